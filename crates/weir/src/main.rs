@@ -1,0 +1,2 @@
+//! Weir, the program.
+fn main() {}

