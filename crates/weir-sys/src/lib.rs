@@ -1,1 +1,9 @@
-//! (being written)
+//! Safe wrappers around C libraries and process calls.
+//!
+//! One of the few homes of `unsafe` (STYLE rule 8): every wrapper here is a thin, safe face of calls that have no
+//! safe one in `std`, with no logic of its own. [`regex`] is PCRE2, [`process`] signals and limits, [`socket`] the
+//! socket options `std` lacks.
+
+pub mod process;
+pub mod regex;
+pub mod socket;
