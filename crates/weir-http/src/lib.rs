@@ -1,2 +1,27 @@
-//! (being written)
+//! HTTP without input and output: parsing, framing, URIs, dates and ranges on byte slices.
+//!
+//! The contract of the crate: bytes and time come in as arguments, results go out as values; no socket, no clock,
+//! no global state, and no input can make it panic. Everything is therefore tested byte by byte, and fuzzed.
+//!
+//! * [`h1`] reads and writes HTTP/1 heads and chunked bodies; [`header`] classifies field names.
 #![forbid(unsafe_code)]
+
+pub mod accept;
+pub mod cookie;
+pub mod date;
+pub mod escape;
+pub mod etag;
+pub mod h1;
+pub mod header;
+pub mod host;
+mod method;
+pub mod mime;
+pub mod proxy_protocol;
+pub mod range;
+pub mod status;
+pub mod uri;
+mod version;
+
+pub use header::{Field, Known, Span, classify};
+pub use method::Method;
+pub use version::Version;

@@ -1,0 +1,53 @@
+//! Look-ups inside field values and arguments: `$cookie_name`, `$arg_name`, directives of a list field.
+
+/// The value of the cookie `name` among the values of all `Cookie` fields, in order. As nginx, names are compared
+/// without case, spaces around `=` are skipped, and quotes are part of the value.
+pub fn find<'a>(values: impl IntoIterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
+    values.into_iter().find_map(|value| element(value, name, b';'))
+}
+
+/// The value of `name` in a comma-separated field such as `Cache-Control: max-age=60`, over all its lines.
+pub fn directive<'a>(values: impl IntoIterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
+    values.into_iter().find_map(|value| element(value, name, b','))
+}
+
+/// Whether a comma-separated field such as `Cache-Control: no-store` holds the bare token `name` on any of its lines.
+pub fn has_token<'a>(values: impl IntoIterator<Item = &'a [u8]>, name: &[u8]) -> bool {
+    values
+        .into_iter()
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .any(|part| strip_name(trim_start(part), name).is_some_and(|rest| trim_start(rest).is_empty()))
+}
+
+/// The value of a `Set-Cookie` field when it sets `name`, without the attributes.
+pub fn set_cookie<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    assigned(value.split(|&byte| byte == b';').next()?, name)
+}
+
+/// The raw value of the argument `name` (compared without case, as nginx) in a query string. An argument without `=`
+/// has no value.
+pub fn arg<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    if name.is_empty() {
+        return None;
+    }
+    args.split(|&byte| byte == b'&').find_map(|part| strip_name(part, name)?.strip_prefix(b"="))
+}
+
+fn element<'a>(value: &'a [u8], name: &[u8], separator: u8) -> Option<&'a [u8]> {
+    value.split(|&byte| byte == separator).find_map(|part| assigned(trim_start(part), name))
+}
+
+/// `name = value`.
+fn assigned<'a>(part: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    trim_start(strip_name(part, name)?).strip_prefix(b"=").map(trim_start)
+}
+
+fn strip_name<'a>(part: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (head, rest) = part.split_at_checked(name.len())?;
+    head.eq_ignore_ascii_case(name).then_some(rest)
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let spaces = text.iter().take_while(|&&byte| byte == b' ').count();
+    text.get(spaces..).unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! The `Host` field and the authority of a request target: checked, split and lower-cased as nginx does.
+//!
+//! The name decides which server answers and ends up in logs, redirects and cache keys, so nothing but what RFC 3986,
+//! section 3.2.2, allows passes: no `/`, no control bytes, no empty labels, a port of digits up to 65535.
+
+use crate::Span;
+
+/// A valid host, as spans into the text it was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Host {
+    /// The name or address without port and without one trailing dot; an IPv6 literal keeps its brackets.
+    pub name: Span,
+    /// The port; `None` when absent, empty or zero.
+    pub port: Option<u16>,
+    /// Whether the name holds an upper-case letter, so that comparing it needs a lower-cased copy.
+    pub upper: bool,
+}
+
+/// The host is not one: answer 400, nginx logs `client sent invalid host header`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadHost;
+
+impl std::fmt::Display for BadHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("invalid host")
+    }
+}
+
+impl std::error::Error for BadHost {}
+
+/// Checks `host[:port]` and returns its parts.
+///
+/// # Errors
+/// [`BadHost`] when it is empty, holds a byte not allowed in a host, two dots in a row, or a bad port.
+pub fn validate(text: &[u8]) -> Result<Host, BadHost> {
+    let (name, port) = match text.first() {
+        Some(b'[') => literal(text)?,
+        _ => registered(text)?,
+    };
+    let name = match name.split_last() {
+        Some((b'.', rest)) => rest,
+        _ => name,
+    };
+    let end = u32::try_from(name.len()).map_err(|_| BadHost)?;
+    if end == 0 {
+        return Err(BadHost);
+    }
+    let upper = name.iter().any(u8::is_ascii_uppercase);
+    Ok(Host { name: Span { start: 0, end }, port: parse_port(port)?, upper })
+}
+
+/// As [`validate`], and appends the lower-cased name to `out`.
+///
+/// # Errors
+/// [`BadHost`]; `out` is then unchanged.
+pub fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<Host, BadHost> {
+    let host = validate(text)?;
+    let name = text.get(..host.name.end as usize).unwrap_or_default();
+    out.extend(name.iter().map(u8::to_ascii_lowercase));
+    Ok(host)
+}
+
+/// `[…]` and what follows: nothing, or `:port`.
+fn literal(text: &[u8]) -> Result<(&[u8], &[u8]), BadHost> {
+    let end = memchr::memchr(b']', text).ok_or(BadHost)?;
+    let (name, rest) = text.split_at_checked(end + 1).ok_or(BadHost)?;
+    let inside = name.get(1..end).ok_or(BadHost)?;
+    if !inside.iter().all(|&byte| byte == b':' || (is_host_byte(byte) && byte != b'%')) || two_dots(inside) {
+        return Err(BadHost);
+    }
+    match rest.split_first() {
+        None => Ok((name, rest)),
+        Some((b':', port)) => Ok((name, port)),
+        Some(_) => Err(BadHost),
+    }
+}
+
+fn registered(text: &[u8]) -> Result<(&[u8], &[u8]), BadHost> {
+    let end = memchr::memchr(b':', text).unwrap_or(text.len());
+    let (name, rest) = text.split_at_checked(end).ok_or(BadHost)?;
+    if !name.iter().all(|&byte| is_host_byte(byte)) || two_dots(name) {
+        return Err(BadHost);
+    }
+    Ok((name, rest.get(1..).unwrap_or_default()))
+}
+
+/// RFC 3986: unreserved, sub-delims, and `%` of an escape, which is not decoded.
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-.~_!$&'()*+,;=%".contains(&byte)
+}
+
+fn two_dots(name: &[u8]) -> bool {
+    name.array_windows::<2>().any(|pair| pair == b"..")
+}
+
+fn parse_port(digits: &[u8]) -> Result<Option<u16>, BadHost> {
+    let mut port: u16 = 0;
+    for &digit in digits {
+        let value = digit.is_ascii_digit().then(|| u16::from(digit - b'0')).ok_or(BadHost)?;
+        port = port.checked_mul(10).and_then(|port| port.checked_add(value)).ok_or(BadHost)?;
+    }
+    Ok((port != 0).then_some(port))
+}

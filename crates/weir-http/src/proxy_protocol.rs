@@ -1,0 +1,268 @@
+//! The PROXY protocol header, versions 1 and 2, that a load balancer sends ahead of the first byte of a connection.
+//!
+//! Incremental and without I/O: hand [`parse`] what has arrived so far; it answers with the header, asks for more, or
+//! refuses. Nothing is kept between calls, headers are short.
+
+use std::borrow::Cow;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::Span;
+use crate::escape::digit_value;
+
+/// The longest header accepted, in bytes: nginx's limit. Version 1 ends after 107 by definition.
+pub const MAX_HEADER: usize = 4096;
+
+const V1_MAX: usize = 107;
+const V1_PREFIX: &[u8] = b"PROXY ";
+const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+const V2_HEAD: usize = 16;
+
+/// What the bytes so far amount to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parse {
+    /// A whole header; the connection's own bytes begin at [`Header::len`].
+    Complete(Header),
+    /// The beginning of a header; call again with these bytes and more.
+    Incomplete,
+}
+
+/// A whole header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Its length in bytes.
+    pub len: usize,
+    /// Whose connection it is; `None` for `UNKNOWN`, `LOCAL`, and what is not TCP over IP: the connection then stands
+    /// for itself.
+    pub addresses: Option<Addresses>,
+    /// The type-length-values of version 2, a span into the bytes given; see [`tlvs`].
+    pub tlvs: Span,
+}
+
+/// The two ends of the proxied connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// The client: `$proxy_protocol_addr`, `$proxy_protocol_port`.
+    pub source: SocketAddr,
+    /// What it connected to: `$proxy_protocol_server_addr`, `$proxy_protocol_server_port`.
+    pub destination: SocketAddr,
+}
+
+/// The bytes are no PROXY header; the connection is closed without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadProxy {
+    /// Neither signature, or a version 1 line that breaks the form. nginx logs `broken header: "…"`.
+    Broken,
+    /// Version 2's signature with another version in it.
+    Version(u8),
+    /// Version 2 announces more than [`MAX_HEADER`] bytes, or too few for its addresses.
+    Length,
+    /// A type-length-value reaches beyond the header.
+    Tlv,
+}
+
+impl std::fmt::Display for BadProxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BadProxy::Broken => f.write_str("broken PROXY protocol header"),
+            BadProxy::Version(version) => write!(f, "unknown PROXY protocol version: {version}"),
+            BadProxy::Length => f.write_str("bad length of PROXY protocol header"),
+            BadProxy::Tlv => f.write_str("broken PROXY protocol TLV"),
+        }
+    }
+}
+
+impl std::error::Error for BadProxy {}
+
+/// Reads a header from the first bytes of a connection.
+///
+/// # Errors
+/// [`BadProxy`] as soon as the bytes cannot become a header.
+pub fn parse(bytes: &[u8]) -> Result<Parse, BadProxy> {
+    if bytes.starts_with(V2_SIGNATURE) {
+        return parse_v2(bytes);
+    }
+    if bytes.starts_with(V1_PREFIX) {
+        return parse_v1(bytes);
+    }
+    if V2_SIGNATURE.starts_with(bytes) || V1_PREFIX.starts_with(bytes) {
+        return Ok(Parse::Incomplete);
+    }
+    Err(BadProxy::Broken)
+}
+
+fn parse_v1(bytes: &[u8]) -> Result<Parse, BadProxy> {
+    let window = bytes.get(..V1_MAX).unwrap_or(bytes);
+    let Some(end) = memchr::memchr(b'\n', window) else {
+        return if bytes.len() < V1_MAX { Ok(Parse::Incomplete) } else { Err(BadProxy::Broken) };
+    };
+    let line = window.get(V1_PREFIX.len()..end).and_then(|line| line.strip_suffix(b"\r"));
+    let line = line.ok_or(BadProxy::Broken)?;
+    let addresses = match line.strip_prefix(b"UNKNOWN") {
+        Some(_) => None,
+        None => Some(addresses_v1(line).ok_or(BadProxy::Broken)?),
+    };
+    Ok(Parse::Complete(Header { len: end + 1, addresses, tlvs: Span::default() }))
+}
+
+/// `TCP4 192.0.2.1 198.51.100.1 56324 443`, the parts apart by single spaces.
+fn addresses_v1(line: &[u8]) -> Option<Addresses> {
+    let mut words = std::str::from_utf8(line).ok()?.split(' ');
+    if !matches!(words.next()?, "TCP4" | "TCP6") {
+        return None;
+    }
+    let source: IpAddr = words.next()?.parse().ok()?;
+    let destination: IpAddr = words.next()?.parse().ok()?;
+    let source = SocketAddr::new(source, port(words.next()?)?);
+    let destination = SocketAddr::new(destination, port(words.next()?)?);
+    words.next().is_none().then_some(Addresses { source, destination })
+}
+
+fn port(word: &str) -> Option<u16> {
+    // FromStr would take a plus sign.
+    word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
+}
+
+fn parse_v2(bytes: &[u8]) -> Result<Parse, BadProxy> {
+    let Some(&[version_command, family_transport, length @ ..]) =
+        bytes.get(V2_SIGNATURE.len()..).and_then(|rest| rest.first_chunk::<4>())
+    else {
+        return Ok(Parse::Incomplete);
+    };
+    if version_command >> 4 != 2 {
+        return Err(BadProxy::Version(version_command >> 4));
+    }
+    let len = V2_HEAD + usize::from(u16::from_be_bytes(length));
+    if len > MAX_HEADER {
+        return Err(BadProxy::Length);
+    }
+    let Some(body) = bytes.get(V2_HEAD..len) else { return Ok(Parse::Incomplete) };
+    // Low nibbles 1: the PROXY command, and a stream. Everything else leaves the connection as it is, as in nginx.
+    let proxied = version_command & 0x0f == 1 && family_transport & 0x0f == 1;
+    let (addresses, used) = match family_transport >> 4 {
+        1 if proxied => (addresses_v4(body), 12),
+        2 if proxied => (addresses_v6(body), 36),
+        _ => return Ok(Parse::Complete(Header { len, addresses: None, tlvs: Span::default() })),
+    };
+    let addresses = Some(addresses.ok_or(BadProxy::Length)?);
+    // Both fit: len is at most MAX_HEADER.
+    let tlvs = Span { start: (V2_HEAD + used) as u32, end: len as u32 };
+    Ok(Parse::Complete(Header { len, addresses, tlvs }))
+}
+
+fn addresses_v4(body: &[u8]) -> Option<Addresses> {
+    let (source, rest) = body.split_first_chunk::<4>()?;
+    let (destination, rest) = rest.split_first_chunk::<4>()?;
+    ports(Ipv4Addr::from(*source).into(), Ipv4Addr::from(*destination).into(), rest)
+}
+
+fn addresses_v6(body: &[u8]) -> Option<Addresses> {
+    let (source, rest) = body.split_first_chunk::<16>()?;
+    let (destination, rest) = rest.split_first_chunk::<16>()?;
+    ports(Ipv6Addr::from(*source).into(), Ipv6Addr::from(*destination).into(), rest)
+}
+
+fn ports(source: IpAddr, destination: IpAddr, rest: &[u8]) -> Option<Addresses> {
+    let (source_port, rest) = rest.split_first_chunk::<2>()?;
+    let (destination_port, _) = rest.split_first_chunk::<2>()?;
+    Some(Addresses {
+        source: SocketAddr::new(source, u16::from_be_bytes(*source_port)),
+        destination: SocketAddr::new(destination, u16::from_be_bytes(*destination_port)),
+    })
+}
+
+/// The type-length-values in `bytes`, as type and value. The iterator ends after an error.
+pub fn tlvs(bytes: &[u8]) -> Tlvs<'_> {
+    Tlvs { rest: bytes }
+}
+
+/// Iterator of [`tlvs`].
+#[derive(Debug, Clone)]
+pub struct Tlvs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Tlvs<'a> {
+    type Item = Result<(u8, &'a [u8]), BadProxy>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let parts = self.rest.split_first_chunk::<3>().and_then(|(&[kind, high, low], rest)| {
+            let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([high, low])))?;
+            Some((kind, value, rest))
+        });
+        self.rest = parts.map_or(&[], |(_, _, rest)| rest);
+        Some(parts.map(|(kind, value, _)| (kind, value)).ok_or(BadProxy::Tlv))
+    }
+}
+
+const TLV_SSL: u8 = 0x20;
+/// In front of the values inside the SSL value: client bits and a 32-bit verification result.
+const SSL_HEAD: usize = 5;
+
+/// The value of `$proxy_protocol_tlv_NAME`: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `ssl_verify` (a decimal
+/// number), `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, or a type as `0xNN` (`ssl_0xNN` inside
+/// the SSL value). `None` when it is absent or the name unknown; see [`is_tlv_name`].
+///
+/// # Errors
+/// [`BadProxy::Tlv`] when the values are broken before the one sought.
+pub fn tlv<'a>(bytes: &'a [u8], name: &str) -> Result<Option<Cow<'a, [u8]>>, BadProxy> {
+    let Some(inner) = name.strip_prefix("ssl_") else {
+        return Ok(kind(name, &NAMES).map_or(Ok(None), |kind| first_of(bytes, kind))?.map(Cow::Borrowed));
+    };
+    let Some(ssl) = first_of(bytes, TLV_SSL)? else { return Ok(None) };
+    let (&[_, verify @ ..], values) = ssl.split_first_chunk::<SSL_HEAD>().ok_or(BadProxy::Tlv)?;
+    if inner == "verify" {
+        return Ok(Some(Cow::Owned(u32::from_be_bytes(verify).to_string().into_bytes())));
+    }
+    Ok(kind(inner, &SSL_NAMES).map_or(Ok(None), |kind| first_of(values, kind))?.map(Cow::Borrowed))
+}
+
+/// Whether [`tlv`] knows `name`; lets the configuration be checked before any connection comes.
+pub fn is_tlv_name(name: &str) -> bool {
+    match name.strip_prefix("ssl_") {
+        Some(inner) => inner == "verify" || kind(inner, &SSL_NAMES).is_some(),
+        None => kind(name, &NAMES).is_some(),
+    }
+}
+
+const NAMES: [(&str, u8); 5] =
+    [("alpn", 0x01), ("authority", 0x02), ("unique_id", 0x05), ("ssl", TLV_SSL), ("netns", 0x30)];
+const SSL_NAMES: [(&str, u8); 5] =
+    [("version", 0x21), ("cn", 0x22), ("cipher", 0x23), ("sig_alg", 0x24), ("key_alg", 0x25)];
+
+fn kind(name: &str, names: &[(&str, u8)]) -> Option<u8> {
+    if let Some(digits) = name.strip_prefix("0x") {
+        return match *digits.as_bytes() {
+            [low] => digit_value(low),
+            [high, low] => Some(digit_value(high)? << 4 | digit_value(low)?),
+            _ => None,
+        };
+    }
+    names.iter().find(|(known, _)| *known == name).map(|&(_, kind)| kind)
+}
+
+fn first_of(bytes: &[u8], wanted: u8) -> Result<Option<&[u8]>, BadProxy> {
+    for entry in tlvs(bytes) {
+        let (kind, value) = entry?;
+        if kind == wanted {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
+/// Appends a version 1 header, for `proxy_protocol` towards an upstream; `UNKNOWN` when the families differ.
+pub fn write_v1(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr) {
+    let family = match (source, destination) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) => "TCP4",
+        (SocketAddr::V6(_), SocketAddr::V6(_)) => "TCP6",
+        _ => return out.extend_from_slice(b"PROXY UNKNOWN\r\n"),
+    };
+    let (from, to) = (source.ip(), destination.ip());
+    let ports = (source.port(), destination.port());
+    out.write_fmt(format_args!("PROXY {family} {from} {to} {} {}\r\n", ports.0, ports.1))
+        .expect("a Vec takes every write");
+}

@@ -1,0 +1,308 @@
+//! The request target: split into path and arguments, and the path normalised as nginx does it.
+//!
+//! Percent-escapes are decoded once, `.` and `..` segments are resolved (written plainly or escaped), runs of `/` are
+//! merged when `merge_slashes` is on, the fragment is cut, and the arguments stay exactly as they were sent. A path
+//! that climbs above the root, a bad escape, `%00` and raw control bytes are refused with 400.
+//!
+//! Nearly every target needs none of this: one pass of eight bytes at a time finds that out.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use memchr::{memchr, memrchr};
+
+use crate::Span;
+use crate::escape::{self, Unescape, digit_value};
+
+/// What [`normalize`] found; the path itself is the whole of the `out` buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Normalized {
+    /// Length of the normalised path, in bytes; equals `out.len()`.
+    pub path_len: usize,
+    /// The arguments behind `?`, without it and without a fragment, raw; a span into the target. `None` when there is
+    /// no `?`, an empty span when nothing follows it.
+    pub args: Option<Span>,
+    /// The extension of the last path segment without its dot, a span into `out`; `None` when there is none or it is
+    /// empty. A leading dot starts a hidden file's name, not an extension.
+    pub exten: Option<Span>,
+    /// Whether the path differs from what was sent. When `false`, `target[..path_len]` is the path too, and no copy
+    /// is needed to keep it.
+    pub changed: bool,
+}
+
+/// Why a target was refused. All of them are the client's fault and answered with 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadUri {
+    /// The target does not begin with `/`.
+    NotAbsolutePath,
+    /// `%` is not followed by two hexadecimal digits.
+    BadEscape,
+    /// `%00`.
+    Nul,
+    /// A raw control byte, space or DEL.
+    Control,
+    /// `..` climbs above the root.
+    AboveRoot,
+    /// The target is longer than a [`Span`] can express.
+    TooLong,
+    /// A URI given by an upstream or the configuration is empty, holds NUL or a `..` segment.
+    Unsafe,
+}
+
+impl BadUri {
+    /// The status to answer with.
+    pub fn status(self) -> u16 {
+        400
+    }
+}
+
+impl fmt::Display for BadUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BadUri::NotAbsolutePath => "the request target does not begin with \"/\"",
+            BadUri::BadEscape => "invalid percent-escape in the request target",
+            BadUri::Nul => "NUL in the request target",
+            BadUri::Control => "control character in the request target",
+            BadUri::AboveRoot => "the request target points above the root",
+            BadUri::TooLong => "the request target is too long",
+            BadUri::Unsafe => "unsafe URI was detected",
+        })
+    }
+}
+
+impl std::error::Error for BadUri {}
+
+/// Normalises an origin-form target (RFC 9112, section 3.2.1) into `out`, which is cleared first.
+///
+/// # Errors
+/// [`BadUri`]; `out` then holds nothing of use.
+pub fn normalize(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<Normalized, BadUri> {
+    if target.first() != Some(&b'/') {
+        return Err(BadUri::NotAbsolutePath);
+    }
+    out.clear();
+    let plain = plain_prefix(target);
+    let (path_end, changed) = match target.get(plain) {
+        None | Some(b'?') => {
+            out.extend_from_slice(target.get(..plain).unwrap_or_default());
+            (plain, false)
+        }
+        Some(_) => {
+            let end = decode_path(target, merge_slashes, out)?;
+            (end, target.get(..end) != Some(out.as_slice()))
+        }
+    };
+    Ok(Normalized {
+        path_len: out.len(),
+        args: args(target, path_end)?,
+        exten: extension(out, LEADING_DOTS_OF_REQUEST),
+        changed,
+    })
+}
+
+/// As [`normalize`], for what follows the authority of an absolute-form target: an empty path means `/`
+/// (RFC 9112, section 3.2.2). Then `changed` is set, and arguments still are a span into `rest`.
+///
+/// # Errors
+/// [`BadUri`], as [`normalize`].
+pub fn normalize_absolute(rest: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<Normalized, BadUri> {
+    if !matches!(rest.first(), None | Some(b'?' | b'#')) {
+        return normalize(rest, merge_slashes, out);
+    }
+    out.clear();
+    out.push(b'/');
+    Ok(Normalized { path_len: 1, args: args(rest, 0)?, exten: None, changed: true })
+}
+
+/// The extension (without dot) of an already normalised path that did not come from [`normalize`]: after a rewrite
+/// or an internal redirect. A span into `path`; `None` when there is none or it is empty.
+pub fn exten(path: &[u8]) -> Option<Span> {
+    extension(path, LEADING_DOTS_OF_REDIRECT)
+}
+
+/// A checked target of an internal redirect, `X-Accel-Redirect`, `error_page` or a Lua `exec`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InternalTarget<'a> {
+    /// The path, decoded when it held escapes.
+    pub path: Cow<'a, [u8]>,
+    /// What follows `?`, raw.
+    pub args: Option<&'a [u8]>,
+}
+
+/// Splits and checks a URI named by an upstream or a script: it may not be empty, hold NUL or a `..` segment, neither
+/// as written nor decoded.
+///
+/// # Errors
+/// [`BadUri::Unsafe`]; nginx logs `unsafe URI "…" was detected`.
+pub fn internal_target(uri: &[u8]) -> Result<InternalTarget<'_>, BadUri> {
+    let (path, args) = match memchr(b'?', uri).and_then(|at| uri.split_at_checked(at)) {
+        Some((path, query)) => (path, query.get(1..)),
+        None => (uri, None),
+    };
+    if path.is_empty() || is_unsafe(path) {
+        return Err(BadUri::Unsafe);
+    }
+    if memchr(b'%', path).is_none() {
+        return Ok(InternalTarget { path: Cow::Borrowed(path), args });
+    }
+    let mut decoded = Vec::with_capacity(path.len());
+    escape::unescape(&mut decoded, path, Unescape::All);
+    if is_unsafe(&decoded) {
+        return Err(BadUri::Unsafe);
+    }
+    Ok(InternalTarget { path: Cow::Owned(decoded), args })
+}
+
+/// Whether a path holds NUL or a `..` segment and so must not be mapped to a file.
+pub fn is_unsafe(path: &[u8]) -> bool {
+    memchr(0, path).is_some() || path.split(|&byte| byte == b'/').any(|segment| segment == b"..")
+}
+
+/// nginx's request parser lets up to three leading dots of a segment pass without starting an extension…
+const LEADING_DOTS_OF_REQUEST: usize = 3;
+/// …and its internal redirects one.
+const LEADING_DOTS_OF_REDIRECT: usize = 1;
+
+fn extension(path: &[u8], leading_dots: usize) -> Option<Span> {
+    let start = memrchr(b'/', path).map_or(0, |at| at + 1);
+    let name = path.get(start..)?;
+    let dots = name.iter().take(leading_dots).take_while(|&&byte| byte == b'.').count();
+    let dot = start + dots + memrchr(b'.', name.get(dots..)?)?;
+    (dot + 1 < path.len()).then(|| span(dot + 1, path.len()).ok())?
+}
+
+/// The arguments of a target whose path ends at `path_end`.
+fn args(target: &[u8], path_end: usize) -> Result<Option<Span>, BadUri> {
+    let Some((b'?', query)) = target.get(path_end..).and_then(<[u8]>::split_first) else { return Ok(None) };
+    let query = memchr(b'#', query).and_then(|end| query.get(..end)).unwrap_or(query);
+    if query.iter().any(|&byte| is_control(byte)) {
+        return Err(BadUri::Control);
+    }
+    span(path_end + 1, path_end + 1 + query.len()).map(Some)
+}
+
+fn span(start: usize, end: usize) -> Result<Span, BadUri> {
+    let narrow = |at: usize| u32::try_from(at).map_err(|_| BadUri::TooLong);
+    Ok(Span { start: narrow(start)?, end: narrow(end)? })
+}
+
+fn is_control(byte: u8) -> bool {
+    byte <= b' ' || byte == 0x7f
+}
+
+/// Decodes and resolves the path part of `target` into the empty `out`; returns where the path ended in `target`.
+fn decode_path(target: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<usize, BadUri> {
+    out.reserve(target.len());
+    let mut path = Path { out, segment: 0, merge_slashes };
+    let mut at = 0;
+    while let Some(&byte) = target.get(at) {
+        let (decoded, used) = match byte {
+            b'?' | b'#' => break,
+            b'%' => (decode_escape(target.get(at + 1..at + 3))?, 3),
+            _ if is_control(byte) => return Err(BadUri::Control),
+            _ => (byte, 1),
+        };
+        match decoded {
+            b'/' => path.slash()?,
+            _ => path.out.push(decoded),
+        }
+        at += used;
+    }
+    path.close()?;
+    Ok(at)
+}
+
+fn decode_escape(digits: Option<&[u8]>) -> Result<u8, BadUri> {
+    let Some(&[high, low]) = digits else { return Err(BadUri::BadEscape) };
+    match (digit_value(high), digit_value(low)) {
+        (Some(0), Some(0)) => Err(BadUri::Nul),
+        (Some(high), Some(low)) => Ok(high << 4 | low),
+        _ => Err(BadUri::BadEscape),
+    }
+}
+
+/// The path under construction. Every finished segment in `out` is followed by its `/`.
+struct Path<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the unfinished last segment starts in `out`.
+    segment: usize,
+    merge_slashes: bool,
+}
+
+impl Path<'_> {
+    /// Resolves the last segment when it is `.` or `..`; then `out` ends with the `/` before what was removed.
+    fn close(&mut self) -> Result<bool, BadUri> {
+        let keep = match self.out.get(self.segment..) {
+            Some(b".") => self.segment,
+            Some(b"..") => {
+                let parents = self.out.get(..self.segment.saturating_sub(1)).unwrap_or_default();
+                memrchr(b'/', parents).ok_or(BadUri::AboveRoot)? + 1
+            }
+            _ => return Ok(false),
+        };
+        self.out.truncate(keep);
+        Ok(true)
+    }
+
+    fn slash(&mut self) -> Result<(), BadUri> {
+        let resolved = self.close()?;
+        let merged = self.merge_slashes && self.out.last() == Some(&b'/');
+        if !resolved && !merged {
+            self.out.push(b'/');
+        }
+        self.segment = self.out.len();
+        Ok(())
+    }
+}
+
+const LOW7: u64 = splat(0x7f);
+const HIGH: u64 = splat(0x80);
+
+/// How many leading bytes of `target` are path bytes that need no work: stops at `%`, `?`, `#`, a byte never allowed,
+/// and at `/` or `.` behind a `/`.
+fn plain_prefix(target: &[u8]) -> usize {
+    let (words, tail) = target.as_chunks::<8>();
+    let mut slash_before = 0;
+    for (index, word) in words.iter().enumerate() {
+        let marks = attention(u64::from_le_bytes(*word), &mut slash_before);
+        if marks != 0 {
+            return index * 8 + first(marks);
+        }
+    }
+    let mut last = [b'_'; 8];
+    last.iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
+    match attention(u64::from_le_bytes(last), &mut slash_before) {
+        0 => target.len(),
+        marks => words.len() * 8 + first(marks),
+    }
+}
+
+/// The high bit of each byte of `word` that ends the plain prefix. `slash_before` carries a `/` at the end of the
+/// word before into the lowest byte.
+fn attention(word: u64, slash_before: &mut u64) -> u64 {
+    let slash = equal(word, b'/');
+    let behind_slash = slash << 8 | *slash_before;
+    *slash_before = slash >> 56;
+    // b + 0x5f reaches the high bit from 0x21 on.
+    let at_most_space = !(((word & LOW7) + splat(0x5f)) | word) & HIGH;
+    at_most_space
+        | equal(word, 0x7f)
+        | equal(word, b'%')
+        | equal(word, b'?')
+        | equal(word, b'#')
+        | behind_slash & (slash | equal(word, b'.'))
+}
+
+/// The high bit of each byte of `word` that equals `byte`; exact, no carry leaks into a neighbour.
+fn equal(word: u64, byte: u8) -> u64 {
+    let difference = word ^ splat(byte);
+    !(((difference & LOW7) + LOW7) | difference | LOW7)
+}
+
+const fn splat(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+fn first(marks: u64) -> usize {
+    (marks.trailing_zeros() / 8) as usize
+}
