@@ -1,2 +1,56 @@
-//! (being written)
+//! nginx's configuration language.
+//!
+//! Text becomes a [`Tree`] of [`Line`]s that know where they stand ([`load`]); a module declares what it
+//! understands as a table of [`Directive`]s, whose setters read one line through a [`LineCx`] and record the
+//! values as written. What a directive *means* is its module's business: nothing here knows HTTP.
+//!
+//! ```
+//! use weir_conf::{Directive, Error, LineCx, MemoryFiles, check, load, names::*};
+//!
+//! #[derive(Default)]
+//! struct Gzip { on: Option<bool>, level: Option<u8> }
+//!
+//! const TABLE: &[Directive<Gzip>] = &[
+//!     Directive::new("gzip", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.on)).doc("Compresses answers."),
+//!     Directive::new("gzip_comp_level", ANY, ONE, |c, line| line.number(&mut c.level, 1..=9)).doc("1 to 9."),
+//! ];
+//!
+//! let files = MemoryFiles::new().with("/etc/nginx.conf", "gzip on;\ngzip_comp_level 10;\n");
+//! let tree = load("/etc/nginx.conf".as_ref(), "/etc".as_ref(), &files, |_| false, None).unwrap();
+//! let (mut conf, mut warnings) = (Gzip::default(), Vec::new());
+//! let errors: Vec<Error> = tree.lines.iter().filter_map(|line| {
+//!     let directive = TABLE.iter().find(|d| line.name.is(d.name))?;
+//!     let mut nothing = ();
+//!     let mut cx = LineCx::new(line, HTTP, &tree.source, &tree.paths, &mut nothing, &mut warnings);
+//!     check(directive, line, HTTP).and_then(|()| (directive.set)(&mut conf, &mut cx)).err()
+//! }).collect();
+//! assert_eq!(conf.on, Some(true));
+//! assert_eq!(errors[0].render(&tree.source), concat!(
+//!     "value must be between 1 and 9 in /etc/nginx.conf:2:17\n",
+//!     "gzip_comp_level 10;\n",
+//!     "                ^^"));
+//! ```
 #![forbid(unsafe_code)]
+
+mod directive;
+mod error;
+mod glob;
+mod include;
+mod lexer;
+mod line;
+mod nearest;
+mod parser;
+mod raw;
+mod source;
+mod value;
+
+pub use directive::{Args, Contexts, Directive, Kind, Signature, check, names};
+pub use error::{Error, Errors, Level, Result};
+pub use include::{Files, MemoryFiles, RealFiles};
+pub use line::{LineCx, Text};
+pub use nearest::nearest;
+pub use parser::{Block, Failure, Line, Paths, Raw, Tree, load};
+pub use source::{FileId, Place, Source, SourceFile, Span, Word};
+pub use value::{
+    Bufs, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
+};

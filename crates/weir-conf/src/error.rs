@@ -1,0 +1,231 @@
+//! Errors with nginx's words, a place, the source line and a hint.
+
+use std::fmt;
+
+use crate::{Source, Span};
+
+/// What a setter returns.
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+/// One thing wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// How bad it is.
+    pub level: Level,
+    /// nginx's words, without the place.
+    pub message: String,
+    /// What it is about; `None` when no text is to blame (the main file cannot be opened).
+    pub span: Option<Span>,
+    /// How to mend it, as far as one can tell: `did you mean "gzip"?`
+    pub hint: Option<String>,
+}
+
+impl Error {
+    /// An error that forbids the start.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { level: Level::Emerg, message: message.into(), span: None, hint: None }
+    }
+
+    /// A warning: it is shown, and the configuration is used.
+    pub fn warning(message: impl Into<String>) -> Self {
+        Self { level: Level::Warn, ..Self::new(message) }
+    }
+
+    /// Sets what it is about.
+    pub fn at(self, span: Span) -> Self {
+        Self { span: Some(span), ..self }
+    }
+
+    /// Sets the hint.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The first line: nginx's message, with a column: `unknown directive "foo" in /etc/nginx.conf:3:5`.
+    ///
+    /// For the text of `-g` the place is `in command line`, as in nginx. The prefix (`nginx: [emerg] `) is the
+    /// caller's.
+    pub fn headline(&self, source: &Source) -> String {
+        let file = self.span.and_then(|span| source.file(span.file));
+        let place = self.span.and_then(|span| source.place(span));
+        match (file, place) {
+            (Some(file), Some(_)) if file.parameter => format!("{} in command line", self.message),
+            (Some(_), Some(place)) => format!("{} in {place}", self.message),
+            _ => self.message.clone(),
+        }
+    }
+
+    /// The headline, the source line, carets below what is meant, and the hint: one to four lines, without a
+    /// newline at the end.
+    pub fn render(&self, source: &Source) -> String {
+        let mut out = self.headline(source);
+        if let Some((line, carets)) = self.span.and_then(|span| excerpt(source, span)) {
+            out.push('\n');
+            out.push_str(&line);
+            out.push('\n');
+            out.push_str(&carets);
+        }
+        if let Some(hint) = &self.hint {
+            out.push('\n');
+            out.push_str(hint);
+        }
+        out
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// nginx's names of the two levels a configuration gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The configuration cannot be used.
+    Emerg,
+    /// It can be used, and is probably not what was meant.
+    Warn,
+}
+
+impl Level {
+    /// As nginx writes it: `emerg`, `warn`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Emerg => "emerg",
+            Self::Warn => "warn",
+        }
+    }
+}
+
+/// Everything wrong with a configuration, in the order of discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errors(pub Vec<Error>);
+
+impl Errors {
+    /// Whether nothing forbids the start; warnings do not.
+    pub fn is_ok(&self) -> bool {
+        self.0.iter().all(|error| error.level == Level::Warn)
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, error: Error) {
+        self.0.push(error);
+    }
+
+    /// All of them rendered, each followed by a newline.
+    pub fn render(&self, source: &Source) -> String {
+        self.0.iter().map(|error| error.render(source) + "\n").collect()
+    }
+}
+
+impl From<Error> for Errors {
+    fn from(error: Error) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl IntoIterator for Errors {
+    type Item = Error;
+    type IntoIter = std::vec::IntoIter<Error>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The source line of `span` and a line of carets. A long line is cut to a window around the span, and control
+/// characters are shown as U+FFFD: a configuration must not drive the terminal it is reported on.
+fn excerpt(source: &Source, span: Span) -> Option<(String, String)> {
+    let text = &source.file(span.file)?.text;
+    let (start, end) = (span.start as usize, span.end as usize);
+    let line_start = text.get(..start)?.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+    let line_end = text[start..].iter().position(|&b| b == b'\n').map_or(text.len(), |i| start + i);
+    let before = printable(&text[line_start..start]);
+    let marked = printable(&text[start..end.clamp(start, line_end)]);
+    let after = printable(&text[end.clamp(start, line_end)..line_end]);
+
+    let (before, cut) = match before.len().checked_sub(WINDOW) {
+        Some(skip) if skip > 0 => (before[skip..].to_vec(), "..."),
+        _ => (before, ""),
+    };
+    let room = |taken: usize| WINDOW.saturating_sub(taken);
+    let marked = &marked[..marked.len().min(room(0))];
+    let after: String = after.iter().take(room(marked.len())).collect();
+
+    let line =
+        format!("{cut}{}{}{after}", before.iter().collect::<String>(), marked.iter().collect::<String>());
+    let indent: String = before.iter().map(|&c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let carets = format!("{}{indent}{}", " ".repeat(cut.len()), "^".repeat(marked.len().max(1)));
+    Some((line.trim_end().to_owned(), carets))
+}
+
+fn printable(bytes: &[u8]) -> Vec<char> {
+    let shown = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    String::from_utf8_lossy(bytes).chars().map(shown).collect()
+}
+
+/// Characters shown before a marked text, and from its start.
+const WINDOW: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> (Source, impl Fn(usize, usize) -> Span) {
+        let mut source = Source::default();
+        let id = source.add("/n.conf".into(), text.into(), false).unwrap();
+        (source, move |start, end| Span::new(id, start, end))
+    }
+
+    #[test]
+    fn carets_stand_below_the_span_whatever_precedes_it() {
+        let (source, span) = source("\té foo bar;\n");
+        let error = Error::new("unknown directive \"foo\"").at(span(4, 7)).hint("did you mean \"for\"?");
+        let expected =
+            "unknown directive \"foo\" in /n.conf:1:4\n\té foo bar;\n\t  ^^^\ndid you mean \"for\"?";
+        assert_eq!(error.render(&source), expected);
+    }
+
+    #[test]
+    fn a_span_of_several_lines_marks_the_first() {
+        let (source, span) = source("a \"b\r\nc\";\n");
+        assert_eq!(Error::new("m").at(span(2, 8)).render(&source), "m in /n.conf:1:3\na \"b\n  ^^");
+    }
+
+    #[test]
+    fn end_of_file_has_a_caret_on_an_empty_line() {
+        let (source, span) = source("a {\n");
+        assert_eq!(Error::new("m").at(span(4, 4)).render(&source), "m in /n.conf:2:1\n\n^");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let (source, span) = source("\x1b[2J a;");
+        assert_eq!(
+            Error::new("m").at(span(5, 6)).render(&source),
+            "m in /n.conf:1:6\n\u{fffd}[2J a;\n     ^"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut_to_a_window() {
+        let text = format!("{}foo{};", "a".repeat(500), "b".repeat(500));
+        let (source, span) = source(&text);
+        let shown = Error::new("m").at(span(500, 503)).render(&source);
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[1], format!("...{}foo{}", "a".repeat(100), "b".repeat(97)));
+        assert_eq!(lines[2], format!("{}^^^", " ".repeat(103)));
+    }
+
+    #[test]
+    fn without_a_place_only_the_message_remains() {
+        assert_eq!(Error::new("open() failed").render(&Source::default()), "open() failed");
+        let mut source = Source::default();
+        let id = source.add("command line".into(), "daemon off".into(), true).unwrap();
+        let shown = Error::new("m").at(Span::new(id, 7, 10)).render(&source);
+        assert_eq!(shown, "m in command line\ndaemon off\n       ^^^");
+    }
+}

@@ -1,0 +1,306 @@
+//! Text to statements: the words up to a `;`, `{`, `}` or the end.
+//!
+//! nginx's rules, with what surprises in them:
+//! * a quote opens only at the start of a word; after a quoted word must follow a blank, `;`, `{` or `)`;
+//! * `#` begins a comment only at the start of a word;
+//! * `}` and quotes inside of a word are letters, and so is a `{` after a `$`;
+//! * a backslash takes the next byte into the word; the two become one byte in `\"`, `\'`, `\\`, `\t`, `\r` and
+//!   `\n`, quoted or not, and stay two otherwise (so `\.` reaches an expression as written);
+//! * a word has less than 4,096 bytes.
+//!
+//! After an error the lexer goes on where a reader would: see [`Statement::bad`].
+
+use crate::{Error, Errors, FileId, Span, Word};
+
+/// Reads the statements of one text.
+pub(crate) struct Lexer<'a> {
+    text: &'a [u8],
+    file: FileId,
+    pos: usize,
+    /// The text of `-g`, whose end has other words.
+    parameter: bool,
+}
+
+/// Words, and what ended them.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    /// Empty only for `Close`, `Eof` and bad ones.
+    pub(crate) words: Vec<Word>,
+    pub(crate) end: End,
+    /// The `;`, `{` or `}`; empty at the end of the file.
+    pub(crate) end_span: Span,
+    /// Whether an error was reported in it: it has the shape of a line, but must not be used.
+    pub(crate) bad: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Semicolon,
+    Open,
+    Close,
+    Eof,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(text: &'a [u8], file: FileId, parameter: bool) -> Self {
+        Self { text, file, pos: 0, parameter }
+    }
+
+    pub(crate) fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    pub(crate) fn pos(&self) -> usize {
+        self.pos
+    }
+
+    /// Goes on at `pos`, after what another scanner has read.
+    pub(crate) fn seek(&mut self, pos: usize) {
+        self.pos = pos;
+    }
+
+    pub(crate) fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.file, start, end)
+    }
+
+    /// The next statement; errors in it are added to `errors`.
+    pub(crate) fn statement(&mut self, errors: &mut Errors) -> Statement {
+        let (mut words, mut bad) = (Vec::new(), false);
+        loop {
+            let newline = self.skip_blanks();
+            let start = self.pos;
+            let end = match self.text.get(start) {
+                None => End::Eof,
+                Some(b';') => End::Semicolon,
+                Some(b'{') => End::Open,
+                Some(b'}') => End::Close,
+                Some(_) => {
+                    match self.word() {
+                        Ok(mut word) => {
+                            word.after_newline = newline && !words.is_empty();
+                            words.push(word);
+                        }
+                        Err(Wrong { error, resume }) => {
+                            errors.push(error);
+                            bad = true;
+                            if let Some(pos) = resume {
+                                self.pos = pos;
+                                return self.ended(words, End::Semicolon, bad);
+                            }
+                        }
+                    }
+                    continue;
+                }
+            };
+            if let Some(statement) = self.end(words, end, bad, errors) {
+                return statement;
+            }
+            (words, bad) = (Vec::new(), false);
+        }
+    }
+
+    /// Ends a statement, unless it is a lone `;`, which is reported and passed over.
+    fn end(&mut self, words: Vec<Word>, end: End, mut bad: bool, errors: &mut Errors) -> Option<Statement> {
+        let here = self.span(self.pos, self.pos + 1);
+        let lacks_words = words.is_empty() && !bad;
+        match end {
+            End::Semicolon if lacks_words => {
+                errors.push(Error::new("unexpected \";\"").at(here));
+                self.pos += 1;
+                return None;
+            }
+            End::Open if lacks_words => {
+                errors.push(Error::new("unexpected \"{\"").at(here));
+                bad = true;
+            }
+            // The `}` stays, to close its block after this line.
+            End::Close if !words.is_empty() || bad => {
+                if !bad {
+                    let last = &words[words.len() - 1];
+                    let hint = format!("is \";\" missing after \"{last}\"?");
+                    errors.push(Error::new("unexpected \"}\"").at(here).hint(hint));
+                }
+                return Some(self.ended(words, End::Semicolon, true));
+            }
+            End::Eof if !lacks_words => {
+                if !bad {
+                    errors.push(self.unexpected_end());
+                }
+                return Some(self.ended(words, End::Eof, true));
+            }
+            _ => {}
+        }
+        self.pos += usize::from(end != End::Eof);
+        Some(self.ended(words, end, bad))
+    }
+
+    fn ended(&self, words: Vec<Word>, end: End, bad: bool) -> Statement {
+        let start = if bad || end == End::Eof { self.pos } else { self.pos - 1 };
+        let end_span = match end {
+            End::Open => self.span(self.pos - 1, self.pos),
+            _ => self.span(start, self.pos),
+        };
+        Statement { words, end, end_span, bad }
+    }
+
+    /// Skips blanks and comments; tells whether a line ended there.
+    fn skip_blanks(&mut self) -> bool {
+        let mut newline = false;
+        while let Some(&byte) = self.text.get(self.pos) {
+            match byte {
+                b'#' => self.pos = self.line_end(self.pos),
+                _ if is_blank(byte) => {
+                    newline |= byte == b'\n';
+                    self.pos += 1;
+                }
+                _ => break,
+            }
+        }
+        newline
+    }
+
+    fn word(&mut self) -> Result<Word, Wrong> {
+        match self.text[self.pos] {
+            quote @ (b'"' | b'\'') => self.quoted(quote),
+            _ => self.bare(),
+        }
+    }
+
+    fn bare(&mut self) -> Result<Word, Wrong> {
+        let (start, mut variable) = (self.pos, false);
+        while let Some(&byte) = self.text.get(self.pos) {
+            let after_dollar = std::mem::replace(&mut variable, byte == b'$');
+            match byte {
+                // The state stays: nginx takes any number of `{` after a `$`.
+                b'{' if after_dollar => variable = true,
+                b'\\' => self.pos += 1,
+                b';' | b'{' => break,
+                _ if is_blank(byte) => break,
+                _ => {}
+            }
+            self.pos += 1;
+        }
+        // A backslash may be the last byte.
+        self.pos = self.pos.min(self.text.len());
+        let raw = &self.text[start..self.pos];
+        let span = self.span(start, self.pos);
+        if raw.len() >= LONGEST {
+            let shown = String::from_utf8_lossy(&raw[..10]);
+            let error = Error::new(format!("too long parameter \"{shown}...\" started"));
+            return Err(Wrong { error: error.at(self.span(start, start + 10)), resume: None });
+        }
+        Ok(Word::new(unescape(raw), false, span))
+    }
+
+    fn quoted(&mut self, quote: u8) -> Result<Word, Wrong> {
+        let start = self.pos;
+        let Some(end) = self.closing_quote(start + 1, quote) else { return Err(self.unclosed(start, quote)) };
+        self.pos = end + 1;
+        if let Some(&next) = self.text.get(self.pos)
+            && !is_blank(next)
+            && !matches!(next, b';' | b'{' | b')' | b'}')
+        {
+            return Err(self.glued(start, next));
+        }
+        Ok(Word::new(unescape(&self.text[start + 1..end]), true, self.span(start, end + 1)))
+    }
+
+    /// The place of the closing quote, if it comes before the word is too long.
+    fn closing_quote(&self, start: usize, quote: u8) -> Option<usize> {
+        let limit = self.text.len().min(start + LONGEST);
+        let mut i = start;
+        while i < limit {
+            match self.text[i] {
+                b'\\' => i += 2,
+                byte if byte == quote => return Some(i),
+                _ => i += 1,
+            }
+        }
+        None
+    }
+
+    /// A quote without its pair: goes on in the line after the one it stands in.
+    fn unclosed(&mut self, start: usize, quote: u8) -> Wrong {
+        let resume = Some(self.line_end(start));
+        if self.text.len() - start <= LONGEST {
+            let line = self.line_number(start);
+            let error = self.unexpected_end().hint(format!("the quote opened in line {line} is not closed"));
+            return Wrong { error, resume };
+        }
+        let quote = char::from(quote);
+        let words = format!("too long parameter, probably missing terminating \"{quote}\" character");
+        Wrong { error: Error::new(words).at(self.span(start, start + 1)), resume }
+    }
+
+    /// A letter after a closing quote. If the quoted text has several lines, the quote was probably opened by
+    /// mistake: goes on in the line after that.
+    fn glued(&mut self, start: usize, next: u8) -> Wrong {
+        let length = char_length(&self.text[self.pos..]);
+        let shown = String::from_utf8_lossy(&self.text[self.pos..self.pos + length]);
+        let error = Error::new(format!("unexpected \"{shown}\"")).at(self.span(self.pos, self.pos + length));
+        let first_line_end = self.line_end(start);
+        if first_line_end < self.pos {
+            let (line, quote) = (self.line_number(start), char::from(self.text[start]));
+            let hint = format!("the {quote} opened in line {line} closes here");
+            return Wrong { error: error.hint(hint), resume: Some(first_line_end) };
+        }
+        let error = if matches!(next, b'"' | b'\'') {
+            error.hint("a blank must follow a closing quote")
+        } else {
+            error
+        };
+        Wrong { error, resume: None }
+    }
+
+    fn unexpected_end(&self) -> Error {
+        let words = match self.parameter {
+            true => "unexpected end of parameter, expecting \";\"",
+            false => "unexpected end of file, expecting \";\" or \"}\"",
+        };
+        Error::new(words).at(self.span(self.text.len(), self.text.len()))
+    }
+
+    /// The offset of the newline at or after `from`, or of the end.
+    fn line_end(&self, from: usize) -> usize {
+        self.text[from..].iter().position(|&b| b == b'\n').map_or(self.text.len(), |i| from + i)
+    }
+
+    pub(crate) fn line_number(&self, pos: usize) -> usize {
+        self.text[..pos].iter().filter(|&&b| b == b'\n').count() + 1
+    }
+}
+
+/// An error in a word. With `resume` the statement ends, and the next one begins there; otherwise the word is
+/// passed over and the statement goes on.
+struct Wrong {
+    error: Error,
+    resume: Option<usize>,
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn unescape(raw: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(raw.len()), raw);
+    loop {
+        let (byte, tail) = match rest {
+            [] => return out,
+            [b'\\', byte @ (b'"' | b'\'' | b'\\'), tail @ ..] => (*byte, tail),
+            [b'\\', b't', tail @ ..] => (b'\t', tail),
+            [b'\\', b'r', tail @ ..] => (b'\r', tail),
+            [b'\\', b'n', tail @ ..] => (b'\n', tail),
+            [byte, tail @ ..] => (*byte, tail),
+        };
+        out.push(byte);
+        rest = tail;
+    }
+}
+
+/// Bytes of the first character of `text`, one if it is not UTF-8.
+fn char_length(text: &[u8]) -> usize {
+    (1..=text.len().min(4)).find(|&n| std::str::from_utf8(&text[..n]).is_ok()).unwrap_or(1)
+}
+
+/// nginx reads into a buffer of this size, which a word does not fit into with what ends it.
+const LONGEST: usize = 4096;

@@ -1,0 +1,346 @@
+//! What a setter sees: one line of configuration, and stock setters with nginx's words.
+
+use std::any::Any;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::{
+    Block, Bufs, Contexts, Error, Line, Paths, Raw, Result, Source, Word, nearest, parse_flag, parse_number,
+    parse_offset, parse_size, parse_time_ms, parse_time_s,
+};
+
+/// One line being set, with what surrounds it.
+///
+/// The stock setters take the slot of the value, `None` while unset, and read the line's first argument unless
+/// they say otherwise. Each fails with nginx's words, at the directive or at the argument to blame; a slot filled
+/// before is `"x" directive is duplicate`.
+pub struct LineCx<'a> {
+    line: &'a Line,
+    here: Contexts,
+    source: &'a Source,
+    paths: &'a Paths,
+    ext: &'a mut (dyn Any + 'static),
+    warnings: &'a mut Vec<Error>,
+}
+
+impl<'a> LineCx<'a> {
+    /// A context for `line`, which stands in the block `here`. `ext` is what the caller lends to setters that need
+    /// more than the line (registries of variables, expressions, zones), see [`LineCx::ext`].
+    pub fn new(
+        line: &'a Line,
+        here: Contexts,
+        source: &'a Source,
+        paths: &'a Paths,
+        ext: &'a mut (dyn Any + 'static),
+        warnings: &'a mut Vec<Error>,
+    ) -> Self {
+        Self { line, here, source, paths, ext, warnings }
+    }
+
+    /// The same surroundings for another line: an entry of this line's block, for blocks such as `map` or `types`
+    /// whose lines are no directives.
+    pub fn entry(&mut self, line: &'a Line) -> LineCx<'_> {
+        LineCx { line, ext: &mut *self.ext, warnings: &mut *self.warnings, ..*self }
+    }
+
+    /// The lines of this line's block, none of which may have a block itself: `unexpected "{"`.
+    pub fn entries(&self) -> Result<&'a [Line]> {
+        let lines = self.line.block.as_ref().map_or(&[][..], |block| &block.lines);
+        match lines.iter().find_map(|line| line.block.as_ref()) {
+            Some(block) => Err(Error::new("unexpected \"{\"").at(block.open())),
+            None => Ok(lines),
+        }
+    }
+
+    /// The line.
+    pub fn line(&self) -> &'a Line {
+        self.line
+    }
+
+    /// The block the line stands in.
+    pub fn here(&self) -> Contexts {
+        self.here
+    }
+
+    /// The texts, for places.
+    pub fn source(&self) -> &'a Source {
+        self.source
+    }
+
+    /// The folders that relative paths start from.
+    pub fn paths(&self) -> &'a Paths {
+        self.paths
+    }
+
+    /// The directive's name.
+    pub fn name(&self) -> &'a str {
+        self.line.name.str()
+    }
+
+    /// All arguments.
+    pub fn args(&self) -> &'a [Word] {
+        &self.line.args
+    }
+
+    /// The text of argument `i`, from 0; empty when it is not there, which no value but text accepts. For keywords
+    /// and messages: see [`Word::str`] on bytes that are not UTF-8.
+    pub fn arg(&self, i: usize) -> &'a str {
+        self.args().get(i).map_or("", Word::str)
+    }
+
+    /// The bytes of argument `i`, from 0; empty when it is not there.
+    pub fn bytes(&self, i: usize) -> &'a [u8] {
+        self.args().get(i).map_or(b"", Word::bytes)
+    }
+
+    /// The block of lines, if there is one.
+    pub fn block(&self) -> Option<&'a Block> {
+        self.line.block.as_ref()
+    }
+
+    /// The raw text of a `*_by_lua_block`, if there is one.
+    pub fn raw(&self) -> Option<&'a Raw> {
+        self.line.raw.as_ref()
+    }
+
+    /// What the caller of the setters lends them.
+    ///
+    /// # Panics
+    /// When it is no `T`: the setter belongs to another program than the one that calls it.
+    pub fn ext<T: 'static>(&mut self) -> &mut T {
+        self.ext.downcast_mut().expect("the caller of this setter lends what its tables ask for")
+    }
+
+    /// An error at the directive, with these words.
+    pub fn fail(&self, message: impl Into<String>) -> Error {
+        Error::new(message).at(self.line.name.span)
+    }
+
+    /// An error at the directive, in nginx's frame for what its setters return: `"x" directive is duplicate`.
+    pub fn refuse(&self, reason: impl Display) -> Error {
+        self.fail(format!("\"{}\" directive {reason}", self.name()))
+    }
+
+    /// An error at argument `i` (at the directive when it is not there), with these words.
+    pub fn fail_arg(&self, i: usize, message: impl Into<String>) -> Error {
+        let word = self.args().get(i).unwrap_or(&self.line.name);
+        Error::new(message).at(word.span)
+    }
+
+    /// `"x" directive REASON`, at argument `i`.
+    pub fn refuse_arg(&self, i: usize, reason: impl Display) -> Error {
+        self.fail_arg(i, format!("\"{}\" directive {reason}", self.name()))
+    }
+
+    /// `invalid value "y"`, at argument `i`.
+    pub fn invalid_value(&self, i: usize) -> Error {
+        self.fail_arg(i, format!("invalid value \"{}\"", self.arg(i)))
+    }
+
+    /// `invalid parameter "y"`, at argument `i`.
+    pub fn invalid_parameter(&self, i: usize) -> Error {
+        self.fail_arg(i, format!("invalid parameter \"{}\"", self.arg(i)))
+    }
+
+    /// Warns at the directive and goes on.
+    pub fn warn(&mut self, message: impl Into<String>) {
+        self.warnings.push(Error::warning(message).at(self.line.name.span));
+    }
+
+    /// Warns at argument `i` and goes on.
+    pub fn warn_arg(&mut self, i: usize, message: impl Into<String>) {
+        let span = self.args().get(i).unwrap_or(&self.line.name).span;
+        self.warnings.push(Error::warning(message).at(span));
+    }
+
+    /// Fills a slot that must be empty: `"x" directive is duplicate`.
+    pub fn once<T>(&self, slot: &mut Option<T>, value: T) -> Result {
+        self.vacant(slot)?;
+        *slot = Some(value);
+        Ok(())
+    }
+
+    /// `on` or `off`.
+    pub fn flag(&self, slot: &mut Option<bool>) -> Result {
+        self.vacant(slot)?;
+        let Some(value) = parse_flag(self.bytes(0)) else {
+            let (value, name) = (self.arg(0), self.name());
+            let message =
+                format!("invalid value \"{value}\" in \"{name}\" directive, it must be \"on\" or \"off\"");
+            return Err(self.fail_arg(0, message));
+        };
+        self.once(slot, value)
+    }
+
+    /// A number of `range`: `1..=9`, `1..`, `..`.
+    pub fn number<T>(&self, slot: &mut Option<T>, range: impl RangeBounds<T>) -> Result
+    where
+        T: TryFrom<u64> + PartialOrd + Display,
+    {
+        self.vacant(slot)?;
+        let number = parse_number(self.bytes(0)).ok_or_else(|| self.refuse_arg(0, "invalid number"))?;
+        match T::try_from(number) {
+            Ok(value) if range.contains(&value) => self.once(slot, value),
+            _ => Err(self.fail_arg(0, out_of(&range, self.name()))),
+        }
+    }
+
+    /// A size in bytes, with `k` or `m`.
+    pub fn size(&self, slot: &mut Option<u64>) -> Result {
+        self.parsed(slot, parse_size).map_err(|error| match parse_offset(self.bytes(0)) {
+            Some(bytes) if error.span != Some(self.line.name.span) => {
+                error.hint(format!("its units are k and m: {}m", bytes >> 20))
+            }
+            _ => error,
+        })
+    }
+
+    /// An offset in bytes, with `k`, `m` or `g`.
+    pub fn offset(&self, slot: &mut Option<u64>) -> Result {
+        self.parsed(slot, parse_offset)
+    }
+
+    /// A time in milliseconds, see [`parse_time_ms`].
+    pub fn time_ms(&self, slot: &mut Option<u64>) -> Result {
+        self.parsed(slot, parse_time_ms)
+    }
+
+    /// A time in seconds, see [`parse_time_s`].
+    pub fn time_s(&self, slot: &mut Option<u64>) -> Result {
+        self.parsed(slot, parse_time_s)
+    }
+
+    /// A number of buffers and the size of each, from two arguments.
+    pub fn bufs(&self, slot: &mut Option<Bufs>) -> Result {
+        self.vacant(slot)?;
+        let positive = |i, value: Option<u64>| {
+            value.filter(|&v| v > 0).ok_or_else(|| self.refuse_arg(i, "invalid value"))
+        };
+        let number = positive(0, parse_number(self.bytes(0)))?;
+        let size = positive(1, parse_size(self.bytes(1)))?;
+        self.once(slot, Bufs { number, size })
+    }
+
+    /// One of the named values, in letters of any case.
+    pub fn one_of<E: Copy>(&self, slot: &mut Option<E>, values: &[(&str, E)]) -> Result {
+        self.vacant(slot)?;
+        let value = self.named(0, values)?;
+        self.once(slot, value)
+    }
+
+    /// Any of the named bits, one an argument, added to those of lines before; a repeated one is a warning.
+    pub fn bits(&mut self, slot: &mut Option<u32>, values: &[(&str, u32)]) -> Result {
+        for i in 0..self.args().len() {
+            let bit = self.named(i, values)?;
+            let bits = slot.get_or_insert(0);
+            if *bits & bit != 0 {
+                self.warn_arg(i, format!("duplicate value \"{}\"", self.arg(i)));
+            }
+            *bits |= bit;
+        }
+        Ok(())
+    }
+
+    /// The argument as it is.
+    pub fn text<T: Text>(&self, slot: &mut Option<T>) -> Result {
+        self.vacant(slot)?;
+        let value = self.value(0)?;
+        self.once(slot, value)
+    }
+
+    /// All arguments as they are.
+    pub fn list<T: Text>(&self, slot: &mut Option<Vec<T>>) -> Result {
+        let values = (0..self.args().len()).map(|i| self.value(i)).collect::<Result<_>>()?;
+        self.once(slot, values)
+    }
+
+    /// The argument as it is, after those of lines before.
+    pub fn push<T: Text>(&self, slot: &mut Option<Vec<T>>) -> Result {
+        slot.get_or_insert_default().push(self.value(0)?);
+        Ok(())
+    }
+
+    /// Two arguments, a key and a value, after those of lines before.
+    pub fn keyval<K: Text, V: Text>(&self, slot: &mut Option<Vec<(K, V)>>) -> Result {
+        slot.get_or_insert_default().push((self.value(0)?, self.value(1)?));
+        Ok(())
+    }
+
+    /// A path, relative to the prefix.
+    pub fn path(&self, slot: &mut Option<PathBuf>) -> Result {
+        self.once(slot, self.paths.prefix.join(OsStr::from_bytes(self.bytes(0))))
+    }
+
+    /// A path, relative to the folder of the configuration file.
+    pub fn conf_path(&self, slot: &mut Option<PathBuf>) -> Result {
+        self.once(slot, self.paths.conf_prefix.join(OsStr::from_bytes(self.bytes(0))))
+    }
+
+    fn vacant<T>(&self, slot: &Option<T>) -> Result {
+        if slot.is_some() { Err(self.refuse("is duplicate")) } else { Ok(()) }
+    }
+
+    fn parsed(&self, slot: &mut Option<u64>, parse: fn(&[u8]) -> Option<u64>) -> Result {
+        self.vacant(slot)?;
+        let value = parse(self.bytes(0)).ok_or_else(|| self.refuse_arg(0, "invalid value"))?;
+        self.once(slot, value)
+    }
+
+    fn named<E: Copy>(&self, i: usize, values: &[(&str, E)]) -> Result<E> {
+        let same = |(name, _): &&(&str, E)| name.as_bytes().eq_ignore_ascii_case(self.bytes(i));
+        if let Some((_, value)) = values.iter().find(same) {
+            return Ok(*value);
+        }
+        let error = self.invalid_value(i);
+        match nearest(self.arg(i), values.iter().map(|(name, _)| *name)) {
+            Some(name) => Err(error.hint(format!("did you mean \"{name}\"?"))),
+            None => Err(error),
+        }
+    }
+
+    fn value<T: Text>(&self, i: usize) -> Result<T> {
+        T::from_bytes(self.bytes(i)).ok_or_else(|| self.invalid_value(i).hint("it is not UTF-8"))
+    }
+}
+
+/// What text may be kept as. nginx's text is bytes; types that want UTF-8 refuse others.
+pub trait Text: Sized {
+    /// The value of these bytes, or `None` if it cannot be.
+    fn from_bytes(bytes: &[u8]) -> Option<Self>;
+}
+
+impl Text for Vec<u8> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(bytes.to_vec())
+    }
+}
+
+impl Text for Box<[u8]> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(bytes.into())
+    }
+}
+
+impl Text for String {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        std::str::from_utf8(bytes).ok().map(Self::from)
+    }
+}
+
+impl Text for Box<str> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        std::str::from_utf8(bytes).ok().map(Self::from)
+    }
+}
+
+/// nginx's words for a number outside of its bounds.
+fn out_of<T: Display>(range: &impl RangeBounds<T>, name: &str) -> String {
+    match (range.start_bound(), range.end_bound()) {
+        (Bound::Included(low), Bound::Included(high)) => format!("value must be between {low} and {high}"),
+        (Bound::Included(low), Bound::Unbounded) => format!("value must be equal to or greater than {low}"),
+        _ => format!("\"{name}\" directive invalid number"),
+    }
+}

@@ -1,0 +1,336 @@
+//! Statements to a tree of lines, with included files in their places.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::glob::is_pattern;
+use crate::include::{failed_call, system_error};
+use crate::lexer::{End, Lexer, Statement};
+use crate::raw::{Unclosed, lua_block_end};
+use crate::{Error, Errors, FileId, Files, Source, Span, Word};
+
+/// A configuration as written: lines in order, each `include` replaced by what it includes.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Lines of the main context; those of `-g` come first.
+    pub lines: Vec<Line>,
+    /// The texts, for the places of errors and for `-T`.
+    pub source: Source,
+    /// What relative paths are relative to.
+    pub paths: Paths,
+}
+
+/// The folders that relative paths start from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// That of the server (`-p`): logs, roots.
+    pub prefix: PathBuf,
+    /// That of the main configuration file: included files, certificates.
+    pub conf_prefix: PathBuf,
+}
+
+/// One directive as written.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its first word.
+    pub name: Word,
+    /// The other words.
+    pub args: Vec<Word>,
+    /// The lines in braces after them.
+    pub block: Option<Block>,
+    /// The raw text in braces after them, for names that ask for it.
+    pub raw: Option<Raw>,
+    /// From the name to the `;` or `}`.
+    pub span: Span,
+}
+
+impl Line {
+    /// Name and arguments: what blocks such as `map` call their parameters.
+    pub fn words(&self) -> impl Iterator<Item = &Word> {
+        std::iter::once(&self.name).chain(&self.args)
+    }
+}
+
+/// Lines in braces.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// From the `{` to the `}`.
+    pub span: Span,
+}
+
+impl Block {
+    /// The `{`.
+    pub fn open(&self) -> Span {
+        Span { end: self.span.start + 1, ..self.span }
+    }
+}
+
+/// Text in braces that is not nginx's language.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    /// What stands between the braces, unchanged.
+    pub text: Vec<u8>,
+    /// Where it stands, without the braces.
+    pub span: Span,
+}
+
+/// A configuration that cannot be used: what is wrong, and what could be read, in which further errors may be
+/// looked for to show all of them at once.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The lines without error. Lines that were meant may be missing.
+    pub tree: Tree,
+    /// At least one error.
+    pub errors: Errors,
+}
+
+/// Reads the file `main` (relative to `prefix`) and all it includes.
+///
+/// `raw_block` tells by a directive's name whether the text in its braces is Lua. `globals` is the text of the
+/// option `-g`, whose lines come first. Fails with all errors of syntax and of reading.
+pub fn load(
+    main: &Path,
+    prefix: &Path,
+    files: &dyn Files,
+    raw_block: fn(&[u8]) -> bool,
+    globals: Option<&str>,
+) -> Result<Tree, Box<Failure>> {
+    let main = prefix.join(main);
+    let conf_prefix = main.parent().unwrap_or(prefix).to_owned();
+    let paths = Paths { prefix: prefix.to_owned(), conf_prefix };
+    let tree = Tree { paths, ..Tree::default() };
+    let mut loader =
+        Loader { files, raw_block, tree, errors: Errors::default(), open: Vec::new(), blocks: 0, read: 0 };
+
+    let mut lines = Vec::new();
+    if let Some(text) = globals {
+        let file = loader.tree.source.add("command line".into(), text.into(), true);
+        loader.text(file.expect("it is the first"), &mut lines);
+    }
+    loader.file(&main, None, &mut lines);
+    let Loader { mut tree, errors, .. } = loader;
+    tree.lines = lines;
+    if errors.is_ok() { Ok(tree) } else { Err(Box::new(Failure { tree, errors })) }
+}
+
+struct Loader<'a> {
+    files: &'a dyn Files,
+    raw_block: fn(&[u8]) -> bool,
+    tree: Tree,
+    errors: Errors,
+    /// The files being read, each included by the one before.
+    open: Vec<FileId>,
+    /// Blocks around the current line, across files.
+    blocks: usize,
+    /// Files read, repeated ones counted.
+    read: usize,
+}
+
+impl Loader<'_> {
+    /// Reads a file into `lines`; `include` is the argument that names it.
+    fn file(&mut self, path: &Path, include: Option<Span>, lines: &mut Vec<Line>) {
+        let at = |error: Error| match include {
+            Some(span) => error.at(span),
+            None => error,
+        };
+        match self.open_file(path) {
+            Ok(file) => self.text(file, lines),
+            Err(error) => self.errors.push(at(error)),
+        }
+    }
+
+    /// The id of a file to be read now.
+    fn open_file(&mut self, path: &Path) -> Result<FileId, Error> {
+        let shown = path.display();
+        self.read += 1;
+        if self.read > MOST_FILES {
+            return Err(Error::new(format!(
+                "too many included files: more than {MOST_FILES} at \"{shown}\""
+            )));
+        }
+        if let Some(file) = self.tree.source.find(path) {
+            return if self.open.contains(&file) {
+                Err(Error::new(format!("\"{shown}\" includes itself")))
+            } else {
+                Ok(file)
+            };
+        }
+        if self.open.len() >= DEEPEST_INCLUDE {
+            return Err(Error::new(format!(
+                "too deep include of \"{shown}\": more than {DEEPEST_INCLUDE} files"
+            )));
+        }
+        let text = self.files.read(path).map_err(|error| {
+            Error::new(format!("{} \"{shown}\" failed ({})", failed_call(&error), system_error(&error)))
+        })?;
+        let file = self.tree.source.add(path.to_owned(), text, false);
+        Ok(file.expect("fewer than 65,536, since MOST_FILES are fewer"))
+    }
+
+    /// Reads the whole of a text.
+    fn text(&mut self, file: FileId, lines: &mut Vec<Line>) {
+        let Some((text, parameter)) = self.tree.source.file(file).map(|f| (Arc::clone(&f.text), f.parameter))
+        else {
+            return;
+        };
+        self.open.push(file);
+        self.lines(&mut Lexer::new(&text, file, parameter), None, parameter, lines);
+        self.open.pop();
+    }
+
+    /// Reads lines up to the `}` of the block opened by `open`, or to the end of the text; returns the `}`, or
+    /// the end.
+    fn lines(
+        &mut self,
+        lexer: &mut Lexer<'_>,
+        open: Option<Span>,
+        parameter: bool,
+        lines: &mut Vec<Line>,
+    ) -> Span {
+        loop {
+            let statement = lexer.statement(&mut self.errors);
+            if self.errors.0.len() >= MOST_ERRORS {
+                lexer.seek(lexer.text().len());
+                return statement.end_span;
+            }
+            match (statement.end, open) {
+                (End::Close, Some(_)) => return statement.end_span,
+                (End::Close, None) => self.errors.push(Error::new("unexpected \"}\"").at(statement.end_span)),
+                (End::Eof, Some(open)) if !statement.bad => {
+                    let line = lexer.line_number(open.start as usize);
+                    let error = Error::new("unexpected end of file, expecting \"}\"").at(statement.end_span);
+                    self.errors.push(error.hint(format!("the \"{{\" in line {line} is not closed")));
+                    return statement.end_span;
+                }
+                (End::Eof, _) => return statement.end_span,
+                (End::Open, _) if parameter => {
+                    let words = "block directives are not supported in -g option";
+                    self.errors.push(Error::new(words).at(statement.end_span));
+                    lexer.seek(lexer.text().len());
+                }
+                (End::Open, _) => lines.extend(self.opened(lexer, statement)),
+                (End::Semicolon, _) => self.semicolon(statement, lines),
+            }
+        }
+    }
+
+    fn semicolon(&mut self, statement: Statement, lines: &mut Vec<Line>) {
+        let Statement { words, end_span, bad: false, .. } = statement else { return };
+        match &words[..] {
+            [name, argument] if name.is("include") => self.include(argument, lines),
+            _ => lines.extend(line(words, None, None, end_span)),
+        }
+    }
+
+    /// A line that ends with `{`, with its block.
+    fn opened(&mut self, lexer: &mut Lexer<'_>, statement: Statement) -> Option<Line> {
+        let Statement { words, end_span: open, bad, .. } = statement;
+        let (raw, block, end) = match words.first() {
+            Some(name) if (self.raw_block)(name.bytes()) => {
+                let raw = self.raw(lexer, open)?;
+                let end = Span { start: raw.span.end, end: raw.span.end + 1, ..raw.span };
+                (Some(raw), None, end)
+            }
+            _ => {
+                let block = self.block(lexer, open)?;
+                let end = block.span;
+                (None, Some(block), end)
+            }
+        };
+        if bad { None } else { line(words, block, raw, end) }
+    }
+
+    fn block(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<Block> {
+        if self.blocks >= DEEPEST_BLOCK {
+            self.errors.push(Error::new(format!("too deep blocks: more than {DEEPEST_BLOCK}")).at(open));
+            self.skip_block(lexer);
+            return None;
+        }
+        let mut lines = Vec::new();
+        self.blocks += 1;
+        let close = self.lines(lexer, Some(open), false, &mut lines);
+        self.blocks -= 1;
+        Some(Block { lines, span: open.to(close) })
+    }
+
+    /// Passes over a block that is nested too deeply, with a count instead of a call for each level.
+    fn skip_block(&mut self, lexer: &mut Lexer<'_>) {
+        let (mut depth, mut passed_over) = (1_usize, Errors::default());
+        while depth > 0 {
+            match lexer.statement(&mut passed_over).end {
+                End::Open => depth += 1,
+                End::Close => depth -= 1,
+                End::Eof => return,
+                End::Semicolon => {}
+            }
+        }
+    }
+
+    fn raw(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<Raw> {
+        let (text, start) = (lexer.text(), lexer.pos());
+        match lua_block_end(text, start) {
+            Ok(end) => {
+                lexer.seek(end + 1);
+                Some(Raw { text: text[start..end].to_vec(), span: lexer.span(start, end) })
+            }
+            Err(unclosed) => {
+                lexer.seek(text.len());
+                let line = lexer.line_number(open.start as usize);
+                self.errors.push(match unclosed {
+                    Unclosed::Block => Error::new("unexpected end of file, expecting \"}\"")
+                        .at(lexer.span(text.len(), text.len()))
+                        .hint(format!("the \"{{\" of Lua code in line {line} is not closed")),
+                    Unclosed::Bracket { at, level } => {
+                        let closing = format!("]{}]", "=".repeat(level));
+                        Error::new(format!("Lua code block missing the closing long bracket \"{closing}\""))
+                            .at(lexer.span(at, at + level + 2))
+                    }
+                });
+                None
+            }
+        }
+    }
+
+    /// Puts the lines of the files that `argument` names in the place of the include.
+    fn include(&mut self, argument: &Word, lines: &mut Vec<Line>) {
+        let path = self.tree.paths.conf_prefix.join(OsStr::from_bytes(argument.bytes()));
+        if !is_pattern(path.as_os_str().as_bytes()) {
+            return self.file(&path, Some(argument.span), lines);
+        }
+        match self.files.glob(&path) {
+            Ok(paths) => {
+                for path in paths {
+                    self.file(&path, Some(argument.span), lines);
+                }
+            }
+            Err(error) => {
+                let message = format!("glob() \"{}\" failed ({})", path.display(), system_error(&error));
+                self.errors.push(Error::new(message).at(argument.span));
+            }
+        }
+    }
+}
+
+/// A line of these words, if there are any.
+fn line(words: Vec<Word>, block: Option<Block>, raw: Option<Raw>, end: Span) -> Option<Line> {
+    let mut words = words.into_iter();
+    let name = words.next()?;
+    let span = name.span.to(end);
+    Some(Line { name, args: words.collect(), block, raw, span })
+}
+
+/// nginx has no such limit, and a stack that ends. Real files stay below ten.
+const DEEPEST_BLOCK: usize = 64;
+
+/// Files open at once, each including the next.
+const DEEPEST_INCLUDE: usize = 32;
+
+/// Files read, repeated ones counted: what files that include each other twice come to.
+const MOST_FILES: usize = 20_000;
+
+/// After so many errors the rest of the files is not read.
+const MOST_ERRORS: usize = 100;

@@ -1,0 +1,214 @@
+//! The texts of a configuration and places in them.
+//!
+//! Every [`Word`] carries a [`Span`] of twelve bytes; line and column are counted only when an error asks for
+//! them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The files read so far, in the order of their first reading: what `nginx -T` prints.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    files: Vec<SourceFile>,
+}
+
+impl Source {
+    /// The file `id` stands for, or `None` for an id of another `Source`.
+    pub fn file(&self, id: FileId) -> Option<&SourceFile> {
+        self.files.get(usize::from(id.0))
+    }
+
+    /// All files, in the order of their first reading; the text of `-g`, if any, is the first.
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    /// Path, line and column of the first byte of `span`, or `None` for a span of another `Source`.
+    pub fn place(&self, span: Span) -> Option<Place<'_>> {
+        let file = self.file(span.file)?;
+        let before = file.text.get(..span.start as usize)?;
+        let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
+        Some(Place { path: &file.path, line: line as u32, column: column as u32 })
+    }
+
+    /// What `nginx -T` prints: each file once, headed by `# configuration file PATH:`.
+    ///
+    /// The text of `-g` is no file and is left out, as in nginx.
+    pub fn dump(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for file in self.files.iter().filter(|file| !file.parameter) {
+            out.extend_from_slice(b"# configuration file ");
+            out.extend_from_slice(file.path.as_os_str().as_encoded_bytes());
+            out.extend_from_slice(b":\n");
+            out.extend_from_slice(&file.text);
+            out.push(b'\n');
+        }
+        out
+    }
+
+    /// The id of a file read before, so that a file included ten times is held and dumped once.
+    pub(crate) fn find(&self, path: &Path) -> Option<FileId> {
+        let same = |file: &SourceFile| !file.parameter && file.path == path;
+        self.files.iter().position(same).map(|i| FileId(i as u16))
+    }
+
+    /// Adds a file; `None` when 65,536 are there already.
+    pub(crate) fn add(&mut self, path: PathBuf, text: Vec<u8>, parameter: bool) -> Option<FileId> {
+        let id = u16::try_from(self.files.len()).ok()?;
+        self.files.push(SourceFile { path, text: text.into(), parameter });
+        Some(FileId(id))
+    }
+}
+
+/// One text of the configuration.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// The full path, as nginx shows it; `command line` for the text of `-g`.
+    pub path: PathBuf,
+    /// The bytes as read.
+    pub text: Arc<[u8]>,
+    /// Whether this is the text of the option `-g`, not a file.
+    pub parameter: bool,
+}
+
+/// A file of one [`Source`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileId(pub(crate) u16);
+
+/// Bytes `start..end` of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The file.
+    pub file: FileId,
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset after the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// Bytes `start..end` of `file`. Files are at most 64 MiB, so the offsets fit.
+    pub(crate) fn new(file: FileId, start: usize, end: usize) -> Self {
+        Self { file, start: start as u32, end: end as u32 }
+    }
+
+    /// From the start of `self` to the end of `other`, both of one file.
+    pub(crate) fn to(self, other: Self) -> Self {
+        Self { end: other.end, ..self }
+    }
+}
+
+/// Where a span begins, for people: nginx's `FILE:LINE` and a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The full path, as nginx shows it.
+    pub path: &'a Path,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in characters, from 1; a tab is one.
+    pub column: u32,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.path.display(), self.line, self.column)
+    }
+}
+
+/// A directive's name or one argument, with quotes and escapes resolved.
+///
+/// nginx's words are bytes; [`Word::bytes`] is exact, [`Word::str`] is for keywords and messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    text: Vec<u8>,
+    /// Present only when `text` is not UTF-8.
+    lossy: Option<Box<str>>,
+    /// Whether it was written in quotes.
+    pub quoted: bool,
+    /// Whether a line ended between the word before it in the same line of configuration and this one.
+    pub(crate) after_newline: bool,
+    /// Where it stands, quotes included.
+    pub span: Span,
+}
+
+impl Word {
+    /// A word of resolved `text`.
+    pub fn new(text: impl Into<Vec<u8>>, quoted: bool, span: Span) -> Self {
+        let text = text.into();
+        let lossy = match std::str::from_utf8(&text) {
+            Ok(_) => None,
+            Err(_) => Some(String::from_utf8_lossy(&text).into()),
+        };
+        Self { text, lossy, quoted, after_newline: false, span }
+    }
+
+    /// The exact bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The text; what is not UTF-8 shows as U+FFFD, which no keyword contains. Values that may be anything
+    /// (paths, header values) are read by [`Word::bytes`].
+    pub fn str(&self) -> &str {
+        match &self.lossy {
+            Some(lossy) => lossy,
+            None => std::str::from_utf8(&self.text).expect("`new` found it to be UTF-8"),
+        }
+    }
+
+    /// Whether it is exactly `text`.
+    pub fn is(&self, text: &str) -> bool {
+        self.text == text.as_bytes()
+    }
+
+    /// What follows `prefix`, as in `inactive=10m`; `None` when it does not begin so.
+    pub fn strip(&self, prefix: &str) -> Option<&[u8]> {
+        self.text.strip_prefix(prefix.as_bytes())
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_counts_lines_and_characters() {
+        let mut source = Source::default();
+        let id = source.add("/a".into(), "aé b\n\tc\n".into(), false).unwrap();
+        let place = |start| source.place(Span::new(id, start, start)).map(|p| (p.line, p.column));
+        assert_eq!(place(0), Some((1, 1)));
+        assert_eq!(place(4), Some((1, 4)));
+        assert_eq!(place(7), Some((2, 2)));
+        assert_eq!(place(9), Some((3, 1)), "the end of the file is nginx's last line plus one");
+        assert_eq!(place(10), None);
+        assert_eq!(Source::default().place(Span::new(id, 0, 0)), None);
+    }
+
+    #[test]
+    fn dump_is_that_of_nginx_and_leaves_out_the_command_line() {
+        let mut source = Source::default();
+        source.add("command line".into(), "daemon off;".into(), true);
+        source.add("/etc/nginx.conf".into(), "include m;\n".into(), false);
+        source.add("/etc/m".into(), "a b;".into(), false);
+        let expected =
+            "# configuration file /etc/nginx.conf:\ninclude m;\n\n# configuration file /etc/m:\na b;\n";
+        assert_eq!(String::from_utf8(source.dump()).unwrap(), expected);
+    }
+
+    #[test]
+    fn words_keep_bytes_that_are_not_utf8() {
+        let word = Word::new(b"a\xff".to_vec(), false, Span::default());
+        assert_eq!((word.bytes(), word.str()), (&b"a\xff"[..], "a\u{fffd}"));
+        assert!(Word::new("on", true, Span::default()).is("on"));
+        assert_eq!(Word::new("a=1", true, Span::default()).strip("a="), Some(&b"1"[..]));
+    }
+}
