@@ -1,0 +1,158 @@
+//! Threads for calls that block: cold files, name lookups by the C library, keys in hardware.
+//!
+//! One pool per process. Threads are started when work finds none idle, up to a limit, and end after ten idle
+//! seconds, so a server that never blocks has none. They take no signals: those belong to the main thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::signal;
+
+/// Something to run on a pool thread.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads at most, unless [`set_max_threads`] says otherwise.
+const MAX_THREADS: usize = 32;
+/// How long a thread waits for work before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// What the pool is doing, for the USE table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Threads there are.
+    pub threads: usize,
+    /// Threads running something.
+    pub busy: usize,
+    /// Jobs waiting for a thread.
+    pub queued: usize,
+    /// Jobs that could not even get a first thread and ran on their caller's.
+    pub inline: u64,
+}
+
+/// The state of the process-wide pool at this moment.
+pub fn pool_stats() -> PoolStats {
+    POOL.lock().stats()
+}
+
+/// Sets the limit on threads (at least one). Lowering it ends no running thread early.
+pub fn set_max_threads(n: usize) {
+    POOL.lock().max = n.max(1);
+}
+
+/// Runs `job` on a thread of the pool, first come first served. A panic in it ends the job, not the thread.
+///
+/// If the pool has no thread and none can be started, `job` runs here and now: late is better than never.
+pub(crate) fn submit(job: Job) {
+    POOL.submit(job);
+}
+
+static POOL: Pool = Pool::new(MAX_THREADS, IDLE);
+
+struct Pool {
+    state: Mutex<State>,
+    work: Condvar,
+    idle_time: Duration,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    max: usize,
+    inline: u64,
+}
+
+impl Pool {
+    const fn new(max: usize, idle_time: Duration) -> Pool {
+        Pool {
+            state: Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0, max, inline: 0 }),
+            work: Condvar::new(),
+            idle_time,
+        }
+    }
+
+    fn submit(&'static self, job: Job) {
+        let mut state = self.lock();
+        state.queue.push_back(job);
+        // Not `idle > 0`: the idle may all have been notified already for jobs before this one.
+        if state.queue.len() <= state.idle {
+            drop(state);
+            self.work.notify_one();
+        } else if state.threads < state.max {
+            self.grow(state);
+        }
+    }
+
+    /// Starts a thread, outside the lock; without any thread the last job is run by the caller.
+    fn grow(&'static self, mut state: MutexGuard<'_, State>) {
+        state.threads += 1;
+        drop(state);
+        if self.start_thread().is_ok() {
+            return;
+        }
+        let mut state = self.lock();
+        state.threads -= 1;
+        if state.threads == 0
+            && let Some(job) = state.queue.pop_back()
+        {
+            state.inline += 1;
+            drop(state);
+            run(job);
+        }
+    }
+
+    fn start_thread(&'static self) -> io::Result<()> {
+        // A new thread starts with its creator's mask, so there is no moment in which a signal could hit it.
+        let before = signal::block_all()?;
+        let started = std::thread::Builder::new().name("weir pool".into()).spawn(|| self.work());
+        before.restore();
+        started.map(drop)
+    }
+
+    /// The life of one thread.
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                drop(state);
+                run(job);
+                state = self.lock();
+                continue;
+            }
+            state.idle += 1;
+            let (woken, wait) =
+                self.work.wait_timeout(state, self.idle_time).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if wait.timed_out() && state.queue.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Jobs run outside the lock, so nothing panics inside it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn stats(&self) -> PoolStats {
+        PoolStats {
+            threads: self.threads,
+            busy: self.threads - self.idle,
+            queued: self.queue.len(),
+            inline: self.inline,
+        }
+    }
+}
+
+/// The panic itself has been reported by the panic hook; whoever waits for the job's result learns of it by the
+/// job's being dropped.
+fn run(job: Job) {
+    drop(catch_unwind(AssertUnwindSafe(job)));
+}

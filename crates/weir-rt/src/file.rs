@@ -1,0 +1,377 @@
+//! Files for a loop that must not block: descriptors, metadata, and whether a range is in the page cache.
+//!
+//! Opening and stat-ing touch the directory cache and are done in the loop, as nginx does. Contents are another
+//! matter: [`FileHandle::resident`] tells whether a read or sendfile would wait for the disk, and
+//! [`FileHandle::readahead_blocking`] is what a pool thread does about it.
+
+use std::ffi::{CString, c_char, c_int};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use crate::process;
+
+/// An open file. Positions are given with each call, so one handle may be used by several transfers at once.
+#[derive(Debug)]
+pub struct FileHandle(OwnedFd);
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// Anything else: a device, FIFO, socket, or (by [`lstat`] only) a symbolic link.
+    Other,
+}
+
+/// What stat(2) says, as far as a server asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// File, directory or neither.
+    pub kind: FileKind,
+    /// Bytes.
+    pub size: u64,
+    /// Last modification, seconds since 1970.
+    pub mtime_s: i64,
+    /// Its nanoseconds.
+    pub mtime_ns: u32,
+    /// Inode number.
+    pub ino: u64,
+    /// Device number.
+    pub dev: u64,
+    /// Type and permission bits (`st_mode`).
+    pub mode: u32,
+    /// The owner's user id.
+    pub uid: u32,
+}
+
+/// Opens for reading, without waiting for the other end of a FIFO. Directories can be opened too.
+///
+/// # Errors
+/// The errno of open(2); `ENOENT` also for a path with a NUL in it, which no file has.
+pub fn open(path: &Path) -> io::Result<FileHandle> {
+    open_with(path, libc::O_RDONLY | libc::O_NONBLOCK, 0)
+}
+
+/// Opens a log for appending, creating it as 0644 less the umask.
+///
+/// # Errors
+/// The errno of open(2).
+pub fn open_append(path: &Path) -> io::Result<FileHandle> {
+    open_with(path, libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT, 0o644)
+}
+
+/// Creates a file that must not exist, for reading and writing, with `mode` less the umask.
+///
+/// # Errors
+/// `EEXIST`, and the other errnos of open(2).
+pub fn create_temp(path: &Path, mode: u32) -> io::Result<FileHandle> {
+    open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)
+}
+
+/// A file without a name in `dir`, 0600, which is gone when the last handle is.
+///
+/// # Errors
+/// The errno of open(2) or, where the file system cannot do that (O_TMPFILE), of unlink(2) after it.
+pub fn create_unlinked(dir: &Path) -> io::Result<FileHandle> {
+    match open_with(dir, libc::O_RDWR | libc::O_TMPFILE, 0o600) {
+        // EISDIR: a kernel without the flag sees only the directory.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
+            create_then_unlink(dir)
+        }
+        result => result,
+    }
+}
+
+fn create_then_unlink(dir: &Path) -> io::Result<FileHandle> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let name = format!(".weir.{}.{}", process::pid(), NEXT.fetch_add(1, Relaxed));
+        let path = dir.join(name);
+        match create_temp(&path, 0o600) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {} // left by a process of the same number
+            Err(e) => return Err(e),
+            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
+        }
+    }
+}
+
+/// open(2) with O_CLOEXEC added, for the flags the functions above do not have (O_NOFOLLOW, O_DIRECTORY).
+///
+/// # Errors
+/// The errno of open(2); `ENOENT` also for a path with a NUL in it.
+pub fn open_with(path: &Path, flags: c_int, mode: u32) -> io::Result<FileHandle> {
+    let fd = with_c_path(path, |p| {
+        // SAFETY: `p` is NUL-terminated and outlives the call; `mode` is passed as the variadic argument it is.
+        unsafe { libc::open(p, flags | libc::O_CLOEXEC, mode) }
+    })?;
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(FileHandle(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// What the path leads to, symbolic links followed.
+///
+/// # Errors
+/// The errno of stat(2); `ENOENT` also for a path with a NUL in it.
+pub fn stat(path: &Path) -> io::Result<Meta> {
+    // SAFETY: both pointers are valid for the call.
+    stat_by(|st| with_c_path(path, |p| unsafe { libc::stat(p, st) }))
+}
+
+/// What the path names, the link itself if it is one.
+///
+/// # Errors
+/// As [`stat`].
+pub fn lstat(path: &Path) -> io::Result<Meta> {
+    // SAFETY: both pointers are valid for the call.
+    stat_by(|st| with_c_path(path, |p| unsafe { libc::lstat(p, st) }))
+}
+
+impl FileHandle {
+    /// Metadata of the open file, whatever its path is by now.
+    ///
+    /// # Errors
+    /// The errno of fstat(2).
+    pub fn meta(&self) -> io::Result<Meta> {
+        // SAFETY: the pointer is valid for the call, the descriptor is ours.
+        stat_by(|st| check(unsafe { libc::fstat(self.fd(), st) } as isize).map(|_| 0))
+    }
+
+    /// The descriptor, still owned by the handle.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Reads at `offset`; 0 is the end of the file. Waits for the disk unless the range is [`resident`].
+    ///
+    /// # Errors
+    /// The errno of pread(2).
+    ///
+    /// [`resident`]: FileHandle::resident
+    pub fn pread(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        // SAFETY: `buf` is writable for its length.
+        check(unsafe { libc::pread(self.fd(), buf.as_mut_ptr().cast(), buf.len(), signed(offset)?) })
+    }
+
+    /// Writes at `offset`; may write less than all.
+    ///
+    /// # Errors
+    /// The errno of pwrite(2).
+    pub fn pwrite(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        // SAFETY: `buf` is readable for its length.
+        check(unsafe { libc::pwrite(self.fd(), buf.as_ptr().cast(), buf.len(), signed(offset)?) })
+    }
+
+    /// Writes at the end of a file opened with [`open_append`], whole with respect to other writers of it; may
+    /// write less than all when the disk is full.
+    ///
+    /// # Errors
+    /// The errno of write(2).
+    pub fn append(&self, buf: &[u8]) -> io::Result<usize> {
+        // SAFETY: `buf` is readable for its length.
+        check(unsafe { libc::write(self.fd(), buf.as_ptr().cast(), buf.len()) })
+    }
+
+    /// Sends up to `len` bytes from `offset` to the socket `out`; 0 means the file ends there, which for a range
+    /// within the size once seen means it has been truncated.
+    ///
+    /// # Errors
+    /// The errno of sendfile(2): `EAGAIN` if the socket takes nothing now, and its own errors.
+    pub fn sendfile(&self, out: RawFd, offset: u64, len: usize) -> io::Result<usize> {
+        let mut offset = signed(offset)?;
+        // SAFETY: `offset` is valid for the call; a wrong `out` is EBADF.
+        check(unsafe { libc::sendfile(out, self.fd(), &mut offset, len) })
+    }
+
+    /// Whether the range is in the page cache, so that reading it would not wait for the disk. A range beyond the
+    /// end of the file is not. Pages may be dropped between the question and the read: then one read waits.
+    pub fn resident(&self, offset: u64, len: u64) -> bool {
+        if len == 0 {
+            return true;
+        }
+        match self.cached_pages(offset, len) {
+            Some(cached) => {
+                let page = process::page_size() as u64;
+                let pages = (offset.saturating_add(len - 1)) / page - offset / page + 1;
+                cached >= pages
+            }
+            None => self.probe(offset, len),
+        }
+    }
+
+    /// Reads the range through, so that it is in the page cache afterwards; ends early at the end of the file.
+    /// For pool threads only.
+    ///
+    /// # Errors
+    /// The errno of pread(2): `EIO` for a bad disk.
+    pub fn readahead_blocking(&self, offset: u64, len: u64) -> io::Result<()> {
+        // One request for the whole range lets the disk order it; file systems that refuse are still read below.
+        // SAFETY: no pointers.
+        unsafe { libc::readahead(self.fd(), signed(offset)?, usize::try_from(len).unwrap_or(usize::MAX)) };
+        let mut scratch = vec![0u8; 64 << 10];
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        while at < end {
+            let want = scratch.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            match self.pread(&mut scratch[..want], at) {
+                Ok(0) => break,
+                Ok(n) => at += n as u64,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// cachestat(2), Linux 6.5. `None` where it is missing, forbidden by a container, or refused for this file:
+    /// newer kernels (since 6.13 or so) answer only to who owns the file or may write it, which a worker running
+    /// as `nobody` does not.
+    fn cached_pages(&self, offset: u64, len: u64) -> Option<u64> {
+        static MISSING: AtomicBool = AtomicBool::new(false);
+        if MISSING.load(Relaxed) {
+            return None;
+        }
+        let range = CacheStatRange { offset, len };
+        let mut stat = CacheStat::default();
+        // SAFETY: both structs are the kernel's and valid for the call; flags must be 0.
+        let result = unsafe { libc::syscall(SYS_CACHESTAT, self.fd(), &range, &mut stat, 0) };
+        if result == 0 {
+            return Some(stat.cached);
+        }
+        if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            MISSING.store(true, Relaxed);
+        }
+        None
+    }
+
+    /// Asks for one byte per [`PROBE_STEP`], and the last one, without waiting. Disks are read ahead in larger
+    /// pieces than that, so a hole between two probes is rare.
+    fn probe(&self, offset: u64, len: u64) -> bool {
+        let last = offset.saturating_add(len - 1);
+        let mut at = offset;
+        while at < last {
+            if !self.probe_byte(at) {
+                return false;
+            }
+            at = at.saturating_add(PROBE_STEP);
+        }
+        self.probe_byte(last)
+    }
+
+    fn probe_byte(&self, offset: u64) -> bool {
+        let Ok(offset) = signed(offset) else { return false };
+        let mut byte = 0u8;
+        let iov = libc::iovec { iov_base: std::ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+        // SAFETY: one iovec of one writable byte. EAGAIN: not cached. EOPNOTSUPP: the file system cannot tell, and
+        // then the answer is no and a pool thread reads the file.
+        unsafe { libc::preadv2(self.fd(), &iov, 1, offset, libc::RWF_NOWAIT) == 1 }
+    }
+}
+
+impl From<OwnedFd> for FileHandle {
+    fn from(fd: OwnedFd) -> FileHandle {
+        FileHandle(fd)
+    }
+}
+
+impl From<FileHandle> for OwnedFd {
+    fn from(file: FileHandle) -> OwnedFd {
+        file.0
+    }
+}
+
+/// The C library's words for an errno: "No such file or directory", as nginx prints after the number.
+pub fn errno_text(errno: i32) -> &'static str {
+    static TEXTS: OnceLock<Vec<String>> = OnceLock::new();
+    // One more than the highest errno of Linux, EHWPOISON.
+    let texts = TEXTS.get_or_init(|| (0..=133).map(strerror).collect());
+    match usize::try_from(errno).ok().and_then(|i| texts.get(i)) {
+        Some(text) => text,
+        None => "Unknown error",
+    }
+}
+
+fn strerror(errno: i32) -> String {
+    let mut text = [0u8; 128];
+    // SAFETY: writable for the length given; the XSI form, which fills the buffer and ends it with NUL.
+    unsafe { libc::strerror_r(errno, text.as_mut_ptr().cast(), text.len()) };
+    let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
+    String::from_utf8_lossy(&text[..end]).into_owned()
+}
+
+/// Bytes between two probes of [`FileHandle::resident`]'s fallback; Linux reads ahead 128 KiB by default.
+const PROBE_STEP: u64 = 32 << 10;
+
+/// The same number on every architecture.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+#[repr(C)]
+struct CacheStatRange {
+    offset: u64,
+    len: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+fn stat_by(call: impl FnOnce(*mut libc::stat) -> io::Result<c_int>) -> io::Result<Meta> {
+    let mut st = MaybeUninit::uninit();
+    call(st.as_mut_ptr())?;
+    // SAFETY: the three callers pass a call of the stat family, which has filled the struct as it succeeded.
+    let st: libc::stat = unsafe { st.assume_init() };
+    Ok(Meta {
+        kind: match st.st_mode & libc::S_IFMT {
+            libc::S_IFREG => FileKind::File,
+            libc::S_IFDIR => FileKind::Dir,
+            _ => FileKind::Other,
+        },
+        size: u64::try_from(st.st_size).unwrap_or(0),
+        mtime_s: st.st_mtime,
+        mtime_ns: st.st_mtime_nsec as u32,
+        ino: st.st_ino,
+        dev: st.st_dev,
+        mode: st.st_mode,
+        uid: st.st_uid,
+    })
+}
+
+/// Room for paths that need no allocation to get their NUL.
+const SHORT_PATH: usize = 384;
+
+/// Calls `f` with the path as C wants it.
+fn with_c_path(path: &Path, f: impl FnOnce(*const c_char) -> c_int) -> io::Result<c_int> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.contains(&0) {
+        return Err(io::Error::from_raw_os_error(libc::ENOENT));
+    }
+    let result = if bytes.len() < SHORT_PATH {
+        let mut short = [0u8; SHORT_PATH];
+        short[..bytes.len()].copy_from_slice(bytes);
+        f(short.as_ptr().cast())
+    } else {
+        f(CString::new(bytes).expect("no NUL, as checked above").as_ptr())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// File offsets are signed in the kernel's interface.
+fn signed(offset: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))
+}

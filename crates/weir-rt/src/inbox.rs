@@ -1,0 +1,227 @@
+//! How other threads reach a worker: a list of messages and an eventfd that ends its wait.
+//!
+//! A producer writes the eventfd only if the worker has said that it is about to sleep, so a burst costs one
+//! write and a busy worker costs none. The worker's side of that bargain, once per turn:
+//!
+//! ```text
+//! if inbox.prepare_sleep() { wait (the eventfd among what is waited for) }   // else: messages, do not wait
+//! inbox.awake();
+//! for message in inbox.drain() { … }
+//! ```
+//!
+//! The list is behind a mutex held for one push or one swap (9 ns uncontended): foreign wakes are rare by design,
+//! and unlike a lock-free list it allocates nothing per message.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// What another thread may ask of a worker.
+pub(crate) enum Message {
+    /// Run this on the worker's thread.
+    Run(Box<dyn FnOnce() + Send>),
+    /// Put this task on the run queue.
+    Wake(u32),
+}
+
+/// The mailbox of one worker: any thread pushes, its own thread drains.
+pub(crate) struct Inbox {
+    lists: Mutex<Lists>,
+    /// Whether `lists.queue` may hold something, readable without the lock.
+    pending: AtomicBool,
+    /// The consumer is waiting, or about to: the next producer must write the eventfd.
+    asleep: AtomicBool,
+    /// The eventfd has been written since it was last reset. Set after the write: seen too late it costs one
+    /// needless turn, whereas set before it a reset could come before the write and leave the fd readable for good.
+    signalled: AtomicBool,
+    event: OwnedFd,
+}
+
+#[derive(Default)]
+struct Lists {
+    queue: VecDeque<Message>,
+    /// The emptied list of the batch before, kept for its capacity.
+    spare: VecDeque<Message>,
+}
+
+/// Messages kept room for between bursts.
+const SPARE: usize = 1024;
+
+impl Inbox {
+    /// # Errors
+    /// The errno of eventfd(2): out of descriptors or memory.
+    pub(crate) fn new() -> io::Result<Inbox> {
+        // SAFETY: no pointers; the result is checked.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        let event = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Inbox {
+            lists: Mutex::default(),
+            pending: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            signalled: AtomicBool::new(false),
+            event,
+        })
+    }
+
+    /// Has `run` called on the worker's thread, in order with the other messages of this producer.
+    pub(crate) fn push(&self, run: Box<dyn FnOnce() + Send>) {
+        self.send(Message::Run(run));
+    }
+
+    /// Wakes a task of the worker. Waking one that has ended, or whose index is used by another, is harmless.
+    pub(crate) fn wake(&self, task: u32) {
+        self.send(Message::Wake(task));
+    }
+
+    /// What has arrived. Does not touch the lock when nothing has.
+    pub(crate) fn drain(&self) -> Batch<'_> {
+        let mut messages = VecDeque::new();
+        if self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::AcqRel) {
+            let mut lists = self.lock();
+            messages = std::mem::take(&mut lists.spare);
+            std::mem::swap(&mut lists.queue, &mut messages);
+        }
+        Batch { inbox: self, messages }
+    }
+
+    /// Announces that the consumer is going to wait. `false`: something has arrived, do not wait (and nothing is
+    /// announced). After `true` the caller must wait with [`Inbox::fd`] among what ends the wait.
+    pub(crate) fn prepare_sleep(&self) -> bool {
+        // The producer stores `pending` and then looks at `asleep`; we store and look the other way round. In the
+        // single order of SeqCst one of the two sees the other.
+        self.asleep.store(true, Ordering::SeqCst);
+        let arrived = self.pending.load(Ordering::SeqCst);
+        if arrived {
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+        !arrived
+    }
+
+    /// The wait is over: producers need not write any more. Resets the eventfd if one of them did.
+    pub(crate) fn awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+        if self.signalled.load(Ordering::Relaxed) && self.signalled.swap(false, Ordering::AcqRel) {
+            self.reset();
+        }
+    }
+
+    /// The eventfd, readable when a message came after [`Inbox::prepare_sleep`]; at times also without one.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+
+    fn send(&self, message: Message) {
+        let mut lists = self.lock();
+        lists.queue.push_back(message);
+        self.pending.store(true, Ordering::SeqCst);
+        drop(lists);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.signal();
+            self.signalled.store(true, Ordering::Release);
+        }
+    }
+
+    fn signal(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight readable bytes, an eventfd owned by self. The only error an eventfd can give here is EAGAIN
+        // for a full counter, and then it is readable, which is all that is wanted.
+        unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    fn reset(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: eight writable bytes, an eventfd owned by self. EAGAIN says it is reset already.
+        unsafe { libc::read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        // Nothing can panic half-way through a push or a swap, so a poisoned list is intact.
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One drained burst, oldest first; gives its memory back to the inbox when dropped.
+pub(crate) struct Batch<'a> {
+    inbox: &'a Inbox,
+    messages: VecDeque<Message>,
+}
+
+impl Iterator for Batch<'_> {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        self.messages.pop_front()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.messages.len(), Some(self.messages.len()))
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if self.messages.capacity() == 0 {
+            return;
+        }
+        // Not under the lock: dropping a closure may run anything, even a push to this inbox.
+        self.messages.clear();
+        if self.messages.capacity() <= SPARE {
+            self.inbox.lock().spare = std::mem::take(&mut self.messages);
+        }
+    }
+}
+
+/// Inboxes by worker slot, for wakers that carry nothing but the slot and the task.
+static REGISTRY: RwLock<Vec<Option<Arc<Inbox>>>> = RwLock::new(Vec::new());
+
+/// A place in the registry, free again when dropped. The slot is not the worker's number: two runtimes of one
+/// process may both call themselves worker 0.
+pub(crate) struct Registration {
+    slot: u16,
+}
+
+impl Registration {
+    /// The number [`wake_remote`] wants.
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut registry = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
+        let inbox = registry[usize::from(self.slot)].take();
+        drop(registry);
+        // The last reference may drop closures that wake somebody else: not under the lock.
+        drop(inbox);
+    }
+}
+
+/// Makes `inbox` reachable by [`wake_remote`].
+///
+/// # Errors
+/// `EUSERS` if 65,536 runtimes are registered.
+pub(crate) fn register(inbox: Arc<Inbox>) -> io::Result<Registration> {
+    let mut registry = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
+    let free = registry.iter().position(Option::is_none).unwrap_or(registry.len());
+    let slot = u16::try_from(free).map_err(|_| io::Error::from_raw_os_error(libc::EUSERS))?;
+    if free == registry.len() {
+        registry.push(None);
+    }
+    registry[free] = Some(inbox);
+    Ok(Registration { slot })
+}
+
+/// Wakes `task` of the worker in `slot` from any thread; nothing if that runtime is gone.
+pub(crate) fn wake_remote(slot: u16, task: u32) {
+    let registry = REGISTRY.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Some(inbox)) = registry.get(usize::from(slot)) {
+        inbox.wake(task);
+    }
+}

@@ -1,0 +1,380 @@
+//! Sockets as the configuration describes them: listening, options, addresses, what TCP knows of a connection.
+//!
+//! Functions take raw descriptors, since the crates above may hold no unsafe code and their sockets are slots of
+//! the runtime: a wrong number is an error (`EBADF`), never a memory fault.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+
+mod addr;
+
+pub use addr::{Host, InvalidAddr, RawAddr, SockAddr, UnixAddr};
+
+/// nginx's `listen` parameters. The default is nginx's: no parameter written, on Linux.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// `backlog=`: connections the kernel completes before they are accepted; it caps it at net.core.somaxconn.
+    pub backlog: u32,
+    /// `reuseport`: several sockets may share the address, each with a queue of its own.
+    pub reuseport: bool,
+    /// `ipv6only=`: whether [::] leaves IPv4 alone; `None` is nginx's default, on.
+    pub ipv6only: Option<bool>,
+    /// `rcvbuf=` in bytes (SO_RCVBUF), inherited by accepted sockets.
+    pub rcvbuf: Option<u32>,
+    /// `sndbuf=` in bytes (SO_SNDBUF), inherited by accepted sockets.
+    pub sndbuf: Option<u32>,
+    /// `fastopen=`: the limit on connections that sent data with their SYN (RFC 7413).
+    pub fastopen: Option<u32>,
+    /// `deferred`: accept only once data has come (TCP_DEFER_ACCEPT).
+    pub deferred: bool,
+    /// `so_keepalive=`; `None` leaves the system's default.
+    pub keepalive: Option<Keepalive>,
+    /// TCP_NODELAY, inherited by accepted sockets, which saves one system call each.
+    pub nodelay: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> ListenOptions {
+        ListenOptions {
+            backlog: 511,
+            reuseport: false,
+            ipv6only: None,
+            rcvbuf: None,
+            sndbuf: None,
+            fastopen: None,
+            deferred: false,
+            keepalive: None,
+            nodelay: true,
+        }
+    }
+}
+
+/// `so_keepalive=on|off|[idle]:[interval]:[count]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keepalive {
+    /// SO_KEEPALIVE.
+    pub on: bool,
+    /// Seconds of silence before the first probe (TCP_KEEPIDLE).
+    pub idle: Option<u32>,
+    /// Seconds between probes (TCP_KEEPINTVL).
+    pub interval: Option<u32>,
+    /// Probes unanswered before the connection is dead (TCP_KEEPCNT).
+    pub count: Option<u32>,
+}
+
+/// [`bind`] and [`start_listening`] in one.
+///
+/// # Errors
+/// Theirs; to name the call that failed, as nginx's messages do, make the two calls.
+pub fn listen(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let fd = bind(addr, options)?;
+    let started = start_listening(fd.as_raw_fd(), options);
+    if started.is_err() {
+        // The file is ours, and without a listener it would only be in the next one's way.
+        unlink(addr).unwrap_or(());
+    }
+    started.map(|()| fd)
+}
+
+/// A non-blocking, close-on-exec stream socket bound to `addr`, with SO_REUSEADDR and the options that have to be
+/// set early. A unix socket's file becomes mode 0666, and as in nginx one that exists already is an error, even if
+/// nobody listens: who created it removes it, by [`unlink`].
+///
+/// # Errors
+/// The errno of the call that failed: of bind(2) `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`; of socket(2)
+/// `EAFNOSUPPORT`, `EMFILE`.
+pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let socket = stream_socket(addr)?;
+    let fd = socket.as_raw_fd();
+    let inet = addr.ip().is_some();
+    set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if options.reuseport && inet {
+        set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
+    if let SockAddr::V6(_) = addr {
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, options.ipv6only.unwrap_or(true).into())?;
+    }
+    // Before the handshake: the window scale is fixed by then.
+    if let Some(n) = options.rcvbuf {
+        set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, clamp(n))?;
+    }
+    if let Some(n) = options.sndbuf {
+        set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, clamp(n))?;
+    }
+    bind_to(fd, addr)?;
+    if let SockAddr::Unix(unix) = addr
+        && let Some(path) = unix.path()
+    {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    }
+    Ok(socket)
+}
+
+/// Sets the TCP options of `options` and begins to listen. May be called again on a listening socket, to change
+/// the backlog after a reload.
+///
+/// # Errors
+/// The errno of setsockopt(2) or listen(2): `EADDRINUSE` if a socket of another group has come first.
+pub fn start_listening(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
+    if local_addr(fd)?.ip().is_some() {
+        set_tcp_options(fd, options)?;
+    }
+    // SAFETY: no pointers.
+    check(unsafe { libc::listen(fd, clamp(options.backlog)) })
+}
+
+fn set_tcp_options(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
+    nodelay(fd, options.nodelay)?;
+    if let Some(k) = &options.keepalive {
+        keepalive(fd, k)?;
+    }
+    if let Some(n) = options.fastopen {
+        set(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, clamp(n))?;
+    }
+    // Seconds; the kernel turns them into retransmissions of its SYN-ACK, at least one.
+    set(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, options.deferred.into())
+}
+
+/// Removes the file of a unix socket, and does nothing for other addresses. For the process that bound it, when it
+/// ends and has handed the socket to nobody.
+///
+/// # Errors
+/// The errno of unlink(2).
+pub fn unlink(addr: &SockAddr) -> io::Result<()> {
+    match addr {
+        SockAddr::Unix(unix) => unix.path().map_or(Ok(()), std::fs::remove_file),
+        _ => Ok(()),
+    }
+}
+
+/// An unbound stream socket for `addr`'s family, non-blocking and close-on-exec.
+///
+/// # Errors
+/// The errno of socket(2).
+pub fn stream_socket(addr: &SockAddr) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(addr.family(), kind, 0) };
+    check(fd)?;
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// bind(2), for `proxy_bind` too. A port of 0 there should be combined with [`bind_address_no_port`].
+///
+/// # Errors
+/// The errno of bind(2).
+pub fn bind_to(fd: RawFd, addr: &SockAddr) -> io::Result<()> {
+    let raw = addr.to_raw();
+    // SAFETY: `raw` holds `len` initialised bytes at the pointer for the time of the call.
+    check(unsafe { libc::bind(fd, raw.as_ptr(), raw.len()) })
+}
+
+/// Leaves the choice of the local port to connect(2), which can share one between different peers
+/// (IP_BIND_ADDRESS_NO_PORT).
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn bind_address_no_port(fd: RawFd) -> io::Result<()> {
+    set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// The address the socket is bound to.
+///
+/// # Errors
+/// The errno of getsockname(2); `EAFNOSUPPORT` for a family unknown here.
+pub fn local_addr(fd: RawFd) -> io::Result<SockAddr> {
+    addr_by(fd, libc::getsockname)
+}
+
+/// The address of the other end.
+///
+/// # Errors
+/// `ENOTCONN`; otherwise as [`local_addr`].
+pub fn peer_addr(fd: RawFd) -> io::Result<SockAddr> {
+    addr_by(fd, libc::getpeername)
+}
+
+type AddrCall = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> c_int;
+
+fn addr_by(fd: RawFd, call: AddrCall) -> io::Result<SockAddr> {
+    let mut raw = RawAddr::empty();
+    let (addr, len) = raw.as_mut_ptrs();
+    // SAFETY: both callers pass a function of this contract: it writes at most `*len` bytes, all of them ours.
+    check(unsafe { call(fd, addr, len) })?;
+    SockAddr::from_raw(&raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+}
+
+/// TCP_NODELAY.
+///
+/// # Errors
+/// The errno of setsockopt(2): `EOPNOTSUPP` on a unix socket.
+pub fn nodelay(fd: RawFd, on: bool) -> io::Result<()> {
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, on.into())
+}
+
+/// TCP_CORK: hold partial segments back until it is taken off (nginx's `tcp_nopush`).
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn cork(fd: RawFd, on: bool) -> io::Result<()> {
+    set(fd, libc::IPPROTO_TCP, libc::TCP_CORK, on.into())
+}
+
+/// `so_keepalive`, `proxy_socket_keepalive`.
+///
+/// # Errors
+/// The errno of setsockopt(2): `EINVAL` for times outside 1..32767 s or counts outside 1..127.
+pub fn keepalive(fd: RawFd, k: &Keepalive) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, k.on.into())?;
+    let numbers =
+        [(libc::TCP_KEEPIDLE, k.idle), (libc::TCP_KEEPINTVL, k.interval), (libc::TCP_KEEPCNT, k.count)];
+    for (name, value) in numbers {
+        if let Some(n) = value {
+            set(fd, libc::IPPROTO_TCP, name, clamp(n))?;
+        }
+    }
+    Ok(())
+}
+
+/// SO_LINGER of zero seconds: closing resets the connection and drops what is unsent
+/// (`reset_timedout_connection`).
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn linger_reset(fd: RawFd) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: a plain C struct of the kind this option takes.
+    unsafe { set_raw(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger) }
+}
+
+/// Takes the pending error of a socket (SO_ERROR): an errno, 0 for none.
+///
+/// # Errors
+/// The errno of getsockopt(2).
+pub fn socket_error(fd: RawFd) -> io::Result<i32> {
+    let mut errno: c_int = 0;
+    // SAFETY: the option gives one int.
+    unsafe { read_raw(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut errno) }?;
+    Ok(errno)
+}
+
+/// What the kernel knows of a connection: nginx's `$tcpinfo_*`, and what the profiler asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// `$tcpinfo_rtt`: smoothed round trip, microseconds.
+    pub rtt_us: u32,
+    /// `$tcpinfo_rttvar`: its mean deviation, microseconds.
+    pub rttvar_us: u32,
+    /// `$tcpinfo_snd_cwnd`: congestion window, segments.
+    pub snd_cwnd: u32,
+    /// `$tcpinfo_rcv_space`: receive window in use, bytes.
+    pub rcv_space: u32,
+    /// Milliseconds since the last ACK came in; right after accept, the time spent in the accept queue.
+    pub last_ack_recv_ms: u32,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    /// Segments retransmitted so far.
+    pub total_retrans: u32,
+}
+
+/// # Errors
+/// The errno of getsockopt(2): `EOPNOTSUPP` on a unix socket.
+pub fn tcp_info(fd: RawFd) -> io::Result<TcpInfo> {
+    let info = kernel_tcp_info(fd)?;
+    Ok(TcpInfo {
+        rtt_us: info.tcpi_rtt,
+        rttvar_us: info.tcpi_rttvar,
+        snd_cwnd: info.tcpi_snd_cwnd,
+        rcv_space: info.tcpi_rcv_space,
+        last_ack_recv_ms: info.tcpi_last_ack_recv,
+        unacked: info.tcpi_unacked,
+        total_retrans: info.tcpi_total_retrans,
+    })
+}
+
+/// Connections waiting to be accepted on a TCP listener, and how many may.
+///
+/// # Errors
+/// As [`tcp_info`].
+pub fn accept_queue(fd: RawFd) -> io::Result<(u32, u32)> {
+    // For a listener the kernel reports the queue in these two fields.
+    kernel_tcp_info(fd).map(|info| (info.tcpi_unacked, info.tcpi_sacked))
+}
+
+fn kernel_tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
+    // SAFETY: integers only, for which zero is a value; an older kernel fills fewer.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the option gives a prefix of this struct.
+    unsafe { read_raw(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info) }?;
+    Ok(info)
+}
+
+/// Spreads the new connections of `fd`'s SO_REUSEPORT group over its first `among` sockets only.
+///
+/// To retire the last listener of a group without resetting what waits in its queue: steer among the others,
+/// accept until `EAGAIN` and for a few round trips more (handshakes under way), close it. Only the last can be
+/// retired, as it takes the index of any that is closed before it. Once set, the program stays with the group: a
+/// listener added later gets nothing until the group is steered anew.
+///
+/// # Errors
+/// `EINVAL` if `among` is 0 or the socket is in no group.
+pub fn steer_reuseport(fd: RawFd, among: u32) -> io::Result<()> {
+    if among == 0 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL)); // else the kernel would divide by it
+    }
+    let op = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+    let mut program = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
+        op(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, among),
+        op(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let fprog = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel copies `len` instructions from `filter`, which outlives the call.
+    unsafe { set_raw(fd, libc::SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &fprog) }
+}
+
+/// Gives the group back to the kernel's own choice, by the hash of the addresses.
+///
+/// # Errors
+/// `ENOENT` if no program is attached; `ENOPROTOOPT` before Linux 5.3.
+pub fn unsteer_reuseport(fd: RawFd) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, 0)
+}
+
+// asm-generic/socket.h; the libc crate has these two for Android only, and the ports of Linux that number options
+// differently (mips, sparc, parisc) are none of ours.
+const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
+const SO_DETACH_REUSEPORT_BPF: c_int = 68;
+
+fn set(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: every option passed here takes an int.
+    unsafe { set_raw(fd, level, name, &value) }
+}
+
+/// # Safety
+/// `T` must be the C type the option takes.
+unsafe fn set_raw<T>(fd: RawFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of `value`; the type is the caller's promise.
+    check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), len) })
+}
+
+/// # Safety
+/// `T` must be the C type the option gives, and any bytes must be a value of it.
+unsafe fn read_raw<T>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `value`; the type is the caller's promise.
+    check(unsafe { libc::getsockopt(fd, level, name, std::ptr::from_mut(value).cast(), &mut len) })
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn clamp(n: u32) -> c_int {
+    c_int::try_from(n).unwrap_or(c_int::MAX)
+}

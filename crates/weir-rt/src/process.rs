@@ -1,0 +1,322 @@
+//! The process as a whole: limits, user, CPU placement, title, and its way into the background.
+
+use std::ffi::{CStr, CString, c_int};
+use std::io;
+use std::io::Write;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+
+mod title;
+
+pub use title::Title;
+
+/// The process id.
+pub fn pid() -> u32 {
+    std::process::id()
+}
+
+/// Bytes of a memory page.
+pub fn page_size() -> usize {
+    static PAGE: OnceLock<usize> = OnceLock::new();
+    *PAGE.get_or_init(|| {
+        // SAFETY: no pointers.
+        let n = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(n).unwrap_or(4096)
+    })
+}
+
+/// CPUs this process may use: what its affinity and its control group's quota leave (`worker_processes auto`).
+pub fn cpu_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The host name, in lower case as nginx has it in `$hostname`.
+///
+/// # Errors
+/// The errno of gethostname(2).
+pub fn hostname() -> io::Result<String> {
+    let mut name = [0u8; 256]; // Linux allows 64
+    // SAFETY: writable for the length given.
+    check(unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) })?;
+    let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).to_ascii_lowercase())
+}
+
+/// Which limit [`limit`] and [`set_limit`] mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Open descriptors (`worker_rlimit_nofile`).
+    OpenFiles,
+    /// Bytes of a core file (`worker_rlimit_core`).
+    Core,
+}
+
+/// The soft and the hard limit; `u64::MAX` is none.
+///
+/// # Errors
+/// The errno of getrlimit(2).
+pub fn limit(which: Limit) -> io::Result<(u64, u64)> {
+    let mut r = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `r` is writable for the call.
+    check(unsafe { libc::getrlimit(which.resource(), &mut r) })?;
+    Ok((r.rlim_cur, r.rlim_max))
+}
+
+/// Sets both limits. Applies to the whole process; descriptors already open stay.
+///
+/// # Errors
+/// `EPERM` for raising the hard limit without privilege, `EINVAL` for a soft one above it.
+pub fn set_limit(which: Limit, soft: u64, hard: u64) -> io::Result<()> {
+    let r = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: `r` is readable for the call.
+    check(unsafe { libc::setrlimit(which.resource(), &r) })
+}
+
+impl Limit {
+    // The C library's own type for this differs between glibc and musl.
+    #[cfg(target_env = "gnu")]
+    fn resource(self) -> libc::__rlimit_resource_t {
+        match self {
+            Limit::OpenFiles => libc::RLIMIT_NOFILE,
+            Limit::Core => libc::RLIMIT_CORE,
+        }
+    }
+
+    #[cfg(not(target_env = "gnu"))]
+    fn resource(self) -> c_int {
+        match self {
+            Limit::OpenFiles => libc::RLIMIT_NOFILE,
+            Limit::Core => libc::RLIMIT_CORE,
+        }
+    }
+}
+
+/// Binds the calling thread to these CPUs (`worker_cpu_affinity`).
+///
+/// # Errors
+/// `EINVAL` if none of them exists or one is above 1023.
+pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: integers only, for which zero is a value: the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus {
+        if cpu >= libc::CPU_SETSIZE as usize {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        // SAFETY: the number is within the set, as checked.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    // SAFETY: `set` is readable for its size; 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) })
+}
+
+/// Sets the nice value of the calling thread (`worker_priority`), -20 to 20.
+///
+/// # Errors
+/// `EACCES` for a higher priority without privilege.
+pub fn set_priority(nice: i32) -> io::Result<()> {
+    // SAFETY: no pointers; on Linux 0 is the calling thread.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
+}
+
+/// Names the calling thread, at most 15 bytes of it, for top and the profiler.
+pub fn set_thread_name(name: &str) {
+    let mut short = [0u8; 16];
+    let n = name.len().min(15);
+    short[..n].copy_from_slice(&name.as_bytes()[..n]);
+    // SAFETY: 16 readable bytes ending in NUL, which is all that PR_SET_NAME asks; it cannot fail otherwise.
+    unsafe { libc::prctl(libc::PR_SET_NAME, short.as_ptr()) };
+}
+
+/// A user of the system's database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// The login name, which decides the supplementary groups.
+    pub name: CString,
+    /// User id.
+    pub uid: u32,
+    /// Id of the primary group.
+    pub gid: u32,
+}
+
+/// Looks a user up by name; `None` if there is none. May ask the network (NSS): for start only.
+///
+/// # Errors
+/// The errno of getpwnam_r(3).
+pub fn user(name: &str) -> io::Result<Option<User>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    // SAFETY: pointers and integers, for which zero is a value.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let found = lookup(|buf, result| {
+        // SAFETY: all four are valid for the call, `buf` for its length.
+        unsafe { libc::getpwnam_r(name.as_ptr(), &mut entry, buf.as_mut_ptr().cast(), buf.len(), result) }
+    })?;
+    Ok(found.then(|| User { name: name.clone(), uid: entry.pw_uid, gid: entry.pw_gid }))
+}
+
+/// Looks a group's id up by name; `None` if there is none.
+///
+/// # Errors
+/// The errno of getgrnam_r(3).
+pub fn group(name: &str) -> io::Result<Option<u32>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    // SAFETY: pointers and integers, for which zero is a value.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let found = lookup(|buf, result| {
+        // SAFETY: all four are valid for the call, `buf` for its length.
+        unsafe { libc::getgrnam_r(name.as_ptr(), &mut entry, buf.as_mut_ptr().cast(), buf.len(), result) }
+    })?;
+    Ok(found.then_some(entry.gr_gid))
+}
+
+/// The shape of the `_r` calls: repeat with more room while that is what is missing. `T` is the entry's type, of
+/// which only the ids are used: its pointers lead into the buffer, which is gone afterwards.
+fn lookup<T>(mut call: impl FnMut(&mut [u8], *mut *mut T) -> c_int) -> io::Result<bool> {
+    let mut buf = vec![0u8; 1024];
+    loop {
+        let mut result = std::ptr::null_mut();
+        match call(&mut buf, &mut result) {
+            // Several "not found" are allowed by POSIX beside a null result.
+            0 | libc::ENOENT | libc::ESRCH => return Ok(!result.is_null()),
+            libc::ERANGE if buf.len() < 1 << 20 => buf.resize(buf.len() * 4, 0),
+            libc::EINTR => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// Whether the process runs as root, and so has privileges to drop.
+pub fn is_root() -> bool {
+    // SAFETY: no pointers, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Becomes `user` with group `gid` and the user's supplementary groups, in every thread and for good. What it can
+/// read of itself in /proc stays readable (the kernel would take that away with the change), and cores are
+/// written.
+///
+/// # Errors
+/// `EPERM` without privilege. After an error the process may be half changed and must end.
+pub fn drop_privileges(user: &User, gid: u32) -> io::Result<()> {
+    // SAFETY: no pointers but a NUL-terminated name; the C library carries each change to all threads.
+    unsafe {
+        check(libc::setgid(gid))?;
+        check(libc::initgroups(user.name.as_ptr(), gid))?;
+        check(libc::setuid(user.uid))?;
+        check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0))
+    }
+}
+
+/// Makes `fd` the standard error too, so that what libraries and panics print reaches the error log.
+///
+/// # Errors
+/// The errno of dup2(2).
+pub fn redirect_stderr(fd: BorrowedFd<'_>) -> io::Result<()> {
+    dup_onto(fd.as_raw_fd(), libc::STDERR_FILENO)
+}
+
+/// The daemon's side of [`daemonize`]: the parent still waits.
+#[must_use = "the parent waits for `notify`"]
+#[derive(Debug)]
+pub struct Readiness {
+    pipe: OwnedFd,
+}
+
+impl Readiness {
+    /// The server is ready: the parent ends with status 0, and whoever started it goes on.
+    ///
+    /// # Errors
+    /// `EPIPE` if the parent is gone, which is no reason to stop.
+    pub fn notify(self) -> io::Result<()> {
+        // SAFETY: one readable byte, a descriptor of ours.
+        let n = unsafe { libc::write(self.pipe.as_raw_fd(), b"1".as_ptr().cast(), 1) };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Goes on in a child that has a session of its own, umask 0, and /dev/null as standard input and output
+/// (`daemon on`). Standard error stays, for what may still go wrong: see [`redirect_stderr`].
+///
+/// The parent does not return: it waits for [`Readiness::notify`] and ends with status 0, or, if the child ends
+/// without it, with the child's status (1 for 0 or a signal).
+///
+/// # Errors
+/// `EBUSY` if there are other threads, which a fork would lose; the errno of the call that failed.
+pub fn daemonize() -> io::Result<Readiness> {
+    if thread_count() > 1 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    let (reader, writer) = pipe()?;
+    io::stdout().flush()?; // else both would print what is still buffered
+    // SAFETY: there is one thread, so the child has whatever locks the parent holds.
+    let child = unsafe { libc::fork() };
+    check(child)?;
+    if child > 0 {
+        drop(writer);
+        await_child(&reader, child)
+    }
+    drop(reader);
+    detach()?;
+    Ok(Readiness { pipe: writer })
+}
+
+fn detach() -> io::Result<()> {
+    // SAFETY: no pointers.
+    unsafe {
+        check(libc::setsid())?;
+        libc::umask(0);
+    }
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    dup_onto(null.as_raw_fd(), libc::STDIN_FILENO)?;
+    dup_onto(null.as_raw_fd(), libc::STDOUT_FILENO)
+}
+
+/// The rest of the parent's life.
+fn await_child(reader: &OwnedFd, child: libc::pid_t) -> ! {
+    let mut byte = 0u8;
+    let said = retry(|| {
+        // SAFETY: one writable byte, a descriptor of ours.
+        unsafe { libc::read(reader.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1) as c_int }
+    });
+    let code = if said == 1 { 0 } else { exit_code(child) };
+    // SAFETY: ends the process without running the child's exit handlers a second time.
+    unsafe { libc::_exit(code) }
+}
+
+/// How a start that failed ended, never 0.
+fn exit_code(child: libc::pid_t) -> c_int {
+    let mut status: c_int = 0;
+    // SAFETY: no pointers but `status`, valid for the call.
+    let done = retry(|| unsafe { libc::waitpid(child, &mut status, 0) });
+    if done == child && libc::WIFEXITED(status) { libc::WEXITSTATUS(status).max(1) } else { 1 }
+}
+
+/// Threads of this process; 1 if /proc cannot be read.
+fn thread_count() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds: [RawFd; 2] = [0; 2];
+    // SAFETY: room for two descriptors.
+    check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    // SAFETY: fresh descriptors that nobody else owns.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+fn dup_onto(from: RawFd, onto: RawFd) -> io::Result<()> {
+    // SAFETY: the standard descriptors have no owner in Rust's sense, so none is closed under its owner.
+    check(retry(|| unsafe { libc::dup2(from, onto) }))
+}
+
+fn retry(mut call: impl FnMut() -> c_int) -> c_int {
+    loop {
+        let result = call();
+        if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return result;
+        }
+    }
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
