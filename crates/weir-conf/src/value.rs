@@ -214,22 +214,6 @@ mod tests {
         ] {
             assert_eq!(parse_time_ms(text.as_bytes()), Some(milliseconds), "{text}");
         }
-        for wrong in
-            ["", "s", "1y", "1M", "1.5h", "30m1h", "1s1s", "1x", "-1", "1ms1s", "9223372036854775", "1s ms "]
-        {
-            let accepted = parse_time_ms(wrong.as_bytes());
-            assert_eq!(accepted.is_some(), wrong == "9223372036854775", "{wrong}");
-        }
-        assert_eq!(parse_time_ms(b"9223372036854776"), None);
-    }
-
-    #[test]
-    fn times_in_seconds() {
-        for (text, seconds) in
-            [("1y", 31_536_000), ("1M", 2_592_000), ("1y6M", 47_088_000), ("90", 90), ("2m", 120)]
-        {
-            assert_eq!(parse_time_s(text.as_bytes()), Some(seconds), "{text}");
-        }
         for wrong in ["", "s", "1y", "1M", "1.5h", "30m1h", "1s1s", "1x", "-1", "1ms1s", " "] {
             assert_eq!(parse_time_ms(wrong.as_bytes()), None, "{wrong}");
         }
