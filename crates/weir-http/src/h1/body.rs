@@ -1,0 +1,299 @@
+//! Chunked framing (RFC 9112 section 7.1), read in place and resumable at every byte.
+
+use std::ops::Range;
+
+use super::encode::{field, hexadecimal};
+use super::fields::{Cursor, section};
+use super::{BadRequest, Limits};
+use crate::header::Field;
+
+/// Who sent the chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strictness {
+    /// A client: exactly the grammar, CRLF at every line end, no whitespace around the size.
+    #[default]
+    Client,
+    /// An upstream, trusted not to smuggle: LF alone ends a line, whitespace may follow the size.
+    Upstream,
+}
+
+/// Bounds on what a trailer section may hold; 4 KB and 64 lines by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrailerLimits {
+    /// Most bytes, line ends included.
+    pub bytes: usize,
+    /// Most field lines.
+    pub fields: usize,
+}
+
+impl Default for TrailerLimits {
+    fn default() -> TrailerLimits {
+        TrailerLimits { bytes: 4096, fields: 64 }
+    }
+}
+
+/// Why a chunked body is refused: 400 to a client, 502 for an upstream; the connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadChunk {
+    /// The size has no digit, or a byte that is none.
+    InvalidSize,
+    /// A size above 2^63-1 or of more than 16 digits.
+    SizeTooLarge,
+    /// A control byte in a chunk extension.
+    InvalidExtension,
+    /// More than 16 KB of extensions in one body.
+    ExtensionsTooLong,
+    /// A line that does not end in CRLF, or data longer than its chunk.
+    InvalidLineEnd,
+    /// The trailer section is above its limits.
+    TrailersTooLarge,
+    /// A trailer field is not well formed.
+    InvalidTrailer(BadRequest),
+}
+
+impl BadChunk {
+    /// nginx's message for the error log.
+    pub const fn message(self) -> &'static str {
+        "client sent invalid chunked body"
+    }
+}
+
+/// What one call of [`ChunkedDecoder::decode`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes of the input that are done with, framing and data.
+    pub consumed: usize,
+    /// Where in the input the data lie that were found; an empty range when none were.
+    pub data: Range<usize>,
+    /// The body is over, trailers included; the next request begins after `consumed`.
+    pub done: bool,
+}
+
+/// The fields of a trailer section, with the bytes they refer to.
+#[derive(Clone, Debug, Default)]
+pub struct Trailers {
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+}
+
+impl Trailers {
+    /// The fields that may be merged into a head: those RFC 9110 section 6.5.1 forbids are left out.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The buffer of the fields' spans.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Takes the framing off a chunked body.
+///
+/// ```text
+///  Size ──CR──► SizeLf ──LF──► Data ──size bytes──► DataCr ──CR──► DataLf ──LF──► Size
+///   │ ;           ▲              │ (size 0)
+///   ▼             │              ▼
+///  Extension ─CR──┘        TrailerStart ──CR──► EndLf ──LF──► Done
+///                            ▲     │ other
+///                       LF   │     ▼
+///                    TrailerLf ◄─CR─ Trailer
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ChunkedDecoder {
+    state: State,
+    /// The size being read, then the bytes of the chunk still to come.
+    size: u64,
+    /// Digits of the size read so far.
+    digits: u8,
+    /// Bytes of extensions in this body.
+    extensions: u32,
+    strictness: Strictness,
+    limits: TrailerLimits,
+    trailers: Trailers,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Size,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerStart,
+    Trailer,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+/// Bytes of chunk extensions one body may have in all: many short chunks with long extensions would otherwise cost
+/// far more to read than they carry.
+const EXTENSIONS: u32 = 16 * 1024;
+
+impl ChunkedDecoder {
+    /// A decoder at the start of a body.
+    pub fn new(strictness: Strictness, limits: TrailerLimits) -> ChunkedDecoder {
+        ChunkedDecoder { strictness, limits, ..ChunkedDecoder::default() }
+    }
+
+    /// Reads `input` up to the end of the next run of data, or the end of the body or input. Call again with the
+    /// bytes after `consumed` until those are none or `done` is set; after that nothing more is consumed.
+    ///
+    /// # Errors
+    /// [`BadChunk`] at the first byte that cannot belong to the framing; the decoder is of no use afterwards.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BadChunk> {
+        let mut at = 0;
+        while self.state != State::Done {
+            let Some(&byte) = input.get(at) else { break };
+            if self.state == State::Data {
+                let here = (input.len() - at).min(usize::try_from(self.size).unwrap_or(usize::MAX));
+                self.size -= here as u64;
+                if self.size == 0 {
+                    self.state = State::DataCr;
+                }
+                return Ok(Decoded { consumed: at + here, data: at..at + here, done: false });
+            }
+            self.state = self.framing(byte)?;
+            at += 1;
+        }
+        Ok(Decoded { consumed: at, data: at..at, done: self.state == State::Done })
+    }
+
+    /// Whether the body is over.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The fewest bytes the peer must still send: how far a read may go without waiting in vain.
+    pub fn at_least(&self) -> u64 {
+        /// `0 CRLF CRLF`, the shortest end of a body.
+        const END: u64 = 5;
+        match self.state {
+            State::Size if self.digits == 0 => END,
+            State::Size | State::Extension if self.size == 0 => 4,
+            State::Size | State::Extension => self.size.saturating_add(4 + END),
+            State::SizeLf if self.size == 0 => 3,
+            State::SizeLf => self.size.saturating_add(3 + END),
+            State::Data => self.size.saturating_add(2 + END),
+            State::DataCr => 2 + END,
+            State::DataLf => 1 + END,
+            State::TrailerStart => 2,
+            State::Trailer => 4,
+            State::TrailerLf => 3,
+            State::EndLf => 1,
+            State::Done => 0,
+        }
+    }
+
+    /// The trailer section; complete once the body is done.
+    pub fn trailers(&self) -> &Trailers {
+        &self.trailers
+    }
+
+    /// Where `byte` of the framing leads. A CR is always followed by its LF; `Upstream` may leave the CR out.
+    fn framing(&mut self, byte: u8) -> Result<State, BadChunk> {
+        let bare_lf = self.strictness == Strictness::Upstream && byte == b'\n';
+        match (self.state, byte) {
+            (State::Size, b'\r') if self.digits > 0 => Ok(State::SizeLf),
+            (State::Size, b';') if self.digits > 0 => self.extension(byte),
+            (State::Size, b' ' | b'\t' | b'\n')
+                if self.strictness == Strictness::Upstream && self.digits > 0 =>
+            {
+                if bare_lf {
+                    Ok(self.size_read())
+                } else {
+                    self.extension(byte)
+                }
+            }
+            (State::Size, _) => self.digit(byte),
+            (State::Extension, b'\r') => Ok(State::SizeLf),
+            (State::Extension, _) if bare_lf => Ok(self.size_read()),
+            (State::Extension, _) => self.extension(byte),
+            (State::SizeLf, b'\n') => Ok(self.size_read()),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
+            (State::DataCr, _) if bare_lf => Ok(State::Size),
+            (State::DataLf, b'\n') => Ok(State::Size),
+            (State::TrailerStart | State::Trailer | State::TrailerLf | State::EndLf, _) => self.trailer(byte),
+            _ => Err(BadChunk::InvalidLineEnd),
+        }
+    }
+
+    /// One hexadecimal digit of the size; at most 16 of them, so that the shift never loses bits.
+    fn digit(&mut self, byte: u8) -> Result<State, BadChunk> {
+        let digit = char::from(byte).to_digit(16).ok_or(BadChunk::InvalidSize)?;
+        if self.digits == 16 {
+            return Err(BadChunk::SizeTooLarge);
+        }
+        self.digits += 1;
+        self.size = self.size << 4 | u64::from(digit);
+        if self.size > i64::MAX as u64 { Err(BadChunk::SizeTooLarge) } else { Ok(State::Size) }
+    }
+
+    fn extension(&mut self, byte: u8) -> Result<State, BadChunk> {
+        if matches!(byte, 0..0x20 | 0x7f) && byte != b'\t' {
+            return Err(BadChunk::InvalidExtension);
+        }
+        self.extensions += 1;
+        if self.extensions > EXTENSIONS { Err(BadChunk::ExtensionsTooLong) } else { Ok(State::Extension) }
+    }
+
+    /// The line of a size is over.
+    fn size_read(&mut self) -> State {
+        self.digits = 0;
+        if self.size == 0 { State::TrailerStart } else { State::Data }
+    }
+
+    /// Collects the trailer section, which may arrive in pieces, and reads it when its empty line ends.
+    fn trailer(&mut self, byte: u8) -> Result<State, BadChunk> {
+        if self.trailers.bytes.len() >= self.limits.bytes {
+            return Err(BadChunk::TrailersTooLarge);
+        }
+        self.trailers.bytes.push(byte);
+        let upstream = self.strictness == Strictness::Upstream;
+        match (self.state, byte) {
+            (State::TrailerStart, b'\r') => Ok(State::EndLf),
+            (State::Trailer, b'\r') => Ok(State::TrailerLf),
+            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
+            (State::Trailer, b'\n') if upstream => Ok(State::TrailerStart),
+            (State::TrailerStart, b'\n') if upstream => self.trailers_read(),
+            (State::EndLf, b'\n') => self.trailers_read(),
+            (State::TrailerStart | State::Trailer, 1..=9 | 11..) => Ok(State::Trailer),
+            (State::TrailerStart | State::Trailer, 0) => {
+                Err(BadChunk::InvalidTrailer(BadRequest::InvalidValue))
+            }
+            _ => Err(BadChunk::InvalidLineEnd),
+        }
+    }
+
+    fn trailers_read(&mut self) -> Result<State, BadChunk> {
+        let Trailers { bytes, fields } = &mut self.trailers;
+        let limits = Limits { max_line: bytes.len(), max_head: bytes.len(), max_fields: self.limits.fields };
+        let mut cursor = Cursor::new(bytes, 0);
+        section(&mut cursor, &limits, fields, |_, _, _| Ok(())).map_err(|stop| match stop {
+            super::fields::Stop::Bad(BadRequest::TooManyFields) => BadChunk::TrailersTooLarge,
+            super::fields::Stop::Bad(bad) => BadChunk::InvalidTrailer(bad),
+            super::fields::Stop::More => BadChunk::InvalidLineEnd,
+        })?;
+        fields.retain(|field| !field.known.forbidden_in_trailer());
+        Ok(State::Done)
+    }
+}
+
+/// Appends the line that begins a chunk of `size` bytes; the data and a CRLF follow. A size of 0 would end the
+/// body: use [`last_chunk`] for that.
+pub fn chunk_head(out: &mut Vec<u8>, size: u64) {
+    hexadecimal(out, size);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the last chunk and the trailer section, as names and values the caller vouches for.
+pub fn last_chunk<'t>(out: &mut Vec<u8>, trailers: impl IntoIterator<Item = (&'t [u8], &'t [u8])>) {
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in trailers {
+        field(out, name, value);
+    }
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,78 @@
+//! HTTP/1 (RFC 9112): message heads, chunked framing and the writing of heads, on byte slices only.
+//!
+//! Parsing is stateless: [`RequestHead::parse`] reads a buffer from its start each time, and [`may_be_complete`]
+//! tells whether that is worth while when more bytes came. Nothing here knows sockets or clocks.
+//!
+//! What is strict and what is not follows nginx where RFC 9112 leaves a choice: a line may end in LF alone
+//! (section 2.2), empty lines before a request line are skipped, extra spaces between the parts of a request line
+//! are taken; a bare CR, folded lines, NUL, space before a colon, and any doubt about the length of a body are
+//! refused (sections 2.2, 5, 6).
+
+mod body;
+mod encode;
+mod error;
+mod fields;
+mod line;
+mod request;
+mod response;
+mod scan;
+
+pub use body::{
+    BadChunk, ChunkedDecoder, Decoded, Strictness, TrailerLimits, Trailers, chunk_head, last_chunk,
+};
+pub use encode::{content_length, end, field, number, status_line};
+pub use error::BadRequest;
+pub use fields::ConnectionTokens;
+pub use request::{Absolute, RequestHead};
+pub use response::{BadResponse, BodyLength, ResponseHead};
+
+/// Bounds on a head, in bytes and lines; the defaults are nginx's (`large_client_header_buffers 4 8k`,
+/// `max_headers 1000`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest line, its end included: 414 for the request line, 494 for a field.
+    pub max_line: usize,
+    /// Longest head from the request line to the empty line, both included: 494 above it.
+    pub max_head: usize,
+    /// Most field lines: 494 above it. Never more than 65,535.
+    pub max_fields: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { max_line: 8 * 1024, max_head: 32 * 1024, max_fields: 1000 }
+    }
+}
+
+/// What a buffer held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parse {
+    /// A whole head.
+    Complete,
+    /// A head that is good so far; more bytes are needed.
+    Incomplete {
+        /// The first line is still being read; else the field section.
+        in_line: bool,
+    },
+}
+
+/// Whether parsing `buf` again can bring news, when the bytes before `from` have been parsed and found incomplete.
+///
+/// True when the new bytes end the first line or may end the head, when they end any line of a head below 4 KB
+/// (so that errors are answered early), and when the buffer has doubled (so that limits are met): a head that
+/// arrives byte by byte costs O(n) here and a bounded number of parses.
+pub fn may_be_complete(buf: &[u8], from: usize) -> bool {
+    /// Below this a parse costs less than the system call that brought the bytes.
+    const SHORT: usize = 4096;
+    let Some((old, new)) = buf.split_at_checked(from) else { return true };
+    if from == 0 || buf.len() >= from.saturating_add(1).next_power_of_two() {
+        return true;
+    }
+    let Some(first) = memchr::memchr(b'\n', new) else { return false };
+    let from = (old.len() + first).saturating_sub(2);
+    buf.len() <= SHORT
+        || memchr::memchr(b'\n', old).is_none()
+        || buf.get(from..).is_some_and(|tail| {
+            memchr::memmem::find(tail, b"\n\n").is_some() || memchr::memmem::find(tail, b"\n\r\n").is_some()
+        })
+}

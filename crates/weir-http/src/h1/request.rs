@@ -1,0 +1,231 @@
+//! The head of a request: its line, its fields, and what they say about framing and the connection.
+
+use memchr::memchr2;
+
+use super::fields::{Cursor, Stop, section};
+use super::line::request_line;
+use super::{BadRequest, ConnectionTokens, Limits, Parse};
+use crate::header::{Field, Known, Span, decimal};
+use crate::{Method, Version};
+
+/// The parts of an absolute-form target (RFC 9112 section 3.2.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Absolute {
+    /// `http`, in whatever case it was sent.
+    pub scheme: Span,
+    /// `host[:port]`; never with user information, which nginx refuses too.
+    pub authority: Span,
+    /// What follows: begins with `/` or `?`, or is empty and then stands for `/`.
+    pub path: Span,
+}
+
+/// A parsed request head: spans into the buffer given to [`parse`](RequestHead::parse), and the facts the server
+/// needs before it knows the location. Kept by the connection and reused, so that fields cost no allocation.
+#[derive(Clone, Debug, Default)]
+pub struct RequestHead {
+    /// The method, classified.
+    pub method: Method,
+    /// The method as sent.
+    pub method_span: Span,
+    /// The target as sent: a path with its query, an absolute URI, an authority (`CONNECT`) or `*` (`OPTIONS`).
+    pub target: Span,
+    /// The parts of the target when it is an absolute URI.
+    pub absolute: Option<Absolute>,
+    /// The version; HTTP/1.2 and above count as 1.1.
+    pub version: Version,
+    /// The version as sent, nginx's `$server_protocol`; empty in HTTP/0.9.
+    pub protocol: Span,
+    /// The request line without its end, nginx's `$request`; of a bad one, everything up to the first CR or LF.
+    pub line: Span,
+    /// Bytes of the head, from the start of the buffer to the end of the empty line.
+    pub len: usize,
+    /// CR and LF bytes skipped before the request line, part of `len`; nginx's `$request_length` leaves them out.
+    /// While the head is incomplete the caller may drop these from the buffer.
+    pub leading_crlf: usize,
+    /// The field lines in order, those with unusual names included (see [`Field::is_invalid`]).
+    pub fields: Vec<Field>,
+    /// Index in `fields` of `Host`.
+    pub host: Option<u16>,
+    /// How many `Host` fields there are: 0 or 1, since a second one is an error.
+    pub host_count: u16,
+    /// `Content-Length`, in bytes.
+    pub content_length: Option<u64>,
+    /// `Transfer-Encoding: chunked`.
+    pub chunked: bool,
+    /// What `Connection` names.
+    pub connection: ConnectionTokens,
+    /// `Expect: 100-continue`, in HTTP/1.1 only (RFC 9110 section 10.1.1).
+    pub expect_continue: bool,
+    /// Another expectation, in HTTP/1.1 only; nginx takes no notice, RFC 9110 allows 417.
+    pub expect_other: bool,
+    /// After an error: the line it is in, up to the wrong byte.
+    pub offending: Span,
+    /// One bit for each known name seen.
+    seen: u128,
+    /// A `Transfer-Encoding` that is not `chunked`.
+    coding_unknown: bool,
+}
+
+impl RequestHead {
+    /// Reads the head at the start of `buf`, forgetting what was read before.
+    ///
+    /// After `Complete` every span lies in `buf[..len]`, and the body, or the next head, begins at `len`. After
+    /// `Incomplete` call again with the same bytes and more ([`may_be_complete`](super::may_be_complete) tells
+    /// when it pays). A missing `Host` is left to [`require_host`](RequestHead::require_host).
+    ///
+    /// # Errors
+    /// [`BadRequest`] as soon as the bytes at hand cannot begin a good head. The connection is to be closed after
+    /// the answer. The parts read before the error stay readable, for the access log.
+    pub fn parse(&mut self, buf: &[u8], limits: &Limits) -> Result<Parse, BadRequest> {
+        self.clear();
+        self.leading_crlf = buf.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let most = self.leading_crlf.saturating_add(limits.max_head).min(i32::MAX as usize);
+        let mut cursor = Cursor::new(buf.get(..most).unwrap_or(buf), self.leading_crlf);
+        match self.read(&mut cursor, limits) {
+            Ok(()) => {
+                self.len = cursor.at;
+                Ok(Parse::Complete)
+            }
+            Err(stop) => self.stopped(&cursor, limits, stop, buf.len() >= most),
+        }
+    }
+
+    /// Forgets everything but the memory for fields.
+    pub fn clear(&mut self) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.clear();
+        *self = RequestHead { fields, ..RequestHead::default() };
+    }
+
+    /// Whether the client, by version and `Connection`, would send another request (RFC 9112 section 9.3).
+    pub fn keep_alive(&self) -> bool {
+        !self.connection.close && (self.connection.keep_alive || self.version.keeps_alive_by_default())
+    }
+
+    /// Whether a body follows the head (RFC 9112 section 6.3).
+    pub fn has_body(&self) -> bool {
+        self.chunked || self.content_length.is_some_and(|length| length > 0)
+    }
+
+    /// The path and query to serve: the target, or what follows the authority in an absolute one. May be empty or
+    /// begin with `?` there; a `/` is then to be put before it.
+    pub fn path(&self) -> Span {
+        self.absolute.map_or(self.target, |absolute| absolute.path)
+    }
+
+    /// The first field called `known`.
+    pub fn field(&self, known: Known) -> Option<&Field> {
+        if self.seen & bit(known) == 0 {
+            return None;
+        }
+        self.fields.iter().find(|field| field.known == known)
+    }
+
+    /// HTTP/1.1 needs `Host`, also with an absolute target (RFC 9112 section 3.2, nginx).
+    ///
+    /// # Errors
+    /// [`BadRequest::MissingHost`].
+    pub fn require_host(&self) -> Result<(), BadRequest> {
+        if self.host.is_none() && self.version >= Version::V11 {
+            Err(BadRequest::MissingHost)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn read(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Stop> {
+        let line = request_line(cursor)?;
+        self.method = line.method;
+        self.method_span = line.method_span;
+        self.target = line.target;
+        self.absolute = line.absolute;
+        self.version = line.version;
+        self.protocol = line.protocol;
+        self.line = line.text;
+        if cursor.at - cursor.line > limits.max_line {
+            return Err(Stop::Bad(BadRequest::LineTooLong));
+        }
+        if self.version == Version::V09 {
+            return Ok(());
+        }
+        let mut fields = std::mem::take(&mut self.fields);
+        let read =
+            section(cursor, limits, &mut fields, |index, known, value| self.notice(index, known, value));
+        self.fields = fields;
+        read?;
+        Ok(self.check_framing()?)
+    }
+
+    /// Takes note of a known field. One that may come once is refused the second time, as nginx does.
+    #[inline]
+    fn notice(&mut self, index: u16, known: Known, value: &[u8]) -> Result<(), BadRequest> {
+        if known.is_single() && self.seen & bit(known) != 0 {
+            return Err(match known {
+                Known::Host => BadRequest::RepeatedHost,
+                Known::ContentLength => BadRequest::ContentLengthRepeated,
+                _ => BadRequest::RepeatedField(known),
+            });
+        }
+        self.seen |= bit(known);
+        match known {
+            Known::Host => {
+                self.host = Some(index);
+                self.host_count = 1;
+            }
+            Known::Connection => self.connection.add(value),
+            Known::ContentLength => {
+                self.content_length = Some(decimal(value).ok_or(BadRequest::ContentLengthInvalid)?);
+            }
+            Known::TransferEncoding => {
+                self.chunked = value.eq_ignore_ascii_case(b"chunked");
+                self.coding_unknown = !self.chunked;
+            }
+            Known::Expect if self.version >= Version::V11 => {
+                self.expect_continue = value.eq_ignore_ascii_case(b"100-continue");
+                self.expect_other = !self.expect_continue;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The length of the body must be beyond doubt (RFC 9112 section 6.1); the order is nginx's.
+    fn check_framing(&self) -> Result<(), BadRequest> {
+        let encoded = self.chunked || self.coding_unknown;
+        if encoded && self.version < Version::V11 {
+            return Err(BadRequest::TransferEncodingHttp10);
+        }
+        if self.chunked && self.content_length.is_some() {
+            return Err(BadRequest::BothLengths);
+        }
+        if self.coding_unknown { Err(BadRequest::TransferEncodingUnknown) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn stopped(
+        &mut self,
+        at: &Cursor<'_>,
+        limits: &Limits,
+        stop: Stop,
+        cut: bool,
+    ) -> Result<Parse, BadRequest> {
+        let in_line = self.line.is_empty();
+        let outcome = match stop {
+            Stop::Bad(bad) => Err(bad),
+            Stop::More => at.unfinished(limits, cut, in_line).map(|()| Parse::Incomplete { in_line }),
+        };
+        if outcome.is_err() {
+            self.offending = at.offending();
+            if in_line {
+                let end = memchr2(b'\r', b'\n', at.rest(at.line)).map_or(at.buf.len(), |end| at.line + end);
+                self.line = Span::new(at.line, end);
+            }
+        }
+        outcome
+    }
+}
+
+/// The bit of `known` in a set of names; the table has a test that it is never longer than 128.
+const fn bit(known: Known) -> u128 {
+    1 << known as u32
+}

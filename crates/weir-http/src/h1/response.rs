@@ -1,0 +1,199 @@
+//! The head of a response, for upstreams and clients, and how long its body is.
+
+use super::fields::{Cursor, Stop, section};
+use super::{BadRequest, ConnectionTokens, Limits, Parse};
+use crate::header::{Field, Known, Span, decimal};
+use crate::{Method, Version};
+
+/// Why a response head is refused; an upstream that sends one is answered for with 502.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadResponse {
+    /// The first line is not `HTTP/1.x` and a status of three digits, 100 to 999.
+    InvalidStatusLine,
+    /// A major version above 1.
+    VersionNotSupported,
+    /// A field line or the size of the head is wrong, as it would be in a request.
+    Field(BadRequest),
+    /// `Content-Length` is no number, or there are several that differ.
+    ContentLengthInvalid,
+    /// `Content-Length` and `Transfer-Encoding` together (RFC 9112 section 6.3).
+    BothLengths,
+    /// A `Transfer-Encoding` other than `chunked`, or one in HTTP/1.0.
+    TransferEncoding,
+}
+
+impl BadResponse {
+    /// nginx's message for the error log, without what it quotes.
+    pub const fn message(self) -> &'static str {
+        match self {
+            BadResponse::InvalidStatusLine | BadResponse::VersionNotSupported => {
+                "upstream sent no valid HTTP/1.0 header"
+            }
+            BadResponse::Field(
+                BadRequest::HeadTooLarge | BadRequest::FieldTooLong | BadRequest::LineTooLong,
+            ) => "upstream sent too big header while reading response header from upstream",
+            BadResponse::Field(BadRequest::TooManyFields) => "upstream sent too many header lines",
+            BadResponse::Field(_) => "upstream sent invalid header",
+            BadResponse::ContentLengthInvalid => "upstream sent invalid \"Content-Length\" header",
+            BadResponse::BothLengths => {
+                "upstream sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time"
+            }
+            BadResponse::TransferEncoding => "upstream sent unknown \"Transfer-Encoding\"",
+        }
+    }
+}
+
+/// How the end of a body is found (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// No body follows, whatever the fields say.
+    None,
+    /// So many bytes, possibly 0.
+    Bytes(u64),
+    /// Chunks.
+    Chunked,
+    /// All bytes until the connection closes.
+    UntilClose,
+}
+
+/// A parsed response head: spans into the buffer given to [`parse`](ResponseHead::parse).
+#[derive(Clone, Debug, Default)]
+pub struct ResponseHead {
+    /// The version; HTTP/1.2 and above count as 1.1.
+    pub version: Version,
+    /// The status, 100 to 999.
+    pub status: u16,
+    /// The reason as sent, possibly empty.
+    pub reason: Span,
+    /// Bytes of the head, the empty line included.
+    pub len: usize,
+    /// The field lines in order.
+    pub fields: Vec<Field>,
+    /// `Content-Length`, in bytes.
+    pub content_length: Option<u64>,
+    /// `Transfer-Encoding: chunked`.
+    pub chunked: bool,
+    /// What `Connection` names.
+    pub connection: ConnectionTokens,
+}
+
+impl ResponseHead {
+    /// Reads the head at the start of `buf`, forgetting what was read before; stateless like
+    /// [`RequestHead::parse`](super::RequestHead::parse). An interim response (1xx) is a head of its own.
+    ///
+    /// # Errors
+    /// [`BadResponse`] as soon as the bytes at hand cannot begin a good head.
+    pub fn parse(&mut self, buf: &[u8], limits: &Limits) -> Result<Parse, BadResponse> {
+        self.clear();
+        let most = limits.max_head.min(i32::MAX as usize);
+        let mut cursor = Cursor::new(buf.get(..most).unwrap_or(buf), 0);
+        match self.read(&mut cursor, limits) {
+            Ok(()) => {
+                self.len = cursor.at;
+                self.check_framing()?;
+                Ok(Parse::Complete)
+            }
+            Err(Stop::Bad(BadRequest::InvalidVersion)) => Err(BadResponse::InvalidStatusLine),
+            Err(Stop::Bad(BadRequest::VersionNotSupported)) => Err(BadResponse::VersionNotSupported),
+            Err(Stop::Bad(BadRequest::ContentLengthInvalid)) => Err(BadResponse::ContentLengthInvalid),
+            Err(Stop::Bad(BadRequest::TransferEncodingUnknown)) => Err(BadResponse::TransferEncoding),
+            Err(Stop::Bad(bad)) => Err(BadResponse::Field(bad)),
+            Err(Stop::More) => {
+                let in_line = self.status == 0;
+                cursor.unfinished(limits, buf.len() >= most, in_line).map_err(BadResponse::Field)?;
+                Ok(Parse::Incomplete { in_line })
+            }
+        }
+    }
+
+    /// Forgets everything but the memory for fields.
+    pub fn clear(&mut self) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.clear();
+        *self = ResponseHead { fields, ..ResponseHead::default() };
+    }
+
+    /// How long the body is of this response to a request with `method` (RFC 9112 section 6.3).
+    pub fn body_length(&self, method: Method) -> BodyLength {
+        match self.status {
+            100..=199 | 204 | 304 => BodyLength::None,
+            200..=299 if method == Method::Connect => BodyLength::None,
+            _ if method == Method::Head => BodyLength::None,
+            _ if self.chunked => BodyLength::Chunked,
+            _ => self.content_length.map_or(BodyLength::UntilClose, BodyLength::Bytes),
+        }
+    }
+
+    /// Whether the peer would take another request on this connection, as far as the head says.
+    pub fn keep_alive(&self) -> bool {
+        !self.connection.close && (self.connection.keep_alive || self.version.keeps_alive_by_default())
+    }
+
+    /// The first field called `known`.
+    pub fn field(&self, known: Known) -> Option<&Field> {
+        self.fields.iter().find(|field| field.known == known)
+    }
+
+    fn read(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Stop> {
+        (self.version, self.status, self.reason) = status_line(cursor)?;
+        if cursor.at > limits.max_line {
+            return Err(Stop::Bad(BadRequest::LineTooLong));
+        }
+        let mut fields = std::mem::take(&mut self.fields);
+        let read = section(cursor, limits, &mut fields, |_, known, value| self.notice(known, value));
+        self.fields = fields;
+        read
+    }
+
+    fn notice(&mut self, known: Known, value: &[u8]) -> Result<(), BadRequest> {
+        match known {
+            Known::Connection => self.connection.add(value),
+            Known::ContentLength => {
+                let length = decimal(value).ok_or(BadRequest::ContentLengthInvalid)?;
+                if self.content_length.is_some_and(|before| before != length) {
+                    return Err(BadRequest::ContentLengthInvalid);
+                }
+                self.content_length = Some(length);
+            }
+            Known::TransferEncoding if self.chunked || !value.eq_ignore_ascii_case(b"chunked") => {
+                return Err(BadRequest::TransferEncodingUnknown);
+            }
+            Known::TransferEncoding => self.chunked = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn check_framing(&self) -> Result<(), BadResponse> {
+        match (self.chunked, self.content_length) {
+            (true, Some(_)) => Err(BadResponse::BothLengths),
+            (true, None) if self.version < Version::V11 => Err(BadResponse::TransferEncoding),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `HTTP/1.1 200 reason` and the end of the line; the reason, and the space before it, may be missing.
+fn status_line(cursor: &mut Cursor<'_>) -> Result<(Version, u16, Span), Stop> {
+    const SHAPE: &[u8] = b"HTTP/1.# ### ";
+    for (at, &shape) in SHAPE.iter().enumerate() {
+        let Some(&byte) = cursor.buf.get(at) else { return Err(Stop::More) };
+        match (shape, byte) {
+            (b'#', b'0'..=b'9') => {}
+            (b' ', b'\r' | b'\n') if at + 1 == SHAPE.len() => {}
+            (b'1', b'2'..=b'9') => return Err(cursor.bad(at, BadRequest::VersionNotSupported)),
+            _ if shape == byte => {}
+            _ => return Err(cursor.bad(at, BadRequest::InvalidVersion)),
+        }
+    }
+    let &[.., minor, _, a, b, c] = cursor.buf.first_chunk::<12>().ok_or(Stop::More)?;
+    let status = [a, b, c].iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
+    if status < 100 {
+        return Err(cursor.bad(9, BadRequest::InvalidVersion));
+    }
+    let start = if cursor.buf.get(12) == Some(&b' ') { 13 } else { 12 };
+    let length = memchr::memchr3(b'\r', b'\n', 0, cursor.rest(start)).ok_or(Stop::More)?;
+    cursor.line_end(start + length, BadRequest::InvalidVersion)?;
+    let version = if minor == b'0' { Version::V10 } else { Version::V11 };
+    Ok((version, status, Span::new(start, start + length)))
+}

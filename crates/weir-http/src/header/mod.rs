@@ -1,0 +1,93 @@
+//! Header fields: where a field lies in its buffer, which names a server knows, and how values are read.
+//!
+//! A field is never copied: it is two [`Span`]s into the head it was read from, with its name already classified
+//! ([`Known`]), so that everything after the parser compares integers, not text.
+
+mod name;
+mod value;
+
+pub use name::{Known, classify};
+pub use value::{decimal, tokens, trim};
+
+/// A range of bytes in the buffer that was parsed; 32 bits each, since no head is longer than 2 GiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset after the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The span from `start` to `end`; the caller has bounded both below 2^32 (the parsers cut their input).
+    pub(crate) const fn new(start: usize, end: usize) -> Span {
+        Span { start: start as u32, end: end as u32 }
+    }
+
+    /// The bytes in `buf`, the buffer the span came from; empty when the span does not lie inside it.
+    #[inline]
+    pub fn of(self, buf: &[u8]) -> &[u8] {
+        buf.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// Length in bytes.
+    pub const fn len(self) -> usize {
+        self.end.saturating_sub(self.start) as usize
+    }
+
+    /// Whether there is nothing in it.
+    pub const fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+}
+
+/// One field line of a header or trailer section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The name, when it is one of those a server meets.
+    pub known: Known,
+    /// The name consists of `A`-`Z`, `a`-`z`, `0`-`9` and `-` only: what nginx passes without further settings.
+    pub valid: bool,
+    /// The name would be `valid` but for underscores: nginx's `underscores_in_headers` decides.
+    pub underscore: bool,
+    /// The name as sent.
+    pub name: Span,
+    /// The value without the whitespace around it.
+    pub value: Span,
+}
+
+impl Field {
+    /// Whether `ignore_invalid_headers on` drops this field, given `underscores_in_headers`.
+    pub const fn is_invalid(&self, underscores_in_headers: bool) -> bool {
+        !self.valid && !(self.underscore && underscores_in_headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_outside_its_buffer_is_empty() {
+        assert_eq!(Span { start: 1, end: 3 }.of(b"abcd"), b"bc");
+        assert_eq!(Span { start: 3, end: 9 }.of(b"abcd"), b"");
+        assert_eq!(Span { start: 3, end: 1 }.of(b"abcd"), b"");
+        assert_eq!(Span { start: 3, end: 1 }.len(), 0);
+        assert!(Span::default().is_empty());
+    }
+
+    #[test]
+    fn underscores_are_the_only_thing_the_switch_forgives() {
+        let field = |valid, underscore| Field {
+            known: Known::Other,
+            valid,
+            underscore,
+            name: Span::default(),
+            value: Span::default(),
+        };
+        assert!(!field(true, false).is_invalid(false));
+        assert!(field(false, true).is_invalid(false));
+        assert!(!field(false, true).is_invalid(true));
+        assert!(field(false, false).is_invalid(true));
+    }
+}

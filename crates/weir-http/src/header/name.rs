@@ -1,0 +1,335 @@
+//! The field names a server meets, as one table whose columns answer what nginx and the RFCs say about each.
+//!
+//! [`classify`] turns a name into its row: the length selects a few candidates, the first and last eight bytes
+//! (case folded, as two integers) select one. No hashing, no allocation: about 2 ns a name.
+
+/// The table: variant, canonical name, properties; for each length the commonest names come first.
+macro_rules! known {
+    ($($variant:ident $name:literal $($flag:ident)*,)*) => {
+        /// A field name with a row in the table.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Known {
+            /// Any name that is not in the table.
+            #[default]
+            Other = 0,
+            $(#[doc = concat!("`", $name, "`")] $variant,)*
+        }
+
+        const ROWS: [Row; 1 $(+ { let _ = Known::$variant; 1 })*] = [
+            Row { known: Known::Other, name: "", flags: 0, key: (0, 0) },
+            $(Row { known: Known::$variant, name: $name, flags: 0 $(| $flag)*, key: key($name.as_bytes()) },)*
+        ];
+    };
+}
+
+known! {
+    Host "Host" SINGLE NO_TRAILER,
+    Connection "Connection" HOP NO_TRAILER,
+    UserAgent "User-Agent",
+    Accept "Accept",
+    AcceptEncoding "Accept-Encoding",
+    AcceptLanguage "Accept-Language",
+    AcceptCharset "Accept-Charset",
+    Cookie "Cookie",
+    Referer "Referer",
+    CacheControl "Cache-Control" NO_TRAILER,
+    UpgradeInsecureRequests "Upgrade-Insecure-Requests",
+    ContentLength "Content-Length" SINGLE NO_TRAILER,
+    ContentType "Content-Type" NO_TRAILER,
+    ContentEncoding "Content-Encoding" NO_TRAILER,
+    ContentRange "Content-Range" SINGLE NO_TRAILER,
+    ContentLanguage "Content-Language",
+    ContentLocation "Content-Location",
+    ContentDisposition "Content-Disposition",
+    ContentMd5 "Content-MD5",
+    ContentSecurityPolicy "Content-Security-Policy",
+    ContentDigest "Content-Digest",
+    ReprDigest "Repr-Digest",
+    TransferEncoding "Transfer-Encoding" HOP SINGLE NO_TRAILER,
+    Te "TE" HOP NO_TRAILER,
+    Trailer "Trailer" HOP NO_TRAILER,
+    Upgrade "Upgrade" HOP NO_TRAILER,
+    KeepAlive "Keep-Alive" HOP NO_TRAILER,
+    ProxyConnection "Proxy-Connection" HOP NO_TRAILER,
+    Expect "Expect" SINGLE NO_TRAILER,
+    IfModifiedSince "If-Modified-Since" SINGLE NO_TRAILER,
+    IfNoneMatch "If-None-Match" SINGLE NO_TRAILER,
+    IfMatch "If-Match" SINGLE NO_TRAILER,
+    IfUnmodifiedSince "If-Unmodified-Since" SINGLE NO_TRAILER,
+    IfRange "If-Range" SINGLE NO_TRAILER,
+    Range "Range" NO_TRAILER,
+    Authorization "Authorization" SINGLE NO_TRAILER,
+    ProxyAuthorization "Proxy-Authorization" HOP SINGLE NO_TRAILER,
+    MaxForwards "Max-Forwards" NO_TRAILER,
+    Pragma "Pragma" NO_TRAILER,
+    Origin "Origin",
+    From "From",
+    Via "Via",
+    Forwarded "Forwarded",
+    XForwardedFor "X-Forwarded-For",
+    XForwardedProto "X-Forwarded-Proto",
+    XForwardedHost "X-Forwarded-Host",
+    XForwardedPort "X-Forwarded-Port",
+    XRealIp "X-Real-IP",
+    XRequestId "X-Request-ID",
+    XRequestedWith "X-Requested-With",
+    XHttpMethodOverride "X-HTTP-Method-Override",
+    Dnt "DNT",
+    Priority "Priority",
+    Http2Settings "HTTP2-Settings" HOP NO_TRAILER,
+    EarlyData "Early-Data" NO_TRAILER,
+    SecFetchSite "Sec-Fetch-Site",
+    SecFetchMode "Sec-Fetch-Mode",
+    SecFetchDest "Sec-Fetch-Dest",
+    SecFetchUser "Sec-Fetch-User",
+    SecChUa "Sec-CH-UA",
+    SecChUaMobile "Sec-CH-UA-Mobile",
+    SecChUaPlatform "Sec-CH-UA-Platform",
+    SecGpc "Sec-GPC",
+    SecWebsocketKey "Sec-WebSocket-Key",
+    SecWebsocketVersion "Sec-WebSocket-Version",
+    SecWebsocketProtocol "Sec-WebSocket-Protocol",
+    SecWebsocketExtensions "Sec-WebSocket-Extensions",
+    SecWebsocketAccept "Sec-WebSocket-Accept",
+    Traceparent "Traceparent",
+    Tracestate "Tracestate",
+    AccessControlRequestMethod "Access-Control-Request-Method",
+    AccessControlRequestHeaders "Access-Control-Request-Headers",
+    AccessControlAllowOrigin "Access-Control-Allow-Origin",
+    AccessControlAllowMethods "Access-Control-Allow-Methods",
+    AccessControlAllowHeaders "Access-Control-Allow-Headers",
+    AccessControlAllowCredentials "Access-Control-Allow-Credentials",
+    AccessControlExposeHeaders "Access-Control-Expose-Headers",
+    AccessControlMaxAge "Access-Control-Max-Age",
+    Depth "Depth",
+    Destination "Destination",
+    Overwrite "Overwrite",
+    LockToken "Lock-Token",
+    Timeout "Timeout",
+    If "If",
+    Dav "DAV",
+    Date "Date",
+    Server "Server",
+    Etag "ETag",
+    LastModified "Last-Modified",
+    Location "Location" NO_TRAILER,
+    SetCookie "Set-Cookie" NO_TRAILER,
+    Vary "Vary" NO_TRAILER,
+    Expires "Expires" NO_TRAILER,
+    Age "Age" NO_TRAILER,
+    AcceptRanges "Accept-Ranges",
+    Allow "Allow",
+    Link "Link",
+    RetryAfter "Retry-After" NO_TRAILER,
+    Refresh "Refresh",
+    WwwAuthenticate "WWW-Authenticate" NO_TRAILER,
+    ProxyAuthenticate "Proxy-Authenticate" HOP NO_TRAILER,
+    AuthenticationInfo "Authentication-Info",
+    AltSvc "Alt-Svc",
+    ServerTiming "Server-Timing",
+    StrictTransportSecurity "Strict-Transport-Security",
+    XFrameOptions "X-Frame-Options",
+    XContentTypeOptions "X-Content-Type-Options",
+    XPoweredBy "X-Powered-By",
+    XAccelRedirect "X-Accel-Redirect",
+    XAccelExpires "X-Accel-Expires",
+    XAccelLimitRate "X-Accel-Limit-Rate",
+    XAccelBuffering "X-Accel-Buffering",
+    XAccelCharset "X-Accel-Charset",
+    Status "Status",
+    GrpcStatus "Grpc-Status",
+    GrpcMessage "Grpc-Message",
+}
+
+impl Known {
+    /// How many rows there are, `Other` included: the size of a table indexed by `known as usize`.
+    pub const COUNT: usize = ROWS.len();
+
+    /// Every name with a row, `Other` left out.
+    pub fn all() -> impl Iterator<Item = Known> {
+        ROWS.iter().skip(1).map(|row| row.known)
+    }
+
+    /// The name as written in messages, `"Content-Length"`; empty for `Other`.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The name in lower case, `"content-length"`, as HTTP/2, HTTP/3 and variables spell it; empty for `Other`.
+    pub const fn lower(self) -> &'static str {
+        let text = &LOWER[self as usize];
+        match core::str::from_utf8(text.split_at(self.row().name.len()).0) {
+            Ok(name) => name,
+            Err(_) => "",
+        }
+    }
+
+    /// Whether the field speaks about one connection and is never forwarded (RFC 9110 section 7.6.1).
+    pub const fn hop_by_hop(self) -> bool {
+        self.row().flags & HOP != 0
+    }
+
+    /// Whether a request may carry the field only once; nginx answers 400 to a second line.
+    pub const fn is_single(self) -> bool {
+        self.row().flags & SINGLE != 0
+    }
+
+    /// Whether the field may not come in a trailer section: framing, routing, control data, authentication and
+    /// fields that say how to read the content (RFC 9110 section 6.5.1).
+    pub const fn forbidden_in_trailer(self) -> bool {
+        self.row().flags & NO_TRAILER != 0
+    }
+
+    const fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+}
+
+/// The row of `name`, whatever its case; [`Known::Other`] when it has none.
+#[inline]
+pub fn classify(name: &[u8]) -> Known {
+    let Some(&(from, to)) = BY_LENGTH.get(name.len()) else { return Known::Other };
+    let Some(candidates) = ORDER.get(from as usize..to as usize) else { return Known::Other };
+    let sought = key(name);
+    for candidate in candidates {
+        if candidate.key == sought && candidate.name.as_bytes().eq_ignore_ascii_case(name) {
+            return candidate.known;
+        }
+    }
+    Known::Other
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+struct Row {
+    known: Known,
+    name: &'static str,
+    flags: u8,
+    key: (u64, u64),
+}
+
+/// Hop-by-hop.
+const HOP: u8 = 1;
+/// Once per request.
+const SINGLE: u8 = 2;
+/// Not in trailers.
+const NO_TRAILER: u8 = 4;
+
+/// The longest name in the table, in bytes.
+const LONGEST: usize = {
+    let (mut longest, mut row) = (0, 0);
+    while row < ROWS.len() {
+        if ROWS[row].name.len() > longest {
+            longest = ROWS[row].name.len();
+        }
+        row += 1;
+    }
+    longest
+};
+
+/// The rows by length, then in table order.
+const SORTED: ([Row; ROWS.len()], [(u8, u8); LONGEST + 1]) = {
+    let mut order = ROWS;
+    let mut spans = [(0, 0); LONGEST + 1];
+    let (mut filled, mut length) = (0, 1);
+    while length <= LONGEST {
+        let from = filled;
+        let mut row = 0;
+        while row < ROWS.len() {
+            if ROWS[row].name.len() == length {
+                order[filled] = ROWS[row];
+                filled += 1;
+            }
+            row += 1;
+        }
+        spans[length] = (from as u8, filled as u8);
+        length += 1;
+    }
+    (order, spans)
+};
+static ORDER: [Row; ROWS.len()] = SORTED.0;
+static BY_LENGTH: [(u8, u8); LONGEST + 1] = SORTED.1;
+
+/// The names in lower case, padded with zeros.
+static LOWER: [[u8; LONGEST]; ROWS.len()] = {
+    let mut table = [[0; LONGEST]; ROWS.len()];
+    let mut row = 0;
+    while row < ROWS.len() {
+        let name = ROWS[row].name.as_bytes();
+        let mut at = 0;
+        while at < name.len() {
+            table[row][at] = name[at].to_ascii_lowercase();
+            at += 1;
+        }
+        row += 1;
+    }
+    table
+};
+
+/// First and last eight bytes of a name with bit 5 set, which folds letters and keeps digits and `-` apart;
+/// a name under eight bytes is covered by two overlapping loads.
+#[inline]
+const fn key(name: &[u8]) -> (u64, u64) {
+    const FOLD: u64 = 0x2020_2020_2020_2020;
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        return (u64::from_le_bytes(*first) | FOLD, u64::from_le_bytes(*last) | FOLD);
+    }
+    if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        let both = u32::from_le_bytes(*first) as u64 | (u32::from_le_bytes(*last) as u64) << 32;
+        return (both | FOLD, 0);
+    }
+    match *name {
+        [a, b, c] => (u32::from_le_bytes([a, b, c, 0]) as u64 | FOLD, 0),
+        [a, b] => (u16::from_le_bytes([a, b]) as u64 | FOLD, 0),
+        _ => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_in_any_case() {
+        assert_eq!(Known::all().count() + 1, Known::COUNT);
+        for known in Known::all() {
+            let name = known.name();
+            assert_eq!(known.lower(), name.to_ascii_lowercase());
+            assert_eq!(classify(name.as_bytes()), known);
+            assert_eq!(classify(known.lower().as_bytes()), known);
+            assert_eq!(classify(name.to_ascii_uppercase().as_bytes()), known);
+            assert_eq!(ROWS[known as usize].known, known);
+        }
+        assert_eq!(Known::Other.name(), "");
+        assert_eq!(Known::Other.lower(), "");
+        assert!(Known::COUNT <= 128, "the parser keeps one bit for each row");
+    }
+
+    #[test]
+    fn neighbours_are_other() {
+        // `\r` and `M` fold to `-` and `m`: the full comparison has the last word.
+        for name in [&b""[..], b"x", b"hos", b"hosts", b"content\rlength", b"content-lengtj", b"t\x05"] {
+            assert_eq!(classify(name), Known::Other, "{}", name.escape_ascii());
+        }
+        assert_eq!(classify(&[b'a'; 300]), Known::Other);
+    }
+
+    #[test]
+    fn columns_say_what_the_rfcs_and_nginx_say() {
+        assert!(Known::Connection.hop_by_hop() && !Known::Connection.is_single());
+        assert!(Known::Host.is_single() && !Known::Host.hop_by_hop());
+        assert!(Known::ContentLength.forbidden_in_trailer() && !Known::Etag.forbidden_in_trailer());
+        assert!(!Known::Cookie.is_single() && !Known::Range.is_single() && Known::IfRange.is_single());
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_linear_search(name in "[A-Za-z0-9-]{0,34}") {
+            let row = Known::all().find(|known| known.name().eq_ignore_ascii_case(&name));
+            prop_assert_eq!(classify(name.as_bytes()), row.unwrap_or_default());
+        }
+    }
+}
