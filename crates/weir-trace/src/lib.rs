@@ -1,2 +1,57 @@
-//! (being written)
+//! Where time goes, for every request.
+//!
+//! A [`Site`] is a place that time is charged to: a phase, a handler, a filter, a step of the connection, in one
+//! location. A request carries a [`Trace`]; at each boundary the engine stamps it, and the interval since the
+//! stamp before is charged to a site, as run or as wait. So n boundaries cost n + 1 clock reads, the parts always
+//! add up to the whole, and a request's tree can be drawn after the fact.
+//!
+//! At the end of a request its worker's [`Recorder`] adds the sums to the histograms of the sites, writes a
+//! [`RequestRecord`], and keeps the tree when the request was slow, failed, sampled or asked for. Because every
+//! request is recorded until its end, the first slow one is caught too.
+//!
+//! Nothing here reads a clock or does I/O. A tick is whatever the caller's clock counts; only the rendering
+//! functions turn ticks into nanoseconds, by a function they are given ([`Scale`]).
+//!
+//! ```
+//! use weir_trace::{Kind, Recorder, RequestRecord, Settings, Site, SiteTable, Step, Trace};
+//!
+//! let sites = SiteTable::new();
+//! let access = sites.intern(Kind::Phase(6), "/img", "");
+//! let mut recorder = Recorder::new(0, Settings::default());
+//! let mut trace = Trace::new();
+//! recorder.begin(&mut trace, 1_000);
+//! trace.mark(Site::step(Step::Parse), 1_300); // 300 ticks for the parser
+//! trace.enter(access, 1_310);
+//! trace.suspend(1_400);
+//! trace.resume(9_400); // 8,000 ticks of waiting, charged to the access phase
+//! trace.leave(access, 9_500);
+//! trace.end(9_510);
+//! assert_eq!((trace.total_run(), trace.total_wait()), (510, 8_000));
+//! recorder.finish(&trace, RequestRecord::default());
+//! ```
 #![forbid(unsafe_code)]
+
+pub mod event;
+pub mod histogram;
+mod kept;
+mod live;
+mod model;
+mod record;
+mod recorder;
+pub mod render;
+mod site;
+mod sums;
+mod trace;
+pub mod tree;
+
+pub use event::{Event, EventKind};
+pub use histogram::Histogram;
+pub use kept::{Kept, Watch, Why};
+pub use live::{RecorderReader, SiteCounts, SiteTotals, StatusCounts};
+pub use model::{Sample, Stall, WaitKind};
+pub use record::{Cause, RequestId, RequestRecord, Text};
+pub use recorder::{Level, Recorder, Settings};
+pub use render::Scale;
+pub use site::{Kind, PHASES, Site, SiteInfo, SiteTable, Step};
+pub use trace::Trace;
+pub use tree::{Node, Tree};

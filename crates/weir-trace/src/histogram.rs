@@ -1,0 +1,180 @@
+//! Log-linear counts: 16 buckets in every octave, so a value read back is within 1/16 of what was recorded.
+
+/// Counts of values (ticks, mostly) with their sum and maximum; a copy of a live one, or a sum of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// As long as the highest bucket in use needs.
+    buckets: Vec<u64>,
+    count: u64,
+    sum: u64,
+    max: u64,
+}
+
+impl Histogram {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Histogram {
+        Histogram::default()
+    }
+
+    /// Counts one value.
+    pub fn record(&mut self, value: u64) {
+        self.add(bucket(value), 1);
+        self.sum = self.sum.wrapping_add(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Adds what another one counted.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (bucket, &count) in other.buckets.iter().enumerate() {
+            self.add(bucket, count);
+        }
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many values were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum, exactly (modulo 2^64).
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The largest, exactly.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The mean; 0 when empty.
+    #[must_use]
+    pub fn mean(&self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or(0)
+    }
+
+    /// The value below or at which the share `q` (0 to 1) of all values lies, at most 1/16 above the true one and
+    /// never below it; 0 when empty.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> u64 {
+        let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (bucket, &count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return bounds(bucket).1.min(self.max);
+            }
+        }
+        self.max
+    }
+
+    /// The buckets in use, in order: the largest value each may hold, and its count.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets.iter().enumerate().filter(|&(_, &count)| count > 0).map(|(b, &n)| (bounds(b).1, n))
+    }
+
+    /// Adds `count` values to a bucket without their sum.
+    pub(crate) fn add(&mut self, bucket: usize, count: u64) {
+        if count == 0 {
+            return;
+        }
+        if self.buckets.len() <= bucket {
+            self.buckets.resize(bucket + 1, 0);
+        }
+        self.buckets[bucket] += count;
+        self.count += count;
+    }
+
+    pub(crate) fn set_sum_and_max(&mut self, sum: u64, max: u64) {
+        self.sum = sum;
+        self.max = max;
+    }
+}
+
+/// Which bucket a value belongs to: exact below 16, then 16 to an octave.
+#[inline]
+pub(crate) const fn bucket(value: u64) -> usize {
+    if value < SUBS as u64 {
+        return value as usize;
+    }
+    let octave = value.ilog2() - 3; // 1 for 16..32
+    let sub = (value >> (octave - 1)) as usize & (SUBS - 1);
+    octave as usize * SUBS + sub
+}
+
+/// The smallest and the largest value of a bucket.
+pub(crate) const fn bounds(bucket: usize) -> (u64, u64) {
+    let (octave, sub) = (bucket / SUBS, bucket % SUBS);
+    if octave == 0 {
+        return (sub as u64, sub as u64);
+    }
+    let low = ((SUBS + sub) as u64) << (octave - 1);
+    (low, low + ((1 << (octave - 1)) - 1))
+}
+
+/// Buckets in an octave.
+pub(crate) const SUBS: usize = 16;
+/// Octaves of 64-bit values: the exact one below 16, then those that begin at 2^4 to 2^63.
+pub(crate) const OCTAVES: usize = 61;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Values of all magnitudes alike.
+    fn value() -> impl Strategy<Value = u64> {
+        (any::<u64>(), 0u32..64).prop_map(|(bits, shift)| bits >> shift)
+    }
+
+    #[test]
+    fn buckets_meet_without_gap_or_overlap() {
+        let mut next = 0;
+        for b in 0..SUBS * OCTAVES {
+            let (low, high) = bounds(b);
+            assert_eq!(low, next);
+            assert_eq!((bucket(low), bucket(high)), (b, b));
+            next = high.wrapping_add(1);
+        }
+        assert_eq!(next, 0, "the last bucket ends at the last value");
+    }
+
+    #[test]
+    fn an_empty_one_answers() {
+        let empty = Histogram::new();
+        assert_eq!((empty.count(), empty.mean(), empty.quantile(0.99), empty.max()), (0, 0, 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_is_at_most_a_sixteenth_wide(value in value()) {
+            let (low, high) = bounds(bucket(value));
+            prop_assert!(low <= value && value <= high);
+            prop_assert!(high - low <= low / 16);
+        }
+
+        #[test]
+        fn quantiles_are_within_a_sixteenth(mut values in prop::collection::vec(value(), 1..200), q in 0.0..=1.0f64) {
+            let mut histogram = Histogram::new();
+            values.iter().for_each(|&v| histogram.record(v));
+            values.sort_unstable();
+            let rank = ((q * values.len() as f64).ceil() as usize).max(1);
+            let exact = values[rank - 1];
+            let read = histogram.quantile(q);
+            prop_assert!(read >= exact && read - exact <= exact / 16, "{} for {}", read, exact);
+        }
+
+        #[test]
+        fn merging_is_recording_both(a in prop::collection::vec(value(), 0..50), b in prop::collection::vec(value(), 0..50)) {
+            let (mut one, mut two, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
+            a.iter().for_each(|&v| { one.record(v); both.record(v); });
+            b.iter().for_each(|&v| { two.record(v); both.record(v); });
+            one.merge(&two);
+            prop_assert_eq!(one, both);
+        }
+    }
+}

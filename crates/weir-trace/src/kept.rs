@@ -1,0 +1,164 @@
+//! Trees kept after their request, and who asked for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::event::Event;
+use crate::record::RequestRecord;
+use crate::trace::Trace;
+use crate::tree::Tree;
+
+/// A request whose tree was kept: its record and its events.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    why: Why,
+    record: RequestRecord,
+    events: Vec<Event>,
+    folded: Option<Tree>,
+}
+
+impl Kept {
+    pub(crate) fn new(why: Why, record: &RequestRecord, trace: &Trace) -> Kept {
+        let mut kept = Kept { why, record: *record, events: Vec::new(), folded: None };
+        kept.set(why, record, trace);
+        kept
+    }
+
+    /// Overwrites, using the memory of what was kept before.
+    pub(crate) fn set(&mut self, why: Why, record: &RequestRecord, trace: &Trace) {
+        self.why = why;
+        self.record = *record;
+        self.events.clear();
+        self.events.extend_from_slice(trace.events());
+        self.folded = trace.is_folded().then(|| trace.tree());
+    }
+
+    /// The first reason it was kept for.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        self.why
+    }
+
+    /// The request's record.
+    #[must_use]
+    pub fn record(&self) -> &RequestRecord {
+        &self.record
+    }
+
+    /// The boundaries in order; of a very long request only the first.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// True if the request had more events than are listed; the tree has them all.
+    #[must_use]
+    pub fn is_folded(&self) -> bool {
+        self.folded.is_some()
+    }
+
+    /// The request as a tree.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        self.folded.clone().unwrap_or_else(|| Tree::from_events(&self.events))
+    }
+}
+
+/// Why a tree was kept.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Why {
+    /// The request carried a signed trace header, or its location keeps all.
+    Asked,
+    /// A [`Watch`] matched it.
+    Matched,
+    /// Its status was 500 or above.
+    Failed,
+    /// It took longer than the bound.
+    Slow,
+    /// It was drawn.
+    Sampled,
+}
+
+impl Why {
+    /// The word for it in exports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Why::Asked => "asked",
+            Why::Matched => "matched",
+            Why::Failed => "failed",
+            Why::Slow => "slow",
+            Why::Sampled => "sampled",
+        }
+    }
+}
+
+/// A wish for the trees of the next requests that match: what `weir trace` sends. Clones share the number that is
+/// left, so the same wish can be given to every worker.
+#[derive(Clone)]
+pub struct Watch {
+    left: Arc<AtomicUsize>,
+    matches: Arc<dyn Fn(&RequestRecord) -> bool + Send + Sync>,
+    deliver: Arc<dyn Fn(Kept) + Send + Sync>,
+}
+
+impl Watch {
+    /// The next `count` requests for which `matches` holds go to `deliver`, which runs on the worker and must not
+    /// block. While a watch is there every request is recorded, whatever the level.
+    pub fn new(
+        count: usize,
+        matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
+        deliver: impl Fn(Kept) + Send + Sync + 'static,
+    ) -> Watch {
+        Watch {
+            left: Arc::new(AtomicUsize::new(count)),
+            matches: Arc::new(matches),
+            deliver: Arc::new(deliver),
+        }
+    }
+
+    /// The same with a queue. When the receiver is dropped, the watch ends at its next match.
+    pub fn channel(
+        count: usize,
+        matches: impl Fn(&RequestRecord) -> bool + Send + Sync + 'static,
+    ) -> (Watch, Receiver<Kept>) {
+        let (sender, receiver) = channel();
+        let left = Arc::new(AtomicUsize::new(count));
+        let ended = left.clone();
+        let deliver = move |kept| {
+            if sender.send(kept).is_err() {
+                ended.store(0, Relaxed);
+            }
+        };
+        (Watch { left, matches: Arc::new(matches), deliver: Arc::new(deliver) }, receiver)
+    }
+
+    /// Ends it on every worker.
+    pub fn cancel(&self) {
+        self.left.store(0, Relaxed);
+    }
+
+    /// How many are still wanted.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.left.load(Relaxed)
+    }
+
+    /// True if this request is wanted; then one less is left.
+    pub(crate) fn takes(&self, record: &RequestRecord) -> bool {
+        self.left() > 0
+            && (self.matches)(record)
+            && self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    pub(crate) fn give(&self, kept: Kept) {
+        (self.deliver)(kept);
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("left", &self.left()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! Small shared vocabulary: what a request waits for, and the records of the sampler and the watchdog.
+
+use crate::record::RequestId;
+use crate::site::Site;
+
+/// What a suspended request waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum WaitKind {
+    /// Not said.
+    #[default]
+    Other,
+    /// Bytes from the client: head, body, handshake.
+    ClientRead,
+    /// Room in the client's socket.
+    ClientWrite,
+    /// The connection to an upstream peer.
+    UpstreamConnect,
+    /// Room in the upstream peer's socket: it has not taken the request yet.
+    UpstreamSend,
+    /// The first byte of the upstream's answer.
+    UpstreamFirstByte,
+    /// The rest of the upstream's answer.
+    UpstreamBody,
+    /// A Lua cosocket.
+    Cosocket,
+    /// A timer: `limit_req`, `limit_rate`, `ngx.sleep`.
+    Timer,
+    /// A subrequest.
+    Subrequest,
+    /// A lock.
+    Lock,
+    /// The thread pool: a file operation, private-key work.
+    ThreadPool,
+    /// A name server.
+    Resolver,
+    /// Nothing any more: ready, but the loop was busy with others.
+    Queue,
+}
+
+impl WaitKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 14;
+
+    /// All kinds, by their number.
+    pub const ALL: [WaitKind; WaitKind::COUNT] = [
+        WaitKind::Other,
+        WaitKind::ClientRead,
+        WaitKind::ClientWrite,
+        WaitKind::UpstreamConnect,
+        WaitKind::UpstreamSend,
+        WaitKind::UpstreamFirstByte,
+        WaitKind::UpstreamBody,
+        WaitKind::Cosocket,
+        WaitKind::Timer,
+        WaitKind::Subrequest,
+        WaitKind::Lock,
+        WaitKind::ThreadPool,
+        WaitKind::Resolver,
+        WaitKind::Queue,
+    ];
+
+    /// The name in trees and exports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            WaitKind::Other => "other",
+            WaitKind::ClientRead => "client_read",
+            WaitKind::ClientWrite => "client_write",
+            WaitKind::UpstreamConnect => "upstream_connect",
+            WaitKind::UpstreamSend => "upstream_send",
+            WaitKind::UpstreamFirstByte => "upstream_first_byte",
+            WaitKind::UpstreamBody => "upstream_body",
+            WaitKind::Cosocket => "cosocket",
+            WaitKind::Timer => "timer",
+            WaitKind::Subrequest => "subrequest",
+            WaitKind::Lock => "lock",
+            WaitKind::ThreadPool => "thread_pool",
+            WaitKind::Resolver => "resolver",
+            WaitKind::Queue => "queue",
+        }
+    }
+
+    /// The kind of that number; unknown numbers are [`WaitKind::Other`].
+    #[must_use]
+    pub fn from_code(code: u16) -> WaitKind {
+        WaitKind::ALL.get(usize::from(code)).copied().unwrap_or_default()
+    }
+}
+
+/// One CPU sample, as the signal handler leaves it: addresses are given names by who reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Sample {
+    /// When, in ticks.
+    pub time: u64,
+    /// Where the worker was: attributes the sample even if the walk of the stack failed.
+    pub site: Site,
+    /// Whose request it ran.
+    pub request: RequestId,
+    /// State of the Lua VM (interpreter, compiled, garbage collection, …); 0 outside of Lua.
+    pub vm_state: u8,
+    /// Innermost first: native addresses, and Lua frames tagged as such.
+    pub frames: Vec<u64>,
+}
+
+/// A turn of the loop that took longer than allowed, found by the watchdog.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Stall {
+    /// When the turn began, in ticks.
+    pub start: u64,
+    /// How long it took, in ticks.
+    pub duration: u64,
+    /// The thread's state as the kernel names it: `R`, `S`, `D`.
+    pub state: u8,
+    /// The system call it was in, if any.
+    pub syscall: Option<u32>,
+    /// The kernel function it slept in, if any.
+    pub wait_channel: String,
+    /// The stack, the site and the request.
+    pub sample: Sample,
+    /// Requests that were ready meanwhile, with the ticks each lost to it.
+    pub victims: Vec<(RequestId, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_numbers_agree() {
+        for (code, kind) in WaitKind::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, code);
+            assert_eq!(WaitKind::from_code(code as u16), *kind);
+        }
+        assert_eq!(WaitKind::from_code(999), WaitKind::Other);
+    }
+}

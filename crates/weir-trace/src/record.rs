@@ -1,0 +1,203 @@
+//! What is known of every request once it is over, recorded at any level.
+
+use std::fmt;
+
+use crate::model::WaitKind;
+use crate::site::Site;
+
+/// A request's number, unique across workers and restarts by its caller's choice; `$request_id` is its hex form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct RequestId(pub u128);
+
+impl fmt::Display for RequestId {
+    /// 32 hexadecimal digits, as nginx's `$request_id` and the trace-id of W3C Trace Context.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// One finished request. Times are in ticks. `start`, `total`, `run` and `waits` are filled in from the trace when
+/// there is one; without one, `total` is the caller's to give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// Its number.
+    pub id: RequestId,
+    /// The location that answered: a site of [`Kind::Request`](crate::Kind). What has none is counted only
+    /// in the worker's totals.
+    pub route: Site,
+    /// The status sent, or nginx's for a client that left (499).
+    pub status: u16,
+    /// Which worker.
+    pub worker: u16,
+    /// 9 for HTTP/0.9, 10, 11, 20, 30.
+    pub protocol: u8,
+    /// Why it ended as it did.
+    pub cause: Cause,
+    /// Wall clock at its beginning, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// When it began.
+    pub start: u64,
+    /// From the beginning to the end.
+    pub total: u64,
+    /// Of it, running.
+    pub run: u64,
+    /// Of it, waiting, by [`WaitKind`].
+    pub waits: [u64; WaitKind::COUNT],
+    /// Before the beginning: in the listener's accept queue (first request of a connection).
+    pub accept_wait: u64,
+    /// Before the beginning: in the socket's receive queue.
+    pub receive_wait: u64,
+    /// Bytes received: head and body.
+    pub bytes_in: u64,
+    /// Bytes sent, head included.
+    pub bytes_out: u64,
+    /// Of the run, waiting for locks.
+    pub lock: u64,
+    /// Of the run, Lua garbage collection.
+    pub gc: u64,
+    /// Of the run, compiling Lua traces.
+    pub jit: u64,
+    /// Exits from compiled Lua traces.
+    pub trace_exits: u64,
+    /// Bytes Lua allocated.
+    pub lua_bytes: u64,
+    /// The method, cut at 16 bytes.
+    pub method: Text<16>,
+    /// The path without arguments, cut at 95 bytes; see [`RequestRecord::set_path`].
+    pub path: Text<95>,
+}
+
+impl RequestRecord {
+    /// Sets the path from a request target. Arguments and fragment are left out: records, trees and every export
+    /// are made from here, and secrets travel in arguments.
+    pub fn set_path(&mut self, target: &[u8]) {
+        let end = target.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(target.len());
+        self.path = Text::new(&target[..end]);
+    }
+
+    /// All waiting together.
+    #[must_use]
+    pub fn wait(&self) -> u64 {
+        self.waits.iter().sum()
+    }
+
+    /// The part of the waiting in which the request was ready and the loop busy.
+    #[must_use]
+    pub fn queue(&self) -> u64 {
+        self.waits[WaitKind::Queue as usize]
+    }
+}
+
+/// Why a request ended as it did, where the status does not say it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Cause {
+    /// It was answered.
+    #[default]
+    None,
+    /// The client closed or reset the connection.
+    ClientGone,
+    /// The client was too slow.
+    ClientTimeout,
+    /// The client sent something malformed.
+    BadRequest,
+    /// An upstream peer refused, failed or was too slow.
+    Upstream,
+    /// A configured limit was hit.
+    Limit,
+    /// A file or the disk failed.
+    File,
+    /// A handler or filter failed.
+    Internal,
+    /// A handler or filter panicked.
+    Panic,
+}
+
+impl Cause {
+    /// The word for it in exports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Cause::None => "",
+            Cause::ClientGone => "client_gone",
+            Cause::ClientTimeout => "client_timeout",
+            Cause::BadRequest => "bad_request",
+            Cause::Upstream => "upstream",
+            Cause::Limit => "limit",
+            Cause::File => "file",
+            Cause::Internal => "internal",
+            Cause::Panic => "panic",
+        }
+    }
+}
+
+/// Up to `N` (at most 255) bytes of text held in place, so that a record is copied without allocating.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Text<const N: usize> {
+    len: u8,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Text<N> {
+    /// Takes as much of `text` as fits.
+    #[must_use]
+    pub fn new(text: &[u8]) -> Text<N> {
+        let len = text.len().min(N).min(255);
+        let mut bytes = [0; N];
+        bytes[..len].copy_from_slice(&text[..len]);
+        Text { len: len as u8, bytes }
+    }
+
+    /// The bytes, as they came from the network.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Text<N> {
+        Text { len: 0, bytes: [0; N] }
+    }
+}
+
+impl<const N: usize> fmt::Display for Text<N> {
+    /// Printable ASCII as it is, every other byte as `\xNN`: safe for a terminal and for one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.as_bytes() {
+            if (0x20..0x7f).contains(&byte) && byte != b'\\' {
+                f.write_str(char::from(byte).encode_utf8(&mut [0; 4]))?;
+            } else {
+                write!(f, "\\x{byte:02X}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<const N: usize> fmt::Debug for Text<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_never_enter_a_record() {
+        let mut record = RequestRecord::default();
+        record.set_path(b"/login?password=secret#top");
+        assert_eq!(record.path.as_bytes(), b"/login");
+        record.set_path(b"/a#b?c");
+        assert_eq!(record.path.as_bytes(), b"/a");
+    }
+
+    #[test]
+    fn text_is_cut_and_safe_to_print() {
+        assert_eq!(Text::<4>::new(b"abcdef").as_bytes(), b"abcd");
+        assert_eq!(Text::<8>::new(b"a\n\x1b[\xff\\").to_string(), "a\\x0A\\x1B[\\xFF\\x5C");
+        assert_eq!(RequestId(0xabc).to_string().len(), 32);
+    }
+}

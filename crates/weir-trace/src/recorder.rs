@@ -1,0 +1,314 @@
+//! What a worker does with a finished request.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::kept::{Kept, Watch, Why};
+use crate::live::{RecorderReader, Shared};
+use crate::model::Stall;
+use crate::record::{RequestId, RequestRecord};
+use crate::sums::{Sum, Sums};
+use crate::trace::Trace;
+
+/// How much is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Level {
+    /// Request records and counts by status only; no boundary is stamped.
+    Off,
+    /// One request in [`Settings::sample`] is recorded whole: histograms come from those, and their trees are kept.
+    Sampled,
+    /// Every request is recorded: histograms of all, and the tree of any that turns out worth it is kept.
+    #[default]
+    Full,
+}
+
+/// A recorder's settings, in ticks where they are times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How much is recorded.
+    pub level: Level,
+    /// One request in this many is drawn and its tree kept; 0 for none.
+    pub sample: u32,
+    /// Requests that took at least this many ticks are slow; `u64::MAX` for none.
+    pub slow: u64,
+    /// Trees kept; the oldest makes room.
+    pub kept: usize,
+    /// Request records kept; the oldest makes room.
+    pub records: usize,
+    /// Stalls kept; the oldest makes room.
+    pub stalls: usize,
+    /// Seed of the draw; workers take different ones.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    /// Every request recorded, one tree in 64 kept besides the failed ones, nothing slow: the bound depends on the
+    /// clock's ticks.
+    fn default() -> Settings {
+        Settings {
+            level: Level::Full,
+            sample: 64,
+            slow: u64::MAX,
+            kept: 256,
+            records: 1024,
+            stalls: 64,
+            seed: 0x9E37_79B9_7F4A_7C15,
+        }
+    }
+}
+
+/// One worker's sink: histograms, records, kept trees, watches. Owned by the worker's thread, which alone writes; other
+/// threads look at the counts through [`Recorder::reader`] and get trees by asking the worker.
+#[derive(Debug)]
+pub struct Recorder {
+    settings: Settings,
+    worker: u16,
+    shared: Arc<Shared>,
+    sums: Sums,
+    records: Ring<RequestRecord>,
+    kept: Ring<Kept>,
+    watches: Vec<Watch>,
+    stalls: VecDeque<Stall>,
+    until_sample: u32,
+    random: u64,
+}
+
+impl Recorder {
+    /// The recorder of that worker.
+    #[must_use]
+    pub fn new(worker: u16, settings: Settings) -> Recorder {
+        let mut recorder = Recorder {
+            settings,
+            worker,
+            shared: Arc::new(Shared::new(worker)),
+            sums: Sums::default(),
+            records: Ring::new(settings.records),
+            kept: Ring::new(settings.kept),
+            watches: Vec::new(),
+            stalls: VecDeque::new(),
+            until_sample: 0,
+            random: settings.seed | 1,
+        };
+        recorder.draw();
+        recorder
+    }
+
+    /// A handle for other threads; it answers even while the worker is stuck.
+    #[must_use]
+    pub fn reader(&self) -> RecorderReader {
+        RecorderReader::new(self.shared.clone())
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Changes the level from the next request on.
+    pub fn set_level(&mut self, level: Level) {
+        self.settings.level = level;
+    }
+
+    /// Changes the bound for slow requests, in ticks.
+    pub fn set_slow(&mut self, ticks: u64) {
+        self.settings.slow = ticks;
+    }
+
+    /// Changes the share that is drawn: one in `one_in`, none for 0.
+    pub fn set_sample(&mut self, one_in: u32) {
+        self.settings.sample = one_in;
+        self.draw();
+    }
+
+    /// Starts the trace of a request, or leaves it off, as level, draw and watches have it.
+    #[inline]
+    pub fn begin(&mut self, trace: &mut Trace, now: u64) {
+        let drawn = self.settings.level != Level::Off && self.is_drawn();
+        if drawn || self.settings.level == Level::Full || !self.watches.is_empty() {
+            trace.begin(now);
+            if drawn {
+                trace.set_sampled();
+            }
+        } else {
+            trace.clear();
+        }
+    }
+
+    /// [`begin`](Recorder::begin), reading the clock only if the request is recorded.
+    #[inline]
+    pub fn begin_at(&mut self, trace: &mut Trace, clock: impl FnOnce() -> u64) {
+        let idle = self.settings.level == Level::Off && self.watches.is_empty();
+        let now = if idle { 0 } else { clock() };
+        self.begin(trace, now);
+    }
+
+    /// Takes a request that is over (after [`Trace::end`], if it was on): counts it, adds its times to the
+    /// histograms, and keeps its tree if there is a reason to.
+    pub fn finish(&mut self, trace: &Trace, mut record: RequestRecord) {
+        record.worker = self.worker;
+        if trace.is_recorded() {
+            record.start = trace.start();
+            record.total = trace.total();
+            record.run = trace.total_run();
+            record.waits = *trace.waits();
+            self.charge(trace);
+        }
+        self.shared.status.count(record.status);
+        if !record.route.is_none() {
+            self.count_route(&record, trace.is_recorded());
+        }
+        self.keep(trace, &record);
+        self.records.push(|slot| *slot = record, || record);
+    }
+
+    /// Wants the trees of coming requests; see [`Watch`].
+    pub fn watch(&mut self, watch: Watch) {
+        if watch.left() > 0 {
+            self.watches.push(watch);
+        }
+    }
+
+    /// True while somebody watches.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
+    /// Adds what the watchdog found.
+    pub fn stall(&mut self, stall: Stall) {
+        if self.stalls.len() >= self.settings.stalls {
+            self.stalls.pop_front();
+        }
+        if self.settings.stalls > 0 {
+            self.stalls.push_back(stall);
+        }
+    }
+
+    /// The last stalls, oldest first.
+    pub fn stalls(&self) -> impl Iterator<Item = &Stall> {
+        self.stalls.iter()
+    }
+
+    /// The kept trees, oldest first.
+    pub fn kept(&self) -> impl Iterator<Item = &Kept> {
+        self.kept.iter()
+    }
+
+    /// The kept tree of that request, if it is still there.
+    #[must_use]
+    pub fn find(&self, id: RequestId) -> Option<&Kept> {
+        self.kept.iter().find(|kept| kept.record().id == id)
+    }
+
+    /// The last requests, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = &RequestRecord> {
+        self.records.iter()
+    }
+
+    fn charge(&mut self, trace: &Trace) {
+        if trace.is_folded() {
+            self.sums.take_tree(&trace.tree());
+        } else {
+            self.sums.take(trace.events());
+        }
+        let shared = &self.shared;
+        self.sums.drain(|site, sum: &Sum| {
+            let live = shared.site(site);
+            live.record(sum.run, sum.wait, sum.calls);
+            if sum.bytes_in | sum.bytes_out | sum.errors != 0 {
+                live.count(sum.bytes_in, sum.bytes_out, sum.errors);
+            }
+        });
+    }
+
+    fn count_route(&mut self, record: &RequestRecord, recorded: bool) {
+        let live = self.shared.site(record.route);
+        live.request(record.status, record.total);
+        live.count(record.bytes_in, record.bytes_out, u64::from(record.status >= 500));
+        if recorded {
+            live.record(record.run, record.wait(), 1);
+        }
+    }
+
+    fn keep(&mut self, trace: &Trace, record: &RequestRecord) {
+        let matched = !self.watches.is_empty() && self.deliver(trace, record);
+        if !trace.is_recorded() {
+            return;
+        }
+        let full = self.settings.level == Level::Full;
+        let why = match () {
+            () if trace.is_asked() => Why::Asked,
+            () if matched => Why::Matched,
+            () if full && record.status >= 500 => Why::Failed,
+            () if full && record.total >= self.settings.slow => Why::Slow,
+            () if trace.is_sampled() => Why::Sampled,
+            () => return,
+        };
+        self.kept.push(|slot| slot.set(why, record, trace), || Kept::new(why, record, trace));
+    }
+
+    /// Gives the tree to the watches that want it. A request that began before a watch came has no tree; it stays
+    /// unmatched, and the next one has.
+    #[cold]
+    fn deliver(&mut self, trace: &Trace, record: &RequestRecord) -> bool {
+        let mut matched = false;
+        if trace.is_recorded() {
+            for watch in self.watches.iter().filter(|watch| watch.takes(record)) {
+                watch.give(Kept::new(Why::Matched, record, trace));
+                matched = true;
+            }
+        }
+        self.watches.retain(|watch| watch.left() > 0);
+        matched
+    }
+
+    #[inline]
+    fn is_drawn(&mut self) -> bool {
+        self.until_sample -= 1;
+        if self.until_sample > 0 {
+            return false;
+        }
+        self.draw();
+        self.settings.sample > 0
+    }
+
+    /// Draws the distance to the next sample, 1 to 2n - 1 alike: n on average, and no rhythm of the load is missed.
+    fn draw(&mut self) {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let n = u64::from(self.settings.sample.clamp(1, u32::MAX / 2));
+        self.until_sample = (1 + (self.random >> 11) % (2 * n - 1)) as u32;
+    }
+}
+
+/// The last `room` of something, the oldest overwritten in place.
+#[derive(Debug)]
+struct Ring<T> {
+    items: Vec<T>,
+    room: usize,
+    /// Of a full ring, the oldest: overwritten next.
+    next: usize,
+}
+
+impl<T> Ring<T> {
+    fn new(room: usize) -> Ring<T> {
+        Ring { items: Vec::new(), room, next: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, overwrite: impl FnOnce(&mut T), new: impl FnOnce() -> T) {
+        if self.items.len() < self.room {
+            self.items.push(new());
+        } else if let Some(slot) = self.items.get_mut(self.next) {
+            overwrite(slot);
+            self.next = (self.next + 1) % self.room;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        let (newer, older) = self.items.split_at(self.next);
+        older.iter().chain(newer)
+    }
+}

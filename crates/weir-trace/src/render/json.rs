@@ -1,0 +1,259 @@
+//! JSON, written by hand: a few objects of known shape.
+//!
+//! Times are integers in nanoseconds and end in `_ns`. Request ids are strings. Nothing holds arguments, cookies or
+//! authorization, because records do not.
+
+use std::fmt::Write;
+
+use super::Scale;
+use crate::histogram::Histogram;
+use crate::kept::Kept;
+use crate::live::{SiteTotals, StatusCounts};
+use crate::model::WaitKind;
+use crate::record::RequestRecord;
+use crate::site::{Site, SiteTable};
+use crate::tree::Tree;
+
+/// A kept request: why, its record and its tree.
+#[must_use]
+pub fn kept_json(kept: &Kept, sites: &SiteTable, scale: Scale<'_>) -> String {
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    object.text("why", kept.why().as_str());
+    object.raw("record", &record_json(kept.record(), sites, scale));
+    object.raw("tree", &tree_json(&kept.tree(), sites, scale));
+    object.close();
+    out
+}
+
+/// A request record.
+#[must_use]
+pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> String {
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    object.text("id", &record.id.to_string());
+    object.text("method", &String::from_utf8_lossy(record.method.as_bytes()));
+    object.text("path", &String::from_utf8_lossy(record.path.as_bytes()));
+    if !record.route.is_none() {
+        object.text("location", &sites.info(record.route).location);
+    }
+    object.number("status", record.status.into());
+    object.number("worker", record.worker.into());
+    object.number("protocol", record.protocol.into());
+    object.text("cause", record.cause.as_str());
+    object.number("unix_ms", record.unix_ms);
+    for (name, ticks) in [
+        ("total_ns", record.total),
+        ("run_ns", record.run),
+        ("wait_ns", record.wait()),
+        ("accept_wait_ns", record.accept_wait),
+        ("receive_wait_ns", record.receive_wait),
+        ("lock_ns", record.lock),
+        ("gc_ns", record.gc),
+        ("jit_ns", record.jit),
+    ] {
+        object.number(name, scale(ticks));
+    }
+    object.raw("waits_ns", &waits_json(record, scale));
+    object.number("bytes_in", record.bytes_in);
+    object.number("bytes_out", record.bytes_out);
+    object.number("trace_exits", record.trace_exits);
+    object.number("lua_bytes", record.lua_bytes);
+    object.close();
+    out
+}
+
+/// A tree, nested: each node with its `children`; over several requests, sums with their number in `requests`.
+#[must_use]
+pub fn tree_json(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    object.number("requests", tree.requests());
+    let mut root = String::new();
+    node_json(&mut root, tree, 0, sites, scale);
+    object.raw("root", &root);
+    object.close();
+    out
+}
+
+/// The counts of sites, as from [`RecorderReader::merged`](crate::RecorderReader::merged): an array with one object
+/// a site.
+#[must_use]
+pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scale<'_>) -> String {
+    let mut out = String::from("[");
+    for (n, (site, totals)) in totals.iter().enumerate() {
+        if n > 0 {
+            out.push(',');
+        }
+        let mut object = Object::new(&mut out);
+        object.site(*site, sites);
+        object.raw("run", &histogram_json(&totals.run, scale));
+        object.raw("wait", &histogram_json(&totals.wait, scale));
+        object.number("calls", totals.counts.calls);
+        object.number("bytes_in", totals.counts.bytes_in);
+        object.number("bytes_out", totals.counts.bytes_out);
+        object.number("errors", totals.counts.errors);
+        if let Some(status) = &totals.status {
+            object.raw("total", &histogram_json(&totals.total, scale));
+            object.raw("status", &status_json(status));
+        }
+        object.close();
+    }
+    out.push(']');
+    out
+}
+
+fn node_json(out: &mut String, tree: &Tree, index: u32, sites: &SiteTable, scale: Scale<'_>) {
+    let node = &tree.nodes()[index as usize];
+    let mut object = Object::new(out);
+    object.site(node.site, sites);
+    object.number("calls", node.calls);
+    object.number("run_ns", scale(node.run));
+    object.number("wait_ns", scale(node.wait));
+    object.number("self_run_ns", scale(node.self_run));
+    object.number("self_wait_ns", scale(node.self_wait));
+    let optional = [
+        ("bytes_in", node.bytes_in),
+        ("bytes_out", node.bytes_out),
+        ("lock_ns", scale(node.lock)),
+        ("gc_ns", scale(node.gc)),
+        ("errors", node.errors),
+        ("last_error", node.last_error),
+        ("line", node.line),
+    ];
+    for (name, value) in optional.into_iter().filter(|&(_, value)| value > 0) {
+        object.number(name, value);
+    }
+    let mut waits = String::new();
+    let mut by_kind = Object::new(&mut waits);
+    tree.waits(index).for_each(|wait| by_kind.number(wait.kind.as_str(), scale(wait.ticks)));
+    by_kind.close();
+    object.raw("waits_ns", &waits);
+    object.key("children");
+    object.out.push('[');
+    for (n, child) in tree.children(index).enumerate() {
+        if n > 0 {
+            object.out.push(',');
+        }
+        node_json(object.out, tree, child, sites, scale);
+    }
+    object.out.push(']');
+    object.close();
+}
+
+fn waits_json(record: &RequestRecord, scale: Scale<'_>) -> String {
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    for (kind, ticks) in WaitKind::ALL.iter().zip(record.waits).filter(|&(_, ticks)| ticks > 0) {
+        object.number(kind.as_str(), scale(ticks));
+    }
+    object.close();
+    out
+}
+
+fn histogram_json(histogram: &Histogram, scale: Scale<'_>) -> String {
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    object.number("count", histogram.count());
+    object.number("sum_ns", scale(histogram.sum()));
+    object.number("mean_ns", scale(histogram.mean()));
+    object.number("p50_ns", scale(histogram.quantile(0.5)));
+    object.number("p99_ns", scale(histogram.quantile(0.99)));
+    object.number("max_ns", scale(histogram.max()));
+    object.close();
+    out
+}
+
+fn status_json(status: &StatusCounts) -> String {
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    for (name, count) in ["none", "1xx", "2xx", "3xx", "4xx", "5xx"].iter().zip(status.classes) {
+        object.number(name, count);
+    }
+    for (code, count) in StatusCounts::NAMED.iter().zip(status.named) {
+        object.number(&code.to_string(), count);
+    }
+    object.close();
+    out
+}
+
+/// An object being written. Keys are ours and need no escaping.
+struct Object<'a> {
+    out: &'a mut String,
+    first: bool,
+}
+
+impl<'a> Object<'a> {
+    fn new(out: &'a mut String) -> Object<'a> {
+        out.push('{');
+        Object { out, first: true }
+    }
+
+    fn key(&mut self, key: &str) {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(',');
+        }
+        self.out.push('"');
+        self.out.push_str(key);
+        self.out.push_str("\":");
+    }
+
+    fn raw(&mut self, key: &str, value: &str) {
+        self.key(key);
+        self.out.push_str(value);
+    }
+
+    fn number(&mut self, key: &str, value: u64) {
+        self.key(key);
+        write!(self.out, "{value}").expect("writing to a String does not fail");
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        escape(self.out, value);
+    }
+
+    fn site(&mut self, site: Site, sites: &SiteTable) {
+        let info = sites.info(site);
+        self.text("kind", if site.is_none() { "request" } else { info.kind.as_str() });
+        if let Some(phase) = info.phase {
+            self.text("phase", phase);
+        }
+        if !info.location.is_empty() {
+            self.text("location", &info.location);
+        }
+        self.text("name", &info.name);
+    }
+
+    fn close(self) {
+        self.out.push('}');
+    }
+}
+
+/// A string by RFC 8259 section 7; also escapes `<` and `>`, so that a page may embed it in a script element.
+fn escape(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\0'..='\x1f' | '\x7f' | '<' | '>' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", c as u32).expect("writing to a String does not fail");
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_sends_stays_inside_its_string() {
+        let mut out = String::new();
+        escape(&mut out, "a\"b\\c\n\u{1}</script>\u{2028}é");
+        assert_eq!(out, "\"a\\\"b\\\\c\\u000a\\u0001\\u003c/script\\u003e\\u2028é\"");
+    }
+}

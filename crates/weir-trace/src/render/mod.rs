@@ -1,0 +1,16 @@
+//! What was recorded, for people and for other programs.
+
+mod folded;
+mod json;
+mod prometheus;
+mod server_timing;
+mod text;
+
+pub use folded::folded;
+pub use json::{kept_json, record_json, totals_json, tree_json};
+pub use prometheus::prometheus;
+pub use server_timing::server_timing;
+pub use text::{flow, headline, tree};
+
+/// Ticks to nanoseconds; must not decrease.
+pub type Scale<'a> = &'a dyn Fn(u64) -> u64;

@@ -1,0 +1,243 @@
+//! Trees for a terminal.
+
+use std::fmt::Write;
+
+use super::Scale;
+use crate::event::{Decoder, Event, EventKind};
+use crate::model::WaitKind;
+use crate::record::RequestRecord;
+use crate::site::{Kind, PHASES, Site, SiteTable, Step};
+use crate::tree::{Node, Tree};
+
+/// The line above a request's tree: what was asked, what came of it, and the parts of its time.
+///
+/// ```text
+/// GET /img/a.txt  200  5300 B  worker 1  req 00…7f3a  total 1412.0 µs = run 231.0 + wait 1162.0 + in-loop queue 19.0
+/// ```
+#[must_use]
+pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> String {
+    let us = |ticks| micros(scale(ticks));
+    let mut line = format!("{} {}  {}  {} B", record.method, record.path, record.status, record.bytes_out);
+    let route = if record.route.is_none() { None } else { Some(sites.info(record.route)) };
+    if let Some(route) = route.filter(|route| !route.location.is_empty()) {
+        push(&mut line, format_args!("  location {}", route.location));
+    }
+    push(&mut line, format_args!("  worker {}  req {}", record.worker, record.id));
+    let waiting = record.wait().saturating_sub(record.queue());
+    let (total, run, wait, queue) = (us(record.total), us(record.run), us(waiting), us(record.queue()));
+    push(&mut line, format_args!("  total {total} µs = run {run} + wait {wait} + in-loop queue {queue}"));
+    if record.accept_wait | record.receive_wait != 0 {
+        let (accept, receive) = (us(record.accept_wait), us(record.receive_wait));
+        push(&mut line, format_args!("  (accept queue {accept}, receive queue {receive})"));
+    }
+    if !record.cause.as_str().is_empty() {
+        push(&mut line, format_args!("  {}", record.cause.as_str()));
+    }
+    line
+}
+
+/// The tree, one site a line: run with what is inside it, then what is worth saying. All eleven phases are listed,
+/// also those in which nothing was recorded. Of several requests it shows the mean per request.
+///
+/// ```text
+///   -> access                 38.2 µs   self 0.4   wait 812.0
+///      -> auth_request        37.8 µs   wait 812.0
+///         .. subrequest                 wait 812.0
+/// ```
+#[must_use]
+pub fn tree(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
+    let mut rows = Rows { tree, sites, scale, rows: Vec::new() };
+    rows.root();
+    let width = rows.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in rows.rows {
+        let line = format!("{:<width$}  {:>11}{}", row.name, row.run, row.more);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// The boundaries one by one, as a function tracer prints them: `->` entered, `<-` left, `|` marked, `..` waited;
+/// each with its time since the request began and, where it closes one, the interval.
+#[must_use]
+pub fn flow(events: &[Event], sites: &SiteTable, scale: Scale<'_>) -> String {
+    let mut text = String::new();
+    let mut decoder = Decoder::default();
+    let mut open: Vec<(Site, u64)> = Vec::new();
+    let mut now = 0u64;
+    for &event in events {
+        let Some((kind, site, value)) = decoder.decode(event) else { continue };
+        if kind.is_timed() {
+            now += value;
+        }
+        if kind == EventKind::End {
+            let depth = open.iter().rposition(|&(s, _)| s == site).unwrap_or(open.len());
+            let depth = if site.is_none() { 0 } else { depth };
+            for (left, begun) in open.split_off(depth).into_iter().rev() {
+                depth_line(
+                    &mut text,
+                    open.len(),
+                    scale(now),
+                    "<-",
+                    &sites.info(left).label(),
+                    scale(now - begun),
+                );
+            }
+            continue;
+        }
+        if let Some((sign, what, ns)) = describe(kind, site, value, sites, scale) {
+            depth_line(&mut text, open.len(), scale(now), sign, &what, ns);
+        }
+        if kind == EventKind::Begin {
+            open.push((site, now));
+        }
+    }
+    text
+}
+
+fn describe(
+    kind: EventKind,
+    site: Site,
+    value: u64,
+    sites: &SiteTable,
+    scale: Scale<'_>,
+) -> Option<(&'static str, String, u64)> {
+    let label = || sites.info(site).label();
+    Some(match kind {
+        EventKind::Begin => ("->", label(), 0),
+        EventKind::Mark => ("|", label(), scale(value)),
+        EventKind::Resume => ("..", format!("wait {}", WaitKind::from_code(site.0).as_str()), scale(value)),
+        EventKind::BytesIn => ("+", format!("{} {value} B in", label()), 0),
+        EventKind::BytesOut => ("+", format!("{} {value} B out", label()), 0),
+        EventKind::Error => ("!", format!("{} error {value}", label()), 0),
+        EventKind::Lock => ("+", format!("{} lock", label()), scale(value)),
+        EventKind::Gc => ("+", format!("{} gc", label()), scale(value)),
+        EventKind::Line => ("+", format!("{} line {value}", label()), 0),
+        EventKind::High | EventKind::End | EventKind::Suspend => return None,
+    })
+}
+
+fn depth_line(text: &mut String, depth: usize, at: u64, sign: &str, what: &str, ns: u64) {
+    push(text, format_args!("{:>10}  {:indent$}{sign} {what}", micros(at), "", indent = depth * 2));
+    if ns > 0 {
+        push(text, format_args!("  {} µs", micros(ns)));
+    }
+    text.push('\n');
+}
+
+struct Row {
+    name: String,
+    run: String,
+    more: String,
+}
+
+struct Rows<'a> {
+    tree: &'a Tree,
+    sites: &'a SiteTable,
+    scale: Scale<'a>,
+    rows: Vec<Row>,
+}
+
+impl Rows<'_> {
+    /// The request's own waits and children, the phases completed: those missing stand before the first site that
+    /// comes after them.
+    fn root(&mut self) {
+        let tree = self.tree;
+        let there: Vec<(u32, Kind)> = tree
+            .children(0)
+            .map(|child| (child, self.sites.info(tree.nodes()[child as usize].site).kind))
+            .collect();
+        let is_there = |phase: usize| there.iter().any(|&(_, kind)| kind == Kind::Phase(phase as u8));
+        self.waits(0, 0);
+        let mut next = 0;
+        for &(child, kind) in &there {
+            let until = phases_before(kind).max(next);
+            for phase in (next..until).filter(|&phase| !is_there(phase)) {
+                self.empty(PHASES[phase]);
+            }
+            next = until;
+            self.node(child, 0);
+        }
+        for phase in (next..PHASES.len()).filter(|&phase| !is_there(phase)) {
+            self.empty(PHASES[phase]);
+        }
+    }
+
+    fn node(&mut self, index: u32, depth: usize) {
+        let node = &self.tree.nodes()[index as usize];
+        let name = format!("{:indent$}-> {}", "", self.sites.info(node.site).label(), indent = 2 + depth * 3);
+        let run = format!("{} µs", self.us(node.run));
+        let more = self.more(node);
+        self.rows.push(Row { name, run, more });
+        self.waits(index, depth + 1);
+        for child in self.tree.children(index) {
+            self.node(child, depth + 1);
+        }
+    }
+
+    fn waits(&mut self, index: u32, depth: usize) {
+        for wait in self.tree.waits(index) {
+            let name = format!("{:indent$}.. {}", "", wait.kind.as_str(), indent = 2 + depth * 3);
+            let more = format!("   wait {}", self.us(wait.ticks));
+            self.rows.push(Row { name, run: String::new(), more });
+        }
+    }
+
+    fn empty(&mut self, phase: &str) {
+        self.rows.push(Row { name: format!("  -> {phase}"), run: "0.0 µs".to_owned(), more: String::new() });
+    }
+
+    fn more(&self, node: &Node) -> String {
+        let mut more = String::new();
+        if node.self_run != node.run {
+            push(&mut more, format_args!("   self {}", self.us(node.self_run)));
+        }
+        for (name, ticks) in [("wait", node.wait), ("lock", node.lock), ("gc", node.gc)] {
+            if ticks > 0 {
+                push(&mut more, format_args!("   {name} {}", self.us(ticks)));
+            }
+        }
+        let requests = self.tree.requests().max(1);
+        if node.bytes_in | node.bytes_out != 0 {
+            let (input, output) = (node.bytes_in / requests, node.bytes_out / requests);
+            push(&mut more, format_args!("   {input} -> {output} B"));
+        }
+        if node.calls > requests && requests == 1 {
+            push(&mut more, format_args!("   calls {}", node.calls));
+        } else if node.calls != requests {
+            push(&mut more, format_args!("   calls {:.2}", node.calls as f64 / requests as f64));
+        }
+        if node.errors > 0 {
+            push(&mut more, format_args!("   errors {} (last {})", node.errors, node.last_error));
+        }
+        more
+    }
+
+    fn us(&self, ticks: u64) -> String {
+        micros((self.scale)(ticks) / self.tree.requests().max(1))
+    }
+}
+
+/// How many phases come before a site of that kind at the top of a tree.
+fn phases_before(kind: Kind) -> usize {
+    match kind {
+        Kind::Phase(phase) => usize::from(phase),
+        Kind::HeaderFilter | Kind::BodyFilter => LOG,
+        Kind::Connection(Step::Write | Step::Finalise | Step::Lingering) => LOG,
+        _ => 0,
+    }
+}
+
+/// Nanoseconds as microseconds with one digit.
+fn micros(ns: u64) -> String {
+    let tenths = ns / 100 + u64::from(ns % 100 >= 50);
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("writing to a String does not fail");
+}
+
+/// The last phase: what follows the content stands before it.
+const LOG: usize = PHASES.len() - 1;

@@ -1,0 +1,359 @@
+//! Sites: the places that time is charged to, interned to 16 bits.
+//!
+//! Interning happens while a configuration is installed and is allowed to lock; at run time a site is a number.
+//! The same place gets the same number in the next generation, so histograms live through a reload and reloads do
+//! not use numbers up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A place that time is charged to; 0 is no place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Site(pub u16);
+
+impl Site {
+    /// No site. In a tree: the request itself.
+    pub const NONE: Site = Site(0);
+    /// What could not get a number of its own because all were taken.
+    pub const OTHER: Site = Site(1);
+
+    /// The site of a step of the connection, which belongs to no location. Needs no table.
+    #[must_use]
+    pub const fn step(step: Step) -> Site {
+        Site(FIRST_STEP + step as u16)
+    }
+
+    /// The site of a phase outside of any location (an index into [`PHASES`]; beyond them [`Site::OTHER`]).
+    #[must_use]
+    pub const fn phase(phase: u8) -> Site {
+        if (phase as usize) < PHASES.len() { Site(FIRST_PHASE + phase as u16) } else { Site::OTHER }
+    }
+
+    /// True for [`Site::NONE`].
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The number as an index of a dense array.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What sort of place a site is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// What has no number of its own.
+    Other,
+    /// A whole request, by location: what [`RequestRecord::route`](crate::RequestRecord) names.
+    Request,
+    /// A step of the connection driver.
+    Connection(Step),
+    /// One of the eleven phases: an index into [`PHASES`].
+    Phase(u8),
+    /// A module's handler in the phase of that index.
+    Handler(u8),
+    /// A header filter.
+    HeaderFilter,
+    /// A body filter, all its calls for one response together.
+    BodyFilter,
+    /// Reading or discarding the request body.
+    BodyRead,
+    /// One attempt at one upstream peer.
+    UpstreamTry,
+    /// A Lua chunk from resume to yield.
+    LuaResume,
+    /// Ready to run and waiting for the loop.
+    Queue,
+    /// A subrequest.
+    Subrequest,
+    /// A file operation: open, stat, read.
+    File,
+    /// A lock that requests of several workers share.
+    Lock,
+}
+
+impl Kind {
+    /// The word for it in exports: `phase`, `handler`, `body_filter`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Other => "other",
+            Kind::Request => "request",
+            Kind::Connection(_) => "connection",
+            Kind::Phase(_) => "phase",
+            Kind::Handler(_) => "handler",
+            Kind::HeaderFilter => "header_filter",
+            Kind::BodyFilter => "body_filter",
+            Kind::BodyRead => "body_read",
+            Kind::UpstreamTry => "upstream",
+            Kind::LuaResume => "lua",
+            Kind::Queue => "queue",
+            Kind::Subrequest => "subrequest",
+            Kind::File => "file",
+            Kind::Lock => "lock",
+        }
+    }
+
+    /// nginx's name of the phase this belongs to.
+    #[must_use]
+    pub fn phase(self) -> Option<&'static str> {
+        match self {
+            Kind::Phase(phase) | Kind::Handler(phase) => PHASES.get(usize::from(phase)).copied(),
+            _ => None,
+        }
+    }
+}
+
+/// The steps of the connection driver around the phases.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Step {
+    /// Taking the connection from the listener.
+    Accept,
+    /// Reading the PROXY protocol header.
+    ProxyProtocol,
+    /// The TLS handshake.
+    Tls,
+    /// Waiting for and receiving the request line and the header section.
+    HeadRead,
+    /// Parsing them.
+    Parse,
+    /// Choosing the virtual server.
+    VirtualServer,
+    /// Handing bytes to the kernel.
+    Write,
+    /// Finishing the request: counting, logging, cleaning up.
+    Finalise,
+    /// Reading and dropping what a client still sends before the connection is closed.
+    Lingering,
+}
+
+impl Step {
+    /// All steps in the order a request meets them.
+    pub const ALL: [Step; 9] = [
+        Step::Accept,
+        Step::ProxyProtocol,
+        Step::Tls,
+        Step::HeadRead,
+        Step::Parse,
+        Step::VirtualServer,
+        Step::Write,
+        Step::Finalise,
+        Step::Lingering,
+    ];
+
+    /// The step's name in trees and exports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Step::Accept => "accept",
+            Step::ProxyProtocol => "proxy_protocol",
+            Step::Tls => "tls",
+            Step::HeadRead => "head_read",
+            Step::Parse => "parse",
+            Step::VirtualServer => "virtual_server",
+            Step::Write => "write",
+            Step::Finalise => "finalise",
+            Step::Lingering => "lingering",
+        }
+    }
+}
+
+/// What a site stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteInfo {
+    /// The sort of place.
+    pub kind: Kind,
+    /// nginx's name of the phase, for phases and their handlers.
+    pub phase: Option<&'static str>,
+    /// The location, as the configuration names it; empty outside of locations.
+    pub location: Arc<str>,
+    /// Module, handler, filter, chunk or peer; for phases and steps their own name.
+    pub name: Arc<str>,
+}
+
+impl SiteInfo {
+    fn new(kind: Kind, location: &str, name: &str) -> SiteInfo {
+        let name = match kind {
+            Kind::Phase(_) if name.is_empty() => kind.phase().unwrap_or("phase"),
+            Kind::Connection(step) if name.is_empty() => step.as_str(),
+            _ => name,
+        };
+        SiteInfo { kind, phase: kind.phase(), location: location.into(), name: name.into() }
+    }
+
+    /// How the site is called in trees: phases, steps and handlers by their name alone, others with their kind
+    /// (`body_filter gzip`).
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.kind {
+            Kind::Phase(_) | Kind::Connection(_) | Kind::Handler(_) | Kind::Other => self.name.to_string(),
+            kind if self.name.is_empty() => kind.as_str().to_owned(),
+            kind => format!("{} {}", kind.as_str(), self.name),
+        }
+    }
+}
+
+/// The interning of sites. One serves the whole process ([`SiteTable::global`]); tests make their own.
+#[derive(Debug)]
+pub struct SiteTable {
+    inner: Mutex<Inner>,
+}
+
+impl SiteTable {
+    /// A table with the steps and the phases outside of locations, which have fixed numbers.
+    #[must_use]
+    pub fn new() -> SiteTable {
+        let other = SiteInfo::new(Kind::Other, "", "other");
+        let mut inner = Inner { infos: vec![other; usize::from(FIRST_FREE)], index: HashMap::new() };
+        inner.infos[0].name = "request".into();
+        for step in Step::ALL {
+            inner.place(Site::step(step), Kind::Connection(step));
+        }
+        for phase in 0..PHASES.len() as u8 {
+            inner.place(Site::phase(phase), Kind::Phase(phase));
+        }
+        SiteTable { inner: Mutex::new(inner) }
+    }
+
+    /// The process-wide table.
+    pub fn global() -> &'static SiteTable {
+        static GLOBAL: OnceLock<SiteTable> = OnceLock::new();
+        GLOBAL.get_or_init(SiteTable::new)
+    }
+
+    /// The site of `kind` × `location` × `name`, the same number for the same three. `name` may be empty for
+    /// phases and steps. Takes a lock and may allocate: for configuration time.
+    ///
+    /// When all 65,535 numbers are taken, a phase gets its site outside of locations and anything else
+    /// [`Site::OTHER`]: time is then charged less finely and never lost.
+    pub fn intern(&self, kind: Kind, location: &str, name: &str) -> Site {
+        let info = SiteInfo::new(kind, location, name);
+        let mut inner = self.lock();
+        let key = (kind, info.location.clone(), info.name.clone());
+        if let Some(&site) = inner.index.get(&key) {
+            return site;
+        }
+        let Ok(number) = u16::try_from(inner.infos.len()) else {
+            return if let Kind::Phase(phase) = kind { Site::phase(phase) } else { Site::OTHER };
+        };
+        inner.infos.push(info);
+        inner.index.insert(key, Site(number));
+        Site(number)
+    }
+
+    /// What `site` stands for; a number never given out stands for "other".
+    #[must_use]
+    pub fn info(&self, site: Site) -> SiteInfo {
+        let inner = self.lock();
+        inner.infos.get(site.index()).unwrap_or(&inner.infos[Site::OTHER.index()]).clone()
+    }
+
+    /// How many numbers are in use, the reserved ones included: all sites are below it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().infos.len()
+    }
+
+    /// Never: the reserved sites are always there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The table is only ever appended to, so what a panicking thread left behind is whole.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for SiteTable {
+    fn default() -> SiteTable {
+        SiteTable::new()
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    infos: Vec<SiteInfo>,
+    index: HashMap<(Kind, Arc<str>, Arc<str>), Site>,
+}
+
+impl Inner {
+    fn place(&mut self, site: Site, kind: Kind) {
+        let info = SiteInfo::new(kind, "", "");
+        self.index.insert((kind, info.location.clone(), info.name.clone()), site);
+        self.infos[site.index()] = info;
+    }
+}
+
+/// nginx's phases in their order, by the names of the `NGX_HTTP_*_PHASE` constants.
+pub const PHASES: [&str; 11] = [
+    "post_read",
+    "server_rewrite",
+    "find_config",
+    "rewrite",
+    "post_rewrite",
+    "preaccess",
+    "access",
+    "post_access",
+    "precontent",
+    "content",
+    "log",
+];
+
+const FIRST_STEP: u16 = 2;
+const FIRST_PHASE: u16 = 32;
+/// The first number that [`SiteTable::intern`] gives out; those below are fixed, with room for more steps.
+const FIRST_FREE: u16 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_place_keeps_its_number() {
+        let table = SiteTable::new();
+        let gzip = table.intern(Kind::BodyFilter, "/", "gzip");
+        assert_eq!(gzip, table.intern(Kind::BodyFilter, "/", "gzip"));
+        assert_ne!(gzip, table.intern(Kind::HeaderFilter, "/", "gzip"));
+        assert_ne!(gzip, table.intern(Kind::BodyFilter, "/img", "gzip"));
+        assert_eq!(table.info(gzip).label(), "body_filter gzip");
+        assert_eq!(usize::from(gzip.0) + 3, table.len());
+    }
+
+    #[test]
+    fn steps_and_phases_are_there_before_any_configuration() {
+        let table = SiteTable::new();
+        assert_eq!(table.intern(Kind::Phase(6), "", ""), Site::phase(6));
+        assert_eq!(table.info(Site::phase(6)).label(), "access");
+        for step in Step::ALL {
+            assert_eq!(table.intern(Kind::Connection(step), "", ""), Site::step(step));
+            assert_eq!(&*table.info(Site::step(step)).name, step.as_str());
+        }
+        assert_eq!(table.info(Site(60_000)).kind, Kind::Other);
+        assert_eq!(Site::phase(11), Site::OTHER);
+    }
+
+    #[test]
+    fn a_full_table_charges_less_finely() {
+        let table = SiteTable::new();
+        for n in 0..70_000 {
+            table.intern(Kind::Handler(9), "/", &n.to_string());
+        }
+        assert_eq!(table.len(), 65_536);
+        assert_eq!(table.intern(Kind::BodyFilter, "/", "late"), Site::OTHER);
+        assert_eq!(table.intern(Kind::Phase(3), "/late", ""), Site::phase(3));
+    }
+
+    #[test]
+    fn a_handler_knows_its_phase() {
+        let table = SiteTable::new();
+        let rewrite = table.intern(Kind::Handler(1), "/", "rewrite");
+        assert_eq!(table.info(rewrite).phase, Some("server_rewrite"));
+        assert_ne!(rewrite, table.intern(Kind::Handler(3), "/", "rewrite"));
+    }
+}

@@ -1,0 +1,353 @@
+//! One request's marks.
+
+use crate::event::{Event, EventKind};
+use crate::model::WaitKind;
+use crate::site::Site;
+use crate::tree::{Builder, Tree};
+
+/// The boundaries of one request, from [`begin`](Trace::begin) to [`end`](Trace::end), kept by the exchange and used
+/// again for the next: memory is allocated while it warms up and then never.
+///
+/// Each stamp closes the interval since the stamp before and charges it to one site. `now` is in ticks of one clock
+/// that does not run backwards; should it, the interval counts as 0.
+///
+/// | call | the interval before it is |
+/// |---|---|
+/// | `mark(site)` | run of `site`, as a child of the innermost open site |
+/// | `enter(site)` | run of the innermost open site, before `site` opens |
+/// | `leave(site)` | run of the innermost open site; `site` and what is open inside it close |
+/// | `suspend` | run of the innermost open site |
+/// | `resume` | wait of the innermost open site |
+///
+/// While off, each call is one test of a flag. Callers whose clock costs something use the `_at` forms, which read
+/// it only when on.
+///
+/// A request that goes on and on stays small: up to 512 events are held, of which the first 448 remain as they
+/// were; the later ones are folded into calls and sums.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    on: bool,
+    suspended: bool,
+    sampled: bool,
+    asked: bool,
+    wait_kind: WaitKind,
+    len: usize,
+    last: u64,
+    start: u64,
+    wait: u64,
+    waits: [u64; WaitKind::COUNT],
+    /// Storage with `len` of it used: an index test is both the bounds check and the test for room.
+    events: Vec<Event>,
+    fold: Option<Box<Builder>>,
+}
+
+impl Trace {
+    /// A trace that is off and holds no memory.
+    #[must_use]
+    pub fn new() -> Trace {
+        Trace::default()
+    }
+
+    /// Starts recording at `now`; whatever was recorded before is dropped. A server calls
+    /// [`Recorder::begin`](crate::Recorder::begin) instead, which decides whether this request is recorded.
+    pub fn begin(&mut self, now: u64) {
+        self.clear();
+        if self.events.is_empty() {
+            self.events.resize(FIRST_EVENTS, Event::default());
+        }
+        self.on = true;
+        self.start = now;
+        self.last = now;
+    }
+
+    /// True while recording: whether it is worth reading the clock.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// Charges the time since the stamp before to `site`.
+    #[inline]
+    pub fn mark(&mut self, site: Site, now: u64) {
+        if self.on {
+            self.stamp(EventKind::Mark, site, now);
+        }
+    }
+
+    /// [`mark`](Trace::mark), reading the clock only when on.
+    #[inline]
+    pub fn at(&mut self, site: Site, clock: impl FnOnce() -> u64) {
+        if self.on {
+            self.stamp(EventKind::Mark, site, clock());
+        }
+    }
+
+    /// Opens `site` inside the innermost open one.
+    #[inline]
+    pub fn enter(&mut self, site: Site, now: u64) {
+        if self.on {
+            self.stamp(EventKind::Begin, site, now);
+        }
+    }
+
+    /// [`enter`](Trace::enter), reading the clock only when on.
+    #[inline]
+    pub fn enter_at(&mut self, site: Site, clock: impl FnOnce() -> u64) {
+        if self.on {
+            self.stamp(EventKind::Begin, site, clock());
+        }
+    }
+
+    /// Closes `site`, and with it any site inside that an early return left open. A `site` that is not open closes
+    /// nothing.
+    #[inline]
+    pub fn leave(&mut self, site: Site, now: u64) {
+        if self.on {
+            self.stamp(EventKind::End, site, now);
+        }
+    }
+
+    /// [`leave`](Trace::leave), reading the clock only when on.
+    #[inline]
+    pub fn leave_at(&mut self, site: Site, clock: impl FnOnce() -> u64) {
+        if self.on {
+            self.stamp(EventKind::End, site, clock());
+        }
+    }
+
+    /// The request stops running: a handler returned `Pending`. Ignored when already suspended.
+    #[inline]
+    pub fn suspend(&mut self, now: u64) {
+        if self.on && !self.suspended {
+            self.suspended = true;
+            self.stamp(EventKind::Suspend, Site::NONE, now);
+        }
+    }
+
+    /// [`suspend`](Trace::suspend), reading the clock only when on.
+    #[inline]
+    pub fn suspend_at(&mut self, clock: impl FnOnce() -> u64) {
+        if self.on {
+            self.suspend(clock());
+        }
+    }
+
+    /// What the wait that has begun, or is about to, is for; forgotten when it ends.
+    #[inline]
+    pub fn wait_kind(&mut self, kind: WaitKind) {
+        self.wait_kind = kind;
+    }
+
+    /// The request runs again: all since [`suspend`](Trace::suspend) was waiting. Ignored when not suspended.
+    #[inline]
+    pub fn resume(&mut self, now: u64) {
+        if self.on && self.suspended {
+            self.waited(now);
+            self.suspended = false;
+        }
+    }
+
+    /// [`resume`](Trace::resume), reading the clock only when on.
+    #[inline]
+    pub fn resume_at(&mut self, clock: impl FnOnce() -> u64) {
+        if self.on {
+            self.resume(clock());
+        }
+    }
+
+    /// [`resume`](Trace::resume) of a request that was ready at `ready` and had to wait for the loop until `now`: the
+    /// second part is charged to [`WaitKind::Queue`].
+    pub fn resume_ready(&mut self, ready: u64, now: u64) {
+        if self.on && self.suspended {
+            self.waited(ready.clamp(self.last, now.max(self.last)));
+            self.wait_kind = WaitKind::Queue;
+            self.resume(now);
+        }
+    }
+
+    /// Bytes that went into and came out of `site` (the innermost open site, or a mark inside it).
+    #[inline]
+    pub fn bytes(&mut self, site: Site, input: u64, output: u64) {
+        if self.on {
+            self.count(EventKind::BytesIn, site, input);
+            self.count(EventKind::BytesOut, site, output);
+        }
+    }
+
+    /// A remark without a stamp: an error and its code, ticks of lock or garbage collection inside the run, a Lua
+    /// line. Timed kinds and zeros are ignored.
+    pub fn note(&mut self, kind: EventKind, site: Site, value: u64) {
+        if self.on && !kind.is_timed() && kind != EventKind::High {
+            self.count(kind, site, value);
+        }
+    }
+
+    /// The tree is to be kept whatever happens: the request carried a signed trace header.
+    pub fn keep(&mut self) {
+        self.asked = true;
+    }
+
+    /// The request is over: what is open closes, recording stops, the totals stand.
+    pub fn end(&mut self, now: u64) {
+        if self.on {
+            if self.suspended {
+                self.resume(now);
+            }
+            self.stamp(EventKind::End, Site::NONE, now);
+            self.on = false;
+        }
+    }
+
+    /// Forgets everything but the memory; off afterwards.
+    pub fn clear(&mut self) {
+        let events = std::mem::take(&mut self.events);
+        *self = Trace { events, ..Trace::default() };
+    }
+
+    /// True if something was recorded.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.len > 0
+    }
+
+    /// True if [`keep`](Trace::keep) was called.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// True if the recorder drew this request.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.sampled
+    }
+
+    pub(crate) fn set_sampled(&mut self) {
+        self.sampled = true;
+    }
+
+    /// When the request began, in ticks.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Ticks from the beginning to the last stamp.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.last - self.start
+    }
+
+    /// Of the total, ticks the request ran.
+    #[must_use]
+    pub fn total_run(&self) -> u64 {
+        self.total() - self.wait
+    }
+
+    /// Of the total, ticks it waited, the loop's queue included.
+    #[must_use]
+    pub fn total_wait(&self) -> u64 {
+        self.wait
+    }
+
+    /// The waiting by [`WaitKind`].
+    #[must_use]
+    pub fn waits(&self) -> &[u64; WaitKind::COUNT] {
+        &self.waits
+    }
+
+    /// The events in order; of a folded trace only the first ones.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        let len = if self.is_folded() { KEPT_EVENTS } else { self.len };
+        &self.events[..len]
+    }
+
+    /// True if later events were folded into sums.
+    #[must_use]
+    pub fn is_folded(&self) -> bool {
+        self.fold.is_some()
+    }
+
+    /// The tree of the request as far as it went. Allocates.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        let Some(fold) = &self.fold else { return Tree::from_events(self.events()) };
+        let mut builder = fold.as_ref().clone();
+        builder.absorb(&self.events[KEPT_EVENTS..self.len]);
+        builder.finish()
+    }
+
+    /// The whole cost of a boundary: a subtraction, one test for room and range, eight bytes.
+    #[inline(always)]
+    fn stamp(&mut self, kind: EventKind, site: Site, now: u64) {
+        let ticks = now.wrapping_sub(self.last);
+        match self.events.get_mut(self.len) {
+            Some(slot) if ticks <= Event::MAX => {
+                *slot = Event::pack(kind, site, ticks);
+                self.len += 1;
+                self.last = now;
+            }
+            _ => self.stamp_slowly(kind, site, now),
+        }
+    }
+
+    /// No room, a very long interval, or a clock that went backwards (which then looks very long).
+    #[cold]
+    #[inline(never)]
+    fn stamp_slowly(&mut self, kind: EventKind, site: Site, now: u64) {
+        let now = if now.wrapping_sub(self.last) as i64 >= 0 { now } else { self.last };
+        self.push(kind, site, now - self.last);
+        self.last = now;
+    }
+
+    fn waited(&mut self, now: u64) {
+        let kind = std::mem::take(&mut self.wait_kind);
+        let before = self.last;
+        self.stamp(EventKind::Resume, Site(kind as u16), now);
+        self.wait += self.last - before;
+        self.waits[kind as usize] += self.last - before;
+    }
+
+    fn count(&mut self, kind: EventKind, site: Site, value: u64) {
+        if value > 0 {
+            self.push(kind, site, value);
+        }
+    }
+
+    fn push(&mut self, kind: EventKind, site: Site, value: u64) {
+        if value > Event::MAX {
+            self.store(Event::pack(EventKind::High, Site::NONE, value >> 40));
+        }
+        self.store(Event::pack(kind, site, value));
+    }
+
+    fn store(&mut self, event: Event) {
+        if self.len == self.events.len() {
+            self.make_room();
+        }
+        self.events[self.len] = event;
+        self.len += 1;
+    }
+
+    /// Doubles the storage up to its bound, then folds: the first time all, later what came after the kept events.
+    fn make_room(&mut self) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.resize((self.events.len() * 2).clamp(FIRST_EVENTS, MAX_EVENTS), Event::default());
+            return;
+        }
+        match &mut self.fold {
+            Some(fold) => fold.absorb(&self.events[KEPT_EVENTS..]),
+            None => self.fold.insert(Box::default()).absorb(&self.events),
+        }
+        self.len = KEPT_EVENTS;
+    }
+}
+
+/// Events held at first: a static file's request has about 20.
+const FIRST_EVENTS: usize = 64;
+/// Events held at most: 4 KiB.
+const MAX_EVENTS: usize = 512;
+/// Of a folded trace, the first events that stay as they were; the rest of the room collects what is folded next.
+const KEPT_EVENTS: usize = 448;

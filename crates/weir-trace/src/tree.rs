@@ -1,0 +1,314 @@
+//! Events drawn as a tree: who called whom, and where the time went.
+
+use crate::event::{Decoder, Event, EventKind};
+use crate::model::WaitKind;
+use crate::site::Site;
+
+/// One request's time, or the sum over several, by site within site. The root is the request itself.
+///
+/// Calls of one site within the same parent are one node with a count: the several calls a response makes of a body
+/// filter are summed. A node's time is its own and its children's, to the tick, in run and in wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    waits: Vec<Wait>,
+    requests: u64,
+}
+
+/// One site below one parent. Times are in ticks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// The site; [`Site::NONE`] for the root.
+    pub site: Site,
+    /// Index of the node above; the root is its own.
+    pub parent: u32,
+    /// How often it was entered or marked.
+    pub calls: u64,
+    /// Run outside of its children.
+    pub self_run: u64,
+    /// Wait outside of its children.
+    pub self_wait: u64,
+    /// Run, children included.
+    pub run: u64,
+    /// Wait, children included.
+    pub wait: u64,
+    /// Bytes that went in.
+    pub bytes_in: u64,
+    /// Bytes that came out.
+    pub bytes_out: u64,
+    /// Of its own run, waiting for locks.
+    pub lock: u64,
+    /// Of its own run, garbage collection.
+    pub gc: u64,
+    /// Errors noted.
+    pub errors: u64,
+    /// The code of the last error noted.
+    pub last_error: u64,
+    /// The Lua prototype and line of the last yield; 0 for none.
+    pub line: u64,
+    first_child: u32,
+    last_child: u32,
+    next: u32,
+}
+
+impl Node {
+    /// Run and wait, children included.
+    #[must_use]
+    pub fn inclusive(&self) -> u64 {
+        self.run + self.wait
+    }
+}
+
+/// Own waiting of one node for one kind of thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Index of the node.
+    pub node: u32,
+    /// For what.
+    pub kind: WaitKind,
+    /// How often.
+    pub calls: u64,
+    /// Ticks.
+    pub ticks: u64,
+}
+
+impl Tree {
+    /// A tree of no time at all, to be [merged](Tree::merge) into.
+    #[must_use]
+    pub fn new() -> Tree {
+        Tree { nodes: vec![Node::default()], waits: Vec::new(), requests: 0 }
+    }
+
+    /// The tree of one request's events.
+    #[must_use]
+    pub fn from_events(events: &[Event]) -> Tree {
+        let mut builder = Builder::default();
+        builder.absorb(events);
+        builder.finish()
+    }
+
+    /// The request itself.
+    #[must_use]
+    pub fn root(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// All nodes; a parent stands before its children.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// How many requests are summed here.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// The indexes of the children of a node, in the order they were first seen.
+    pub fn children(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = self.nodes.get(node as usize).map_or(0, |n| n.first_child);
+        std::iter::successors(Some(first), |&child| Some(self.nodes[child as usize].next))
+            .take_while(|&child| child != 0)
+    }
+
+    /// What a node itself waited for.
+    pub fn waits(&self, node: u32) -> impl Iterator<Item = &Wait> + '_ {
+        self.waits.iter().filter(move |wait| wait.node == node)
+    }
+
+    /// Adds another tree to this one, node by node along the same path.
+    pub fn merge(&mut self, other: &Tree) {
+        let mut here = vec![0u32; other.nodes.len()];
+        for (index, node) in other.nodes.iter().enumerate() {
+            if index > 0 {
+                here[index] = self.child(here[node.parent as usize], node.site);
+            }
+            self.nodes[here[index] as usize].add(node);
+        }
+        for wait in &other.waits {
+            self.add_wait(here[wait.node as usize], wait.kind, wait.calls, wait.ticks);
+        }
+        self.requests += other.requests;
+        self.sum_up();
+    }
+
+    /// The child of `parent` for `site`, made if need be. A tree that has grown to its bound charges the parent.
+    fn child(&mut self, parent: u32, site: Site) -> u32 {
+        if let Some(child) = self.children(parent).find(|&child| self.nodes[child as usize].site == site) {
+            return child;
+        }
+        if self.nodes.len() >= MAX_NODES {
+            return parent;
+        }
+        let index = self.nodes.len() as u32;
+        self.nodes.push(Node { site, parent, ..Node::default() });
+        let above = &mut self.nodes[parent as usize];
+        let before = std::mem::replace(&mut above.last_child, index);
+        if before == 0 {
+            above.first_child = index;
+        } else {
+            self.nodes[before as usize].next = index;
+        }
+        index
+    }
+
+    fn add_wait(&mut self, node: u32, kind: WaitKind, calls: u64, ticks: u64) {
+        match self.waits.iter_mut().find(|wait| wait.node == node && wait.kind == kind) {
+            Some(wait) => {
+                wait.calls += calls;
+                wait.ticks += ticks;
+            }
+            None => self.waits.push(Wait { node, kind, calls, ticks }),
+        }
+    }
+
+    /// Computes the inclusive times from the own ones; children stand behind their parents.
+    fn sum_up(&mut self) {
+        for node in &mut self.nodes {
+            node.run = node.self_run;
+            node.wait = node.self_wait;
+        }
+        for index in (1..self.nodes.len()).rev() {
+            let Node { parent, run, wait, .. } = self.nodes[index];
+            self.nodes[parent as usize].run += run;
+            self.nodes[parent as usize].wait += wait;
+        }
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree::new()
+    }
+}
+
+impl Node {
+    /// Adds another node's own values; inclusive ones follow from them.
+    fn add(&mut self, other: &Node) {
+        self.calls += other.calls;
+        self.self_run += other.self_run;
+        self.self_wait += other.self_wait;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.lock += other.lock;
+        self.gc += other.gc;
+        self.errors += other.errors;
+        if other.errors > 0 {
+            self.last_error = other.last_error;
+        }
+        if other.line > 0 {
+            self.line = other.line;
+        }
+    }
+}
+
+/// A tree while its request goes on: takes events in batches, so that a long request can be folded as it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Builder {
+    tree: Tree,
+    decoder: Decoder,
+    /// The open sites below the root, innermost last, each with its node.
+    open: Vec<(Site, u32)>,
+    /// Sites opened beyond [`MAX_DEPTH`]: they are charged to the innermost one that was taken.
+    beyond: u64,
+}
+
+impl Builder {
+    pub(crate) fn absorb(&mut self, events: &[Event]) {
+        for &event in events {
+            if let Some((kind, site, value)) = self.decoder.decode(event) {
+                self.take(kind, site, value);
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Tree {
+        self.tree.requests = 1;
+        self.tree.nodes[0].calls = 1;
+        self.tree.sum_up();
+        self.tree
+    }
+
+    fn take(&mut self, kind: EventKind, site: Site, value: u64) {
+        let top = self.open.last().map_or(0, |&(_, node)| node);
+        match kind {
+            EventKind::Begin => {
+                self.node(top).self_run += value;
+                self.begin(top, site);
+            }
+            EventKind::End => {
+                self.node(top).self_run += value;
+                self.close(site);
+            }
+            EventKind::Mark => {
+                let child = self.tree.child(top, site);
+                self.node(child).self_run += value;
+                self.node(child).calls += 1;
+            }
+            EventKind::Suspend => self.node(top).self_run += value,
+            EventKind::Resume => {
+                self.node(top).self_wait += value;
+                self.tree.add_wait(top, WaitKind::from_code(site.0), 1, value);
+            }
+            _ => self.remark(kind, site, value),
+        }
+    }
+
+    fn remark(&mut self, kind: EventKind, site: Site, value: u64) {
+        let node = self.place(site);
+        let node = self.node(node);
+        match kind {
+            EventKind::BytesIn => node.bytes_in += value,
+            EventKind::BytesOut => node.bytes_out += value,
+            EventKind::Lock => node.lock += value,
+            EventKind::Gc => node.gc += value,
+            EventKind::Line => node.line = value,
+            EventKind::Error => {
+                node.errors += 1;
+                node.last_error = value;
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, top: u32, site: Site) {
+        if self.open.len() >= MAX_DEPTH {
+            self.beyond += 1;
+            return;
+        }
+        let child = self.tree.child(top, site);
+        self.node(child).calls += 1;
+        self.open.push((site, child));
+    }
+
+    fn close(&mut self, site: Site) {
+        if site.is_none() {
+            self.open.clear();
+            self.beyond = 0;
+        } else if self.beyond > 0 {
+            self.beyond -= 1;
+        } else if let Some(depth) = self.open.iter().rposition(|&(open, _)| open == site) {
+            self.open.truncate(depth);
+        }
+    }
+
+    /// The node a remark about `site` belongs to: the innermost open one if it is `site`, else the mark inside it.
+    fn place(&mut self, site: Site) -> u32 {
+        match self.open.last() {
+            None if site.is_none() => 0,
+            Some(&(open, node)) if open == site || site.is_none() => node,
+            Some(&(_, node)) => self.tree.child(node, site),
+            None => self.tree.child(0, site),
+        }
+    }
+
+    fn node(&mut self, index: u32) -> &mut Node {
+        &mut self.tree.nodes[index as usize]
+    }
+}
+
+/// Nodes in a tree at most; what does not fit is charged to its parent.
+const MAX_NODES: usize = 1024;
+/// Sites open at once at most. An engine that enters and never leaves must not grow the server.
+pub(crate) const MAX_DEPTH: usize = 64;
