@@ -19,10 +19,12 @@ pub(crate) fn ports_wanted(text: &str) -> usize {
 /// The text as the server reads it.
 ///
 /// Adds `pid`, `error_log`, `daemon` and `master_process` unless the text has them in its outermost level, an
-/// `access_log` to an `http` block without one of its own, and `events` with `use` for a `driver`.
-pub(crate) fn complete(text: &str, dir: &Path, ports: &[u16], driver: Option<Driver>) -> String {
+/// `access_log` to an `http` block without one of its own, `http` to every `http` block, and `events` with `use` for
+/// a `driver`.
+pub(crate) fn complete(text: &str, http: &str, dir: &Path, ports: &[u16], driver: Option<Driver>) -> String {
     let dir = dir.display().to_string();
     let mut full = substitute(text, &dir, ports);
+    let http = substitute(http, &dir, ports);
     let found = directives(&full);
     let has = |inside: &[&str], name: &str| found.iter().any(|d| d.name == name && d.inside == inside);
 
@@ -39,9 +41,9 @@ pub(crate) fn complete(text: &str, dir: &Path, ports: &[u16], driver: Option<Dri
         }
     }
     for block in found.iter().filter(|d| d.inside.is_empty() && d.name == "http") {
-        if let Some(brace) = block.brace.filter(|_| !has(&["http"], "access_log")) {
-            inserts.push((brace, format!(" access_log {dir}/access.log;")));
-        }
+        let Some(brace) = block.brace else { continue };
+        let log = if has(&["http"], "access_log") { "" } else { &format!(" access_log {dir}/access.log;") };
+        inserts.push((brace, format!("{log}{http}")));
     }
     let chosen = driver.map(|driver| format!(" use {};", driver.name())).unwrap_or_default();
     match found.iter().find(|d| d.inside.is_empty() && d.name == "events") {
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
 
     fn completed(text: &str, driver: Option<Driver>) -> String {
-        complete(text, Path::new("/d"), &[7001, 7002], driver)
+        complete(text, "", Path::new("/d"), &[7001, 7002], driver)
     }
 
     #[test]
@@ -218,6 +220,12 @@ mod tests {
         let text = "daemon off; pid x; master_process on; error_log e; events { use poll; } \
                     http { access_log off; }";
         assert_eq!(completed(text, Some(Driver::IoUring)), text);
+    }
+
+    #[test]
+    fn directives_for_http_go_into_it() {
+        let full = complete("pid p; http { root r; }", " t %%DIR%%/t;", Path::new("/d"), &[], None);
+        assert!(full.contains("http { access_log /d/access.log; t /d/t; root r; }"), "{full}");
     }
 
     #[test]

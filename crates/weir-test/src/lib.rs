@@ -39,7 +39,7 @@ pub use driver::{Driver, run_on};
 pub use port::free_port;
 pub use program::{require_program, skip};
 pub use response::{Malformed, Response};
-pub use server::{Builder, Exit, Server};
+pub use server::{Builder, Exit, Server, nginx};
 pub use wait::{DEADLINE, wait_for};
 pub use weir_sys::process::Signal;
 

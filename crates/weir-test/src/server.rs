@@ -6,12 +6,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use weir_sys::process::{Signal, send_signal};
 
 use crate::port::free_ports;
 use crate::wait::poll_until;
-use crate::{Client, DEADLINE, Driver, End, Response, TempDir, conf, wait_for};
+use crate::{Client, DEADLINE, Driver, End, Response, TempDir, conf, require_program, wait_for};
 
 /// A running server; stopped by QUIT when dropped.
 ///
@@ -25,6 +26,9 @@ pub struct Server {
     dir: TempDir,
     ports: Vec<u16>,
     driver: Option<Driver>,
+    http: String,
+    /// A signal may get lost: send it again (see [`nginx`]).
+    insists: bool,
     allowed: Vec<String>,
 }
 
@@ -57,6 +61,8 @@ impl Server {
             conf: conf.to_owned(),
             binary: None,
             driver: Driver::current(),
+            http: String::new(),
+            insists: false,
             dir: TempDir::new(),
             allowed: Vec::new(),
             environment: Vec::new(),
@@ -144,7 +150,7 @@ impl Server {
     #[track_caller]
     pub fn reload(&mut self, text: &str) {
         assert!(conf::ports_wanted(text) <= self.ports.len(), "ports are chosen at the start");
-        self.dir.write(CONF, conf::complete(text, self.dir.path(), &self.ports, self.driver));
+        self.dir.write(CONF, conf::complete(text, &self.http, self.dir.path(), &self.ports, self.driver));
         self.signal(Signal::Hup);
     }
 
@@ -227,6 +233,10 @@ impl Server {
         if self.exited().is_none() {
             self.signal(Signal::Quit);
         }
+        let end = Instant::now() + DEADLINE;
+        while self.insists && Instant::now() < end && poll_until(INSIST_AFTER, || self.exited()).is_none() {
+            self.signal(Signal::Quit);
+        }
         self.wait_exit()
     }
 
@@ -288,6 +298,8 @@ pub struct Builder {
     conf: String,
     binary: Option<PathBuf>,
     driver: Option<Driver>,
+    http: String,
+    insists: bool,
     dir: TempDir,
     allowed: Vec<String>,
     environment: Vec<(String, String)>,
@@ -305,6 +317,13 @@ impl Builder {
     #[must_use]
     pub fn driver(mut self, driver: Driver) -> Self {
         self.driver = Some(driver);
+        self
+    }
+
+    /// Puts directives at the beginning of the `http` block; what the text says itself comes after them.
+    #[must_use]
+    pub fn http(mut self, directives: &str) -> Self {
+        self.http.push_str(&format!(" {directives}"));
         self
     }
 
@@ -371,8 +390,8 @@ impl Builder {
                 Err(exit) => return Err(exit),
             }
         };
-        let Self { dir, driver, allowed, .. } = self;
-        Ok(Server { child, status: None, dir, ports, driver, allowed })
+        let Self { dir, driver, http, insists, allowed, .. } = self;
+        Ok(Server { child, status: None, dir, ports, driver, http, insists, allowed })
     }
 
     /// Runs the binary on this configuration with further `arguments` (`-t`, `-T`, …) until it exits.
@@ -408,7 +427,7 @@ impl Builder {
 
     #[track_caller]
     fn spawn(&self, ports: &[u16], arguments: &[&str]) -> Child {
-        self.dir.write(CONF, conf::complete(&self.conf, self.dir.path(), ports, self.driver));
+        self.dir.write(CONF, conf::complete(&self.conf, &self.http, self.dir.path(), ports, self.driver));
         fs::create_dir_all(self.dir.path().join("logs"))
             .unwrap_or_else(|error| panic!("mkdir logs: {error}"));
         let binary = self.binary.clone().unwrap_or_else(binary_under_test);
@@ -425,6 +444,24 @@ impl Builder {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", binary.display()))
     }
+}
+
+/// The real nginx on `conf`, for comparing with it; `None` (with the reason printed) where it is not installed.
+///
+/// Its temporary paths are in the server's folder, since those of a packaged nginx belong to root. QUIT is repeated
+/// until it exits: without a master nginx looks for signals only after an event, and one that comes between that look
+/// and its wait is not seen until the next event.
+///
+/// # Panics
+/// When it is not installed and `WEIR_REQUIRE=all`.
+#[must_use]
+#[track_caller]
+pub fn nginx(conf: &str) -> Option<Builder> {
+    let nginx = require_program("nginx")?;
+    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let paths: Vec<_> = paths.iter().map(|name| format!("{name}_temp_path %%DIR%%/{name}_temp;")).collect();
+    let builder = Server::builder(conf).binary(nginx).driver(Driver::Epoll).http(&paths.join(" "));
+    Some(Builder { insists: true, ..builder })
 }
 
 /// How a process ended, and what it left.
@@ -496,6 +533,7 @@ const STDERR: &str = "stderr.log";
 const FORBIDDEN: [&str; 3] = ["panicked", "[alert]", "Sanitizer"];
 /// Starts until a lost port is an error: each loss is already rare.
 const PORT_TRIES: usize = 5;
+const INSIST_AFTER: Duration = Duration::from_millis(300);
 const LINES_SHOWN: usize = 60;
 
 #[cfg(test)]
