@@ -235,7 +235,8 @@ impl Server {
         }
         let end = Instant::now() + DEADLINE;
         while self.insists && Instant::now() < end && poll_until(INSIST_AFTER, || self.exited()).is_none() {
-            self.signal(Signal::Quit);
+            // Not waited for yet, so the number is still its own.
+            send_signal(self.pid(), Signal::Quit).unwrap_or_else(|error| panic!("QUIT: {error}"));
         }
         self.wait_exit()
     }
