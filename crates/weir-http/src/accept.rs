@@ -60,3 +60,58 @@ fn weight_is_positive(parameter: &[u8]) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_decide_as_in_nginx() {
+        for value in [
+            "gzip",
+            "GZip",
+            "gzip, deflate, br",
+            "deflate, gzip",
+            "deflate,gzip",
+            "gzip;q=1",
+            "gzip; q=0.5",
+            "gzip;Q=0.001",
+            "gzip;q=1.000",
+            "gzip;q=1.",
+            "gzip ; q=1, x",
+            "gzip;",
+            "gzip;q=0.5, gzip;q=0",
+            "x-gzip, gzip",
+            "gzip ,br",
+        ] {
+            assert!(gzip(value.as_bytes()), "{value}");
+        }
+        for value in [
+            "",
+            "gz",
+            "br",
+            "*",
+            "x-gzip",
+            "gzipx",
+            "gzip;q=0",
+            "gzip;q=0.",
+            "gzip;q=0.000",
+            "gzip;q=1.001",
+            "gzip;q=0.0001",
+            "gzip;q=2",
+            "gzip;q",
+            "gzip;q=",
+            "gzip;q=x",
+            "gzip;q =1",
+            "gzip;x=1",
+            "gzip;q=0.5;x",
+            "gzip;q=0, gzip",
+            "gzip x",
+            "gzip;q=-1",
+        ] {
+            assert!(!gzip(value.as_bytes()), "{value}");
+        }
+        assert!(accepts(b"gzip, br;q=0.9", b"br"));
+        assert!(!accepts(b"gzip", b""));
+    }
+}

@@ -51,3 +51,67 @@ fn trim_start(text: &[u8]) -> &[u8] {
     let spaces = text.iter().take_while(|&&byte| byte == b' ').count();
     text.get(spaces..).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: Option<&[u8]>) -> Option<&str> {
+        value.map(|bytes| std::str::from_utf8(bytes).expect("ASCII in these tests"))
+    }
+
+    #[test]
+    fn cookies_are_found_over_all_fields() {
+        let fields = ["a=1; b = 2;c=\"3\"", "d; e=;f=x=y", "B=other", "ab=4"].map(str::as_bytes);
+        for (name, expected) in [
+            ("a", Some("1")),
+            ("b", Some("2")),
+            ("B", Some("2")),
+            ("c", Some("\"3\"")),
+            ("d", None),
+            ("e", Some("")),
+            ("f", Some("x=y")),
+            ("ab", Some("4")),
+            ("x", None),
+            ("=", None),
+        ] {
+            assert_eq!(text(find(fields, name.as_bytes())), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_have_values_and_tokens() {
+        let fields = ["public, max-age=60", "No-Store , s-maxage = 5"].map(str::as_bytes);
+        assert_eq!(text(directive(fields, b"max-age")), Some("60"));
+        assert_eq!(text(directive(fields, b"S-Maxage")), Some("5"));
+        assert_eq!(text(directive(fields, b"public")), None);
+        assert!(has_token(fields, b"no-store"));
+        assert!(has_token(fields, b"public"));
+        assert!(!has_token(fields, b"max-age"));
+        assert!(!has_token(fields, b"pub"));
+    }
+
+    #[test]
+    fn a_set_cookie_ends_at_its_attributes() {
+        assert_eq!(text(set_cookie(b"a=1; Path=/", b"a")), Some("1"));
+        assert_eq!(text(set_cookie(b"a=1; Path=/", b"path")), None);
+        assert_eq!(text(set_cookie(b"a", b"a")), None);
+    }
+
+    #[test]
+    fn arguments_are_raw_and_compare_without_case() {
+        let args = b"a=1&bb=2&B=%41&c&d=&a=3&=x";
+        for (name, expected) in [
+            ("a", Some("1")),
+            ("A", Some("1")),
+            ("b", Some("%41")),
+            ("bb", Some("2")),
+            ("c", None),
+            ("d", Some("")),
+            ("e", None),
+            ("", None),
+        ] {
+            assert_eq!(text(arg(args, name.as_bytes())), expected, "{name}");
+        }
+    }
+}

@@ -217,3 +217,114 @@ fn hex(out: &mut Vec<u8>, prefix: &[u8], byte: u8) {
     out.extend_from_slice(prefix);
     out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SETS: [Set; 6] = [Set::Uri, Set::Args, Set::UriComponent, Set::Html, Set::Refresh, Set::Memcached];
+
+    fn escaped(source: &str, set: Set) -> String {
+        let mut out = Vec::new();
+        escape(&mut out, source.as_bytes(), set);
+        String::from_utf8(out).expect("ASCII in these tests")
+    }
+
+    /// Every printable ASCII byte a set escapes, as one string.
+    fn printable(set: Set) -> String {
+        (b' '..0x7f).filter(|&byte| set.bytes().contains(byte)).map(char::from).collect()
+    }
+
+    #[test]
+    fn each_set_escapes_exactly_what_nginx_does() {
+        assert_eq!(printable(Set::Uri), " \"#%<>?\\^`{|}");
+        assert_eq!(printable(Set::Args), " \"#%&+;<>?\\^`{|}");
+        assert_eq!(printable(Set::UriComponent), " !\"#$%&'()*+,/:;<=>?@[\\]^`{|}");
+        assert_eq!(printable(Set::Html), " \"#%'<>\\^`{|}");
+        assert_eq!(printable(Set::Refresh), " \"'<>\\^`{|}");
+        assert_eq!(printable(Set::Memcached), " %");
+        for set in SETS {
+            let high = set != Set::Memcached;
+            for byte in (0..0x20).chain(0x7f..=0xff) {
+                assert_eq!(set.bytes().contains(byte), byte < 0x20 || high, "{set:?} {byte:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn escapes_are_upper_case() {
+        assert_eq!(escaped("/a b/\u{fc}?", Set::Uri), "/a%20b/%C3%BC%3F");
+        assert_eq!(escaped("a=1&b+c", Set::Args), "a=1%26b%2Bc");
+        assert_eq!(count("/a b/?".as_bytes(), Set::Uri), 2);
+    }
+
+    #[test]
+    fn log_forms_are_those_of_log_format() {
+        let with = |write: fn(&mut Vec<u8>, &[u8]), source: &[u8]| {
+            let mut out = Vec::new();
+            write(&mut out, source);
+            String::from_utf8(out).expect("ASCII in these tests")
+        };
+        assert_eq!(with(log_default, b"a\"b\\c\n\x7f\xff\x00"), "a\\x22b\\x5Cc\\x0A\\x7F\\xFF\\x00");
+        assert_eq!(
+            with(json, b"a\"b\\c\n\r\t\x08\x0c\x01\x1f\x7f/"),
+            "a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0001\\u001F\x7f/"
+        );
+        assert_eq!(with(html, b"<a href=\"x\">&'</a>"), "&lt;a href=&quot;x&quot;&gt;&amp;'&lt;/a&gt;");
+    }
+
+    #[test]
+    fn unescaping_is_as_lenient_as_nginx() {
+        for (source, until, expected, read) in [
+            ("a%20b", Unescape::All, "a b", 5),
+            ("a?%3f", Unescape::All, "a??", 5),
+            ("a?b%20", Unescape::Uri, "a?", 2),
+            ("a%3Fb", Unescape::Uri, "a?", 4),
+            ("a%3fb", Unescape::Redirect, "a?", 4),
+            ("%41%20%25%7f%26", Unescape::Redirect, "A%20%25%7f&", 15),
+            ("%zz", Unescape::All, "zz", 3),
+            ("%4zx", Unescape::All, "x", 4),
+            ("a%", Unescape::All, "a", 2),
+            ("a%4", Unescape::All, "a", 3),
+            ("%?b", Unescape::Uri, "?b", 3),
+        ] {
+            let mut out = Vec::new();
+            assert_eq!(unescape(&mut out, source.as_bytes(), until), read, "{source}");
+            assert_eq!(String::from_utf8_lossy(&out), expected, "{source}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_escaped_with_percent_comes_back(source in vec(any::<u8>(), 0..64)) {
+            for set in [Set::Uri, Set::Args, Set::UriComponent, Set::Html, Set::Memcached] {
+                let (mut out, mut back) = (Vec::new(), Vec::new());
+                escape(&mut out, &source, set);
+                prop_assert_eq!(out.len(), source.len() + 2 * count(&source, set));
+                prop_assert_eq!(unescape(&mut back, &out, Unescape::All), out.len());
+                prop_assert_eq!(&back, &source);
+            }
+        }
+
+        #[test]
+        fn log_lines_stay_one_line(source in vec(any::<u8>(), 0..64)) {
+            for write in [log_default, json] {
+                let mut out = Vec::new();
+                write(&mut out, &source);
+                prop_assert!(!out.iter().any(|&byte| byte < b' '));
+            }
+        }
+
+        #[test]
+        fn any_bytes_can_be_unescaped(source in vec(any::<u8>(), 0..64)) {
+            for until in [Unescape::All, Unescape::Uri, Unescape::Redirect] {
+                let mut out = Vec::new();
+                prop_assert!(unescape(&mut out, &source, until) <= source.len());
+                prop_assert!(out.len() <= source.len());
+            }
+        }
+    }
+}

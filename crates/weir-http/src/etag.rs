@@ -146,3 +146,113 @@ fn is_modified(since: &[u8], last_modified: Option<i64>, how: IfModifiedSince) -
         IfModifiedSince::Before => since < modified,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+    const TIME: i64 = 784_111_777;
+
+    #[test]
+    fn a_file_tag_is_time_and_size_in_hexadecimal() {
+        let mut out = Vec::new();
+        file(&mut out, 0x5f3c_1a2b, 500);
+        assert_eq!(out, b"\"5f3c1a2b-1f4\"");
+        out.clear();
+        file(&mut out, 0, 0);
+        assert_eq!(out, b"\"0-0\"");
+    }
+
+    #[test]
+    fn weakening_happens_once_and_drops_what_is_no_tag() {
+        for (tag, expected) in [("\"a\"", "W/\"a\""), ("W/\"a\"", "W/\"a\""), ("a", ""), ("", ""), ("W/", "")]
+        {
+            let mut text = tag.as_bytes().to_vec();
+            weaken(&mut text);
+            assert_eq!(text, expected.as_bytes(), "{tag}");
+        }
+    }
+
+    #[test]
+    fn comparisons_follow_rfc_9110_section_8_8_3_2() {
+        for (a, b, strong, weak) in [
+            ("W/\"1\"", "W/\"1\"", false, true),
+            ("W/\"1\"", "W/\"2\"", false, false),
+            ("W/\"1\"", "\"1\"", false, true),
+            ("\"1\"", "\"1\"", true, true),
+        ] {
+            assert_eq!(strong_eq(a.as_bytes(), b.as_bytes()), strong);
+            assert_eq!(weak_eq(a.as_bytes(), b.as_bytes()), weak);
+        }
+    }
+
+    #[test]
+    fn lists_are_searched_as_nginx_does() {
+        for (list, tag, weak, matches) in [
+            ("*", None, false, true),
+            ("\"a\"", None, true, false),
+            ("\"a\"", Some("\"a\""), false, true),
+            ("\"b\", \"a\"", Some("\"a\""), false, true),
+            ("\"b\",,\t\"a\" ,\"c\"", Some("\"a\""), false, true),
+            ("\"aa\", \"b\"", Some("\"a\""), false, false),
+            ("\"a\"x", Some("\"a\""), false, false),
+            ("W/\"a\"", Some("\"a\""), false, false),
+            ("W/\"a\"", Some("\"a\""), true, true),
+            ("\"b\", W/\"a\"", Some("W/\"a\""), true, true),
+            ("\"a\"", Some("W/\"a\""), true, true),
+            ("\"a\"", Some("W/\"a\""), false, false),
+            ("\"b\", *", Some("\"a\""), true, false),
+            ("", Some("\"a\""), true, false),
+            ("W/", Some("\"a\""), true, false),
+        ] {
+            assert_eq!(
+                list_matches(list.as_bytes(), tag.map(str::as_bytes), weak),
+                matches,
+                "{list} {tag:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn preconditions_come_before_freshness() {
+        let tag: Option<&[u8]> = Some(b"\"a\"");
+        let (same, other) = (Some(b"\"a\"".as_slice()), Some(b"\"b\"".as_slice()));
+        let none = Conditions::default();
+        assert!(none.is_empty());
+        for (conditions, verdict) in [
+            (none, Verdict::Proceed),
+            (Conditions { if_match: same, ..none }, Verdict::Proceed),
+            (Conditions { if_match: other, if_none_match: same, ..none }, Verdict::PreconditionFailed),
+            (Conditions { if_none_match: same, ..none }, Verdict::NotModified),
+            (Conditions { if_none_match: other, ..none }, Verdict::Proceed),
+            (Conditions { if_modified_since: Some(DATE), ..none }, Verdict::NotModified),
+            (Conditions { if_modified_since: Some(b"junk"), ..none }, Verdict::Proceed),
+            (Conditions { if_modified_since: Some(DATE), if_none_match: other, ..none }, Verdict::Proceed),
+            (Conditions { if_modified_since: Some(b"junk"), if_none_match: same, ..none }, Verdict::Proceed),
+            (Conditions { if_unmodified_since: Some(DATE), ..none }, Verdict::Proceed),
+            (Conditions { if_unmodified_since: Some(b"junk"), ..none }, Verdict::PreconditionFailed),
+        ] {
+            assert_eq!(
+                conditions.evaluate(tag, Some(TIME), IfModifiedSince::Exact),
+                verdict,
+                "{conditions:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn if_modified_since_has_three_modes() {
+        let conditions = Conditions { if_modified_since: Some(DATE), ..Conditions::default() };
+        for (how, older, equal, newer) in [
+            (IfModifiedSince::Off, Verdict::Proceed, Verdict::Proceed, Verdict::Proceed),
+            (IfModifiedSince::Exact, Verdict::Proceed, Verdict::NotModified, Verdict::Proceed),
+            (IfModifiedSince::Before, Verdict::NotModified, Verdict::NotModified, Verdict::Proceed),
+        ] {
+            assert_eq!(conditions.evaluate(None, Some(TIME - 1), how), older, "{how:?}");
+            assert_eq!(conditions.evaluate(None, Some(TIME), how), equal, "{how:?}");
+            assert_eq!(conditions.evaluate(None, Some(TIME + 1), how), newer, "{how:?}");
+            assert_eq!(conditions.evaluate(None, None, how), Verdict::Proceed, "{how:?}");
+        }
+    }
+}

@@ -101,3 +101,91 @@ fn parse_port(digits: &[u8]) -> Result<Option<u16>, BadHost> {
     }
     Ok((port != 0).then_some(port))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn normal(text: &str) -> Option<(String, Option<u16>)> {
+        let mut out = Vec::new();
+        let host = normalize(text.as_bytes(), &mut out).ok()?;
+        assert_eq!(host.upper, host.name.of(text.as_bytes()) != out);
+        Some((String::from_utf8(out).expect("host bytes are ASCII"), host.port))
+    }
+
+    #[test]
+    fn hosts_are_split_and_lowered() {
+        for (text, name, port) in [
+            ("example.com", "example.com", None),
+            ("Example.COM", "example.com", None),
+            ("example.com.", "example.com", None),
+            ("example.com.:80", "example.com", Some(80)),
+            ("example.com:", "example.com", None),
+            ("example.com:0", "example.com", None),
+            ("example.com:65535", "example.com", Some(65535)),
+            ("example.com:00080", "example.com", Some(80)),
+            ("192.0.2.1:8080", "192.0.2.1", Some(8080)),
+            ("[2001:DB8::1]", "[2001:db8::1]", None),
+            ("[::1]:443", "[::1]", Some(443)),
+            ("_dmarc.a-b", "_dmarc.a-b", None),
+            ("*.example.com", "*.example.com", None),
+            (".example", ".example", None),
+            ("a%20b", "a%20b", None),
+        ] {
+            assert_eq!(normal(text), Some((name.to_owned(), port)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for text in [
+            "",
+            ".",
+            ":80",
+            ".:80",
+            "a..b",
+            "a/b",
+            "a b",
+            "a\0",
+            "a\tb",
+            "a@b",
+            "a?b",
+            "a#b",
+            "a\\b",
+            "\u{fc}",
+            "<a>",
+            "a:b",
+            "a:65536",
+            "a:100000",
+            "a:99999999999999999999",
+            "a:1:2",
+            "a: 1",
+            "a:+1",
+            "[::1",
+            "[::1]a",
+            "[::1].",
+            "[::1]:x",
+            "[::/1]",
+            "[%25]",
+            "a[b]",
+            "a]",
+        ] {
+            assert_eq!(normal(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_normalised_host_is_valid_and_stays_itself(text in vec(any::<u8>(), 0..24)) {
+            let (mut once, mut twice) = (Vec::new(), Vec::new());
+            if normalize(&text, &mut once).is_ok() {
+                let again = normalize(&once, &mut twice).map(|host| (host.port, host.upper));
+                prop_assert_eq!(again, Ok((None, false)));
+                prop_assert_eq!(once, twice);
+            }
+        }
+    }
+}

@@ -238,3 +238,69 @@ pub const COMMON: &[(&str, &str)] = &[
     ("video/x-ms-wmv", "wmv"),
     ("video/x-msvideo", "avi"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_builtin_table_is_that_of_nginx() {
+        let types = Types::builtin();
+        assert_eq!(types.len(), 3);
+        assert_eq!(types.find(b"html"), Some(b"text/html".as_slice()));
+        assert_eq!(types.find(b"GIF"), Some(b"image/gif".as_slice()));
+        assert_eq!(types.find(b"jpg"), Some(b"image/jpeg".as_slice()));
+        assert_eq!(types.find(b"jpeg"), None);
+        assert_eq!(types.find(b""), None);
+    }
+
+    #[test]
+    fn the_common_table_names_no_extension_twice() {
+        let mut types = Types::new();
+        for (name, extensions) in COMMON {
+            for extension in extensions.split_ascii_whitespace() {
+                assert_eq!(types.find(extension.as_bytes()), None, "{extension}");
+                types.insert(extension.as_bytes(), name.as_bytes());
+                assert_eq!(types.find(extension.as_bytes()), Some(name.as_bytes()));
+            }
+        }
+        assert_eq!(Types::common().len(), types.len());
+    }
+
+    #[test]
+    fn an_empty_table_finds_nothing_and_a_new_type_replaces_the_old() {
+        let mut types = Types::new();
+        assert!(types.is_empty());
+        assert_eq!(types.find(b"html"), None);
+        assert!(!types.insert(b"html", b"text/html"));
+        assert!(!types.insert(b"HTML", b"text/html"));
+        assert!(types.insert(b"html", b"text/plain"));
+        assert_eq!(types.find(b"html"), Some(b"text/plain".as_slice()));
+        let long = b"a-very-long-extension";
+        assert!(!types.insert(long, b"x/y"));
+        assert!(types.insert(b"A-very-long-extension", b"x/z"));
+        assert_eq!(types.find(long), Some(b"x/z".as_slice()));
+        assert_eq!(types.len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn it_answers_as_a_map_does(rows in vec((vec(0u8..5, 0..18), 0u8..4), 0..80), ask in vec(0u8..5, 0..18)) {
+            let (mut types, mut map) = (Types::new(), HashMap::new());
+            for (extension, name) in rows {
+                types.insert(&extension, &[name]);
+                map.insert(extension, name);
+            }
+            prop_assert_eq!(types.len(), map.len());
+            for (extension, name) in &map {
+                prop_assert_eq!(types.find(extension), Some(std::slice::from_ref(name)));
+            }
+            prop_assert_eq!(types.find(&ask), map.get(&ask).map(std::slice::from_ref));
+        }
+    }
+}

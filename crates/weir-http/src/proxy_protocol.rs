@@ -266,3 +266,166 @@ pub fn write_v1(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr) 
     out.write_fmt(format_args!("PROXY {family} {from} {to} {} {}\r\n", ports.0, ports.1))
         .expect("a Vec takes every write");
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A version 2 header with the length filled in.
+    fn v2(version_command: u8, family_transport: u8, body: &[u8]) -> Vec<u8> {
+        let mut header = V2_SIGNATURE.to_vec();
+        header.extend_from_slice(&[version_command, family_transport]);
+        header.extend_from_slice(&u16::try_from(body.len()).expect("short").to_be_bytes());
+        header.extend_from_slice(body);
+        header
+    }
+
+    fn complete(bytes: &[u8]) -> Header {
+        match parse(bytes) {
+            Ok(Parse::Complete(header)) => header,
+            other => panic!("{other:?} for {bytes:?}"),
+        }
+    }
+
+    fn addresses(bytes: &[u8]) -> Option<(String, String)> {
+        let addresses = complete(bytes).addresses?;
+        Some((addresses.source.to_string(), addresses.destination.to_string()))
+    }
+
+    const V4_BODY: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 1, 0xdc, 0x04, 0x01, 0xbb];
+
+    #[test]
+    fn version_1_lines_are_read() {
+        let line = b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET /";
+        assert_eq!(complete(line).len, line.len() - 5);
+        assert_eq!(addresses(line), Some(("192.0.2.1:56324".to_owned(), "198.51.100.1:443".to_owned())));
+        assert_eq!(
+            addresses(b"PROXY TCP6 2001:DB8::1 ::1 1 65535\r\n"),
+            Some(("[2001:db8::1]:1".to_owned(), "[::1]:65535".to_owned()))
+        );
+        assert_eq!(addresses(b"PROXY UNKNOWN\r\n"), None);
+        assert_eq!(addresses(b"PROXY UNKNOWN anything at all\r\n"), None);
+    }
+
+    #[test]
+    fn version_2_headers_are_read() {
+        let mut body = V4_BODY.to_vec();
+        body.extend_from_slice(b"\x02\x00\x03abc");
+        let header = v2(0x21, 0x11, &body);
+        assert_eq!(addresses(&header), Some(("192.0.2.1:56324".to_owned(), "198.51.100.1:443".to_owned())));
+        assert_eq!(complete(&header).len, header.len());
+        assert_eq!(complete(&header).tlvs.of(&header), b"\x02\x00\x03abc");
+        let mut body = [0; 36];
+        body[15] = 1;
+        body[31] = 2;
+        body[33] = 80;
+        assert_eq!(addresses(&v2(0x21, 0x21, &body)), Some(("[::1]:80".to_owned(), "[::2]:0".to_owned())));
+    }
+
+    #[test]
+    fn what_is_not_tcp_over_ip_leaves_the_connection_as_it_is() {
+        for (version_command, family_transport) in
+            [(0x20, 0x00), (0x20, 0x11), (0x21, 0x12), (0x21, 0x31), (0x21, 0x00)]
+        {
+            let header = v2(version_command, family_transport, &V4_BODY);
+            assert_eq!(complete(&header).addresses, None);
+            assert_eq!(complete(&header).len, header.len());
+        }
+    }
+
+    #[test]
+    fn broken_headers_are_refused() {
+        let long = [b"PROXY UNKNOWN ".as_slice(), &[b'x'; 200]].concat();
+        for (bytes, error) in [
+            (b"GET / HTTP/1.1\r\n".as_slice(), BadProxy::Broken),
+            (b"PROXY TCP4 192.0.2.1 198.51.100.1 56324\r\n", BadProxy::Broken),
+            (b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 65536\r\n", BadProxy::Broken),
+            (b"PROXY TCP4 192.0.2.1 198.51.100.1 +6324 443\r\n", BadProxy::Broken),
+            (b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 \r\n", BadProxy::Broken),
+            (b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443 1\r\n", BadProxy::Broken),
+            (b"PROXY TCP4  192.0.2.1 198.51.100.1 56324 443\r\n", BadProxy::Broken),
+            (b"PROXY TCP4 192.0.2.256 198.51.100.1 56324 443\r\n", BadProxy::Broken),
+            (b"PROXY TCP5 192.0.2.1 198.51.100.1 56324 443\r\n", BadProxy::Broken),
+            (b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\n", BadProxy::Broken),
+            (&long, BadProxy::Broken),
+            (&v2(0x11, 0x11, &V4_BODY), BadProxy::Version(1)),
+            (&v2(0x21, 0x11, &V4_BODY[..11]), BadProxy::Length),
+            (&v2(0x21, 0x21, &V4_BODY), BadProxy::Length),
+            (&v2(0x21, 0x11, &[0; MAX_HEADER]), BadProxy::Length),
+        ] {
+            assert_eq!(parse(bytes), Err(error), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn every_beginning_of_a_header_is_incomplete() {
+        for header in [b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n".to_vec(), v2(0x21, 0x11, &V4_BODY)]
+        {
+            for end in 0..header.len() {
+                assert_eq!(parse(&header[..end]), Ok(Parse::Incomplete), "{end}");
+            }
+            complete(&header);
+        }
+    }
+
+    #[test]
+    fn values_are_found_by_nginx_names() {
+        let ssl = b"\x01\x00\x00\x01\x00\x21\x00\x07TLSv1.3\x22\x00\x02cn";
+        let mut bytes = b"\x01\x00\x02h2\x02\x00\x0bexample.com\x20\x00".to_vec();
+        bytes.push(ssl.len() as u8);
+        bytes.extend_from_slice(ssl);
+        bytes.extend_from_slice(b"\xe0\x00\x01x");
+        let find = |name: &str| {
+            tlv(&bytes, name).map(|value| value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        for (name, expected) in [
+            ("alpn", Some("h2")),
+            ("authority", Some("example.com")),
+            ("unique_id", None),
+            ("ssl_version", Some("TLSv1.3")),
+            ("ssl_cn", Some("cn")),
+            ("ssl_0x22", Some("cn")),
+            ("ssl_cipher", None),
+            ("ssl_verify", Some("256")),
+            ("0xe0", Some("x")),
+            ("0xE0", Some("x")),
+            ("0x", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(find(name), Ok(expected.map(str::to_owned)), "{name}");
+        }
+        assert!(is_tlv_name("ssl_verify") && is_tlv_name("0x1") && is_tlv_name("ssl_key_alg"));
+        assert!(!is_tlv_name("0x") && !is_tlv_name("0x123") && !is_tlv_name("ssl_") && !is_tlv_name("x"));
+        assert_eq!(tlv(b"\x01\x00\x05h2", "alpn"), Err(BadProxy::Tlv));
+        assert_eq!(tlv(b"\x20\x00\x01x", "ssl_verify"), Err(BadProxy::Tlv));
+        assert_eq!(tlvs(b"\x01\x00").collect::<Vec<_>>(), [Err(BadProxy::Tlv)]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(source: (u32, u16), destination: (u32, u16)) {
+            let address = |(ip, port): (u32, u16)| SocketAddr::new(Ipv4Addr::from(ip).into(), port);
+            let (source, destination) = (address(source), address(destination));
+            let mut out = Vec::new();
+            write_v1(&mut out, source, destination);
+            let header = complete(&out);
+            prop_assert_eq!(header.addresses, Some(Addresses { source, destination }));
+            prop_assert_eq!(header.len, out.len());
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(start in 0usize..4, bytes in vec(any::<u8>(), 0..80)) {
+            let start = [b"".as_slice(), b"PROXY ", b"PROXY TCP4 ", V2_SIGNATURE][start];
+            let bytes = [start, &bytes].concat();
+            if let Ok(Parse::Complete(header)) = parse(&bytes) {
+                prop_assert!(header.len <= bytes.len());
+                for name in ["alpn", "ssl_verify", "0x30"] {
+                    let _ = tlv(header.tlvs.of(&bytes), name);
+                }
+            }
+        }
+    }
+}

@@ -188,3 +188,167 @@ impl Multipart {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ranges(value: &str, length: u64, max: Option<u32>) -> (Ranges, Vec<(u64, u64)>) {
+        let mut out = Vec::new();
+        let answer = parse(value.as_bytes(), length, max, &mut out);
+        (answer, out.iter().map(|range| (range.start, range.end)).collect())
+    }
+
+    #[test]
+    fn satisfiable_ranges_are_cut_to_the_length() {
+        for (value, expected) in [
+            ("bytes=0-0", vec![(0, 1)]),
+            ("Bytes=0-99", vec![(0, 100)]),
+            ("bytes=10-", vec![(10, 100)]),
+            ("bytes=-10", vec![(90, 100)]),
+            ("bytes=-1000", vec![(0, 100)]),
+            ("bytes=90-1000", vec![(90, 100)]),
+            ("bytes=0-9223372036854775807", vec![(0, 100)]),
+            ("bytes= 1 - 2 , 5-6", vec![(1, 3), (5, 7)]),
+            ("bytes=5-6,0-1,-1", vec![(5, 7), (0, 2), (99, 100)]),
+            ("bytes=1-2,200-300", vec![(1, 3)]),
+            ("bytes=1-2,-0", vec![(1, 3)]),
+        ] {
+            assert_eq!(ranges(value, 100, None), (Ranges::Partial, expected), "{value}");
+        }
+    }
+
+    #[test]
+    fn malformed_and_unsatisfiable_sets_are_416() {
+        for value in [
+            "bytes=a",
+            "bytes=-",
+            "bytes=1",
+            "bytes=1-2-3",
+            "bytes=1-2,",
+            "bytes=,1-2",
+            "bytes=+1-2",
+            "bytes=1-2;",
+            "bytes=- 5",
+            "bytes=1 2-3",
+            "bytes=100-",
+            "bytes=100-200,300-",
+            "bytes=5-2",
+            "bytes=-0",
+            "bytes=9223372036854775808-",
+            "bytes=0-99999999999999999999",
+        ] {
+            assert_eq!(ranges(value, 100, None).0, Ranges::NotSatisfiable, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_nginx_ignores_is_answered_as_a_whole() {
+        for value in ["", "bytes", "bytes=", "items=0-1", "bytes:0-1", "bytes=0-99,0-0"] {
+            assert_eq!(ranges(value, 100, None).0, Ranges::Whole, "{value}");
+        }
+        assert_eq!(ranges("bytes=0-", 0, None).0, Ranges::Whole, "an empty file");
+        assert_eq!(ranges("bytes=-5", 0, None).0, Ranges::Whole, "an empty file");
+        assert_eq!(ranges("bytes=1-", 0, None).0, Ranges::NotSatisfiable);
+    }
+
+    #[test]
+    fn the_number_of_ranges_is_bounded() {
+        assert_eq!(ranges("bytes=0-1", 100, Some(0)).0, Ranges::Whole);
+        assert_eq!(ranges("bytes=0-1", 100, Some(1)).0, Ranges::Partial);
+        assert_eq!(ranges("bytes=0-1,2-3", 100, Some(1)).0, Ranges::Whole);
+        assert_eq!(ranges("bytes=0-1,200-300", 100, Some(1)).0, Ranges::Partial);
+        let many = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
+        // 17 × (256 + 1) = 4369 exceeds 4096 + 100; 16 × 257 = 4112 does not.
+        assert_eq!(ranges(&many(16), 100, None).0, Ranges::Partial);
+        assert_eq!(ranges(&many(17), 100, None).0, Ranges::Whole);
+        assert_eq!(ranges(&many(17), 100, Some(20)).0, Ranges::Partial);
+    }
+
+    #[test]
+    fn if_range_compares_exactly() {
+        let date = b"Sun, 06 Nov 1994 08:49:37 GMT";
+        assert!(if_range(b"\"a\"", Some(b"\"a\""), None));
+        assert!(!if_range(b"\"a\"", Some(b"W/\"a\""), None));
+        assert!(!if_range(b"\"a\"", None, Some(0)));
+        assert!(if_range(date, None, Some(784_111_777)));
+        assert!(!if_range(date, None, Some(784_111_776)));
+        assert!(!if_range(b"junk", Some(b"\"a\""), None));
+    }
+
+    #[test]
+    fn texts_are_laid_out_as_nginx_does() {
+        let text = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = Vec::new();
+            write(&mut out);
+            String::from_utf8(out).expect("ASCII")
+        };
+        let range = ByteRange { start: 0, end: 5 };
+        assert_eq!(text(&|out| content_range(out, range, 10)), "bytes 0-4/10");
+        assert_eq!(text(&|out| unsatisfied(out, 10)), "bytes */10");
+        let multipart = Multipart::new(42, b"text/plain", Some(b"utf-8"));
+        assert_eq!(
+            text(&|out| multipart.content_type(out)),
+            "multipart/byteranges; boundary=00000000000000000042"
+        );
+        assert_eq!(
+            text(&|out| multipart.part(out, range, 10)),
+            "\r\n--00000000000000000042\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Range: bytes 0-4/10\r\n\r\n"
+        );
+        assert_eq!(text(&|out| multipart.last(out)), "\r\n--00000000000000000042--\r\n");
+        let bare = Multipart::new(u64::MAX, b"", Some(b"utf-8"));
+        assert_eq!(
+            text(&|out| bare.part(out, range, 10)),
+            "\r\n--18446744073709551615\r\nContent-Range: bytes 0-4/10\r\n\r\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_lie_inside_and_sum_up(
+            specs in proptest::collection::vec((0u64..300, 0u64..300, 0..4), 1..8),
+            length in 0u64..256,
+        ) {
+            let specs: Vec<String> = specs.iter().map(|(first, last, kind)| match kind {
+                0 => format!("{first}-"),
+                1 => format!("-{last}"),
+                _ => format!("{first}-{last}"),
+            }).collect();
+            let (answer, found) = ranges(&format!("bytes={}", specs.join(",")), length, None);
+            if answer == Ranges::Partial {
+                prop_assert!(!found.is_empty());
+                prop_assert!(found.iter().all(|(start, end)| start < end && *end <= length));
+                let sum: u64 = found.iter().map(|(start, end)| end - start).sum();
+                prop_assert!(sum <= length);
+            }
+        }
+
+        #[test]
+        fn the_announced_length_is_the_length_written(
+            ends in proptest::collection::vec((0u64..1000, 1u64..1000), 0..6),
+            boundary in any::<u64>(),
+        ) {
+            let multipart = Multipart::new(boundary, b"text/html", None);
+            let ranges: Vec<ByteRange> =
+                ends.iter().map(|&(start, size)| ByteRange { start, end: start + size }).collect();
+            let mut body = Vec::new();
+            for range in &ranges {
+                multipart.part(&mut body, *range, 5000);
+                body.resize(body.len() + range.size() as usize, b'x');
+            }
+            multipart.last(&mut body);
+            prop_assert_eq!(multipart.content_length(&ranges, 5000), body.len() as u64);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(value in proptest::collection::vec(any::<u8>(), 0..40), length in any::<u64>()) {
+            let mut text = b"bytes=".to_vec();
+            text.extend_from_slice(&value);
+            let _ = parse(&text, length, None, &mut Vec::new());
+            let _ = parse(&value, length, Some(3), &mut Vec::new());
+        }
+    }
+}

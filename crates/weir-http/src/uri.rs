@@ -306,3 +306,256 @@ const fn splat(byte: u8) -> u64 {
 fn first(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+    use crate::escape::Set;
+
+    /// Path, args and extension as text.
+    type Parts = (String, Option<String>, Option<String>);
+
+    fn parts(target: &[u8], merge_slashes: bool) -> Result<Parts, BadUri> {
+        let mut out = b"left over".to_vec();
+        let found = normalize(target, merge_slashes, &mut out)?;
+        assert_eq!(found.path_len, out.len());
+        if !found.changed {
+            assert_eq!(target.get(..found.path_len), Some(out.as_slice()));
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((
+            text(&out),
+            found.args.map(|span| text(span.of(target))),
+            found.exten.map(|span| text(span.of(&out))),
+        ))
+    }
+
+    fn path(target: &str) -> Result<String, BadUri> {
+        parts(target.as_bytes(), true).map(|(path, ..)| path)
+    }
+
+    #[test]
+    fn paths_come_out_as_nginx_sees_them() {
+        for (target, expected) in [
+            ("/", "/"),
+            ("/index.html", "/index.html"),
+            ("/a//b///c", "/a/b/c"),
+            ("//", "/"),
+            ("/./a/./b/.", "/a/b/"),
+            ("/a/b/..", "/a/"),
+            ("/a/b/../", "/a/"),
+            ("/a/../b", "/b"),
+            ("/a/b/../../c", "/c"),
+            ("/a//../b", "/b"),
+            ("/...", "/..."),
+            ("/..a/.b", "/..a/.b"),
+            ("/%61%2Fb", "/a/b"),
+            ("/a/%2e%2e/b", "/b"),
+            ("/a/.%2E/b", "/b"),
+            ("/a%2f..%2fb", "/b"),
+            ("/a/%2e", "/a/"),
+            ("/%252e%252e/", "/%2e%2e/"),
+            ("/a%23b%3fc%25", "/a#b?c%"),
+            ("/..%3f", "/..?"),
+            ("/a+b%2Bc", "/a+b+c"),
+            ("/a#b?c", "/a"),
+            ("/a/..#x", "/"),
+            ("/a/..?x", "/"),
+            ("/%20%0a%7f", "/ \n\x7f"),
+            ("/well/.well-known/x", "/well/.well-known/x"),
+            ("/eight77/.hidden/8", "/eight77/.hidden/8"),
+            ("/seven77/../8", "/8"),
+        ] {
+            assert_eq!(path(target).as_deref(), Ok(expected), "{target}");
+        }
+    }
+
+    #[test]
+    fn slashes_stay_when_merging_is_off() {
+        let path = |target: &str| parts(target.as_bytes(), false).map(|(path, ..)| path);
+        assert_eq!(path("/a//b").as_deref(), Ok("/a//b"));
+        assert_eq!(path("/a//../b").as_deref(), Ok("/a/b"));
+        assert_eq!(path("//..").as_deref(), Ok("/"));
+        assert_eq!(path("/.//").as_deref(), Ok("//"));
+        assert_eq!(path("/a/%2f/b").as_deref(), Ok("/a///b"));
+    }
+
+    #[test]
+    fn what_nginx_answers_with_400_is_refused() {
+        for (target, error) in [
+            ("", BadUri::NotAbsolutePath),
+            ("a", BadUri::NotAbsolutePath),
+            ("?a", BadUri::NotAbsolutePath),
+            ("/..", BadUri::AboveRoot),
+            ("/../", BadUri::AboveRoot),
+            ("/a/../../b", BadUri::AboveRoot),
+            ("//..%2f..", BadUri::AboveRoot),
+            ("/..?a", BadUri::AboveRoot),
+            ("/%", BadUri::BadEscape),
+            ("/%4", BadUri::BadEscape),
+            ("/%4?1", BadUri::BadEscape),
+            ("/%g1", BadUri::BadEscape),
+            ("/%1g", BadUri::BadEscape),
+            ("/%00", BadUri::Nul),
+            ("/a b", BadUri::Control),
+            ("/aaaaaaaaaaaa\x01", BadUri::Control),
+            ("/a\x7f", BadUri::Control),
+            ("/a?b\n", BadUri::Control),
+            ("/%61\t", BadUri::Control),
+        ] {
+            assert_eq!(path(target), Err(error), "{target:?}");
+            assert_eq!(error.status(), 400);
+        }
+    }
+
+    #[test]
+    fn arguments_stay_raw_and_lose_the_fragment() {
+        let args = |target: &str| parts(target.as_bytes(), true).map(|(_, args, _)| args);
+        assert_eq!(args("/a"), Ok(None));
+        assert_eq!(args("/a#?b"), Ok(None));
+        assert_eq!(args("/a?"), Ok(Some(String::new())));
+        assert_eq!(args("/a?b=%41&c=/../?d"), Ok(Some("b=%41&c=/../?d".to_owned())));
+        assert_eq!(args("/%61?b#c"), Ok(Some("b".to_owned())));
+        assert_eq!(args("/a?#"), Ok(Some(String::new())));
+    }
+
+    #[test]
+    fn extensions_follow_nginx() {
+        for (target, expected) in [
+            ("/a", None),
+            ("/a.html", Some("html")),
+            ("/a.tar.gz?x.y", Some("gz")),
+            ("/a.b/c", None),
+            ("/a.", None),
+            ("/.bashrc", None),
+            ("/.a.b", Some("b")),
+            ("/..a", None),
+            ("/...a", None),
+            ("/....a", Some("a")),
+            ("/x/../a.%68tml", Some("html")),
+        ] {
+            let exten = parts(target.as_bytes(), true).map(|(.., exten)| exten);
+            assert_eq!(exten, Ok(expected.map(str::to_owned)), "{target}");
+        }
+        let after_redirect = |path: &'static [u8]| exten(path).map(|span| span.of(path));
+        assert_eq!(after_redirect(b"/a.php"), Some(b"php".as_slice()));
+        assert_eq!(after_redirect(b"/..a"), Some(b"a".as_slice()));
+        assert_eq!(after_redirect(b"/.a"), None);
+        assert_eq!(after_redirect(b""), None);
+    }
+
+    #[test]
+    fn an_absolute_form_without_path_means_the_root() {
+        let mut out = Vec::new();
+        let found = normalize_absolute(b"?a=b#c", true, &mut out).expect("valid");
+        assert_eq!(
+            (out.as_slice(), found.args.map(|span| span.of(b"?a=b#c"))),
+            (&b"/"[..], Some(&b"a=b"[..]))
+        );
+        assert!(found.changed);
+        let found = normalize_absolute(b"/x/../y.z", true, &mut out).expect("valid");
+        assert_eq!((out.as_slice(), found.changed), (&b"/y.z"[..], true));
+        assert_eq!(normalize_absolute(b"x", true, &mut out), Err(BadUri::NotAbsolutePath));
+    }
+
+    #[test]
+    fn internal_targets_may_not_climb() {
+        for unsafe_uri in
+            ["", "?a", "..", "../a", "/a/..", "/a/../b", "/%2e%2e/a", "/a%2f..", "/a\0", "/a%00", "%2e%2e"]
+        {
+            assert_eq!(internal_target(unsafe_uri.as_bytes()), Err(BadUri::Unsafe), "{unsafe_uri:?}");
+        }
+        for (uri, path, args) in [
+            ("/a", "/a", None),
+            ("/a?b/../c", "/a", Some("b/../c")),
+            ("/%61%20b?", "/a b", Some("")),
+            ("/..a/b../...", "/..a/b../...", None),
+        ] {
+            let target = internal_target(uri.as_bytes()).expect(uri);
+            assert_eq!(&*target.path, path.as_bytes());
+            assert_eq!(target.args, args.map(str::as_bytes));
+        }
+    }
+
+    /// Targets made of what matters: segments, escapes, marks and a few plain bytes.
+    fn target() -> impl Strategy<Value = Vec<u8>> {
+        const PIECES: [&str; 20] = [
+            "/",
+            "/",
+            ".",
+            "..",
+            "/../",
+            "/./",
+            "//",
+            "a",
+            "long-segment",
+            ".html",
+            "%2e",
+            "%2F",
+            "%41",
+            "%25",
+            "%3f",
+            "%2",
+            "?",
+            "#",
+            "+",
+            "\u{fc}",
+        ];
+        vec(select(PIECES.as_slice()), 0..12).prop_map(|pieces| {
+            let mut target = b"/".to_vec();
+            pieces.iter().for_each(|piece| target.extend_from_slice(piece.as_bytes()));
+            target
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_normalised_path_has_nothing_left_to_resolve(target in target()) {
+            let mut out = Vec::new();
+            if normalize(&target, true, &mut out).is_ok() {
+                prop_assert!(out.starts_with(b"/"));
+                prop_assert!(!out.windows(2).any(|pair| pair == b"//"));
+                prop_assert!(!out.split(|&byte| byte == b'/').any(|name| name == b"." || name == b".."));
+            }
+        }
+
+        #[test]
+        fn escaping_a_path_brings_it_back(target in target(), merge in any::<bool>()) {
+            let (mut once, mut escaped, mut twice) = (Vec::new(), Vec::new(), Vec::new());
+            if normalize(&target, merge, &mut once).is_ok() {
+                escape::escape(&mut escaped, &once, Set::Uri);
+                prop_assert_eq!(normalize(&escaped, merge, &mut twice).map(|found| found.args), Ok(None));
+                prop_assert_eq!(once, twice);
+            }
+        }
+
+        #[test]
+        fn the_fast_path_agrees_with_the_slow_one(target in target(), merge in any::<bool>()) {
+            let (mut fast, mut slow) = (Vec::new(), Vec::new());
+            let found = normalize(&target, merge, &mut fast);
+            let end = decode_path(&target, merge, &mut slow);
+            prop_assert_eq!(found.map(|_| fast), end.map(|_| slow));
+        }
+
+        #[test]
+        fn the_plain_prefix_is_what_a_byte_loop_finds(target in vec(any::<u8>(), 0..40)) {
+            let naive = target.iter().enumerate().position(|(at, &byte)| {
+                let behind_slash = at > 0 && target[at - 1] == b'/';
+                is_control(byte) || b"%?#".contains(&byte) || behind_slash && b"/.".contains(&byte)
+            });
+            prop_assert_eq!(plain_prefix(&target), naive.unwrap_or(target.len()));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(target in vec(any::<u8>(), 0..64), merge in any::<bool>()) {
+            let mut out = Vec::new();
+            let _ = normalize(&target, merge, &mut out);
+            let _ = normalize_absolute(&target, merge, &mut out);
+            let _ = internal_target(&target);
+        }
+    }
+}
