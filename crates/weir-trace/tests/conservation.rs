@@ -1,0 +1,213 @@
+//! No tick is lost or counted twice: random requests against a model that keeps every interval by itself.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use weir_trace::{
+    EventKind, Level, Recorder, RequestRecord, Settings, Site, Trace, Tree, WaitKind, tree::Node,
+};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Mark(u16),
+    Enter(u16),
+    Leave(u16),
+    Suspend,
+    Resume(u16),
+    ResumeReady(u64),
+    Bytes(u16, u64, u64),
+    Gc(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (1u16..9).prop_map(Op::Mark),
+        3 => (1u16..9).prop_map(Op::Enter),
+        3 => (1u16..9).prop_map(Op::Leave),
+        1 => Just(Op::Suspend),
+        1 => (0u16..14).prop_map(Op::Resume),
+        1 => (0u64..2_000).prop_map(Op::ResumeReady),
+        1 => (1u16..9, 0u64..1 << 41, 0u64..100).prop_map(|(s, i, o)| Op::Bytes(s, i, o)),
+        1 => (0u64..9).prop_map(Op::Gc),
+    ]
+}
+
+/// Mostly short, sometimes longer than one event can say, sometimes a clock that goes back.
+fn step() -> impl Strategy<Value = i64> {
+    prop_oneof![20 => 0i64..1_000, 1 => (1i64 << 39)..(1i64 << 44), 1 => -50i64..0]
+}
+
+fn ops(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Op, i64)>> {
+    prop::collection::vec((op(), step()), length)
+}
+
+/// What a request did, told once to a trace and once to the model.
+#[derive(Default)]
+struct Model {
+    open: Vec<u16>,
+    suspended: bool,
+    last: u64,
+    run: u64,
+    wait: u64,
+    waits: BTreeMap<u16, u64>,
+    sites: BTreeMap<u16, (u64, u64, u64)>,
+    bytes: (u64, u64),
+}
+
+impl Model {
+    /// Charges the interval before `now` once to every site that is open, and to `own` inside them.
+    fn charge(&mut self, now: u64, own: Option<u16>, wait: bool) -> u64 {
+        let ticks = now.saturating_sub(self.last);
+        self.last = self.last.max(now);
+        let mut sites = self.open.clone();
+        sites.extend(own);
+        sites.sort_unstable();
+        sites.dedup();
+        for site in sites {
+            let sum = self.sites.entry(site).or_default();
+            *(if wait { &mut sum.1 } else { &mut sum.0 }) += ticks;
+        }
+        *(if wait { &mut self.wait } else { &mut self.run }) += ticks;
+        ticks
+    }
+
+    fn apply(&mut self, trace: &mut Trace, op: &Op, now: u64) {
+        match *op {
+            Op::Mark(site) => {
+                trace.mark(Site(site), now);
+                self.charge(now, Some(site), false);
+                self.sites.entry(site).or_default().2 += 1;
+            }
+            Op::Enter(site) if self.open.len() < 60 => {
+                trace.enter(Site(site), now);
+                self.charge(now, None, false);
+                self.open.push(site);
+                self.sites.entry(site).or_default().2 += 1;
+            }
+            Op::Enter(site) | Op::Leave(site) => {
+                trace.leave(Site(site), now);
+                self.charge(now, None, false);
+                let depth = self.open.iter().rposition(|&open| open == site).unwrap_or(self.open.len());
+                self.open.truncate(depth);
+            }
+            Op::Suspend => {
+                trace.suspend(now);
+                if !self.suspended {
+                    self.charge(now, None, false);
+                    self.suspended = true;
+                }
+            }
+            Op::Resume(kind) => {
+                trace.wait_kind(WaitKind::from_code(kind));
+                trace.resume(now);
+                self.resume(now, kind);
+                trace.wait_kind(WaitKind::Other);
+            }
+            Op::ResumeReady(before) => {
+                let ready = now.saturating_sub(before);
+                trace.resume_ready(ready, now);
+                if self.suspended {
+                    self.resume(ready, WaitKind::Other as u16);
+                    self.suspended = true;
+                    self.resume(now, WaitKind::Queue as u16);
+                }
+            }
+            Op::Bytes(site, input, output) => {
+                trace.bytes(Site(site), input, output);
+                self.bytes.0 += input;
+                self.bytes.1 += output;
+            }
+            Op::Gc(ticks) => trace.note(EventKind::Gc, Site::NONE, ticks),
+        }
+    }
+
+    fn resume(&mut self, now: u64, kind: u16) {
+        if std::mem::take(&mut self.suspended) {
+            let ticks = self.charge(now, None, true);
+            *self.waits.entry(kind).or_default() += ticks;
+        }
+    }
+}
+
+fn play(ops: &[(Op, i64)], recorder: &mut Recorder) -> (Trace, Model) {
+    let mut trace = Trace::new();
+    let mut now = 1u64 << 50;
+    let mut model = Model { last: now, ..Model::default() };
+    recorder.begin(&mut trace, now);
+    for (op, step) in ops {
+        now = now.saturating_add_signed(*step);
+        model.apply(&mut trace, op, now);
+    }
+    model.resume(now, WaitKind::Other as u16);
+    model.charge(now, None, false);
+    trace.end(now);
+    (trace, model)
+}
+
+fn check_tree(tree: &Tree, trace: &Trace, model: &Model) -> Result<(), TestCaseError> {
+    prop_assert_eq!((tree.root().run, tree.root().wait), (model.run, model.wait));
+    let own = |part: fn(&Node) -> u64| tree.nodes().iter().map(part).sum::<u64>();
+    prop_assert_eq!(own(|n| n.self_run), trace.total_run());
+    prop_assert_eq!(own(|n| n.self_wait), trace.total_wait());
+    prop_assert_eq!((own(|n| n.bytes_in), own(|n| n.bytes_out)), model.bytes);
+    for (index, node) in tree.nodes().iter().enumerate() {
+        let children: Vec<&Node> = tree.children(index as u32).map(|c| &tree.nodes()[c as usize]).collect();
+        let inside: u64 = children.iter().map(|child| child.inclusive()).sum();
+        prop_assert_eq!(inside + node.self_run + node.self_wait, node.inclusive());
+        prop_assert_eq!(tree.waits(index as u32).map(|wait| wait.ticks).sum::<u64>(), node.self_wait);
+    }
+    Ok(())
+}
+
+fn check(ops: &[(Op, i64)]) -> Result<Trace, TestCaseError> {
+    let mut recorder = Recorder::new(0, Settings { level: Level::Full, ..Settings::default() });
+    let (trace, model) = play(ops, &mut recorder);
+    prop_assert_eq!((trace.total_run(), trace.total_wait()), (model.run, model.wait));
+    for (kind, &ticks) in trace.waits().iter().enumerate() {
+        prop_assert_eq!(model.waits.get(&(kind as u16)).copied().unwrap_or(0), ticks);
+    }
+    check_tree(&trace.tree(), &trace, &model)?;
+    recorder.finish(&trace, RequestRecord::default());
+    let reader = recorder.reader();
+    for (&site, &(run, wait, calls)) in &model.sites {
+        let totals = reader.site(Site(site)).expect("a site that was charged");
+        prop_assert_eq!((totals.run.sum(), totals.wait.sum(), totals.counts.calls), (run, wait, calls));
+    }
+    let record = recorder.records().next().expect("every request leaves a record");
+    prop_assert_eq!((record.run, record.wait()), (model.run, model.wait));
+    Ok(trace)
+}
+
+proptest! {
+    #[test]
+    fn short_requests_keep_every_tick(ops in ops(0..60)) {
+        prop_assert!(!check(&ops)?.is_folded());
+    }
+
+    #[test]
+    fn merged_trees_are_sums(a in ops(0..80), b in ops(0..80)) {
+        let mut recorder = Recorder::new(0, Settings::default());
+        let (one, two) = (play(&a, &mut recorder).0.tree(), play(&b, &mut recorder).0.tree());
+        let mut both = Tree::new();
+        both.merge(&one);
+        both.merge(&two);
+        prop_assert_eq!(both.requests(), 2);
+        prop_assert_eq!(both.root().run, one.root().run + two.root().run);
+        prop_assert_eq!(both.root().wait, one.root().wait + two.root().wait);
+        let mut alone = Tree::new();
+        alone.merge(&one);
+        prop_assert_eq!(alone, one);
+    }
+}
+
+proptest! {
+    // Long requests: fewer of them say as much.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn folding_keeps_every_sum(ops in ops(900..2_500)) {
+        let trace = check(&ops)?;
+        prop_assert!(trace.is_folded());
+        prop_assert_eq!(trace.events().len(), 448);
+    }
+}

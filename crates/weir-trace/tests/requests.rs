@@ -1,0 +1,358 @@
+//! Whole requests: what the recorder keeps, and what comes out.
+
+use weir_trace::{
+    Cause, EventKind, Kept, Kind, Level, Recorder, RecorderReader, RequestId, RequestRecord, Settings, Site,
+    SiteTable, Step, Text, Trace, WaitKind, Watch, Why, render,
+};
+
+struct Sites {
+    table: SiteTable,
+    route: Site,
+    access: Site,
+    auth: Site,
+    content: Site,
+    gzip: Site,
+    proxy: Site,
+}
+
+fn sites() -> Sites {
+    let table = SiteTable::new();
+    Sites {
+        route: table.intern(Kind::Request, "/img/", ""),
+        access: table.intern(Kind::Phase(6), "/img/", ""),
+        auth: table.intern(Kind::Handler(6), "/img/", "auth_basic"),
+        content: table.intern(Kind::Phase(9), "/img/", ""),
+        proxy: table.intern(Kind::UpstreamTry, "/img/", "10.0.0.7:80"),
+        gzip: table.intern(Kind::BodyFilter, "/img/", "gzip"),
+        table,
+    }
+}
+
+/// Ticks are nanoseconds here.
+fn same(ticks: u64) -> u64 {
+    ticks
+}
+
+/// 1,000 ns a step, 5,000 in access, 812,000 waiting for the peer, 19,000 for the loop.
+fn play(trace: &mut Trace, sites: &Sites) {
+    trace.mark(Site::step(Step::HeadRead), 11_000);
+    trace.mark(Site::step(Step::Parse), 12_000);
+    trace.enter(sites.access, 12_000);
+    trace.mark(sites.auth, 17_000);
+    trace.leave(sites.access, 17_000);
+    trace.enter(sites.content, 17_000);
+    trace.enter(sites.proxy, 17_000);
+    trace.suspend(18_000);
+    trace.wait_kind(WaitKind::UpstreamFirstByte);
+    trace.resume_ready(830_000, 849_000);
+    trace.leave(sites.proxy, 850_000);
+    trace.mark(sites.gzip, 860_000);
+    trace.bytes(sites.gzip, 3_000, 1_500);
+    trace.mark(sites.gzip, 870_000);
+    trace.bytes(sites.gzip, 1_000, 370);
+    trace.leave(sites.content, 870_000);
+    trace.mark(Site::step(Step::Write), 880_000);
+    trace.end(881_000);
+}
+
+fn record(sites: &Sites, status: u16, id: u128) -> RequestRecord {
+    let mut record = RequestRecord {
+        id: RequestId(id),
+        route: sites.route,
+        status,
+        bytes_out: 1_870,
+        method: Text::new(b"GET"),
+        ..RequestRecord::default()
+    };
+    record.set_path(b"/img/a.txt?token=hush");
+    record
+}
+
+fn one(recorder: &mut Recorder, sites: &Sites, status: u16, id: u128) {
+    let mut trace = Trace::new();
+    recorder.begin(&mut trace, 10_000);
+    play(&mut trace, sites);
+    recorder.finish(&trace, record(sites, status, id));
+}
+
+fn kept(sites: &Sites) -> Kept {
+    let mut recorder = Recorder::new(1, Settings { sample: 1, ..Settings::default() });
+    one(&mut recorder, sites, 200, 0x7f3a);
+    recorder.kept().next().expect("every request is drawn").clone()
+}
+
+fn quiet(level: Level) -> Settings {
+    Settings { level, sample: 0, ..Settings::default() }
+}
+
+#[test]
+fn a_tree_lists_all_phases_with_run_wait_and_bytes() {
+    let sites = sites();
+    let kept = kept(&sites);
+    let expected = "\
+  -> head_read               1.0 µs
+  -> parse                   1.0 µs
+  -> post_read               0.0 µs
+  -> server_rewrite          0.0 µs
+  -> find_config             0.0 µs
+  -> rewrite                 0.0 µs
+  -> post_rewrite            0.0 µs
+  -> preaccess               0.0 µs
+  -> access                  5.0 µs   self 0.0
+     -> auth_basic           5.0 µs
+  -> post_access             0.0 µs
+  -> precontent              0.0 µs
+  -> content                22.0 µs   self 0.0   wait 831.0
+     -> upstream 10.0.0.7:80         2.0 µs   wait 831.0
+";
+    let text = render::tree(&kept.tree(), &sites.table, &same);
+    let squeeze = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(squeeze(&text)[..14], squeeze(expected)[..], "{text}");
+    assert!(text.contains(".. upstream_first_byte"), "{text}");
+    assert!(text.contains("-> body_filter gzip"), "{text}");
+    assert!(text.contains("4000 -> 1870 B   calls 2"), "{text}");
+    assert!(
+        text.lines().last().is_some_and(|line| line.contains("-> log ") && line.ends_with(" 0.0 µs")),
+        "{text}"
+    );
+    let columns: Vec<usize> = text.lines().filter_map(|line| line.find(" µs")).collect();
+    assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
+}
+
+#[test]
+fn a_headline_adds_up_and_holds_no_arguments() {
+    let sites = sites();
+    let line = render::headline(kept(&sites).record(), &sites.table, &same);
+    assert!(line.starts_with("GET /img/a.txt  200  1870 B  location /img/  worker 1  req 0000"), "{line}");
+    assert!(line.contains("total 871.0 µs = run 40.0 + wait 812.0 + in-loop queue 19.0"), "{line}");
+    assert!(!line.contains("hush"));
+}
+
+#[test]
+fn a_flow_shows_what_was_entered_and_left() {
+    let sites = sites();
+    let flow = render::flow(kept(&sites).events(), &sites.table, &same);
+    let lines: Vec<&str> = flow.lines().map(|line| line[10..].trim_end()).collect();
+    assert_eq!(lines[2..5], ["  -> access", "    | auth_basic  5.0 µs", "  <- access  5.0 µs"]);
+    assert!(flow.contains(".. wait queue  19.0 µs"), "{flow}");
+    assert!(flow.contains("<- content  853.0 µs"), "{flow}");
+}
+
+#[test]
+fn json_nests_and_names() {
+    let sites = sites();
+    let json = render::kept_json(&kept(&sites), &sites.table, &same);
+    assert!(
+        json.starts_with("{\"why\":\"sampled\",\"record\":{\"id\":\"00000000000000000000000000007f3a\""),
+        "{json}"
+    );
+    assert!(json.contains("\"path\":\"/img/a.txt\",\"location\":\"/img/\",\"status\":200"), "{json}");
+    assert!(json.contains("\"waits_ns\":{\"upstream_first_byte\":812000,\"queue\":19000}"), "{json}");
+    assert!(json.contains(
+        "{\"kind\":\"handler\",\"phase\":\"access\",\"location\":\"/img/\",\"name\":\"auth_basic\""
+    ));
+    assert_eq!(json.matches(['{', '[']).count(), json.matches(['}', ']']).count());
+}
+
+#[test]
+fn prometheus_counts_cumulatively() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    (0..3).for_each(|id| one(&mut recorder, &sites, if id == 2 { 502 } else { 200 }, id));
+    let totals = RecorderReader::merged([&recorder.reader()]);
+    let text = render::prometheus(&totals, &sites.table, &same);
+    let labels = "kind=\"handler\",phase=\"access\",location=\"/img/\",name=\"auth_basic\"";
+    let buckets = format!("weir_site_run_seconds_bucket{{{labels},le=");
+    assert!(text.contains(&format!("{buckets}\"0.0000025\"}} 0\n")), "{text}");
+    assert!(text.contains(&format!("{buckets}\"0.00001\"}} 3\n")), "{text}");
+    assert!(text.contains(&format!("{buckets}\"+Inf\"}} 3\n")), "{text}");
+    assert!(text.contains(&format!("weir_site_run_seconds_sum{{{labels}}} 0.000015000\n")), "{text}");
+    let requests = "weir_requests_total{kind=\"request\",phase=\"\",location=\"/img/\",name=\"\",status=";
+    assert!(text.contains(&format!("{requests}\"2xx\"}} 2\n")), "{text}");
+    assert!(text.contains(&format!("{requests}\"502\"}} 1\n")), "{text}");
+    assert!(!text.contains(&format!("{requests}\"5xx\"}}")), "{text}");
+    let json = render::totals_json(&totals, &sites.table, &same);
+    assert!(
+        json.contains("\"status\":{\"none\":0,\"1xx\":0,\"2xx\":2,\"3xx\":0,\"4xx\":0,\"5xx\":1,\"499\":0"),
+        "{json}"
+    );
+}
+
+#[test]
+fn folded_stacks_and_server_timing() {
+    let sites = sites();
+    let tree = kept(&sites).tree();
+    let run = render::folded(&tree, "/img/;x", false, &sites.table, &same);
+    assert!(run.contains("/img/:x;access;auth_basic 5000\n"), "{run}");
+    let ns: u64 = run.lines().filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum();
+    assert_eq!(ns, tree.root().run);
+    let wait = render::folded(&tree, "", true, &sites.table, &same);
+    assert!(wait.contains("request;content;upstream 10.0.0.7:80;wait queue 19000\n"), "{wait}");
+    let timing = render::server_timing(&tree, &sites.table, &same);
+    assert_eq!(timing, "access;dur=0.005, content;dur=0.853, upstream;dur=0.833, total;dur=0.871");
+}
+
+#[test]
+fn trees_are_kept_for_a_reason() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    one(&mut recorder, &sites, 200, 1);
+    assert_eq!(recorder.kept().count(), 0);
+    one(&mut recorder, &sites, 500, 2);
+    recorder.set_slow(871_000);
+    one(&mut recorder, &sites, 200, 3);
+    recorder.set_slow(871_001);
+    one(&mut recorder, &sites, 200, 4);
+    let mut trace = Trace::new();
+    recorder.begin(&mut trace, 10_000);
+    trace.keep();
+    play(&mut trace, &sites);
+    recorder.finish(&trace, record(&sites, 200, 5));
+    let kept: Vec<_> = recorder.kept().map(|kept| (kept.record().id.0, kept.why())).collect();
+    assert_eq!(kept, [(2, Why::Failed), (3, Why::Slow), (5, Why::Asked)]);
+    assert_eq!(recorder.records().count(), 5);
+    assert!(recorder.find(RequestId(3)).is_some() && recorder.find(RequestId(4)).is_none());
+}
+
+#[test]
+fn rings_forget_the_oldest() {
+    let sites = sites();
+    let settings = Settings { sample: 1, kept: 3, records: 2, ..Settings::default() };
+    let mut recorder = Recorder::new(0, settings);
+    (0..8).for_each(|id| one(&mut recorder, &sites, 200, id));
+    assert_eq!(recorder.kept().map(|kept| kept.record().id.0).collect::<Vec<_>>(), [5, 6, 7]);
+    assert_eq!(recorder.records().map(|record| record.id.0).collect::<Vec<_>>(), [6, 7]);
+    let mut none =
+        Recorder::new(0, Settings { sample: 1, kept: 0, records: 0, stalls: 0, ..Settings::default() });
+    one(&mut none, &sites, 200, 1);
+    none.stall(weir_trace::Stall::default());
+    assert_eq!(none.kept().count() + none.records().count() + none.stalls().count(), 0);
+}
+
+#[test]
+fn one_in_sixty_four_is_drawn() {
+    let mut recorder = Recorder::new(0, Settings { level: Level::Sampled, ..Settings::default() });
+    let mut trace = Trace::new();
+    let mut drawn = 0;
+    for now in 0..64_000 {
+        recorder.begin(&mut trace, now);
+        drawn += u32::from(trace.is_on());
+        trace.end(now);
+        recorder.finish(&trace, RequestRecord::default());
+    }
+    assert!((900..1_100).contains(&drawn), "{drawn}");
+    assert_eq!(recorder.kept().count(), 256);
+    assert_eq!(recorder.reader().requests().total(), 64_000);
+}
+
+#[test]
+fn a_watch_takes_the_next_matching_requests_of_all_workers_at_any_level() {
+    let sites = sites();
+    let (watch, receiver) = Watch::channel(2, |record| record.status == 404);
+    let mut workers = [Recorder::new(0, quiet(Level::Off)), Recorder::new(1, quiet(Level::Off))];
+    for worker in &mut workers {
+        one(worker, &sites, 404, 0); // nobody watches yet
+        worker.watch(watch.clone());
+    }
+    for (worker, status, id) in [(0, 200, 1), (1, 404, 2), (0, 404, 3), (1, 404, 4)] {
+        one(&mut workers[worker], &sites, status, id);
+    }
+    let got: Vec<_> = receiver.try_iter().map(|kept| (kept.record().id.0, kept.tree().root().run)).collect();
+    assert_eq!(got, [(2, 40_000), (3, 40_000)]);
+    assert!(!workers[0].is_watched() && !workers[1].is_watched());
+}
+
+#[test]
+fn a_watch_ends_with_its_receiver_or_when_cancelled() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, quiet(Level::Off));
+    let (watch, receiver) = Watch::channel(10, |_| true);
+    recorder.watch(watch);
+    drop(receiver);
+    one(&mut recorder, &sites, 200, 1);
+    assert!(!recorder.is_watched());
+    let (watch, _receiver) = Watch::channel(10, |_| false);
+    recorder.watch(watch.clone());
+    watch.cancel();
+    one(&mut recorder, &sites, 200, 2);
+    assert!(!recorder.is_watched());
+}
+
+#[test]
+fn off_reads_no_clock_and_still_counts() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, quiet(Level::Off));
+    let mut trace = Trace::new();
+    recorder.begin_at(&mut trace, || panic!("the clock was read"));
+    trace.at(sites.gzip, || panic!("the clock was read"));
+    trace.enter_at(sites.access, || panic!("the clock was read"));
+    trace.suspend_at(|| panic!("the clock was read"));
+    trace.resume_at(|| panic!("the clock was read"));
+    trace.leave_at(sites.access, || panic!("the clock was read"));
+    trace.bytes(sites.gzip, 1, 1);
+    trace.end(9);
+    assert!(!trace.is_recorded());
+    recorder.finish(&trace, RequestRecord { total: 77, cause: Cause::ClientGone, ..record(&sites, 499, 1) });
+    let totals = recorder.reader().site(sites.route).expect("a request of this route");
+    assert_eq!((totals.total.sum(), totals.run.count(), totals.counts.bytes_out), (77, 0, 1_870));
+    assert_eq!(totals.status.map(|status| status.named[0]), Some(1));
+}
+
+#[test]
+fn other_threads_read_while_the_worker_writes() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    let reader = recorder.reader();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut seen = 0;
+            while seen < 2_000 {
+                let now = reader.site(sites.gzip).map_or(0, |totals| totals.run.count());
+                assert!(now >= seen, "counts only grow");
+                seen = now;
+                std::thread::yield_now();
+            }
+        });
+        (0..2_000).for_each(|id| one(&mut recorder, &sites, 200, id));
+        reading.join().expect("the reader finds nothing wrong");
+    });
+}
+
+#[test]
+fn an_early_return_leaves_nothing_open() {
+    let sites = sites();
+    let mut trace = Trace::new();
+    trace.begin(0);
+    trace.enter(sites.content, 10);
+    trace.enter(sites.proxy, 20);
+    trace.leave(sites.content, 50); // the peer was never left
+    trace.mark(Site::step(Step::Write), 60);
+    trace.leave(sites.gzip, 70); // never entered
+    trace.note(EventKind::Error, Site::step(Step::Write), 104);
+    trace.end(80);
+    let tree = trace.tree();
+    let names: Vec<_> = tree.children(0).map(|c| tree.nodes()[c as usize].site).collect();
+    assert_eq!(names, [sites.content, Site::step(Step::Write)]);
+    assert_eq!((tree.root().self_run, tree.root().run), (30, 80));
+    assert_eq!(tree.nodes().last().map(|node| (node.errors, node.last_error)), Some((1, 104)));
+}
+
+#[test]
+fn an_engine_that_never_leaves_grows_nothing() {
+    let sites = sites();
+    let mut trace = Trace::new();
+    trace.begin(0);
+    for now in 1..=100_000 {
+        trace.enter(Site(64 + (now % 1_000) as u16), now);
+    }
+    trace.end(100_001);
+    let tree = trace.tree();
+    assert!(tree.nodes().len() <= 65);
+    assert_eq!(tree.root().run, 100_001);
+    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    recorder.finish(&trace, record(&sites, 200, 1));
+    trace.clear();
+    assert!(!trace.is_recorded() && trace.tree().nodes().len() == 1);
+}
