@@ -8,14 +8,19 @@
 //! are taken; a bare CR, folded lines, NUL, space before a colon, and any doubt about the length of a body are
 //! refused (sections 2.2, 5, 6).
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
 mod body;
 mod encode;
 mod error;
 mod fields;
 mod line;
+mod log;
 mod request;
 mod response;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 pub use body::{
     BadChunk, ChunkedDecoder, Decoded, Strictness, TrailerLimits, Trailers, chunk_head, last_chunk,

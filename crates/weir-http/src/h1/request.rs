@@ -225,7 +225,7 @@ impl RequestHead {
     }
 }
 
-/// The bit of `known` in a set of names; the table has a test that it is never longer than 128.
+/// The bit of `known` in a set of names; the table is never longer than 128.
 const fn bit(known: Known) -> u128 {
     1 << known as u32
 }

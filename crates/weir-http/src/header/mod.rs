@@ -59,7 +59,7 @@ pub struct Field {
 impl Field {
     /// Whether `ignore_invalid_headers on` drops this field, given `underscores_in_headers`.
     pub const fn is_invalid(&self, underscores_in_headers: bool) -> bool {
-        !self.valid && !(self.underscore && underscores_in_headers)
+        !(self.valid || self.underscore && underscores_in_headers)
     }
 }
 

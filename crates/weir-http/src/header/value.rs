@@ -1,4 +1,5 @@
 //! Reading field values: lists of tokens, numbers, whitespace (RFC 9110 section 5.6).
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 /// `value` without spaces and tabs at either end (OWS, RFC 9110 section 5.6.3).
 pub fn trim(mut value: &[u8]) -> &[u8] {
