@@ -6,7 +6,7 @@
 //! * `}` and quotes inside of a word are letters, and so is a `{` after a `$`;
 //! * a backslash takes the next byte into the word; the two become one byte in `\"`, `\'`, `\\`, `\t`, `\r` and
 //!   `\n`, quoted or not, and stay two otherwise (so `\.` reaches an expression as written);
-//! * a word has less than 4,096 bytes.
+//! * a word and what ends it have at most 4,096 bytes.
 //!
 //! After an error the lexer goes on where a reader would: see [`Statement::bad`].
 
@@ -182,13 +182,8 @@ impl<'a> Lexer<'a> {
         }
         // A backslash may be the last byte.
         self.pos = self.pos.min(self.text.len());
-        let raw = &self.text[start..self.pos];
-        let span = self.span(start, self.pos);
-        if raw.len() >= LONGEST {
-            let shown = String::from_utf8_lossy(&raw[..10]);
-            let error = Error::new(format!("too long parameter \"{shown}...\" started"));
-            return Err(Wrong { error: error.at(self.span(start, start + 10)), resume: None });
-        }
+        self.fits(start)?;
+        let (raw, span) = (&self.text[start..self.pos], self.span(start, self.pos));
         Ok(Word::new(unescape(raw), false, span))
     }
 
@@ -202,6 +197,7 @@ impl<'a> Lexer<'a> {
         {
             return Err(self.glued(start, next));
         }
+        self.fits(start + 1)?;
         Ok(Word::new(unescape(&self.text[start + 1..end]), true, self.span(start, end + 1)))
     }
 
@@ -219,10 +215,23 @@ impl<'a> Lexer<'a> {
         None
     }
 
+    /// Whether nginx's buffer holds the word from `start` to here, what ends it, and after a blank the byte that
+    /// begins the next one.
+    fn fits(&self, start: usize) -> Result<(), Wrong> {
+        let blank = self.text.get(self.pos).is_some_and(|&byte| is_blank(byte));
+        let used = self.pos - start + 1 + usize::from(blank);
+        if used <= LONGEST || self.text.len() <= start + LONGEST {
+            return Ok(());
+        }
+        let shown = String::from_utf8_lossy(&self.text[start..start + 10]);
+        let error = Error::new(format!("too long parameter \"{shown}...\" started"));
+        Err(Wrong { error: error.at(self.span(start, start + 10)), resume: None })
+    }
+
     /// A quote without its pair: goes on in the line after the one it stands in.
     fn unclosed(&mut self, start: usize, quote: u8) -> Wrong {
         let resume = Some(self.line_end(start));
-        if self.text.len() - start <= LONGEST {
+        if self.text.len() <= start + 1 + LONGEST {
             let line = self.line_number(start);
             let error = self.unexpected_end().hint(format!("the quote opened in line {line} is not closed"));
             return Wrong { error, resume };
@@ -302,5 +311,5 @@ fn char_length(text: &[u8]) -> usize {
     (1..=text.len().min(4)).find(|&n| std::str::from_utf8(&text[..n]).is_ok()).unwrap_or(1)
 }
 
-/// nginx reads into a buffer of this size, which a word does not fit into with what ends it.
+/// The size of nginx's buffer, into which a word must fit with what ends it.
 const LONGEST: usize = 4096;

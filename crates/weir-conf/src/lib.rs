@@ -10,9 +10,11 @@
 //! #[derive(Default)]
 //! struct Gzip { on: Option<bool>, level: Option<u8> }
 //!
-//! const TABLE: &[Directive<Gzip>] = &[
-//!     Directive::new("gzip", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.on)).doc("Compresses answers."),
-//!     Directive::new("gzip_comp_level", ANY, ONE, |c, line| line.number(&mut c.level, 1..=9)).doc("1 to 9."),
+//! // The alias tells the closures of the table what `c` is.
+//! type Row = Directive<Gzip>;
+//! const TABLE: &[Row] = &[
+//!     Row::new("gzip", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.on)).doc("Compresses answers."),
+//!     Row::new("gzip_comp_level", ANY, ONE, |c, line| line.number(&mut c.level, 1..=9)).doc("1 to 9."),
 //! ];
 //!
 //! let files = MemoryFiles::new().with("/etc/nginx.conf", "gzip on;\ngzip_comp_level 10;\n");
