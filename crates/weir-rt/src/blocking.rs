@@ -156,3 +156,100 @@ impl State {
 fn run(job: Job) {
     drop(catch_unwind(AssertUnwindSafe(job)));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::time::Instant;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn pool(max: usize, idle_time: Duration) -> &'static Pool {
+        Box::leak(Box::new(Pool::new(max, idle_time)))
+    }
+
+    /// Runs `f` in the pool and gives what it returns.
+    fn ask<T: Send + 'static>(pool: &'static Pool, f: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, receiver) = mpsc::channel();
+        pool.submit(Box::new(move || drop(sender.send(f()))));
+        receiver.recv_timeout(LONG).expect("the job runs")
+    }
+
+    fn until(what: &str, mut done: impl FnMut() -> bool) {
+        let end = Instant::now() + LONG;
+        while !done() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn grows_to_the_limit_and_queues_the_rest() {
+        let pool = pool(2, LONG);
+        let (gate, turn) = mpsc::channel::<()>();
+        let turn = std::sync::Arc::new(Mutex::new(turn));
+        let (sender, done) = mpsc::channel();
+        for n in 0..5 {
+            let (turn, sender) = (turn.clone(), sender.clone());
+            pool.submit(Box::new(move || {
+                turn.lock().expect("not poisoned").recv().expect("gate lives");
+                sender.send(n).expect("receiver lives");
+            }));
+        }
+        until("two are busy", || pool.lock().queue.len() == 3);
+        let stats = pool.lock().stats();
+        assert_eq!(stats, PoolStats { threads: 2, busy: 2, queued: 3, inline: 0 });
+        assert_eq!(done.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout));
+        for _ in 0..5 {
+            gate.send(()).expect("jobs live");
+        }
+        let mut all: Vec<i32> = (0..5).map(|_| done.recv_timeout(LONG).expect("all run")).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn an_idle_thread_is_used_again_and_ends_in_time() {
+        let pool = pool(8, Duration::from_millis(30));
+        let first = ask(pool, || std::thread::current().id());
+        // It may have ended in between on a slow machine; never are there two.
+        let _ = (first, ask(pool, || std::thread::current().id()));
+        assert!(pool.lock().threads <= 2);
+        until("the thread ends", || pool.lock().threads == 0);
+        assert_eq!(pool.lock().stats(), PoolStats { threads: 0, busy: 0, queued: 0, inline: 0 });
+        assert_eq!(ask(pool, || 5), 5, "and the pool still works");
+    }
+
+    #[test]
+    fn a_panic_ends_the_job_only() {
+        let pool = pool(1, LONG);
+        pool.submit(Box::new(|| std::panic::resume_unwind(Box::new("quiet"))));
+        assert_eq!(ask(pool, || 1), 1);
+        assert_eq!(pool.lock().threads, 1);
+    }
+
+    #[test]
+    fn threads_are_named_and_take_no_signals() {
+        let pool = pool(1, LONG);
+        let (name, status) = ask(pool, || {
+            let name = std::thread::current().name().map(str::to_owned);
+            (name, std::fs::read_to_string("/proc/thread-self/status").expect("procfs"))
+        });
+        assert_eq!(name.as_deref(), Some("weir pool"));
+        let hex = status.lines().find_map(|l| l.strip_prefix("SigBlk:")).expect("in every status");
+        let blocked = u64::from_str_radix(hex.trim(), 16).expect("hexadecimal");
+        for signal in [signal::SIGTERM, signal::SIGHUP, signal::SIGCHLD, libc::SIGPROF] {
+            assert_ne!(blocked & 1 << (signal - 1), 0, "signal {signal}");
+        }
+        assert_eq!(blocked & 1 << (libc::SIGSEGV - 1), 0);
+    }
+
+    #[test]
+    fn the_process_wide_pool_works() {
+        let (sender, receiver) = mpsc::channel();
+        submit(Box::new(move || sender.send(7).expect("receiver lives")));
+        assert_eq!(receiver.recv_timeout(LONG), Ok(7));
+        assert!(pool_stats().threads <= MAX_THREADS);
+    }
+}

@@ -235,3 +235,98 @@ fn read(clock: libc::clockid_t) -> libc::timespec {
 fn nanoseconds(t: libc::timespec) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::in_child;
+
+    #[test]
+    fn stamps_follow_the_monotonic_clock() {
+        let scale = scale();
+        // Stamps inside the clock's readings: never more than those say, however often we are preempted.
+        let (outer, from) = (monotonic_ns(), ticks());
+        while monotonic_ns() < outer + 5_000_000 {
+            std::hint::spin_loop();
+        }
+        let inside = scale.ticks_to_ns(ticks().saturating_sub(from));
+        let outside = monotonic_ns() - outer;
+        assert!(inside <= outside + outside / 100 + 1000, "{inside} of {outside}");
+        // And the other way round: never less.
+        let (from, inner) = (ticks(), monotonic_ns());
+        while monotonic_ns() < inner + 5_000_000 {
+            std::hint::spin_loop();
+        }
+        let inside = monotonic_ns() - inner;
+        let outside = scale.ticks_to_ns(ticks().saturating_sub(from));
+        assert!(outside + outside / 100 + 1000 >= inside, "{outside} of {inside}");
+        scale.recalibrate();
+    }
+
+    #[test]
+    fn scales_there_and_back() {
+        let scale = Scale::calibrate();
+        for ns in [0, 1_000, 1_000_000_000, 86_400_000_000_000] {
+            let back = scale.ticks_to_ns(scale.ns_to_ticks(ns));
+            assert!(back.abs_diff(ns) <= 2 + ns / 1_000_000, "{ns} became {back}");
+        }
+        let huge = scale.ticks_to_ns(u64::MAX);
+        assert!(huge > 1 << 60, "saturates rather than wraps: {huge}");
+    }
+
+    fn at(ticks: u64, ns: u64) -> Sample {
+        Sample { ticks, ns }
+    }
+
+    fn scale_of(factor: u64, start: Sample) -> Scale {
+        let anchors = Mutex::new(Anchors { older: start, newer: start, doubt: false });
+        Scale { factor: AtomicU64::new(factor), anchors }
+    }
+
+    #[test]
+    fn recalibration_uses_a_long_window_that_moves() {
+        let scale = scale_of(1 << 31, at(0, 0)); // half a nanosecond per tick
+        for s in 1..=200u64 {
+            scale.measured(at(s * 2_000_000_100, s * 1_000_000_000));
+        }
+        let ns = scale.ticks_to_ns(2_000_000_100);
+        assert!(ns.abs_diff(1_000_000_000) <= 1, "{ns}");
+        let older = scale.anchors.lock().expect("not poisoned").older;
+        assert!((136..=168).contains(&(older.ns / 1_000_000_000)), "window starts at {}", older.ns);
+    }
+
+    #[test]
+    fn one_wild_measurement_is_not_believed_two_are() {
+        let scale = scale_of(1 << 32, at(0, 0));
+        scale.measured(at(1_000_000_000, 2_000_000_000));
+        assert_eq!(scale.ticks_to_ns(1000), 1000);
+        scale.measured(at(2_000_000_000, 4_000_000_000));
+        assert_eq!(scale.ticks_to_ns(1000), 2000);
+        // The counter was reset: started afresh without a panic.
+        scale.measured(at(5, 5_000_000_000));
+        scale.measured(at(1_000_000_005, 7_000_000_000));
+        assert_eq!(scale.ticks_to_ns(1000), 2000);
+    }
+
+    #[test]
+    fn wall_time_agrees_with_the_standard_library() {
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let (before, (s, ms), after) = (now().as_millis(), unix_time(), now().as_millis());
+        let mine = u128::from(s) * 1000 + u128::from(ms);
+        assert!(ms < 1000 && before <= mine && mine <= after);
+        assert!(monotonic_ms() <= monotonic_ns() / 1_000_000);
+        let cpu = thread_cpu_ns();
+        assert!(thread_cpu_ns() >= cpu);
+    }
+
+    #[test]
+    fn the_zone_is_the_environments() {
+        let name = "clock::tests::the_zone_is_the_environments";
+        if let Some(out) = in_child(name, &[("TZ", "WST-5:30")]) {
+            assert!(out.status.success(), "{out:?}");
+            return;
+        }
+        assert_eq!(local_offset(1_700_000_000), 5 * 3600 + 1800);
+        assert_eq!(local_offset(u64::MAX), 0, "no such year");
+    }
+}

@@ -17,7 +17,11 @@ use crate::process;
 
 /// An open file. Positions are given with each call, so one handle may be used by several transfers at once.
 #[derive(Debug)]
-pub struct FileHandle(OwnedFd);
+pub struct FileHandle {
+    fd: OwnedFd,
+    /// cachestat(2) does not answer for this file: see [`FileHandle::resident`].
+    unanswered: AtomicBool,
+}
 
 /// What a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +116,7 @@ pub fn open_with(path: &Path, flags: c_int, mode: u32) -> io::Result<FileHandle>
         unsafe { libc::open(p, flags | libc::O_CLOEXEC, mode) }
     })?;
     // SAFETY: a fresh descriptor that nobody else owns.
-    Ok(FileHandle(unsafe { OwnedFd::from_raw_fd(fd) }))
+    Ok(FileHandle::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// What the path leads to, symbolic links followed.
@@ -145,7 +149,15 @@ impl FileHandle {
 
     /// The descriptor, still owned by the handle.
     pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.fd.as_raw_fd()
+    }
+
+    /// A second handle of the same open file, for another thread.
+    ///
+    /// # Errors
+    /// `EMFILE`, the process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<FileHandle> {
+        self.fd.try_clone().map(FileHandle::from)
     }
 
     /// Reads at `offset`; 0 is the end of the file. Waits for the disk unless the range is [`resident`].
@@ -180,6 +192,9 @@ impl FileHandle {
 
     /// Sends up to `len` bytes from `offset` to the socket `out`; 0 means the file ends there, which for a range
     /// within the size once seen means it has been truncated.
+    ///
+    /// The kernel queues the file's own pages, not a copy: what is written over or cut off before it has left the
+    /// machine goes out changed, or as zeroes. A file that is served must be replaced by rename, as everywhere.
     ///
     /// # Errors
     /// The errno of sendfile(2): `EAGAIN` if the socket takes nothing now, and its own errors.
@@ -230,11 +245,11 @@ impl FileHandle {
     }
 
     /// cachestat(2), Linux 6.5. `None` where it is missing, forbidden by a container, or refused for this file:
-    /// newer kernels (since 6.13 or so) answer only to who owns the file or may write it, which a worker running
-    /// as `nobody` does not.
+    /// newer kernels (6.18 at least) answer only to who owns the file or may write it, which a worker running as
+    /// `nobody` does not. Asked once per file then, and once per process where there is no such call.
     fn cached_pages(&self, offset: u64, len: u64) -> Option<u64> {
         static MISSING: AtomicBool = AtomicBool::new(false);
-        if MISSING.load(Relaxed) {
+        if MISSING.load(Relaxed) || self.unanswered.load(Relaxed) {
             return None;
         }
         let range = CacheStatRange { offset, len };
@@ -244,8 +259,9 @@ impl FileHandle {
         if result == 0 {
             return Some(stat.cached);
         }
-        if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
-            MISSING.store(true, Relaxed);
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOSYS) => MISSING.store(true, Relaxed),
+            _ => self.unanswered.store(true, Relaxed),
         }
         None
     }
@@ -276,13 +292,13 @@ impl FileHandle {
 
 impl From<OwnedFd> for FileHandle {
     fn from(fd: OwnedFd) -> FileHandle {
-        FileHandle(fd)
+        FileHandle { fd, unanswered: AtomicBool::new(false) }
     }
 }
 
 impl From<FileHandle> for OwnedFd {
     fn from(file: FileHandle) -> OwnedFd {
-        file.0
+        file.fd
     }
 }
 
@@ -375,3 +391,6 @@ fn check(result: isize) -> io::Result<usize> {
 fn signed(offset: u64) -> io::Result<libc::off_t> {
     libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))
 }
+
+#[cfg(test)]
+mod tests;

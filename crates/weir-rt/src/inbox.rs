@@ -225,3 +225,136 @@ pub(crate) fn wake_remote(slot: u16, task: u32) {
         inbox.wake(task);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Whether the eventfd becomes readable within `ms`.
+    fn readable(inbox: &Inbox, ms: i32) -> bool {
+        let mut poll = libc::pollfd { fd: inbox.fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        unsafe { libc::poll(&mut poll, 1, ms) == 1 }
+    }
+
+    fn wakes(inbox: &Inbox) -> Vec<u32> {
+        let task = |m| match m {
+            Message::Wake(task) => task,
+            Message::Run(_) => panic!("a wake was sent"),
+        };
+        inbox.drain().map(task).collect()
+    }
+
+    #[test]
+    fn a_busy_consumer_costs_no_write_a_sleeping_one_a_single() {
+        let inbox = Inbox::new().expect("eventfd");
+        inbox.wake(1);
+        assert!(!readable(&inbox, 0));
+        assert!(!inbox.prepare_sleep(), "something is there");
+        assert_eq!(wakes(&inbox), [1]);
+        assert!(inbox.prepare_sleep());
+        assert!(!readable(&inbox, 0));
+        inbox.wake(2);
+        inbox.wake(3);
+        assert!(readable(&inbox, 0));
+        let mut count = [0u8; 8];
+        // SAFETY: eight writable bytes.
+        unsafe { libc::read(inbox.fd(), count.as_mut_ptr().cast(), 8) };
+        assert_eq!(u64::from_ne_bytes(count), 1);
+        inbox.awake();
+        assert_eq!(wakes(&inbox), [2, 3]);
+    }
+
+    #[test]
+    fn awake_resets_the_eventfd() {
+        let inbox = Inbox::new().expect("eventfd");
+        assert!(inbox.prepare_sleep());
+        inbox.wake(1);
+        inbox.awake();
+        assert!(!readable(&inbox, 0));
+        assert_eq!(wakes(&inbox), [1]);
+        assert_eq!(wakes(&inbox), []);
+    }
+
+    #[test]
+    fn closures_run_on_the_consumers_thread_and_may_push() {
+        let inbox = Arc::new(Inbox::new().expect("eventfd"));
+        let (sender, receiver) = mpsc::channel();
+        let (inner, from) = (inbox.clone(), inbox.clone());
+        std::thread::spawn(move || {
+            from.push(Box::new(move || {
+                inner.wake(9);
+                sender.send(std::thread::current().id()).expect("receiver lives");
+            }));
+        })
+        .join()
+        .expect("no panic");
+        for message in inbox.drain() {
+            if let Message::Run(run) = message {
+                run();
+            }
+        }
+        assert_eq!(receiver.recv(), Ok(std::thread::current().id()));
+        assert_eq!(wakes(&inbox), [9]);
+    }
+
+    #[test]
+    fn what_a_batch_leaves_is_dropped_outside_the_lock() {
+        struct PushOnDrop(Arc<Inbox>);
+        impl Drop for PushOnDrop {
+            fn drop(&mut self) {
+                self.0.wake(5);
+            }
+        }
+        let inbox = Arc::new(Inbox::new().expect("eventfd"));
+        let guard = PushOnDrop(inbox.clone());
+        inbox.push(Box::new(move || drop(guard)));
+        drop(inbox.drain());
+        assert_eq!(wakes(&inbox), [5]);
+    }
+
+    #[test]
+    fn nothing_is_lost_between_many_producers_and_a_sleeping_consumer() {
+        const EACH: u32 = 20_000;
+        let inbox = Arc::new(Inbox::new().expect("eventfd"));
+        let producers: Vec<_> = (0..4u32)
+            .map(|p| {
+                let inbox = inbox.clone();
+                std::thread::spawn(move || (0..EACH).for_each(|n| inbox.wake(p * EACH + n)))
+            })
+            .collect();
+        let mut next: Vec<u32> = (0..4).map(|p| p * EACH).collect();
+        let mut left = 4 * EACH;
+        while left > 0 {
+            if inbox.prepare_sleep() {
+                assert!(readable(&inbox, 20_000), "slept through a message, {left} missing");
+            }
+            inbox.awake();
+            for task in wakes(&inbox) {
+                let expected = &mut next[(task / EACH) as usize];
+                assert_eq!(task, *expected, "order of one producer");
+                *expected += 1;
+                left -= 1;
+            }
+        }
+        producers.into_iter().for_each(|p| p.join().expect("no panic"));
+    }
+
+    #[test]
+    fn a_slot_reaches_its_inbox_until_it_is_given_up() {
+        let inbox = Arc::new(Inbox::new().expect("eventfd"));
+        let other = Arc::new(Inbox::new().expect("eventfd"));
+        let mine = register(inbox.clone()).expect("room");
+        let theirs = register(other.clone()).expect("room");
+        assert_ne!(mine.slot(), theirs.slot());
+        let slot = mine.slot();
+        std::thread::spawn(move || wake_remote(slot, 4)).join().expect("no panic");
+        assert_eq!(wakes(&inbox), [4]);
+        drop(mine);
+        assert_eq!(Arc::strong_count(&inbox), 1);
+        wake_remote(theirs.slot(), 6);
+        wake_remote(u16::MAX, 1);
+        assert_eq!((wakes(&inbox), wakes(&other)), (vec![], vec![6]));
+    }
+}

@@ -378,3 +378,6 @@ fn check(result: c_int) -> io::Result<()> {
 fn clamp(n: u32) -> c_int {
     c_int::try_from(n).unwrap_or(c_int::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The process as a whole: limits, user, CPU placement, title, and its way into the background.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CString, c_int};
 use std::io;
 use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -320,3 +320,6 @@ fn retry(mut call: impl FnMut() -> c_int) -> c_int {
 fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -129,7 +129,7 @@ pub(crate) fn block_all() -> io::Result<OldMask> {
         libc::sigfillset(set.as_mut_ptr());
         set.assume_init()
     };
-    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
+    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, SIGABRT] {
         // SAFETY: an initialised set and a valid number.
         unsafe { libc::sigdelset(&mut set, fault) };
     }
@@ -160,5 +160,54 @@ fn mask(how: c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
         // SAFETY: written, as the call succeeded.
         0 => Ok(unsafe { old.assume_init() }),
         errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends it to this very thread, where it is blocked: other tests never see it.
+    fn raise(signal: c_int) {
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::raise(signal) }, 0);
+    }
+
+    #[test]
+    fn blocked_signals_are_read_with_their_sender() {
+        let signals = Signals::new(&[SIGUSR1, SIGWINCH]).expect("valid signals");
+        assert_eq!(signals.read(), None);
+        raise(SIGUSR1);
+        let received = signals.receive().expect("pending");
+        assert_eq!((received.signal, received.pid), (SIGUSR1, std::process::id()));
+        raise(SIGWINCH);
+        assert_eq!(signals.wait().expect("poll works"), SIGWINCH);
+        assert_eq!(signals.read(), None);
+    }
+
+    #[test]
+    fn what_is_no_signal_is_refused() {
+        let errno = Signals::new(&[SIGHUP, 1000]).err().and_then(|e| e.raw_os_error());
+        assert_eq!(errno, Some(libc::EINVAL));
+        assert_eq!(ignore(SIGKILL).err().and_then(|e| e.raw_os_error()), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn kill_asks_for_existence() {
+        assert!(kill(std::process::id() as i32, 0).is_ok());
+        let errno = kill(i32::MAX, 0).err().and_then(|e| e.raw_os_error());
+        assert_eq!(errno, Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn the_mask_comes_back() {
+        let now = || mask(libc::SIG_BLOCK, &set_of(&[]).expect("empty")).expect("valid");
+        // SAFETY: an initialised set.
+        let has_term = |set: &libc::sigset_t| unsafe { libc::sigismember(set, SIGTERM) } == 1;
+        let before = has_term(&now());
+        let old = block_all().expect("valid");
+        assert!(has_term(&now()));
+        old.restore();
+        assert_eq!(has_term(&now()), before);
     }
 }

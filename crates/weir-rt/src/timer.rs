@@ -266,3 +266,244 @@ impl Wheel {
 fn slot_of(tick: u64) -> usize {
     (tick % SLOTS as u64) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn fired(wheel: &mut Wheel, now_ms: u64) -> Vec<u32> {
+        let mut tokens = Vec::new();
+        wheel.advance(now_ms, |token| tokens.push(token));
+        tokens
+    }
+
+    #[test]
+    fn fires_at_the_tick_after_the_deadline_and_once() {
+        for start in [0, 3, 4, 16_380, 1_000_000_007] {
+            for delay in 1..40 {
+                let mut wheel = Wheel::new(start);
+                let i = wheel.add(start + delay, 7);
+                let due = (start + delay).div_ceil(TICK_MS) * TICK_MS;
+                assert_eq!(wheel.sleep_for(start), Some(due - start));
+                assert!(fired(&mut wheel, start + delay - 1).is_empty(), "early");
+                assert!(!wheel.expired(i));
+                assert_eq!(fired(&mut wheel, due), [7]);
+                assert!(wheel.expired(i));
+                assert!(fired(&mut wheel, due + 100_000).is_empty(), "twice");
+                assert_eq!(wheel.sleep_for(due), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_deadline_already_past_fires_at_the_next_tick() {
+        let mut wheel = Wheel::new(1000);
+        wheel.add(10, 1);
+        assert!(fired(&mut wheel, 1003).is_empty());
+        assert_eq!(fired(&mut wheel, 1004), [1]);
+    }
+
+    #[test]
+    fn a_deadline_days_away_is_kept_through_many_rounds() {
+        const WEEK: u64 = 7 * 86_400_000;
+        let mut wheel = Wheel::new(5);
+        wheel.add(WEEK, 1);
+        let (mut now, mut wakes) = (5, 0);
+        let mut tokens = Vec::new();
+        while tokens.is_empty() {
+            now += wheel.sleep_for(now).expect("armed");
+            wakes += 1;
+            tokens = fired(&mut wheel, now);
+        }
+        assert_eq!((now, tokens), (WEEK, vec![1]));
+        assert!(wakes <= WEEK / (TICK_MS * (SLOTS as u64 - 1)) + 2, "woke {wakes} times");
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_overflow() {
+        let mut wheel = Wheel::new(0);
+        let i = wheel.add(u64::MAX, 1);
+        assert!(fired(&mut wheel, 1 << 40).is_empty());
+        wheel.touch(i, u64::MAX - 1);
+        assert!(wheel.sleep_for(1 << 40).is_some());
+        wheel.remove(i);
+        assert!(fired(&mut wheel, u64::MAX).is_empty());
+        wheel.add(0, 2);
+        assert_eq!(wheel.sleep_for(u64::MAX), Some(0));
+    }
+
+    #[test]
+    fn touching_later_needs_no_relinking_and_earlier_is_obeyed() {
+        let mut wheel = Wheel::new(0);
+        let i = wheel.add(100, 1);
+        for now in 1..50 {
+            wheel.touch(i, now + 100);
+            assert!(fired(&mut wheel, now).is_empty());
+        }
+        assert!(fired(&mut wheel, 148).is_empty());
+        wheel.touch(i, 5000);
+        wheel.touch(i, 160);
+        assert_eq!(wheel.deadline(i), 160);
+        assert_eq!(fired(&mut wheel, 160), [1]);
+    }
+
+    #[test]
+    fn touch_and_rearm_revive_an_expired_entry() {
+        let mut wheel = Wheel::new(0);
+        let i = wheel.add(10, 1);
+        assert_eq!(fired(&mut wheel, 12), [1]);
+        wheel.touch(i, 20);
+        assert!(!wheel.expired(i));
+        assert_eq!(fired(&mut wheel, 20), [1]);
+        wheel.rearm(i, 30, 9);
+        assert_eq!(wheel.token(i), 9);
+        assert_eq!(fired(&mut wheel, 32), [9]);
+        wheel.set_token(i, 3);
+        wheel.touch(i, 0);
+        assert_eq!(fired(&mut wheel, 36), [3]);
+    }
+
+    #[test]
+    fn indexes_are_used_again() {
+        let mut wheel = Wheel::new(0);
+        let all: Vec<u32> = (0..100).map(|n| wheel.add(n, n as u32)).collect();
+        assert_eq!(wheel.live(), 100);
+        for &i in &all {
+            wheel.remove(i);
+        }
+        assert_eq!((wheel.live(), wheel.summary), (0, 0));
+        let mut again: Vec<u32> = (0..100).map(|n| wheel.add(n, 0)).collect();
+        again.sort_unstable();
+        assert_eq!(again, all);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_is_ignored() {
+        let mut wheel = Wheel::new(10_000);
+        assert!(fired(&mut wheel, 10).is_empty());
+        wheel.add(10_001, 1);
+        assert!(fired(&mut wheel, 20).is_empty());
+        assert_eq!(fired(&mut wheel, 10_004), [1]);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Add(u64),
+        Remove(usize),
+        Touch(usize, u64),
+        Rearm(usize, u64),
+        Advance(u64),
+    }
+
+    fn span() -> impl Strategy<Value = u64> {
+        prop_oneof![4 => 0u64..50, 4 => 0u64..20_000, 2 => 16_370u64..16_400, 1 => 0u64..400_000_000]
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            4 => span().prop_map(Op::Add),
+            2 => any::<usize>().prop_map(Op::Remove),
+            4 => (any::<usize>(), span()).prop_map(|(k, d)| Op::Touch(k, d)),
+            2 => (any::<usize>(), span()).prop_map(|(k, d)| Op::Rearm(k, d)),
+            5 => span().prop_map(Op::Advance),
+        ]
+    }
+
+    /// What is true of one entry: when it must have fired at the latest (`None`: it has).
+    struct Expected {
+        deadline: u64,
+        token: u32,
+        latest: Option<u64>,
+    }
+
+    /// The wheel beside a map of what must hold.
+    struct Model {
+        wheel: Wheel,
+        now: u64,
+        entries: BTreeMap<u32, Expected>,
+        tokens: u32,
+    }
+
+    impl Model {
+        fn apply(&mut self, op: &Op) {
+            match *op {
+                Op::Add(delay) => {
+                    let (deadline, token) = self.next(delay);
+                    let i = self.wheel.add(deadline, token);
+                    assert!(self.entries.insert(i, self.armed(deadline, token)).is_none(), "index in use");
+                }
+                Op::Remove(k) => {
+                    if let Some(i) = self.pick(k) {
+                        self.entries.remove(&i);
+                        self.wheel.remove(i);
+                    }
+                }
+                Op::Touch(k, delay) => {
+                    if let Some(i) = self.pick(k) {
+                        let (deadline, token) = (self.now + delay, self.entries[&i].token);
+                        self.wheel.touch(i, deadline);
+                        self.entries.insert(i, self.armed(deadline, token));
+                    }
+                }
+                Op::Rearm(k, delay) => {
+                    if let Some(i) = self.pick(k) {
+                        let (deadline, token) = self.next(delay);
+                        self.wheel.rearm(i, deadline, token);
+                        self.entries.insert(i, self.armed(deadline, token));
+                    }
+                }
+                Op::Advance(by) => self.advance(by),
+            }
+            self.check_sleep();
+        }
+
+        fn advance(&mut self, by: u64) {
+            self.now += by;
+            for token in fired(&mut self.wheel, self.now) {
+                let e = self.entries.values_mut().find(|e| e.token == token).expect("token of a live entry");
+                assert!(e.deadline <= self.now, "early");
+                assert!(e.latest.take().is_some(), "twice");
+            }
+            for (&i, e) in &self.entries {
+                assert!(e.latest.is_none_or(|at| at > self.now), "late: {} at {}", e.deadline, self.now);
+                assert_eq!(self.wheel.expired(i), e.latest.is_none());
+                assert_eq!(self.wheel.deadline(i), e.deadline);
+            }
+        }
+
+        fn check_sleep(&self) {
+            let sleep = self.wheel.sleep_for(self.now);
+            if let Some(first) = self.entries.values().filter_map(|e| e.latest).min() {
+                let wake = self.now + sleep.expect("something is armed");
+                assert!(wake <= first.max(self.now), "would sleep to {wake}, past {first}");
+            }
+        }
+
+        /// The next multiple of the tick after the later of deadline and now.
+        fn armed(&self, deadline: u64, token: u32) -> Expected {
+            let tick = deadline.div_ceil(TICK_MS).max(self.now / TICK_MS + 1);
+            Expected { deadline, token, latest: Some(tick * TICK_MS) }
+        }
+
+        fn next(&mut self, delay: u64) -> (u64, u32) {
+            self.tokens += 1;
+            (self.now + delay, self.tokens)
+        }
+
+        fn pick(&self, k: usize) -> Option<u32> {
+            self.entries.keys().nth(k % self.entries.len().max(1)).copied()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_early_at_most_a_tick_late(start in 0u64..100_000, ops in prop::collection::vec(op(), 1..200)) {
+            let mut model = Model { wheel: Wheel::new(start), now: start, entries: BTreeMap::new(), tokens: 0 };
+            for op in &ops {
+                model.apply(op);
+            }
+        }
+    }
+}

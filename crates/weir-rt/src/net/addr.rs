@@ -295,3 +295,113 @@ impl RawAddr {
         self.len
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Result<SockAddr, InvalidAddr> {
+        text.parse()
+    }
+
+    #[test]
+    fn prints_what_it_parses() {
+        for text in [
+            "127.0.0.1:80",
+            "0.0.0.0:65535",
+            "[::1]:8080",
+            "[::]:443",
+            "[2001:db8::1]:1",
+            "[2001:db8:0:1:1:1:1:1]:1",
+            "[::ffff:1.2.3.4]:80",
+            "[::1.2.3.4]:80",
+            "unix:/run/weir.sock",
+            "unix:relative",
+            "unix:@abstract name",
+        ] {
+            assert_eq!(parse(text).map(|a| a.to_string()).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_address() {
+        let long = format!("unix:/{}", "x".repeat(107));
+        for text in ["", "80", "127.0.0.1", "::1:80", "[::1]", "127.0.0.1:65536", "1.2.3:80", "localhost:80"]
+        {
+            assert_eq!(parse(text), Err(InvalidAddr), "{text}");
+        }
+        for text in ["unix:", "unix:@", "unix:a\0b", &long] {
+            assert_eq!(parse(text), Err(InvalidAddr), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_host_has_neither_port_nor_brackets_nor_scope() {
+        let scoped = SockAddr::V6(SocketAddrV6::new("fe80::1".parse().expect("valid"), 80, 0, 2));
+        assert_eq!(scoped.to_string(), "[fe80::1]:80");
+        for (text, host) in [("1.2.3.4:5", "1.2.3.4"), ("[::2]:5", "::2"), ("unix:/a", "unix:")] {
+            assert_eq!(parse(text).expect("valid").host().to_string(), host);
+        }
+    }
+
+    #[test]
+    fn the_port_can_be_changed() {
+        let mut a = parse("[::]:80").expect("valid");
+        a.set_port(81);
+        assert_eq!((a.port(), a.is_wildcard()), (Some(81), true));
+        let mut u = parse("unix:/a").expect("valid");
+        u.set_port(81);
+        assert_eq!((u.port(), u.ip(), u.is_wildcard()), (None, None, false));
+    }
+
+    #[test]
+    fn the_kernels_form_is_exact() {
+        let raw = parse("1.2.3.4:258").expect("valid").to_raw();
+        assert_eq!(raw.bytes[2..8], [1, 2, 1, 2, 3, 4]);
+        assert_eq!(raw.len(), 16);
+        assert_eq!(parse("[::1]:1").expect("valid").to_raw().len(), 28);
+        assert_eq!(parse("unix:/ab").expect("valid").to_raw().len(), 2 + 3 + 1);
+        assert_eq!(parse("unix:@ab").expect("valid").to_raw().len(), 2 + 3);
+    }
+
+    #[test]
+    fn unix_names_know_their_kind() {
+        let path = UnixAddr::from_path(Path::new("/a")).expect("valid");
+        assert_eq!((path.path(), path.abstract_name()), (Some(Path::new("/a")), None));
+        let name = UnixAddr::from_abstract(b"a\0b").expect("valid");
+        assert_eq!((name.path(), name.abstract_name()), (None, Some(&b"a\0b"[..])));
+        let none = UnixAddr::from_kernel(&[]);
+        assert_eq!((none.path(), none.abstract_name()), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn ip_addresses_survive_text_and_kernel(ip: IpAddr, port: u16) {
+            let a = SockAddr::from((ip, port));
+            prop_assert_eq!(parse(&a.to_string()), Ok(a.clone()));
+            prop_assert_eq!(SockAddr::from_raw(&a.to_raw()), Some(a));
+        }
+
+        #[test]
+        fn unix_addresses_survive_text_and_kernel(name in "@?[^@\0]{1,20}") {
+            let a = parse(&format!("unix:{name}")).expect("short");
+            prop_assert_eq!(a.to_string(), format!("unix:{name}"));
+            prop_assert_eq!(SockAddr::from_raw(&a.to_raw()), Some(a));
+        }
+
+        #[test]
+        fn no_text_and_no_kernel_bytes_panic(text in "\\PC*", bytes in prop::collection::vec(any::<u8>(), 0..128)) {
+            let _ = parse(&text);
+            let mut raw = RawAddr::empty();
+            raw.bytes[..bytes.len()].copy_from_slice(&bytes);
+            for family in [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, 77] {
+                raw.bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+                raw.len = bytes.len() as u32;
+                let _ = SockAddr::from_raw(&raw);
+            }
+            raw.len = u32::MAX;
+            prop_assert_eq!(SockAddr::from_raw(&raw), None);
+        }
+    }
+}
