@@ -182,7 +182,7 @@ fn status_line(cursor: &mut Cursor<'_>) -> Result<(Version, u16, Span), Stop> {
             (b'#', b'0'..=b'9') => {}
             (b' ', b'\r' | b'\n') if at + 1 == SHAPE.len() => {}
             (b'1', b'2'..=b'9') => return Err(cursor.bad(at, BadRequest::VersionNotSupported)),
-            _ if shape == byte => {}
+            _ if shape == byte && byte != b'#' => {}
             _ => return Err(cursor.bad(at, BadRequest::InvalidVersion)),
         }
     }

@@ -41,6 +41,7 @@ fn heads_that_are_refused() {
         ("HTTP/1.1 200 O\rK\r\n", InvalidStatusLine),
         ("HTTP/1.1 200 O\0K\r\n", InvalidStatusLine),
         ("\r\nHTTP/1.1 200 OK\r\n", InvalidStatusLine),
+        ("HTTP/1.1 2## OK\r\n", InvalidStatusLine),
         ("hello", InvalidStatusLine),
         ("HTTP/1.1 200 OK\r\n a: b\r\n", Field(BadRequest::ObsFold)),
         ("HTTP/1.1 200 OK\r\na : b\r\n", Field(BadRequest::SpaceBeforeColon)),
