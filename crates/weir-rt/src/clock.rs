@@ -160,7 +160,7 @@ impl Scale {
     }
 }
 
-/// The process-wide scale, calibrated by its first user.
+/// The process-wide scale, calibrated by its first user, who waits two milliseconds for it: ask for it at start.
 pub fn scale() -> &'static Scale {
     static SCALE: OnceLock<Scale> = OnceLock::new();
     SCALE.get_or_init(Scale::calibrate)

@@ -303,6 +303,7 @@ impl From<FileHandle> for OwnedFd {
 }
 
 /// The C library's words for an errno: "No such file or directory", as nginx prints after the number.
+/// "Unknown error" for a number that is none.
 pub fn errno_text(errno: i32) -> &'static str {
     static TEXTS: OnceLock<Vec<String>> = OnceLock::new();
     // One more than the highest errno of Linux, EHWPOISON.

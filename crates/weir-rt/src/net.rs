@@ -17,7 +17,7 @@ pub use addr::{Host, InvalidAddr, RawAddr, SockAddr, UnixAddr};
 pub struct ListenOptions {
     /// `backlog=`: connections the kernel completes before they are accepted; it caps it at net.core.somaxconn.
     pub backlog: u32,
-    /// `reuseport`: several sockets may share the address, each with a queue of its own.
+    /// `reuseport`: several sockets may share the address, each with a queue of its own. Nothing for unix sockets.
     pub reuseport: bool,
     /// `ipv6only=`: whether [::] leaves IPv4 alone; `None` is nginx's default, on.
     pub ipv6only: Option<bool>,
@@ -70,12 +70,8 @@ pub struct Keepalive {
 /// Theirs; to name the call that failed, as nginx's messages do, make the two calls.
 pub fn listen(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let fd = bind(addr, options)?;
-    let started = start_listening(fd.as_raw_fd(), options);
-    if started.is_err() {
-        // The file is ours, and without a listener it would only be in the next one's way.
-        unlink(addr).unwrap_or(());
-    }
-    started.map(|()| fd)
+    start_listening(fd.as_raw_fd(), options).inspect_err(|_| withdraw(addr))?;
+    Ok(fd)
 }
 
 /// A non-blocking, close-on-exec stream socket bound to `addr`, with SO_REUSEADDR and the options that have to be
@@ -107,7 +103,8 @@ pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     if let SockAddr::Unix(unix) = addr
         && let Some(path) = unix.path()
     {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+        let all = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(path, all).inspect_err(|_| withdraw(addr))?;
     }
     Ok(socket)
 }
@@ -147,6 +144,12 @@ pub fn unlink(addr: &SockAddr) -> io::Result<()> {
         SockAddr::Unix(unix) => unix.path().map_or(Ok(()), std::fs::remove_file),
         _ => Ok(()),
     }
+}
+
+/// Removes a file just created whose socket came to nothing, so that it is not in the next one's way. The caller
+/// has the error that matters; a second one here is only its echo.
+fn withdraw(addr: &SockAddr) {
+    drop(unlink(addr));
 }
 
 /// An unbound stream socket for `addr`'s family, non-blocking and close-on-exec.
@@ -280,6 +283,8 @@ pub struct TcpInfo {
     pub total_retrans: u32,
 }
 
+/// Asks TCP about a connection; one system call.
+///
 /// # Errors
 /// The errno of getsockopt(2): `EOPNOTSUPP` on a unix socket.
 pub fn tcp_info(fd: RawFd) -> io::Result<TcpInfo> {

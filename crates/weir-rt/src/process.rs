@@ -202,7 +202,8 @@ pub fn drop_privileges(user: &User, gid: u32) -> io::Result<()> {
         check(libc::setgid(gid))?;
         check(libc::initgroups(user.name.as_ptr(), gid))?;
         check(libc::setuid(user.uid))?;
-        check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0))
+        // A long, as the function is variadic and reads one.
+        check(libc::prctl(libc::PR_SET_DUMPABLE, 1 as libc::c_ulong))
     }
 }
 
