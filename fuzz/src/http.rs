@@ -1,0 +1,178 @@
+//! Targets for the parsers of `weir-http` that need no connection.
+//!
+//! Each takes any bytes, calls public functions only, and asserts what callers rely on.
+
+use weir_http::etag::{self, Conditions, IfModifiedSince};
+use weir_http::range::{self, ByteRange, Multipart, Ranges};
+use weir_http::{accept, cookie, date, escape, host, mime, proxy_protocol, status, uri};
+
+/// Request targets: nothing is left to resolve, spans lie inside, and escaping brings the same path back.
+pub fn target(data: &[u8]) {
+    let (mut out, mut escaped, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    for merge_slashes in [true, false] {
+        let Ok(found) = uri::normalize(data, merge_slashes, &mut out) else { continue };
+        assert_eq!(found.path_len, out.len());
+        assert!(out.starts_with(b"/") && !out.contains(&0) && !uri::is_unsafe(&out));
+        assert!(out.split(|&byte| byte == b'/').all(|segment| segment != b"."));
+        assert!(!merge_slashes || !out.windows(2).any(|pair| pair == b"//"));
+        assert!(found.changed || data.get(..found.path_len) == Some(&out));
+        assert!(found.args.is_none_or(|span| span.of(data).len() == span.len()));
+        assert!(found.exten.is_none_or(|span| !span.of(&out).is_empty() && !span.of(&out).contains(&b'/')));
+        escaped.clear();
+        escape::escape(&mut escaped, &out, escape::Set::Uri);
+        assert!(uri::normalize(&escaped, merge_slashes, &mut again).is_ok());
+        assert_eq!(out, again);
+    }
+    // Its only other job is the empty path.
+    if uri::normalize_absolute(data, true, &mut out).is_ok() {
+        assert!(out.starts_with(b"/"));
+    }
+}
+
+/// URIs named by upstreams and scripts never climb, whatever they look like.
+pub fn internal_target(data: &[u8]) {
+    if let Ok(found) = uri::internal_target(data) {
+        assert!(!found.path.is_empty() || data.contains(&b'%'));
+        assert!(!uri::is_unsafe(&found.path));
+        let exten = uri::exten(&found.path);
+        assert!(exten.is_none_or(|span| span.of(&found.path).len() == span.len()));
+    }
+}
+
+/// Hosts: a valid one is lower-case, without dots at its end, and valid again.
+pub fn host_field(data: &[u8]) {
+    let (mut once, mut twice) = (Vec::new(), Vec::new());
+    if let Ok(found) = host::normalize(data, &mut once) {
+        assert_eq!(found.name.len(), once.len());
+        assert!(!once.is_empty() && !once.ends_with(b".") && !once.contains(&b'/'));
+        assert_eq!(host::normalize(&once, &mut twice).map(|found| found.upper), Ok(false));
+        assert_eq!(once, twice);
+    }
+}
+
+/// Dates: one that can be written is read back the same.
+pub fn http_date(data: &[u8]) {
+    if let Some(seconds) = date::parse(data)
+        && seconds >= 0
+    {
+        assert_eq!(date::parse(&date::http(seconds)), Some(seconds));
+        assert_eq!(date::iso8601(seconds, 0).get(..4), date::error_log(seconds, 0).get(..4));
+    }
+}
+
+/// `Range`: the parts lie inside, are not empty, and the multipart body is as long as announced. The first byte
+/// chooses the length and the limit.
+pub fn range_field(data: &[u8]) {
+    let Some((&first, value)) = data.split_first() else { return };
+    let length = u64::from(first) * 7;
+    let mut ranges = Vec::new();
+    for limit in [None, Some(u32::from(first % 8))] {
+        ranges.clear();
+        if range::parse(value, length, limit, &mut ranges) == Ranges::Partial {
+            assert!(!ranges.is_empty());
+            assert!(ranges.iter().all(|range| range.start < range.end && range.end <= length));
+            let sum: u64 = ranges.iter().map(ByteRange::size).sum();
+            assert!(ranges.len() == 1 || sum <= length);
+            multipart(&ranges, length);
+        }
+    }
+    let _ = range::if_range(value, Some(b"\"1-2\""), Some(0));
+}
+
+fn multipart(ranges: &[ByteRange], length: u64) {
+    let parts = Multipart::new(length, b"text/plain", None);
+    let mut body = Vec::new();
+    for &range in ranges {
+        parts.part(&mut body, range, length);
+        body.resize(body.len() + range.size() as usize, b'.');
+    }
+    parts.last(&mut body);
+    assert_eq!(parts.content_length(ranges, length), body.len() as u64);
+}
+
+/// Conditional fields: a list that matches strongly also matches weakly.
+pub fn conditions(data: &[u8]) {
+    for tag in [Some(b"\"5f3c1a2b-1f4\"".as_slice()), Some(b"W/\"a\""), None] {
+        let strong = etag::list_matches(data, tag, false);
+        assert!(!strong || etag::list_matches(data, tag, true) || tag.is_some_and(etag::is_weak));
+    }
+    let fields = Conditions {
+        if_match: Some(data),
+        if_none_match: Some(data),
+        if_modified_since: Some(data),
+        if_unmodified_since: None,
+    };
+    let _ = fields.evaluate(Some(b"\"a\""), Some(784_111_777), IfModifiedSince::Before);
+    let mut tag = data.to_vec();
+    etag::weaken(&mut tag);
+    assert!(tag.is_empty() || etag::is_weak(&tag));
+}
+
+/// `Accept-Encoding`: what names no gzip accepts none.
+pub fn accept_encoding(data: &[u8]) {
+    let named = data.windows(4).any(|word| word.eq_ignore_ascii_case(b"gzip"));
+    assert!(named || !accept::gzip(data));
+    let _ = accept::accepts(data, b"br");
+}
+
+/// Cookies, list fields and arguments: what is found lies inside what was given.
+pub fn cookies(data: &[u8]) {
+    let inside = |value: Option<&[u8]>| {
+        value.is_none_or(|value| data.as_ptr_range().contains(&value.as_ptr()) || value.is_empty())
+    };
+    assert!(inside(cookie::find([data], b"a")));
+    assert!(inside(cookie::directive([data], b"max-age")));
+    assert!(inside(cookie::set_cookie(data, b"a")));
+    assert!(inside(cookie::arg(data, b"a")));
+    assert!(cookie::arg(data, b"a").is_none_or(|value| !value.contains(&b'&')));
+    let _ = cookie::has_token([data], b"no-cache");
+}
+
+/// PROXY headers: a prefix of a header is never refused, and values are found inside it.
+pub fn proxy_header(data: &[u8]) {
+    if let Ok(proxy_protocol::Parse::Complete(header)) = proxy_protocol::parse(data) {
+        assert!(header.len <= data.len() && header.len <= proxy_protocol::MAX_HEADER);
+        for end in 0..header.len {
+            let prefix = data.get(..end).unwrap_or_default();
+            assert_eq!(proxy_protocol::parse(prefix), Ok(proxy_protocol::Parse::Incomplete));
+        }
+        for name in ["alpn", "authority", "ssl_verify", "ssl_cn", "0x30"] {
+            let _ = proxy_protocol::tlv(header.tlvs.of(data), name);
+        }
+        assert!(proxy_protocol::tlvs(header.tlvs.of(data)).count() <= header.len);
+    }
+}
+
+/// Escaping: nothing raw that the set forbids, unescaping brings it back, log lines stay lines.
+pub fn escapes(data: &[u8]) {
+    use escape::{Set, Unescape};
+    for set in [Set::Uri, Set::Args, Set::UriComponent, Set::Html, Set::Memcached, Set::Refresh] {
+        let (mut out, mut back) = (Vec::new(), Vec::new());
+        escape::escape(&mut out, data, set);
+        assert_eq!(out.len(), data.len() + 2 * escape::count(data, set));
+        escape::unescape(&mut back, &out, Unescape::All);
+        assert!(set == Set::Refresh || back == data);
+    }
+    for until in [Unescape::All, Unescape::Uri, Unescape::Redirect] {
+        let mut out = Vec::new();
+        assert!(escape::unescape(&mut out, data, until) <= data.len() && out.len() <= data.len());
+    }
+    for write in [escape::log_default, escape::json, escape::html] {
+        let mut out = Vec::new();
+        write(&mut out, data);
+        assert!(out.len() >= data.len());
+    }
+}
+
+/// Types: a line of words is inserted and every word is found again.
+pub fn types(data: &[u8]) {
+    let mut types = mime::Types::new();
+    for word in data.split(|&byte| byte == b' ') {
+        types.insert(word, word);
+        assert_eq!(types.find(&word.to_ascii_uppercase()), Some(word));
+    }
+    for status in data.chunks_exact(2).map(|pair| u16::from(pair[0]) << 8 | u16::from(pair[1])) {
+        assert!(status::line(status).is_none_or(|line| line.len() > 4));
+        let _ = (status::reason(status), status::page(status));
+    }
+}

@@ -1,0 +1,207 @@
+//! Fuzz targets of every parser: functions that take any bytes and must neither panic nor break what they assert.
+//!
+//! [`TARGETS`] is the one list of them. The binary of this crate runs it for a bounded number of inputs on stable
+//! Rust; `libfuzzer/` hands the same functions to libFuzzer. README.md says how to use both.
+#![forbid(unsafe_code)]
+
+pub mod conf;
+pub mod h1;
+pub mod http;
+pub mod mutate;
+
+/// A function under test and the material its inputs are made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name on the command line and in `libfuzzer/fuzz_targets`.
+    pub name: &'static str,
+    /// Panics when something is wrong.
+    pub run: fn(&[u8]),
+    /// Inputs to start from; each alone must pass.
+    pub seeds: &'static [&'static [u8]],
+    /// Words of the grammar, for the mutator to put in.
+    pub tokens: &'static [&'static [u8]],
+}
+
+/// Every target.
+pub static TARGETS: &[Target] = &[
+    Target {
+        name: "h1_head",
+        run: h1::h1_head,
+        seeds: &[
+            b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"POST http://a:80/b?c HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+            b"PUT /x HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\nConnection: close, upgrade, te\n\n",
+            b"\r\nOPTIONS * HTTP/1.0\r\nUser-Agent: x\r\nCookie: a=b\r\nX_Y: z\r\n\r\n",
+            b"GET /\n",
+        ],
+        tokens: FIELDS,
+    },
+    Target {
+        name: "chunked",
+        run: h1::chunked,
+        seeds: &[
+            b"3\r\nabc\r\n0\r\n\r\n",
+            b"A;name=\"value\"\r\n0123456789\r\n1\r\nx\r\n0\r\nX-Sum: 1\r\nHost: no\r\n\r\nGET /",
+            b"00000000000000001\r\nx\r\n0\r\n\r\n",
+        ],
+        tokens: &[b"\r\n", b"\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b";", b"0x", b": ", b"Content-Length: 1\r\n"],
+    },
+    Target {
+        name: "response_head",
+        run: h1::response_head,
+        seeds: &[
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+            b"HTTP/1.0 404 \r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"HTTP/1.1 100\r\n\r\nHTTP/1.1 204 No Content\nServer: x\n\n",
+        ],
+        tokens: FIELDS,
+    },
+    Target {
+        name: "conf",
+        run: conf::conf,
+        seeds: &[
+            b"worker_processes 1;\nevents { worker_connections 512; }\n",
+            b"http { server { listen 80; location ~ \"\\.php$\" { return 200 'a b'; } } }\n# end",
+            b"log_format x escape=json '{\"a\":\"$uri\"}' \"${b}c\";include conf.d/*.conf;",
+            b"content_by_lua_block { local s = [==[ } ]==] -- }\n ngx.say(\"}\") }",
+            b"map $a $b { default 0; ~^x{2}$ 1; \"\" ''; }",
+        ],
+        tokens: &[
+            b"{", b"}", b";", b"\"", b"'", b"\\", b"${", b"$", b"#", b"\n", b"--[[", b"]]", b"_by_lua_block {", b"include ",
+            b"a { ", b"\xef\xbb\xbf",
+        ],
+    },
+    Target {
+        name: "target",
+        run: http::target,
+        seeds: &[
+            b"/",
+            b"/index.html?a=b#c",
+            b"/a/b/../c/./d//e.tar.gz",
+            b"/%7euser/%2e%2e/x%2Fy?z",
+            b"/a%20long/path/that/fills/several/words/of/eight.bytes",
+            b"?args",
+        ],
+        tokens: PATHS,
+    },
+    Target {
+        name: "internal_target",
+        run: http::internal_target,
+        seeds: &[b"/protected/file.bin?x", b"/a%20b", b"relative/..name"],
+        tokens: PATHS,
+    },
+    Target {
+        name: "host",
+        run: http::host_field,
+        seeds: &[b"Example.COM:8080", b"[2001:db8::1]:443", b"a.b.", b"192.0.2.1"],
+        tokens: &[b":", b":80", b":65536", b"[", b"]", b".", b"..", b"%41", b"[::1]"],
+    },
+    Target {
+        name: "date",
+        run: http::http_date,
+        seeds: &[
+            b"Sun, 06 Nov 1994 08:49:37 GMT",
+            b"Sunday, 06-Nov-94 08:49:37 GMT",
+            b"Sun Nov  6 08:49:37 1994",
+            b"Thu, 29 Feb 2024 23:59:59 GMT",
+        ],
+        tokens: &[b"Feb", b"29", b"31", b"00", b"9999", b" ", b"-", b":", b", "],
+    },
+    Target {
+        name: "range",
+        run: http::range_field,
+        seeds: &[b"\x20bytes=0-4,10-20,-5", b"\xffbytes=100-", b"\x00bytes=0-", b"\x10bytes= 1 - 2 , 3-"],
+        tokens: &[b"bytes=", b",", b"-", b"0-0,", b"9223372036854775807", b"18446744073709551616", b" "],
+    },
+    Target {
+        name: "conditions",
+        run: http::conditions,
+        seeds: &[b"*", b"\"a\", W/\"5f3c1a2b-1f4\"", b"W/\"a\"", b"Sun, 06 Nov 1994 08:49:37 GMT"],
+        tokens: &[b"W/", b"\"a\"", b",", b"*", b"\"5f3c1a2b-1f4\"", b"\t"],
+    },
+    Target {
+        name: "accept_encoding",
+        run: http::accept_encoding,
+        seeds: &[b"gzip, deflate, br", b"br;q=1.0, gzip;q=0.8, *;q=0.1", b"x-gzip"],
+        tokens: &[b"gzip", b"br", b";q=", b"0.001", b"1.000", b",", b" "],
+    },
+    Target {
+        name: "cookies",
+        run: http::cookies,
+        seeds: &[b"a=1; b=2;c=\"3\"", b"x=1&a=%41&A&=", b"public, max-age=60, no-cache", b"a=1; Path=/; HttpOnly"],
+        tokens: &[b"a=", b"; ", b"&", b"=", b",", b"max-age=", b"no-cache"],
+    },
+    Target {
+        name: "proxy_header",
+        run: http::proxy_header,
+        seeds: &[
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n",
+            b"PROXY TCP6 2001:db8::1 ::1 1 65535\r\nGET /",
+            b"PROXY UNKNOWN\r\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x12\xc0\x00\x02\x01\xc6\x33\x64\x01\xdc\x04\x01\xbb\x02\x00\x03abc",
+            b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00",
+        ],
+        tokens: &[b"PROXY ", b"TCP4 ", b"UNKNOWN", b"\r\n", b" ", b"\x20\x00\x05\x01\0\0\0\0", b"\x21\x11\x00"],
+    },
+    Target {
+        name: "escapes",
+        run: http::escapes,
+        seeds: &[b"/a b?c=d&e", b"%41%zz%4", b"<a href=\"\">\\\n\xff"],
+        tokens: &[b"%", b"%25", b"%3f", b"?", b"\"", b"\\"],
+    },
+    Target {
+        name: "types",
+        run: http::types,
+        seeds: &[b"html HTM shtml", b"averyveryverylongextension x"],
+        tokens: &[b" ", b"html", b"\0", b"fifteen-letters"],
+    },
+];
+
+const FIELDS: &[&[u8]] = &[
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\r\n\r\n",
+    b": ",
+    b" HTTP/1.1",
+    b" HTTP/2.0",
+    b"http://",
+    b"Host: a\r\n",
+    b"Content-Length: 18446744073709551616\r\n",
+    b"Content-Length: 0\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Connection: close\r\n",
+    b" folded",
+    b"%00",
+    b"\0",
+];
+
+const PATHS: &[&[u8]] = &[
+    b"/", b"//", b"/./", b"/../", b"..", b".", b"%2e", b"%2F", b"%25", b"%00", b"%3f", b"%", b"?", b"#",
+    b".x",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_has_seeds_that_pass_and_a_libfuzzer_file() {
+        let manifest = include_str!("../libfuzzer/Cargo.toml");
+        for target in TARGETS {
+            assert!(!target.seeds.is_empty(), "{}", target.name);
+            target.seeds.iter().for_each(|seed| (target.run)(seed));
+            assert!(
+                manifest.contains(&format!("path = \"fuzz_targets/{}.rs\"", target.name)),
+                "{}",
+                target.name
+            );
+        }
+        assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
+    }
+
+    #[test]
+    fn the_empty_input_passes_everywhere() {
+        TARGETS.iter().for_each(|target| (target.run)(b""));
+    }
+}
