@@ -4,12 +4,21 @@ use std::path::Path;
 
 use weir_conf::{MemoryFiles, load};
 
-/// Any text as a configuration file: it becomes a tree or errors, each with a place that can be shown.
+/// Any text as a configuration file that may include itself: it becomes a tree, or errors, each with a place and
+/// a first line that is one line and drives no terminal.
 pub fn conf(data: &[u8]) {
     let files = MemoryFiles::new().with("/etc/nginx.conf", data).with("/etc/conf.d/a.conf", "a b;");
     let lua = |name: &[u8]| name.ends_with(b"_by_lua_block");
-    if let Err(failure) = load(Path::new("/etc/nginx.conf"), Path::new("/etc"), &files, lua, None) {
-        assert!(!failure.errors.is_ok());
-        assert!(!failure.errors.render(&failure.tree.source).is_empty());
+    let failure = match load(Path::new("/etc/nginx.conf"), Path::new("/etc"), &files, lua, None) {
+        Ok(tree) => return assert!(tree.source.dump().starts_with(b"# configuration file /etc/nginx.conf:\n")),
+        Err(failure) => failure,
+    };
+    assert!(!failure.errors.is_ok());
+    for error in failure.errors {
+        let source = &failure.tree.source;
+        let headline = error.headline(source);
+        assert!(error.span.is_none_or(|span| source.place(span).is_some()), "{headline}");
+        assert!(!headline.contains(char::is_control), "{headline:?}");
+        assert!(error.render(source).lines().count() <= 4, "{headline}");
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
+use crate::parser::INCLUDE;
 use crate::{Error, Line, LineCx, Result, nearest};
 
 /// One directive of a module whose configuration is a `C`.
@@ -98,13 +99,13 @@ impl Signature {
             .hint(format!("it is allowed in {contexts}"))
     }
 
-    /// The error of a name that no table has; `names` are all known ones.
+    /// The error of a name that no table has; `names` are all known ones, without `include`.
     pub fn unknown<'a>(line: &Line, names: impl Iterator<Item = &'a str>) -> Error {
         let error = Error::new(format!("unknown directive \"{}\"", line.name)).at(line.name.span);
         if line.name.str().starts_with('\u{feff}') {
             return error.hint("the file begins with a byte order mark; save it without");
         }
-        match nearest(line.name.str(), names) {
+        match nearest(line.name.str(), names.chain([INCLUDE.name])) {
             Some(name) => error.hint(format!("did you mean \"{name}\"?")),
             None => error,
         }

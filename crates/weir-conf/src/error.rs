@@ -43,16 +43,18 @@ impl Error {
 
     /// The first line: nginx's message, with a column: `unknown directive "foo" in /etc/nginx.conf:3:5`.
     ///
+    /// It is one line: control characters, which a word may have, are shown as `\n` and the like.
     /// For the text of `-g` the place is `in command line`, as in nginx. The prefix (`nginx: [emerg] `) is the
     /// caller's.
     pub fn headline(&self, source: &Source) -> String {
         let file = self.span.and_then(|span| source.file(span.file));
         let place = self.span.and_then(|span| source.place(span));
-        match (file, place) {
+        let line = match (file, place) {
             (Some(file), Some(_)) if file.parameter => format!("{} in command line", self.message),
             (Some(_), Some(place)) => format!("{} in {place}", self.message),
             _ => self.message.clone(),
-        }
+        };
+        escaped(&line)
     }
 
     /// The headline, the source line, carets below what is meant, and the hint: one to four lines, without a
@@ -67,7 +69,7 @@ impl Error {
         }
         if let Some(hint) = &self.hint {
             out.push('\n');
-            out.push_str(hint);
+            out.push_str(&escaped(hint));
         }
         out
     }
@@ -113,6 +115,11 @@ impl Errors {
     /// Adds one.
     pub fn push(&mut self, error: Error) {
         self.0.push(error);
+    }
+
+    /// Whether there are so many that reading on would help nobody.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= MOST
     }
 
     /// All of them rendered, each followed by a newline.
@@ -161,6 +168,14 @@ fn excerpt(source: &Source, span: Span) -> Option<(String, String)> {
     Some((line.trim_end().to_owned(), carets))
 }
 
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 fn printable(bytes: &[u8]) -> Vec<char> {
     let shown = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
@@ -169,6 +184,9 @@ fn printable(bytes: &[u8]) -> Vec<char> {
 
 /// Characters shown before a marked text, and from its start.
 const WINDOW: usize = 100;
+
+/// See [`Errors::is_full`].
+const MOST: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -208,6 +226,12 @@ mod tests {
             Error::new("m").at(span(5, 6)).render(&source),
             "m in /n.conf:1:6\n\u{fffd}[2J a;\n     ^"
         );
+    }
+
+    #[test]
+    fn a_headline_is_one_line() {
+        let error = Error::new("unknown directive \"a\nb\x1b\"");
+        assert_eq!(error.headline(&Source::default()), "unknown directive \"a\\nb\\u{1b}\"");
     }
 
     #[test]

@@ -68,79 +68,66 @@ impl<'a> Lexer<'a> {
         let (mut words, mut bad) = (Vec::new(), false);
         loop {
             let newline = self.skip_blanks();
-            let start = self.pos;
-            let end = match self.text.get(start) {
+            let end = match self.text.get(self.pos) {
                 None => End::Eof,
                 Some(b';') => End::Semicolon,
                 Some(b'{') => End::Open,
                 Some(b'}') => End::Close,
-                Some(_) => {
-                    match self.word() {
-                        Ok(mut word) => {
-                            word.after_newline = newline && !words.is_empty();
-                            words.push(word);
-                        }
-                        Err(Wrong { error, resume }) => {
-                            errors.push(error);
-                            bad = true;
-                            if let Some(pos) = resume {
-                                self.pos = pos;
-                                return self.ended(words, End::Semicolon, bad);
-                            }
-                        }
+                Some(_) => match self.word() {
+                    Ok(mut word) => {
+                        word.after_newline = newline && !words.is_empty();
+                        words.push(word);
+                        continue;
                     }
-                    continue;
-                }
+                    Err(Wrong { error, resume }) => {
+                        errors.push(error);
+                        bad = true;
+                        if resume.is_none() && !errors.is_full() {
+                            continue;
+                        }
+                        self.pos = resume.unwrap_or(self.pos);
+                        return self.ended(words, End::Semicolon, bad);
+                    }
+                },
             };
-            if let Some(statement) = self.end(words, end, bad, errors) {
-                return statement;
-            }
-            (words, bad) = (Vec::new(), false);
+            return self.end(words, end, bad, errors);
         }
     }
 
-    /// Ends a statement, unless it is a lone `;`, which is reported and passed over.
-    fn end(&mut self, words: Vec<Word>, end: End, mut bad: bool, errors: &mut Errors) -> Option<Statement> {
+    /// Ends a statement before `end`, which is read unless it is a `}` that comes too early.
+    fn end(&mut self, words: Vec<Word>, end: End, bad: bool, errors: &mut Errors) -> Statement {
         let here = self.span(self.pos, self.pos + 1);
-        let lacks_words = words.is_empty() && !bad;
+        let error = match (end, words.last()) {
+            // One error a statement: what follows from it is not told.
+            _ if bad => None,
+            (End::Semicolon, None) => Some(Error::new("unexpected \";\"").at(here)),
+            (End::Open, None) => Some(Error::new("unexpected \"{\"").at(here)),
+            (End::Close, Some(last)) => {
+                let hint = format!("is \";\" missing after \"{last}\"?");
+                Some(Error::new("unexpected \"}\"").at(here).hint(hint))
+            }
+            (End::Eof, Some(_)) => Some(self.unexpected_end()),
+            _ => None,
+        };
+        let bad = bad || error.is_some();
+        errors.0.extend(error);
         match end {
-            End::Semicolon if lacks_words => {
-                errors.push(Error::new("unexpected \";\"").at(here));
+            End::Close if bad => self.ended(words, End::Semicolon, bad),
+            End::Eof => self.ended(words, end, bad),
+            _ => {
                 self.pos += 1;
-                return None;
+                self.ended(words, end, bad)
             }
-            End::Open if lacks_words => {
-                errors.push(Error::new("unexpected \"{\"").at(here));
-                bad = true;
-            }
-            // The `}` stays, to close its block after this line.
-            End::Close if !words.is_empty() || bad => {
-                if !bad {
-                    let last = &words[words.len() - 1];
-                    let hint = format!("is \";\" missing after \"{last}\"?");
-                    errors.push(Error::new("unexpected \"}\"").at(here).hint(hint));
-                }
-                return Some(self.ended(words, End::Semicolon, true));
-            }
-            End::Eof if !lacks_words => {
-                if !bad {
-                    errors.push(self.unexpected_end());
-                }
-                return Some(self.ended(words, End::Eof, true));
-            }
-            _ => {}
         }
-        self.pos += usize::from(end != End::Eof);
-        Some(self.ended(words, end, bad))
     }
 
     fn ended(&self, words: Vec<Word>, end: End, bad: bool) -> Statement {
-        let start = if bad || end == End::Eof { self.pos } else { self.pos - 1 };
-        let end_span = match end {
-            End::Open => self.span(self.pos - 1, self.pos),
-            _ => self.span(start, self.pos),
+        let length = match end {
+            End::Open | End::Close => 1,
+            End::Semicolon => usize::from(!bad),
+            End::Eof => 0,
         };
-        Statement { words, end, end_span, bad }
+        Statement { words, end, end_span: self.span(self.pos - length, self.pos), bad }
     }
 
     /// Skips blanks and comments; tells whether a line ended there.

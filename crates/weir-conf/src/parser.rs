@@ -9,7 +9,7 @@ use crate::glob::is_pattern;
 use crate::include::{failed_call, system_error};
 use crate::lexer::{End, Lexer, Statement};
 use crate::raw::{Unclosed, lua_block_end};
-use crate::{Error, Errors, FileId, Files, Source, Span, Word};
+use crate::{Args, Contexts, Error, Errors, FileId, Files, Signature, Source, Span, Word};
 
 /// A configuration as written: lines in order, each `include` replaced by what it includes.
 #[derive(Clone, Debug, Default)]
@@ -112,8 +112,11 @@ pub fn load(
         loader.text(file.expect("it is the first"), &mut lines);
     }
     loader.file(&main, None, &mut lines);
-    let Loader { mut tree, errors, .. } = loader;
+    let Loader { mut tree, mut errors, .. } = loader;
     tree.lines = lines;
+    if errors.is_full() {
+        errors.push(Error::new("too many errors, the rest is not read"));
+    }
     if errors.is_ok() { Ok(tree) } else { Err(Box::new(Failure { tree, errors })) }
 }
 
@@ -193,7 +196,7 @@ impl Loader<'_> {
     ) -> Span {
         loop {
             let statement = lexer.statement(&mut self.errors);
-            if self.errors.0.len() >= MOST_ERRORS {
+            if self.errors.is_full() {
                 lexer.seek(lexer.text().len());
                 return statement.end_span;
             }
@@ -201,9 +204,7 @@ impl Loader<'_> {
                 (End::Close, Some(_)) => return statement.end_span,
                 (End::Close, None) => self.errors.push(Error::new("unexpected \"}\"").at(statement.end_span)),
                 (End::Eof, Some(open)) if !statement.bad => {
-                    let line = lexer.line_number(open.start as usize);
-                    let error = Error::new("unexpected end of file, expecting \"}\"").at(statement.end_span);
-                    self.errors.push(error.hint(format!("the \"{{\" in line {line} is not closed")));
+                    self.unclosed(lexer.line_number(open.start as usize), statement.end_span);
                     return statement.end_span;
                 }
                 (End::Eof, _) => return statement.end_span,
@@ -218,11 +219,19 @@ impl Loader<'_> {
         }
     }
 
+    /// A file that ends in a block; of blocks in each other only the innermost is told.
+    fn unclosed(&mut self, line: usize, end: Span) {
+        if self.errors.0.last().is_none_or(|error| error.span != Some(end)) {
+            let error = Error::new("unexpected end of file, expecting \"}\"").at(end);
+            self.errors.push(error.hint(format!("the \"{{\" in line {line} is not closed")));
+        }
+    }
+
     fn semicolon(&mut self, statement: Statement, lines: &mut Vec<Line>) {
         let Statement { words, end_span, bad: false, .. } = statement else { return };
         match &words[..] {
-            [name, argument] if name.is("include") => self.include(argument, lines),
-            _ => lines.extend(line(words, None, None, end_span)),
+            [name, argument] if name.is(INCLUDE.name) => self.include(argument, lines),
+            _ => lines.extend(self.checked(line(words, None, None, end_span))),
         }
     }
 
@@ -241,7 +250,17 @@ impl Loader<'_> {
                 (None, Some(block), end)
             }
         };
-        if bad { None } else { line(words, block, raw, end) }
+        if bad { None } else { self.checked(line(words, block, raw, end)) }
+    }
+
+    /// Takes out an `include` that is none.
+    fn checked(&mut self, line: Option<Line>) -> Option<Line> {
+        let line = line?;
+        if !line.name.is(INCLUDE.name) {
+            return Some(line);
+        }
+        self.errors.0.extend(INCLUDE.check(&line, Contexts::MAIN).err());
+        None
     }
 
     fn block(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<Block> {
@@ -323,6 +342,14 @@ fn line(words: Vec<Word>, block: Option<Block>, raw: Option<Raw>, end: Span) -> 
     Some(Line { name, args: words.collect(), block, raw, span })
 }
 
+/// The one directive that the loader itself runs, in all contexts.
+pub(crate) const INCLUDE: Signature = Signature {
+    name: "include",
+    contexts: Contexts::MAIN,
+    args: Args::ONE,
+    doc: "Reads lines from other files.",
+};
+
 /// nginx has no such limit, and a stack that ends. Real files stay below ten.
 const DEEPEST_BLOCK: usize = 64;
 
@@ -331,6 +358,3 @@ const DEEPEST_INCLUDE: usize = 32;
 
 /// Files read, repeated ones counted: what files that include each other twice come to.
 const MOST_FILES: usize = 20_000;
-
-/// After so many errors the rest of the files is not read.
-const MOST_ERRORS: usize = 100;
