@@ -96,14 +96,18 @@ impl Histogram {
 }
 
 /// Which bucket a value belongs to: exact below 16, then 16 to an octave.
-#[inline]
 pub(crate) const fn bucket(value: u64) -> usize {
-    if value < SUBS as u64 {
-        return value as usize;
-    }
-    let octave = value.ilog2() - 3; // 1 for 16..32
-    let sub = (value >> (octave - 1)) as usize & (SUBS - 1);
-    octave as usize * SUBS + sub
+    let (octave, sub) = place(value);
+    octave * SUBS + sub
+}
+
+/// The octave of a value (0 below 16, 1 from 16 to 31) and its bucket in there.
+#[inline]
+pub(crate) const fn place(value: u64) -> (usize, usize) {
+    // Values below 16 are in the exact octave, whose buckets are as wide as those of the next: their shift is the same.
+    let log = (value | SUBS as u64).ilog2();
+    let sub = (value >> (log - 4)) as usize;
+    ((log - 4) as usize + (sub >> 4), sub & (SUBS - 1))
 }
 
 /// The smallest and the largest value of a bucket.

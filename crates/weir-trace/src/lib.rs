@@ -39,8 +39,8 @@ mod model;
 mod record;
 mod recorder;
 pub mod render;
+mod shape;
 mod site;
-mod sums;
 mod trace;
 pub mod tree;
 

@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::histogram::{Histogram, OCTAVES, SUBS, bucket};
+use crate::event::EventKind;
+use crate::histogram::{Histogram, OCTAVES, SUBS, place};
 use crate::site::Site;
 
 /// A reader's hold on one worker's counts.
@@ -140,7 +141,7 @@ pub(crate) struct Shared {
     chunks: Box<[OnceLock<Chunk>]>,
 }
 
-type Chunk = Box<[OnceLock<Box<LiveSite>>; CHUNK]>;
+type Chunk = Box<[OnceLock<Arc<LiveSite>>; CHUNK]>;
 
 impl Shared {
     pub(crate) fn new(worker: u16) -> Shared {
@@ -148,12 +149,11 @@ impl Shared {
         Shared { worker, status: LiveStatus::default(), chunks }
     }
 
-    /// The counts of a site, made at first use.
-    #[inline]
-    pub(crate) fn site(&self, site: Site) -> &LiveSite {
+    /// The counts of a site, made at first use. The writer keeps what it gets, and need not look again.
+    pub(crate) fn site(&self, site: Site) -> &Arc<LiveSite> {
         let chunk =
             self.chunks[site.index() / CHUNK].get_or_init(|| Box::new([const { OnceLock::new() }; CHUNK]));
-        chunk[site.index() % CHUNK].get_or_init(Box::default)
+        chunk[site.index() % CHUNK].get_or_init(Arc::default)
     }
 
     fn find(&self, site: Site) -> Option<&LiveSite> {
@@ -167,26 +167,37 @@ pub(crate) struct LiveSite {
     run: LiveHistogram,
     wait: OnceLock<Box<LiveHistogram>>,
     route: OnceLock<Box<LiveRoute>>,
-    calls: AtomicU64,
+    /// Calls beyond the first of a request: those are in `run`'s count.
+    repeats: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     errors: AtomicU64,
 }
 
 impl LiveSite {
-    #[inline]
+    /// One request that called the site several times.
     pub(crate) fn record(&self, run: u64, wait: u64, calls: u64) {
+        add(&self.repeats, calls.saturating_sub(1));
+        self.record_one(run, wait);
+    }
+
+    /// One request that called the site once.
+    #[inline]
+    pub(crate) fn record_one(&self, run: u64, wait: u64) {
         self.run.record(run);
-        add(&self.calls, calls);
         if wait > 0 {
             self.wait.get_or_init(Box::default).record(wait);
         }
     }
 
-    pub(crate) fn count(&self, bytes_in: u64, bytes_out: u64, errors: u64) {
-        add(&self.bytes_in, bytes_in);
-        add(&self.bytes_out, bytes_out);
-        add(&self.errors, errors);
+    /// Bytes or errors; other kinds have no count here.
+    pub(crate) fn remark(&self, kind: EventKind, count: u64) {
+        match kind {
+            EventKind::BytesIn => add(&self.bytes_in, count),
+            EventKind::BytesOut => add(&self.bytes_out, count),
+            EventKind::Error => add(&self.errors, count),
+            _ => {}
+        }
     }
 
     /// One request of this route; `total` 0 is a time nobody took.
@@ -199,11 +210,13 @@ impl LiveSite {
     }
 
     fn read(&self) -> SiteTotals {
+        let run = self.run.read();
+        let calls = run.count() + self.repeats.load(Relaxed);
         SiteTotals {
-            run: self.run.read(),
+            run,
             wait: self.wait.get().map(|wait| wait.read()).unwrap_or_default(),
             counts: SiteCounts {
-                calls: self.calls.load(Relaxed),
+                calls,
                 bytes_in: self.bytes_in.load(Relaxed),
                 bytes_out: self.bytes_out.load(Relaxed),
                 errors: self.errors.load(Relaxed),
@@ -257,9 +270,8 @@ struct LiveHistogram {
 impl LiveHistogram {
     #[inline]
     fn record(&self, value: u64) {
-        let bucket = bucket(value);
-        let octave = self.octaves[bucket / SUBS].get_or_init(Box::default);
-        add(&octave[bucket % SUBS], 1);
+        let (octave, sub) = place(value);
+        add(&self.octaves[octave].get_or_init(Box::default)[sub], 1);
         add(&self.sum, value);
         if value > self.max.load(Relaxed) {
             self.max.store(value, Relaxed);

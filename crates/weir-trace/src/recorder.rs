@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::event::EventKind;
 use crate::kept::{Kept, Watch, Why};
 use crate::live::{RecorderReader, Shared};
 use crate::model::Stall;
 use crate::record::{RequestId, RequestRecord};
-use crate::sums::{Sum, Sums};
+use crate::shape::Shapes;
 use crate::trace::Trace;
+use crate::tree::Tree;
 
 /// How much is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -64,7 +66,7 @@ pub struct Recorder {
     settings: Settings,
     worker: u16,
     shared: Arc<Shared>,
-    sums: Sums,
+    shapes: Shapes,
     records: Ring<RequestRecord>,
     kept: Ring<Kept>,
     watches: Vec<Watch>,
@@ -81,7 +83,7 @@ impl Recorder {
             settings,
             worker,
             shared: Arc::new(Shared::new(worker)),
-            sums: Sums::default(),
+            shapes: Shapes::new(),
             records: Ring::new(settings.records),
             kept: Ring::new(settings.kept),
             watches: Vec::new(),
@@ -152,7 +154,7 @@ impl Recorder {
             record.total = trace.total();
             record.run = trace.total_run();
             record.waits = *trace.waits();
-            self.charge(trace);
+            self.charge(trace, &record);
         }
         self.shared.status.count(record.status);
         if !record.route.is_none() {
@@ -206,26 +208,37 @@ impl Recorder {
         self.records.iter()
     }
 
-    fn charge(&mut self, trace: &Trace) {
-        if trace.is_folded() {
-            self.sums.take_tree(&trace.tree());
-        } else {
-            self.sums.take(trace.events());
+    /// Adds the times of a request to the histograms of its sites.
+    #[inline]
+    fn charge(&mut self, trace: &Trace, record: &RequestRecord) {
+        let (shapes, shared) = (&mut self.shapes, &self.shared);
+        let hint = u64::from(record.route.0) << 16 | u64::from(record.status);
+        let live = |site| shared.site(site).clone();
+        if trace.is_folded() || !shapes.charge(trace.events(), hint, live) {
+            self.charge_tree(&trace.tree());
         }
-        let shared = &self.shared;
-        self.sums.drain(|site, sum: &Sum| {
-            let live = shared.site(site);
+    }
+
+    /// The same from the tree: of requests so long that their events alone do not say it.
+    #[cold]
+    fn charge_tree(&mut self, tree: &Tree) {
+        for (site, sum) in tree.by_site() {
+            let live = self.shared.site(site);
             live.record(sum.run, sum.wait, sum.calls);
-            if sum.bytes_in | sum.bytes_out | sum.errors != 0 {
-                live.count(sum.bytes_in, sum.bytes_out, sum.errors);
-            }
-        });
+            live.remark(EventKind::BytesIn, sum.bytes_in);
+            live.remark(EventKind::BytesOut, sum.bytes_out);
+            live.remark(EventKind::Error, sum.errors);
+        }
     }
 
     fn count_route(&mut self, record: &RequestRecord, recorded: bool) {
         let live = self.shared.site(record.route);
         live.request(record.status, record.total);
-        live.count(record.bytes_in, record.bytes_out, u64::from(record.status >= 500));
+        live.remark(EventKind::BytesIn, record.bytes_in);
+        live.remark(EventKind::BytesOut, record.bytes_out);
+        if record.status >= 500 {
+            live.remark(EventKind::Error, 1);
+        }
         if recorded {
             live.record(record.run, record.wait(), 1);
         }

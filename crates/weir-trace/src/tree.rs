@@ -1,5 +1,7 @@
 //! Events drawn as a tree: who called whom, and where the time went.
 
+use std::collections::BTreeMap;
+
 use crate::event::{Decoder, Event, EventKind};
 use crate::model::WaitKind;
 use crate::site::Site;
@@ -115,6 +117,30 @@ impl Tree {
     /// What a node itself waited for.
     pub fn waits(&self, node: u32) -> impl Iterator<Item = &Wait> + '_ {
         self.waits.iter().filter(move |wait| wait.node == node)
+    }
+
+    /// The nodes of each site added up, wherever they stand: times inclusive, a site inside itself counted once. Own
+    /// times are added up too; what a node says of others (`site` apart) means nothing here.
+    #[must_use]
+    pub fn by_site(&self) -> BTreeMap<Site, Node> {
+        let mut sums = BTreeMap::<Site, Node>::new();
+        for (index, node) in self.nodes.iter().enumerate().skip(1) {
+            let sum = sums.entry(node.site).or_default();
+            sum.site = node.site;
+            sum.add(node);
+            if !self.is_inside_itself(index) {
+                sum.run += node.run;
+                sum.wait += node.wait;
+            }
+        }
+        sums
+    }
+
+    fn is_inside_itself(&self, index: usize) -> bool {
+        let above = |node: &&Node| (node.parent != 0).then(|| &self.nodes[node.parent as usize]);
+        std::iter::successors(Some(&self.nodes[index]), above)
+            .skip(1)
+            .any(|outer| outer.site == self.nodes[index].site)
     }
 
     /// Adds another tree to this one, node by node along the same path.
