@@ -9,7 +9,9 @@ use weir_conf::{MemoryFiles, load};
 pub fn conf(data: &[u8]) {
     let files = MemoryFiles::new().with("/etc/nginx.conf", data).with("/etc/conf.d/a.conf", "a b;");
     let lua = |name: &[u8]| name.ends_with(b"_by_lua_block");
-    let Err(failure) = load(Path::new("/etc/nginx.conf"), Path::new("/etc"), &files, lua, None) else { return };
+    let Err(failure) = load(Path::new("/etc/nginx.conf"), Path::new("/etc"), &files, lua, None) else {
+        return;
+    };
     assert!(!failure.errors.is_ok());
     for error in failure.errors {
         let source = &failure.tree.source;
