@@ -104,11 +104,12 @@ impl Shape {
         }
         let (mut clock, mut differs) = (0u64, 0u64);
         for ((event, step), sum) in events.iter().zip(&self.steps).zip(&mut run[1..]) {
-            differs |= (event.0 ^ step.key) & !Event::MAX;
-            clock += event.0 & step.mask;
+            let value = event.0 ^ step.key;
+            differs |= value;
+            clock = clock.wrapping_add(value & step.mask);
             *sum = clock;
         }
-        differs == 0
+        differs <= Event::MAX
     }
 
     #[inline]

@@ -200,9 +200,18 @@ impl Trace {
     }
 
     /// Forgets everything but the memory; off afterwards.
+    #[inline]
     pub fn clear(&mut self) {
-        let events = std::mem::take(&mut self.events);
-        *self = Trace { events, ..Trace::default() };
+        (self.on, self.suspended, self.sampled, self.asked) = (false, false, false, false);
+        (self.len, self.last, self.start) = (0, 0, 0);
+        self.wait_kind = WaitKind::Other;
+        if self.wait > 0 {
+            self.wait = 0;
+            self.waits = [0; WaitKind::COUNT];
+        }
+        if self.fold.is_some() {
+            self.fold = None;
+        }
     }
 
     /// True if something was recorded.
@@ -310,12 +319,21 @@ impl Trace {
         self.waits[kind as usize] += self.last - before;
     }
 
+    #[inline]
     fn count(&mut self, kind: EventKind, site: Site, value: u64) {
-        if value > 0 {
-            self.push(kind, site, value);
+        if value == 0 {
+            return;
+        }
+        match self.events.get_mut(self.len) {
+            Some(slot) if value <= Event::MAX => {
+                *slot = Event::pack(kind, site, value);
+                self.len += 1;
+            }
+            _ => self.push(kind, site, value),
         }
     }
 
+    #[cold]
     fn push(&mut self, kind: EventKind, site: Site, value: u64) {
         if value > Event::MAX {
             self.store(Event::pack(EventKind::High, Site::NONE, value >> 40));

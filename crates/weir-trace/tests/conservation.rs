@@ -185,6 +185,25 @@ proptest! {
     }
 
     #[test]
+    fn known_shapes_and_new_ones_charge_alike(a in ops(0..40), b in ops(0..40), order in prop::collection::vec(any::<bool>(), 1..12)) {
+        let mut recorder = Recorder::new(0, Settings::default());
+        let mut expected = BTreeMap::<u16, (u64, u64, u64)>::new();
+        for second in order {
+            let (trace, model) = play(if second { &b } else { &a }, &mut recorder);
+            recorder.finish(&trace, RequestRecord::default());
+            for (site, (run, wait, calls)) in model.sites {
+                let sum = expected.entry(site).or_default();
+                *sum = (sum.0 + run, sum.1 + wait, sum.2 + calls);
+            }
+        }
+        let reader = recorder.reader();
+        for (site, sum) in expected {
+            let totals = reader.site(Site(site)).expect("a site that was charged");
+            prop_assert_eq!((totals.run.sum(), totals.wait.sum(), totals.counts.calls), sum);
+        }
+    }
+
+    #[test]
     fn merged_trees_are_sums(a in ops(0..80), b in ops(0..80)) {
         let mut recorder = Recorder::new(0, Settings::default());
         let (one, two) = (play(&a, &mut recorder).0.tree(), play(&b, &mut recorder).0.tree());
