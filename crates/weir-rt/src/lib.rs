@@ -1,10 +1,48 @@
-//! (being written)
+//! Weir's runtime: one thread per core, io_uring or epoll behind one completion-shaped interface.
+//!
+//! A [`Runtime`] belongs to the thread that made it, and so does everything made inside its `block_on`: tasks,
+//! [`Stream`]s, [`Listener`]s, [`Timer`]s are `!Send` and share nothing with other threads; a [`Remote`] is the way
+//! in from those. Nothing on the path of a request takes a lock, an atomic or an allocation:
+//!
+//! * a waker is two words that name the task ([`spawn`] boxes a future once, per connection);
+//! * operations belong to the socket, so the futures of [`Stream`] may be dropped at any time and lose nothing;
+//! * received bytes lie in pooled buffers ([`RecvBuf`]) that idle connections do not hold;
+//! * output is a queue of [`Chunk`]s that leave by one system call per turn, file ranges by sendfile(2);
+//! * a [`Timer`] is pushed out by one store.
+//!
+//! The free functions use the thread's running runtime and panic outside one.
 
 pub mod blocking;
+mod buffer;
 pub mod clock;
+mod driver;
+mod executor;
 pub mod file;
 mod inbox;
+mod listener;
+mod local;
 pub mod net;
+mod output;
 pub mod process;
+mod runtime;
 pub mod signal;
+mod socket;
+mod stats;
+mod stream;
+mod task;
+mod timeout;
+#[allow(dead_code, reason = "the wheel is complete as a data structure; its tests use all of it")]
 mod timer;
+mod waker;
+
+pub use buffer::RecvBuf;
+pub use driver::{DriverChoice, DriverKind, probe_io_uring};
+pub use file::FileHandle;
+pub use listener::Listener;
+pub use net::SockAddr;
+pub use output::Chunk;
+pub use runtime::{Options, Remote, Runtime, blocking, now_ms, remote, spawn, unix_time, yield_now};
+pub use stats::{LoopSnapshot, LoopStats};
+pub use stream::{Closed, Recv, SendError, Stream};
+pub use task::{TaskId, set_panic_hook};
+pub use timeout::{Timer, sleep};

@@ -1,0 +1,219 @@
+//! io_uring's completions, told to the sockets they belong to.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use io_uring::cqueue;
+
+use crate::runtime::Core;
+use crate::socket::{Ops, QUEUED_MAX, Receiving, Sending};
+use crate::stream::SendError;
+
+use crate::buffer::Received;
+
+use super::uring::Completion;
+use super::{Backend, Io, Kind, Wait, sys, take_error, untag};
+
+/// How long a runtime that ends waits for the kernel's last completions.
+const DRAIN: Duration = Duration::from_secs(2);
+
+impl Io {
+    pub(super) fn turn_uring(&mut self, core: &Core, wait: Wait) -> bool {
+        let Backend::Uring(uring) = &mut self.backend else { return false };
+        uring.submit_and_wait(wait);
+        core.woke();
+        self.handle_completions(core)
+    }
+
+    /// True if the inbox has mail.
+    fn handle_completions(&mut self, core: &Core) -> bool {
+        let Backend::Uring(uring) = &mut self.backend else { return false };
+        let mut completions = std::mem::take(&mut uring.completions);
+        let mut mail = false;
+        for completion in completions.drain(..) {
+            mail |= self.complete(core, completion);
+        }
+        if let Backend::Uring(uring) = &mut self.backend {
+            // Handling may have filled the submission queue, whose emptying may have taken more completions.
+            completions.append(&mut uring.completions);
+            uring.completions = completions;
+        }
+        mail
+    }
+
+    fn complete(&mut self, core: &Core, completion: Completion) -> bool {
+        let Completion { data, result, flags } = completion;
+        let (kind, generation, i) = untag(data);
+        let more = cqueue::more(flags);
+        match kind {
+            Kind::Nothing => (),
+            Kind::Inbox => {
+                if !more && let Backend::Uring(uring) = &mut self.backend {
+                    uring.watch_inbox();
+                }
+                return true;
+            }
+            Kind::Accept => {
+                let accepted: Result<OwnedFd, i32> =
+                    if result >= 0 { Ok(sys::adopt(result)) } else { Err(-result) };
+                self.on_accept(core, i, generation, accepted, more);
+            }
+            Kind::Recv => self.on_recv(core, i, result, flags),
+            Kind::Send => self.on_send(core, i, result),
+            Kind::Connect => self.on_connect(core, i, result),
+            Kind::Writable => self.on_writable(core, i),
+            Kind::Hangup => self.on_hangup(core, i, result),
+        }
+        false
+    }
+
+    fn on_recv(&mut self, core: &Core, i: u32, result: i32, flags: u32) {
+        let (slot, pool, _) = self.sockets.parts(i);
+        // Also an end of stream may have taken a buffer.
+        let buffer = cqueue::buffer_select(flags).map(|bid| pool.taken(bid));
+        if !cqueue::more(flags) {
+            slot.ops.end(Ops::RECV);
+            slot.receiving = Receiving::Off;
+        }
+        let received = match buffer {
+            Some(id) if result > 0 && !slot.closing => Some(Received { id, len: result as u32 }),
+            Some(id) => {
+                pool.give(id);
+                None
+            }
+            None => None,
+        };
+        if slot.closing {
+            return self.release(core, i);
+        }
+        match (result, received) {
+            (_, Some(received)) => self.received(i, received),
+            (0, _) if slot.reset == 0 => (slot.eof, slot.hangup) = (true, true),
+            (0, _) => slot.recv_error = slot.reset,
+            (e, _) if e == -libc::ENOBUFS => {
+                core.stats.enobufs.add(1);
+                slot.receiving = Receiving::Starved;
+                self.sockets.starved.push(i);
+            }
+            (e, _) if e == -libc::ECANCELED || e == -libc::EAGAIN || e == -libc::EINTR => (),
+            (e, _) => slot.recv_error = -e,
+        }
+        self.tell_reader(core, i);
+    }
+
+    fn received(&mut self, i: u32, mut received: Received) {
+        let (slot, pool, _) = self.sockets.parts(i);
+        if slot.received.len() >= QUEUED_MAX && pool.is_low() {
+            received = pool.spill(received);
+        }
+        pool.push(&mut slot.received, received);
+        if slot.received.len() >= QUEUED_MAX && !slot.lagging {
+            slot.lagging = true;
+            self.sockets.lagging.push(i);
+        }
+    }
+
+    fn tell_reader(&mut self, core: &Core, i: u32) {
+        let slot = self.sockets.slot(i);
+        let ended = slot.eof || slot.recv_error != 0;
+        if ended || !slot.received.is_empty() {
+            core.sched.notify(&mut slot.reader);
+        } else if slot.reader.is_some()
+            && slot.receiving == Receiving::Off
+            && let Backend::Uring(uring) = &mut self.backend
+        {
+            uring.arm_recv(slot, i); // its pause has ended after the task had caught up
+        }
+        if ended {
+            core.sched.notify(&mut self.sockets.slot(i).watcher);
+        } else if self.sockets.slot(i).watcher.is_some() {
+            self.watch(i);
+        }
+    }
+
+    fn on_send(&mut self, core: &Core, i: u32, result: i32) {
+        let slot = self.sockets.slot(i);
+        slot.ops.end(Ops::SEND);
+        slot.sending = Sending::Idle;
+        if let Some(output) = &mut slot.output {
+            output.landed();
+        }
+        if slot.closing {
+            return self.release(core, i);
+        }
+        match result {
+            n if n >= 0 => {
+                self.progress(core, i, n as u64);
+                self.start_send(core, i);
+            }
+            e if e == -libc::EAGAIN || e == -libc::EINTR => {
+                slot.sending = Sending::Blocked;
+                if let Backend::Uring(uring) = &mut self.backend {
+                    uring.poll_writable(slot, i);
+                }
+            }
+            e => self.fail_send(core, i, SendError::Closed(-e)),
+        }
+    }
+
+    fn on_connect(&mut self, core: &Core, i: u32, result: i32) {
+        let slot = self.sockets.slot(i);
+        slot.ops.end(Ops::CONNECT);
+        slot.connecting = None;
+        if slot.closing {
+            return self.release(core, i);
+        }
+        slot.recv_error = -result;
+        core.sched.notify(&mut slot.writer);
+    }
+
+    fn on_writable(&mut self, core: &Core, i: u32) {
+        let slot = self.sockets.slot(i);
+        slot.ops.end(Ops::WRITABLE);
+        if slot.closing {
+            return self.release(core, i);
+        }
+        if slot.sending == Sending::Blocked {
+            slot.sending = Sending::Idle;
+            self.start_send(core, i);
+        }
+    }
+
+    fn on_hangup(&mut self, core: &Core, i: u32, result: i32) {
+        let slot = self.sockets.slot(i);
+        slot.ops.end(Ops::HANGUP);
+        if slot.closing {
+            return self.release(core, i);
+        }
+        if result <= 0 {
+            return;
+        }
+        slot.hangup = true;
+        if result & i32::from(libc::POLLERR) != 0 && slot.reset == 0 {
+            slot.reset = take_error(slot.fd);
+        }
+        core.sched.notify(&mut slot.watcher);
+    }
+
+    /// Cancels all and waits for the last completions. False: some have not come in time.
+    pub(super) fn drain_uring(&mut self, core: &Core) -> bool {
+        let end = Instant::now() + DRAIN;
+        loop {
+            let Backend::Uring(uring) = &mut self.backend else { return true };
+            if uring.in_flight == 0 {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            uring.cancel_any();
+            uring.submit_and_wait(Some(10));
+            let completions = std::mem::take(&mut uring.completions);
+            for completion in completions {
+                if untag(completion.data).0 != Kind::Inbox {
+                    self.complete(core, completion);
+                }
+            }
+        }
+    }
+}

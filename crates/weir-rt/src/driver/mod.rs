@@ -1,0 +1,457 @@
+//! Two drivers behind one completion-shaped interface: io_uring, and epoll whose readiness is turned into the same
+//! things. [`Io`] has what is common to them; `uring` and `epoll` have what the kernel sees.
+//!
+//! Everything here runs inside the window `Core::io`, so it calls no foreign code: it wakes through
+//! [`crate::executor::Sched::notify`], and what it drops are bytes and descriptors.
+
+pub(crate) mod accept;
+pub(crate) mod bufring;
+mod complete;
+mod epoll;
+mod probe;
+mod send;
+pub(crate) mod sys;
+mod uring;
+
+use std::io;
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+
+use crate::buffer::{BUFFER_SIZE, Blocks, Pool, Received, Store};
+use crate::net::{self, RawAddr};
+use crate::runtime::Core;
+use crate::socket::{Ops, QUEUED_MAX, Receiving, Sending, Sockets};
+use crate::stats::LoopStats;
+
+pub use probe::probe_io_uring;
+
+/// What the configuration asks for (`use io_uring`, `use epoll`, or neither).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DriverChoice {
+    /// io_uring where [`probe_io_uring`] finds all that is needed, else epoll.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    IoUring,
+    /// epoll.
+    Epoll,
+}
+
+/// The driver a runtime has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverKind {
+    /// io_uring.
+    IoUring,
+    /// epoll(7).
+    Epoll,
+}
+
+impl std::fmt::Display for DriverKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            DriverKind::IoUring => "io_uring",
+            DriverKind::Epoll => "epoll",
+        })
+    }
+}
+
+/// How long the driver may wait, in milliseconds; `None` is for ever.
+pub(crate) type Wait = Option<u64>;
+
+/// What `user_data` (io_uring) and the event's data (epoll) name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Nobody waits for it: cancels.
+    Nothing = 0,
+    Recv,
+    Send,
+    Connect,
+    Writable,
+    Hangup,
+    Accept,
+    Inbox,
+}
+
+/// Kind in 4 bits, generation in 28, index in 32.
+pub(crate) fn tag(kind: Kind, generation: u32, index: u32) -> u64 {
+    (kind as u64) << 60 | u64::from(generation) << 32 | u64::from(index)
+}
+
+/// The reverse of [`tag`].
+pub(crate) fn untag(data: u64) -> (Kind, u32, u32) {
+    const KINDS: [Kind; 8] = [
+        Kind::Nothing,
+        Kind::Recv,
+        Kind::Send,
+        Kind::Connect,
+        Kind::Writable,
+        Kind::Hangup,
+        Kind::Accept,
+        Kind::Inbox,
+    ];
+    let kind = KINDS.get((data >> 60) as usize).copied().unwrap_or(Kind::Nothing);
+    (kind, (data >> 32) as u32 & 0x0fff_ffff, data as u32)
+}
+
+pub(crate) enum Backend {
+    Uring(Box<uring::Uring>),
+    Epoll(epoll::Epoll),
+    /// The runtime is gone, a stream was kept.
+    Shut,
+}
+
+/// What a receive found.
+pub(crate) enum Input {
+    Data(Received),
+    Eof,
+    Error(i32),
+}
+
+/// All input and output of a worker. Field order is drop order: the ring is closed before its buffers are freed.
+pub(crate) struct Io {
+    pub(crate) backend: Backend,
+    pub(crate) sockets: Sockets,
+    pub(crate) listeners: accept::Listeners,
+    /// When queued buffers were last swept to the heap, in the loop's milliseconds.
+    swept_ms: u64,
+}
+
+/// Between two sweeps of all sockets for buffers nobody reads.
+const SWEEP_MS: u64 = 100;
+
+impl Io {
+    /// `inbox`: the eventfd whose readability ends a wait.
+    pub(crate) fn new(choice: DriverChoice, buffers: u16, inbox: RawFd) -> io::Result<Io> {
+        let buffers = buffers.clamp(8, 32_768).next_power_of_two();
+        let blocks = Blocks::new(buffers)?;
+        let (backend, store) = match choose(choice)? {
+            DriverKind::IoUring => {
+                let (uring, ring) = uring::Uring::new(buffers, inbox)?;
+                (Backend::Uring(Box::new(uring)), Store::Ring(ring))
+            }
+            DriverKind::Epoll => (Backend::Epoll(epoll::Epoll::new(inbox)?), Store::List(Vec::new())),
+        };
+        let sockets = Sockets::new(Pool::new(blocks, store));
+        Ok(Io { backend, sockets, listeners: accept::Listeners::default(), swept_ms: 0 })
+    }
+
+    pub(crate) fn kind(&self) -> DriverKind {
+        match self.backend {
+            Backend::Uring(_) => DriverKind::IoUring,
+            _ => DriverKind::Epoll,
+        }
+    }
+
+    /// Takes a connected, non-blocking socket.
+    pub(crate) fn open(&mut self, stats: &LoopStats, fd: OwnedFd) -> io::Result<u32> {
+        if matches!(self.backend, Backend::Shut) {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let i = self.sockets.add(fd.into_raw_fd());
+        if let Backend::Epoll(epoll) = &mut self.backend {
+            let slot = self.sockets.slot(i);
+            if let Err(e) = epoll.add_socket(slot.fd, tag(Kind::Recv, slot.generation, i)) {
+                sys::close(self.sockets.remove(i));
+                return Err(e);
+            }
+        }
+        stats.connections_live.add(1);
+        Ok(i)
+    }
+
+    /// Starts connecting; the end of it is `connecting == None`.
+    pub(crate) fn connect(&mut self, i: u32, addr: RawAddr) {
+        let addr = Box::new(addr);
+        let slot = self.sockets.slot(i);
+        match &mut self.backend {
+            Backend::Uring(uring) => {
+                uring.connect(slot, i, &addr);
+                slot.connecting = Some(addr);
+            }
+            _ => match sys::connect(slot.fd, &addr) {
+                Ok(()) => (),
+                Err(libc::EINPROGRESS) => slot.connecting = Some(addr),
+                Err(e) => slot.recv_error = e,
+            },
+        }
+    }
+
+    /// The next received buffer or the end of the stream. `None`: nothing yet, and a completion will come.
+    pub(crate) fn recv(&mut self, core: &Core, i: u32) -> Option<Input> {
+        let (slot, pool, _) = self.sockets.parts(i);
+        if let Some(received) = pool.pop(&mut slot.received) {
+            return Some(Input::Data(received));
+        }
+        if slot.recv_error != 0 {
+            return Some(Input::Error(slot.recv_error));
+        }
+        if slot.eof {
+            return Some(Input::Eof);
+        }
+        match &mut self.backend {
+            Backend::Uring(uring) => match slot.receiving {
+                Receiving::Off => {
+                    uring.arm_recv(slot, i);
+                    None
+                }
+                Receiving::Starved => self.recv_heap(core, i),
+                Receiving::Armed | Receiving::Pausing => None,
+            },
+            Backend::Epoll(_) => self.recv_now(core, i),
+            Backend::Shut => Some(Input::Error(libc::EBADF)),
+        }
+    }
+
+    /// recv(2) into a pool buffer, or a heap one if there is none (epoll).
+    fn recv_now(&mut self, core: &Core, i: u32) -> Option<Input> {
+        let (slot, pool, _) = self.sockets.parts(i);
+        if !slot.readable {
+            return None;
+        }
+        let id = pool.take().unwrap_or_else(|| {
+            core.stats.enobufs.add(1);
+            pool.take_heap()
+        });
+        // A short read has drained the socket, which saves the read that would say so, except after a hang-up: that
+        // edge was given once and the end of stream is still to be read.
+        let input = self.recv_into(i, id);
+        let slot = self.sockets.slot(i);
+        match input {
+            Some(Input::Data(received)) => {
+                slot.readable = slot.hangup || received.len as usize == BUFFER_SIZE;
+            }
+            Some(_) => (),
+            None => slot.readable = false,
+        }
+        input
+    }
+
+    /// recv(2) into a heap buffer, so that a starved socket whose task reads gets on. When there is nothing to
+    /// receive, arming the multishot receive again is safe: it fails only when bytes arrive.
+    fn recv_heap(&mut self, _core: &Core, i: u32) -> Option<Input> {
+        let id = self.sockets.pool.take_heap();
+        let input = self.recv_into(i, id);
+        if input.is_none() {
+            let slot = self.sockets.slot(i);
+            slot.receiving = Receiving::Off;
+            if let Backend::Uring(uring) = &mut self.backend {
+                uring.arm_recv(slot, i);
+            }
+        }
+        input
+    }
+
+    fn recv_into(&mut self, i: u32, id: u32) -> Option<Input> {
+        let (slot, pool, _) = self.sockets.parts(i);
+        // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, in nobody else's hands.
+        let result = unsafe { sys::recv(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) };
+        match result {
+            Ok(n) if n > 0 => return Some(Input::Data(Received { id, len: n as u32 })),
+            Ok(_) if slot.reset == 0 => (slot.eof, slot.hangup) = (true, true),
+            Ok(_) => slot.recv_error = slot.reset,
+            Err(libc::EAGAIN | libc::EINTR) => (),
+            Err(e) => slot.recv_error = e,
+        }
+        pool.give(id);
+        match (slot.eof, slot.recv_error) {
+            (true, _) => Some(Input::Eof),
+            (_, 0) => None,
+            (_, e) => Some(Input::Error(e)),
+        }
+    }
+
+    /// Makes sure that the peer's departure will be noticed while nobody reads.
+    pub(crate) fn watch(&mut self, i: u32) {
+        let Backend::Uring(uring) = &mut self.backend else { return };
+        let slot = self.sockets.slot(i);
+        let settled = matches!(slot.receiving, Receiving::Off | Receiving::Starved);
+        if !settled || slot.ops.has(Ops::HANGUP) || slot.closing {
+            return;
+        }
+        if slot.receiving == Receiving::Off && slot.received.is_empty() {
+            uring.arm_recv(slot, i);
+        } else {
+            uring.poll_hangup(slot, i);
+        }
+    }
+
+    /// The `Stream` is gone: what could be sent at once has been, the rest is discarded.
+    pub(crate) fn close(&mut self, core: &Core, i: u32) {
+        self.start_send(core, i);
+        let (slot, pool, _) = self.sockets.parts(i);
+        slot.closing = true;
+        pool.clear(&mut slot.received);
+        for waiting in [&mut slot.reader, &mut slot.writer, &mut slot.watcher] {
+            core.sched.notify(waiting);
+        }
+        if let Backend::Uring(uring) = &mut self.backend
+            && !slot.ops.is_empty()
+        {
+            // close(2) alone would leave the ring's reference to the file: no FIN would be sent.
+            uring.cancel_all(slot.fd);
+        }
+        self.release(core, i);
+    }
+
+    /// Closes the descriptor and frees the slot, once nothing is in flight.
+    fn release(&mut self, core: &Core, i: u32) {
+        let slot = self.sockets.slot(i);
+        if !slot.closing || !slot.ops.is_empty() || slot.fd < 0 {
+            return;
+        }
+        if let Some(output) = &mut slot.output {
+            output.landed();
+        }
+        sys::close(self.sockets.remove(i));
+        self.sockets.closed_one = true;
+        core.stats.connections_live.sub(1);
+    }
+
+    /// Submits, waits at most `wait`, and handles what has completed. True if the inbox has mail.
+    pub(crate) fn turn(&mut self, core: &Core, wait: Wait) -> bool {
+        self.before_wait(core);
+        let wait = self.shorten(core, wait);
+        match &mut self.backend {
+            Backend::Uring(_) => self.turn_uring(core, wait),
+            Backend::Epoll(_) => self.turn_epoll(core, wait),
+            Backend::Shut => false,
+        }
+    }
+
+    fn before_wait(&mut self, core: &Core) {
+        for i in std::mem::take(&mut self.sockets.yielded) {
+            let slot = self.sockets.slot(i);
+            if slot.sending == Sending::Yielded {
+                slot.sending = Sending::Idle;
+                self.start_send(core, i);
+            }
+        }
+        self.flush_dirty(core);
+        self.pause_lagging();
+        self.feed_starved(core);
+        self.resume_accepting(core);
+        self.sockets.pool.publish();
+    }
+
+    /// No wait if somebody has to continue, a shorter one if a listener has to try again.
+    fn shorten(&mut self, core: &Core, wait: Wait) -> Wait {
+        if !self.sockets.yielded.is_empty() {
+            return Some(0);
+        }
+        match (self.listeners.retry_ms(), wait) {
+            (Some(at), None) => Some(at.saturating_sub(core.now_ms())),
+            (Some(at), Some(wait)) => Some(wait.min(at.saturating_sub(core.now_ms()))),
+            (None, wait) => wait,
+        }
+    }
+
+    /// Cancels the receives of sockets whose tasks have had their turn and still leave their queues full.
+    fn pause_lagging(&mut self) {
+        let Backend::Uring(uring) = &mut self.backend else { return };
+        while let Some(i) = self.sockets.lagging.pop() {
+            let (slot, pool, _) = self.sockets.parts(i);
+            slot.lagging = false;
+            if slot.received.len() < QUEUED_MAX || slot.closing {
+                continue;
+            }
+            if slot.receiving == Receiving::Armed {
+                uring.cancel(tag(Kind::Recv, slot.generation, i));
+                slot.receiving = Receiving::Pausing;
+            }
+            // A burst may bring 32 buffers before it can be stopped; the pool is not theirs to keep.
+            let keep = if pool.is_low() { 0 } else { QUEUED_MAX };
+            pool.spill_queue(&mut slot.received, keep);
+        }
+    }
+
+    /// Arms starved sockets as far as there are buffers. Without buffers, tasks that wait get theirs by a plain
+    /// receive, and the others wait until buffers come back: nothing spins.
+    fn feed_starved(&mut self, core: &Core) {
+        if self.sockets.starved.is_empty() {
+            return;
+        }
+        self.sweep(core.now_ms());
+        let Backend::Uring(uring) = &mut self.backend else { return };
+        let mut buffers = self.sockets.pool.free();
+        let (starved, mut rest) = (std::mem::take(&mut self.sockets.starved), Vec::new());
+        for i in starved {
+            let slot = self.sockets.slot(i);
+            if slot.receiving != Receiving::Starved || slot.closing {
+                continue;
+            }
+            if buffers > 0 {
+                buffers -= 1;
+                slot.receiving = Receiving::Off;
+                uring.arm_recv(slot, i);
+            } else {
+                core.sched.notify(&mut slot.reader);
+                rest.push(i);
+            }
+        }
+        self.sockets.starved = rest;
+    }
+
+    /// Moves what unread sockets hold to the heap, when the pool is empty and others starve.
+    fn sweep(&mut self, now_ms: u64) {
+        if self.sockets.pool.free() > 0 || now_ms < self.swept_ms + SWEEP_MS {
+            return;
+        }
+        self.swept_ms = now_ms;
+        for i in self.sockets.indices() {
+            let (slot, pool, _) = self.sockets.parts(i);
+            pool.spill_queue(&mut slot.received, 0);
+        }
+    }
+
+    /// Closes everything. Streams that are kept find errors from now on.
+    pub(crate) fn shut(&mut self, core: &Core) {
+        for i in self.sockets.indices() {
+            if !self.sockets.slot(i).closing {
+                self.close(core, i);
+            }
+        }
+        self.close_listeners();
+        let quiet = match &mut self.backend {
+            Backend::Uring(_) => self.drain_uring(core),
+            _ => true,
+        };
+        if !quiet {
+            self.leak();
+        }
+        self.backend = Backend::Shut;
+    }
+
+    /// The kernel has not answered in time: it keeps the memory it may still use.
+    fn leak(&mut self) {
+        self.sockets.pool.leak();
+        for i in self.sockets.indices() {
+            std::mem::forget(self.sockets.slot(i).output.take());
+            std::mem::forget(self.sockets.slot(i).connecting.take());
+        }
+    }
+}
+
+fn choose(choice: DriverChoice) -> io::Result<DriverKind> {
+    match choice {
+        DriverChoice::Epoll => Ok(DriverKind::Epoll),
+        DriverChoice::IoUring => probe_io_uring().map(|()| DriverKind::IoUring),
+        DriverChoice::Auto => Ok(probe_io_uring().map_or(DriverKind::Epoll, |()| DriverKind::IoUring)),
+    }
+}
+
+/// SO_ERROR of a socket; a failure to ask counts as one.
+fn take_error(fd: RawFd) -> i32 {
+    net::socket_error(fd).unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, tag, untag};
+
+    #[test]
+    fn tags_keep_their_three_parts() {
+        for kind in [Kind::Recv, Kind::Send, Kind::Accept, Kind::Inbox, Kind::Nothing] {
+            assert_eq!(untag(tag(kind, 0x0abc_def1, 0xfedc_ba98)), (kind, 0x0abc_def1, 0xfedc_ba98));
+        }
+    }
+}

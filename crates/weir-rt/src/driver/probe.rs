@@ -1,0 +1,142 @@
+//! Whether io_uring does here what the driver needs: tried, not looked up, since containers and sandboxes forbid it
+//! in ways that version numbers don't tell.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+use crate::buffer::{Blocks, Pool, Store};
+
+use super::bufring::{BufRing, GROUP};
+use super::sys;
+use super::uring::build;
+
+/// Checks that all operations and flags the io_uring driver uses really work here. Asked once per process.
+///
+/// # Errors
+/// What failed, and the kernel's reason: `ENOSYS` or `EPERM` where io_uring is forbidden, `EINVAL` where it is too
+/// old (Linux 6.1 is the oldest that can pass).
+pub fn probe_io_uring() -> io::Result<()> {
+    static ANSWER: OnceLock<Result<(), (io::ErrorKind, String)>> = OnceLock::new();
+    let answer = ANSWER.get_or_init(|| probe().map_err(|e| (e.kind(), e.to_string())));
+    answer.clone().map_err(|(kind, text)| io::Error::new(kind, text))
+}
+
+fn probe() -> io::Result<()> {
+    let ring = step("setup with single issuer and deferred task run", build(8, 64))?;
+    if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+        return Err(failed("waiting with a time limit, or keeping completions"));
+    }
+    let buffers = step("provided buffer ring", BufRing::register(&ring, 8))?;
+    let mut pool = Pool::new(Blocks::new(8)?, Store::Ring(buffers));
+    pool.publish();
+    let mut probe = Probe { ring };
+    let result = probe.run(&mut pool);
+    drop(probe); // the ring, before its buffers
+    result
+}
+
+struct Probe {
+    ring: IoUring,
+}
+
+impl Probe {
+    fn run(&mut self, pool: &mut Pool) -> io::Result<()> {
+        // Loopback may be missing in a sandbox; that is no fault of io_uring.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let client = TcpStream::connect(listener.local_addr()?)?;
+        let (more, fd) = self.accept_multishot(&listener)?;
+        let mut server = TcpStream::from(sys::adopt(fd));
+        if !more {
+            return Err(failed("multishot accept"));
+        }
+        self.receive_multishot(&client, pool)?;
+        self.cancel(&client)?;
+        self.send(&client, &mut server)
+    }
+
+    fn accept_multishot(&mut self, listener: &TcpListener) -> io::Result<(bool, i32)> {
+        let accept = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
+        let (result, flags) = self.call("multishot accept", accept.user_data(1), 1)?;
+        Ok((cqueue::more(flags), result))
+    }
+
+    fn receive_multishot(&mut self, client: &TcpStream, pool: &mut Pool) -> io::Result<()> {
+        let (mut a, b) = std::os::unix::net::UnixStream::pair()?;
+        b.set_nonblocking(true)?;
+        let recv = opcode::RecvMulti::new(Fd(b.as_raw_fd()), GROUP).build();
+        a.write_all(b"weir")?;
+        let (result, flags) = self.call("multishot receive", recv.user_data(2), 2)?;
+        let Some(bid) = cqueue::buffer_select(flags) else { return Err(failed("buffer selection")) };
+        let id = pool.taken(bid);
+        // SAFETY: four bytes of this buffer were written by the receive just completed.
+        let right =
+            result == 4 && unsafe { std::slice::from_raw_parts(pool.start(id).as_ptr(), 4) } == b"weir";
+        if !right || !cqueue::more(flags) {
+            return Err(failed("multishot receive into a provided buffer"));
+        }
+        // For `cancel`: armed, with nothing to receive.
+        let recv = opcode::RecvMulti::new(Fd(client.as_raw_fd()), GROUP).build();
+        self.push(recv.user_data(3))
+    }
+
+    fn cancel(&mut self, client: &TcpStream) -> io::Result<()> {
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::fd(Fd(client.as_raw_fd())).all()).build();
+        match self.call("cancelling by descriptor", cancel.flags(squeue::Flags::SKIP_SUCCESS), 3) {
+            Err(e) if e.raw_os_error() == Some(libc::ECANCELED) => Ok(()),
+            Err(e) => Err(e),
+            Ok(_) => Err(failed("cancelling by descriptor")),
+        }
+    }
+
+    fn send(&mut self, client: &TcpStream, server: &mut TcpStream) -> io::Result<()> {
+        static BYTES: [u8; 4] = *b"weir";
+        let send =
+            opcode::Send::new(Fd(client.as_raw_fd()), BYTES.as_ptr(), 4).flags(libc::MSG_NOSIGNAL).build();
+        self.call("send", send.user_data(4), 4)?;
+        let mut echo = [0; 4];
+        server.read_exact(&mut echo)?;
+        if echo == BYTES { Ok(()) } else { Err(failed("send")) }
+    }
+
+    /// Submits and waits up to a second for the completion tagged `data`.
+    fn call(&mut self, what: &str, entry: squeue::Entry, data: u64) -> io::Result<(i32, u32)> {
+        self.push(entry)?;
+        let second = Timespec::new().sec(1);
+        for _ in 0..8 {
+            match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&second)) {
+                Err(e) if e.raw_os_error() == Some(libc::ETIME) => return Err(failed(what)),
+                Err(e) if e.raw_os_error() != Some(libc::EINTR) => return step(what, Err(e)),
+                _ => (),
+            }
+            if let Some(c) = self.ring.completion().find(|c| c.user_data() == data) {
+                let result = c.result();
+                return if result < 0 {
+                    Err(io::Error::from_raw_os_error(-result))
+                } else {
+                    Ok((result, c.flags()))
+                };
+            }
+        }
+        Err(failed(what))
+    }
+
+    fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
+        // SAFETY: entries of this module point to statics and to buffers that outlive the ring; `probe` drops the
+        // ring before them.
+        unsafe { self.ring.submission().push(&entry) }.map_err(|_| failed("submission queue"))
+    }
+}
+
+fn step<T>(what: &str, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|e| io::Error::new(e.kind(), format!("io_uring: {what}: {e}")))
+}
+
+fn failed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, format!("io_uring: {what}: not as needed"))
+}

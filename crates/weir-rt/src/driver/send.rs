@@ -1,0 +1,232 @@
+//! Sending: memory by one SEND or SENDMSG entry (io_uring) or sendmsg(2) (epoll); file ranges on both by
+//! non-blocking sendfile(2) from the loop while they are in the page cache, and through a pool thread that reads the
+//! next piece in where they are not. io_uring's own SPLICE always goes to a kernel thread (6 to 16 us each).
+
+use std::rc::Rc;
+
+use crate::blocking;
+use crate::file::FileHandle;
+use crate::output::Chunk;
+use crate::runtime::{Core, with_current};
+use crate::socket::Sending;
+use crate::stream::SendError;
+
+use super::{Backend, Io, sys};
+
+/// Bytes a socket may send by plain system calls in one turn, so that a fast peer cannot hold the worker.
+const TURN_BYTES: u64 = 1 << 20;
+/// What a pool thread reads in before sending goes on.
+const FAULT_BYTES: u64 = 512 * 1024;
+
+/// How a round of plain sends ended.
+enum Pumped {
+    /// Everything is out.
+    Done,
+    /// The socket takes no more.
+    Blocked,
+    /// The turn's share is used up.
+    Yielded,
+    /// The file range at the front is not in the page cache.
+    Cold,
+    Failed(SendError),
+}
+
+impl Io {
+    /// Appends to a socket's output; sent at the latest when the task's poll ends.
+    pub(crate) fn queue(&mut self, i: u32, chunk: Chunk) {
+        let (slot, _, spares) = self.sockets.parts(i);
+        if slot.send_error.is_some() || slot.fd < 0 {
+            return; // whoever waits is told; nobody else would ever take the bytes
+        }
+        slot.output.get_or_insert_with(|| spares.take_output()).push(chunk, spares);
+        if slot.sending == Sending::Idle && !slot.dirty {
+            slot.dirty = true;
+            self.sockets.dirty.push(i);
+        }
+    }
+
+    /// Starts sending for all sockets that have something queued.
+    #[inline]
+    pub(crate) fn flush_dirty(&mut self, core: &Core) {
+        while let Some(i) = self.sockets.dirty.pop() {
+            self.sockets.slot(i).dirty = false;
+            self.start_send(core, i);
+        }
+    }
+
+    /// Sends what is queued, unless somebody is at it already.
+    pub(crate) fn start_send(&mut self, core: &Core, i: u32) {
+        let (slot, _, spares) = self.sockets.parts(i);
+        if slot.sending != Sending::Idle || slot.closing || slot.fd < 0 {
+            return;
+        }
+        let Some(output) = &mut slot.output else { return };
+        output.read_small_files(spares);
+        let gathered = output.gather();
+        if gathered.pieces == 0 && !gathered.file_next {
+            return;
+        }
+        match &mut self.backend {
+            // A head before a file is sent here and now, so that both go in one turn and may share a packet.
+            Backend::Uring(uring) if !gathered.file_next => {
+                output.depart(gathered);
+                slot.sending = Sending::InFlight;
+                uring.send(slot, i, gathered);
+            }
+            Backend::Uring(_) | Backend::Epoll(_) => {
+                let pumped = self.pump(core, i);
+                self.pumped(core, i, pumped);
+            }
+            Backend::Shut => (),
+        }
+    }
+
+    fn pump(&mut self, core: &Core, i: u32) -> Pumped {
+        let mut budget = TURN_BYTES;
+        loop {
+            let (slot, _, spares) = self.sockets.parts(i);
+            let Some(output) = &mut slot.output else { return Pumped::Done };
+            output.read_small_files(spares);
+            let gathered = output.gather();
+            let sent = if gathered.pieces > 0 {
+                sys::send(slot.fd, output.message(gathered), gathered.file_next)
+            } else if let Some((file, offset, len)) = output.front_file() {
+                let window =
+                    if offset < output.resident_to { output.resident_to - offset } else { FAULT_BYTES };
+                let window = window.min(len).min(budget);
+                if offset >= output.resident_to && !file.resident(offset, window) {
+                    return Pumped::Cold;
+                }
+                send_file(file, slot.fd, offset, window)
+            } else {
+                return Pumped::Done;
+            };
+            match sent {
+                // No memory is gathered empty, so this is a file that ends before its range does.
+                Ok(0) => return Pumped::Failed(SendError::Truncated),
+                Ok(n) => {
+                    self.progress(core, i, n as u64);
+                    budget = budget.saturating_sub(n as u64);
+                }
+                Err(libc::EINTR) => continue,
+                Err(libc::EAGAIN) => return Pumped::Blocked,
+                Err(e) => return Pumped::Failed(SendError::Closed(e)),
+            }
+            if budget == 0 {
+                return Pumped::Yielded;
+            }
+        }
+    }
+
+    fn pumped(&mut self, core: &Core, i: u32, pumped: Pumped) {
+        let slot = self.sockets.slot(i);
+        match pumped {
+            Pumped::Done => (),
+            Pumped::Blocked => {
+                slot.sending = Sending::Blocked;
+                if let Backend::Uring(uring) = &mut self.backend {
+                    uring.poll_writable(slot, i);
+                }
+            }
+            Pumped::Yielded => {
+                slot.sending = Sending::Yielded;
+                self.sockets.yielded.push(i);
+            }
+            Pumped::Cold => self.read_in(core, i),
+            Pumped::Failed(error) => self.fail_send(core, i, error),
+        }
+    }
+
+    /// Has a pool thread read the next piece of the file at the front.
+    fn read_in(&mut self, core: &Core, i: u32) {
+        let slot = self.sockets.slot(i);
+        let Some((file, offset, len)) = slot.output.as_ref().and_then(|o| o.front_file()) else { return };
+        let len = len.min(FAULT_BYTES);
+        let copy = match sys::duplicate(file) {
+            Ok(copy) => copy,
+            Err(e) => {
+                let errno = e.raw_os_error().unwrap_or(libc::EIO);
+                return self.fail_send(core, i, SendError::Closed(errno));
+            }
+        };
+        slot.sending = Sending::Faulting;
+        let generation = slot.generation;
+        let inbox = std::sync::Arc::clone(&core.inbox);
+        blocking::submit(Box::new(move || {
+            let errno =
+                copy.readahead_blocking(offset, len).err().map(|e| e.raw_os_error().unwrap_or(libc::EIO));
+            drop(copy);
+            let resident_to = offset + len;
+            inbox.push(Box::new(move || {
+                with_current(|core| {
+                    core.io.with(|io| io.read_in_done(core, i, generation, resident_to, errno));
+                });
+            }));
+        }));
+    }
+
+    fn read_in_done(&mut self, core: &Core, i: u32, generation: u32, resident_to: u64, errno: Option<i32>) {
+        // The connection may have ended meanwhile.
+        let Some(slot) = self.sockets.current(i, generation) else { return };
+        if slot.sending != Sending::Faulting {
+            return;
+        }
+        slot.sending = Sending::Idle;
+        if let Some(errno) = errno {
+            return self.fail_send(core, i, SendError::Closed(errno));
+        }
+        if let Some(output) = &mut slot.output {
+            output.resident_to = resident_to;
+        }
+        self.start_send(core, i);
+    }
+
+    /// `n` bytes have gone to the kernel.
+    pub(crate) fn progress(&mut self, core: &Core, i: u32, n: u64) {
+        let (slot, _, spares) = self.sockets.parts(i);
+        let Some(output) = &mut slot.output else { return };
+        output.advance(n, spares);
+        slot.sent += n;
+        slot.progress_ms = core.now_ms();
+        let unsent = output.unsent();
+        if unsent == 0 {
+            if let Some(output) = slot.output.take() {
+                spares.give_output(output);
+            }
+            if slot.shut {
+                // The connection may be gone already; then its receive says so.
+                let _gone = sys::shutdown_write(slot.fd);
+            }
+        }
+        if unsent <= slot.wake_below {
+            core.sched.notify(&mut slot.writer);
+        }
+    }
+
+    /// The sending direction is broken: the queue is discarded and everybody told.
+    pub(crate) fn fail_send(&mut self, core: &Core, i: u32, error: SendError) {
+        let (slot, _, spares) = self.sockets.parts(i);
+        slot.send_error = Some(error);
+        slot.sending = Sending::Idle;
+        if let Some(mut output) = slot.output.take() {
+            output.clear(spares);
+            spares.give_output(output);
+        }
+        core.sched.notify(&mut slot.writer);
+        core.sched.notify(&mut slot.watcher);
+    }
+
+    /// Shuts the sending direction down, once everything queued is sent.
+    pub(crate) fn shutdown_write(&mut self, i: u32) -> Result<(), i32> {
+        let slot = self.sockets.slot(i);
+        slot.shut = true;
+        if slot.fd < 0 || slot.unsent() > 0 {
+            return Ok(());
+        }
+        sys::shutdown_write(slot.fd)
+    }
+}
+
+fn send_file(file: &Rc<FileHandle>, fd: i32, offset: u64, len: u64) -> Result<usize, i32> {
+    file.sendfile(fd, offset, len as usize).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+}

@@ -1,0 +1,118 @@
+//! Safe wrappers of the system calls the drivers make; errors are errno values.
+
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::file::FileHandle;
+use crate::net::RawAddr;
+
+/// The errno of the last failed call.
+pub(crate) fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn check(n: isize) -> Result<usize, i32> {
+    usize::try_from(n).map_err(|_| errno())
+}
+
+/// A message with everything empty.
+pub(crate) fn empty_message() -> libc::msghdr {
+    // SAFETY: a C struct of pointers and numbers, for which zeroes are valid and mean "none".
+    unsafe { std::mem::zeroed() }
+}
+
+/// recv(2) without waiting into `len` bytes at `start`.
+///
+/// # Safety
+/// `start` is valid for writes of `len` bytes that nothing else reads or writes meanwhile.
+pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize) -> Result<usize, i32> {
+    // SAFETY: by the caller's word.
+    check(unsafe { libc::recv(fd, start.cast(), len, libc::MSG_DONTWAIT) })
+}
+
+/// sendmsg(2) without waiting or signal; `more`: the kernel may hold a last short packet back for what follows.
+pub(crate) fn send(fd: RawFd, message: &libc::msghdr, more: bool) -> Result<usize, i32> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+    // SAFETY: `Output::message` made it of pieces that are alive and unchanged during the call.
+    check(unsafe { libc::sendmsg(fd, message, flags) })
+}
+
+/// accept4(2): a non-blocking, close-on-exec socket.
+pub(crate) fn accept(fd: RawFd) -> Result<OwnedFd, i32> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no address wanted, so no pointers.
+    let accepted = unsafe { libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), flags) };
+    if accepted < 0 {
+        return Err(errno());
+    }
+    Ok(adopt(accepted))
+}
+
+/// Takes over a descriptor the kernel has just made for us.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: callers pass a fresh result of accept, which nobody else owns.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// connect(2) on a non-blocking socket: `EINPROGRESS` means wait for writability.
+pub(crate) fn connect(fd: RawFd, addr: &RawAddr) -> Result<(), i32> {
+    // SAFETY: pointer and length describe `addr`, which the kernel copies.
+    check(unsafe { libc::connect(fd, addr.as_ptr(), addr.len()) } as isize).map(|_| ())
+}
+
+/// shutdown(2) of the sending direction.
+pub(crate) fn shutdown_write(fd: RawFd) -> Result<(), i32> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::shutdown(fd, libc::SHUT_WR) } as isize).map(|_| ())
+}
+
+/// Closes a descriptor that a slot owned.
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: the slot that owned it forgets it at the same moment. Of close's errors none leaves it open.
+    unsafe { libc::close(fd) };
+}
+
+/// Makes a socket non-blocking (sockets from elsewhere may not be).
+pub(crate) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    let mut on: libc::c_int = 1;
+    // SAFETY: FIONBIO reads one int.
+    let result = unsafe { libc::ioctl(fd, libc::FIONBIO, &raw mut on) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Appends `len` bytes of `file` from `offset` to `to`, if the page cache has them all; otherwise leaves it alone.
+pub(crate) fn append_resident(file: &FileHandle, to: &mut Vec<u8>, offset: u64, len: usize) -> bool {
+    let Ok(offset) = libc::off_t::try_from(offset) else { return false };
+    let old = to.len();
+    to.reserve(len);
+    let room = &mut to.spare_capacity_mut()[..len];
+    let piece = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: len };
+    // SAFETY: one piece: the `len` writable bytes behind the vector's end.
+    let n = unsafe { libc::preadv2(file.fd(), &raw const piece, 1, offset, libc::RWF_NOWAIT) };
+    if n != len as isize {
+        return false;
+    }
+    // SAFETY: all of `room` has just been written.
+    unsafe { to.set_len(old + len) };
+    true
+}
+
+/// A second descriptor of the same open file, for a thread that reads it in.
+pub(crate) fn duplicate(file: &FileHandle) -> io::Result<FileHandle> {
+    // SAFETY: the handle keeps the descriptor open during the call.
+    let fd = unsafe { BorrowedFd::borrow_raw(file.fd()) };
+    Ok(FileHandle::from(fd.try_clone_to_owned()?))
+}
+
+/// Writes to a closed connection are errors here, not signals: sendfile(2) has no MSG_NOSIGNAL. Rust programs start
+/// with SIGPIPE ignored; this is for those that host the runtime as a library.
+pub(crate) fn ignore_sigpipe() {
+    // SAFETY: only asks for the disposition, and replaces nothing but the default.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        let known = libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut old) == 0;
+        if known && old.sa_sigaction == libc::SIG_DFL {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! io_uring: one ring per worker, one issuer, completions run only when we wait. What is put into the submission
+//! queue goes out with the turn's one system call.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use io_uring::types::{CancelBuilder, Fd};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+use crate::net::RawAddr;
+use crate::output::Gathered;
+use crate::socket::{Ops, Receiving, Slot};
+
+use super::bufring::{BufRing, GROUP};
+use super::{Kind, Wait, tag};
+
+/// Submissions that fit before a system call is needed in the middle of a turn.
+const ENTRIES: u32 = 1024;
+/// Completions the kernel can leave in one turn before it has to keep them aside.
+const COMPLETIONS: u32 = 8 * ENTRIES;
+
+const ENTER_GETEVENTS: u32 = 1;
+const ENTER_EXT_ARG: u32 = 1 << 3;
+const ENTER_REGISTERED_RING: u32 = 1 << 4;
+const REGISTER_RING_FDS: u32 = 20;
+const UNREGISTER_RING_FDS: u32 = 21;
+
+/// struct io_uring_getevents_arg.
+#[repr(C)]
+struct WaitArg {
+    sigmask: u64,
+    sigmask_size: u32,
+    min_wait_us: u32,
+    timespec: u64,
+}
+
+/// struct io_uring_rsrc_update.
+#[repr(C)]
+struct RingUpdate {
+    offset: u32,
+    reserved: u32,
+    data: u64,
+}
+
+/// A completion, copied out of the queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Completion {
+    pub(crate) data: u64,
+    pub(crate) result: i32,
+    pub(crate) flags: u32,
+}
+
+pub(crate) struct Uring {
+    ring: IoUring,
+    /// Index of the ring among this thread's registered rings: saves the kernel a lookup per call. The crate's own
+    /// registration lives in a temporary and is silently not used by its later calls.
+    registered: Option<u32>,
+    inbox: RawFd,
+    /// Completions taken and not yet handled.
+    pub(crate) completions: Vec<Completion>,
+    /// Operations whose last completion has not come.
+    pub(crate) in_flight: u32,
+}
+
+impl Uring {
+    /// # Errors
+    /// The errno of the kernel's refusal: `ENOSYS`, `EPERM` (a container forbids it), `EINVAL` (too old), `ENOMEM`.
+    pub(crate) fn new(buffers: u16, inbox: RawFd) -> io::Result<(Uring, BufRing)> {
+        let ring = build(ENTRIES, COMPLETIONS)?;
+        let buffers = BufRing::register(&ring, buffers)?;
+        let registered = register_ring(ring.as_raw_fd());
+        let completions = Vec::with_capacity(ENTRIES as usize);
+        let mut uring = Uring { ring, registered, inbox, completions, in_flight: 0 };
+        uring.watch_inbox();
+        Ok((uring, buffers))
+    }
+
+    pub(crate) fn watch_inbox(&mut self) {
+        let poll = opcode::PollAdd::new(Fd(self.inbox), libc::POLLIN as u32).multi(true).build();
+        self.start(poll.user_data(tag(Kind::Inbox, 0, 0)));
+    }
+
+    pub(crate) fn arm_recv(&mut self, slot: &mut Slot, i: u32) {
+        let recv = opcode::RecvMulti::new(Fd(slot.fd), GROUP).build();
+        slot.receiving = Receiving::Armed;
+        self.start_on(slot, Ops::RECV, recv.user_data(tag(Kind::Recv, slot.generation, i)));
+    }
+
+    /// Sends the gathered front of the slot's output, which has departed: it stays where it is until the completion.
+    pub(crate) fn send(&mut self, slot: &mut Slot, i: u32, gathered: Gathered) {
+        let (fd, data) = (Fd(slot.fd), tag(Kind::Send, slot.generation, i));
+        let Some(output) = &mut slot.output else { return };
+        // Without MSG_WAITALL: a short send completes, which is the progress that send_timeout asks for.
+        let entry = match output.single(gathered) {
+            Some((start, len)) => opcode::Send::new(fd, start, len as u32).flags(libc::MSG_NOSIGNAL).build(),
+            None => {
+                let message = std::ptr::from_ref(output.message(gathered));
+                opcode::SendMsg::new(fd, message).flags(libc::MSG_NOSIGNAL as u32).build()
+            }
+        };
+        self.start_on(slot, Ops::SEND, entry.user_data(data));
+    }
+
+    /// `addr` must stay where it is until the completion.
+    pub(crate) fn connect(&mut self, slot: &mut Slot, i: u32, addr: &RawAddr) {
+        let connect = opcode::Connect::new(Fd(slot.fd), addr.as_ptr(), addr.len()).build();
+        self.start_on(slot, Ops::CONNECT, connect.user_data(tag(Kind::Connect, slot.generation, i)));
+    }
+
+    pub(crate) fn poll_writable(&mut self, slot: &mut Slot, i: u32) {
+        let poll = opcode::PollAdd::new(Fd(slot.fd), libc::POLLOUT as u32).build();
+        self.start_on(slot, Ops::WRITABLE, poll.user_data(tag(Kind::Writable, slot.generation, i)));
+    }
+
+    pub(crate) fn poll_hangup(&mut self, slot: &mut Slot, i: u32) {
+        let poll = opcode::PollAdd::new(Fd(slot.fd), libc::POLLRDHUP as u32).build();
+        self.start_on(slot, Ops::HANGUP, poll.user_data(tag(Kind::Hangup, slot.generation, i)));
+    }
+
+    pub(crate) fn arm_accept(&mut self, fd: RawFd, data: u64) {
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        self.start(opcode::AcceptMulti::new(Fd(fd)).flags(flags).build().user_data(data));
+    }
+
+    /// Ends one operation; its completion still comes.
+    pub(crate) fn cancel(&mut self, data: u64) {
+        self.push(opcode::AsyncCancel::new(data).build().flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// Ends all operations on a descriptor.
+    pub(crate) fn cancel_all(&mut self, fd: RawFd) {
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::fd(Fd(fd)).all()).build();
+        self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// Ends everything there is.
+    pub(crate) fn cancel_any(&mut self) {
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
+        self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn start_on(&mut self, slot: &mut Slot, op: u8, entry: squeue::Entry) {
+        slot.ops.start(op);
+        self.start(entry);
+    }
+
+    fn start(&mut self, entry: squeue::Entry) {
+        self.in_flight += 1;
+        self.push(entry);
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: what the entry points to (sockets' boxed output and addresses) is kept by its slot until the
+        // completion has come, descriptors are closed only after it.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            // Full: out with it. Where the kernel wants its completions taken first, that is done too.
+            if self.enter(0, false, None).is_err() {
+                self.reap();
+            }
+        }
+    }
+
+    /// Submits everything and waits for a completion, at most `wait`. Interruptions and time-outs are normal.
+    pub(crate) fn submit_and_wait(&mut self, wait: Wait) {
+        // Nothing to do and nothing to wait for: no call.
+        let idle = {
+            let queue = self.ring.submission();
+            wait == Some(0) && queue.is_empty() && !queue.taskrun() && !queue.cq_overflow()
+        };
+        if !idle {
+            let result = match wait {
+                Some(0) => self.enter(0, true, None),
+                None => self.enter(1, true, None),
+                Some(ms) => self.enter(1, true, Some(ms)),
+            };
+            if let Err(e) = result {
+                assert!(
+                    matches!(e, libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN),
+                    "io_uring_enter: {e}"
+                );
+            }
+        }
+        self.reap();
+    }
+
+    /// Takes all completions there are.
+    fn reap(&mut self) {
+        for c in self.ring.completion() {
+            if !cqueue::more(c.flags()) && c.user_data() != 0 {
+                self.in_flight -= 1;
+            }
+            self.completions.push(Completion { data: c.user_data(), result: c.result(), flags: c.flags() });
+        }
+    }
+
+    fn enter(&mut self, want: u32, events: bool, wait_ms: Option<u64>) -> Result<(), i32> {
+        let submit = self.ring.submission().len() as u32;
+        let mut flags = if events { ENTER_GETEVENTS } else { 0 };
+        let fd = match self.registered {
+            Some(index) => {
+                flags |= ENTER_REGISTERED_RING;
+                index as RawFd
+            }
+            None => self.ring.as_raw_fd(),
+        };
+        let time = wait_ms.map(|ms| [(ms / 1000) as i64, (ms % 1000 * 1_000_000) as i64]);
+        let arg = time.as_ref().map(|t| WaitArg {
+            sigmask: 0,
+            sigmask_size: 8,
+            min_wait_us: 0,
+            timespec: t.as_ptr() as u64,
+        });
+        let (pointer, size) = match &arg {
+            Some(arg) => {
+                flags |= ENTER_EXT_ARG;
+                (std::ptr::from_ref(arg), size_of::<WaitArg>())
+            }
+            None => (std::ptr::null(), 8),
+        };
+        // SAFETY: a ring of ours; the argument, where there is one, and its timespec live through the call.
+        let n = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, submit, want, flags, pointer, size) };
+        if n < 0 { Err(super::sys::errno()) } else { Ok(()) }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // A registered ring is kept alive by its thread: without this, its memory stays until the thread ends.
+        if let Some(index) = self.registered {
+            let mut update = RingUpdate { offset: index, reserved: 0, data: 0 };
+            register(self.ring.as_raw_fd(), UNREGISTER_RING_FDS, &mut update);
+        }
+    }
+}
+
+/// A ring with what this driver relies on.
+pub(super) fn build(entries: u32, completions: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+    builder.setup_cqsize(completions).build(entries)
+}
+
+/// Registers the ring with its thread; without a place for it the plain descriptor does as well.
+fn register_ring(fd: RawFd) -> Option<u32> {
+    let mut update = RingUpdate { offset: u32::MAX, reserved: 0, data: fd as u64 };
+    (register(fd, REGISTER_RING_FDS, &mut update) == 1).then_some(update.offset)
+}
+
+fn register(fd: RawFd, what: u32, update: &mut RingUpdate) -> i64 {
+    // SAFETY: the struct that both operations take, one of it, valid for the call.
+    unsafe { libc::syscall(libc::SYS_io_uring_register, fd, what, std::ptr::from_mut(update), 1) }
+}

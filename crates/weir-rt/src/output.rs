@@ -1,0 +1,397 @@
+//! What a connection has still to send: pieces of memory and file ranges, in order.
+//!
+//! Invariant: the bytes of the first `flight` chunks belong to the kernel until its completion arrives. They are
+//! neither appended to nor dropped; moving a chunk inside the deque moves a `Vec`'s handle, not its bytes.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::driver::sys;
+use crate::file::FileHandle;
+
+/// A piece of output.
+pub enum Chunk {
+    /// Owned bytes; the vector is recycled when sent (see [`crate::Stream::spare`]).
+    Bytes(Vec<u8>),
+    /// Bytes shared by several connections of this worker, such as a cached file.
+    Shared(Rc<[u8]>),
+    /// Bytes of the program.
+    Static(&'static [u8]),
+    /// `len` bytes of a file from `offset` on.
+    File {
+        /// The file, open for reading.
+        file: Rc<FileHandle>,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes; a file that turns out shorter fails the connection.
+        len: u64,
+    },
+}
+
+impl Chunk {
+    /// Bytes of the chunk.
+    pub fn len(&self) -> u64 {
+        match self {
+            Chunk::File { len, .. } => *len,
+            memory => memory.bytes().len() as u64,
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of a chunk of memory; nothing for a file.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Chunk::Bytes(v) => v,
+            Chunk::Shared(s) => s,
+            Chunk::Static(s) => s,
+            Chunk::File { .. } => &[],
+        }
+    }
+}
+
+/// Pieces of one system call. More gain nothing: 16 pieces of 64 KB are the budget of a turn already.
+const PIECES: usize = 16;
+/// Bytes offered to the kernel in one system call.
+const CALL_BYTES: usize = 1 << 20;
+/// Chunks up to this size are copied behind an owned one with room for them: cheaper than one piece more.
+const COPY_MAX: usize = 2048;
+/// Owned chunks are joined up to this size.
+const JOIN_MAX: usize = 16 * 1024;
+/// File ranges up to this size are read into memory (if they are in the page cache) and leave with the head in one
+/// system call; sendfile(2) has a fixed cost of some 3 us and needs a call of its own.
+const SMALL_FILE: u64 = 16 * 1024;
+/// At most this much is read ahead of the socket in that way.
+const READ_AHEAD: usize = 64 * 1024;
+
+/// The front of the queue as one system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gathered {
+    pub(crate) pieces: usize,
+    pub(crate) bytes: usize,
+    /// A file range comes next.
+    pub(crate) file_next: bool,
+}
+
+/// A connection's output queue. Boxed and recycled: an idle connection has none.
+pub(crate) struct Output {
+    queue: VecDeque<Chunk>,
+    /// Bytes of the first chunk (if of memory) that are sent already.
+    offset: usize,
+    /// Chunks at the front that the kernel is reading.
+    flight: usize,
+    unsent: u64,
+    /// The front file range may be sent up to this offset without asking whether it is in the page cache: it was
+    /// just read in.
+    pub(crate) resident_to: u64,
+    pieces: [libc::iovec; PIECES],
+    message: libc::msghdr,
+}
+
+impl Output {
+    pub(crate) fn new() -> Output {
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Output {
+            queue: VecDeque::new(),
+            offset: 0,
+            flight: 0,
+            unsent: 0,
+            resident_to: 0,
+            pieces: [empty; PIECES],
+            message: sys::empty_message(),
+        }
+    }
+
+    /// Bytes not yet handed to the kernel.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Appends a chunk, joining small ones.
+    pub(crate) fn push(&mut self, chunk: Chunk, spares: &mut Spares) {
+        if chunk.is_empty() {
+            if let Chunk::Bytes(v) = chunk {
+                spares.give(v);
+            }
+            return;
+        }
+        self.unsent += chunk.len();
+        if self.queue.len() > self.flight
+            && let Some(Chunk::Bytes(last)) = self.queue.back_mut()
+        {
+            let bytes = chunk.bytes();
+            let room = last.capacity() - last.len();
+            let owned = matches!(chunk, Chunk::Bytes(_)) && last.len() + bytes.len() <= JOIN_MAX;
+            if !bytes.is_empty() && (owned || bytes.len() <= COPY_MAX.min(room)) {
+                last.extend_from_slice(bytes);
+                if let Chunk::Bytes(v) = chunk {
+                    spares.give(v);
+                }
+                return;
+            }
+        }
+        self.queue.push_back(chunk);
+    }
+
+    /// Prepares the memory at the front for one system call; the result stays valid until the next change.
+    pub(crate) fn gather(&mut self) -> Gathered {
+        let mut gathered = Gathered { pieces: 0, bytes: 0, file_next: false };
+        let mut skip = self.offset;
+        for chunk in &self.queue {
+            if matches!(chunk, Chunk::File { .. }) {
+                gathered.file_next = true;
+                break;
+            }
+            if gathered.pieces == PIECES || gathered.bytes >= CALL_BYTES {
+                break;
+            }
+            let bytes = &chunk.bytes()[skip..];
+            skip = 0;
+            let bytes = &bytes[..bytes.len().min(CALL_BYTES - gathered.bytes)];
+            let base = bytes.as_ptr().cast_mut().cast();
+            self.pieces[gathered.pieces] = libc::iovec { iov_base: base, iov_len: bytes.len() };
+            gathered.pieces += 1;
+            gathered.bytes += bytes.len();
+        }
+        gathered
+    }
+
+    /// The gathered pieces as a message. It points into `self`, which therefore must not move (it is boxed).
+    pub(crate) fn message(&mut self, gathered: Gathered) -> &libc::msghdr {
+        self.message.msg_iov = self.pieces.as_mut_ptr();
+        self.message.msg_iovlen = gathered.pieces as _;
+        &self.message
+    }
+
+    /// The one gathered piece, where it is only one.
+    pub(crate) fn single(&self, gathered: Gathered) -> Option<(*const u8, usize)> {
+        (gathered.pieces == 1).then(|| (self.pieces[0].iov_base.cast_const().cast(), self.pieces[0].iov_len))
+    }
+
+    /// The kernel reads the gathered pieces from now on, until [`Output::landed`].
+    pub(crate) fn depart(&mut self, gathered: Gathered) {
+        self.flight = gathered.pieces;
+    }
+
+    /// The kernel is done with what departed.
+    pub(crate) fn landed(&mut self) {
+        self.flight = 0;
+    }
+
+    /// The file range at the front: file, offset, length.
+    pub(crate) fn front_file(&self) -> Option<(&Rc<FileHandle>, u64, u64)> {
+        match self.queue.front() {
+            Some(Chunk::File { file, offset, len }) => Some((file, *offset, *len)),
+            _ => None,
+        }
+    }
+
+    /// `n` bytes from the front have been handed to the kernel.
+    pub(crate) fn advance(&mut self, n: u64, spares: &mut Spares) {
+        debug_assert!(self.flight == 0 && n <= self.unsent);
+        self.unsent -= n;
+        let mut left = n;
+        while left > 0 {
+            let sent = self.offset as u64;
+            let Some(front) = self.queue.front_mut() else { return };
+            let rest = front.len() - sent;
+            if left < rest {
+                match front {
+                    Chunk::File { offset, len, .. } => {
+                        *offset += left;
+                        *len -= left;
+                    }
+                    _ => self.offset += left as usize,
+                }
+                return;
+            }
+            left -= rest;
+            self.offset = 0;
+            match self.queue.pop_front() {
+                Some(Chunk::Bytes(v)) => spares.give(v),
+                Some(Chunk::File { .. }) => self.resident_to = 0,
+                _ => (),
+            }
+        }
+    }
+
+    /// Turns small file ranges near the front into memory, as far as the page cache has them. A range it has not,
+    /// or which is shorter than it should be, is left for sendfile(2) and its error handling.
+    pub(crate) fn read_small_files(&mut self, spares: &mut Spares) {
+        if self.flight > 0 {
+            return;
+        }
+        let (mut at, mut ahead) = (0, 0);
+        while at < self.queue.len() && ahead < READ_AHEAD {
+            if let Chunk::File { len, .. } = &self.queue[at] {
+                if *len > SMALL_FILE {
+                    return;
+                }
+                let joined = at > 0 && matches!(&self.queue[at - 1], Chunk::Bytes(v) if v.len() <= JOIN_MAX);
+                if !self.read_file(at, joined, spares) {
+                    return;
+                }
+                if joined {
+                    continue; // the next chunk has moved to `at`
+                }
+            }
+            ahead += self.queue[at].len() as usize;
+            at += 1;
+        }
+    }
+
+    /// Replaces the file range at `at` by its bytes, behind those of the chunk before it if `joined`.
+    fn read_file(&mut self, at: usize, joined: bool, spares: &mut Spares) -> bool {
+        let Chunk::File { file, offset, len } = &self.queue[at] else { return false };
+        let (file, offset, len) = (Rc::clone(file), *offset, *len as usize);
+        if joined {
+            let Chunk::Bytes(before) = &mut self.queue[at - 1] else { return false };
+            if !sys::append_resident(&file, before, offset, len) {
+                return false;
+            }
+            self.queue.remove(at);
+        } else {
+            let mut bytes = spares.take();
+            if !sys::append_resident(&file, &mut bytes, offset, len) {
+                spares.give(bytes);
+                return false;
+            }
+            self.queue[at] = Chunk::Bytes(bytes);
+        }
+        true
+    }
+
+    /// Empties the queue (nothing may be in flight), for an error or a close.
+    pub(crate) fn clear(&mut self, spares: &mut Spares) {
+        debug_assert!(self.flight == 0);
+        while let Some(chunk) = self.queue.pop_front() {
+            if let Chunk::Bytes(v) = chunk {
+                spares.give(v);
+            }
+        }
+        (self.offset, self.unsent, self.resident_to) = (0, 0, 0);
+    }
+}
+
+/// Emptied vectors and output queues, kept for the next who needs one.
+#[derive(Default)]
+pub(crate) struct Spares {
+    vectors: Vec<Vec<u8>>,
+    #[allow(clippy::vec_box, reason = "they go from box to box, and are 400 bytes")]
+    outputs: Vec<Box<Output>>,
+}
+
+/// Kept of each at most.
+const SPARES: usize = 256;
+/// A vector that has grown beyond this is freed rather than kept.
+const SPARE_BYTES: usize = 64 * 1024;
+/// A queue with room for more chunks than this is freed rather than kept.
+const SPARE_CHUNKS: usize = 64;
+
+impl Spares {
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.vectors.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give(&mut self, mut v: Vec<u8>) {
+        if v.capacity() > 0 && v.capacity() <= SPARE_BYTES && self.vectors.len() < SPARES {
+            v.clear();
+            self.vectors.push(v);
+        }
+    }
+
+    pub(crate) fn take_output(&mut self) -> Box<Output> {
+        self.outputs.pop().unwrap_or_else(|| Box::new(Output::new()))
+    }
+
+    /// `output` must be empty.
+    pub(crate) fn give_output(&mut self, output: Box<Output>) {
+        debug_assert!(output.queue.is_empty());
+        if self.outputs.len() < SPARES && output.queue.capacity() <= SPARE_CHUNKS {
+            self.outputs.push(output);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chunk, Gathered, Output, Spares};
+    use proptest::prelude::*;
+
+    fn sent(output: &mut Output, n: usize) -> Vec<u8> {
+        let gathered = output.gather();
+        let mut bytes = Vec::new();
+        for piece in &output.pieces[..gathered.pieces] {
+            // SAFETY: just gathered from chunks that are still queued.
+            bytes.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(piece.iov_base.cast_const().cast(), piece.iov_len)
+            });
+        }
+        bytes.truncate(n);
+        bytes
+    }
+
+    #[test]
+    fn small_chunks_are_joined_into_one_piece() {
+        let (mut output, mut spares) = (Output::new(), Spares::default());
+        let mut head = Vec::with_capacity(64);
+        head.extend_from_slice(b"head ");
+        output.push(Chunk::Bytes(head), &mut spares);
+        output.push(Chunk::Static(b"static "), &mut spares);
+        output.push(Chunk::Bytes(b"owned".to_vec()), &mut spares);
+        let one = Gathered { pieces: 1, bytes: 17, file_next: false };
+        assert_eq!((output.gather(), output.unsent()), (one, 17));
+        assert_eq!(spares.vectors.len(), 1, "the joined vector is recycled");
+    }
+
+    #[test]
+    fn nothing_is_appended_to_what_is_in_flight() {
+        let (mut output, mut spares) = (Output::new(), Spares::default());
+        output.push(Chunk::Bytes(b"first".to_vec()), &mut spares);
+        let gathered = output.gather();
+        let (start, len) = output.single(gathered).expect("one piece");
+        output.depart(gathered);
+        output.push(Chunk::Bytes(b"second".to_vec()), &mut spares);
+        assert_eq!(output.queue.len(), 2);
+        output.landed();
+        output.gather();
+        assert_eq!(output.pieces[0].iov_base.cast_const().cast(), start, "it has not moved");
+        output.advance(len as u64, &mut spares);
+        assert_eq!(sent(&mut output, 99), b"second");
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunks_leave_whole_and_in_order(
+            chunks in prop::collection::vec((0u8..3, 0usize..5000), 0..40),
+            steps in prop::collection::vec(1usize..9000, 1..50),
+        ) {
+            let (mut output, mut spares) = (Output::new(), Spares::default());
+            let (mut expected, mut got) = (Vec::new(), Vec::new());
+            for (n, (kind, len)) in chunks.into_iter().enumerate() {
+                let bytes = vec![n as u8; len];
+                expected.extend_from_slice(&bytes);
+                output.push(match kind {
+                    0 => Chunk::Bytes(bytes),
+                    1 => Chunk::Shared(bytes.into()),
+                    _ => Chunk::Static(&[7u8; 5000][..len]),
+                }, &mut spares);
+                if kind == 2 {
+                    let from = expected.len() - len;
+                    expected[from..].fill(7);
+                }
+            }
+            let mut steps = steps.into_iter().cycle();
+            while output.unsent() > 0 {
+                let bytes = sent(&mut output, steps.next().expect("a cycle never ends"));
+                got.extend_from_slice(&bytes);
+                output.advance(bytes.len() as u64, &mut spares);
+            }
+            prop_assert_eq!(got, expected);
+            prop_assert!(output.queue.is_empty());
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! One worker: its tasks, timers and sockets, and the turn that drives them.
+//!
+//! A turn: one round of the run queue, what that left to send, one system call (submit, wait, reap), the clock, mail
+//! from other threads, timers. The clock is read when the wait ends; read before it, the first deadline set after a
+//! long sleep would be past already.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::driver::{DriverChoice, DriverKind, Io, Wait, sys};
+use crate::executor::{MAIN, Polled, Sched};
+use crate::inbox::{self, Inbox, Message, Registration};
+use crate::local::Local;
+use crate::stats::LoopStats;
+use crate::task::{self, TaskId};
+use crate::timeout::Timers;
+use crate::waker::{task_of, waker};
+use crate::{blocking as pool, clock};
+
+/// What a runtime is made with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which driver.
+    pub driver: DriverChoice,
+    /// The worker's number, for [`Remote::worker`] and names; need not be unique in the process.
+    pub worker: u8,
+    /// Receive buffers of 4 KB in the pool; rounded up to a power of two between 8 and 32,768.
+    pub buffers: u16,
+    /// A name for logs.
+    pub name: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { driver: DriverChoice::Auto, worker: 0, buffers: 1024, name: String::from("weir") }
+    }
+}
+
+/// One worker's runtime. It belongs to the thread that made it, as does everything made inside it.
+pub struct Runtime {
+    core: Rc<Core>,
+    name: String,
+    /// Ends with the runtime, even if a stream keeps the core.
+    _registration: Registration,
+}
+
+/// What all handles of a runtime share.
+pub(crate) struct Core {
+    pub(crate) io: Local<Io>,
+    pub(crate) sched: Sched,
+    pub(crate) timers: Timers,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) stats: Arc<LoopStats>,
+    driver: DriverKind,
+    worker: u8,
+    running: Cell<bool>,
+    turn: Cell<u64>,
+    now_ms: Cell<u64>,
+    /// Wall time, and the turn it was read in.
+    unix: Cell<(u64, (u64, u32))>,
+    /// Stamp of the last boundary between busy and parked.
+    stamp: Cell<u64>,
+    /// More mail came while the last was read.
+    mail_left: Cell<bool>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Calls `f` with this thread's running runtime, if there is one.
+#[inline]
+pub(crate) fn with_current<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
+    let core = CURRENT.get();
+    // SAFETY: null, or set by `Entered`, which keeps a reference to the core and takes it back before giving it up.
+    unsafe { core.as_ref() }.map(f)
+}
+
+/// This thread's running runtime.
+///
+/// # Panics
+/// Outside one.
+pub(crate) fn current() -> Rc<Core> {
+    let core = CURRENT.get();
+    assert!(!core.is_null(), "weir-rt: this can only be used inside Runtime::block_on, on its thread");
+    // SAFETY: not null, so it comes from `Rc::as_ptr` of the reference that `Entered` holds: one more is counted.
+    unsafe {
+        Rc::increment_strong_count(core);
+        Rc::from_raw(core)
+    }
+}
+
+/// Makes a core this thread's current one until dropped.
+struct Entered {
+    before: *const Core,
+    _core: Rc<Core>,
+}
+
+impl Entered {
+    fn new(core: &Rc<Core>) -> Entered {
+        Entered { before: CURRENT.replace(Rc::as_ptr(core)), _core: Rc::clone(core) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.before);
+    }
+}
+
+impl Runtime {
+    /// A runtime for the calling thread.
+    ///
+    /// # Errors
+    /// Out of descriptors or memory; with [`DriverChoice::IoUring`], whatever
+    /// [`probe_io_uring`](crate::probe_io_uring) says.
+    pub fn new(o: &Options) -> io::Result<Runtime> {
+        sys::ignore_sigpipe();
+        clock::scale(); // measured now rather than in the first turn
+        let inbox = Arc::new(Inbox::new()?);
+        let registration = inbox::register(Arc::clone(&inbox))?;
+        let io = Io::new(o.driver, o.buffers, inbox.fd())?;
+        let now_ms = clock::monotonic_ms();
+        let core = Core {
+            driver: io.kind(),
+            io: Local::new(io),
+            sched: Sched::new(registration.slot()),
+            timers: Timers::new(now_ms),
+            inbox,
+            stats: Arc::new(LoopStats::default()),
+            worker: o.worker,
+            running: Cell::new(false),
+            turn: Cell::new(1),
+            now_ms: Cell::new(now_ms),
+            unix: Cell::new((0, (0, 0))),
+            stamp: Cell::new(clock::ticks()),
+            mail_left: Cell::new(false),
+        };
+        Ok(Runtime { core: Rc::new(core), name: o.name.clone(), _registration: registration })
+    }
+
+    /// The driver it has.
+    pub fn driver(&self) -> DriverKind {
+        self.core.driver
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs tasks until `f` is ready. Other tasks stay as they are and go on at the next call; dropping the runtime
+    /// ends them. A panic of `f` passes through.
+    ///
+    /// # Panics
+    /// If called inside itself.
+    pub fn block_on<F: Future>(&self, f: F) -> F::Output {
+        let core = &*self.core;
+        assert!(!core.running.replace(true), "weir-rt: block_on inside block_on of the same runtime");
+        let _running = Running(&core.running);
+        let _entered = Entered::new(&self.core);
+        let output = core.run(f);
+        core.drive(Some(0)); // what was queued or closed last goes out
+        output
+    }
+
+    /// A handle by which other threads reach this runtime.
+    pub fn remote(&self) -> Remote {
+        self.core.remote()
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> Arc<LoopStats> {
+        Arc::clone(&self.core.stats)
+    }
+}
+
+impl Drop for Runtime {
+    /// Drops all tasks, closes all sockets, and waits for the kernel to give their memory back.
+    fn drop(&mut self) {
+        let _entered = Entered::new(&self.core);
+        let core = &*self.core;
+        core.sched.clear();
+        drop(core.inbox.drain());
+        core.io.with(|io| io.shut(core));
+        core.sched.clear();
+    }
+}
+
+struct Running<'a>(&'a Cell<bool>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl Core {
+    /// Milliseconds of the monotonic clock at the end of the last wait.
+    #[inline]
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms.get()
+    }
+
+    /// The number of the turn.
+    #[inline]
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn.get()
+    }
+
+    fn unix_time(&self) -> (u64, u32) {
+        let (turn, time) = self.unix.get();
+        if turn == self.turn.get() {
+            return time;
+        }
+        let time = clock::unix_time();
+        self.unix.set((self.turn.get(), time));
+        time
+    }
+
+    fn remote(&self) -> Remote {
+        Remote { inbox: Arc::clone(&self.inbox), worker: self.worker }
+    }
+
+    /// Stores the polling task's waker in a place of the driver's.
+    #[inline]
+    pub(crate) fn register(&self, cx: &Context<'_>, place: impl Fn(&mut Io) -> &mut Option<Waker>) {
+        let waker = cx.waker();
+        let old = if task_of(waker, self.sched.slot()).is_some() {
+            self.io.with(|io| place(io).replace(waker.clone()))
+        } else {
+            // A foreign waker's clone may run anything: not inside the window.
+            let new = waker.clone();
+            self.io.with(|io| place(io).replace(new))
+        };
+        drop(old);
+    }
+
+    /// The loop, until `f` is ready (and dropped).
+    fn run<F: Future>(&self, f: F) -> F::Output {
+        let mut main = pin!(f);
+        let waker = waker(self.sched.slot(), MAIN);
+        self.start();
+        loop {
+            for _ in 0..self.sched.queued() {
+                let Some(task) = self.sched.next() else { break };
+                if task != MAIN {
+                    self.poll(task);
+                    continue;
+                }
+                if let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    return output;
+                }
+                self.polled();
+            }
+            self.drive(self.wait());
+        }
+    }
+
+    fn start(&self) {
+        self.stamp.set(clock::ticks());
+        self.now_ms.set(clock::monotonic_ms());
+        self.turn.set(self.turn.get() + 1);
+        self.read_mail();
+        self.sched.wake(MAIN);
+    }
+
+    fn poll(&self, task: u32) {
+        match self.sched.poll(task) {
+            Polled::Gone => return,
+            Polled::Panicked => self.stats.panics.add(1),
+            Polled::Pending | Polled::Finished => (),
+        }
+        self.polled();
+    }
+
+    /// After every poll: its output goes out while it is in the cache.
+    fn polled(&self) {
+        self.stats.tasks_polled.add(1);
+        self.io.with(|io| io.flush_dirty(self));
+        self.sched.wake_foreign();
+    }
+
+    /// How long the loop may sleep.
+    fn wait(&self) -> Wait {
+        if self.sched.queued() > 0 || self.mail_left.get() {
+            return Some(0);
+        }
+        // The time since the last wait counts too, or a long round would make timers late.
+        let busy_ns = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.stamp.get()));
+        self.timers.sleep_for(self.now_ms() + busy_ns / 1_000_000)
+    }
+
+    /// The second half of a turn: system call, mail, timers.
+    fn drive(&self, wait: Wait) {
+        let before = clock::ticks();
+        let busy_ns = clock::scale().ticks_to_ns(before.saturating_sub(self.stamp.get()));
+        self.stats.busy_ns.add(busy_ns);
+        self.stats.longest_poll_ns.max(busy_ns);
+        self.stats.tasks_live.set(self.sched.live());
+        self.stamp.set(before);
+        let mail = self.io.with(|io| io.turn(self, wait));
+        if mail || self.mail_left.get() {
+            self.read_mail();
+        }
+        self.timers.advance(self.now_ms(), &self.sched, &self.stats);
+        self.sched.wake_foreign();
+    }
+
+    /// The wait has ended: a new turn, a new time. Called by the driver before it handles what came.
+    pub(crate) fn woke(&self) {
+        let now = clock::ticks();
+        let parked_ns = clock::scale().ticks_to_ns(now.saturating_sub(self.stamp.get()));
+        self.stats.parked_ns.add(parked_ns);
+        self.stats.turns.add(1);
+        self.stamp.set(now);
+        self.turn.set(self.turn.get() + 1);
+        self.now_ms.set(clock::monotonic_ms());
+    }
+
+    /// Takes what other threads have sent. The inbox stays "asleep" between mails, so that its first message writes
+    /// the eventfd and a turn without mail touches no atomic.
+    fn read_mail(&self) {
+        self.inbox.awake();
+        for message in self.inbox.drain() {
+            match message {
+                Message::Wake(task) => self.sched.wake(task),
+                Message::Run(run) => {
+                    if task::catch(run).is_none() {
+                        self.stats.panics.add(1);
+                    }
+                }
+            }
+        }
+        self.mail_left.set(!self.inbox.prepare_sleep());
+    }
+}
+
+/// Reaches a runtime from any thread.
+#[derive(Clone)]
+pub struct Remote {
+    inbox: Arc<Inbox>,
+    worker: u8,
+}
+
+impl Remote {
+    /// Has `f` called on the runtime's thread, between two rounds of its tasks. Dropped uncalled if the runtime has
+    /// ended. A panic in it is counted and reported like a task's.
+    pub fn run(&self, f: Box<dyn FnOnce() + Send>) {
+        self.inbox.push(f);
+    }
+
+    /// The number from [`Options`].
+    pub fn worker(&self) -> u8 {
+        self.worker
+    }
+}
+
+/// A handle of the running runtime.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn remote() -> Remote {
+    current().remote()
+}
+
+/// Starts a task. It runs first in the next round; a panic in it ends it alone.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn spawn(f: impl Future<Output = ()> + 'static) -> TaskId {
+    current().sched.spawn(Box::pin(f))
+}
+
+/// Lets the other tasks that can run do so first, and completions and timers be seen.
+pub fn yield_now() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    poll_fn(move |cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+/// Milliseconds of the monotonic clock, as of the beginning of this turn.
+///
+/// # Panics
+/// Outside a runtime.
+#[inline]
+pub fn now_ms() -> u64 {
+    inside(with_current(Core::now_ms))
+}
+
+/// Wall time, as of this turn: seconds since 1970 and milliseconds within the second.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn unix_time() -> (u64, u32) {
+    inside(with_current(Core::unix_time))
+}
+
+fn inside<T>(found: Option<T>) -> T {
+    found.expect("weir-rt: this can only be used inside Runtime::block_on, on its thread")
+}
+
+/// Runs `f` on a thread of the blocking pool and waits for its result. A panic of `f` goes on in the waiting task;
+/// if that has been dropped, `f` still runs to its end.
+pub async fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    let call = Arc::new(Mutex::new(Call { result: None, waker: None }));
+    let theirs = Arc::clone(&call);
+    let mut job = Some(Box::new(move || {
+        let result = catch_unwind(AssertUnwindSafe(f));
+        let mut call = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+        call.result = Some(result);
+        let waker = call.waker.take();
+        drop(call);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }));
+    let result = poll_fn(|cx| {
+        if let Some(job) = job.take() {
+            pool::submit(job);
+        }
+        let mut call = call.lock().unwrap_or_else(PoisonError::into_inner);
+        match call.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                call.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await;
+    result.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// A call in the blocking pool: what both sides share.
+struct Call<T> {
+    result: Option<std::thread::Result<T>>,
+    waker: Option<Waker>,
+}

@@ -1,0 +1,244 @@
+//! The socket table. Operations belong to a socket's slot, not to the futures that wait for them: dropping a future
+//! cancels nothing and loses nothing, and only dropping the [`crate::Stream`] ends the operations.
+//!
+//! A slot is reused only after the kernel's last word on every operation, so a completion always meets its socket.
+
+use std::os::fd::RawFd;
+use std::task::Waker;
+
+use crate::buffer::{Pool, Queue};
+use crate::net::RawAddr;
+use crate::output::{Output, Spares};
+use crate::stream::SendError;
+
+/// Buffers a socket may have queued while its task does not read; more, and its receive is cancelled.
+pub(crate) const QUEUED_MAX: usize = 4;
+
+/// Kernel operations in flight (io_uring), by bit.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ops(u8);
+
+impl Ops {
+    pub(crate) const RECV: u8 = 1;
+    pub(crate) const SEND: u8 = 2;
+    pub(crate) const CONNECT: u8 = 4;
+    /// Poll for writability.
+    pub(crate) const WRITABLE: u8 = 8;
+    /// Poll for the peer's departure.
+    pub(crate) const HANGUP: u8 = 16;
+
+    pub(crate) fn start(&mut self, op: u8) {
+        debug_assert!(self.0 & op == 0, "one operation of a kind per socket");
+        self.0 |= op;
+    }
+
+    pub(crate) fn end(&mut self, op: u8) {
+        self.0 &= !op;
+    }
+
+    pub(crate) fn has(self, op: u8) -> bool {
+        self.0 & op != 0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// The multishot receive of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Receiving {
+    /// Not armed: the next `recv` that finds nothing arms it.
+    Off,
+    Armed,
+    /// Being cancelled, because the task does not keep up.
+    Pausing,
+    /// Ended for want of buffers; on the starved list.
+    Starved,
+}
+
+/// Who has the output queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    /// Nobody: what is queued may be sent.
+    Idle,
+    /// The kernel reads the front of it.
+    InFlight,
+    /// Waits until the socket takes more.
+    Blocked,
+    /// A pool thread reads the file range at the front into the page cache.
+    Faulting,
+    /// Has had its share of this turn; on the list of those who continue.
+    Yielded,
+}
+
+/// One connected (or connecting) socket.
+pub(crate) struct Slot {
+    /// -1: the slot is free.
+    pub(crate) fd: RawFd,
+    /// Part of user_data, so that what comes late is told apart.
+    pub(crate) generation: u32,
+    pub(crate) received: Queue,
+    pub(crate) ops: Ops,
+    pub(crate) receiving: Receiving,
+    pub(crate) sending: Sending,
+    /// The peer's end of stream has been read.
+    pub(crate) eof: bool,
+    /// The peer's end of stream (or worse) has been seen, bytes before it may be unread.
+    pub(crate) hangup: bool,
+    /// epoll: a receive may find something.
+    pub(crate) readable: bool,
+    /// On the list of those with more than [`QUEUED_MAX`] buffers.
+    pub(crate) lagging: bool,
+    /// On the list of those with unsent output.
+    pub(crate) dirty: bool,
+    /// The sending direction is to be shut down when everything is sent.
+    pub(crate) shut: bool,
+    /// Its `Stream` is gone; waits for the last completion.
+    pub(crate) closing: bool,
+    /// An errno that ends receiving, 0 for none.
+    pub(crate) recv_error: i32,
+    /// An errno seen beside the stream of bytes (SO_ERROR), 0 for none.
+    pub(crate) reset: i32,
+    pub(crate) send_error: Option<SendError>,
+    /// The writer is woken when no more than this is unsent.
+    pub(crate) wake_below: u64,
+    /// Bytes handed to the kernel.
+    pub(crate) sent: u64,
+    /// When the kernel last took some, in the loop's milliseconds.
+    pub(crate) progress_ms: u64,
+    pub(crate) output: Option<Box<Output>>,
+    /// Boxed: the kernel reads it when the operation is submitted.
+    pub(crate) connecting: Option<Box<RawAddr>>,
+    pub(crate) reader: Option<Waker>,
+    pub(crate) writer: Option<Waker>,
+    pub(crate) watcher: Option<Waker>,
+}
+
+impl Slot {
+    fn new(fd: RawFd, generation: u32) -> Slot {
+        Slot {
+            fd,
+            generation,
+            received: Queue::new(),
+            ops: Ops::default(),
+            receiving: Receiving::Off,
+            sending: Sending::Idle,
+            eof: false,
+            hangup: false,
+            readable: true,
+            lagging: false,
+            dirty: false,
+            shut: false,
+            closing: false,
+            recv_error: 0,
+            reset: 0,
+            send_error: None,
+            wake_below: 0,
+            sent: 0,
+            progress_ms: 0,
+            output: None,
+            connecting: None,
+            reader: None,
+            writer: None,
+            watcher: None,
+        }
+    }
+
+    pub(crate) fn unsent(&self) -> u64 {
+        self.output.as_ref().map_or(0, |o| o.unsent())
+    }
+}
+
+// An idle keep-alive connection costs a slot, a timer (24 bytes and a waker) and its task.
+const _: () = assert!(size_of::<Slot>() <= 184);
+
+/// Generations live in 28 bits of user_data.
+const GENERATION_MASK: u32 = (1 << 28) - 1;
+
+/// All sockets of a worker, with what they share.
+pub(crate) struct Sockets {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    pub(crate) pool: Pool,
+    pub(crate) spares: Spares,
+    /// Sockets with queued output that nobody has started to send.
+    pub(crate) dirty: Vec<u32>,
+    /// Sockets whose receive ended for want of buffers.
+    pub(crate) starved: Vec<u32>,
+    /// Sockets whose queue is full.
+    pub(crate) lagging: Vec<u32>,
+    /// Sockets that continue to send in the next turn.
+    pub(crate) yielded: Vec<u32>,
+    /// A descriptor was closed since listeners out of descriptors last looked.
+    pub(crate) closed_one: bool,
+}
+
+impl Sockets {
+    pub(crate) fn new(pool: Pool) -> Sockets {
+        Sockets {
+            slots: Vec::new(),
+            free: Vec::new(),
+            pool,
+            spares: Spares::default(),
+            dirty: Vec::new(),
+            starved: Vec::new(),
+            lagging: Vec::new(),
+            yielded: Vec::new(),
+            closed_one: false,
+        }
+    }
+
+    /// Puts a descriptor into a slot, which owns it from now on.
+    pub(crate) fn add(&mut self, fd: RawFd) -> u32 {
+        match self.free.pop() {
+            Some(i) => {
+                let slot = &mut self.slots[i as usize];
+                *slot = Slot::new(fd, slot.generation.wrapping_add(1) & GENERATION_MASK);
+                i
+            }
+            None => {
+                self.slots.push(Slot::new(fd, 0));
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Takes the descriptor out of a slot and frees it.
+    pub(crate) fn remove(&mut self, i: u32) -> RawFd {
+        let slot = &mut self.slots[i as usize];
+        let fd = std::mem::replace(&mut slot.fd, -1);
+        self.pool.clear(&mut slot.received);
+        slot.connecting = None;
+        if let Some(mut output) = slot.output.take() {
+            output.clear(&mut self.spares);
+            self.spares.give_output(output);
+        }
+        self.free.push(i);
+        fd
+    }
+
+    #[inline]
+    pub(crate) fn slot(&mut self, i: u32) -> &mut Slot {
+        &mut self.slots[i as usize]
+    }
+
+    /// The slot with the buffers and spares, for those who need them at once.
+    #[inline]
+    pub(crate) fn parts(&mut self, i: u32) -> (&mut Slot, &mut Pool, &mut Spares) {
+        (&mut self.slots[i as usize], &mut self.pool, &mut self.spares)
+    }
+
+    /// The slot of an event, unless it is of an earlier owner.
+    #[inline]
+    pub(crate) fn current(&mut self, i: u32, generation: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(i as usize).filter(|s| s.fd >= 0 && s.generation == generation)
+    }
+
+    /// Indices of the slots in use.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
+        let used: Vec<u32> =
+            (0..self.slots.len() as u32).filter(|&i| self.slots[i as usize].fd >= 0).collect();
+        used.into_iter()
+    }
+}

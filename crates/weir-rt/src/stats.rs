@@ -1,0 +1,110 @@
+//! What the loop knows about itself: written by its thread alone, readable from any.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters of one worker's loop. Its thread adds with plain loads and stores (no read-modify-write), so a
+        /// reader sees each counter right but not all of them at one instant.
+        #[derive(Default)]
+        pub struct LoopStats { $(pub(crate) $name: Counter,)* }
+
+        /// A copy of all counters, taken one after the other.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct LoopSnapshot { $($(#[$doc])* pub $name: u64,)* }
+
+        impl LoopStats {
+            /// Reads all counters.
+            pub fn snapshot(&self) -> LoopSnapshot {
+                LoopSnapshot { $($name: self.$name.get(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Turns of the loop: waits ended.
+    turns,
+    /// Tasks spawned and not finished.
+    tasks_live,
+    /// Polls of tasks.
+    tasks_polled,
+    /// Tasks ended by a panic (and closures of [`crate::Remote::run`] that panicked).
+    panics,
+    /// Nanoseconds spent in the driver's system call, waiting or submitting.
+    parked_ns,
+    /// Nanoseconds spent elsewhere: tasks, completions, timers.
+    busy_ns,
+    /// The longest time between two waits, in nanoseconds, since it was last taken: an upper bound of the longest
+    /// poll of one task (stamps are taken per turn, not per task).
+    longest_poll_ns,
+    /// The latest timer, in milliseconds after its deadline, since it was last taken.
+    timers_late_max_ms,
+    /// Receives that found the buffer pool empty.
+    enobufs,
+    /// Accepts that failed for want of descriptors or memory (accepting pauses until a close, or 50 ms).
+    emfile,
+    /// Connections accepted.
+    accepted,
+    /// Connected sockets open, accepted or made.
+    connections_live,
+}
+
+impl LoopStats {
+    /// Returns `longest_poll_ns` and starts it afresh.
+    pub fn take_longest_poll_ns(&self) -> u64 {
+        self.longest_poll_ns.0.swap(0, Relaxed)
+    }
+
+    /// Returns `timers_late_max_ms` and starts it afresh.
+    pub fn take_timers_late_max_ms(&self) -> u64 {
+        self.timers_late_max_ms.0.swap(0, Relaxed)
+    }
+}
+
+/// One counter; all methods but `get` belong to the worker's thread.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, v: u64) {
+        self.0.store(v, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.set(self.get().wrapping_add(n));
+    }
+
+    #[inline]
+    pub(crate) fn sub(&self, n: u64) {
+        self.set(self.get().wrapping_sub(n));
+    }
+
+    #[inline]
+    pub(crate) fn max(&self, v: u64) {
+        if v > self.get() {
+            self.set(v);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LoopStats;
+
+    #[test]
+    fn maxima_are_taken_and_start_afresh() {
+        let stats = LoopStats::default();
+        stats.longest_poll_ns.max(7);
+        stats.longest_poll_ns.max(3);
+        assert_eq!(stats.take_longest_poll_ns(), 7);
+        assert_eq!(stats.snapshot().longest_poll_ns, 0);
+    }
+}

@@ -1,0 +1,290 @@
+//! A connected socket.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::buffer::RecvBuf;
+use crate::driver::{Input, Io, sys};
+use crate::net::{self, SockAddr};
+use crate::output::Chunk;
+use crate::runtime::{Core, current};
+use crate::socket::Slot;
+use crate::timeout::Timer;
+
+/// What a receive came to.
+#[derive(Debug)]
+pub enum Recv {
+    /// Some bytes, at least one.
+    Data(RecvBuf),
+    /// The peer has ended its direction. Sending goes on.
+    Eof,
+    /// The timer expired first; nothing is lost, and a later receive continues.
+    TimedOut,
+    /// The connection is broken (an errno).
+    Err(i32),
+}
+
+/// Why output could not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The kernel took nothing for the timer's interval.
+    TimedOut,
+    /// The connection is broken (an errno), or the file could not be read (`EIO`).
+    Closed(i32),
+    /// A file ended before the range that was promised: the connection must be closed.
+    Truncated,
+}
+
+/// How the peer left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It ended its direction: it may still be reading.
+    Eof,
+    /// The connection is broken (an errno).
+    Reset(i32),
+}
+
+/// A connected socket of this worker: receiving into pooled buffers, sending from a queue of chunks.
+///
+/// Operations belong to the socket and not to the futures of these methods, all of which may be dropped at any time
+/// without losing or cancelling anything. One task receives, one waits for output, one watches for the peer's
+/// departure (they may be the same). Dropping the stream sends at once what can be sent at once, discards the rest
+/// and closes.
+pub struct Stream {
+    core: Rc<Core>,
+    index: u32,
+}
+
+impl Stream {
+    /// Connects a new socket. Dropping the future gives it up.
+    ///
+    /// # Errors
+    /// The errno of socket(2) or connect(2).
+    pub async fn connect(addr: &SockAddr) -> io::Result<Stream> {
+        Stream::connect_with(net::stream_socket(addr)?, addr).await
+    }
+
+    /// Connects a socket of the caller's making (bound to a local address, with options set).
+    ///
+    /// # Errors
+    /// The errno of connect(2).
+    pub async fn connect_with(fd: OwnedFd, addr: &SockAddr) -> io::Result<Stream> {
+        let stream = Stream::from_fd(fd)?;
+        stream.core.io.with(|io| io.connect(stream.index, addr.to_raw()));
+        let errno = poll_fn(|cx| {
+            let state = stream.slot(|s| if s.connecting.is_none() { Some(s.recv_error) } else { None });
+            state.map_or_else(|| stream.wait(cx, |s| &mut s.writer), Poll::Ready)
+        })
+        .await;
+        if errno == 0 { Ok(stream) } else { Err(io::Error::from_raw_os_error(errno)) }
+    }
+
+    /// Takes over a connected socket and makes it non-blocking.
+    ///
+    /// # Errors
+    /// The errno of ioctl(2) or epoll_ctl(2).
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Stream> {
+        sys::set_nonblocking(fd.as_raw_fd())?;
+        Stream::adopt(current(), fd)
+    }
+
+    /// Takes over a connected, non-blocking socket.
+    pub(crate) fn adopt(core: Rc<Core>, fd: OwnedFd) -> io::Result<Stream> {
+        let index = core.io.with(|io| io.open(&core.stats, fd))?;
+        Ok(Stream { core, index })
+    }
+
+    /// The next bytes, the end of the stream, an error, or the expiry of `timer` (if armed), in this order.
+    pub fn recv(&self, timer: Option<&Timer>) -> impl Future<Output = Recv> {
+        poll_fn(move |cx| self.poll_recv(cx, timer))
+    }
+
+    /// [`Stream::recv`] for hand-written futures: registers the polling task when pending.
+    #[inline]
+    pub fn poll_recv(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Recv> {
+        if let Some(recv) = self.try_recv() {
+            return Poll::Ready(recv);
+        }
+        if let Some(timer) = timer {
+            if timer.expired() {
+                return Poll::Ready(Recv::TimedOut);
+            }
+            timer.register(cx);
+        }
+        self.wait(cx, |s| &mut s.reader)
+    }
+
+    /// What can be had without waiting.
+    #[inline]
+    pub fn try_recv(&self) -> Option<Recv> {
+        let (input, start) = self.core.io.with(|io| {
+            let input = io.recv(&self.core, self.index)?;
+            let start = if let Input::Data(received) = input {
+                Some(io.sockets.pool.start(received.id))
+            } else {
+                None
+            };
+            Some((input, start))
+        })?;
+        Some(match (input, start) {
+            (Input::Data(received), Some(start)) => {
+                Recv::Data(RecvBuf::new(Rc::clone(&self.core), received, start))
+            }
+            (Input::Error(e), _) => Recv::Err(e),
+            (Input::Eof | Input::Data(_), _) => Recv::Eof,
+        })
+    }
+
+    /// Appends to the output. It is sent at the next [`Stream::flush`] or, at the latest, when this task's poll ends.
+    /// After a send error the chunk is dropped.
+    #[inline]
+    pub fn queue(&self, chunk: Chunk) {
+        self.core.io.with(|io| io.queue(self.index, chunk));
+    }
+
+    /// Starts sending what is queued.
+    #[inline]
+    pub fn flush(&self) {
+        self.core.io.with(|io| io.start_send(&self.core, self.index));
+    }
+
+    /// Bytes queued and not yet handed to the kernel.
+    #[inline]
+    pub fn unsent(&self) -> u64 {
+        self.slot(|s| s.unsent())
+    }
+
+    /// Bytes handed to the kernel so far (nginx's `$bytes_sent` of the connection).
+    pub fn sent(&self) -> u64 {
+        self.slot(|s| s.sent)
+    }
+
+    /// Waits until at most `below` bytes are unsent, having started to send.
+    ///
+    /// `timer` (armed by the caller) limits the time between two successes of the kernel's taking bytes, as nginx's
+    /// `send_timeout` does: progress pushes it out by the interval it was last armed with.
+    ///
+    /// # Errors
+    /// Any [`SendError`]; the queue is then empty and the connection of no more use for sending, except after
+    /// [`SendError::TimedOut`], which leaves all as it is.
+    pub async fn drained(&self, below: u64, timer: Option<&Timer>) -> Result<(), SendError> {
+        poll_fn(|cx| self.poll_drained(cx, below, timer)).await
+    }
+
+    /// [`Stream::drained`] for hand-written futures.
+    ///
+    /// # Errors
+    /// As [`Stream::drained`].
+    pub fn poll_drained(
+        &self,
+        cx: &mut Context<'_>,
+        below: u64,
+        timer: Option<&Timer>,
+    ) -> Poll<Result<(), SendError>> {
+        let (state, progress_ms) = self.core.io.with(|io| {
+            io.start_send(&self.core, self.index);
+            let slot = io.sockets.slot(self.index);
+            slot.wake_below = below;
+            let state = match slot.send_error {
+                Some(error) => Some(Err(error)),
+                None if slot.unsent() <= below => Some(Ok(())),
+                None => None,
+            };
+            (state, slot.progress_ms)
+        });
+        if let Some(state) = state {
+            return Poll::Ready(state);
+        }
+        if let Some(timer) = timer {
+            if timer.expired() && !timer.extend(progress_ms) {
+                return Poll::Ready(Err(SendError::TimedOut));
+            }
+            timer.register(cx);
+        }
+        self.wait(cx, |s| &mut s.writer)
+    }
+
+    /// An empty vector with some capacity, from those whose bytes have been sent.
+    pub fn spare(&self) -> Vec<u8> {
+        self.core.io.with(|io| io.sockets.spares.take())
+    }
+
+    /// Resolves when the peer has ended its direction or the connection is broken, though nobody reads: unread
+    /// bytes stay queued, and no more of them than back-pressure allows are fetched.
+    pub async fn closed(&self) -> Closed {
+        poll_fn(|cx| self.poll_closed(cx)).await
+    }
+
+    /// [`Stream::closed`] for hand-written futures.
+    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Closed> {
+        match self.error() {
+            Some(errno) => return Poll::Ready(Closed::Reset(errno)),
+            None if self.is_eof() => return Poll::Ready(Closed::Eof),
+            None => (),
+        }
+        let pending = self.wait(cx, |s| &mut s.watcher);
+        self.core.io.with(|io| io.watch(self.index));
+        pending
+    }
+
+    /// Whether the peer has ended its direction (bytes before that may be unread).
+    pub fn is_eof(&self) -> bool {
+        self.slot(|s| s.eof || s.hangup)
+    }
+
+    /// The errno that broke the connection, in either direction.
+    pub fn error(&self) -> Option<i32> {
+        self.slot(|s| match (s.recv_error, s.reset, s.send_error) {
+            (0, 0, Some(SendError::Closed(e))) => Some(e),
+            (0, 0, _) => None,
+            (0, e, _) | (e, _, _) => Some(e),
+        })
+    }
+
+    /// Ends our direction once everything queued is sent; nothing may be queued after this.
+    ///
+    /// # Errors
+    /// The errno of shutdown(2): `ENOTCONN` if the connection is gone.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        self.core.io.with(|io| io.shutdown_write(self.index)).map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Makes closing reset the connection and drop what is unsent (`reset_timedout_connection`).
+    pub fn set_linger_reset(&self) {
+        // Fails only for what is no socket, and then there is nothing to reset.
+        let _unsupported = net::linger_reset(self.fd());
+    }
+
+    /// The descriptor, for options and addresses. It stays the stream's: not for reading, writing or closing.
+    pub fn fd(&self) -> RawFd {
+        self.slot(|s| s.fd)
+    }
+
+    #[inline]
+    fn slot<R>(&self, f: impl FnOnce(&mut Slot) -> R) -> R {
+        self.core.io.with(|io| f(io.sockets.slot(self.index)))
+    }
+
+    /// Registers the polling task.
+    #[inline]
+    fn wait<T>(&self, cx: &Context<'_>, place: impl Fn(&mut Slot) -> &mut Option<Waker>) -> Poll<T> {
+        let index = self.index;
+        self.core.register(cx, |io: &mut Io| place(io.sockets.slot(index)));
+        Poll::Pending
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.core.io.with(|io| io.close(&self.core, self.index));
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream(fd {})", self.fd())
+    }
+}
