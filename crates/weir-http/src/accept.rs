@@ -1,7 +1,8 @@
 //! `Accept-Encoding`: whether a content coding may be used, as nginx's gzip check reads the field.
 //!
 //! The reading is deliberately narrow: the coding must be named (no `*`), its weight be well-formed and above zero;
-//! anything doubtful means "not accepted", which costs bytes but never breaks a client.
+//! anything doubtful means "not accepted", which costs bytes but never breaks a client. One reading of nginx's is
+//! not kept: it takes the second half of `xgzipgzip` for an element of its own.
 
 /// Whether the field accepts `gzip`.
 pub fn gzip(value: &[u8]) -> bool {
