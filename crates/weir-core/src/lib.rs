@@ -1,2 +1,36 @@
-//! (being written)
+//! The engine: exchanges, phases, filters, variables, connections, configuration, reload.
+//!
+//! A module (see [`module::Module`]) uses what is public here and nothing else: that is the proof that the module API
+//! is enough. The life of a request through this crate is drawn in `docs/life-of-a-request.md`.
 #![forbid(unsafe_code)]
+
+pub mod body;
+pub mod conf;
+pub mod conn;
+mod engine;
+pub mod error;
+pub mod exchange;
+pub mod file;
+pub mod filter;
+pub mod log;
+pub mod module;
+mod output;
+pub mod phase;
+pub mod plan;
+pub mod read;
+pub mod redirect;
+pub mod regex;
+pub mod server;
+mod special;
+pub mod subrequest;
+mod temp;
+pub mod text;
+pub mod variable;
+pub mod worker;
+
+pub use conf::Configuration;
+pub use error::Error;
+pub use exchange::Exchange;
+pub use module::{Module, ModuleDef};
+pub use phase::{Handler, Outcome, Phase, Verdict};
+pub use text::{Arena, Span, Text};

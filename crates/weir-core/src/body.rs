@@ -1,0 +1,233 @@
+//! Bodies: pieces of data, where they come from, and the queue in which they pass the filters.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use crate::error::Error;
+use crate::file::OpenFile;
+
+/// What a content handler answers with; the engine pulls it through the filters.
+pub enum Body {
+    /// No body; a `Content-Length: 0` is added where the status allows one.
+    Empty,
+    /// All of it, in memory.
+    Whole(Buf),
+    /// Several pieces, all known.
+    Chain(Chain),
+    /// Pieces that come over time; the length is not known unless `Response::content_length` says so.
+    Source(Box<dyn Source>),
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Body::Empty => write!(f, "Empty"),
+            Body::Whole(buf) => write!(f, "Whole({} bytes)", buf.len()),
+            Body::Chain(chain) => write!(f, "Chain({} bytes)", chain.len()),
+            Body::Source(_) => write!(f, "Source"),
+        }
+    }
+}
+
+/// A body that comes over time: an upstream, a script, a file read in pieces.
+pub trait Source {
+    /// The next piece. `Ready(Err(_))` breaks the response off: the connection is closed, so that the client sees
+    /// that the body is not whole.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>>;
+}
+
+/// What a [`Source`] gives.
+pub enum Piece {
+    /// Data.
+    Data(Buf),
+    /// Everything so far shall leave now.
+    Flush,
+    /// That was all.
+    End,
+}
+
+/// A piece of a body. It moves by ownership and is copied only where a filter changes bytes.
+#[derive(Clone)]
+pub enum Buf {
+    /// Bytes of this response.
+    Bytes(Vec<u8>),
+    /// A part of bytes that others hold too (a small file, a constant of the plan).
+    Shared {
+        /// The whole.
+        bytes: Rc<[u8]>,
+        /// First byte that belongs to this piece.
+        start: usize,
+        /// One past the last.
+        end: usize,
+    },
+    /// Bytes of the program.
+    Static(&'static [u8]),
+    /// A part of a file, which reaches `sendfile` untouched if no filter needs its bytes.
+    File {
+        /// The file, open.
+        file: Rc<OpenFile>,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+}
+
+impl Buf {
+    /// All of `bytes`.
+    pub fn shared(bytes: Rc<[u8]>) -> Buf {
+        let end = bytes.len();
+        Buf::Shared { bytes, start: 0, end }
+    }
+
+    /// Bytes in the piece.
+    pub fn len(&self) -> u64 {
+        match self {
+            Buf::Bytes(bytes) => bytes.len() as u64,
+            Buf::Shared { start, end, .. } => end.saturating_sub(*start) as u64,
+            Buf::Static(bytes) => bytes.len() as u64,
+            Buf::File { len, .. } => *len,
+        }
+    }
+
+    /// Nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes when they are in memory; `None` for a file.
+    pub fn memory(&self) -> Option<&[u8]> {
+        match self {
+            Buf::Bytes(bytes) => Some(bytes),
+            Buf::Shared { bytes, start, end } => bytes.get(*start..*end),
+            Buf::Static(bytes) => Some(bytes),
+            Buf::File { .. } => None,
+        }
+    }
+
+    /// The part `from..to` of the piece, clamped to it.
+    pub fn slice(&self, from: u64, to: u64) -> Buf {
+        let (from, to) = (from.min(self.len()), to.min(self.len()));
+        let to = to.max(from);
+        match self {
+            Buf::Bytes(bytes) => Buf::Bytes(bytes[from as usize..to as usize].to_vec()),
+            Buf::Shared { bytes, start, .. } => {
+                Buf::Shared { bytes: bytes.clone(), start: start + from as usize, end: start + to as usize }
+            }
+            Buf::Static(bytes) => Buf::Static(&bytes[from as usize..to as usize]),
+            Buf::File { file, offset, .. } => {
+                Buf::File { file: file.clone(), offset: offset + from, len: to - from }
+            }
+        }
+    }
+}
+
+impl From<Vec<u8>> for Buf {
+    fn from(bytes: Vec<u8>) -> Buf {
+        Buf::Bytes(bytes)
+    }
+}
+
+impl From<&'static str> for Buf {
+    fn from(text: &'static str) -> Buf {
+        Buf::Static(text.as_bytes())
+    }
+}
+
+/// Pieces in order, and what comes behind them.
+#[derive(Clone, Default)]
+pub struct Chain {
+    bufs: VecDeque<Buf>,
+    len: u64,
+    /// What is here shall leave now, not wait for more (nginx's `flush`).
+    pub flush: bool,
+    /// Nothing follows the pieces that are here (nginx's `last_buf`).
+    pub last: bool,
+}
+
+impl Chain {
+    /// A whole body of one piece.
+    pub fn whole(buf: Buf) -> Chain {
+        let mut chain = Chain { last: true, ..Chain::default() };
+        chain.push(buf);
+        chain
+    }
+
+    /// Adds a piece at the end; an empty one leaves no trace.
+    pub fn push(&mut self, buf: Buf) {
+        if !buf.is_empty() {
+            self.len += buf.len();
+            self.bufs.push_back(buf);
+        }
+    }
+
+    /// Takes the first piece.
+    pub fn pop(&mut self) -> Option<Buf> {
+        let buf = self.bufs.pop_front()?;
+        self.len -= buf.len();
+        Some(buf)
+    }
+
+    /// Puts a piece back in front.
+    pub fn unpop(&mut self, buf: Buf) {
+        if !buf.is_empty() {
+            self.len += buf.len();
+            self.bufs.push_front(buf);
+        }
+    }
+
+    /// Moves everything of `other`, flags too, behind what is here.
+    pub fn append(&mut self, other: &mut Chain) {
+        self.bufs.append(&mut other.bufs);
+        self.len += std::mem::take(&mut other.len);
+        self.flush |= std::mem::take(&mut other.flush);
+        self.last |= std::mem::take(&mut other.last);
+    }
+
+    /// Bytes in all pieces.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// No piece is here (flags may be).
+    pub fn is_empty(&self) -> bool {
+        self.bufs.is_empty()
+    }
+
+    /// The pieces, first to last.
+    pub fn iter(&self) -> impl Iterator<Item = &Buf> {
+        self.bufs.iter()
+    }
+
+    /// Whether a piece of a file is among them.
+    pub fn has_file(&self) -> bool {
+        self.bufs.iter().any(|buf| matches!(buf, Buf::File { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_counts_its_bytes() {
+        let mut chain = Chain::whole("hello".into());
+        chain.push(Buf::Bytes(vec![b'x'; 10]));
+        chain.push("".into());
+        assert_eq!(chain.len(), 15);
+        let first = chain.pop().expect("two pieces");
+        assert_eq!(first.memory(), Some(&b"hello"[..]));
+        chain.unpop(first.slice(3, 99));
+        assert_eq!(chain.len(), 12);
+        assert_eq!(chain.pop().and_then(|b| b.memory().map(<[u8]>::to_vec)), Some(b"lo".to_vec()));
+    }
+
+    #[test]
+    fn slices_are_clamped() {
+        let buf = Buf::shared(Rc::from(&b"0123456789"[..]));
+        assert_eq!(buf.slice(4, 6).memory(), Some(&b"45"[..]));
+        assert_eq!(buf.slice(8, 600).slice(1, 2).memory(), Some(&b"9"[..]));
+        assert_eq!(buf.slice(20, 10).len(), 0);
+    }
+}

@@ -1,0 +1,308 @@
+//! From a tree of lines to a [`Configuration`]: directives to their modules, blocks inside blocks, inheritance.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use weir_conf::{Block, Contexts, Error, Errors, Line, LineCx, Signature, Tree};
+use weir_http::Method;
+
+use super::main_core::MainConf;
+use super::registry::Registry;
+use super::server_core::ServerCoreConf;
+use super::{Configuration, LocationConf, Matcher, ServerConf, http_core::HttpCoreConf, listen};
+use crate::module::{Confs, ModuleDef};
+use crate::regex::Pattern;
+
+/// Reads `tree`. Warnings are in the second value, also when there are errors.
+///
+/// # Errors
+/// Everything that is wrong with the file, not just the first.
+pub fn build(tree: Tree, modules: &'static [ModuleDef], prefix: PathBuf) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
+    let modules: Vec<&'static ModuleDef> = modules.iter().collect();
+    let mut builder = Builder::new(&tree, modules.clone());
+    let mut servers = builder.main(&tree.lines);
+    let (addresses, problems) = listen::collect(&mut servers);
+    builder.errors.extend(problems);
+    let Builder { registry, mut errors, warnings, main, .. } = builder;
+    let (tables, unknown) = registry.finish();
+    errors.extend(unknown);
+    if !errors.is_empty() {
+        return (Err((Errors(errors), tree)), warnings);
+    }
+    let main = *main.0.into_iter().find_map(|conf| (conf as Box<dyn Any>).downcast::<MainConf>().ok()).expect("the core is in the list");
+    let configuration = Configuration { main, servers, addresses, tables, modules, source: tree.source, prefix };
+    (Ok(configuration), warnings)
+}
+
+struct Builder<'t> {
+    tree: &'t Tree,
+    modules: Vec<&'static ModuleDef>,
+    /// Directive name → where it is declared: module and row.
+    index: HashMap<&'static str, Vec<(usize, usize, Contexts)>>,
+    registry: Registry,
+    main: Confs,
+    errors: Vec<Error>,
+    warnings: Vec<Error>,
+}
+
+impl<'t> Builder<'t> {
+    fn new(tree: &'t Tree, modules: Vec<&'static ModuleDef>) -> Self {
+        let mut index: HashMap<_, Vec<_>> = HashMap::new();
+        for (at, module) in modules.iter().enumerate() {
+            for (row, directive) in module.directives().iter().enumerate() {
+                index.entry(directive.name).or_default().push((at, row, directive.contexts));
+            }
+        }
+        let registry = Registry::new(&modules);
+        let main = Confs::new(&modules);
+        Builder { tree, modules, index, registry, main, errors: Vec::new(), warnings: Vec::new() }
+    }
+
+    fn main(&mut self, lines: &'t [Line]) -> Vec<ServerConf> {
+        let mut main = Confs::new(&self.modules);
+        let mut http = None;
+        for line in lines {
+            match line.name.str() {
+                "events" => self.inside(line, Contexts::MAIN, EVENTS, |this, block| {
+                    for line in &block.lines {
+                        this.directive(line, Contexts::EVENTS, &mut main);
+                    }
+                }),
+                "http" if http.is_some() => {
+                    self.errors.push(Error::new("\"http\" directive is duplicate").at(line.name.span));
+                }
+                "http" => {
+                    self.inside(line, Contexts::MAIN, HTTP, |_, block| http = Some(block));
+                }
+                _ => self.directive(line, Contexts::MAIN, &mut main),
+            }
+        }
+        main.resolve(&self.modules, &mut self.registry, &mut self.errors);
+        self.registry.main = main.get::<MainConf>().clone();
+        let servers = http.map_or_else(Vec::new, |block| self.http(block, &main));
+        self.main = main;
+        servers
+    }
+
+    fn http(&mut self, block: &'t Block, main: &Confs) -> Vec<ServerConf> {
+        let mut confs = Confs::new(&self.modules);
+        let mut servers = Vec::new();
+        for line in &block.lines {
+            if line.name.is("server") {
+                self.inside(line, Contexts::HTTP, SERVER, |this, block| servers.push(this.server(line, block)));
+            } else {
+                self.directive(line, Contexts::HTTP, &mut confs);
+            }
+        }
+        self.settle(&mut confs, main);
+        for server in &mut servers {
+            self.settle(&mut server.confs, &confs);
+            self.settle_locations(&mut server.locations, &server.confs);
+        }
+        servers
+    }
+
+    fn server(&mut self, line: &'t Line, block: &'t Block) -> ServerConf {
+        let mut confs = Confs::new(&self.modules);
+        confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
+        let mut locations = Vec::new();
+        for line in &block.lines {
+            if line.name.is("location") {
+                self.inside(line, Contexts::SERVER, LOCATION, |this, block| this.location(line, block, None, &mut locations));
+            } else {
+                self.directive(line, Contexts::SERVER, &mut confs);
+            }
+        }
+        let place = self.tree.source.place(line.name.span);
+        let place = place.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
+        ServerConf { confs, locations, place }
+    }
+
+    fn location(&mut self, line: &'t Line, block: &'t Block, outer: Option<&Matcher>, into: &mut Vec<LocationConf>) {
+        let mut confs = Confs::new(&self.modules);
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let mut cx = self.cx(line, Contexts::SERVER, &mut warnings);
+        let matcher = matcher(&mut cx).and_then(|matcher| nested(&cx, outer, &matcher, into).map(|()| matcher));
+        self.warnings = warnings;
+        let matcher = match matcher {
+            Ok(matcher) => matcher,
+            Err(error) => return self.errors.push(error),
+        };
+        let core = confs.get_mut::<HttpCoreConf>();
+        core.matcher = Some(matcher.clone());
+        let mut locations = Vec::new();
+        let mut limit_except = None;
+        for line in &block.lines {
+            match line.name.str() {
+                "location" => self.inside(line, Contexts::LOCATION, LOCATION, |this, block| {
+                    this.location(line, block, Some(&matcher), &mut locations);
+                }),
+                "limit_except" => self.inside(line, Contexts::LOCATION, LIMIT_EXCEPT, |this, block| {
+                    limit_except = this.limit_except(line, block);
+                }),
+                _ => self.directive(line, Contexts::LOCATION, &mut confs),
+            }
+        }
+        into.push(LocationConf { matcher, confs, locations, limit_except });
+    }
+
+    fn limit_except(&mut self, line: &'t Line, block: &'t Block) -> Option<(u32, Confs)> {
+        let mut methods = 0;
+        for word in &line.args {
+            match Method::parse(word.bytes()) {
+                Method::Other => {
+                    self.errors.push(Error::new(format!("invalid method \"{}\"", word.str())).at(word.span));
+                    return None;
+                }
+                Method::Get => methods |= 1 << Method::Get as u32 | 1 << Method::Head as u32,
+                method => methods |= 1 << method as u32,
+            }
+        }
+        let mut confs = Confs::new(&self.modules);
+        for line in &block.lines {
+            self.directive(line, Contexts::LIMIT_EXCEPT, &mut confs);
+        }
+        Some((methods, confs))
+    }
+
+    /// Checks the shape of a structural block and goes into it.
+    fn inside(&mut self, line: &'t Line, here: Contexts, block: Signature, go: impl FnOnce(&mut Self, &'t Block)) {
+        match (block.check(line, here), &line.block) {
+            (Err(error), _) => self.errors.push(error),
+            (Ok(()), Some(inner)) => go(self, inner),
+            (Ok(()), None) => {}
+        }
+    }
+
+    /// Hands a line to the module that declares it for this context.
+    fn directive(&mut self, line: &'t Line, here: Contexts, confs: &mut Confs) {
+        let name = line.name.str();
+        let rows = self.index.get(name).map_or(&[][..], Vec::as_slice);
+        let Some(&(at, row, _)) = rows.iter().find(|(_, _, contexts)| contexts.allows(here)) else {
+            let error = self.not_here(line, name);
+            return self.errors.push(error);
+        };
+        let module = self.modules[at];
+        if let Err(error) = (module.check)(row, line, here) {
+            return self.errors.push(error);
+        }
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let mut cx = self.cx(line, here, &mut warnings);
+        let result = (module.set)(&mut *confs.0[at], row, &mut cx);
+        self.warnings = warnings;
+        if let Err(error) = result {
+            self.errors.push(error);
+        }
+    }
+
+    fn cx<'a>(&'a mut self, line: &'a Line, here: Contexts, warnings: &'a mut Vec<Error>) -> LineCx<'a> {
+        LineCx::new(line, here, &self.tree.source, &self.tree.paths, &mut self.registry, warnings)
+    }
+
+    /// A name that stands in no table, or in none for this block.
+    fn not_here(&self, line: &Line, name: &str) -> Error {
+        let structural = STRUCTURE.iter().find(|block| block.name == name).map(|block| block.contexts);
+        let declared = self.index.get(name).into_iter().flatten().map(|(_, _, contexts)| *contexts);
+        match declared.chain(structural).reduce(Contexts::or) {
+            Some(contexts) => Signature::not_allowed(line, contexts),
+            None => {
+                let names = self.index.keys().copied().chain(STRUCTURE.iter().map(|block| block.name));
+                Signature::unknown(line, names)
+            }
+        }
+    }
+
+    fn settle(&mut self, confs: &mut Confs, parent: &Confs) {
+        confs.inherit(&self.modules, parent);
+        confs.resolve(&self.modules, &mut self.registry, &mut self.errors);
+    }
+
+    fn settle_locations(&mut self, locations: &mut [LocationConf], parent: &Confs) {
+        for location in locations {
+            self.settle(&mut location.confs, parent);
+            if let Some((_, confs)) = &mut location.limit_except {
+                confs.get_mut::<HttpCoreConf>().matcher = Some(location.matcher.clone());
+                self.settle(confs, &location.confs);
+            }
+            self.settle_locations(&mut location.locations, &location.confs);
+        }
+    }
+}
+
+/// `location [ = | ~ | ~* | ^~ ] uri`, the modifier apart or glued to what follows.
+fn matcher(cx: &mut LineCx<'_>) -> Result<Matcher, Error> {
+    if cx.args().len() == 2 {
+        let path = cx.bytes(1).to_vec();
+        return match cx.arg(0) {
+            "=" => Ok(Matcher::Exact(path)),
+            "^~" => Ok(Matcher::Prefix(path, true)),
+            "~" => Ok(Matcher::Regex(Pattern::compile(cx, 1, 0, false)?)),
+            "~*" => Ok(Matcher::Regex(Pattern::compile(cx, 1, 0, true)?)),
+            other => Err(cx.fail_arg(0, format!("invalid location modifier \"{other}\""))),
+        };
+    }
+    match cx.bytes(0) {
+        [b'=', path @ ..] => Ok(Matcher::Exact(path.to_vec())),
+        [b'^', b'~', path @ ..] => Ok(Matcher::Prefix(path.to_vec(), true)),
+        [b'~', b'*', ..] => Ok(Matcher::Regex(Pattern::compile(cx, 0, 2, true)?)),
+        [b'~', ..] => Ok(Matcher::Regex(Pattern::compile(cx, 0, 1, false)?)),
+        [b'@', ..] => Ok(Matcher::Named(cx.bytes(0).to_vec())),
+        path => Ok(Matcher::Prefix(path.to_vec(), false)),
+    }
+}
+
+/// nginx's rules for a location beside and inside others.
+fn nested(cx: &LineCx<'_>, outer: Option<&Matcher>, matcher: &Matcher, siblings: &[LocationConf]) -> Result<(), Error> {
+    let name = matcher.name();
+    let path_of = |m: &Matcher| match m {
+        Matcher::Exact(path) | Matcher::Prefix(path, _) => Some(path.clone()),
+        _ => None,
+    };
+    if let Some(outer) = outer {
+        let outside = outer.name();
+        match (outer, matcher) {
+            (Matcher::Exact(_), _) => {
+                return Err(cx.fail(format!("location \"{name}\" cannot be inside the exact location \"{outside}\"")));
+            }
+            (Matcher::Named(_), _) => {
+                return Err(cx.fail(format!("location \"{name}\" cannot be inside the named location \"{outside}\"")));
+            }
+            (_, Matcher::Named(_)) => {
+                return Err(cx.fail(format!("named location \"{name}\" can be on the server level only")));
+            }
+            _ => {}
+        }
+        if let (Matcher::Prefix(outer, _), Some(path)) = (outer, path_of(matcher))
+            && !path.starts_with(outer)
+        {
+            return Err(cx.fail(format!("location \"{name}\" is outside location \"{outside}\"")));
+        }
+    }
+    let same = |m: &Matcher| match (m, matcher) {
+        (Matcher::Exact(a), Matcher::Exact(b)) | (Matcher::Named(a), Matcher::Named(b)) => a == b,
+        (Matcher::Prefix(a, _), Matcher::Prefix(b, _)) => a == b,
+        _ => false,
+    };
+    if siblings.iter().any(|sibling| same(&sibling.matcher)) {
+        let path = path_of(matcher).map_or(name, |path| String::from_utf8_lossy(&path).into_owned());
+        return Err(cx.fail(format!("duplicate location \"{path}\"")));
+    }
+    Ok(())
+}
+
+const fn block(name: &'static str, contexts: Contexts, args: weir_conf::Args, doc: &'static str) -> Signature {
+    Signature { name, contexts, args: args.block(), doc }
+}
+
+use weir_conf::Args;
+const EVENTS: Signature = block("events", Contexts::MAIN, Args::NONE, "Settings of connection processing.");
+const HTTP: Signature = block("http", Contexts::MAIN, Args::NONE, "Settings of the HTTP server.");
+const SERVER: Signature = block("server", Contexts::HTTP, Args::NONE, "A virtual server.");
+const LOCATION: Signature =
+    block("location", Contexts::SERVER.or(Contexts::LOCATION), Args::ONE_OR_TWO, "Settings for some URIs.");
+const LIMIT_EXCEPT: Signature =
+    block("limit_except", Contexts::LOCATION, Args::MORE, "Settings for all methods but those named.");
+
+/// The blocks that the builder itself understands.
+pub const STRUCTURE: [Signature; 5] = [EVENTS, HTTP, SERVER, LOCATION, LIMIT_EXCEPT];

@@ -1,0 +1,166 @@
+//! The locations of a server, and how one is found for a URI.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_http::{Known, Span};
+
+use super::Matcher;
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+use crate::plan::Plan;
+use crate::regex::Pattern;
+use crate::text::Text;
+
+/// A location on one worker.
+pub struct Place {
+    /// What runs there.
+    pub plan: Rc<Plan>,
+    /// The locations inside.
+    pub inner: Locations,
+}
+
+/// Locations that stand side by side.
+#[derive(Default)]
+pub struct Locations {
+    exact: HashMap<Box<[u8]>, Place>,
+    /// Sorted by path; the flag is `^~`.
+    prefixes: Vec<(Box<[u8]>, bool, Place)>,
+    /// For each prefix the index of the longest other one that it begins with.
+    shorter: Vec<Option<u32>>,
+    patterns: Vec<(Arc<Pattern>, Place)>,
+}
+
+impl Locations {
+    pub(crate) fn new(places: Vec<(Matcher, Place)>) -> Locations {
+        let mut locations = Locations::default();
+        for (matcher, place) in places {
+            match matcher {
+                Matcher::Exact(path) => {
+                    locations.exact.insert(path.into(), place);
+                }
+                Matcher::Prefix(path, alone) => locations.prefixes.push((path.into(), alone, place)),
+                Matcher::Regex(pattern) => locations.patterns.push((pattern, place)),
+                Matcher::Named(_) => {}
+            }
+        }
+        locations.prefixes.sort_by(|a, b| a.0.cmp(&b.0));
+        let paths = locations.prefixes.iter().enumerate();
+        locations.shorter = paths.map(|(at, _)| locations.longest_before(at)).collect();
+        locations
+    }
+
+    fn longest_before(&self, at: usize) -> Option<u32> {
+        let path = &self.prefixes[at].0;
+        self.prefixes[..at].iter().rposition(|(other, ..)| path.starts_with(other)).map(|i| i as u32)
+    }
+
+    /// The longest prefix of `uri`. Among sorted paths it is the last one not above `uri`, or one that begins it.
+    fn prefix(&self, uri: &[u8]) -> Option<&(Box<[u8]>, bool, Place)> {
+        let mut at = self.prefixes.partition_point(|(path, ..)| &**path <= uri).checked_sub(1)?;
+        loop {
+            let entry = self.prefixes.get(at)?;
+            if uri.starts_with(&entry.0) {
+                return Some(entry);
+            }
+            at = self.shorter[at]? as usize;
+        }
+    }
+
+    /// nginx's search: an exact location wins at once; else the longest prefix, then what is inside it, then the
+    /// regular expressions beside it unless the prefix is `^~`.
+    fn find(&self, x: &mut Exchange, found: &mut Option<Rc<Plan>>) -> bool {
+        if !self.exact.is_empty()
+            && let Some(place) = self.exact.get(x.uri())
+        {
+            *found = Some(place.plan.clone());
+            return true;
+        }
+        let mut alone = false;
+        if let Some((_, flag, place)) = self.prefix(x.uri()) {
+            *found = Some(place.plan.clone());
+            alone = *flag;
+            if place.inner.find(x, found) {
+                return true;
+            }
+        }
+        if alone {
+            return false;
+        }
+        for (pattern, place) in &self.patterns {
+            let uri = x.request.uri;
+            if pattern.captures(x, uri) {
+                *found = Some(place.plan.clone());
+                place.inner.find(x, found);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A prefix location `uri/` for `uri`: proxying locations answer with a redirect to it.
+    fn with_slash(&self, uri: &[u8]) -> Option<&Place> {
+        let is = |path: &[u8]| path.len() == uri.len() + 1 && path.ends_with(b"/") && path.starts_with(uri);
+        let at = self.prefixes.partition_point(|(path, ..)| &**path <= uri);
+        self.prefixes[at..].iter().take_while(|(path, ..)| path.starts_with(uri)).find(|(path, ..)| is(path)).map(|(_, _, place)| place)
+    }
+}
+
+/// Finds the location of the URI and points `x` at its plan. An answer when the location has one of its own:
+/// `internal`, a missing slash, a body that is announced too large.
+pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
+    let server = x.server.clone();
+    if let Some(verdict) = missing_slash(x, &server.locations) {
+        return Some(verdict);
+    }
+    let mut found = None;
+    server.locations.find(x, &mut found);
+    x.plan = found.unwrap_or_else(|| server.plan.clone());
+    if x.plan.core.internal && !x.internal {
+        return Some(Verdict::Status(404));
+    }
+    limit_except(x);
+    let limit = x.plan.core.client_max_body_size;
+    match x.request.content_length {
+        Some(length) if limit != 0 && length > limit && !x.is_subrequest() => {
+            x.log_error(&format_args!("client intended to send too large body: {length} bytes"));
+            Some(Verdict::Status(413))
+        }
+        _ => None,
+    }
+}
+
+/// Other methods than those of `limit_except` go by its own plan.
+fn limit_except(x: &mut Exchange) {
+    if let Some((methods, plan)) = &x.plan.limit_except
+        && methods & (1 << x.request.method as u32) == 0
+    {
+        x.plan = plan.clone();
+    }
+}
+
+/// nginx's `auto_redirect`: `/dir` is sent to `/dir/` when only the latter is a location with a handler that proxies.
+fn missing_slash(x: &mut Exchange, locations: &Locations) -> Option<Verdict> {
+    let place = locations.with_slash(x.uri())?;
+    if !place.plan.auto_redirect() || locations.exact.contains_key(x.uri()) {
+        return None;
+    }
+    let (uri, args) = (x.request.uri, x.request.args);
+    let start = x.arena.mark();
+    let escaped = {
+        let mut out = Vec::new();
+        weir_http::escape::escape(&mut out, x.arena.get(uri), weir_http::escape::Set::Uri);
+        out
+    };
+    x.arena.push(&escaped);
+    x.arena.push(b"/");
+    if args.start != args.end {
+        x.arena.push(b"?");
+        x.arena.copy(args);
+    }
+    let target: Span = x.arena.since(start);
+    x.response.remove(Known::Location);
+    x.response.location = Some(Text::Span(target));
+    Some(Verdict::Status(301))
+}

@@ -1,0 +1,88 @@
+//! A configuration: read once, shared by all workers, installed on each.
+
+pub mod build;
+pub mod core;
+pub mod http_core;
+pub mod listen;
+pub mod location;
+pub mod main_core;
+pub mod registry;
+pub mod server;
+pub mod server_core;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::Source;
+
+use crate::module::{Confs, ModuleDef};
+use crate::regex::Pattern;
+use listen::Address;
+use registry::Tables;
+
+/// A configuration as read and checked; immutable, shared by all workers of a generation.
+pub struct Configuration {
+    /// The settings outside of `http`.
+    pub main: main_core::MainConf,
+    /// The virtual servers, in order.
+    pub servers: Vec<ServerConf>,
+    /// The addresses to listen on, each with the servers that share it.
+    pub addresses: Vec<Address>,
+    /// Variables and what modules share.
+    pub tables: Tables,
+    /// The modules, in order.
+    pub modules: Vec<&'static ModuleDef>,
+    /// The files that were read (`-T`, places of late errors).
+    pub source: Source,
+    /// Where relative paths begin (`-p`).
+    pub prefix: PathBuf,
+}
+
+/// A `server` block.
+pub struct ServerConf {
+    /// Its settings.
+    pub confs: Confs,
+    /// Its locations.
+    pub locations: Vec<LocationConf>,
+    /// Where it begins, `file:line`, for messages.
+    pub place: String,
+}
+
+/// A `location` block, or one that is treated as such.
+pub struct LocationConf {
+    /// What it is for.
+    pub matcher: Matcher,
+    /// Its settings.
+    pub confs: Confs,
+    /// Locations inside.
+    pub locations: Vec<LocationConf>,
+    /// `limit_except`: the methods it leaves alone (bits by `Method as u32`), and its settings.
+    pub limit_except: Option<(u32, Confs)>,
+}
+
+/// What a location is for.
+#[derive(Clone)]
+pub enum Matcher {
+    /// `= /path`
+    Exact(Vec<u8>),
+    /// `/path`, or `^~ /path`, which keeps regular expressions out.
+    Prefix(Vec<u8>, bool),
+    /// `~ pattern`, `~* pattern`
+    Regex(Arc<Pattern>),
+    /// `@name`
+    Named(Vec<u8>),
+}
+
+impl Matcher {
+    /// As it is written in the configuration; names the location in traces.
+    pub fn name(&self) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            Matcher::Exact(path) => format!("= {}", text(path)),
+            Matcher::Prefix(path, false) => text(path),
+            Matcher::Prefix(path, true) => format!("^~ {}", text(path)),
+            Matcher::Regex(pattern) => pattern.name(),
+            Matcher::Named(name) => text(name),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What the modules of one configuration share while it is read: variables, and anything else by its type.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_conf::{Error, Span};
+
+use crate::module::ModuleDef;
+use crate::variable::{Definition, Get, Getter, Table, VarIndex, Variable};
+
+/// Lent to setters through `LineCx::ext`.
+pub struct Registry {
+    table: Table,
+    /// Where each variable was used first, for the error when nobody declared it.
+    used: Vec<Option<Span>>,
+    declared: Vec<bool>,
+    plain: HashMap<&'static str, &'static Variable>,
+    prefixes: Vec<&'static Variable>,
+    shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    /// Name of the location being read, as in traces; set by the builder.
+    pub location: String,
+    /// Locations given by directives instead of blocks (`if` in location and the like), filled by modules.
+    pub main: crate::conf::main_core::MainConf,
+}
+
+impl Registry {
+    pub(crate) fn new(modules: &[&'static ModuleDef]) -> Registry {
+        let mut registry = Registry {
+            table: Table::default(),
+            used: Vec::new(),
+            declared: Vec::new(),
+            plain: HashMap::new(),
+            prefixes: Vec::new(),
+            shared: HashMap::new(),
+            location: String::new(),
+            main: Default::default(),
+        };
+        for variable in modules.iter().flat_map(|module| module.variables) {
+            match variable.get {
+                Get::Plain(_) => {
+                    registry.plain.insert(variable.name, variable);
+                }
+                Get::Prefix(_) => registry.prefixes.push(variable),
+            }
+        }
+        // The longest prefix wins: `upstream_http_` before `upstream_`.
+        registry.prefixes.sort_by_key(|variable| std::cmp::Reverse(variable.name.len()));
+        registry
+    }
+
+    /// The number of variable `name`, which the configuration uses at `span`. It may be declared later in the file.
+    pub fn use_variable(&mut self, name: &str, span: Span) -> VarIndex {
+        let index = self.index(name);
+        self.used[index.0 as usize].get_or_insert(span);
+        index
+    }
+
+    /// Declares a variable of the configuration (`map`, `geo`, ...).
+    ///
+    /// # Errors
+    /// nginx's words when a module has one of that name, which may not be changed.
+    pub fn define(&mut self, name: &str, getter: Getter, cacheable: bool) -> Result<VarIndex, String> {
+        if self.plain.contains_key(name) {
+            return Err(format!("the duplicate \"{name}\" variable"));
+        }
+        let index = self.index(name);
+        let definition = &mut self.table.definitions[index.0 as usize];
+        definition.getter = getter;
+        definition.cacheable = cacheable;
+        self.declared[index.0 as usize] = true;
+        Ok(index)
+    }
+
+    /// Declares a variable that `set`, a named capture or the like gives values to.
+    ///
+    /// # Errors
+    /// nginx's words when a module has one of that name that may not be changed.
+    pub fn define_assigned(&mut self, name: &str) -> Result<VarIndex, String> {
+        if self.plain.get(name).is_some_and(|variable| variable.set.is_none()) {
+            return Err(format!("the duplicate \"{name}\" variable"));
+        }
+        let index = self.index(name);
+        self.declared[index.0 as usize] = true;
+        Ok(index)
+    }
+
+    /// Something that modules share by its type; made by `Default` when asked for first.
+    pub fn shared<T: Default + Send + Sync + 'static>(&mut self) -> &mut T {
+        let entry = self.shared.entry(TypeId::of::<T>()).or_insert_with(|| Box::<T>::default());
+        entry.downcast_mut().expect("kept under its own type")
+    }
+
+    fn index(&mut self, name: &str) -> VarIndex {
+        if let Some(index) = self.table.by_name.get(name) {
+            return *index;
+        }
+        let name: Arc<str> = Arc::from(name);
+        let index = VarIndex(self.table.definitions.len() as u16);
+        let (definition, known) = self.definition(&name);
+        self.table.definitions.push(definition);
+        self.declared.push(known);
+        self.used.push(None);
+        self.table.by_name.insert(name, index);
+        index
+    }
+
+    /// What modules know of `name`.
+    fn definition(&self, name: &Arc<str>) -> (Definition, bool) {
+        let found = self.plain.get(&**name).copied().map(|variable| (variable, ""));
+        let found = found.or_else(|| {
+            let variable = self.prefixes.iter().find(|variable| name.starts_with(variable.name))?;
+            Some((*variable, &name[variable.name.len()..]))
+        });
+        let definition = |getter, set, cacheable, changeable| Definition { name: name.clone(), getter, set, cacheable, changeable };
+        match found {
+            Some((variable, rest)) => {
+                let getter = match variable.get {
+                    Get::Plain(get) => Getter::Plain(get),
+                    Get::Prefix(get) => Getter::Prefix(get, Arc::from(rest)),
+                };
+                (definition(getter, variable.set, variable.cacheable, variable.set.is_some()), true)
+            }
+            None => (definition(Getter::Assigned, None, true, true), false),
+        }
+    }
+
+    /// The finished tables, and an error for each variable that nobody declared.
+    pub(crate) fn finish(self) -> (Tables, Vec<Error>) {
+        let unknown = self.declared.iter().zip(&self.used).zip(&self.table.definitions);
+        let errors = unknown
+            .filter(|((declared, used), _)| !**declared && used.is_some())
+            .map(|((_, used), definition)| {
+                let error = Error::new(format!("unknown \"{}\" variable", definition.name));
+                used.map_or(error.clone(), |span| error.at(span))
+            })
+            .collect();
+        let tables = Tables { variables: self.table, plain: self.plain, prefixes: self.prefixes, shared: self.shared };
+        (tables, errors)
+    }
+}
+
+/// What requests need of a [`Registry`].
+pub struct Tables {
+    /// The variables that the configuration uses.
+    pub variables: Table,
+    pub(crate) plain: HashMap<&'static str, &'static Variable>,
+    pub(crate) prefixes: Vec<&'static Variable>,
+    shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+}
+
+impl Tables {
+    /// What modules shared by its type.
+    pub fn shared<T: 'static>(&self) -> Option<&T> {
+        self.shared.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// A module's variable by name, whether or not the configuration uses it.
+    pub fn module_variable<'n>(&self, name: &'n str) -> Option<(Get, &'n str)> {
+        if let Some(variable) = self.plain.get(name) {
+            return Some((variable.get, ""));
+        }
+        let variable = self.prefixes.iter().find(|variable| name.starts_with(variable.name))?;
+        Some((variable.get, &name[variable.name.len()..]))
+    }
+}

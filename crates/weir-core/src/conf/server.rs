@@ -1,0 +1,228 @@
+//! A configuration installed on one worker: servers with their plans, and who answers for which name.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::Error;
+use weir_rt::net::SockAddr;
+
+use super::core::Core;
+use super::http_core::HttpCoreConf;
+use super::listen::{Address, ServerName};
+use super::location::{Locations, Place};
+use super::server_core::{ServerCoreConf, ServerSettings};
+use super::{Configuration, LocationConf, Matcher, ServerConf};
+use crate::exchange::Exchange;
+use crate::module::Confs;
+use crate::plan::{Level, Plan, PlanBuilder};
+use crate::regex::Pattern;
+use crate::variable::{Get, Table};
+use crate::worker::Worker;
+
+/// A configuration on one worker. Requests hold it through their server; it goes when the last of them ends.
+pub struct Generation {
+    /// What it was made from.
+    pub configuration: Arc<Configuration>,
+    /// Its servers, in the order of the file.
+    pub servers: Vec<Rc<Server>>,
+    /// For each of the configuration's addresses, who answers there.
+    pub hosts: Vec<Rc<Hosts>>,
+}
+
+impl Generation {
+    /// Builds all plans of `configuration` for `worker`.
+    ///
+    /// # Errors
+    /// What a module finds out only here.
+    pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
+        let link = Rc::new(Link { configuration: configuration.clone() });
+        let build = |conf| Server::build(conf, &link, worker).map(Rc::new);
+        let servers = configuration.servers.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let hosts = configuration.addresses.iter();
+        let hosts = hosts.map(|address| Rc::new(Hosts::new(address, &servers, configuration)));
+        Ok(Generation { configuration: configuration.clone(), hosts: hosts.collect(), servers })
+    }
+}
+
+/// What a server knows of its configuration.
+pub struct Link {
+    /// The configuration.
+    pub configuration: Arc<Configuration>,
+}
+
+impl Link {
+    /// The variables that the configuration uses.
+    pub fn variables(&self) -> &Table {
+        &self.configuration.tables.variables
+    }
+
+    /// A module's variable by name.
+    pub fn modules_variable<'n>(&self, name: &'n str) -> Option<(Get, &'n str)> {
+        self.configuration.tables.module_variable(name)
+    }
+}
+
+/// A virtual server on one worker.
+pub struct Server {
+    /// Its first name (`$server_name`); empty if it has none.
+    pub name: Rc<[u8]>,
+    /// Settings that hold before a location is known.
+    pub settings: ServerSettings,
+    /// Runs post-read and server-rewrite, and requests without a location.
+    pub plan: Rc<Plan>,
+    pub(crate) locations: Locations,
+    named: HashMap<Box<[u8]>, Rc<Plan>>,
+    link: Rc<Link>,
+}
+
+impl Server {
+    /// The configuration the server belongs to.
+    pub fn generation(&self) -> Rc<Link> {
+        self.link.clone()
+    }
+
+    /// The plan of location `name`, which begins with `@`.
+    pub fn named(&self, name: &[u8]) -> Option<Rc<Plan>> {
+        self.named.get(name).cloned()
+    }
+
+    fn build(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Result<Server, Error> {
+        let settings = conf.confs.get::<ServerCoreConf>().settings();
+        let name: Rc<[u8]> = Rc::from(settings.name.clone());
+        let modules = &link.configuration.modules;
+        let title = String::from_utf8_lossy(&name).into_owned();
+        let make = |confs: &Confs, level, name: &str, limit| -> Result<Rc<Plan>, Error> {
+            let core: Core = confs.get::<HttpCoreConf>().core();
+            let mut plan = PlanBuilder::new(worker, level, &core, Rc::from(name));
+            confs.install(modules, &mut plan)?;
+            let (entries, core) = (plan, core.clone());
+            Ok(Rc::new(entries.build(core, limit)?))
+        };
+        let plan = make(&conf.confs, Level::Server, &title, None)?;
+        let mut named = HashMap::new();
+        let locations = Self::locations(&conf.locations, &make, &mut named)?;
+        Ok(Server { name, settings, plan, locations, named, link: link.clone() })
+    }
+
+    fn locations(
+        confs: &[LocationConf],
+        make: &impl Fn(&Confs, Level, &str, Option<(u32, Rc<Plan>)>) -> Result<Rc<Plan>, Error>,
+        named: &mut HashMap<Box<[u8]>, Rc<Plan>>,
+    ) -> Result<Locations, Error> {
+        let mut places = Vec::new();
+        for conf in confs {
+            let name = conf.matcher.name();
+            let limit = match &conf.limit_except {
+                Some((methods, confs)) => Some((*methods, make(confs, Level::Nested, &name, None)?)),
+                None => None,
+            };
+            let plan = make(&conf.confs, Level::Location, &name, limit)?;
+            let inner = Self::locations(&conf.locations, make, named)?;
+            match &conf.matcher {
+                Matcher::Named(name) => {
+                    named.insert(name.clone().into_boxed_slice(), plan);
+                }
+                matcher => places.push((matcher.clone(), Place { plan, inner })),
+            }
+        }
+        Ok(Locations::new(places))
+    }
+}
+
+/// The servers of one address, by name.
+pub struct Hosts {
+    /// The address.
+    pub addr: SockAddr,
+    default: Rc<Server>,
+    exact: HashMap<Box<[u8]>, Rc<Server>>,
+    /// `*.example.com`: what follows the star, dot included.
+    heads: HashMap<Box<[u8]>, Rc<Server>>,
+    /// `example.*`: what precedes the star, dot included.
+    tails: HashMap<Box<[u8]>, Rc<Server>>,
+    patterns: Vec<(Arc<Pattern>, Rc<Server>)>,
+}
+
+impl Hosts {
+    fn new(address: &Address, servers: &[Rc<Server>], configuration: &Configuration) -> Hosts {
+        let mut hosts = Hosts {
+            addr: address.addr.clone(),
+            default: servers[address.default].clone(),
+            exact: HashMap::new(),
+            heads: HashMap::new(),
+            tails: HashMap::new(),
+            patterns: Vec::new(),
+        };
+        for &index in &address.servers {
+            let names = configuration.servers[index].confs.get::<ServerCoreConf>().names();
+            for name in names {
+                hosts.add(name, &servers[index]);
+            }
+        }
+        hosts
+    }
+
+    fn add(&mut self, name: &ServerName, server: &Rc<Server>) {
+        let put = |map: &mut HashMap<Box<[u8]>, Rc<Server>>, key: &[u8]| {
+            // The first server of that name keeps it, as nginx warns ("conflicting server name ..., ignored").
+            map.entry(key.into()).or_insert_with(|| server.clone());
+        };
+        match name {
+            ServerName::Exact(name) => put(&mut self.exact, name),
+            ServerName::Head(rest) => put(&mut self.heads, rest),
+            ServerName::Dot(rest) => {
+                put(&mut self.heads, rest);
+                put(&mut self.exact, rest.get(1..).unwrap_or_default());
+            }
+            ServerName::Tail(rest) => put(&mut self.tails, rest),
+            ServerName::Regex(pattern) => self.patterns.push((pattern.clone(), server.clone())),
+        }
+    }
+
+    /// The address has one server and no pattern whose captures may be wanted: names need not be looked at.
+    #[inline]
+    pub fn is_single(&self) -> bool {
+        self.exact.is_empty() && self.heads.is_empty() && self.tails.is_empty() && self.patterns.is_empty()
+    }
+
+    /// The address' default server.
+    pub fn default(&self) -> &Rc<Server> {
+        &self.default
+    }
+
+    /// Points `x` at the server for its host: exact name, longest leading wildcard, longest trailing wildcard, first
+    /// matching pattern, default.
+    pub fn choose(&self, x: &mut Exchange) {
+        let host = x.arena.get(x.request.host);
+        let found = self.by_name(host).cloned();
+        let server = found.or_else(|| self.by_pattern(x)).unwrap_or_else(|| self.default.clone());
+        x.plan = server.plan.clone();
+        x.server = server;
+    }
+
+    /// The server for `host` by its plain and wildcard names.
+    pub fn by_name(&self, host: &[u8]) -> Option<&Rc<Server>> {
+        if let Some(server) = self.exact.get(host) {
+            return Some(server);
+        }
+        if !self.heads.is_empty() {
+            let dots = host.iter().enumerate().filter(|(_, b)| **b == b'.');
+            if let Some(server) = dots.map(|(at, _)| &host[at..]).find_map(|rest| self.heads.get(rest)) {
+                return Some(server);
+            }
+        }
+        if !self.tails.is_empty() {
+            let dots = host.iter().enumerate().rev().filter(|(_, b)| **b == b'.');
+            return dots.map(|(at, _)| &host[..=at]).find_map(|rest| self.tails.get(rest));
+        }
+        None
+    }
+
+    fn by_pattern(&self, x: &mut Exchange) -> Option<Rc<Server>> {
+        let host = x.request.host;
+        if host.start == host.end {
+            return None;
+        }
+        self.patterns.iter().find(|(pattern, _)| pattern.captures(x, host)).map(|(_, server)| server.clone())
+    }
+}

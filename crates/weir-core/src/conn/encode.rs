@@ -1,0 +1,135 @@
+//! The head of a response in HTTP/1, in nginx's order of fields.
+
+use weir_http::h1::{content_length, field, status_line};
+use weir_http::{Known, Version};
+
+use crate::conf::core::ServerTokens;
+use crate::exchange::{Exchange, Name};
+use crate::text::Text;
+
+/// Appends the head of `x.response`. Nothing is formatted: every line is a constant, a copy, or a number.
+pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
+    if x.request.version == Version::V09 {
+        return;
+    }
+    let response = &x.response;
+    match &response.reason {
+        Some(reason) => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            out.extend_from_slice(x.text(reason));
+            out.extend_from_slice(b"\r\n");
+        }
+        None => status_line(out, response.status),
+    }
+    server(x, out);
+    date(x, out);
+    if let Some(kind) = &response.content_type
+        && !response.not_modified
+    {
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(x.text(kind));
+        if let Some(charset) = &response.charset {
+            out.extend_from_slice(b"; charset=");
+            out.extend_from_slice(x.text(charset));
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    if let Some(length) = response.content_length
+        && !response.not_modified
+    {
+        content_length(out, length);
+    }
+    if let Some(seconds) = response.last_modified {
+        out.extend_from_slice(b"Last-Modified: ");
+        out.extend_from_slice(&weir_http::date::http(seconds));
+        out.extend_from_slice(b"\r\n");
+    }
+    if let Some(location) = &response.location {
+        self::location(x, location, out);
+    }
+    if response.chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    connection(x, out);
+    for header in &response.headers {
+        if let Name::Known(known) = header.name {
+            field(out, known.name().as_bytes(), x.text(&header.value));
+        } else {
+            field(out, header.name.bytes(&x.arena), x.text(&header.value));
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn server(x: &Exchange, out: &mut Vec<u8>) {
+    if let Some(server) = &x.response.server {
+        return field(out, b"Server", x.text(server));
+    }
+    let product = &x.server.settings.product;
+    let line = match x.plan.core.server_tokens {
+        ServerTokens::Off => &product.line_off,
+        _ => &product.line_on,
+    };
+    out.extend_from_slice(line);
+}
+
+fn date(x: &Exchange, out: &mut Vec<u8>) {
+    if let Some(date) = &x.response.date {
+        return field(out, b"Date", x.text(date));
+    }
+    out.extend_from_slice(b"Date: ");
+    x.worker.dates(|dates| out.extend_from_slice(dates.http()));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A path is made absolute unless `absolute_redirect` is off.
+fn location(x: &Exchange, location: &Text, out: &mut Vec<u8>) {
+    let target = x.text(location);
+    out.extend_from_slice(b"Location: ");
+    if target.first() == Some(&b'/') && x.plan.core.absolute_redirect {
+        origin(x, out);
+    }
+    out.extend_from_slice(target);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `http://host[:port]` as nginx composes it for redirects.
+fn origin(x: &Exchange, out: &mut Vec<u8>) {
+    let core = &x.plan.core;
+    out.extend_from_slice(if x.connection.ssl { b"https://" } else { b"http://" });
+    let host = x.arena.get(x.request.host);
+    let local = x.connection.local();
+    if core.server_name_in_redirect && !x.server.name.is_empty() {
+        out.extend_from_slice(&x.server.name);
+    } else if !host.is_empty() {
+        out.extend_from_slice(host);
+    } else {
+        out.extend_from_slice(local.host_text().as_bytes());
+    }
+    if core.port_in_redirect {
+        let usual = if x.connection.ssl { 443 } else { 80 };
+        if let Some(port) = local.port().filter(|port| *port != usual && *port != 0) {
+            out.push(b':');
+            weir_http::h1::number(out, u64::from(port));
+        }
+    }
+}
+
+fn connection(x: &Exchange, out: &mut Vec<u8>) {
+    if x.response.status == 101 {
+        return out.extend_from_slice(b"Connection: upgrade\r\n");
+    }
+    if x.response.header(Known::Connection).is_some() {
+        return;
+    }
+    if !x.keep_alive {
+        return out.extend_from_slice(b"Connection: close\r\n");
+    }
+    out.extend_from_slice(b"Connection: keep-alive\r\n");
+    let seconds = x.plan.core.keepalive_header;
+    if seconds > 0 {
+        out.extend_from_slice(b"Keep-Alive: timeout=");
+        weir_http::h1::number(out, seconds);
+        out.extend_from_slice(b"\r\n");
+    }
+}

@@ -1,0 +1,223 @@
+//! The head of a request: read, checked, and made into an exchange that the phases can start on.
+
+use std::rc::Rc;
+
+use weir_http::h1::{BadRequest, Limits, Parse, may_be_complete};
+use weir_http::{Known, Method, Span, Version, host, uri};
+use weir_rt::Recv;
+use weir_trace::{Site, Step};
+
+use super::h1::Wire;
+use crate::exchange::Exchange;
+use crate::log::Level;
+
+/// Why there is no request to answer.
+pub(crate) enum NoHead {
+    /// Answer with this status and close.
+    Refuse(u16),
+    /// Close without an answer; log a line with this status.
+    Silent(u16),
+    /// Nothing was asked: close, log nothing.
+    Nothing,
+}
+
+/// Reads and checks a head into `x`; the virtual server is chosen, the body is untouched.
+pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
+    receive(x, wire).await?;
+    x.mark(Site::step(Step::Parse));
+    let checked = check(x);
+    x.mark(Site::step(Step::VirtualServer));
+    checked
+}
+
+async fn receive(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
+    let limits = x.server.settings.limits();
+    let mut seen = 0;
+    let mut armed = false;
+    loop {
+        if let Some(done) = attempt(x, wire, &limits, &mut seen) {
+            return done;
+        }
+        if !armed {
+            armed = true;
+            wire.timer.arm(x.server.settings.client_header_timeout);
+        }
+        wire.input.borrow_mut().hold();
+        wire.flush();
+        let shared = x.shared.clone();
+        match shared.waiting(Box::pin(wire.stream.recv(Some(&wire.timer)))).await {
+            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            gone => return Err(lost(x, wire, &gone)),
+        }
+        x.mark(Site::step(Step::HeadRead));
+    }
+}
+
+/// The connection ended, or time ran out, in the middle of a head (or before it).
+fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> NoHead {
+    if wire.input.borrow().is_empty() {
+        return NoHead::Nothing;
+    }
+    keep_line(x, wire);
+    match gone {
+        Recv::TimedOut => {
+            x.log(Level::Info, &"client timed out (110: Connection timed out) while reading client request headers");
+            NoHead::Silent(408)
+        }
+        _ => {
+            x.log(Level::Info, &"client prematurely closed connection while reading client request headers");
+            NoHead::Silent(400)
+        }
+    }
+}
+
+/// Parses what is there; `None` when the head is not complete.
+fn attempt(x: &mut Exchange, wire: &Wire, limits: &Limits, seen: &mut usize) -> Option<Result<(), NoHead>> {
+    let mut input = wire.input.borrow_mut();
+    let bytes = input.bytes();
+    if bytes.is_empty() || (*seen > 0 && bytes.len() < limits.max_line && !may_be_complete(bytes, *seen)) {
+        *seen = bytes.len();
+        return None;
+    }
+    *seen = bytes.len();
+    match x.request.head.parse(bytes, limits) {
+        Ok(Parse::Incomplete { .. }) => None,
+        Ok(Parse::Complete) => {
+            let len = x.request.head.len;
+            x.arena.push(bytes.get(..len).unwrap_or_default());
+            input.consume(len);
+            Some(Ok(()))
+        }
+        Err(bad) => {
+            // The arena takes the beginning, so that the log can show the request line.
+            x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
+            input.release();
+            drop(input);
+            Some(Err(refuse(x, bad)))
+        }
+    }
+}
+
+fn keep_line(x: &mut Exchange, wire: &Wire) {
+    let input = wire.input.borrow();
+    let bytes = input.bytes();
+    x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
+}
+
+fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
+    x.log(Level::Info, &bad.log_text());
+    x.keep_alive = false;
+    if x.request.head.version == Version::V09 {
+        // nginx answers what it can't read in its own version.
+        x.request.head.version = Version::V10;
+    }
+    NoHead::Refuse(bad.status())
+}
+
+/// Normalises target and host and finds the server.
+fn check(x: &mut Exchange) -> Result<(), NoHead> {
+    if let Err(bad) = x.request.head.require_host() {
+        return Err(refuse(x, bad));
+    }
+    let authority = match x.request.head.absolute {
+        Some(absolute) => Some(absolute.authority),
+        None => x.request.span(Known::Host),
+    };
+    if let Some(authority) = authority
+        && authority.start != authority.end
+    {
+        check_host(x, authority)?;
+    }
+    let hosts = x.connection.hosts.borrow().clone();
+    if !hosts.is_single() {
+        hosts.choose(x);
+    }
+    target(x)?;
+    x.keep_alive = x.request.head.keep_alive() && keeps_alive(x);
+    Ok(())
+}
+
+fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
+    let Ok(parts) = host::validate(x.arena.get(authority)) else {
+        x.log(Level::Info, &"client sent invalid host header");
+        x.keep_alive = false;
+        return Err(NoHead::Refuse(400));
+    };
+    let name = Span { start: authority.start + parts.name.start, end: authority.start + parts.name.end };
+    x.request.host = name;
+    if parts.upper {
+        let lower = x.arena.copy(name);
+        x.arena.get_mut(lower).make_ascii_lowercase();
+        x.request.host = lower;
+    }
+    if parts.port.is_some()
+        && let Some(colon) = x.arena.get(authority).iter().rposition(|b| *b == b':')
+    {
+        x.request.port = Span { start: authority.start + colon as u32 + 1, end: authority.end };
+    }
+    Ok(())
+}
+
+/// Splits and normalises the target. `*` and `host:port` have no path; nginx answers them by method.
+fn target(x: &mut Exchange) -> Result<(), NoHead> {
+    let target = x.request.head.path();
+    x.request.unparsed_uri = target;
+    match x.request.head.method {
+        Method::Connect => {
+            x.keep_alive = false;
+            return Err(NoHead::Refuse(405));
+        }
+        Method::Trace => {
+            x.keep_alive = false;
+            return Err(NoHead::Refuse(405));
+        }
+        _ => {}
+    }
+    let merge = x.server.settings.merge_slashes;
+    let mut path = std::mem::take(&mut *x.worker.scratch.borrow_mut());
+    let absolute = x.request.head.absolute.is_some();
+    let text = x.arena.get(target);
+    let result = if absolute { uri::normalize_absolute(text, merge, &mut path) } else { uri::normalize(text, merge, &mut path) };
+    let done = match result {
+        Ok(found) => {
+            let uri = match found.changed {
+                false => Span { start: target.start, end: target.start + found.path_len as u32 },
+                true => x.arena.push(&path),
+            };
+            let shift = |span: Span, by: u32| Span { start: by + span.start, end: by + span.end };
+            x.request.uri = uri;
+            x.request.uri_is_plain = true;
+            x.request.exten = found.exten.map_or_else(Span::default, |span| shift(span, uri.start));
+            x.request.args = found.args.map_or_else(Span::default, |span| shift(span, target.start));
+            if absolute && found.changed && x.arena.get(target).first() != Some(&b'/') {
+                let start = x.arena.mark();
+                x.arena.push(b"/");
+                x.arena.copy(target);
+                x.request.unparsed_uri = x.arena.since(start);
+            }
+            Ok(())
+        }
+        Err(bad) => {
+            x.log(Level::Info, &"client sent invalid request while reading client request line");
+            x.keep_alive = false;
+            Err(NoHead::Refuse(bad.status()))
+        }
+    };
+    *x.worker.scratch.borrow_mut() = path;
+    done
+}
+
+/// What the connection itself says about another request after this one.
+fn keeps_alive(x: &Exchange) -> bool {
+    let requests = x.connection.requests.get() + 1;
+    let age = x.start_ms.saturating_sub(x.connection.started_ms);
+    let core = &x.plan.core;
+    core.keepalive_timeout > 0
+        && requests < core.keepalive_requests
+        && age <= core.keepalive_time
+        && !x.worker.is_stopping()
+        && !x.connection.retired.get()
+}
+
+/// Of a bad head this much is kept for the log.
+const KEPT_OF_BAD: usize = 4096;

@@ -1,0 +1,70 @@
+//! Bytes that a connection received and nobody used yet.
+
+use weir_rt::RecvBuf;
+
+/// The unread input of a connection: the pooled buffer of the last receive, or, when a head or line does not end
+/// in it, bytes copied out so that the pooled buffer goes back. An idle connection holds neither.
+#[derive(Default)]
+pub struct Input {
+    buf: Option<RecvBuf>,
+    at: usize,
+    held: Vec<u8>,
+}
+
+impl Input {
+    /// What is there.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let all: &[u8] = match &self.buf {
+            Some(buf) => buf,
+            None => &self.held,
+        };
+        all.get(self.at..).unwrap_or_default()
+    }
+
+    /// Nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+
+    /// Adds what was received. When the rest of the last receive is still unused the two are joined in memory.
+    pub fn push(&mut self, buf: RecvBuf) {
+        if self.is_empty() {
+            self.held.clear();
+            self.at = 0;
+            self.buf = Some(buf);
+            return;
+        }
+        self.hold();
+        self.held.extend_from_slice(&buf);
+    }
+
+    /// Copies the unused bytes out of the pooled buffer, which goes back.
+    pub fn hold(&mut self) {
+        if let Some(buf) = self.buf.take() {
+            self.held.clear();
+            self.held.extend_from_slice(buf.get(self.at..).unwrap_or_default());
+            self.at = 0;
+        } else if self.at > 0 {
+            self.held.drain(..self.at.min(self.held.len()));
+            self.at = 0;
+        }
+    }
+
+    /// The first `n` bytes were used.
+    pub fn consume(&mut self, n: usize) {
+        self.at += n;
+        if self.is_empty() {
+            self.release();
+        }
+    }
+
+    /// Gives all memory back.
+    pub fn release(&mut self) {
+        self.buf = None;
+        self.at = 0;
+        if self.held.capacity() > 0 {
+            self.held = Vec::new();
+        }
+    }
+}

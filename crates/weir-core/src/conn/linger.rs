@@ -1,0 +1,42 @@
+//! Closing a connection without losing the answer.
+//!
+//! A socket closed while the peer's bytes are unread sends a reset, which may take the answer away from a client that
+//! still writes. So: send everything, shut the writing side, read what comes for a bounded time, then close.
+
+use std::rc::Rc;
+
+use weir_rt::Recv;
+use weir_trace::{Site, Step};
+
+use super::h1::{Wire, drained};
+use crate::conf::core::Lingering;
+use crate::exchange::Exchange;
+
+/// Sends what is queued and closes; lingers where the client may still be sending.
+pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>) {
+    wire.flush();
+    if wire.stream.unsent() > 0 && drained(x, wire, 0).await.is_err() {
+        return;
+    }
+    let lingers = match x.plan.core.lingering_close {
+        Lingering::Off => false,
+        Lingering::On => x.body.is_pending() || !wire.input.borrow().is_empty(),
+        Lingering::Always => true,
+    };
+    if !lingers || wire.stream.is_eof() || wire.stream.shutdown_write().is_err() {
+        return;
+    }
+    let until = weir_rt::now_ms() + x.plan.core.lingering_time;
+    loop {
+        let left = until.saturating_sub(weir_rt::now_ms());
+        if left == 0 {
+            break;
+        }
+        wire.timer.arm(left.min(x.plan.core.lingering_timeout));
+        match wire.stream.recv(Some(&wire.timer)).await {
+            Recv::Data(buf) => drop(buf),
+            Recv::Eof | Recv::TimedOut | Recv::Err(_) => break,
+        }
+    }
+    x.mark(Site::step(Step::Lingering));
+}

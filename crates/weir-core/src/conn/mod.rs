@@ -1,0 +1,123 @@
+//! Connections: what is known of one, and where a request's answer goes.
+
+pub mod accept;
+pub mod h1;
+mod encode;
+mod head;
+pub mod input;
+mod linger;
+mod proxy;
+mod rate;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+use weir_rt::net::SockAddr;
+
+use crate::conf::server::{Generation, Hosts};
+use crate::worker::Worker;
+
+/// A client's connection, shared by the requests that come on it.
+pub struct Connection {
+    /// Its number in this process (`$connection`).
+    pub number: u64,
+    /// The client's address as the socket tells it.
+    pub peer: SockAddr,
+    /// The descriptor, for what must ask the socket itself (`$tcpinfo_rtt`).
+    pub fd: i32,
+    /// Which servers answer on the address the client connected to.
+    pub hosts: RefCell<Rc<Hosts>>,
+    /// The worker's serial when the connection took its hosts; a reload changes it.
+    pub(crate) serial: Cell<u64>,
+    /// Requests so far, the current one not counted.
+    pub requests: Cell<u64>,
+    /// When it was accepted: milliseconds of the worker's monotonic clock.
+    pub started_ms: u64,
+    /// What a PROXY protocol header said.
+    pub proxied: OnceCell<Proxied>,
+    /// The connection came over TLS.
+    pub ssl: bool,
+    /// No further request is taken.
+    pub(crate) retired: Cell<bool>,
+    local: OnceCell<SockAddr>,
+}
+
+/// The addresses of a PROXY protocol header.
+#[derive(Clone, Debug)]
+pub struct Proxied {
+    /// The client's address (`$proxy_protocol_addr`, `_port`).
+    pub source: SockAddr,
+    /// The address it connected to (`$proxy_protocol_server_addr`, `_port`).
+    pub destination: SockAddr,
+}
+
+impl Connection {
+    /// The address the client connected to; asks the socket once.
+    pub fn local(&self) -> &SockAddr {
+        self.local.get_or_init(|| weir_rt::net::local_addr(self.fd).unwrap_or(SockAddr::UNSPECIFIED))
+    }
+}
+
+impl Connection {
+    /// A connection to a wildcard listener belongs to the servers of the very address it came to, if that has any.
+    pub(crate) fn narrow(&self, generation: &Generation) {
+        let here = self.hosts.borrow().clone();
+        let at = generation.hosts.iter().position(|hosts| Rc::ptr_eq(hosts, &here));
+        let special = generation.configuration.addresses.iter().position(|address| {
+            address.wildcard_of.is_some() && address.wildcard_of == at && address.addr == *self.local()
+        });
+        if let Some(index) = special {
+            *self.hosts.borrow_mut() = generation.hosts[index].clone();
+        }
+    }
+
+    /// After a reload: takes the hosts of the same address in the new configuration. `false`: there is none, the
+    /// connection ends with its current request.
+    pub(crate) fn adopt(&self, worker: &Worker) -> bool {
+        if self.serial.get() == worker.serial() {
+            return true;
+        }
+        let Some(generation) = worker.generation() else { return true };
+        let same = generation.hosts.iter().find(|hosts| hosts.addr == self.hosts.borrow().addr).cloned();
+        self.serial.set(worker.serial());
+        match same {
+            Some(hosts) => {
+                *self.hosts.borrow_mut() = hosts;
+                true
+            }
+            None => {
+                self.retired.set(true);
+                false
+            }
+        }
+    }
+}
+
+/// Where the answer of an exchange goes.
+pub enum Transport {
+    /// Nowhere yet.
+    None,
+    /// An HTTP/1 connection.
+    H1(Rc<h1::Wire>),
+    /// Memory: a subrequest whose answer its parent wants.
+    Capture(Vec<u8>),
+}
+
+impl Transport {
+    /// Bytes handed over so far, of all requests.
+    pub fn bytes_written(&self) -> u64 {
+        match self {
+            Transport::None => 0,
+            Transport::H1(wire) => wire.written(),
+            Transport::Capture(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// The HTTP/1 connection, if it is one.
+    pub fn h1(&self) -> Option<&Rc<h1::Wire>> {
+        match self {
+            Transport::H1(wire) => Some(wire),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `limit_rate`: bytes leave no faster than so many a second.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::h1::{Wire, drained};
+use crate::body::Buf;
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::variable::Script;
+
+/// A limit in force: bytes a second, and how many bytes are free.
+#[derive(Clone, Copy)]
+pub(crate) struct Rate {
+    per_second: u64,
+    free: u64,
+}
+
+/// The limit of `x`, if there is one: what the request was given (`$limit_rate`, a script), else the location's.
+pub(crate) fn of(x: &mut Exchange) -> Option<Rate> {
+    if x.limit_rate.is_none() && x.plan.core.limit_rate.is_none() {
+        return None;
+    }
+    let plan = x.plan.clone();
+    let per_second = match x.limit_rate {
+        Some(rate) => rate,
+        None => size(x, plan.core.limit_rate.as_ref()),
+    };
+    let free = size(x, plan.core.limit_rate_after.as_ref());
+    (per_second > 0).then_some(Rate { per_second, free })
+}
+
+fn size(x: &mut Exchange, script: Option<&Script>) -> u64 {
+    let Some(script) = script else { return 0 };
+    let value = script.value(x);
+    weir_conf::parse_size(x.text(&value)).unwrap_or(0)
+}
+
+/// Hands over `buf` in the pieces that the rate allows: nginx's formula, a second ahead from the request's start.
+pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: Rate) -> Result<(), Error> {
+    let total = buf.len();
+    let before = x.body_sent.saturating_sub(total);
+    let mut at = 0;
+    while at < total {
+        let seconds = (weir_rt::now_ms().saturating_sub(x.start_ms)) / 1000 + 1;
+        let allowed = (rate.per_second * seconds + rate.free).saturating_sub(before + at);
+        if allowed == 0 {
+            wire.flush();
+            wire.stream.flush();
+            let over = (before + at + 1).saturating_sub(rate.per_second * seconds + rate.free);
+            let wait = (over * 1000 / rate.per_second).max(1) + 1;
+            let shared = x.shared.clone();
+            shared.waiting(Box::pin(weir_rt::sleep(Duration::from_millis(wait)))).await;
+            continue;
+        }
+        let part = allowed.min(total - at);
+        wire.queue(buf.slice(at, at + part));
+        at += part;
+        drained(x, wire, 0).await?;
+    }
+    Ok(())
+}

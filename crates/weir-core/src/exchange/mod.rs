@@ -1,0 +1,242 @@
+//! One request being answered.
+//!
+//! An [`Exchange`] is taken from its worker's free list at the first byte of a request and goes back when the log
+//! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
+//! one of them waits stands in [`Shared`].
+
+mod request;
+mod response;
+mod shared;
+
+use std::any::Any;
+use std::rc::Rc;
+
+pub use request::{Field, Request};
+pub(crate) use request::extension;
+pub use response::{Header, Name, Response};
+pub use shared::Shared;
+use weir_trace::Site;
+
+use crate::conf::server::Server;
+use crate::conn::{Connection, Transport};
+use crate::filter::{BodyEntry, BodyFilter, Slot};
+use crate::log::Level;
+use crate::phase::LocalFuture;
+use crate::plan::Plan;
+use crate::read::RequestBody;
+use crate::text::{Arena, Span, Text};
+use crate::variable::{Captures, VarIndex, Variables};
+use crate::worker::Worker;
+
+/// One request, its answer, and everything in between.
+pub struct Exchange {
+    /// The text of this request.
+    pub arena: Arena,
+    /// What the client asked for.
+    pub request: Request,
+    /// The answer's head.
+    pub response: Response,
+    /// The request's body, once it is read.
+    pub body: RequestBody,
+    /// The connection the request came on.
+    pub connection: Rc<Connection>,
+    /// The worker's state.
+    pub worker: Rc<Worker>,
+    /// The virtual server.
+    pub server: Rc<Server>,
+    /// The location's plan; the server's while there is no location.
+    pub plan: Rc<Plan>,
+    /// What is reached while a handler waits.
+    pub shared: Rc<Shared>,
+    /// Where the answer goes.
+    pub transport: Transport,
+    /// The request came about inside the server: redirect, subrequest.
+    pub internal: bool,
+    /// A rewrite changed the URI: post-rewrite looks for its location again.
+    pub uri_changed: bool,
+    /// How many more times the URI may change.
+    pub uri_changes: u8,
+    /// The connection serves another request after this one.
+    pub keep_alive: bool,
+    /// When the request began: milliseconds of the worker's monotonic clock (`$request_time`).
+    pub start_ms: u64,
+    /// Bytes a second; 0 for no limit (`limit_rate`, `$limit_rate`).
+    pub limit_rate: Option<u64>,
+    /// Captures of the regular expression that matched last (`$1` ...).
+    pub captures: Captures,
+    /// `$realpath_root` and others ask for the file name that the static handler mapped last.
+    pub subrequest_of: Option<Span>,
+    pub(crate) variables: Variables,
+    pub(crate) body_filters: Vec<BodyEntry>,
+    pub(crate) body_sent: u64,
+    pub(crate) bytes_before: u64,
+    states: Vec<Box<dyn Any>>,
+}
+
+impl Exchange {
+    pub(crate) fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, server: &Rc<Server>) -> Exchange {
+        Exchange {
+            arena: Arena::default(),
+            request: Request::default(),
+            response: Response::default(),
+            body: RequestBody::default(),
+            connection: connection.clone(),
+            worker: worker.clone(),
+            server: server.clone(),
+            plan: server.plan.clone(),
+            shared: Rc::default(),
+            transport: Transport::None,
+            internal: false,
+            uri_changed: false,
+            uri_changes: URI_CHANGES,
+            keep_alive: false,
+            start_ms: 0,
+            limit_rate: None,
+            captures: Captures::default(),
+            subrequest_of: None,
+            variables: Variables::default(),
+            body_filters: Vec::new(),
+            body_sent: 0,
+            bytes_before: 0,
+            states: Vec::new(),
+        }
+    }
+
+    /// Empties the exchange for its next request, keeping its memory.
+    pub(crate) fn reset(&mut self, connection: &Rc<Connection>, server: &Rc<Server>) {
+        self.arena.reset();
+        self.request.clear();
+        self.response.clear();
+        self.body = RequestBody::default();
+        if !Rc::ptr_eq(&self.connection, connection) {
+            self.connection = connection.clone();
+        }
+        if !Rc::ptr_eq(&self.server, server) {
+            self.server = server.clone();
+        }
+        self.plan = server.plan.clone();
+        self.internal = false;
+        self.uri_changed = false;
+        self.uri_changes = URI_CHANGES;
+        self.keep_alive = false;
+        self.limit_rate = None;
+        self.captures = Captures::default();
+        self.subrequest_of = None;
+        self.variables.clear();
+        self.body_filters.clear();
+        self.body_sent = 0;
+        self.states.clear();
+    }
+
+    /// Lets go of what the exchange holds while it waits in the free list.
+    pub(crate) fn release(&mut self) {
+        self.transport = Transport::None;
+        self.body = RequestBody::default();
+        self.body_filters.clear();
+        self.states.clear();
+    }
+
+    /// The normalised path.
+    #[inline]
+    pub fn uri(&self) -> &[u8] {
+        self.arena.get(self.request.uri)
+    }
+
+    /// The arguments, without `?`.
+    #[inline]
+    pub fn args(&self) -> &[u8] {
+        self.arena.get(self.request.args)
+    }
+
+    /// The bytes of a value of this exchange.
+    #[inline]
+    pub fn text<'a>(&'a self, text: &'a Text) -> &'a [u8] {
+        text.bytes(&self.arena)
+    }
+
+    /// Whether this is a subrequest.
+    #[inline]
+    pub fn is_subrequest(&self) -> bool {
+        self.subrequest_of.is_some()
+    }
+
+    /// The value of a variable; `None` where nginx has "not found".
+    pub fn variable(&mut self, index: VarIndex) -> Option<Text> {
+        crate::variable::value(self, index)
+    }
+
+    /// Charges the time since the last stamp to `site`.
+    #[inline]
+    pub fn mark(&self, site: Site) {
+        self.shared.mark(site);
+    }
+
+    /// Opens `site`.
+    #[inline]
+    pub fn enter(&self, site: Site) {
+        self.shared.enter(site);
+    }
+
+    /// Closes `site`.
+    #[inline]
+    pub fn leave(&self, site: Site) {
+        self.shared.leave(site);
+    }
+
+    /// Awaits `future`, accounted as waiting.
+    pub async fn waiting<T>(&self, future: LocalFuture<'_, T>) -> T {
+        self.shared.clone().waiting(future).await
+    }
+
+    /// Adds a body filter to this response. Called by header filters; the order is that of the slots.
+    pub fn body_filter(&mut self, slot: Slot, site: Site, filter: impl BodyFilter + 'static) {
+        let at = self.body_filters.partition_point(|entry| entry.slot <= slot);
+        let entry = BodyEntry { slot, site, filter: Box::new(filter), input: Default::default(), full: false };
+        self.body_filters.insert(at, entry);
+    }
+
+    /// A module's state in this request; made by `Default` when asked for first. Lost on an internal redirect,
+    /// as nginx's module contexts are.
+    pub fn state<T: Default + 'static>(&mut self) -> &mut T {
+        let at = match self.states.iter().position(|state| state.is::<T>()) {
+            Some(at) => at,
+            None => {
+                self.states.push(Box::<T>::default());
+                self.states.len() - 1
+            }
+        };
+        self.states[at].downcast_mut().expect("found by its type")
+    }
+
+    /// A module's state, if it has any.
+    pub fn state_if<T: 'static>(&self) -> Option<&T> {
+        self.states.iter().find_map(|state| state.downcast_ref())
+    }
+
+    pub(crate) fn reset_states(&mut self) {
+        self.states.clear();
+    }
+
+    /// Logs at level error, with nginx's context (`client: ..., server: ..., request: "..."`).
+    pub fn log_error(&self, message: &dyn std::fmt::Display) {
+        self.log(Level::Error, message);
+    }
+
+    /// Logs at `level`, with nginx's context. Costs a compare when the level is not logged.
+    pub fn log(&self, level: Level, message: &dyn std::fmt::Display) {
+        crate::log::exchange(self, level, message);
+    }
+
+    /// Bytes of this response that left so far, head included (`$bytes_sent`).
+    pub fn bytes_sent(&self) -> u64 {
+        self.transport.bytes_written().saturating_sub(self.bytes_before)
+    }
+
+    /// Bytes of the body sent so far (`$body_bytes_sent`).
+    pub fn body_bytes_sent(&self) -> u64 {
+        self.body_sent
+    }
+}
+
+/// nginx's `NGX_HTTP_MAX_URI_CHANGES`.
+const URI_CHANGES: u8 = 10;

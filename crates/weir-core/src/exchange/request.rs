@@ -1,0 +1,80 @@
+//! The request, as received and as normalised.
+
+use std::ops::{Deref, DerefMut};
+
+use weir_http::h1::RequestHead;
+use weir_http::{Known, Span};
+
+use crate::text::Arena;
+
+/// A field of the request's head.
+pub use weir_http::Field;
+
+/// What the client asked for: the head as parsed (reached through `Deref`: `method`, `version`, `fields`,
+/// `content_length`, `chunked`, ...), and what was made of it. All text lies in the exchange's arena, the head first.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// The head as parsed.
+    pub head: RequestHead,
+    /// The target as written, in absolute form without scheme and host (`$request_uri`).
+    pub unparsed_uri: Span,
+    /// The normalised path (`$uri`).
+    pub uri: Span,
+    /// What follows the last dot of the path's last segment; empty for none. Chooses the media type.
+    pub exten: Span,
+    /// The arguments, undecoded, without `?` (`$args`).
+    pub args: Span,
+    /// The host asked for, lower case, without port (`$host`); empty when there is none.
+    pub host: Span,
+    /// The port in the Host field (`$request_port`); empty when there is none.
+    pub port: Span,
+    /// The URI is the target as written: `proxy_pass` without URI sends that.
+    pub uri_is_plain: bool,
+}
+
+impl Request {
+    /// The first field of that name.
+    pub fn value<'a>(&self, arena: &'a Arena, known: Known) -> Option<&'a [u8]> {
+        self.head.field(known).map(|field| arena.get(field.value))
+    }
+
+    /// The first field of that name, its place instead of its bytes.
+    pub fn span(&self, known: Known) -> Option<Span> {
+        self.head.field(known).map(|field| field.value)
+    }
+
+    /// Makes `uri` the path, and finds its extension anew.
+    pub fn set_uri(&mut self, arena: &Arena, uri: Span) {
+        self.uri = uri;
+        self.exten = extension(arena.get(uri), uri);
+        self.uri_is_plain = false;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        *self = Request { head, ..Request::default() };
+    }
+}
+
+impl Deref for Request {
+    type Target = RequestHead;
+
+    fn deref(&self) -> &RequestHead {
+        &self.head
+    }
+}
+
+impl DerefMut for Request {
+    fn deref_mut(&mut self) -> &mut RequestHead {
+        &mut self.head
+    }
+}
+
+/// The extension of `path`, as a span of the arena in which `path` stands at `span`.
+pub(crate) fn extension(path: &[u8], span: Span) -> Span {
+    weir_http::uri::exten(path).map_or_else(Span::default, |part| Span {
+        start: span.start + part.start,
+        end: span.start + part.end,
+    })
+}

@@ -1,0 +1,135 @@
+//! The response's head, while it is being made.
+
+use weir_http::Known;
+
+use crate::text::{Arena, Text};
+
+/// A field of a response: its name, known or as written, and its value.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// The name.
+    pub name: Name,
+    /// The value.
+    pub value: Text,
+}
+
+/// A field's name.
+#[derive(Clone, Debug)]
+pub enum Name {
+    /// One that Weir knows; compared as an integer, written in its usual form.
+    Known(Known),
+    /// Any other, as it shall be written.
+    Other(Text),
+}
+
+impl Name {
+    /// The name's bytes.
+    pub fn bytes<'a>(&'a self, arena: &'a Arena) -> &'a [u8] {
+        match self {
+            Name::Known(known) => known.name().as_bytes(),
+            Name::Other(text) => text.bytes(arena),
+        }
+    }
+
+    /// Whether this is `name`, in any case.
+    pub fn is(&self, arena: &Arena, name: &[u8]) -> bool {
+        self.bytes(arena).eq_ignore_ascii_case(name)
+    }
+}
+
+/// The head of a response. What nearly every response has is a typed field and is written in nginx's order;
+/// everything else stands in `headers`.
+#[derive(Debug, Default)]
+pub struct Response {
+    /// Status code; 0 until there is one.
+    pub status: u16,
+    /// Reason phrase other than the usual (an upstream's).
+    pub reason: Option<Text>,
+    /// `Content-Type` without charset.
+    pub content_type: Option<Text>,
+    /// Charset added to the type.
+    pub charset: Option<Text>,
+    /// `Content-Length`; without one the body is chunked or ends with the connection.
+    pub content_length: Option<u64>,
+    /// `Last-Modified`, in seconds since 1970; also what conditional requests compare.
+    pub last_modified: Option<i64>,
+    /// `Location`; made absolute by `absolute_redirect`.
+    pub location: Option<Text>,
+    /// All other fields, in order.
+    pub headers: Vec<Header>,
+    /// Trailer fields.
+    pub trailers: Vec<Header>,
+    /// The response may be cut into ranges (a whole 200 of known length).
+    pub allow_ranges: bool,
+    /// Cut ranges even if the upstream did not offer to (`proxy_force_ranges`).
+    pub force_ranges: bool,
+    /// Conditional request fields are not looked at.
+    pub disable_not_modified: bool,
+    /// A 304 was decided: nginx writes neither type nor length.
+    pub not_modified: bool,
+    /// The head was handed to the connection.
+    pub header_sent: bool,
+    /// No body follows whatever the handler gives: HEAD, 204, 304.
+    pub header_only: bool,
+    /// The response is chunked on this connection.
+    pub chunked: bool,
+    /// `error_page` is not applied (again) to this response.
+    pub error_page_done: bool,
+    /// The status with which `error_page` was entered, for `error_page ... =`.
+    pub err_status: u16,
+    /// `Server` was set by an upstream or a script.
+    pub server: Option<Text>,
+    /// `Date` was set by an upstream or a script.
+    pub date: Option<Text>,
+}
+
+impl Response {
+    /// Adds a field behind those of the same name.
+    pub fn add(&mut self, known: Known, value: impl Into<Text>) {
+        self.headers.push(Header { name: Name::Known(known), value: value.into() });
+    }
+
+    /// Adds a field by name.
+    pub fn add_named(&mut self, name: Text, value: Text) {
+        self.headers.push(Header { name: Name::Other(name), value });
+    }
+
+    /// Replaces all fields of that name by one.
+    pub fn set(&mut self, known: Known, value: impl Into<Text>) {
+        self.remove(known);
+        self.add(known, value);
+    }
+
+    /// The first field of that name among `headers`.
+    pub fn header(&self, known: Known) -> Option<&Text> {
+        self.headers.iter().find(|h| matches!(h.name, Name::Known(k) if k == known)).map(|h| &h.value)
+    }
+
+    /// Removes all fields of that name from `headers`.
+    pub fn remove(&mut self, known: Known) {
+        self.headers.retain(|h| !matches!(h.name, Name::Known(k) if k == known));
+    }
+
+    /// `ETag`, wherever it came from.
+    pub fn etag(&self) -> Option<&Text> {
+        self.header(Known::ETag)
+    }
+
+    /// What nginx clears when a handler's response is replaced by an error page or cut into several ranges.
+    pub fn clear_entity(&mut self) {
+        self.content_length = None;
+        self.last_modified = None;
+        self.allow_ranges = false;
+        self.remove(Known::AcceptRanges);
+        self.remove(Known::ETag);
+        self.remove(Known::ContentEncoding);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        let mut headers = std::mem::take(&mut self.headers);
+        let mut trailers = std::mem::take(&mut self.trailers);
+        headers.clear();
+        trailers.clear();
+        *self = Response { headers, trailers, ..Response::default() };
+    }
+}

@@ -1,0 +1,116 @@
+//! Filters of a response: header filters see and change its head, body filters its bytes.
+//!
+//! Both have places ([`Slot`]), not luck: the order is this enum. A header filter runs once per response, in the
+//! plan of the location; it may push a [`BodyFilter`] for this response. A body filter is resumable: it takes from
+//! its input what it can, never puts more than [`ROOM`] bytes ahead of a slow client, and keeps its own rest.
+
+use weir_trace::Site;
+
+use crate::body::Chain;
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::phase::{LocalFuture, Outcome};
+
+/// The places of filters, in order of execution (nginx's `auto/modules`, read from its end).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Slot {
+    /// Cuts a response into ranges fetched one by one.
+    Slice,
+    /// 304 and 412.
+    NotModified,
+    /// Cuts the ranges asked for out of the body.
+    RangeBody,
+    /// Reads file pieces into memory where a later filter needs bytes.
+    Copy,
+    /// Lua and third parties.
+    Aux,
+    /// `add_header`, `expires`.
+    Headers,
+    /// `add_trailer`.
+    Trailers,
+    /// `userid`.
+    UserId,
+    /// Unpacks for clients that can't.
+    Gunzip,
+    /// `add_before_body`, `add_after_body`.
+    Addition,
+    /// `sub_filter`.
+    Sub,
+    /// Recoding.
+    Charset,
+    /// Server side includes.
+    Ssi,
+    /// Puts subrequests in their place.
+    Postpone,
+    /// gzip.
+    Gzip,
+    /// brotli.
+    Brotli,
+    /// zstd.
+    Zstd,
+    /// Answers `Range` in the head.
+    RangeHeader,
+    /// Chunked framing.
+    Chunked,
+    /// Composes the head.
+    Header,
+    /// Hands bytes to the connection.
+    Write,
+}
+
+/// Looks at, and may change, the head of a response. One instance per location and worker.
+pub trait HeaderFilter {
+    /// `Verdict::Ok` goes on; `Verdict::Status` throws the response away for that status' own page.
+    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x>;
+}
+
+/// Changes the bytes of one response.
+pub trait BodyFilter {
+    /// Takes from `input`, appends to `output`. Called when there is new input (or its end: `input.last`) and again
+    /// after [`Step::Full`] once the output was taken. The filter sets `output.last` when it has given its last
+    /// byte, and passes `flush` on.
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error>;
+
+    /// Whether the filter needs bytes in memory; if so, file pieces are read before they reach it.
+    fn in_memory(&self) -> bool {
+        true
+    }
+}
+
+/// How a step of a body filter ended.
+pub enum Step {
+    /// The input is used up (or kept inside): come again with more.
+    More,
+    /// The output is full ([`ROOM`]); come again when it was taken.
+    Full,
+    /// Something must be waited for before the next step.
+    Wait(LocalFuture<'static, ()>),
+}
+
+/// How many bytes a filter may put ahead.
+pub const ROOM: u64 = 64 * 1024;
+
+/// A header filter's place in a plan.
+pub struct HeaderEntry {
+    /// Where it runs.
+    pub slot: Slot,
+    /// Where its time goes.
+    pub site: Site,
+    /// The filter.
+    pub filter: Box<dyn HeaderFilter>,
+}
+
+/// A body filter of one response, with the output it could not pass on yet.
+pub struct BodyEntry {
+    /// Where it runs.
+    pub slot: Slot,
+    /// Where its time goes.
+    pub site: Site,
+    /// The filter.
+    pub filter: Box<dyn BodyFilter>,
+    /// What waits to enter it.
+    pub input: Chain,
+    /// It said [`Step::Full`]: call it even without new input.
+    pub full: bool,
+}

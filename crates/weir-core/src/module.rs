@@ -1,0 +1,155 @@
+//! What a module is: a table of directives, a configuration per block, and what it adds to a location's plan.
+//!
+//! A module's `Conf` exists once for every block (main, http, server, location). While the file is read, setters
+//! only record; then each block inherits from the one around it, outermost first ([`Module::inherit`]), checks what
+//! it has ([`Module::resolve`]), and each worker builds what runs ([`Module::install`]). [`ModuleDef`] erases the
+//! types with a handful of function pointers, so that all modules stand in one static, visible list.
+
+use std::any::Any;
+
+use weir_conf::{Contexts, Directive, Error, Line, LineCx};
+
+use crate::conf::registry::Registry;
+use crate::plan::PlanBuilder;
+use crate::variable::Variable;
+
+/// A module of the server.
+pub trait Module: 'static {
+    /// Its name in traces, `-V` and documentation, as nginx names it without prefix (`gzip`, `limit_req`).
+    const NAME: &'static str;
+
+    /// Its settings as written in one block; what is not set is `None`.
+    type Conf: Default + Send + Sync + 'static;
+
+    /// Its directives.
+    const DIRECTIVES: &'static [Directive<Self::Conf>];
+
+    /// Its variables.
+    const VARIABLES: &'static [Variable] = &[];
+
+    /// Takes from `parent`, the block around, what `conf` leaves unset.
+    fn inherit(_conf: &mut Self::Conf, _parent: &Self::Conf) {}
+
+    /// Called once per block after inheritance: checks and derived values.
+    ///
+    /// # Errors
+    /// What is wrong with the block's settings taken together.
+    fn resolve(_conf: &mut Self::Conf, _registry: &mut Registry) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Adds what the module does in this block to its plan; nothing when it is off. Runs on each worker.
+    ///
+    /// # Errors
+    /// What can only be found out here; stops the (re)load.
+    fn install(_conf: &Self::Conf, _plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A module with its types erased.
+pub struct ModuleDef {
+    /// The module's name.
+    pub name: &'static str,
+    /// Its variables.
+    pub variables: &'static [Variable],
+    pub(crate) rows: fn() -> Vec<Row>,
+    pub(crate) new: fn() -> Box<dyn Any + Send + Sync>,
+    pub(crate) check: fn(usize, &Line, Contexts) -> Result<(), Error>,
+    pub(crate) set: fn(&mut dyn Any, usize, &mut LineCx<'_>) -> Result<(), Error>,
+    pub(crate) inherit: fn(&mut dyn Any, &dyn Any),
+    pub(crate) resolve: fn(&mut dyn Any, &mut Registry) -> Result<(), Error>,
+    pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>) -> Result<(), Error>,
+}
+
+/// One directive, as documentation and look-up see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub contexts: Contexts,
+    /// What it does, in a line.
+    pub doc: &'static str,
+}
+
+impl ModuleDef {
+    /// The entry for module `M`.
+    pub const fn of<M: Module>() -> ModuleDef {
+        ModuleDef {
+            name: M::NAME,
+            variables: M::VARIABLES,
+            rows: || {
+                let row = |d: &Directive<M::Conf>| Row { name: d.name, contexts: d.contexts, doc: d.doc };
+                M::DIRECTIVES.iter().map(row).collect()
+            },
+            new: || Box::<M::Conf>::default(),
+            check: |index, line, here| weir_conf::check(&M::DIRECTIVES[index], line, here),
+            set: |conf, index, line| (M::DIRECTIVES[index].set)(conf_of::<M>(conf), line),
+            inherit: |conf, parent| {
+                M::inherit(conf_of::<M>(conf), parent.downcast_ref().expect("a block's conf at its module's index"));
+            },
+            resolve: |conf, registry| M::resolve(conf_of::<M>(conf), registry),
+            install: |conf, plan| {
+                M::install(conf.downcast_ref().expect("a block's conf at its module's index"), plan)
+            },
+        }
+    }
+
+    /// The module's directives.
+    pub fn directives(&self) -> Vec<Row> {
+        (self.rows)()
+    }
+}
+
+fn conf_of<M: Module>(conf: &mut dyn Any) -> &mut M::Conf {
+    conf.downcast_mut().expect("a block's conf at its module's index")
+}
+
+/// Takes each named `Option` field of the parent where the own one is `None`: `inherit!(conf, parent: on, level)`.
+#[macro_export]
+macro_rules! inherit {
+    ($conf:expr, $parent:expr, $($field:ident),+ $(,)?) => {
+        $( if $conf.$field.is_none() { $conf.$field = $parent.$field.clone(); } )+
+    };
+}
+
+/// The settings of all modules in one block.
+pub struct Confs(pub(crate) Vec<Box<dyn Any + Send + Sync>>);
+
+impl Confs {
+    pub(crate) fn new(modules: &[&ModuleDef]) -> Confs {
+        Confs(modules.iter().map(|module| (module.new)()).collect())
+    }
+
+    /// The settings of type `C`.
+    pub fn get<C: 'static>(&self) -> &C {
+        self.0.iter().find_map(|conf| conf.downcast_ref()).expect("the module is in the list")
+    }
+
+    /// The settings of type `C`, to change them.
+    pub fn get_mut<C: 'static>(&mut self) -> &mut C {
+        self.0.iter_mut().find_map(|conf| conf.downcast_mut()).expect("the module is in the list")
+    }
+
+    pub(crate) fn inherit(&mut self, modules: &[&ModuleDef], parent: &Confs) {
+        for (module, (conf, from)) in modules.iter().zip(self.0.iter_mut().zip(&parent.0)) {
+            (module.inherit)(&mut **conf, &**from);
+        }
+    }
+
+    pub(crate) fn resolve(&mut self, modules: &[&ModuleDef], registry: &mut Registry, errors: &mut Vec<Error>) {
+        for (module, conf) in modules.iter().zip(self.0.iter_mut()) {
+            if let Err(error) = (module.resolve)(&mut **conf, registry) {
+                errors.push(error);
+            }
+        }
+    }
+
+    pub(crate) fn install(&self, modules: &[&ModuleDef], plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        for (module, conf) in modules.iter().zip(&self.0) {
+            (module.install)(&**conf, plan)?;
+        }
+        Ok(())
+    }
+}

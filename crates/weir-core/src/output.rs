@@ -1,0 +1,296 @@
+//! A response on its way out: header filters, the head, the body through its filters, and the client's pace.
+
+use std::future::poll_fn;
+
+use weir_http::{Known, Method, Version};
+use weir_trace::{Site, Step as ConnStep};
+
+use crate::body::{Body, Buf, Chain, Piece, Source};
+use crate::conn::{Transport, h1};
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::filter::{BodyEntry, ROOM, Step};
+use crate::phase::{Outcome, Verdict};
+
+/// Why a response did not go out.
+pub(crate) enum Broken {
+    /// A header filter wants another response; nothing was sent yet.
+    Instead(Verdict),
+    /// The connection is no longer of use.
+    Connection(Error),
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Broken {
+        Broken::Connection(error)
+    }
+}
+
+/// Sends the head that stands in `x.response`, and `body`.
+pub(crate) async fn respond(x: &mut Exchange, body: Body) -> Result<(), Broken> {
+    if x.response.content_length.is_none() {
+        x.response.content_length = match &body {
+            Body::Empty => Some(0),
+            Body::Whole(buf) => Some(buf.len()),
+            Body::Chain(chain) => Some(chain.len()),
+            Body::Source(_) => None,
+        };
+    }
+    send_head(x).await?;
+    if x.response.header_only {
+        return Ok(finish(x, false).await?);
+    }
+    match body {
+        Body::Empty => body_part(x, Chain { last: true, ..Chain::default() }).await?,
+        Body::Whole(buf) => body_part(x, Chain::whole(buf)).await?,
+        Body::Chain(mut chain) => {
+            chain.last = true;
+            body_part(x, chain).await?;
+        }
+        Body::Source(source) => pump(x, source).await?,
+    }
+    Ok(finish(x, true).await?)
+}
+
+/// Runs the header filters and hands the head to the connection.
+pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
+    if x.response.header_sent {
+        return Ok(());
+    }
+    prepare(x);
+    let plan = x.plan.clone();
+    for entry in &plan.header_filters {
+        x.enter(entry.site);
+        let shared = x.shared.clone();
+        let verdict = match entry.filter.filter(x) {
+            Outcome::Ready(verdict) => verdict,
+            Outcome::Pending(future) => shared.waiting(future).await,
+        };
+        x.leave(entry.site);
+        match verdict {
+            Verdict::Ok | Verdict::Declined => {}
+            instead => return Err(Broken::Instead(instead)),
+        }
+    }
+    settle(x);
+    x.response.header_sent = true;
+    match &x.transport {
+        Transport::H1(wire) => {
+            let wire = wire.clone();
+            h1::write_head(x, &wire);
+        }
+        Transport::Capture(_) | Transport::None => {}
+    }
+    x.mark(Site::step(ConnStep::Write));
+    Ok(())
+}
+
+/// Before the filters: what the status and method imply.
+fn prepare(x: &mut Exchange) {
+    if x.response.err_status != 0 {
+        x.response.status = x.response.err_status;
+        x.response.reason = None;
+    }
+    if x.response.status == 0 {
+        x.response.status = 200;
+    }
+    x.response.header_only = x.request.method == Method::Head;
+    if matches!(x.response.status, 204 | 304) || x.response.status < 200 {
+        x.response.header_only = true;
+        x.response.content_length = None;
+        if x.response.status == 204 {
+            x.response.content_type = None;
+        }
+    }
+}
+
+/// After the filters: framing.
+fn settle(x: &mut Exchange) {
+    let bodiless = matches!(x.response.status, 204 | 304) || x.response.status < 200;
+    if bodiless {
+        x.response.header_only = true;
+        x.response.content_length = None;
+        return;
+    }
+    if x.response.content_length.is_some() && x.response.trailers.is_empty() {
+        return;
+    }
+    let eleven = x.request.version >= Version::V11;
+    if eleven && x.plan.core.chunked_transfer_encoding {
+        x.response.chunked = x.transport.h1().is_some();
+        if x.response.chunked {
+            x.response.content_length = None;
+            x.response.remove(Known::ContentLength);
+        }
+    } else if x.response.content_length.is_none() {
+        // Without length and chunks only the end of the connection tells the end of the body.
+        x.keep_alive = false;
+    }
+}
+
+/// Pulls a source dry.
+async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
+    loop {
+        let shared = x.shared.clone();
+        let next = poll_fn(|cx| source.poll_next(cx));
+        let piece = shared.waiting(Box::pin(next)).await;
+        match piece {
+            Ok(Piece::Data(buf)) => {
+                let mut chain = Chain::default();
+                chain.push(buf);
+                body_part(x, chain).await?;
+            }
+            Ok(Piece::Flush) => body_part(x, Chain { flush: true, ..Chain::default() }).await?,
+            Ok(Piece::End) => return body_part(x, Chain { last: true, ..Chain::default() }).await,
+            Err(error) => {
+                x.keep_alive = false;
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// A part of the body: through the filters, then to the connection.
+pub(crate) async fn body_part(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
+    if x.response.header_only {
+        return Ok(());
+    }
+    if x.body_filters.is_empty() {
+        return write(x, chain).await;
+    }
+    // The filters are taken out so that each may be given the exchange.
+    let mut filters = std::mem::take(&mut x.body_filters);
+    let result = through(x, &mut filters, chain).await;
+    x.body_filters = filters;
+    result
+}
+
+/// Lets `chain` pass all filters; those that are full are called again once the connection took what they gave.
+async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> Result<(), Error> {
+    let mut chain = chain;
+    if let Some(first) = filters.first_mut() {
+        first.input.append(&mut chain);
+    }
+    loop {
+        let mut output = Chain::default();
+        let mut again = false;
+        let mut wait = None;
+        for at in 0..filters.len() {
+            let (entry, rest) = split(filters, at);
+            in_memory(x, entry).await?;
+            let before = entry.input.len();
+            let mut out = Chain::default();
+            x.enter(entry.site);
+            let step = entry.filter.step(x, &mut entry.input, &mut out);
+            x.shared.bytes(entry.site, before - entry.input.len().min(before), out.len());
+            x.leave(entry.site);
+            match step? {
+                Step::More => entry.full = false,
+                Step::Full => (entry.full, again) = (true, true),
+                Step::Wait(future) => (wait, again) = (Some(future), true),
+            }
+            match rest {
+                Some(next) => next.input.append(&mut out),
+                None => output.append(&mut out),
+            }
+        }
+        write(x, output).await?;
+        if let Some(future) = wait {
+            x.waiting(future).await;
+        }
+        if !again {
+            return Ok(());
+        }
+    }
+}
+
+fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut BodyEntry>) {
+    let (head, tail) = filters.split_at_mut(at + 1);
+    (&mut head[at], tail.first_mut())
+}
+
+/// Reads file pieces that wait for a filter that needs bytes: at most [`ROOM`] bytes of them at a time.
+async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error> {
+    if !entry.filter.in_memory() || !entry.input.has_file() {
+        return Ok(());
+    }
+    let mut read = Chain { flush: entry.input.flush, last: entry.input.last, ..Chain::default() };
+    while let Some(buf) = entry.input.pop() {
+        match buf {
+            Buf::File { file, mut offset, mut len } => {
+                while len > 0 {
+                    let part = len.min(READ);
+                    let bytes = crate::file::read(x, &file, offset, part as usize).await?;
+                    read.push(Buf::Bytes(bytes));
+                    offset += part;
+                    len -= part;
+                }
+            }
+            other => read.push(other),
+        }
+    }
+    entry.input = read;
+    Ok(())
+}
+
+/// Hands bytes to the connection at the client's pace and the configured rate.
+async fn write(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
+    let flush = chain.flush;
+    let last = chain.last;
+    x.body_sent += chain.len();
+    match &mut x.transport {
+        Transport::H1(wire) => {
+            let wire = wire.clone();
+            h1::write_body(x, &wire, &mut chain, last, flush).await?;
+        }
+        Transport::Capture(_) => capture(x, &mut chain).await?,
+        Transport::None => {}
+    }
+    x.mark(Site::step(ConnStep::Write));
+    Ok(())
+}
+
+async fn capture(x: &mut Exchange, chain: &mut Chain) -> Result<(), Error> {
+    while let Some(buf) = chain.pop() {
+        let bytes = match buf {
+            Buf::File { file, offset, len } => crate::file::read(x, &file, offset, len as usize).await?,
+            other => other.memory().unwrap_or_default().to_vec(),
+        };
+        if let Transport::Capture(all) = &mut x.transport {
+            all.extend_from_slice(&bytes);
+        }
+    }
+    Ok(())
+}
+
+/// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
+/// `$bytes_sent` tell what the client got.
+async fn finish(x: &mut Exchange, _body: bool) -> Result<(), Error> {
+    let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
+    if wire.stream.unsent() > ROOM {
+        h1::drained(x, &wire, 0).await?;
+    }
+    Ok(())
+}
+
+impl Exchange {
+    /// Sends the head now if it was not, then `chain` through the body filters: for handlers that produce their
+    /// answer piece by piece and end with [`Verdict::Done`]. The last chain has `last` set.
+    ///
+    /// # Errors
+    /// The client is gone or too slow; the handler should return [`Verdict::Close`].
+    pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
+        match send_head(self).await {
+            Ok(()) => {}
+            Err(Broken::Connection(error)) => return Err(error),
+            // Imperative handlers can't start over; the filter's status becomes the response's.
+            Err(Broken::Instead(_)) => return Err(Error { kind: crate::error::Kind::Internal, side: crate::error::Side::Server, errno: None }),
+        }
+        let last = chain.last;
+        body_part(self, chain).await?;
+        if last { finish(self, true).await } else { Ok(()) }
+    }
+}
+
+/// Files are read in pieces of this many bytes for filters.
+const READ: u64 = 32 * 1024;

@@ -1,0 +1,132 @@
+//! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing.
+
+use std::rc::Rc;
+
+use weir_conf::Error;
+use weir_trace::{Kind, Site, SiteTable};
+
+use crate::conf::core::Core;
+use crate::filter::{HeaderEntry, HeaderFilter, Slot};
+use crate::phase::{Entry, Handler, Phase};
+use crate::worker::Worker;
+
+/// What runs for a request in one location, on one worker.
+pub struct Plan {
+    /// The location as it is named in traces: `/img/`, `= /`, `~ \.php$`, `@fallback`, or the server's name.
+    pub name: Rc<str>,
+    /// The core's settings of the location.
+    pub core: Core,
+    entries: Box<[Entry]>,
+    /// Index of the first entry of each phase, and the number of all.
+    first: [u16; 12],
+    /// The location's own content handler, which comes instead of the phase's.
+    pub content: Option<Entry>,
+    /// Header filters in order of their slots.
+    pub header_filters: Box<[HeaderEntry]>,
+    /// The location as a whole, for counts by route.
+    pub route: Site,
+    auto_redirect: bool,
+    /// `limit_except`: the methods it leaves alone, and the plan of all others.
+    pub limit_except: Option<(u32, Rc<Plan>)>,
+}
+
+impl Plan {
+    /// The handlers of `phase`, in order.
+    #[inline]
+    pub fn phase(&self, phase: Phase) -> &[Entry] {
+        let at = phase as usize;
+        &self.entries[self.first[at] as usize..self.first[at + 1] as usize]
+    }
+
+    /// See [`PlanBuilder::redirect_missing_slash`].
+    pub(crate) fn auto_redirect(&self) -> bool {
+        self.auto_redirect
+    }
+}
+
+/// Which kind of block a plan is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// A server block: its plan runs post-read and server-rewrite, and stands for requests without a location.
+    Server,
+    /// A location.
+    Location,
+    /// `limit_except`, `if`: a location that inherits everything from the one it stands in.
+    Nested,
+}
+
+/// Collects what modules add to a plan.
+pub struct PlanBuilder<'a> {
+    /// The worker the plan is for.
+    pub worker: &'a Rc<Worker>,
+    /// Which block the plan is for.
+    pub level: Level,
+    /// The core's settings of the location, resolved.
+    pub core: &'a Core,
+    name: Rc<str>,
+    entries: Vec<Entry>,
+    content: Option<Entry>,
+    header_filters: Vec<HeaderEntry>,
+    auto_redirect: bool,
+}
+
+impl<'a> PlanBuilder<'a> {
+    pub(crate) fn new(worker: &'a Rc<Worker>, level: Level, core: &'a Core, name: Rc<str>) -> Self {
+        PlanBuilder { worker, level, core, name, entries: Vec::new(), content: None, header_filters: Vec::new(), auto_redirect: false }
+    }
+
+    /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.
+    pub fn handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
+        let site = self.site(Kind::Handler(phase as u8), module);
+        self.entries.push(Entry { phase, site, handler: Box::new(handler) });
+    }
+
+    /// Makes `handler` the location's only content handler. The last module that asks for it wins, as in nginx.
+    pub fn content(&mut self, module: &'static str, handler: impl Handler + 'static) {
+        let site = self.site(Kind::Handler(Phase::Content as u8), module);
+        self.content = Some(Entry { phase: Phase::Content, site, handler: Box::new(handler) });
+    }
+
+    /// Adds a header filter at `slot`.
+    pub fn header_filter(&mut self, slot: Slot, module: &'static str, filter: impl HeaderFilter + 'static) {
+        let site = self.site(Kind::HeaderFilter, module);
+        self.header_filters.push(HeaderEntry { slot, site, filter: Box::new(filter) });
+    }
+
+    /// A request for the location's path without its last slash is redirected to the location (proxying handlers).
+    pub fn redirect_missing_slash(&mut self) {
+        self.auto_redirect = true;
+    }
+
+    /// A site of this location, for a body filter or anything else that a module accounts.
+    pub fn site(&self, kind: Kind, module: &'static str) -> Site {
+        SiteTable::global().intern(kind, &self.name, module)
+    }
+
+    /// The location's name in traces.
+    pub fn name(&self) -> &Rc<str> {
+        &self.name
+    }
+
+    pub(crate) fn build(mut self, core: Core, limit_except: Option<(u32, Rc<Plan>)>) -> Result<Plan, Error> {
+        // Stable: within a phase or slot the order of the module list counts.
+        self.entries.sort_by_key(|entry| entry.phase);
+        self.header_filters.sort_by_key(|entry| entry.slot);
+        let mut first = [0u16; 12];
+        for phase in Phase::ALL {
+            let end = self.entries.partition_point(|entry| entry.phase <= phase);
+            first[phase as usize + 1] = end as u16;
+        }
+        Ok(Plan {
+            route: SiteTable::global().intern(Kind::Request, &self.name, ""),
+            auto_redirect: self.auto_redirect,
+            name: self.name,
+            core,
+            entries: self.entries.into(),
+            first,
+            content: self.content,
+            header_filters: self.header_filters.into(),
+            limit_except,
+        })
+    }
+}

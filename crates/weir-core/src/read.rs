@@ -1,0 +1,284 @@
+//! The request's body: read into memory or a file, in pieces, or thrown away.
+
+use std::rc::Rc;
+
+use weir_http::h1::{ChunkedDecoder, Strictness, TrailerLimits};
+use weir_rt::Recv;
+use weir_rt::file::FileHandle;
+use weir_trace::{Kind, SiteTable};
+
+use crate::body::Buf;
+use crate::conf::core::InFileOnly;
+use crate::conn::h1::Wire;
+use crate::error::{Error, Kind as ErrorKind, Side};
+use crate::exchange::Exchange;
+use crate::log::Level;
+
+/// The state of a request's body.
+#[derive(Default)]
+pub struct RequestBody {
+    framing: Framing,
+    received: u64,
+    continued: bool,
+    read: bool,
+    memory: Vec<u8>,
+    file: Option<TempFile>,
+}
+
+/// How the end of the body is known.
+#[derive(Default)]
+enum Framing {
+    /// There is no body, or all of it was read.
+    #[default]
+    Done,
+    /// So many bytes are to come.
+    Length(u64),
+    /// Chunks are to come.
+    Chunked(Box<ChunkedDecoder>),
+}
+
+/// A body that did not fit in memory.
+pub struct TempFile {
+    /// The file, which has no name unless `client_body_in_file_only` wants one.
+    pub handle: Rc<FileHandle>,
+    /// Its name (`$request_body_file`).
+    pub path: Option<std::path::PathBuf>,
+    /// Bytes in it.
+    pub len: u64,
+    remove: bool,
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if let (true, Some(path)) = (self.remove, &self.path) {
+            // Removing it is a favour to the disk; that it is gone already is no news.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl RequestBody {
+    /// Bytes of the body received, as framed content.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Something of the body is still on its way.
+    pub fn is_pending(&self) -> bool {
+        !matches!(self.framing, Framing::Done)
+    }
+
+    /// Whether the body was read by [`Exchange::read_body`].
+    pub fn is_read(&self) -> bool {
+        self.read
+    }
+
+    /// The part in memory: all of it, unless [`RequestBody::file`] has it.
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// The file that holds the body, if it does not lie in memory.
+    pub fn file(&self) -> Option<&TempFile> {
+        self.file.as_ref()
+    }
+
+    /// Replaces the body, as `ngx.req.set_body_data` does.
+    pub fn replace(&mut self, bytes: Vec<u8>) {
+        self.memory = bytes;
+        self.file = None;
+        self.read = true;
+    }
+}
+
+/// Sets the framing from the head.
+pub(crate) fn start(x: &mut Exchange) {
+    x.body.framing = if x.request.chunked {
+        let limits = TrailerLimits::default();
+        Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Strict, limits)))
+    } else {
+        match x.request.content_length {
+            Some(length) if length > 0 => Framing::Length(length),
+            _ => Framing::Done,
+        }
+    };
+}
+
+impl Exchange {
+    /// Reads the whole body, into memory up to `client_body_buffer_size`, else into a file under
+    /// `client_body_temp_path`. Does nothing the second time.
+    ///
+    /// # Errors
+    /// The client left, was too slow, broke the framing or exceeded `client_max_body_size`; or the file can't be
+    /// written. `Error::status` is what to answer.
+    pub async fn read_body(&mut self) -> Result<(), Error> {
+        if self.body.read {
+            return Ok(());
+        }
+        let site = SiteTable::global().intern(Kind::BodyRead, &self.plan.name, "");
+        self.enter(site);
+        let result = self.read_all().await;
+        self.shared.bytes(site, self.body.received, 0);
+        self.leave(site);
+        self.body.read = result.is_ok();
+        result
+    }
+
+    async fn read_all(&mut self) -> Result<(), Error> {
+        let limit = self.plan.core.client_body_buffer_size;
+        let only_file = self.plan.core.client_body_in_file_only != InFileOnly::Off;
+        if let Framing::Length(length) = self.body.framing
+            && length <= limit
+        {
+            self.body.memory.reserve_exact(length as usize);
+        }
+        while let Some(piece) = self.body_piece().await? {
+            if self.body.file.is_none() && !only_file && (self.body.memory.len() + piece.len()) as u64 <= limit {
+                self.body.memory.extend_from_slice(&piece);
+                continue;
+            }
+            crate::temp::append(self, piece).await?;
+        }
+        if only_file && self.body.file.is_none() {
+            crate::temp::append(self, Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// The next piece of the body as it comes; `None` at its end. For handlers that pass it on.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn body_piece(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(wire) = self.transport.h1().cloned() else { return Ok(None) };
+        loop {
+            if !self.body.is_pending() {
+                return Ok(None);
+            }
+            if let Some(piece) = self.take_piece(&wire)? {
+                if !piece.is_empty() {
+                    return Ok(Some(piece));
+                }
+                continue;
+            }
+            self.send_continue(&wire);
+            self.more(&wire).await?;
+        }
+    }
+
+    /// A piece from what was received; `None` when nothing is there.
+    fn take_piece(&mut self, wire: &Wire) -> Result<Option<Vec<u8>>, Error> {
+        let mut input = wire.input.borrow_mut();
+        let bytes = input.bytes();
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let (used, piece, done) = match &mut self.body.framing {
+            Framing::Done => return Ok(None),
+            Framing::Length(left) => {
+                let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                (used, bytes[..used].to_vec(), *left == 0)
+            }
+            Framing::Chunked(decoder) => match decoder.decode(bytes) {
+                Ok(step) => (step.consumed, bytes[step.data].to_vec(), step.done),
+                Err(_) => {
+                    drop(input);
+                    self.body.framing = Framing::Done;
+                    self.keep_alive = false;
+                    self.log_error(&"client sent invalid chunked body");
+                    return Err(Error { kind: ErrorKind::Protocol, side: Side::Client, errno: None });
+                }
+            },
+        };
+        input.consume(used);
+        drop(input);
+        if done {
+            self.body.framing = Framing::Done;
+        }
+        self.body.received += piece.len() as u64;
+        self.check_size()?;
+        Ok(Some(piece))
+    }
+
+    /// A chunked body announces no size, so `client_max_body_size` is checked as it comes.
+    fn check_size(&mut self) -> Result<(), Error> {
+        let limit = self.plan.core.client_max_body_size;
+        if limit == 0 || self.body.received <= limit {
+            return Ok(());
+        }
+        let size = self.body.received;
+        self.log_error(&format_args!("client intended to send too large chunked body: {size} bytes"));
+        Err(Error { kind: ErrorKind::TooLarge, side: Side::Client, errno: None })
+    }
+
+    /// Waits for more bytes.
+    async fn more(&mut self, wire: &Rc<Wire>) -> Result<(), Error> {
+        wire.flush();
+        wire.timer.arm(self.plan.core.client_body_timeout);
+        let shared = self.shared.clone();
+        match shared.waiting(Box::pin(wire.stream.recv(Some(&wire.timer)))).await {
+            Recv::Data(buf) => {
+                wire.input.borrow_mut().push(buf);
+                Ok(())
+            }
+            Recv::TimedOut => {
+                self.log(Level::Info, &"client timed out (110: Connection timed out) while reading client request body");
+                Err(self.broken(Error::CLIENT_TIMED_OUT))
+            }
+            Recv::Eof => {
+                self.log(Level::Info, &"client prematurely closed connection while reading client request body");
+                Err(self.broken(Error { kind: ErrorKind::Protocol, ..Error::CLIENT_CLOSED }))
+            }
+            Recv::Err(errno) => Err(self.broken(Error { kind: ErrorKind::Protocol, errno: Some(errno), ..Error::CLIENT_CLOSED })),
+        }
+    }
+
+    fn broken(&mut self, error: Error) -> Error {
+        self.keep_alive = false;
+        self.body.framing = Framing::Done;
+        error
+    }
+
+    /// `Expect: 100-continue`: answered when the body is first wanted and nothing of it came by itself.
+    fn send_continue(&mut self, wire: &Wire) {
+        if self.request.expect_continue && !self.body.continued && self.body.received == 0 && !self.response.header_sent {
+            self.body.continued = true;
+            wire.compose(|out| out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
+        }
+    }
+
+    /// The body as pieces that can be sent elsewhere: memory, or the file.
+    pub fn body_buf(&self) -> Buf {
+        Buf::Bytes(self.body.memory.clone())
+    }
+}
+
+/// Reads and drops what is left of the body, so that the next request can be found. `false`: give the connection up.
+pub(crate) async fn rest(x: &mut Exchange, wire: &Rc<Wire>) -> bool {
+    if !x.body.is_pending() {
+        return true;
+    }
+    if x.request.expect_continue && !x.body.continued && x.body.received == 0 {
+        // The client was never told to send: it may go on with the body or with the next request.
+        return false;
+    }
+    wire.flush();
+    let until = weir_rt::now_ms() + x.plan.core.lingering_time;
+    loop {
+        match x.take_piece(wire) {
+            Ok(_) if !x.body.is_pending() => return true,
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+        if weir_rt::now_ms() >= until {
+            return false;
+        }
+        wire.timer.arm(x.plan.core.lingering_timeout);
+        match wire.stream.recv(Some(&wire.timer)).await {
+            Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Internal redirects: to a URI, or to a named location.
+
+use weir_http::Span;
+
+use crate::exchange::Exchange;
+use crate::phase::Phase;
+
+/// Where an internal redirect leads.
+#[derive(Clone, Copy, Debug)]
+pub enum Redirect {
+    /// A URI and its arguments, both in the request's arena. The location is looked up again.
+    Uri {
+        /// The path, as it would stand in a normalised request.
+        uri: Span,
+        /// The arguments, without `?`; empty for none.
+        args: Span,
+    },
+    /// `@name`, with the `@`, in the request's arena. The URI stays.
+    Named(Span),
+}
+
+impl Redirect {
+    /// A redirect to `target`: `@name`, or a path with or without `?args`.
+    pub fn to(x: &mut Exchange, target: &[u8]) -> Redirect {
+        if target.first() == Some(&b'@') {
+            return Redirect::Named(x.arena.push(target));
+        }
+        let cut = target.iter().position(|&b| b == b'?');
+        let (path, args) = cut.map_or((target, &b""[..]), |at| (&target[..at], &target[at + 1..]));
+        Redirect::Uri { uri: x.arena.push(path), args: x.arena.push(args) }
+    }
+}
+
+/// Points `x` at the redirect's goal and says where its phases go on; `Err` is the status for a goal that is not
+/// there, or for the eleventh redirect.
+pub(crate) fn follow(x: &mut Exchange, redirect: Redirect) -> Result<Phase, u16> {
+    if x.uri_changes == 0 {
+        let message = [b"rewrite or internal redirection cycle while ", cycle(&redirect), b" \"", x.arena.get(goal(&redirect)), b"\""].concat();
+        x.log_error(&String::from_utf8_lossy(&message));
+        return Err(500);
+    }
+    x.uri_changes -= 1;
+    x.internal = true;
+    x.uri_changed = false;
+    x.reset_states();
+    match redirect {
+        Redirect::Uri { uri, args } => {
+            x.request.set_uri(&x.arena, uri);
+            x.request.args = args;
+            x.plan = x.server.plan.clone();
+            Ok(Phase::ServerRewrite)
+        }
+        Redirect::Named(name) => named(x, name),
+    }
+}
+
+fn named(x: &mut Exchange, name: Span) -> Result<Phase, u16> {
+    let found = x.server.named(x.arena.get(name));
+    let Some(plan) = found else {
+        let message = format!("could not find named location \"{}\"", x.arena.get(name).escape_ascii());
+        x.log_error(&message);
+        return Err(500);
+    };
+    x.plan = plan;
+    Ok(Phase::Rewrite)
+}
+
+fn goal(redirect: &Redirect) -> Span {
+    match *redirect {
+        Redirect::Uri { uri, .. } => uri,
+        Redirect::Named(name) => name,
+    }
+}
+
+fn cycle(redirect: &Redirect) -> &'static [u8] {
+    match redirect {
+        Redirect::Uri { .. } => b"internally redirecting to",
+        Redirect::Named(_) => b"redirect to named location",
+    }
+}

@@ -1,0 +1,91 @@
+//! Regular expressions of the configuration, with the variables that their named groups fill.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx};
+use weir_sys::regex::{Flags, Matcher, Regex};
+
+use crate::conf::registry::Registry;
+use crate::exchange::Exchange;
+use crate::text::{Span, Text};
+use crate::variable::VarIndex;
+
+/// A compiled pattern.
+pub struct Pattern {
+    regex: Regex,
+    text: String,
+    caseless: bool,
+    named: Vec<(VarIndex, usize)>,
+}
+
+impl Pattern {
+    /// Compiles argument `argument` of `line` from byte `skip` on.
+    ///
+    /// # Errors
+    /// PCRE's message in nginx's words, or a named group whose name is taken by a module's variable.
+    pub fn compile(line: &mut LineCx<'_>, argument: usize, skip: usize, caseless: bool) -> Result<Arc<Pattern>, Error> {
+        let source = line.bytes(argument).get(skip..).unwrap_or_default().to_vec();
+        let flags = Flags { caseless, ..Flags::default() };
+        let regex = Regex::new(&source, flags).map_err(|error| line.fail_arg(argument, error.to_string()))?;
+        let registry: &mut Registry = line.ext();
+        let mut named = Vec::new();
+        for (name, group) in regex.names() {
+            match registry.define_assigned(&name) {
+                Ok(index) => named.push((index, group)),
+                Err(message) => return Err(line.fail_arg(argument, message)),
+            }
+        }
+        let text = String::from_utf8_lossy(&source).into_owned();
+        Ok(Arc::new(Pattern { regex, text, caseless, named }))
+    }
+
+    /// Matches `subject`, a span of the exchange's arena; on success `$1` and named groups are set.
+    pub fn captures(&self, x: &mut Exchange, subject: Span) -> bool {
+        let matched = with_matcher(|matcher| {
+            let text = x.arena.get(subject);
+            let Ok(Some(captures)) = self.regex.captures(matcher, text) else { return None };
+            let group = |n| captures.span(n).map_or(Span::default(), |range| Span {
+                start: subject.start + range.start as u32,
+                end: subject.start + range.end as u32,
+            });
+            Some((0..captures.len()).map(group).collect::<Vec<_>>())
+        });
+        let Some(groups) = matched else { return false };
+        for &(index, group) in &self.named {
+            let span = groups.get(group).copied().unwrap_or_default();
+            x.set_variable(index, Text::Span(span));
+        }
+        x.captures.subject = subject;
+        x.captures.groups = groups;
+        true
+    }
+
+    /// Whether `subject` matches; sets nothing.
+    pub fn is_match(&self, subject: &[u8]) -> bool {
+        with_matcher(|matcher| self.regex.is_match(matcher, subject).unwrap_or(false))
+    }
+
+    /// The pattern as a location is written: `~ \.php$`.
+    pub fn name(&self) -> String {
+        format!("{} {}", if self.caseless { "~*" } else { "~" }, self.text)
+    }
+
+    /// The pattern's text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The named groups' variables.
+    pub fn named(&self) -> &[(VarIndex, usize)] {
+        &self.named
+    }
+}
+
+/// Match data is reused by all patterns of a thread.
+fn with_matcher<T>(f: impl FnOnce(&mut Matcher) -> T) -> T {
+    thread_local! {
+        static MATCHER: RefCell<Option<Matcher>> = const { RefCell::new(None) };
+    }
+    MATCHER.with_borrow_mut(|slot| f(slot.get_or_insert_with(|| Matcher::new().expect("memory for match data"))))
+}

@@ -1,0 +1,140 @@
+//! Answers that a status stands for: `error_page`, redirects, and nginx's own pages.
+
+use std::rc::Rc;
+
+use weir_http::{Known, Method, status};
+
+use crate::body::{Body, Buf};
+use crate::conf::core::{ErrorPage, ServerTokens};
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+use crate::redirect::Redirect;
+use crate::text::Text;
+
+/// Turns a status into what answers it: an `error_page`'s redirect, or the page itself.
+pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
+    if code == 444 {
+        return Verdict::Close(444);
+    }
+    if !x.response.error_page_done || x.plan.core.recursive_error_pages {
+        let pages = x.plan.core.error_pages.clone();
+        if let Some(page) = pages.iter().find(|page| page.status == code) {
+            return error_page(x, page, code);
+        }
+    }
+    page(x, code)
+}
+
+/// The status of a request that is closed because of it: the client can't be trusted to have its framing right.
+pub(crate) fn closes(code: u16) -> bool {
+    matches!(code, 400 | 413 | 414 | 494..=497 | 500 | 501)
+}
+
+fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
+    if closes(code) {
+        x.keep_alive = false;
+    }
+    x.response.error_page_done = true;
+    x.response.err_status = match page.overwrite {
+        Some(status) => status,
+        None => code,
+    };
+    let target = page.target.value(x);
+    let target = x.text(&target).to_vec();
+    match target.first() {
+        Some(b'/') => {
+            if x.request.method != Method::Head {
+                x.request.method = Method::Get;
+                x.request.method_span = x.arena.push(b"GET");
+            }
+            Verdict::Redirect(Redirect::to(x, &target))
+        }
+        Some(b'@') => Verdict::Redirect(Redirect::to(x, &target)),
+        _ => {
+            let status = match page.overwrite {
+                Some(status @ (301 | 302 | 303 | 307 | 308)) => status,
+                _ => 302,
+            };
+            x.response.location = Some(Text::Span(x.arena.push(&target)));
+            x.response.err_status = 0;
+            self::page(x, status)
+        }
+    }
+}
+
+/// nginx's own page for `code`, or the response without a body where the status has none.
+fn page(x: &mut Exchange, code: u16) -> Verdict {
+    if closes(code) {
+        x.keep_alive = false;
+    }
+    if code == 408 || code == 499 {
+        return Verdict::Close(code);
+    }
+    let location = x.response.location.take();
+    let challenge = x.response.header(Known::WwwAuthenticate).cloned();
+    x.response.clear_entity();
+    x.response.status = code;
+    if matches!(code, 301 | 302 | 303 | 307 | 308 | 201) {
+        x.response.location = location;
+    }
+    if let (401, Some(challenge)) = (code, challenge) {
+        x.response.set(Known::WwwAuthenticate, challenge);
+    }
+    x.body_filters.clear();
+    match body(x, code) {
+        Some(bytes) => {
+            x.response.content_type = Some(Text::Static(b"text/html"));
+            x.response.charset = None;
+            x.response.content_length = Some(bytes.len() as u64);
+            Verdict::Respond(Body::Whole(Buf::shared(bytes)))
+        }
+        None => {
+            x.response.content_type = None;
+            Verdict::Respond(Body::Empty)
+        }
+    }
+}
+
+/// The page's bytes: title, rule and the server's name.
+fn body(x: &Exchange, code: u16) -> Option<Rc<[u8]>> {
+    let page = status::page(code)?;
+    let product = match x.plan.core.server_tokens {
+        ServerTokens::Off => x.server.settings.product.name.as_str(),
+        _ => x.server.settings.product.full.as_str(),
+    };
+    let mut out = Vec::with_capacity(256);
+    write_page(&mut out, page, product);
+    if x.plan.core.msie_padding && code >= 400 && msie(x) {
+        out.extend_from_slice(PADDING.as_bytes());
+    }
+    Some(Rc::from(out))
+}
+
+fn write_page(out: &mut Vec<u8>, page: status::Page, product: &str) {
+    let detail = page.detail.map_or([""; 3], |detail| ["<center>", detail, "</center>\r\n"]);
+    for part in ["<html>\r\n<head><title>", page.title, "</title></head>\r\n<body>\r\n<center><h1>", page.heading, "</h1></center>\r\n"]
+        .into_iter()
+        .chain(detail)
+        .chain(["<hr><center>", product, "</center>\r\n</body>\r\n</html>\r\n"])
+    {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Old Internet Explorers, and browsers that pretend to be one, replace short error pages by their own.
+fn msie(x: &Exchange) -> bool {
+    let agent = x.request.value(&x.arena, Known::UserAgent).unwrap_or_default();
+    let has = |needle: &[u8]| memchr_find(agent, needle);
+    has(b"MSIE ") && !has(b"Opera")
+}
+
+fn memchr_find(text: &[u8], needle: &[u8]) -> bool {
+    text.windows(needle.len()).any(|window| window == needle)
+}
+
+const PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
+<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
+<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
+<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
+<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\
+<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";

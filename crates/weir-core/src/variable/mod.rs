@@ -1,0 +1,198 @@
+//! Variables: declared by modules and by the configuration, numbered when used, computed when asked for.
+
+pub mod script;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_http::Span;
+
+use crate::exchange::Exchange;
+use crate::text::Text;
+
+pub use script::Script;
+
+/// A variable in a configuration, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VarIndex(pub u16);
+
+/// A variable that a module declares in its table.
+pub struct Variable {
+    /// Its name without `$`; for a prefix (`http_`) the prefix.
+    pub name: &'static str,
+    /// Its value.
+    pub get: Get,
+    /// What `set` does with it; `None`: it can't be changed.
+    pub set: Option<fn(&mut Exchange, &[u8])>,
+    /// Computed once per request, or each time (nginx's `NOCACHEABLE`).
+    pub cacheable: bool,
+}
+
+/// How a module's variable is computed.
+#[derive(Clone, Copy)]
+pub enum Get {
+    /// By this function.
+    Plain(fn(&mut Exchange) -> Option<Text>),
+    /// By this function from what follows the prefix.
+    Prefix(fn(&mut Exchange, &str) -> Option<Text>),
+}
+
+impl Variable {
+    /// A variable that is computed once per request.
+    pub const fn new(name: &'static str, get: fn(&mut Exchange) -> Option<Text>) -> Variable {
+        Variable { name, get: Get::Plain(get), set: None, cacheable: true }
+    }
+
+    /// All variables that begin with `name`.
+    pub const fn prefix(name: &'static str, get: fn(&mut Exchange, &str) -> Option<Text>) -> Variable {
+        Variable { name, get: Get::Prefix(get), set: None, cacheable: false }
+    }
+
+    /// Computed each time it is asked for.
+    pub const fn volatile(mut self) -> Variable {
+        self.cacheable = false;
+        self
+    }
+
+    /// `set $name` calls this.
+    pub const fn settable(mut self, set: fn(&mut Exchange, &[u8])) -> Variable {
+        self.set = Some(set);
+        self
+    }
+}
+
+/// How a variable of one configuration is computed.
+#[derive(Clone)]
+pub enum Getter {
+    /// A module's function.
+    Plain(fn(&mut Exchange) -> Option<Text>),
+    /// A module's function for a prefix, and what followed the prefix.
+    Prefix(fn(&mut Exchange, &str) -> Option<Text>, Arc<str>),
+    /// Made by the configuration (`map`, `geo`, `split_clients`).
+    Computed(Arc<dyn Fn(&mut Exchange) -> Option<Text> + Send + Sync>),
+    /// Has a value only where something gave it one (`set`, named captures).
+    Assigned,
+}
+
+/// A variable of one configuration.
+#[derive(Clone)]
+pub struct Definition {
+    /// Its name without `$`.
+    pub name: Arc<str>,
+    /// Its value.
+    pub getter: Getter,
+    /// What `set` does with it.
+    pub set: Option<fn(&mut Exchange, &[u8])>,
+    /// Computed once per request.
+    pub cacheable: bool,
+    /// `set` and named captures may change it (`false` for modules' own).
+    pub changeable: bool,
+}
+
+/// All variables of one configuration: by number for requests, by name for scripts that ask at run time.
+#[derive(Clone, Default)]
+pub struct Table {
+    pub(crate) definitions: Vec<Definition>,
+    pub(crate) by_name: HashMap<Arc<str>, VarIndex>,
+}
+
+impl Table {
+    /// The number of a variable that the configuration uses.
+    pub fn find(&self, name: &str) -> Option<VarIndex> {
+        self.by_name.get(name).copied()
+    }
+}
+
+/// The values of one request.
+#[derive(Default)]
+pub struct Variables {
+    slots: Vec<Slot>,
+    used: bool,
+}
+
+#[derive(Clone, Default)]
+enum Slot {
+    #[default]
+    Unknown,
+    NotFound,
+    Known(Text),
+}
+
+impl Variables {
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.used) {
+            self.slots.fill(Slot::Unknown);
+        }
+    }
+
+    fn slot(&mut self, index: VarIndex) -> &mut Slot {
+        let at = index.0 as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, Slot::Unknown);
+        }
+        self.used = true;
+        &mut self.slots[at]
+    }
+}
+
+/// The value of `index` in `x`: as kept, or computed now.
+pub(crate) fn value(x: &mut Exchange, index: VarIndex) -> Option<Text> {
+    match x.variables.slot(index) {
+        Slot::Known(text) => return Some(text.clone()),
+        Slot::NotFound => return None,
+        Slot::Unknown => {}
+    }
+    let generation = x.server.generation();
+    let definition = generation.variables().definitions.get(index.0 as usize)?;
+    let value = match &definition.getter {
+        Getter::Plain(get) => get(x),
+        Getter::Prefix(get, rest) => get(x, rest),
+        Getter::Computed(get) => get(x),
+        Getter::Assigned => None,
+    };
+    if definition.cacheable {
+        *x.variables.slot(index) = value.clone().map_or(Slot::NotFound, Slot::Known);
+    }
+    value
+}
+
+impl Exchange {
+    /// Gives a variable a value for the rest of the request, as `set` does.
+    pub fn set_variable(&mut self, index: VarIndex, value: Text) {
+        let generation = self.server.generation();
+        let setter = generation.variables().definitions.get(index.0 as usize).and_then(|d| d.set);
+        if let Some(set) = setter {
+            let bytes = self.text(&value).to_vec();
+            return set(self, &bytes);
+        }
+        *self.variables.slot(index) = Slot::Known(value);
+    }
+
+    /// A variable by name, as scripts ask for it at run time; also variables that the configuration never names.
+    pub fn variable_by_name(&mut self, name: &str) -> Option<Text> {
+        let generation = self.server.generation();
+        if let Some(index) = generation.variables().find(name) {
+            return self.variable(index);
+        }
+        match generation.modules_variable(name)? {
+            (Get::Plain(get), _) => get(self),
+            (Get::Prefix(get), rest) => get(self, rest),
+        }
+    }
+}
+
+/// The groups of the regular expression that matched last.
+#[derive(Clone, Default, Debug)]
+pub struct Captures {
+    /// What was matched against, copied to the arena.
+    pub subject: Span,
+    /// Group 0 and on, as spans of the arena; an unset group is empty.
+    pub groups: Vec<Span>,
+}
+
+impl Captures {
+    /// Group `n` (`$n`).
+    pub fn get(&self, n: usize) -> Option<Span> {
+        self.groups.get(n).copied()
+    }
+}

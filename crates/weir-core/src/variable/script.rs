@@ -1,0 +1,187 @@
+//! Values with variables in them (`"$host:${server_port}/$1"`), compiled when the configuration is read.
+
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx};
+
+use super::VarIndex;
+use crate::conf::registry::Registry;
+use crate::exchange::Exchange;
+use crate::text::Text;
+
+/// A compiled value.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    parts: Arc<[Part]>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Literal(Arc<[u8]>),
+    Variable(VarIndex),
+    Capture(u8),
+}
+
+impl Script {
+    /// Compiles `source`; every variable in it is declared as used.
+    ///
+    /// # Errors
+    /// nginx's "invalid variable name"; unknown variables are reported when the whole file was read.
+    pub fn compile(line: &mut LineCx<'_>, argument: usize) -> Result<Script, Error> {
+        let source = line.bytes(argument).to_vec();
+        let parsed = parse(&source).map_err(|()| line.fail_arg(argument, "invalid variable name".to_owned()))?;
+        let span = line.args()[argument].span;
+        let registry: &mut Registry = line.ext();
+        let part = |raw| match raw {
+            Raw::Literal(bytes) => Part::Literal(Arc::from(bytes)),
+            Raw::Variable(name) => Part::Variable(registry.use_variable(&name, span)),
+            Raw::Capture(n) => Part::Capture(n),
+        };
+        Ok(Script { parts: parsed.into_iter().map(part).collect() })
+    }
+
+    /// A value without variables.
+    pub fn literal(bytes: &[u8]) -> Script {
+        Script { parts: Arc::from([Part::Literal(Arc::from(bytes))]) }
+    }
+
+    /// The value when it has no variables in it.
+    pub fn constant(&self) -> Option<&[u8]> {
+        match &*self.parts {
+            [] => Some(b""),
+            [Part::Literal(bytes)] => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether the value uses `$1` and the like.
+    pub fn has_captures(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Capture(_)))
+    }
+
+    /// The value in `x`; a variable without value is empty.
+    pub fn value(&self, x: &mut Exchange) -> Text {
+        if let [Part::Variable(index)] = &*self.parts {
+            return x.variable(*index).unwrap_or(Text::EMPTY);
+        }
+        // Variables may write to the arena while they are computed, so they come first; then the pieces are laid
+        // down one behind the other.
+        let values: Vec<Text> = self.parts.iter().filter_map(|part| part.variable()).map(|i| x.variable(i).unwrap_or(Text::EMPTY)).collect();
+        let mut values = values.into_iter();
+        let start = x.arena.mark();
+        for part in &*self.parts {
+            match part {
+                Part::Literal(bytes) => {
+                    x.arena.push(bytes);
+                }
+                Part::Variable(_) => match values.next() {
+                    Some(Text::Span(span)) => {
+                        x.arena.copy(span);
+                    }
+                    Some(text) => {
+                        let bytes = text.bytes(&crate::text::Arena::default()).to_vec();
+                        x.arena.push(&bytes);
+                    }
+                    None => {}
+                },
+                Part::Capture(n) => {
+                    if let Some(span) = x.captures.get(usize::from(*n)) {
+                        x.arena.copy(span);
+                    }
+                }
+            }
+        }
+        Text::Span(x.arena.since(start))
+    }
+}
+
+impl Part {
+    fn variable(&self) -> Option<VarIndex> {
+        match self {
+            Part::Variable(index) => Some(*index),
+            _ => None,
+        }
+    }
+}
+
+enum Raw {
+    Literal(Vec<u8>),
+    Variable(String),
+    Capture(u8),
+}
+
+/// Splits `$name`, `${name}` and `$1` from the text around them. A lone `$` at the end, or before what can't begin
+/// a name, is nginx's "invalid variable name".
+fn parse(source: &[u8]) -> Result<Vec<Raw>, ()> {
+    let mut parts = Vec::new();
+    let mut literal = Vec::new();
+    let mut rest = source;
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte != b'$' {
+            literal.push(byte);
+            rest = after;
+            continue;
+        }
+        if !literal.is_empty() {
+            parts.push(Raw::Literal(std::mem::take(&mut literal)));
+        }
+        let (raw, left) = name(after)?;
+        parts.push(raw);
+        rest = left;
+    }
+    if !literal.is_empty() {
+        parts.push(Raw::Literal(literal));
+    }
+    Ok(parts)
+}
+
+fn name(after: &[u8]) -> Result<(Raw, &[u8]), ()> {
+    if let [digit @ b'1'..=b'9', left @ ..] = after {
+        return Ok((Raw::Capture(digit - b'0'), left));
+    }
+    let (inner, braced) = match after {
+        [b'{', inner @ ..] => (inner, true),
+        _ => (after, false),
+    };
+    let end = inner.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(inner.len());
+    let (name, mut left) = inner.split_at(end);
+    if braced {
+        left = left.strip_prefix(b"}").ok_or(())?;
+    }
+    match name {
+        [] => Err(()),
+        [digit @ b'1'..=b'9'] => Ok((Raw::Capture(digit - b'0'), left)),
+        name => Ok((Raw::Variable(String::from_utf8_lossy(name).into_owned()), left)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(source: &str) -> Result<String, ()> {
+        let part = |raw| match raw {
+            Raw::Literal(bytes) => format!("[{}]", String::from_utf8_lossy(&bytes)),
+            Raw::Variable(name) => format!("<{name}>"),
+            Raw::Capture(n) => format!("<#{n}>"),
+        };
+        Ok(parse(source.as_bytes())?.into_iter().map(part).collect())
+    }
+
+    #[test]
+    fn splits_variables_from_text() {
+        for (source, parts) in [
+            ("plain", "[plain]"),
+            ("", ""),
+            ("$host", "<host>"),
+            ("a${b}c$d-$1", "[a]<b>[c]<d>[-]<#1>"),
+            ("${1}0", "<#1>[0]"),
+            ("$10", "<#1>[0]"),
+        ] {
+            assert_eq!(shape(source).as_deref(), Ok(parts), "{source}");
+        }
+        for source in ["$", "a$ b", "${", "${a", "${}", "$$"] {
+            assert!(shape(source).is_err(), "{source}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What one thread owns: its generation, free lists, clock and sinks. `Rc`-shared inside the thread, never leaves it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_http::date::Cached;
+use weir_rt::clock;
+use weir_trace::Recorder;
+
+use crate::conf::server::{Generation, Server};
+use crate::conn::Connection;
+use crate::conn::h1::Wire;
+use crate::exchange::Exchange;
+use crate::file::Files;
+use crate::log::{self, Level, WorkerLogs};
+use crate::server;
+use crate::server::notify::{Notify, either};
+
+/// One thread's state.
+pub struct Worker {
+    /// Its number, from 0.
+    pub id: u8,
+    /// Read by status pages and other threads.
+    pub counters: Arc<Counters>,
+    /// Sinks of traces.
+    pub recorder: RefCell<Recorder>,
+    /// Open files and small bodies.
+    pub files: Files,
+    /// Buffers of access logs.
+    pub logs: WorkerLogs,
+    /// A buffer for whoever needs one between two statements; taken and put back, never held across an await.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    generation: RefCell<Option<Rc<Generation>>>,
+    /// Counts generations; a connection compares it with the one it saw last.
+    serial: Cell<u64>,
+    /// The open connections; idle ones are closed through it when the worker stops.
+    wires: RefCell<Slots<Weak<Wire>>>,
+    /// Something was closed: there is room for new connections, and perhaps nothing left to wait for.
+    closed: Notify,
+    /// Numbers for connections: the next one, and how many are left of the block.
+    numbers: Cell<(u64, u64)>,
+    free: RefCell<Vec<Box<Exchange>>>,
+    dates: RefCell<Cached>,
+    /// New connections are refused and idle ones closed.
+    stopping: Cell<bool>,
+    offset: Cell<(u64, i32)>,
+}
+
+impl Worker {
+    /// A worker without configuration.
+    pub fn new(id: u8, counters: Arc<Counters>, recorder: Recorder) -> Rc<Worker> {
+        let (now, _) = clock::unix_time();
+        Rc::new(Worker {
+            id,
+            counters,
+            recorder: RefCell::new(recorder),
+            files: Files::default(),
+            logs: WorkerLogs::default(),
+            scratch: RefCell::default(),
+            generation: RefCell::new(None),
+            serial: Cell::new(0),
+            wires: RefCell::default(),
+            closed: Notify::default(),
+            numbers: Cell::new((0, 0)),
+            free: RefCell::new(Vec::new()),
+            dates: RefCell::new(Cached::new(now as i64, clock::local_offset(now))),
+            stopping: Cell::new(false),
+            offset: Cell::new((now, clock::local_offset(now))),
+        })
+    }
+
+    /// The configuration that new requests get.
+    pub fn generation(&self) -> Option<Rc<Generation>> {
+        self.generation.borrow().clone()
+    }
+
+    /// From here on new requests get `generation`.
+    pub fn switch(&self, generation: Rc<Generation>) {
+        *self.generation.borrow_mut() = Some(generation);
+        self.serial.set(self.serial.get() + 1);
+        // Exchanges of the old configuration hold its plans; new ones are made as needed.
+        self.free.borrow_mut().clear();
+    }
+
+    /// Whether the worker is being stopped gracefully.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Idle connections close, busy ones after their request.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        let wires: Vec<_> = self.wires.borrow().iter().filter_map(Weak::upgrade).collect();
+        for wire in wires.iter().filter(|wire| wire.idle.get()) {
+            wire.timer.arm(0);
+        }
+        self.closed.notify();
+    }
+
+    /// Counts generations; changes with every reload.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial.get()
+    }
+
+    /// The number of the next connection.
+    pub(crate) fn connection_number(&self) -> u64 {
+        let (next, left) = match self.numbers.get() {
+            (_, 0) => (server::connection_numbers(), server::NUMBERS),
+            block => block,
+        };
+        self.numbers.set((next + 1, left - 1));
+        next
+    }
+
+    /// Registers an open connection; it is counted until what is returned is dropped.
+    pub(crate) fn open(self: &Rc<Self>, wire: &Rc<Wire>) -> Open {
+        self.counters.accepted.add(1);
+        self.counters.active.add(1);
+        let at = self.wires.borrow_mut().insert(Rc::downgrade(wire));
+        Open { worker: self.clone(), at }
+    }
+
+    /// Waits while `worker_connections` are open.
+    pub(crate) async fn room(&self) {
+        let limit = self.generation().map_or(u64::MAX, |g| g.configuration.main.worker_connections());
+        while self.counters.active.get() >= limit {
+            log::cycle(Level::Alert, &format_args!("{limit} worker_connections are not enough"));
+            self.closed.notified().await;
+        }
+    }
+
+    /// Waits until a connection was closed, for `ms` milliseconds at most.
+    pub(crate) async fn wait_closed(&self, ms: u64) {
+        let sleep = weir_rt::sleep(Duration::from_millis(ms.min(1000)));
+        either(self.closed.notified(), sleep).await;
+    }
+
+    /// The cached texts of the current second.
+    pub fn dates<R>(&self, f: impl FnOnce(&Cached) -> R) -> R {
+        let (now, _) = weir_rt::unix_time();
+        let mut dates = self.dates.borrow_mut();
+        if dates.seconds() != now as i64 {
+            dates.update(now as i64, self.local_offset(now));
+        }
+        f(&dates)
+    }
+
+    /// Seconds east of UTC; looked up once a minute, since time zones change on minutes.
+    fn local_offset(&self, now: u64) -> i32 {
+        let (at, offset) = self.offset.get();
+        if at / 60 == now / 60 {
+            return offset;
+        }
+        let offset = clock::local_offset(now);
+        self.offset.set((now, offset));
+        offset
+    }
+
+    pub(crate) fn take_exchange(self: &Rc<Self>, connection: &Rc<Connection>, server: &Rc<Server>) -> Box<Exchange> {
+        match self.free.borrow_mut().pop() {
+            Some(mut x) => {
+                x.reset(connection, server);
+                x
+            }
+            None => Box::new(Exchange::new(self, connection, server)),
+        }
+    }
+
+    pub(crate) fn give_exchange(&self, mut x: Box<Exchange>) {
+        let mut free = self.free.borrow_mut();
+        if free.len() < FREE_EXCHANGES {
+            x.release();
+            free.push(x);
+        }
+    }
+}
+
+/// An open connection's entry with its worker.
+pub(crate) struct Open {
+    worker: Rc<Worker>,
+    at: usize,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.worker.counters.active.sub(1);
+        self.worker.wires.borrow_mut().remove(self.at);
+        self.worker.closed.notify();
+    }
+}
+
+/// Values by index; an index is used again when its value was removed.
+struct Slots<T> {
+    values: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Slots { values: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    fn insert(&mut self, value: T) -> usize {
+        match self.free.pop() {
+            Some(at) => {
+                self.values[at] = Some(value);
+                at
+            }
+            None => {
+                self.values.push(Some(value));
+                self.values.len() - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.values[at] = None;
+        self.free.push(at);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().flatten()
+    }
+}
+
+/// Counters of one worker: written by it alone, read by anyone (relaxed load and store, no read-modify-write).
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub accepted: Counter,
+    /// Connections open now.
+    pub active: Counter,
+    /// Connections that wait for a request.
+    pub waiting: Counter,
+    /// Requests whose head was read.
+    pub requests: Counter,
+    /// Requests being answered.
+    pub writing: Counter,
+    /// Log lines that could not be written.
+    pub log_lost: Counter,
+}
+
+/// A number with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; only from the one writing thread.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Takes `n` off; only from the one writing thread.
+    #[inline]
+    pub fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+    }
+
+    /// The number.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Exchanges kept for reuse; more than this many requests at once on one worker allocate.
+const FREE_EXCHANGES: usize = 256;
