@@ -1,5 +1,7 @@
 //! The head of a response in HTTP/1, in nginx's order of fields.
 
+use std::io::Write;
+
 use weir_http::h1::{content_length, field, status_line};
 use weir_http::{Known, Version};
 
@@ -104,7 +106,7 @@ fn origin(x: &Exchange, out: &mut Vec<u8>) {
     } else if !host.is_empty() {
         out.extend_from_slice(host);
     } else {
-        out.extend_from_slice(local.host_text().as_bytes());
+        let _ = write!(out, "{}", local.host()); // writing to memory can't fail
     }
     if core.port_in_redirect {
         let usual = if x.connection.ssl { 443 } else { 80 };
