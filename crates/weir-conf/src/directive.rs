@@ -117,7 +117,7 @@ impl Signature {
         match cuts.find(|(count, _)| self.args.allows(*count)) {
             Some((count, _)) => {
                 let last = count.checked_sub(1).map_or(&line.name, |i| &line.args[i]);
-                error.hint(format!("is \";\" missing after \"{last}\"?"))
+                error.hint(last.missing_semicolon())
             }
             None => error,
         }

@@ -103,8 +103,7 @@ impl<'a> Lexer<'a> {
             (End::Semicolon, None) => Some(Error::new("unexpected \";\"").at(here)),
             (End::Open, None) => Some(Error::new("unexpected \"{\"").at(here)),
             (End::Close, Some(last)) => {
-                let hint = format!("is \";\" missing after \"{last}\"?");
-                Some(Error::new("unexpected \"}\"").at(here).hint(hint))
+                Some(Error::new("unexpected \"}\"").at(here).hint(last.missing_semicolon()))
             }
             (End::Eof, Some(_)) => Some(self.unexpected_end()),
             _ => None,

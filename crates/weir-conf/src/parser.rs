@@ -300,13 +300,15 @@ impl Loader<'_> {
                 lexer.seek(text.len());
                 let line = lexer.line_number(open.start as usize);
                 self.errors.push(match unclosed {
-                    Unclosed::Block => Error::new("unexpected end of file, expecting \"}\"")
+                    Unclosed::Block => Error::new(END_IN_LUA)
                         .at(lexer.span(text.len(), text.len()))
                         .hint(format!("the \"{{\" of Lua code in line {line} is not closed")),
                     Unclosed::Bracket { at, level } => {
                         let closing = format!("]{}]", "=".repeat(level));
-                        Error::new(format!("Lua code block missing the closing long bracket \"{closing}\""))
-                            .at(lexer.span(at, at + level + 2))
+                        Error::new(format!(
+                            "Lua code block missing the closing long bracket \"{closing}\"{MAY_BE_LONG}"
+                        ))
+                        .at(lexer.span(at, at + level + 2))
                     }
                 });
                 None
@@ -341,6 +343,10 @@ fn line(words: Vec<Word>, block: Option<Block>, raw: Option<Raw>, end: Span) -> 
     let span = name.span.to(end);
     Some(Line { name, args: words.collect(), block, raw, span })
 }
+
+/// The words of ngx_lua.
+const END_IN_LUA: &str = "unexpected end of file, expecting terminating characters for lua code block";
+const MAY_BE_LONG: &str = ", the inlined Lua code may be too long";
 
 /// The one directive that the loader itself runs, in all contexts.
 pub(crate) const INCLUDE: Signature = Signature {

@@ -164,6 +164,16 @@ impl Word {
         self.text == text.as_bytes()
     }
 
+    /// A question of whether a `;` is missing after it, which shows the end of a long word only.
+    pub(crate) fn missing_semicolon(&self) -> String {
+        let text = self.str();
+        let mut ends = text.char_indices().rev().skip(SHOWN - 1).map(|(cut, _)| &text[cut..]);
+        match (ends.next(), ends.next()) {
+            (Some(end), Some(_)) => format!("is \";\" missing after \"...{end}\"?"),
+            _ => format!("is \";\" missing after \"{text}\"?"),
+        }
+    }
+
     /// What follows `prefix`, as in `inactive=10m`; `None` when it does not begin so.
     pub fn strip(&self, prefix: &str) -> Option<&[u8]> {
         self.text.strip_prefix(prefix.as_bytes())
@@ -175,6 +185,9 @@ impl fmt::Display for Word {
         f.write_str(self.str())
     }
 }
+
+/// Characters of a word in a hint.
+const SHOWN: usize = 40;
 
 #[cfg(test)]
 mod tests {
@@ -202,6 +215,13 @@ mod tests {
         let expected =
             "# configuration file /etc/nginx.conf:\ninclude m;\n\n# configuration file /etc/m:\na b;\n";
         assert_eq!(String::from_utf8(source.dump()).unwrap(), expected);
+    }
+
+    #[test]
+    fn long_words_are_short_in_hints() {
+        let hint = |text: String| Word::new(text, false, Span::default()).missing_semicolon();
+        assert_eq!(hint("é".repeat(40)), format!("is \";\" missing after \"{}\"?", "é".repeat(40)));
+        assert_eq!(hint("é".repeat(41)), format!("is \";\" missing after \"...{}\"?", "é".repeat(40)));
     }
 
     #[test]

@@ -73,8 +73,14 @@ const WRONG: &[(&str, &str)] = &[
         "directive \"content_by_lua_block\" has no opening \"{\" @1:30",
     ),
     ("content_by_lua_block { } #", "\"content_by_lua_block\" directive is not allowed here @1:1"),
-    ("content_by_lua_block { s = \"}\"\n", "unexpected end of file, expecting \"}\" @2:1"),
-    ("content_by_lua_block {\n s = [=[ }", "Lua code block missing the closing long bracket \"]=]\" @2:6"),
+    (
+        "content_by_lua_block { s = \"}\"\n",
+        "unexpected end of file, expecting terminating characters for lua code block @2:1",
+    ),
+    (
+        "content_by_lua_block {\n s = [=[ }",
+        "Lua code block missing the closing long bracket \"]=]\", the inlined Lua code may be too long @2:6",
+    ),
     // files
     ("include /etc/none;", "open() \"/etc/none\" failed (2: No such file or directory) @1:9"),
     ("include  none;", "open() \"/etc/none\" failed (2: No such file or directory) @1:10"),
