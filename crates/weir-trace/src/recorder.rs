@@ -224,7 +224,9 @@ impl Recorder {
     fn charge_tree(&mut self, tree: &Tree) {
         for (site, sum) in tree.by_site() {
             let live = self.shared.site(site);
-            live.record(sum.run, sum.wait, sum.calls);
+            if sum.calls > 0 {
+                live.record(sum.run, sum.wait, sum.calls);
+            }
             live.remark(EventKind::BytesIn, sum.bytes_in);
             live.remark(EventKind::BytesOut, sum.bytes_out);
             live.remark(EventKind::Error, sum.errors);
