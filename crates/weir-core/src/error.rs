@@ -96,6 +96,7 @@ impl From<weir_rt::SendError> for Error {
         match error {
             weir_rt::SendError::TimedOut => Error::CLIENT_TIMED_OUT,
             weir_rt::SendError::Closed(errno) => Error { errno: Some(errno), ..Error::CLIENT_CLOSED },
+            weir_rt::SendError::Truncated => Error::file(None),
         }
     }
 }

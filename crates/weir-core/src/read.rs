@@ -95,7 +95,7 @@ impl RequestBody {
 pub(crate) fn start(x: &mut Exchange) {
     x.body.framing = if x.request.chunked {
         let limits = TrailerLimits::default();
-        Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Strict, limits)))
+        Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))
     } else {
         match x.request.content_length {
             Some(length) if length > 0 => Framing::Length(length),

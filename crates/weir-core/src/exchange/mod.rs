@@ -12,7 +12,7 @@ use std::any::Any;
 use std::rc::Rc;
 
 pub use request::{Field, Request};
-pub(crate) use request::extension;
+
 pub use response::{Header, Name, Response};
 pub use shared::Shared;
 use weir_trace::Site;

@@ -112,7 +112,7 @@ impl Response {
 
     /// `ETag`, wherever it came from.
     pub fn etag(&self) -> Option<&Text> {
-        self.header(Known::ETag)
+        self.header(Known::Etag)
     }
 
     /// What nginx clears when a handler's response is replaced by an error page or cut into several ranges.
@@ -121,7 +121,7 @@ impl Response {
         self.last_modified = None;
         self.allow_ranges = false;
         self.remove(Known::AcceptRanges);
-        self.remove(Known::ETag);
+        self.remove(Known::Etag);
         self.remove(Known::ContentEncoding);
     }
 
