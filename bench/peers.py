@@ -1,0 +1,158 @@
+"""The servers of the bench: where their programs are, and their configurations.
+
+Every server answers the same paths: `/6b.txt`, `/10k.txt`, `/1m.bin` from one folder, and `/return` from its
+configuration. One worker each. nginx and Weir read the same text, apart from `use` and what a contender is for.
+"""
+
+import dataclasses
+import os
+import pathlib
+import pwd
+import shutil
+
+HERE = pathlib.Path(__file__).resolve().parent
+FILES = {"/6b.txt": 6, "/10k.txt": 10 * 1024, "/1m.bin": 1024 * 1024}
+RETURN = "/return"
+RETURN_BODY = b"hello\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """A contender: a program with one way to configure it."""
+
+    name: str
+    program: str
+    """weir, nginx, h2o, haproxy or floor."""
+    variant: str = ""
+    """What its configuration is for: a driver, `best`."""
+
+    def serves(self, path, log):
+        """False for what this server cannot be asked."""
+        if self.program == "haproxy":
+            return path == RETURN and not log
+        if self.program == "h2o":
+            return path != RETURN
+        return self.program != "floor" or not log
+
+
+PEERS = [
+    Peer("weir-uring", "weir", "io_uring"),
+    Peer("weir-epoll", "weir", "epoll"),
+    Peer("weir-best", "weir", "io_uring best"),
+    Peer("nginx", "nginx"),
+    Peer("nginx-best", "nginx", "best"),
+    Peer("h2o", "h2o"),
+    Peer("haproxy", "haproxy"),
+    Peer("floor-uring", "floor", "io_uring"),
+    Peer("floor-epoll", "floor", "epoll"),
+]
+
+
+def find(program):
+    """The program's path: WEIR_BENCH_NAME, else where it is built, else PATH; None when it is nowhere."""
+    if given := os.environ.get(f"WEIR_BENCH_{program.upper()}"):
+        if not os.access(given, os.X_OK):
+            raise SystemExit(f"WEIR_BENCH_{program.upper()}={given}: no program")
+        return given
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
+    built = {"weir": target / "release" / "weir", "floor": HERE / "floor" / "target" / "release" / "floor"}
+    if program in built:
+        return str(built[program]) if os.access(built[program], os.X_OK) else None
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/usr/local/bin")
+
+
+def make_files(folder):
+    """The folder that all servers serve."""
+    root = folder / "www"
+    root.mkdir()
+    for path, size in FILES.items():
+        (root / path[1:]).write_bytes((b"hello\n" * (size // 6 + 1))[:size])
+    root.chmod(0o755)
+    return root
+
+
+def command(peer, binary, folder, root, port, log, path, connections=4096):
+    """Writes the configuration below `folder` and gives the command line."""
+    if peer.program == "floor":
+        return [binary, peer.variant, str(port), str(FILES.get(path, len(RETURN_BODY)))]
+    if peer.program == "h2o":
+        conf = folder / "h2o.conf"
+        conf.write_text(h2o_conf(folder, root, port, log, connections))
+        return [binary, "-c", str(conf)]
+    if peer.program == "haproxy":
+        conf = folder / "haproxy.cfg"
+        conf.write_text(haproxy_conf(port, connections))
+        return [binary, "-db", "-f", str(conf)]
+    conf = folder / "nginx.conf"
+    conf.write_text(nginx_conf(peer, folder, root, port, log, connections))
+    return [binary, "-p", f"{folder}/", "-c", str(conf), "-e", str(folder / "error.log")]
+
+
+def nginx_conf(peer, folder, root, port, log, connections):
+    use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
+    best = "best" in peer.variant
+    files = "sendfile off; open_file_cache max=1000 inactive=60s;" if best else "sendfile on;"
+    temporary = "" if peer.program == "weir" else " ".join(
+        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return f"""\
+daemon off;
+master_process off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ {use} worker_connections {connections}; }}
+http {{
+    types {{ text/plain txt; application/octet-stream bin; }}
+    default_type text/plain;
+    access_log {f"{folder}/access.log" if log else "off"};
+    keepalive_requests 1000000000;
+    keepalive_timeout 600s;
+    {files}
+    {temporary}
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        root {root};
+        location = {RETURN} {{ return 200 "hello\\n"; }}
+    }}
+}}
+"""
+
+
+def h2o_conf(folder, root, port, log, connections):
+    account = f"user: {pwd.getpwuid(0).pw_name}\n" if os.geteuid() == 0 else ""
+    access = f"access-log: {folder}/access.log\n" if log else ""
+    return f"""\
+{account}{access}num-threads: 1
+http1-request-timeout: 600
+max-connections: {connections}
+error-log: {folder}/error.log
+pid-file: {folder}/h2o.pid
+listen:
+  host: 127.0.0.1
+  port: {port}
+file.mime.settypes:
+  text/plain: [.txt]
+  application/octet-stream: [.bin]
+hosts:
+  default:
+    paths:
+      /:
+        file.dir: {root}
+"""
+
+
+def haproxy_conf(port, connections):
+    return f"""\
+global
+    maxconn {connections}
+    nbthread 1
+defaults
+    mode http
+    timeout client 60s
+    timeout connect 5s
+    timeout server 60s
+frontend bench
+    bind 127.0.0.1:{port} backlog 4096
+    http-request return status 200 content-type text/plain string "hello\\n"
+"""
