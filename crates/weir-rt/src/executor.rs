@@ -108,6 +108,11 @@ impl Sched {
         self.tasks.with(|t| t.queue.len())
     }
 
+    /// Whether the loop must not sleep.
+    pub(crate) fn is_runnable(&self) -> bool {
+        self.queued() > 0 || self.foreign.with(|f| !f.is_empty())
+    }
+
     /// Tasks spawned and not finished.
     pub(crate) fn live(&self) -> u64 {
         self.tasks.with(|t| t.live)

@@ -289,7 +289,7 @@ impl Core {
 
     /// How long the loop may sleep.
     fn wait(&self) -> Wait {
-        if self.sched.queued() > 0 || self.mail_left.get() {
+        if self.sched.is_runnable() || self.mail_left.get() {
             return Some(0);
         }
         // The time since the last wait counts too, or a long round would make timers late.

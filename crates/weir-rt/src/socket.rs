@@ -210,6 +210,9 @@ impl Sockets {
         let fd = std::mem::replace(&mut slot.fd, -1);
         self.pool.clear(&mut slot.received);
         slot.connecting = None;
+        // For a stream that outlives its runtime; any other is gone by now.
+        (slot.eof, slot.recv_error) = (false, libc::EBADF);
+        slot.send_error = Some(SendError::Closed(libc::EBADF));
         if let Some(mut output) = slot.output.take() {
             output.clear(&mut self.spares);
             self.spares.give_output(output);

@@ -333,9 +333,10 @@ impl Io {
         self.sockets.pool.publish();
     }
 
-    /// No wait if somebody has to continue, a shorter one if a listener has to try again.
+    /// No wait if somebody has to continue (what comes before the wait may have woken tasks, too), a shorter one if a
+    /// listener has to try again.
     fn shorten(&mut self, core: &Core, wait: Wait) -> Wait {
-        if !self.sockets.yielded.is_empty() {
+        if !self.sockets.yielded.is_empty() || core.sched.is_runnable() {
             return Some(0);
         }
         match (self.listeners.retry_ms(), wait) {
