@@ -21,9 +21,14 @@ use crate::regex::Pattern;
 pub fn build(tree: Tree, modules: &'static [ModuleDef], prefix: PathBuf) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
     let mut builder = Builder::new(&tree, modules.clone());
-    let mut servers = builder.main(&tree.lines);
-    let (addresses, problems) = listen::collect(&mut servers);
-    builder.errors.extend(problems);
+    let servers = builder.main(&tree.lines);
+    let (addresses, problems) = listen::collect(&servers);
+    for problem in problems {
+        match problem.level {
+            weir_conf::Level::Warn => builder.warnings.push(problem),
+            weir_conf::Level::Emerg => builder.errors.push(problem),
+        }
+    }
     let Builder { registry, mut errors, warnings, main, .. } = builder;
     let (tables, unknown) = registry.finish();
     errors.extend(unknown);
@@ -54,7 +59,7 @@ impl<'t> Builder<'t> {
                 index.entry(directive.name).or_default().push((at, row, directive.contexts));
             }
         }
-        let registry = Registry::new(&modules);
+        let registry = Registry::new(&modules, tree.paths.clone());
         let main = Confs::new(&modules);
         Builder { tree, modules, index, registry, main, errors: Vec::new(), warnings: Vec::new() }
     }

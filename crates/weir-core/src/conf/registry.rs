@@ -20,12 +20,14 @@ pub struct Registry {
     shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     /// Name of the location being read, as in traces; set by the builder.
     pub location: String,
-    /// Locations given by directives instead of blocks (`if` in location and the like), filled by modules.
+    /// Where relative paths begin.
+    pub paths: weir_conf::Paths,
+    /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
     pub main: crate::conf::main_core::MainConf,
 }
 
 impl Registry {
-    pub(crate) fn new(modules: &[&'static ModuleDef]) -> Registry {
+    pub(crate) fn new(modules: &[&'static ModuleDef], paths: weir_conf::Paths) -> Registry {
         let mut registry = Registry {
             table: Table::default(),
             used: Vec::new(),
@@ -34,6 +36,7 @@ impl Registry {
             prefixes: Vec::new(),
             shared: HashMap::new(),
             location: String::new(),
+            paths,
             main: Default::default(),
         };
         for variable in modules.iter().flat_map(|module| module.variables) {

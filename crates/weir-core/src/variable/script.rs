@@ -28,8 +28,15 @@ impl Script {
     /// # Errors
     /// nginx's "invalid variable name"; unknown variables are reported when the whole file was read.
     pub fn compile(line: &mut LineCx<'_>, argument: usize) -> Result<Script, Error> {
-        let source = line.bytes(argument).to_vec();
-        let parsed = parse(&source).map_err(|()| line.fail_arg(argument, "invalid variable name".to_owned()))?;
+        Script::compile_text(line, argument, line.bytes(argument))
+    }
+
+    /// Compiles `source`, which was made from `argument`: a part of it, or the whole with a prefix.
+    ///
+    /// # Errors
+    /// As [`Script::compile`], at the argument.
+    pub fn compile_text(line: &mut LineCx<'_>, argument: usize, source: &[u8]) -> Result<Script, Error> {
+        let parsed = parse(source).map_err(|()| line.fail_arg(argument, "invalid variable name".to_owned()))?;
         let span = line.args()[argument].span;
         let registry: &mut Registry = line.ext();
         let part = |raw| match raw {
