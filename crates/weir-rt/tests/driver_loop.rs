@@ -18,8 +18,9 @@ use weir_rt::{
     set_panic_hook, sleep, spawn, unix_time, yield_now,
 };
 
+static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 both!(a_panic_ends_one_task_and_its_connection, || async {
-    static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
     set_panic_hook(|message| MESSAGES.lock().expect("messages").push(message.to_owned()));
     let (listener, addr) = listener();
     spawn(async move {
@@ -242,7 +243,7 @@ both!(a_blocking_call_returns_its_result_or_its_panic, || async {
             }
         }
         let _flag = OnDrop(flag);
-        blocking(|| panic!("in the pool")).await
+        blocking(|| panic!("in the pool")).await;
     };
     spawn(task);
     while !caught.get() {

@@ -42,11 +42,9 @@ async fn upload_to(addr: std::net::SocketAddr, clients: u32, len: usize) {
 
 /// Receives a seed and then its pattern to the end, keeping up to `keep` buffers in hand for a while.
 async fn check_upload(stream: Stream, keep: usize) -> usize {
-    let seed = loop {
-        match stream.recv(None).await {
-            Recv::Data(buf) => break buf,
-            other => panic!("{other:?}"),
-        }
+    let seed = match stream.recv(None).await {
+        Recv::Data(buf) => buf,
+        other => panic!("{other:?}"),
     };
     let (number, rest) = seed.split_first_chunk().expect("four bytes come together");
     let number = u32::from_be_bytes(*number);

@@ -28,7 +28,9 @@ impl Epoll {
         // SAFETY: as above.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let epoll = Epoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS] };
-        epoll.control(libc::EPOLL_CTL_ADD, inbox, libc::EPOLLIN, tag(Kind::Inbox, 0, 0))?;
+        // Edge-triggered: a write that comes after its message was taken leaves the eventfd readable, once.
+        let events = libc::EPOLLIN | libc::EPOLLET;
+        epoll.control(libc::EPOLL_CTL_ADD, inbox, events, tag(Kind::Inbox, 0, 0))?;
         Ok(epoll)
     }
 
