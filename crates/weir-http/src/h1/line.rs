@@ -54,7 +54,7 @@ fn method_name(cursor: &mut Cursor<'_>) -> Result<Span, Stop> {
 
 /// Origin-form, or the path of an absolute one: everything up to a space or the end of the line.
 fn path(cursor: &mut Cursor<'_>, start: usize) -> Result<Span, Stop> {
-    let end = scan::target_end(cursor.buf, start);
+    let end = start + scan::target_end(cursor.rest(start));
     match cursor.buf.get(end) {
         None => Err(Stop::More),
         Some(b' ' | b'\r' | b'\n') => Ok(Span::new(start, end)),

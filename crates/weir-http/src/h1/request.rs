@@ -61,7 +61,7 @@ pub struct RequestHead {
     /// After an error: the line it is in, up to the wrong byte.
     pub offending: Span,
     /// One bit for each known name seen.
-    seen: u128,
+    seen: Seen,
     /// A `Transfer-Encoding` that is not `chunked`.
     coding_unknown: bool,
 }
@@ -115,7 +115,7 @@ impl RequestHead {
 
     /// The first field called `known`.
     pub fn field(&self, known: Known) -> Option<&Field> {
-        if self.seen & bit(known) == 0 {
+        if !self.seen.has(known) {
             return None;
         }
         self.fields.iter().find(|field| field.known == known)
@@ -159,14 +159,13 @@ impl RequestHead {
     /// Takes note of a known field. One that may come once is refused the second time, as nginx does.
     #[inline]
     fn notice(&mut self, index: u16, known: Known, value: &[u8]) -> Result<(), BadRequest> {
-        if known.is_single() && self.seen & bit(known) != 0 {
+        if self.seen.add(known) && known.is_single() {
             return Err(match known {
                 Known::Host => BadRequest::RepeatedHost,
                 Known::ContentLength => BadRequest::ContentLengthRepeated,
                 _ => BadRequest::RepeatedField(known),
             });
         }
-        self.seen |= bit(known);
         match known {
             Known::Host => {
                 self.host = Some(index);
@@ -225,7 +224,25 @@ impl RequestHead {
     }
 }
 
-/// The bit of `known` in a set of names; the table is never longer than 128.
-const fn bit(known: Known) -> u128 {
-    1 << known as u32
+/// A set of known names; the table has at most 128.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen([u64; 2]);
+
+impl Seen {
+    fn has(self, known: Known) -> bool {
+        let Seen([low, high]) = self;
+        let word = if known as u8 >= 64 { high } else { low };
+        word >> (known as u8 & 63) & 1 != 0
+    }
+
+    /// Puts `known` in; true when it was there.
+    #[inline(always)]
+    fn add(&mut self, known: Known) -> bool {
+        let Seen([low, high]) = self;
+        let word = if known as u8 >= 64 { high } else { low };
+        let bit = 1 << (known as u8 & 63);
+        let before = *word & bit != 0;
+        *word |= bit;
+        before
+    }
 }

@@ -6,6 +6,7 @@
 mod name;
 mod value;
 
+pub(crate) use name::lookup;
 pub use name::{Known, classify};
 pub use value::{decimal, tokens, trim};
 
