@@ -13,7 +13,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+mod links;
+
 use crate::process;
+
+pub use links::{Links, open_links};
 
 /// An open file. Positions are given with each call, so one handle may be used by several transfers at once.
 #[derive(Debug)]
@@ -169,6 +173,24 @@ impl FileHandle {
     pub fn pread(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         // SAFETY: `buf` is writable for its length.
         check(unsafe { libc::pread(self.fd(), buf.as_mut_ptr().cast(), buf.len(), signed(offset)?) })
+    }
+
+    /// Reads at `offset` what the page cache has, without waiting for the disk: `None` if that is nothing. Where the
+    /// file system cannot tell (overlays), it reads, and may wait.
+    ///
+    /// # Errors
+    /// The errno of preadv2(2).
+    pub fn pread_cached(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        let iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        // SAFETY: one iovec, `buf`, writable for its length.
+        match check(unsafe { libc::preadv2(self.fd(), &iov, 1, signed(offset)?, libc::RWF_NOWAIT) }) {
+            Ok(n) => Ok(Some(n)),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::EAGAIN) => Ok(None),
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) => self.pread(buf, offset).map(Some),
+                _ => Err(e),
+            },
+        }
     }
 
     /// Writes at `offset`; may write less than all.
@@ -348,8 +370,11 @@ fn stat_by(call: impl FnOnce(*mut libc::stat) -> io::Result<c_int>) -> io::Resul
     let mut st = MaybeUninit::uninit();
     call(st.as_mut_ptr())?;
     // SAFETY: the three callers pass a call of the stat family, which has filled the struct as it succeeded.
-    let st: libc::stat = unsafe { st.assume_init() };
-    Ok(Meta {
+    Ok(meta_of(unsafe { st.assume_init_ref() }))
+}
+
+fn meta_of(st: &libc::stat) -> Meta {
+    Meta {
         kind: match st.st_mode & libc::S_IFMT {
             libc::S_IFREG => FileKind::File,
             libc::S_IFDIR => FileKind::Dir,
@@ -362,7 +387,7 @@ fn stat_by(call: impl FnOnce(*mut libc::stat) -> io::Result<c_int>) -> io::Resul
         dev: st.st_dev,
         mode: st.st_mode,
         uid: st.st_uid,
-    })
+    }
 }
 
 /// Room for paths that need no allocation to get their NUL.
