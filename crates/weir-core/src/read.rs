@@ -21,8 +21,8 @@ pub struct RequestBody {
     received: u64,
     continued: bool,
     read: bool,
-    memory: Vec<u8>,
-    file: Option<TempFile>,
+    pub(crate) memory: Vec<u8>,
+    pub(crate) file: Option<TempFile>,
 }
 
 /// How the end of the body is known.
@@ -39,13 +39,13 @@ enum Framing {
 
 /// A body that did not fit in memory.
 pub struct TempFile {
-    /// The file, which has no name unless `client_body_in_file_only` wants one.
+    /// The file. Its name is gone already unless `client_body_in_file_only` keeps it.
     pub handle: Rc<FileHandle>,
     /// Its name (`$request_body_file`).
     pub path: Option<std::path::PathBuf>,
     /// Bytes in it.
     pub len: u64,
-    remove: bool,
+    pub(crate) remove: bool,
 }
 
 impl Drop for TempFile {

@@ -1,2 +1,40 @@
-//! Weir, the program.
-fn main() {}
+//! Weir, the program: command line, process, the list of modules.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod control;
+mod load;
+mod modules;
+mod pid;
+mod run;
+mod signals;
+mod trace;
+mod version;
+mod welcome;
+
+use std::process::ExitCode;
+
+use cli::Action;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == "trace") {
+        return trace::command(&arguments[1..]);
+    }
+    let line = match cli::parse(&arguments) {
+        Ok(line) => line,
+        Err(message) => {
+            eprintln!("weir: {message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match line.action {
+        Action::Help => version::help(),
+        Action::Version => version::short(),
+        Action::Configure => version::long(),
+        Action::Test => load::test(&line),
+        Action::Dump => load::dump(&line),
+        Action::Signal(signal) => signals::send(&line, signal),
+        Action::Run => run::run(&line),
+    }
+}

@@ -49,6 +49,8 @@ pub struct Core {
     pub keepalive_requests: u64,
     /// `keepalive_time`.
     pub keepalive_time: u64,
+    /// `keepalive_min_timeout`: a connection idle for less is not closed when the server stops gracefully.
+    pub keepalive_min_timeout: u64,
     /// `keepalive_disable msie6`: the POST requests of old browsers.
     pub keepalive_disable_msie6: bool,
     /// `keepalive_disable safari`.
@@ -77,6 +79,8 @@ pub struct Core {
     pub sendfile: bool,
     /// `sendfile_max_chunk`.
     pub sendfile_max_chunk: u64,
+    /// `auth_delay`, before a request is refused with 401.
+    pub auth_delay: u64,
     /// `if_modified_since`.
     pub if_modified_since: IfModifiedSince,
     /// `etag`.
@@ -150,7 +154,7 @@ pub enum Lingering {
 }
 
 /// `server_tokens`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerTokens {
     /// Product and version.
     On,

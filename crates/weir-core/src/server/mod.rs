@@ -56,6 +56,8 @@ pub struct Thread {
     pub recorder: RecorderReader,
     /// Its loop's account.
     pub stats: Arc<weir_rt::LoopStats>,
+    /// The event driver it runs on.
+    pub driver: weir_rt::DriverKind,
     handle: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -82,8 +84,7 @@ impl Server {
     ///
     /// # Errors
     /// An address can't be bound, a thread can't start, or a module refuses the configuration.
-    pub fn start(configuration: Configuration, options: Options) -> Result<Server, StartError> {
-        let configuration = Arc::new(configuration);
+    pub fn start(configuration: Arc<Configuration>, options: Options) -> Result<Server, StartError> {
         let count = options.workers.unwrap_or_else(|| configuration.main.workers());
         let mut sockets = Sockets::default();
         sockets.open(&configuration, count)?;
@@ -123,8 +124,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn reload(&self, configuration: Configuration) -> Result<(), StartError> {
-        let configuration = Arc::new(configuration);
+    pub fn reload(&self, configuration: Arc<Configuration>) -> Result<(), StartError> {
         thread::rehearse(&configuration)?;
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = sockets.clone();

@@ -65,7 +65,7 @@ pub(super) fn start(
                     quitting: Cell::new(false),
                 });
                 LOCAL.set(Some(local.clone()));
-                let _ = ready.send(Ok((runtime.remote(), runtime.stats())));
+                let _ = ready.send(Ok((runtime.remote(), runtime.stats(), runtime.driver())));
                 runtime.block_on(local.done.forever());
                 local.worker.logs.flush_all();
                 LOCAL.set(None);
@@ -79,7 +79,9 @@ pub(super) fn start(
         let _ = exit.send(usize::from(id));
     })?;
     match started.recv() {
-        Ok(Ok((remote, stats))) => Ok(Thread { remote, counters, recorder: reader, stats, handle: Some(handle) }),
+        Ok(Ok((remote, stats, driver))) => {
+            Ok(Thread { remote, counters, recorder: reader, stats, driver, handle: Some(handle) })
+        }
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
         Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
     }

@@ -1,0 +1,159 @@
+//! nginx's command line.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandLine {
+    /// What to do.
+    pub action: Action,
+    /// `-c`
+    pub conf: Option<PathBuf>,
+    /// `-p`
+    pub prefix: Option<PathBuf>,
+    /// `-e`
+    pub error_log: Option<PathBuf>,
+    /// `-g`
+    pub globals: Option<String>,
+    /// `-q`
+    pub quiet: bool,
+}
+
+/// One of the things the program does.
+#[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Action {
+    /// Serve.
+    #[default]
+    Run,
+    /// `-h`, `-?`
+    Help,
+    /// `-v`
+    Version,
+    /// `-V`
+    Configure,
+    /// `-t`
+    Test,
+    /// `-T`
+    Dump,
+    /// `-s`
+    Signal(Signal),
+}
+
+/// `-s`
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Signal {
+    /// At once.
+    Stop,
+    /// When all requests have ended.
+    Quit,
+    /// Log files anew.
+    Reopen,
+    /// The configuration anew.
+    Reload,
+}
+
+/// Reads the arguments as nginx does: letters may share a dash, a value may be glued to its letter.
+///
+/// # Errors
+/// nginx's words for what is wrong.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
+    let mut line = CommandLine::default();
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next() {
+        let bytes = word.as_bytes();
+        let Some(letters) = bytes.strip_prefix(b"-") else {
+            return Err(format!("invalid option: \"{}\"", word.to_string_lossy()));
+        };
+        let mut letters = letters;
+        while let Some((&letter, rest)) = letters.split_first() {
+            letters = rest;
+            match letter {
+                b'?' | b'h' => line.action = Action::Help,
+                b'v' => line.action = Action::Version,
+                b'V' => line.action = Action::Configure,
+                b't' if line.action != Action::Dump => line.action = Action::Test,
+                b't' => {}
+                b'T' => line.action = Action::Dump,
+                b'q' => line.quiet = true,
+                b'p' | b'c' | b'e' | b'g' | b's' => {
+                    let value = value(letter, rest, &mut arguments)?;
+                    line.set(letter, value)?;
+                    break;
+                }
+                other => return Err(format!("invalid option: \"{}\"", char::from(other))),
+            }
+        }
+    }
+    Ok(line)
+}
+
+impl CommandLine {
+    fn set(&mut self, letter: u8, value: OsString) -> Result<(), String> {
+        match letter {
+            b'p' => self.prefix = Some(value.into()),
+            b'c' => self.conf = Some(value.into()),
+            b'e' => self.error_log = Some(value.into()),
+            b'g' => self.globals = Some(value.to_string_lossy().into_owned()),
+            _ => {
+                self.action = Action::Signal(match value.as_bytes() {
+                    b"stop" => Signal::Stop,
+                    b"quit" => Signal::Quit,
+                    b"reopen" => Signal::Reopen,
+                    b"reload" => Signal::Reload,
+                    _ => return Err(format!("invalid option: \"-s {}\"", value.to_string_lossy())),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn value<'a>(letter: u8, rest: &[u8], arguments: &mut impl Iterator<Item = &'a OsString>) -> Result<OsString, String> {
+    if !rest.is_empty() {
+        return Ok(OsString::from_vec(rest.to_vec()));
+    }
+    let wants = match letter {
+        b'p' => "directory name",
+        b'c' | b'e' => "file name",
+        b'g' => "global directives",
+        _ => "signal name",
+    };
+    let found = arguments.next().filter(|value| !value.is_empty());
+    found.cloned().ok_or_else(|| format!("option \"-{}\" requires {wants}", char::from(letter)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<CommandLine, String> {
+        parse(&words.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn letters_share_a_dash_and_values_may_be_glued() {
+        let line = read(&["-tq", "-cnginx.conf", "-p", "/srv/", "-g", "daemon off;"]).expect("valid");
+        assert_eq!(line.action, Action::Test);
+        assert!(line.quiet);
+        assert_eq!(line.conf, Some("nginx.conf".into()));
+        assert_eq!(line.prefix, Some("/srv/".into()));
+        assert_eq!(line.globals.as_deref(), Some("daemon off;"));
+        assert_eq!(read(&["-s", "reload"]).map(|line| line.action), Ok(Action::Signal(Signal::Reload)));
+    }
+
+    #[test]
+    fn mistakes_are_named_as_nginx_names_them() {
+        for (words, message) in [
+            (&["-x"][..], "invalid option: \"x\""),
+            (&["conf"], "invalid option: \"conf\""),
+            (&["-c"], "option \"-c\" requires file name"),
+            (&["-p"], "option \"-p\" requires directory name"),
+            (&["-g"], "option \"-g\" requires global directives"),
+            (&["-s", "halt"], "invalid option: \"-s halt\""),
+        ] {
+            assert_eq!(read(words).as_ref().map_err(String::as_str), Err(&message).copied(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! From a command line to a configuration: which file, which prefix, what is wrong with it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use weir_conf::{MemoryFiles, RealFiles, Tree};
+use weir_core::Configuration;
+use weir_core::conf::build::build;
+use weir_http as _;
+
+use crate::cli::CommandLine;
+use crate::modules::MODULES;
+
+/// Which files are meant.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    /// The configuration file; `None`: the embedded one.
+    pub conf: Option<PathBuf>,
+    /// Where relative paths begin.
+    pub prefix: PathBuf,
+    /// `-g`
+    pub globals: Option<String>,
+}
+
+impl Paths {
+    /// `-c` is relative to `-p`; without `-p` the prefix is the file's folder (its parent, if the folder is called
+    /// `conf`, as in nginx's own layout). Without both the embedded configuration serves the current folder.
+    pub(crate) fn of(line: &CommandLine) -> Paths {
+        let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let globals = line.globals.clone();
+        match (&line.conf, &line.prefix) {
+            (None, None) => Paths { conf: None, prefix: here, globals },
+            (None, Some(prefix)) => {
+                let prefix = here.join(prefix);
+                Paths { conf: Some(prefix.join("conf/nginx.conf")), prefix, globals }
+            }
+            (Some(conf), Some(prefix)) => {
+                let prefix = here.join(prefix);
+                Paths { conf: Some(prefix.join(conf)), prefix, globals }
+            }
+            (Some(conf), None) => {
+                let conf = here.join(conf);
+                let folder = conf.parent().unwrap_or(Path::new("/")).to_path_buf();
+                let prefix = match folder.file_name() {
+                    Some(name) if name == "conf" => folder.parent().unwrap_or(&folder).to_path_buf(),
+                    _ => folder,
+                };
+                Paths { conf: Some(conf), prefix, globals }
+            }
+        }
+    }
+
+    /// The file's name in messages.
+    pub(crate) fn name(&self) -> String {
+        self.conf.as_ref().map_or_else(|| EMBEDDED.to_owned(), |path| path.display().to_string())
+    }
+
+    fn tree(&self) -> Result<Tree, Vec<String>> {
+        let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
+        let globals = self.globals.as_deref();
+        let loaded = match &self.conf {
+            Some(path) => weir_conf::load(path, &self.prefix, &RealFiles, raw, globals),
+            None => {
+                let files = MemoryFiles::new().with(EMBEDDED, DEFAULT);
+                weir_conf::load(EMBEDDED.as_ref(), &self.prefix, &files, raw, globals)
+            }
+        };
+        loaded.map_err(|failure| {
+            // The rest of the file is checked too: one run shows everything that is wrong.
+            let source = &failure.tree.source;
+            let mut texts: Vec<String> = failure.errors.0.iter().map(|error| error.render(source)).collect();
+            if let (Err((more, tree)), _) = build(failure.tree, MODULES, self.prefix.clone()) {
+                texts.extend(more.0.iter().map(|error| error.render(&tree.source)));
+            }
+            texts
+        })
+    }
+
+    /// Reads and checks the configuration; warnings are the second value.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with its place.
+    pub(crate) fn load(&self) -> Result<(Configuration, Vec<String>), Vec<String>> {
+        let tree = self.tree()?;
+        match build(tree, MODULES, self.prefix.clone()) {
+            (Ok(configuration), warnings) => {
+                let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
+                Ok((configuration, warnings))
+            }
+            (Err((errors, tree)), _) => Err(errors.0.iter().map(|error| error.render(&tree.source)).collect()),
+        }
+    }
+}
+
+/// `-t`
+pub(crate) fn test(line: &CommandLine) -> ExitCode {
+    tested(line).map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
+}
+
+/// `-T`
+pub(crate) fn dump(line: &CommandLine) -> ExitCode {
+    use std::io::Write;
+    let Some(configuration) = tested(line) else { return ExitCode::FAILURE };
+    match std::io::stdout().write_all(&configuration.source.dump()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn tested(line: &CommandLine) -> Option<Configuration> {
+    let paths = Paths::of(line);
+    match paths.load() {
+        Ok((configuration, warnings)) => {
+            for warning in warnings {
+                eprintln!("weir: [warn] {warning}");
+            }
+            if !line.quiet {
+                eprintln!("weir: the configuration file {} syntax is ok", paths.name());
+                eprintln!("weir: configuration file {} test is successful", paths.name());
+            }
+            Some(configuration)
+        }
+        Err(errors) => {
+            for error in errors {
+                eprintln!("weir: [emerg] {error}");
+            }
+            eprintln!("weir: configuration file {} test failed", paths.name());
+            None
+        }
+    }
+}
+
+/// What the embedded configuration is called in messages.
+const EMBEDDED: &str = "/embedded/nginx.conf";
+/// The configuration of a start without arguments.
+const DEFAULT: &str = include_str!("../assets/nginx.conf");

@@ -1,0 +1,84 @@
+//! `-v`, `-V` and `-h`.
+
+use std::process::ExitCode;
+
+/// The version of nginx whose behaviour is followed; tools parse it from `-V`.
+pub(crate) const NGINX: &str = "1.31.5";
+
+/// `-v`
+pub(crate) fn short() -> ExitCode {
+    eprintln!("{}", product());
+    ExitCode::SUCCESS
+}
+
+/// `-V`, in nginx's form, since tools parse it.
+pub(crate) fn long() -> ExitCode {
+    eprintln!("{}", product());
+    eprintln!("built with rustc, edition 2024");
+    match weir_rt::probe_io_uring() {
+        Ok(()) => eprintln!("event methods: io_uring epoll"),
+        Err(error) => eprintln!("event methods: epoll (io_uring can't be used here: {error})"),
+    }
+    let without = WITHOUT.map(|module| format!(" --without-{module}")).concat();
+    eprintln!("configure arguments: --with-threads --with-file-aio{without}");
+    ExitCode::SUCCESS
+}
+
+fn product() -> String {
+    format!("nginx version: nginx/{NGINX} (weir {})", env!("CARGO_PKG_VERSION"))
+}
+
+/// `-h`
+pub(crate) fn help() -> ExitCode {
+    eprintln!("{}", product());
+    eprintln!("{HELP}");
+    ExitCode::SUCCESS
+}
+
+/// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
+const WITHOUT: [&str; 24] = [
+    "http_charset_module",
+    "http_gzip_module",
+    "http_ssi_module",
+    "http_userid_module",
+    "http_access_module",
+    "http_auth_basic_module",
+    "http_mirror_module",
+    "http_geo_module",
+    "http_map_module",
+    "http_split_clients_module",
+    "http_referer_module",
+    "http_proxy_module",
+    "http_fastcgi_module",
+    "http_uwsgi_module",
+    "http_scgi_module",
+    "http_grpc_module",
+    "http_memcached_module",
+    "http_limit_conn_module",
+    "http_limit_req_module",
+    "http_empty_gif_module",
+    "http_browser_module",
+    "http_upstream_hash_module",
+    "http_upstream_zone_module",
+    "http-cache",
+];
+
+const HELP: &str = "\
+Usage: weir [-?hvVtTq] [-s signal] [-p prefix]
+            [-e filename] [-c filename] [-g directives]
+       weir trace --once [-c filename] [-p prefix]
+
+Options:
+  -?,-h         : this help
+  -v            : show version and exit
+  -V            : show version and configure options then exit
+  -t            : test configuration and exit
+  -T            : test configuration, dump it and exit
+  -q            : suppress non-error messages during configuration testing
+  -s signal     : send signal to a running server: stop, quit, reopen, reload
+  -p prefix     : set prefix path (default: the folder of the configuration file)
+  -e filename   : set error log file
+  -c filename   : set configuration file
+  -g directives : set global directives out of configuration file
+
+Without any argument Weir serves a welcome page on http://127.0.0.1:8080 and the current folder under /files/.";

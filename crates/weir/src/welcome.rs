@@ -1,0 +1,79 @@
+//! The welcome page of the embedded configuration: what Weir is, and where the time of this very request went.
+
+use weir_conf::{Args, Contexts, Directive};
+use weir_core::body::{Body, Buf};
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Handler, Module, Outcome, Text, Verdict};
+use weir_http::escape;
+use weir_trace::{SiteTable, render};
+
+/// The `welcome` directive.
+pub(crate) struct Welcome;
+
+/// Whether the location shows the page.
+#[derive(Default)]
+pub(crate) struct Conf {
+    on: bool,
+}
+
+impl Module for Welcome {
+    const NAME: &'static str = "welcome";
+    type Conf = Conf;
+    const DIRECTIVES: &'static [Directive<Conf>] = &[Directive::<Conf>::new(
+        "welcome",
+        Contexts::LOCATION,
+        Args::NONE,
+        |conf, _| {
+            conf.on = true;
+            Ok(())
+        },
+    )
+    .doc("Answers with a page that shows the tree of its own request.")];
+
+    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+        if conf.on {
+            plan.content(Self::NAME, Page);
+        }
+        Ok(())
+    }
+}
+
+struct Page;
+
+impl Handler for Page {
+    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        let mut page = Vec::with_capacity(8 * 1024);
+        page.extend_from_slice(HEAD.as_bytes());
+        escape::html(&mut page, now(x).as_bytes());
+        page.extend_from_slice(BETWEEN.as_bytes());
+        escape::html(&mut page, last(x).as_bytes());
+        page.extend_from_slice(TAIL.as_bytes());
+        x.response.status = 200;
+        x.response.content_type = Some(Text::Static(b"text/html"));
+        Verdict::Respond(Body::Whole(Buf::Bytes(page))).into()
+    }
+}
+
+/// The tree of this request, as far as it has come: the content phase is still open.
+fn now(x: &Exchange) -> String {
+    let scale = |ticks| weir_rt::clock::scale().ticks_to_ns(ticks);
+    let tree = x.shared.with_trace(|trace| {
+        let mut so_far = trace.clone();
+        so_far.end(weir_rt::clock::ticks());
+        so_far.tree()
+    });
+    render::tree(&tree, SiteTable::global(), &scale)
+}
+
+/// The last request whose tree was kept, whole.
+fn last(x: &Exchange) -> String {
+    let recorder = x.worker.recorder.borrow();
+    match recorder.kept().last() {
+        Some(kept) => crate::control::show(kept),
+        None => "None yet: one request in 64 is drawn, and every slow or failed one is kept.\n".to_owned(),
+    }
+}
+
+const HEAD: &str = include_str!("../assets/welcome-head.html");
+const BETWEEN: &str = include_str!("../assets/welcome-between.html");
+const TAIL: &str = include_str!("../assets/welcome-tail.html");
