@@ -61,6 +61,8 @@ pub(crate) struct Core {
     worker: u8,
     running: Cell<bool>,
     turn: Cell<u64>,
+    /// See [`epoch`].
+    epoch: Cell<u64>,
     now_ms: Cell<u64>,
     /// Wall time, and the turn it was read in.
     unix: Cell<(u64, (u64, u32))>,
@@ -137,6 +139,7 @@ impl Runtime {
             worker: o.worker,
             running: Cell::new(false),
             turn: Cell::new(1),
+            epoch: Cell::new(1),
             now_ms: Cell::new(now_ms),
             unix: Cell::new((0, (0, 0))),
             stamp: Cell::new(clock::ticks()),
@@ -321,7 +324,14 @@ impl Core {
         self.stats.turns.add(1);
         self.stamp.set(now);
         self.turn.set(self.turn.get() + 1);
+        self.received();
         self.now_ms.set(clock::monotonic_ms());
+    }
+
+    /// Tasks may now see bytes that came from the kernel after everything they did before.
+    #[inline]
+    pub(crate) fn received(&self) {
+        self.epoch.set(self.epoch.get() + 1);
     }
 
     /// Takes what other threads have sent. The inbox stays "asleep" between mails, so that its first message writes
@@ -397,6 +407,17 @@ pub fn yield_now() -> impl Future<Output = ()> {
 #[inline]
 pub fn now_ms() -> u64 {
     inside(with_current(Core::now_ms))
+}
+
+/// A number that changes whenever the loop has received bytes from the kernel: whatever was asked of the system since
+/// it is what it is was asked after all bytes that tasks have seen so far were sent. So an answer (a file opened) may
+/// be shared by the requests of one epoch, and shows none of them the world before it began.
+///
+/// # Panics
+/// Outside a runtime.
+#[inline]
+pub fn epoch() -> u64 {
+    inside(with_current(|core| core.epoch.get()))
 }
 
 /// Wall time, as of this turn: seconds since 1970 and milliseconds within the second.

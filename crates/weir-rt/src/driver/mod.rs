@@ -214,7 +214,7 @@ impl Io {
         });
         // A short read has drained the socket, which saves the read that would say so, except after a hang-up: that
         // edge was given once and the end of stream is still to be read.
-        let input = self.recv_into(i, id);
+        let input = self.recv_into(core, i, id);
         let slot = self.sockets.slot(i);
         match input {
             Some(Input::Data(received)) => {
@@ -228,9 +228,9 @@ impl Io {
 
     /// recv(2) into a heap buffer, so that a starved socket whose task reads gets on. When there is nothing to
     /// receive, arming the multishot receive again is safe: it fails only when bytes arrive.
-    fn recv_heap(&mut self, _core: &Core, i: u32) -> Option<Input> {
+    fn recv_heap(&mut self, core: &Core, i: u32) -> Option<Input> {
         let id = self.sockets.pool.take_heap();
-        let input = self.recv_into(i, id);
+        let input = self.recv_into(core, i, id);
         if input.is_none() {
             let slot = self.sockets.slot(i);
             slot.receiving = Receiving::Off;
@@ -241,12 +241,15 @@ impl Io {
         input
     }
 
-    fn recv_into(&mut self, i: u32, id: u32) -> Option<Input> {
+    fn recv_into(&mut self, core: &Core, i: u32, id: u32) -> Option<Input> {
         let (slot, pool, _) = self.sockets.parts(i);
         // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, in nobody else's hands.
         let result = unsafe { sys::recv(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) };
         match result {
-            Ok(n) if n > 0 => return Some(Input::Data(Received { id, len: n as u32 })),
+            Ok(n) if n > 0 => {
+                core.received();
+                return Some(Input::Data(Received { id, len: n as u32 }));
+            }
             Ok(_) if slot.reset == 0 => (slot.eof, slot.hangup) = (true, true),
             Ok(_) => slot.recv_error = slot.reset,
             Err(libc::EAGAIN | libc::EINTR) => (),

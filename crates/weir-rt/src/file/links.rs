@@ -102,7 +102,9 @@ fn open_at(at: &FileHandle, name: &std::ffi::CStr, flags: c_int) -> io::Result<F
 fn lstat_at(at: &FileHandle, name: &std::ffi::CStr) -> io::Result<Meta> {
     let mut st = MaybeUninit::uninit();
     // SAFETY: both pointers are valid for the call.
-    let result = unsafe { libc::fstatat(at.fd.as_raw_fd(), name.as_ptr(), st.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW) };
+    let result = unsafe {
+        libc::fstatat(at.fd.as_raw_fd(), name.as_ptr(), st.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW)
+    };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
