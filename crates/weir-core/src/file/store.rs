@@ -1,0 +1,48 @@
+//! The open files of one worker.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weir_rt::file::Links;
+
+use super::Found;
+use super::cache::Cache;
+use super::turn::Turn;
+use crate::conf::core::{Core, FileCache};
+
+/// Open files and small bodies: those of this loop turn, and those that `open_file_cache` keeps.
+#[derive(Default)]
+pub struct Files {
+    turn: Rc<Turn>,
+    caches: RefCell<Vec<(FileCache, Cache)>>,
+}
+
+impl Files {
+    /// Opens `path`, or finds it opened.
+    pub(super) fn lookup(&self, path: &[u8], core: &Core, links: Links) -> Result<Found, i32> {
+        if let Some(conf) = &core.open_file_cache {
+            return self.cached(conf, path, links);
+        }
+        match links {
+            Links::Follow => self.turn.lookup(path),
+            // What a link may lead to depends on the location, so these are not shared.
+            links => super::open(path, links),
+        }
+    }
+
+    /// Locations whose settings are the same share their cache, also over a reload.
+    fn cached(&self, conf: &FileCache, path: &[u8], links: Links) -> Result<Found, i32> {
+        let mut caches = self.caches.borrow_mut();
+        let at = caches.iter().position(|(of, _)| of == conf).unwrap_or_else(|| {
+            caches.push((conf.clone(), Cache::new(conf.max)));
+            caches.len() - 1
+        });
+        caches[at].1.lookup(conf, path, links, weir_rt::now_ms())
+    }
+
+    /// Closes everything that no request uses. For a new configuration: it begins with empty caches, as in nginx.
+    pub fn clear(&self) {
+        self.turn.clear();
+        self.caches.borrow_mut().clear();
+    }
+}

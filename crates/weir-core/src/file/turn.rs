@@ -1,0 +1,149 @@
+//! What the requests of one loop turn share.
+//!
+//! All bytes that the loop works on in one turn had arrived before it began, so a file opened in the turn is opened
+//! after each of its requests was sent: sharing it shows none of them an older file. `weir_rt::epoch` tells turns
+//! apart. A task empties the table at the end of the turn, so that an idle worker holds no file open.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use weir_rt::file::Links;
+
+use super::hash::hash;
+use super::{Found, open};
+use crate::server::notify::Notify;
+
+/// Paths looked up in this turn, and what was found there.
+#[derive(Default)]
+pub(super) struct Turn {
+    table: RefCell<Table>,
+    filled: Notify,
+    swept: Cell<bool>,
+}
+
+impl Turn {
+    /// Opens `path`, unless a request of this turn did.
+    pub(super) fn lookup(self: &Rc<Self>, path: &[u8]) -> Result<Found, i32> {
+        let key = hash(path);
+        let mut table = self.table.borrow_mut();
+        table.enter(weir_rt::epoch());
+        if let Some(found) = table.find(key, path) {
+            return found.clone();
+        }
+        let found = open(path, Links::Follow);
+        if table.is_empty() {
+            self.sweep_later();
+        }
+        table.add(key, path, &found);
+        found
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        self.table.borrow_mut().clear();
+    }
+
+    /// Wakes the task that clears: it runs behind the tasks that can run now.
+    fn sweep_later(self: &Rc<Self>) {
+        if !self.swept.replace(true) {
+            let turn = self.clone();
+            weir_rt::spawn(async move {
+                loop {
+                    turn.filled.notified().await;
+                    turn.clear();
+                }
+            });
+        }
+        self.filled.notify();
+    }
+}
+
+/// At most [`ENTRIES`] results, searched from first to last.
+#[derive(Default)]
+struct Table {
+    epoch: u64,
+    entries: Vec<Entry>,
+    paths: Vec<u8>,
+}
+
+struct Entry {
+    key: u64,
+    /// Where the path ends in `paths`; it begins where the one before ends.
+    end: usize,
+    found: Result<Found, i32>,
+}
+
+impl Table {
+    /// Another epoch than the last one finds nothing.
+    fn enter(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.clear();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn find(&self, key: u64, path: &[u8]) -> Option<&Result<Found, i32>> {
+        let same = |(at, entry): &(usize, &Entry)| entry.key == key && self.path(*at) == path;
+        self.entries.iter().enumerate().find(same).map(|(_, entry)| &entry.found)
+    }
+
+    fn path(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.entries[before].end);
+        &self.paths[start..self.entries[at].end]
+    }
+
+    fn add(&mut self, key: u64, path: &[u8], found: &Result<Found, i32>) {
+        if self.entries.len() < ENTRIES {
+            self.paths.extend_from_slice(path);
+            self.entries.push(Entry { key, end: self.paths.len(), found: found.clone() });
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.paths.clear();
+    }
+}
+
+/// So few that comparing all keys costs less than a system call; also how many files a turn holds open on its own.
+const ENTRIES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(table: &Table, path: &[u8]) -> Option<i32> {
+        table.find(hash(path), path).map(|found| found.as_ref().err().copied().unwrap_or(0))
+    }
+
+    #[test]
+    fn results_last_for_one_epoch() {
+        let mut table = Table::default();
+        table.enter(1);
+        for (at, path) in [&b"/a"[..], b"", b"/bc", b"/b"].into_iter().enumerate() {
+            table.add(hash(path), path, &Err(at as i32));
+        }
+        assert_eq!((find(&table, b"/b"), find(&table, b"/bc"), find(&table, b"")), (Some(3), Some(2), Some(1)));
+        assert_eq!(find(&table, b"/c"), None);
+        table.enter(1);
+        assert_eq!(find(&table, b"/a"), Some(0));
+        table.enter(2);
+        assert_eq!(find(&table, b"/a"), None);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn holds_a_bounded_number() {
+        let mut table = Table::default();
+        for n in 0..ENTRIES as i32 + 10 {
+            let path = n.to_be_bytes();
+            table.add(hash(&path), &path, &Err(n));
+        }
+        assert_eq!(table.entries.len(), ENTRIES);
+        assert_eq!(find(&table, &(ENTRIES as i32).to_be_bytes()), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! Request bodies that do not fit in memory: their files under `client_body_temp_path`.
+//!
+//! Files are named by a counter, `0000000001` and on, inside as many levels of folders as configured, each named by
+//! the counter's last digits. A file loses its name as soon as it is open, unless `client_body_in_file_only` keeps
+//! it. All calls that touch the disk are made on a thread of the pool.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weir_rt::file::{FileHandle, create_temp, errno_text};
+
+use crate::conf::core::InFileOnly;
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::log::Level;
+use crate::read::TempFile;
+
+/// Adds `piece` to the file of the request's body; a new file begins with what the body has in memory so far.
+///
+/// # Errors
+/// [`Error::file`], logged: no file could be made, or the disk is full.
+pub(crate) async fn append(x: &mut Exchange, piece: Vec<u8>) -> Result<(), Error> {
+    if x.body.file.is_some() {
+        return write(x, piece).await;
+    }
+    x.body.file = Some(create(x).await?);
+    let mut all = std::mem::take(&mut x.body.memory);
+    all.extend_from_slice(&piece);
+    write(x, all).await
+}
+
+async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
+    let (folder, levels) = x.plan.core.client_body_temp_path.clone();
+    let only = x.plan.core.client_body_in_file_only;
+    let named = only != InFileOnly::Off;
+    let made = weir_rt::blocking(move || make(&folder, levels, named, &NUMBER));
+    match x.waiting(Box::pin(made)).await {
+        Ok((handle, path)) => {
+            let level = if named { Level::Notice } else { Level::Warn };
+            let name = path.display();
+            x.log(level, &format_args!("a client request body is buffered to a temporary file {name}"));
+            Ok(TempFile { handle: Rc::new(handle), path: Some(path), len: 0, remove: only == InFileOnly::Clean })
+        }
+        Err((path, error)) => Err(failed(x, "open()", &path, &error)),
+    }
+}
+
+async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
+    let Some(file) = &x.body.file else { return Ok(()) };
+    let (offset, len) = (file.len, bytes.len() as u64);
+    // The thread gets a descriptor of its own: this request may end before the write does.
+    let result = match file.handle.try_clone() {
+        Ok(handle) => x.waiting(Box::pin(weir_rt::blocking(move || write_all(&handle, &bytes, offset)))).await,
+        Err(error) => Err(error),
+    };
+    match (result, &mut x.body.file) {
+        (Ok(()), Some(file)) => {
+            file.len += len;
+            Ok(())
+        }
+        (Ok(()), None) => Ok(()),
+        (Err(error), file) => {
+            let path = file.as_ref().and_then(|file| file.path.clone()).unwrap_or_default();
+            Err(failed(x, "pwrite()", &path, &error))
+        }
+    }
+}
+
+/// nginx's words for a file that can't be used.
+fn failed(x: &Exchange, call: &str, path: &Path, error: &io::Error) -> Error {
+    let path = path.display();
+    match error.raw_os_error() {
+        Some(errno) => x.log(Level::Crit, &format_args!("{call} \"{path}\" failed ({errno}: {})", errno_text(errno))),
+        None => x.log(Level::Crit, &format_args!("{call} \"{path}\" failed: {error}")),
+    }
+    Error::file(error.raw_os_error())
+}
+
+fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.pwrite(&bytes[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => done += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Makes the file of the next free number, and the folders it lies in. Which file failed is in the error.
+fn make(folder: &Path, levels: [u8; 3], named: bool, number: &AtomicU32) -> Result<(FileHandle, PathBuf), (PathBuf, io::Error)> {
+    let mut step = 1;
+    loop {
+        let path = path(folder, levels, number.fetch_add(step, Ordering::Relaxed).wrapping_add(step));
+        step = 1;
+        match create_in(folder, &path) {
+            Ok(handle) if named => return Ok((handle, path)),
+            Ok(handle) => {
+                return match fs::remove_file(&path) {
+                    Ok(()) => Ok((handle, path)),
+                    Err(error) => Err((path, error)),
+                };
+            }
+            // Left by an earlier process or made by another one: far away there is room.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => step = LEAP,
+            Err(error) => return Err((path, error)),
+        }
+    }
+}
+
+/// Creates the file, and first, if they are missing, the levels between it and `folder`.
+fn create_in(folder: &Path, path: &Path) -> io::Result<FileHandle> {
+    let parent = path.parent().unwrap_or(folder);
+    match create_temp(path, 0o600) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && parent != folder && folder.is_dir() => {
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+            create_temp(path, 0o600)
+        }
+        result => result,
+    }
+}
+
+/// `folder/9/78/0123456789` for levels 1 and 2.
+fn path(folder: &Path, levels: [u8; 3], number: u32) -> PathBuf {
+    let name = format!("{number:010}");
+    let mut path = folder.to_path_buf();
+    let mut end = name.len();
+    for level in levels.into_iter().map(usize::from).take_while(|&level| level > 0) {
+        let start = end.saturating_sub(level);
+        path.push(&name[start..end]);
+        end = start;
+    }
+    path.push(name);
+    path
+}
+
+/// The number of the last file made in this process.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// How far the number goes when its file exists already.
+const LEAP: u32 = 123_456;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_take_the_last_digits() {
+        let at = |levels| path(Path::new("/t"), levels, 123_456_789).display().to_string();
+        assert_eq!(at([0, 0, 0]), "/t/0123456789");
+        assert_eq!(at([1, 2, 0]), "/t/9/78/0123456789");
+        assert_eq!(at([2, 2, 2]), "/t/89/67/45/0123456789");
+    }
+
+    #[test]
+    fn files_lose_their_name_or_keep_it() {
+        let folder = std::env::temp_dir().join(format!("weir-temp-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a fresh folder");
+        let number = AtomicU32::new(0);
+        let (unnamed, first) = make(&folder, [1, 2, 0], false, &number).expect("made");
+        assert!(first.ends_with("1/00/0000000001"), "{}", first.display());
+        assert!(!first.exists());
+        write_all(&unnamed, b"hello", 0).expect("written");
+        write_all(&unnamed, b"HE", 0).expect("written");
+        assert_eq!(unnamed.meta().expect("open").size, 5);
+        let (_, second) = make(&folder, [1, 2, 0], true, &number).expect("made");
+        assert!(second.exists());
+        number.store(1, Ordering::Relaxed);
+        let (_, third) = make(&folder, [1, 2, 0], true, &number).expect("made");
+        assert!(third.ends_with("0000123458"), "{}", third.display());
+        fs::remove_dir_all(&folder).expect("ours");
+        let (path, error) = make(&folder, [1, 0, 0], true, &number).expect_err("the folder is gone");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(path.starts_with(&folder));
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let full = weir_rt::file::open_append(Path::new("/dev/full")).expect("on every Linux");
+        let error = write_all(&full, b"x", 0).expect_err("no space");
+        assert_eq!(error.raw_os_error(), Some(28));
+    }
+}
