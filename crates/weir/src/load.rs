@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use weir_conf::{MemoryFiles, RealFiles, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
-use weir_http as _;
 
 use crate::cli::CommandLine;
 use crate::modules::MODULES;
@@ -61,7 +60,10 @@ impl Paths {
         let loaded = match &self.conf {
             Some(path) => weir_conf::load(path, &self.prefix, &RealFiles, raw, globals),
             None => {
-                let files = MemoryFiles::new().with(EMBEDDED, DEFAULT);
+                // Not in the current folder: that one is served.
+                let pid = std::env::temp_dir().join("weir.pid");
+                let text = DEFAULT.replace("weir.pid", &pid.display().to_string());
+                let files = MemoryFiles::new().with(EMBEDDED, text);
                 weir_conf::load(EMBEDDED.as_ref(), &self.prefix, &files, raw, globals)
             }
         };
