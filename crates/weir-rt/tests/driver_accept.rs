@@ -23,6 +23,10 @@ fn listeners_and_descriptors() {
         let level = descriptors();
         run(driver, 256, churn());
         assert_eq!(descriptors(), level, "{driver:?}: a thousand connections later");
+        let rt = Runtime::new(&Options { driver, ..Options::default() }).expect("a runtime");
+        rt.block_on(within(Duration::from_secs(60), burst(rt.stats())));
+        drop(rt);
+        assert_eq!(descriptors(), level, "{driver:?}: after a burst");
         run(driver, 256, abandoned());
         assert_eq!(descriptors(), level, "{driver:?}: accepted by nobody, connected by nobody");
         run(driver, 256, pause_resume_and_take());
@@ -56,6 +60,25 @@ async fn churn() {
     .await;
     // Let the last of them be seen.
     sleep(Duration::from_millis(50)).await;
+}
+
+/// More connections at once than are accepted ahead or in one turn, and the counters of them.
+async fn burst(stats: std::sync::Arc<weir_rt::LoopStats>) {
+    const CLIENTS: u32 = 200;
+    let (listener, addr) = listener();
+    let clients: Vec<TcpStream> = blocking(move || (0..CLIENTS).map(|_| client(addr)).collect()).await;
+    let mut streams = Vec::new();
+    for _ in 0..CLIENTS {
+        streams.push(listener.accept().await.expect("accept"));
+    }
+    let all = stats.snapshot();
+    assert_eq!((all.accepted, all.connections_live), (u64::from(CLIENTS), u64::from(CLIENTS)));
+    drop(streams);
+    for _ in 0..3 {
+        weir_rt::yield_now().await;
+    }
+    assert_eq!(stats.snapshot().connections_live, 0);
+    drop(clients);
 }
 
 /// Connections in the hands of nobody when the runtime ends.

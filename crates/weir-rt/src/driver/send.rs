@@ -89,7 +89,7 @@ impl Io {
             output.read_small_files(spares);
             let gathered = output.gather();
             let sent = if gathered.pieces > 0 {
-                sys::send(slot.fd, output.message(gathered), gathered.file_next)
+                sys::send(slot.fd, output, gathered)
             } else if let Some((file, offset, len)) = output.front_file() {
                 let window =
                     if offset < output.resident_to { output.resident_to - offset } else { FAULT_BYTES };

@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::file::FileHandle;
 use crate::net::RawAddr;
+use crate::output::{Gathered, Output};
 
 /// The errno of the last failed call.
 pub(crate) fn errno() -> i32 {
@@ -30,11 +31,17 @@ pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize) -> Result<usize
     check(unsafe { libc::recv(fd, start.cast(), len, libc::MSG_DONTWAIT) })
 }
 
-/// sendmsg(2) without waiting or signal; `more`: the kernel may hold a last short packet back for what follows.
-pub(crate) fn send(fd: RawFd, message: &libc::msghdr, more: bool) -> Result<usize, i32> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
-    // SAFETY: `Output::message` made it of pieces that are alive and unchanged during the call.
-    check(unsafe { libc::sendmsg(fd, message, flags) })
+/// Sends the gathered front of `output` without waiting or signal; before a file the kernel may hold a last short
+/// packet back for what follows.
+pub(crate) fn send(fd: RawFd, output: &mut Output, gathered: Gathered) -> Result<usize, i32> {
+    let more = if gathered.file_next { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
+    check(match output.single(gathered) {
+        // SAFETY: a piece just gathered from a chunk that is alive and unchanged during the call.
+        Some((start, len)) => unsafe { libc::send(fd, start.cast(), len, flags) },
+        // SAFETY: the same, of several pieces.
+        None => unsafe { libc::sendmsg(fd, output.message(gathered), flags) },
+    })
 }
 
 /// accept4(2): a non-blocking, close-on-exec socket.

@@ -175,7 +175,7 @@ impl Uring {
             };
             if let Err(e) = result {
                 assert!(
-                    matches!(e, libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN),
+                    matches!(e, libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM),
                     "io_uring_enter: {e}"
                 );
             }
