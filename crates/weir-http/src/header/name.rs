@@ -2,7 +2,7 @@
 //!
 //! [`classify`] turns a name into its row: its bytes as two integers choose
 //! one candidate by a multiplication made perfect at compile time. No loop over bytes, no
-//! allocation; about 3 ns a name.
+//! allocation; about 5 ns a name.
 
 /// The table: variant, canonical name, properties.
 macro_rules! known {
@@ -189,16 +189,27 @@ impl Known {
 
 /// The row of `name`, whatever its case; [`Known::Other`] when it has none.
 pub fn classify(name: &[u8]) -> Known {
-    let known = lookup(words(name));
-    // Words are the whole name below 16 bytes, and only its end above.
-    if name.len() < 16 || known.name().as_bytes().eq_ignore_ascii_case(name) { known } else { Known::Other }
+    let words = words(name);
+    let row = candidate(words);
+    let same = match (name.split_last_chunk::<16>(), row.name.as_bytes().split_last_chunk::<16>()) {
+        (Some((start, _)), Some((row_start, _))) => start.eq_ignore_ascii_case(row_start),
+        (None, None) => true,
+        _ => false,
+    };
+    if same && row.has(words) { row.known } else { Known::Other }
 }
 
 /// The row of a name under 16 bytes, given as the two words of [`words`].
 #[inline(always)]
-pub(crate) fn lookup((first, last): (u64, u64)) -> Known {
-    let row = ROWS.get(SLOTS[slot((first, last), MULTIPLIER)] as usize).unwrap_or(&ROWS[0]);
-    if differ(first, row.key.0) | differ(last, row.key.1) == 0 { row.known } else { Known::Other }
+pub(crate) fn lookup(words: (u64, u64)) -> Known {
+    let row = candidate(words);
+    if row.has(words) { row.known } else { Known::Other }
+}
+
+/// The only row that a name with these words can have.
+#[inline(always)]
+fn candidate(words: (u64, u64)) -> &'static Row {
+    ROWS.get(SLOTS[slot(words, MULTIPLIER)] as usize).unwrap_or(&ROWS[0])
 }
 
 /// One row of the table.
@@ -208,6 +219,14 @@ struct Row {
     name: &'static str,
     flags: u8,
     key: (u64, u64),
+}
+
+impl Row {
+    /// Whether the row's name has these words, in any case.
+    #[inline(always)]
+    const fn has(&self, (first, last): (u64, u64)) -> bool {
+        differ(first, self.key.0) | differ(last, self.key.1) == 0
+    }
 }
 
 /// The parser keeps one bit for each row.
