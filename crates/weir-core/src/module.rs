@@ -106,7 +106,7 @@ fn conf_of<M: Module>(conf: &mut dyn Any) -> &mut M::Conf {
     conf.downcast_mut().expect("a block's conf at its module's index")
 }
 
-/// Takes each named `Option` field of the parent where the own one is `None`: `inherit!(conf, parent: on, level)`.
+/// Takes each named `Option` field of the parent where the own one is `None`: `inherit!(conf, parent, on, level)`.
 #[macro_export]
 macro_rules! inherit {
     ($conf:expr, $parent:expr, $($field:ident),+ $(,)?) => {

@@ -9,6 +9,8 @@ pub mod main_core;
 pub mod registry;
 pub mod server;
 pub mod server_core;
+#[doc(hidden)]
+pub mod test;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +21,14 @@ use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
 use listen::Address;
 use registry::Tables;
+
+pub use http_core::HttpCore;
+pub use main_core::MainCore;
+pub use server_core::ServerCore;
+
+/// The modules that every configuration needs, the first of any list.
+pub static CORE_MODULES: [ModuleDef; 3] =
+    [ModuleDef::of::<MainCore>(), ModuleDef::of::<ServerCore>(), ModuleDef::of::<HttpCore>()];
 
 /// A configuration as read and checked; immutable, shared by all workers of a generation.
 pub struct Configuration {

@@ -1,0 +1,84 @@
+//! `listen`: its parameters, the addresses of a configuration, and who answers on each.
+//!
+//! A line gives one address or several (a host name, a range of ports). [`collect`] puts those of all servers
+//! together: one [`Address`] for each, with the servers that share it, and tells what contradicts itself.
+
+mod address;
+mod collect;
+mod names;
+mod parameters;
+#[cfg(test)]
+mod tests;
+
+use weir_conf::{LineCx, Result, Span};
+use weir_rt::net::{ListenOptions, SockAddr};
+
+pub use collect::collect;
+pub use names::ServerName;
+
+/// An address that is listened on.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The address.
+    pub addr: SockAddr,
+    /// How its socket is set up; those of the line that sets any.
+    pub options: ListenOptions,
+    /// The servers that answer there, by their index in the file; never empty.
+    pub servers: Vec<usize>,
+    /// Which of all servers answers for hosts that none names.
+    pub default: usize,
+    /// `proxy_protocol`: connections begin with a PROXY protocol header.
+    pub proxy_protocol: bool,
+    /// `ssl`
+    pub ssl: bool,
+    /// `http2`
+    pub http2: bool,
+    /// The address of the same port that takes this one's connections: it has no socket of its own, and its servers
+    /// are found by a connection's local address.
+    pub wildcard_of: Option<usize>,
+}
+
+/// One `listen` line.
+#[derive(Clone, Debug, Default)]
+pub struct Listen {
+    /// The addresses it stands for, none twice.
+    pub addrs: Vec<SockAddr>,
+    /// `default_server`
+    pub default_server: bool,
+    /// A parameter of the socket is given (`bind`, `backlog=`, ...): only one line of an address may have them, and
+    /// the address gets a socket of its own beside a wildcard.
+    pub bind: bool,
+    /// The socket's parameters.
+    pub options: ListenOptions,
+    /// `proxy_protocol`
+    pub proxy_protocol: bool,
+    /// `ssl`
+    pub ssl: bool,
+    /// `http2`
+    pub http2: bool,
+    /// The line; `None` for the address that a server without `listen` has.
+    pub span: Option<Span>,
+}
+
+impl Listen {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// nginx's words for an address that is none or a parameter that is none.
+    pub fn parse(line: &mut LineCx<'_>) -> Result<Listen> {
+        let addrs = address::parse(line.bytes(0)).map_err(|problem| {
+            line.fail_arg(0, format!("{problem} in \"{}\" of the \"listen\" directive", line.arg(0)))
+        })?;
+        let mut listen = Listen { addrs, span: Some(line.line().name.span), ..Listen::default() };
+        for i in 1..line.args().len() {
+            parameters::set(&mut listen, line, i)?;
+        }
+        Ok(listen)
+    }
+
+    /// What a server without `listen` has: port 80 of all addresses, or 8000 for who may not bind 80.
+    pub fn implied() -> Listen {
+        let port = if weir_rt::process::is_root() { 80 } else { 8000 };
+        Listen { addrs: vec![address::any(port)], ..Listen::default() }
+    }
+}

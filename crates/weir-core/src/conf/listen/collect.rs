@@ -1,0 +1,185 @@
+//! The addresses of all servers together.
+
+use weir_conf::{Error, Span};
+use weir_rt::net::SockAddr;
+
+use super::{Address, Listen, names};
+use crate::conf::ServerConf;
+use crate::conf::server_core::ServerCoreConf;
+
+/// The addresses that `servers` listen on, in the order of their first mention, and what is wrong with them; warnings
+/// are among it.
+pub fn collect(servers: &[ServerConf]) -> (Vec<Address>, Vec<Error>) {
+    let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();
+    let mut collector = Collector::default();
+    for (index, conf) in confs.iter().enumerate() {
+        if conf.listens.is_empty() {
+            collector.line(index, &Listen { span: conf.span, ..Listen::implied() });
+        }
+        for listen in &conf.listens {
+            collector.line(index, listen);
+        }
+    }
+    let Collector { mut entries, mut errors, .. } = collector;
+    share_sockets(&mut entries);
+    let addresses: Vec<Address> = entries.into_iter().map(|entry| entry.address).collect();
+    for address in &addresses {
+        names::check(address, &confs, &mut errors);
+    }
+    (addresses, errors)
+}
+
+#[derive(Default)]
+struct Collector {
+    entries: Vec<Entry>,
+    index: std::collections::HashMap<SockAddr, usize>,
+    errors: Vec<Error>,
+}
+
+/// An address being put together.
+struct Entry {
+    address: Address,
+    /// A line said `default_server`.
+    has_default: bool,
+    /// A line set the socket's options.
+    bind: bool,
+    protocols: Protocols,
+    /// The protocols a line without all of them has, and whether that was warned about; see [`Protocols::note`].
+    agreed: Agreement,
+}
+
+impl Collector {
+    fn line(&mut self, server: usize, listen: &Listen) {
+        for addr in &listen.addrs {
+            match self.index.get(addr) {
+                Some(&at) => self.again(at, server, listen),
+                None => {
+                    self.index.insert(addr.clone(), self.entries.len());
+                    self.entries.push(Entry::new(addr, server, listen));
+                }
+            }
+        }
+    }
+
+    /// An address that was mentioned before.
+    fn again(&mut self, at: usize, server: usize, listen: &Listen) {
+        let Entry { address, has_default, bind, protocols, agreed } = &mut self.entries[at];
+        let problem = |text: &str| format!("{text} {}", address.addr);
+        if address.servers.contains(&server) {
+            return self.errors.push(at_line(Error::new(problem("a duplicate listen")), listen.span));
+        }
+        if listen.bind && *bind {
+            return self
+                .errors
+                .push(at_line(Error::new(problem("duplicate listen options for")), listen.span));
+        }
+        if listen.default_server && *has_default {
+            return self
+                .errors
+                .push(at_line(Error::new(problem("a duplicate default server for")), listen.span));
+        }
+        if !agreed.note(Protocols::of(listen), *protocols, listen.bind, *bind) {
+            let warning = Error::warning(problem("protocol options redefined for"));
+            self.errors.push(at_line(warning, listen.span));
+        }
+        if listen.bind {
+            address.options = listen.options.clone();
+            *bind = true;
+        }
+        if listen.default_server {
+            address.default = server;
+            *has_default = true;
+        }
+        *protocols = protocols.with(Protocols::of(listen));
+        address.proxy_protocol |= listen.proxy_protocol;
+        address.ssl |= listen.ssl;
+        address.http2 |= listen.http2;
+        address.servers.push(server);
+    }
+}
+
+impl Entry {
+    fn new(addr: &SockAddr, server: usize, listen: &Listen) -> Entry {
+        let address = Address {
+            addr: addr.clone(),
+            options: listen.options.clone(),
+            servers: vec![server],
+            default: server,
+            proxy_protocol: listen.proxy_protocol,
+            ssl: listen.ssl,
+            http2: listen.http2,
+            wildcard_of: None,
+        };
+        Entry {
+            address,
+            has_default: listen.default_server,
+            bind: listen.bind,
+            protocols: Protocols::of(listen),
+            agreed: Agreement::default(),
+        }
+    }
+}
+
+fn at_line(error: Error, span: Option<Span>) -> Error {
+    Error { span, ..error }
+}
+
+/// An address without options of its own is served by the socket of the wildcard of its family and port.
+fn share_sockets(entries: &mut [Entry]) {
+    let wildcards: Vec<(usize, SockAddr)> = entries
+        .iter()
+        .map(|entry| &entry.address.addr)
+        .enumerate()
+        .filter(|(_, addr)| addr.is_wildcard())
+        .map(|(at, addr)| (at, addr.clone()))
+        .collect();
+    for entry in entries.iter_mut().filter(|entry| !entry.bind && !entry.address.addr.is_wildcard()) {
+        let addr = &entry.address.addr;
+        let same = |wildcard: &SockAddr| wildcard.family() == addr.family() && wildcard.port() == addr.port();
+        entry.address.wildcard_of = wildcards.iter().find(|(_, wildcard)| same(wildcard)).map(|(at, _)| *at);
+    }
+}
+
+/// The protocols of a line: what every connection to an address has in common.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Protocols(u8);
+
+impl Protocols {
+    fn of(listen: &Listen) -> Protocols {
+        Protocols(u8::from(listen.proxy_protocol) | u8::from(listen.ssl) << 1 | u8::from(listen.http2) << 2)
+    }
+
+    fn with(self, other: Protocols) -> Protocols {
+        Protocols(self.0 | other.0)
+    }
+
+    fn has(self, other: Protocols) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Whether the lines of an address agree on its protocols: one may name them and the others leave them out, but then
+/// all others.
+#[derive(Default)]
+struct Agreement {
+    /// What lines that leave protocols out have, once there was one to compare.
+    others: Option<Protocols>,
+    changed: bool,
+}
+
+impl Agreement {
+    /// Takes a line with `new` to an address that had `before`; `false` where nginx warns. `set` and `was_set`: this
+    /// line, or one before, sets the socket's options, and so should be the one that names protocols.
+    fn note(&mut self, new: Protocols, before: Protocols, set: bool, was_set: bool) -> bool {
+        if !before.has(new) {
+            let agrees = !(was_set && !set || self.changed || !new.has(before));
+            (self.others, self.changed) = (Some(before), true);
+            return agrees;
+        }
+        let differs = self.others.is_some_and(|others| others != new);
+        let agrees = if new == before { !(set && self.changed || differs) } else { !(set || differs) };
+        self.changed |= new != before;
+        self.others = Some(new);
+        agrees
+    }
+}

@@ -1,0 +1,97 @@
+//! Server names: their forms, and names that two servers of an address claim.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use weir_conf::Error;
+
+use super::Address;
+use crate::conf::server_core::ServerCoreConf;
+use crate::regex::Pattern;
+
+/// A name of a server. Lower case, as hosts are when they are looked up.
+#[derive(Clone)]
+pub enum ServerName {
+    /// `www.example.com`; empty for requests without a host.
+    Exact(Vec<u8>),
+    /// `*.example.com`, kept as `.example.com`.
+    Head(Vec<u8>),
+    /// `.example.com`: the name itself and what ends in it.
+    Dot(Vec<u8>),
+    /// `www.example.*`, kept as `www.example.`
+    Tail(Vec<u8>),
+    /// `~pattern`
+    Regex(Arc<Pattern>),
+}
+
+impl ServerName {
+    /// A name that is no pattern.
+    pub fn parse(text: &[u8]) -> ServerName {
+        let text = text.to_ascii_lowercase();
+        match &*text {
+            [b'*', rest @ ..] if rest.len() > 1 && rest[0] == b'.' => ServerName::Head(rest.to_vec()),
+            [b'.', _, ..] => ServerName::Dot(text),
+            [_, .., b'.', b'*'] => ServerName::Tail(text[..text.len() - 1].to_vec()),
+            _ => ServerName::Exact(text),
+        }
+    }
+
+    /// What it takes from others that share its address.
+    fn claims(&self) -> Vec<Claim<'_>> {
+        match self {
+            ServerName::Exact(name) => vec![Claim::Exact(name)],
+            ServerName::Head(rest) => vec![Claim::Head(rest)],
+            ServerName::Dot(rest) => vec![Claim::Exact(&rest[1..]), Claim::Head(rest)],
+            ServerName::Tail(rest) => vec![Claim::Tail(rest)],
+            ServerName::Regex(_) => Vec::new(),
+        }
+    }
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Claim<'a> {
+    Exact(&'a [u8]),
+    Head(&'a [u8]),
+    Tail(&'a [u8]),
+}
+
+/// nginx's complaints about the names of the servers at `address`. It looks at names only where they decide something:
+/// where several servers share an address, or one has a pattern whose groups may be wanted.
+pub(super) fn check(address: &Address, servers: &[&ServerCoreConf], errors: &mut Vec<Error>) {
+    let pattern = |name: &ServerName| matches!(name, ServerName::Regex(_));
+    if address.servers.len() == 1 && !servers[address.default].names.iter().any(pattern) {
+        return;
+    }
+    let mut taken = HashSet::new();
+    for &index in &address.servers {
+        let conf = servers[index];
+        for (at, name) in conf.names().iter().enumerate() {
+            let (written, span) = match conf.written.get(at) {
+                Some((written, span)) => (&**written, Some(*span)),
+                None => (&b""[..], conf.span),
+            };
+            let shown = String::from_utf8_lossy(written);
+            if !pattern(name) && !is_valid(written) {
+                let message = format!("invalid server name or wildcard \"{shown}\" on {}", address.addr);
+                errors.push(Error { span, ..Error::new(message) });
+                continue;
+            }
+            // All claims count, also behind one that is taken already.
+            let free = name.claims().into_iter().fold(true, |free, claim| taken.insert(claim) && free);
+            if !free {
+                let message = format!("conflicting server name \"{shown}\" on {}, ignored", address.addr);
+                errors.push(Error { span, ..Error::warning(message) });
+            }
+        }
+    }
+}
+
+/// One star at most, at an end beside a dot; no empty label inside, no NUL.
+fn is_valid(name: &[u8]) -> bool {
+    let inner = match name {
+        [b'*', b'.', inner @ ..] if !inner.is_empty() => inner,
+        [inner @ .., b'.', b'*'] if !inner.is_empty() => inner,
+        name => name,
+    };
+    !inner.iter().any(|b| matches!(b, b'*' | 0)) && !name.windows(2).any(|pair| pair == b"..")
+}

@@ -1,0 +1,258 @@
+//! Directives outside of `http`: the process, its workers, `events`.
+
+mod set;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use weir_conf::names::*;
+use weir_conf::{Directive, Result};
+use weir_rt::DriverChoice;
+use weir_rt::process::User;
+
+use super::registry::Registry;
+use crate::log::{ErrorLog, LogSpec};
+use crate::module::Module;
+
+/// The module of the main context and of `events`.
+pub struct MainCore;
+
+impl Module for MainCore {
+    const NAME: &'static str = "core";
+    type Conf = MainConf;
+    const DIRECTIVES: &'static [Directive<MainConf>] = TABLE;
+
+    /// Opens the error log; only the main context's settings have one.
+    fn resolve(conf: &mut MainConf, _registry: &mut Registry) -> Result {
+        if let Some(specs) = &conf.error_log
+            && conf.error_log_open.is_none()
+        {
+            conf.error_log_open = Some(ErrorLog::open(specs)?);
+        }
+        Ok(())
+    }
+}
+
+/// The settings outside of `http` as written, `None` where nothing was; methods give them with nginx's defaults.
+#[derive(Clone, Default)]
+pub struct MainConf {
+    /// `user`: the user, and the id of the group to run as.
+    pub user: Option<(User, u32)>,
+    /// `worker_processes`
+    pub worker_processes: Option<Processes>,
+    /// `pid`
+    pub pid: Option<PathBuf>,
+    /// `lock_file`
+    pub lock_file: Option<PathBuf>,
+    /// `error_log`, all lines.
+    pub error_log: Option<Vec<LogSpec>>,
+    /// The opened logs of `error_log`.
+    pub error_log_open: Option<ErrorLog>,
+    /// `daemon`
+    pub daemon: Option<bool>,
+    /// `master_process`
+    pub master_process: Option<bool>,
+    /// `worker_rlimit_nofile`
+    pub worker_rlimit_nofile: Option<u64>,
+    /// `worker_rlimit_core`, bytes.
+    pub worker_rlimit_core: Option<u64>,
+    /// `worker_priority`
+    pub worker_priority: Option<i32>,
+    /// `worker_cpu_affinity`
+    pub worker_cpu_affinity: Option<Affinity>,
+    /// `worker_shutdown_timeout`, milliseconds.
+    pub worker_shutdown_timeout: Option<u64>,
+    /// `working_directory`
+    pub working_directory: Option<PathBuf>,
+    /// `env`: names, and values where one is given; without, the one that the server was started with stays.
+    pub env: Vec<(String, Option<String>)>,
+    /// `timer_resolution`, milliseconds.
+    pub timer_resolution: Option<u64>,
+    /// `pcre_jit`
+    pub pcre_jit: Option<bool>,
+    /// `debug_points`
+    pub debug_points: Option<DebugPoints>,
+    /// `thread_pool`
+    pub thread_pools: Vec<ThreadPool>,
+    /// `use`
+    pub driver: Option<DriverChoice>,
+    /// `worker_connections`
+    pub worker_connections: Option<u64>,
+    /// `multi_accept`
+    pub multi_accept: Option<bool>,
+    /// `accept_mutex`
+    pub accept_mutex: Option<bool>,
+    /// `accept_mutex_delay`, milliseconds.
+    pub accept_mutex_delay: Option<u64>,
+    /// `worker_aio_requests`
+    pub worker_aio_requests: Option<u64>,
+    /// `epoll_events`
+    pub epoll_events: Option<u64>,
+}
+
+/// `worker_processes`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processes {
+    /// As many as CPUs that the process may use.
+    Auto,
+    /// This many, at least one.
+    Number(u8),
+}
+
+/// `worker_cpu_affinity`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Affinity {
+    /// Each worker gets a CPU of its own, of those in the mask, or of all.
+    Auto(Option<Vec<usize>>),
+    /// The CPUs of each worker; the last set is for all further ones.
+    Masks(Vec<Vec<usize>>),
+}
+
+/// `debug_points`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugPoints {
+    /// The process stops itself.
+    Stop,
+    /// The process ends with a core file.
+    Abort,
+}
+
+/// `thread_pool name threads=N [max_queue=N]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadPool {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// `threads=`
+    pub threads: u64,
+    /// `max_queue=`
+    pub max_queue: u64,
+}
+
+impl MainConf {
+    /// How many worker threads to start; 1.
+    pub fn workers(&self) -> usize {
+        match self.worker_processes {
+            Some(Processes::Auto) => weir_rt::process::cpu_count().clamp(1, MOST_WORKERS.into()),
+            Some(Processes::Number(number)) => number.into(),
+            None => 1,
+        }
+    }
+
+    /// The event driver; by probing.
+    pub fn driver(&self) -> DriverChoice {
+        self.driver.unwrap_or_default()
+    }
+
+    /// Connections of one worker; 512.
+    pub fn worker_connections(&self) -> u64 {
+        self.worker_connections.unwrap_or(512)
+    }
+
+    /// How long requests may go on after the server was told to end; without limit.
+    pub fn shutdown_timeout(&self) -> Option<Duration> {
+        self.worker_shutdown_timeout.map(Duration::from_millis)
+    }
+
+    /// The file that holds the process' number; `logs/nginx.pid` below the prefix.
+    pub fn pid(&self, prefix: &Path) -> PathBuf {
+        self.pid.clone().unwrap_or_else(|| prefix.join("logs/nginx.pid"))
+    }
+
+    /// Whether the server goes to the background; on.
+    pub fn daemon(&self) -> bool {
+        self.daemon.unwrap_or(true)
+    }
+
+    /// Whether a master process is wanted; on.
+    pub fn master_process(&self) -> bool {
+        self.master_process.unwrap_or(true)
+    }
+
+    /// The priority of the workers, as nice(1) counts; 0.
+    pub fn priority(&self) -> i32 {
+        self.worker_priority.unwrap_or(0)
+    }
+
+    /// Whether regular expressions are compiled to machine code. nginx's default is off, for the sake of libraries
+    /// without it; Weir's library has it, so it is on.
+    pub fn pcre_jit(&self) -> bool {
+        self.pcre_jit.unwrap_or(true)
+    }
+
+    /// The CPUs that worker `id` may run on; `None`: all.
+    pub fn affinity(&self, id: usize) -> Option<Vec<usize>> {
+        match self.worker_cpu_affinity.as_ref()? {
+            Affinity::Masks(masks) => masks.get(id).or(masks.last()).cloned(),
+            Affinity::Auto(Some(cpus)) => Some(vec![*cpus.get(id % cpus.len().max(1))?]),
+            Affinity::Auto(None) => Some(vec![id % weir_rt::process::cpu_count()]),
+        }
+    }
+}
+
+// The alias tells the closures of the table what `c` is.
+type Row = Directive<MainConf>;
+
+const TABLE: &[Row] = &[
+    // The process.
+    Row::new("user", MAIN, ONE_OR_TWO, set::user).doc("The user, and the group, that the server runs as."),
+    Row::new("daemon", MAIN, FLAG, |c, line| line.flag(&mut c.daemon)).doc("Goes to the background; on."),
+    Row::new("master_process", MAIN, FLAG, |c, line| line.flag(&mut c.master_process))
+        .doc("Accepted; the server is one process in this version."),
+    Row::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
+        .doc("The file that holds the process' number; logs/nginx.pid."),
+    Row::new("lock_file", MAIN, ONE, |c, line| line.path(&mut c.lock_file))
+        .doc("Accepted for nginx's files; workers are threads and share no lock."),
+    Row::new("error_log", MAIN, MORE, set::error_log)
+        .doc("Where errors are written, and from which level on; logs/error.log error."),
+    Row::new("working_directory", MAIN, ONE, |c, line| line.path(&mut c.working_directory))
+        .doc("The working folder, for core files."),
+    Row::new("env", MAIN, ONE, set::env)
+        .doc("Keeps a variable of the environment, or sets it: NAME or NAME=VALUE."),
+    Row::new("load_module", MAIN, ONE, set::load_module).doc("Refused: modules are built in."),
+    Row::new("ssl_engine", MAIN, ONE, set::ssl_engine).doc("Refused: there are no engines."),
+    Row::new("pcre_jit", MAIN, FLAG, |c, line| line.flag(&mut c.pcre_jit))
+        .doc("Accepted for nginx's files; patterns are compiled to machine code wherever that is possible."),
+    Row::new("debug_points", MAIN, ONE, |c, line| line.one_of(&mut c.debug_points, DEBUG_POINTS))
+        .doc("Accepted for nginx's files; there are no debug points."),
+    Row::new("thread_pool", MAIN, TWO_OR_THREE, set::thread_pool)
+        .doc("Accepted for nginx's files; one pool, which grows as needed, reads files."),
+    Row::new("timer_resolution", MAIN, ONE, |c, line| line.time_ms(&mut c.timer_resolution)).doc(
+        "Accepted for nginx's files; the clock is read once a turn of the loop and costs no system call.",
+    ),
+    // The workers.
+    Row::new("worker_processes", MAIN, ONE, set::worker_processes)
+        .doc("How many worker threads, or auto; 1."),
+    Row::new("worker_priority", MAIN, ONE, set::worker_priority)
+        .doc("The workers' priority as nice counts; 0."),
+    Row::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
+        .doc("The CPUs of each worker as masks, or auto with a mask of those to use."),
+    Row::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))
+        .doc("The limit on open files."),
+    Row::new("worker_rlimit_core", MAIN, ONE, |c, line| line.offset(&mut c.worker_rlimit_core))
+        .doc("The limit on the size of core files."),
+    Row::new("worker_shutdown_timeout", MAIN, ONE, |c, line| line.time_ms(&mut c.worker_shutdown_timeout))
+        .doc("How long requests may go on after the server was told to end; no limit."),
+    // Events.
+    Row::new("use", EVENTS, ONE, set::driver).doc("The event driver: io_uring or epoll; by probing."),
+    Row::new("worker_connections", EVENTS, ONE, set::worker_connections)
+        .doc("Connections of one worker; 512."),
+    Row::new("multi_accept", EVENTS, FLAG, |c, line| line.flag(&mut c.multi_accept))
+        .doc("Accepted for nginx's files; a worker accepts all that wait, a few each turn."),
+    Row::new("accept_mutex", EVENTS, FLAG, |c, line| line.flag(&mut c.accept_mutex))
+        .doc("Accepted for nginx's files; the kernel wakes one worker for a connection."),
+    Row::new("accept_mutex_delay", EVENTS, ONE, |c, line| line.time_ms(&mut c.accept_mutex_delay))
+        .doc("Accepted for nginx's files; there is no accept mutex."),
+    Row::new("debug_connection", EVENTS, ONE, set::debug_connection)
+        .doc("Accepted with a warning; traces show what single connections do."),
+    Row::new("worker_aio_requests", EVENTS, ONE, |c, line| line.number(&mut c.worker_aio_requests, 0..))
+        .doc("Accepted for nginx's files; the ring of a worker has the size that its connections need."),
+    Row::new("epoll_events", EVENTS, ONE, |c, line| line.number(&mut c.epoll_events, 0..)).doc(
+        "Accepted for nginx's files; how many events one wait takes is not limited by the configuration.",
+    ),
+];
+
+const DEBUG_POINTS: &[(&str, DebugPoints)] = &[("stop", DebugPoints::Stop), ("abort", DebugPoints::Abort)];
+/// Workers are numbered by a byte, whose last value stands for none of them.
+const MOST_WORKERS: u8 = u8::MAX - 1;

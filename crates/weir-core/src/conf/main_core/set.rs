@@ -1,0 +1,202 @@
+//! Setters of the main context and of `events` that need more than a stock one.
+
+use std::io;
+
+use weir_conf::{LineCx, Result, parse_number};
+use weir_rt::DriverChoice;
+use weir_rt::process;
+
+use super::{Affinity, MOST_WORKERS, MainConf, Processes, ThreadPool};
+use crate::log::LogSpec;
+
+/// `user user [group]`
+pub(super) fn user(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    if conf.user.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    if !process::is_root() {
+        line.warn(
+            "the \"user\" directive makes sense only if the master process runs with super-user privileges, ignored",
+        );
+        return Ok(());
+    }
+    let user = found(line, 0, "getpwnam", process::user(line.arg(0)))?;
+    // Without a group nginx takes the one that is called like the user.
+    let at = line.args().len() - 1;
+    let group = found(line, at, "getgrnam", process::group(line.arg(at)))?;
+    line.once(&mut conf.user, (user, group))
+}
+
+/// `getpwnam("x") failed`, with the system's error if it is not just that nobody has the name.
+fn found<T>(line: &LineCx<'_>, i: usize, call: &str, result: io::Result<Option<T>>) -> Result<T> {
+    let failed = format!("{call}(\"{}\") failed", line.arg(i));
+    match result {
+        Ok(Some(found)) => Ok(found),
+        Ok(None) => Err(line.fail_arg(i, failed)),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(0);
+            Err(line.fail_arg(i, format!("{failed} ({errno}: {})", weir_rt::file::errno_text(errno))))
+        }
+    }
+}
+
+/// `error_log file [level]`
+pub(super) fn error_log(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    conf.error_log.get_or_insert_default().push(LogSpec::parse(line)?);
+    Ok(())
+}
+
+/// `env name[=value]`
+pub(super) fn env(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    let (name, value) = match line.arg(0).split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (line.arg(0), None),
+    };
+    if name.is_empty() || line.bytes(0).contains(&0) {
+        return Err(line.invalid_value(0));
+    }
+    conf.env.push((name.to_owned(), value));
+    Ok(())
+}
+
+/// `load_module file`
+pub(super) fn load_module(_: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    let hint = "modules are built into the server; remove the line if its directives are known without it";
+    Err(line.fail_arg(0, format!("module \"{}\" can't be loaded", line.arg(0))).hint(hint))
+}
+
+/// `ssl_engine device`
+pub(super) fn ssl_engine(_: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    Err(line.refuse("is not supported on this platform"))
+}
+
+/// `thread_pool name threads=N [max_queue=N]`
+pub(super) fn thread_pool(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    let name = line.bytes(0);
+    if conf.thread_pools.iter().any(|pool| pool.name == name) {
+        return Err(line.fail_arg(0, format!("duplicate thread pool \"{}\"", line.arg(0))));
+    }
+    let (mut threads, mut max_queue) = (None, 65_536);
+    for i in 1..line.args().len() {
+        let invalid = |what| line.fail_arg(i, format!("invalid {what} value \"{}\"", line.arg(i)));
+        if let Some(number) = line.bytes(i).strip_prefix(b"threads=") {
+            threads = Some(parse_number(number).filter(|n| *n > 0).ok_or_else(|| invalid("threads"))?);
+        } else if let Some(number) = line.bytes(i).strip_prefix(b"max_queue=") {
+            max_queue = parse_number(number).ok_or_else(|| invalid("max_queue"))?;
+        } else {
+            // nginx overlooks other words here; a mistyped parameter should not go unnoticed.
+            return Err(line.invalid_parameter(i));
+        }
+    }
+    let Some(threads) = threads else {
+        return Err(line.fail("\"thread_pool\" must have \"threads\" parameter"));
+    };
+    conf.thread_pools.push(ThreadPool { name: name.to_vec(), threads, max_queue });
+    Ok(())
+}
+
+/// `worker_processes number | auto`
+pub(super) fn worker_processes(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    let number = match line.bytes(0) {
+        b"auto" => Some(Processes::Auto),
+        text => parse_number(text)
+            .and_then(|n| u8::try_from(n).ok())
+            .filter(|n| (1..=MOST_WORKERS).contains(n))
+            .map(Processes::Number),
+    };
+    if conf.worker_processes.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    conf.worker_processes = Some(number.ok_or_else(|| line.refuse_arg(0, "invalid value"))?);
+    Ok(())
+}
+
+/// `worker_priority number`, which may have a sign.
+pub(super) fn worker_priority(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    if conf.worker_priority.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    let (sign, digits) = match line.bytes(0) {
+        [b'-', digits @ ..] => (-1, digits),
+        [b'+', digits @ ..] => (1, digits),
+        digits => (1, digits),
+    };
+    let number = parse_number(digits).and_then(|n| i32::try_from(n).ok());
+    conf.worker_priority = Some(sign * number.ok_or_else(|| line.refuse_arg(0, "invalid number"))?);
+    Ok(())
+}
+
+/// `worker_cpu_affinity mask ...`, `worker_cpu_affinity auto [mask]`
+pub(super) fn worker_cpu_affinity(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    if conf.worker_cpu_affinity.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    let masks = |from: usize| (from..line.args().len()).map(|i| cpus(line, i)).collect::<Result<Vec<_>>>();
+    let affinity = if line.bytes(0) == b"auto" {
+        if line.args().len() > 2 {
+            return Err(line.fail("invalid number of arguments in \"worker_cpu_affinity\" directive"));
+        }
+        let mask = masks(1)?.pop();
+        if mask.as_ref().is_some_and(Vec::is_empty) {
+            return Err(line.invalid_value(1).hint("no CPU is left"));
+        }
+        Affinity::Auto(mask)
+    } else {
+        Affinity::Masks(masks(0)?)
+    };
+    line.once(&mut conf.worker_cpu_affinity, affinity)
+}
+
+/// The CPUs of a mask, whose last digit stands for the first CPU.
+fn cpus(line: &LineCx<'_>, i: usize) -> Result<Vec<usize>> {
+    let text = line.bytes(i);
+    if text.len() > MOST_CPUS {
+        return Err(line.fail_arg(i, format!("\"worker_cpu_affinity\" supports up to {MOST_CPUS} CPUs only")));
+    }
+    let mut cpus = Vec::new();
+    for (cpu, digit) in text.iter().rev().filter(|digit| **digit != b' ').enumerate() {
+        match digit {
+            b'0' => {}
+            b'1' => cpus.push(cpu),
+            other => {
+                let other = other.escape_ascii();
+                return Err(
+                    line.fail_arg(i, format!("invalid character \"{other}\" in \"worker_cpu_affinity\""))
+                );
+            }
+        }
+    }
+    Ok(cpus)
+}
+
+/// `use method`
+pub(super) fn driver(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    if conf.driver.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    conf.driver = Some(match line.bytes(0) {
+        b"epoll" => DriverChoice::Epoll,
+        b"io_uring" => DriverChoice::IoUring,
+        _ => return Err(line.fail_arg(0, format!("invalid event type \"{}\"", line.arg(0)))),
+    });
+    Ok(())
+}
+
+/// `worker_connections number`
+pub(super) fn worker_connections(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    if conf.worker_connections.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    let number = parse_number(line.bytes(0));
+    let number = number.ok_or_else(|| line.fail_arg(0, format!("invalid number \"{}\"", line.arg(0))))?;
+    line.once(&mut conf.worker_connections, number)
+}
+
+/// `debug_connection address`
+pub(super) fn debug_connection(_: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    line.warn("\"debug_connection\" is ignored, there is no debugging log of single connections");
+    Ok(())
+}
+
+/// `CPU_SETSIZE` of Linux.
+const MOST_CPUS: usize = 1024;

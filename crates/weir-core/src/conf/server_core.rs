@@ -1,0 +1,312 @@
+//! The core's directives of a virtual server: where it listens, its names, and how request heads are read.
+
+use weir_conf::names::*;
+use weir_conf::{Bufs, Directive, Error, LineCx, Result, Span};
+use weir_http::h1::Limits;
+
+use super::listen::{Listen, ServerName};
+use super::registry::Registry;
+use crate::inherit;
+use crate::module::Module;
+use crate::regex::Pattern;
+
+/// The module of the core's directives in `http` and `server`.
+pub struct ServerCore;
+
+impl Module for ServerCore {
+    const NAME: &'static str = "server_core";
+    type Conf = ServerCoreConf;
+    const DIRECTIVES: &'static [Directive<ServerCoreConf>] = TABLE;
+
+    fn inherit(conf: &mut ServerCoreConf, parent: &ServerCoreConf) {
+        inherit!(conf, parent, client_header_timeout, client_header_buffer_size, large_client_header_buffers,
+            max_headers, ignore_invalid_headers, underscores_in_headers, merge_slashes, connection_pool_size, product);
+    }
+
+    fn resolve(conf: &mut ServerCoreConf, _registry: &mut Registry) -> Result {
+        let Some(span) = conf.span else { return Ok(()) };
+        let size = conf.large_client_header_buffers.unwrap_or(LARGE_BUFFERS).size;
+        if size < conf.connection_pool_size.unwrap_or(CONNECTION_POOL) {
+            let message = "the \"large_client_header_buffers\" size must be equal to or greater than \"connection_pool_size\"";
+            return Err(Error::new(message).at(span));
+        }
+        Ok(())
+    }
+}
+
+/// The settings of one block as written; `None` where nothing was. Times are milliseconds, sizes bytes.
+#[derive(Default)]
+pub struct ServerCoreConf {
+    /// The `server` word of the block, set by the builder; `None` for `http` and locations.
+    pub span: Option<Span>,
+    /// `listen`, in order.
+    pub listens: Vec<Listen>,
+    /// `server_name`, all names in order.
+    pub names: Vec<ServerName>,
+    /// How each of the names is written, in letters as nginx keeps them, and where.
+    pub written: Vec<(Vec<u8>, Span)>,
+    /// `client_header_timeout`.
+    pub client_header_timeout: Option<u64>,
+    /// `client_header_buffer_size`.
+    pub client_header_buffer_size: Option<u64>,
+    /// `large_client_header_buffers`.
+    pub large_client_header_buffers: Option<Bufs>,
+    /// `max_headers`.
+    pub max_headers: Option<usize>,
+    /// `ignore_invalid_headers`.
+    pub ignore_invalid_headers: Option<bool>,
+    /// `underscores_in_headers`.
+    pub underscores_in_headers: Option<bool>,
+    /// `merge_slashes`.
+    pub merge_slashes: Option<bool>,
+    /// `connection_pool_size`.
+    pub connection_pool_size: Option<u64>,
+    /// `server_product`.
+    pub product: Option<Product>,
+    /// Directives without effect here, kept to refuse a second one.
+    pub accepted: Accepted,
+}
+
+/// What is checked as nginx does, and then has no effect; the reasons stand in the table.
+#[derive(Default)]
+#[allow(missing_docs, reason = "each is the directive of the same name")]
+pub struct Accepted {
+    pub request_pool_size: Option<u64>,
+    pub server_names_hash_max_size: Option<u64>,
+    pub server_names_hash_bucket_size: Option<u64>,
+    pub variables_hash_max_size: Option<u64>,
+    pub variables_hash_bucket_size: Option<u64>,
+}
+
+/// What a server needs before a request's location is known, resolved. Times are milliseconds, sizes bytes.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// `$server_name`: the first name; empty if there is none.
+    pub name: Vec<u8>,
+    /// `client_header_timeout`.
+    pub client_header_timeout: u64,
+    /// `client_header_buffer_size`.
+    pub client_header_buffer_size: u64,
+    /// `large_client_header_buffers`: number and size.
+    pub large_client_header_buffers: (u64, u64),
+    /// `max_headers`.
+    pub max_headers: usize,
+    /// `ignore_invalid_headers`.
+    pub ignore_invalid_headers: bool,
+    /// `underscores_in_headers`.
+    pub underscores_in_headers: bool,
+    /// `merge_slashes`.
+    pub merge_slashes: bool,
+    /// `server_product`.
+    pub product: Product,
+}
+
+/// What the server calls itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Without version: `weir`.
+    pub name: String,
+    /// With version: `weir/0.1.0`.
+    pub full: String,
+    /// The version alone (`$nginx_version`); empty if there is none.
+    pub version: String,
+    /// The `Server` field with version, line end included.
+    pub line_on: Vec<u8>,
+    /// The `Server` field without version, line end included.
+    pub line_off: Vec<u8>,
+}
+
+impl Product {
+    /// From `name` or `name/version`.
+    pub fn new(full: &str) -> Product {
+        let (name, version) = full.split_once('/').unwrap_or((full, ""));
+        Product {
+            name: name.to_owned(),
+            full: full.to_owned(),
+            version: version.to_owned(),
+            line_on: format!("Server: {full}\r\n").into_bytes(),
+            line_off: format!("Server: {name}\r\n").into_bytes(),
+        }
+    }
+}
+
+impl Default for Product {
+    fn default() -> Product {
+        Product::new(concat!("weir/", env!("CARGO_PKG_VERSION")))
+    }
+}
+
+impl ServerCoreConf {
+    /// The settings with nginx's defaults where nothing was written.
+    pub fn settings(&self) -> ServerSettings {
+        let large = self.large_client_header_buffers.unwrap_or(LARGE_BUFFERS);
+        ServerSettings {
+            name: self.name().to_vec(),
+            client_header_timeout: self.client_header_timeout.unwrap_or(60_000),
+            client_header_buffer_size: self.client_header_buffer_size.unwrap_or(1024),
+            large_client_header_buffers: (large.number, large.size),
+            max_headers: self.max_headers.unwrap_or(1000),
+            ignore_invalid_headers: self.ignore_invalid_headers.unwrap_or(true),
+            underscores_in_headers: self.underscores_in_headers.unwrap_or(false),
+            merge_slashes: self.merge_slashes.unwrap_or(true),
+            product: self.product.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The server's names; without `server_name` it is the empty one, for requests that have no host.
+    pub fn names(&self) -> &[ServerName] {
+        if self.names.is_empty() { &NAMELESS } else { &self.names }
+    }
+
+    /// `$server_name`: the first name as written, `example.com` for `.example.com`.
+    pub fn name(&self) -> &[u8] {
+        let first = self.written.first().map_or(&b""[..], |(name, _)| name);
+        first.strip_prefix(b".").unwrap_or(first)
+    }
+}
+
+impl ServerSettings {
+    /// What the parser of request heads is bound by. A line is as long as the larger buffer; a head may fill the
+    /// first buffer and all large ones.
+    pub fn limits(&self) -> Limits {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (number, large) = self.large_client_header_buffers;
+        Limits {
+            max_line: size(large.max(self.client_header_buffer_size)),
+            max_head: size(number.saturating_mul(large).saturating_add(self.client_header_buffer_size)),
+            max_fields: self.max_headers,
+        }
+    }
+}
+
+/// `server_name name ...`
+fn server_name(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
+    for (i, word) in line.args().iter().enumerate() {
+        let text = word.bytes();
+        let wrong = match text {
+            [b'*', rest @ ..] => rest.len() < 2 || rest[0] != b'.',
+            [b'.'] => true,
+            _ => false,
+        };
+        if wrong {
+            return Err(line.fail_arg(i, format!("server name \"{word}\" is invalid")));
+        }
+        if text.contains(&b'/') {
+            line.warn_arg(i, format!("server name \"{word}\" has suspicious symbols"));
+        }
+        let (name, written) = match text {
+            b"~" => return Err(line.fail_arg(i, format!("empty regex in server name \"{word}\""))),
+            [b'~', pattern @ ..] => {
+                // Hosts are lower-cased before they are matched; a pattern with a capital would never match.
+                let caseless = pattern.iter().any(u8::is_ascii_uppercase);
+                (ServerName::Regex(Pattern::compile(line, i, 1, caseless)?), text.to_vec())
+            }
+            b"$hostname" => {
+                let host = weir_rt::process::hostname();
+                let host =
+                    host.map_err(|error| line.fail_arg(i, format!("gethostname() failed ({error})")))?;
+                (ServerName::parse(host.as_bytes()), host.into_bytes())
+            }
+            _ => (ServerName::parse(text), text.to_ascii_lowercase()),
+        };
+        conf.names.push(name);
+        conf.written.push((written, word.span));
+    }
+    Ok(())
+}
+
+/// `connection_pool_size size`, `request_pool_size size`: nginx's bounds on a 64-bit machine.
+fn pool_size(line: &LineCx<'_>, slot: &mut Option<u64>) -> Result {
+    line.size(slot)?;
+    match *slot {
+        Some(size) if size < 112 => Err(line.fail("the pool size must be no less than 112")),
+        Some(size) if size % 16 != 0 => Err(line.fail("the pool size must be a multiple of 16")),
+        _ => Ok(()),
+    }
+}
+
+/// `server_product name[/version]`
+fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
+    let text = line.arg(0);
+    // It stands in a field's value and in HTML: visible characters that mean nothing in either.
+    let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'<' | b'>' | b'&' | b'"');
+    if text.is_empty() || text.starts_with('/') || !text.bytes().all(plain) {
+        return Err(line.invalid_value(0));
+    }
+    line.once(&mut conf.product, Product::new(text))
+}
+
+/// `listen address[:port] [parameter ...]`
+fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
+    let listen = Listen::parse(line)?;
+    conf.listens.push(listen);
+    Ok(())
+}
+
+// The alias tells the closures of the table what `c` is.
+type Row = Directive<ServerCoreConf>;
+
+const HTTP_OR_SERVER: weir_conf::Contexts = HTTP.or(SERVER);
+
+const TABLE: &[Row] = &[
+    Row::new("listen", SERVER, MORE, listen)
+        .doc("An address the server answers on; *:80, or *:8000 without root."),
+    Row::new("server_name", SERVER, MORE, server_name)
+        .doc("The hosts the server answers for: names, *.name, name.*, .name, ~pattern, $hostname."),
+    Row::new("client_header_timeout", HTTP_OR_SERVER, ONE, |c, line| {
+        line.time_ms(&mut c.client_header_timeout)
+    })
+    .doc("How long a request's head may take, then 408; 60s."),
+    Row::new("client_header_buffer_size", HTTP_OR_SERVER, ONE, |c, line| {
+        line.size(&mut c.client_header_buffer_size)
+    })
+    .doc("How much of a head is read before the large buffers count; 1k."),
+    Row::new("large_client_header_buffers", HTTP_OR_SERVER, TWO, |c, line| {
+        line.bufs(&mut c.large_client_header_buffers)
+    })
+    .doc("Number and size of the buffers for long heads: no line longer than one, else 414 or 400; 4 8k."),
+    Row::new("max_headers", HTTP_OR_SERVER, ONE, |c, line| line.number(&mut c.max_headers, 1..=65_535))
+        .doc("The most field lines of a head, above it 400; 1000."),
+    Row::new("ignore_invalid_headers", HTTP_OR_SERVER, FLAG, |c, line| {
+        line.flag(&mut c.ignore_invalid_headers)
+    })
+    .doc("Leaves out fields with invalid names; off answers them with 400; on."),
+    Row::new("underscores_in_headers", HTTP_OR_SERVER, FLAG, |c, line| {
+        line.flag(&mut c.underscores_in_headers)
+    })
+    .doc("Takes field names with underscores as valid; off."),
+    Row::new("merge_slashes", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.merge_slashes))
+        .doc("Takes several slashes in a URI as one; on."),
+    Row::new("server_product", HTTP_OR_SERVER, ONE, server_product)
+        .doc("Weir's own: what Server and error pages call the server, name/version."),
+    Row::new("connection_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
+        pool_size(line, &mut c.connection_pool_size)
+    })
+    .doc("Accepted for nginx's files; connections take memory from the worker's free lists."),
+    Row::new("request_pool_size", HTTP_OR_SERVER, ONE, |c, line| {
+        pool_size(line, &mut c.accepted.request_pool_size)
+    })
+    .doc("Accepted for nginx's files; requests take memory from the worker's free lists."),
+    Row::new("server_names_hash_max_size", HTTP, ONE, |c, line| {
+        line.number(&mut c.accepted.server_names_hash_max_size, 0..)
+    })
+    .doc("Accepted for nginx's files; the table of names grows by itself."),
+    Row::new("server_names_hash_bucket_size", HTTP, ONE, |c, line| {
+        line.number(&mut c.accepted.server_names_hash_bucket_size, 0..)
+    })
+    .doc("Accepted for nginx's files; the table of names has no buckets of fixed size."),
+    Row::new("variables_hash_max_size", HTTP, ONE, |c, line| {
+        line.number(&mut c.accepted.variables_hash_max_size, 0..)
+    })
+    .doc("Accepted for nginx's files; variables are looked up when the configuration is read."),
+    Row::new("variables_hash_bucket_size", HTTP, ONE, |c, line| {
+        line.number(&mut c.accepted.variables_hash_bucket_size, 0..)
+    })
+    .doc("Accepted for nginx's files; variables are looked up when the configuration is read."),
+];
+
+/// `large_client_header_buffers 4 8k`
+const LARGE_BUFFERS: Bufs = Bufs { number: 4, size: 8 << 10 };
+/// `connection_pool_size` on a 64-bit machine.
+const CONNECTION_POOL: u64 = 512;
+static NAMELESS: [ServerName; 1] = [ServerName::Exact(Vec::new())];
