@@ -46,7 +46,10 @@ pub(crate) async fn conclude(x: &mut Exchange, verdict: Verdict) {
             }
             Verdict::Status(status) => special::answer(x, status),
             Verdict::Respond(body) => match output::respond(x, body).await {
-                Ok(()) => return,
+                Ok(()) => {
+                    x.complete = true;
+                    return;
+                }
                 Err(Broken::Instead(verdict)) => {
                     x.body_filters.clear();
                     verdict
@@ -62,7 +65,11 @@ pub(crate) async fn conclude(x: &mut Exchange, verdict: Verdict) {
                 x.response.status = status;
                 return;
             }
-            Verdict::Done | Verdict::Ok | Verdict::Declined => return,
+            Verdict::Done => {
+                x.complete = true;
+                return;
+            }
+            Verdict::Ok | Verdict::Declined => return,
         };
     }
 }

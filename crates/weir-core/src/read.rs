@@ -19,6 +19,7 @@ use crate::log::Level;
 pub struct RequestBody {
     framing: Framing,
     received: u64,
+    framed: u64,
     continued: bool,
     read: bool,
     pub(crate) memory: Vec<u8>,
@@ -61,6 +62,11 @@ impl RequestBody {
     /// Bytes of the body received, as framed content.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Bytes that came for the body, its chunk framing included.
+    pub fn framed(&self) -> u64 {
+        self.framed
     }
 
     /// Something of the body is still on its way.
@@ -197,6 +203,7 @@ impl Exchange {
             self.body.framing = Framing::Done;
         }
         self.body.received += piece.len() as u64;
+        self.body.framed += used as u64;
         self.check_size()?;
         Ok(Some(piece))
     }

@@ -46,6 +46,22 @@ impl Arena {
         self.since(start)
     }
 
+    /// Copies the bytes of `text`, which may lie in this arena, to the end.
+    pub fn append(&mut self, text: &Text) -> Span {
+        match text {
+            Text::Span(span) => self.copy(*span),
+            Text::Static(bytes) => self.push(bytes),
+            Text::Shared(bytes) => self.push(bytes),
+        }
+    }
+
+    /// Names `part`, a slice borrowed from this arena; `None` for bytes that lie elsewhere.
+    pub fn locate(&self, part: &[u8]) -> Option<Span> {
+        let start = part.as_ptr().addr().checked_sub(self.bytes.as_ptr().addr())?;
+        let end = start.checked_add(part.len())?;
+        (end <= self.bytes.len()).then_some(Span { start: start as u32, end: end as u32 })
+    }
+
     /// Where the next byte will be written.
     #[inline]
     pub fn mark(&self) -> u32 {
@@ -143,6 +159,19 @@ mod tests {
         arena.reset();
         assert_eq!(arena.get(first), b"");
         assert!(arena.buffer().capacity() >= 10_000);
+    }
+
+    #[test]
+    fn slices_of_the_arena_are_named_and_others_are_not() {
+        let mut arena = Arena::default();
+        let all = arena.push(b"a=1; b=2");
+        let part = arena.get(all).split_at(5).1;
+        assert_eq!(arena.locate(part), Some(Span { start: 5, end: 8 }));
+        assert_eq!(arena.locate(b"elsewhere"), None);
+        for text in [Text::Span(all), Text::Static(b"a=1; b=2"), Text::shared(b"a=1; b=2")] {
+            let copy = arena.append(&text);
+            assert_eq!(arena.get(copy), b"a=1; b=2");
+        }
     }
 
     #[test]

@@ -66,9 +66,9 @@ impl Worker {
             closed: Notify::default(),
             numbers: Cell::new((0, 0)),
             free: RefCell::new(Vec::new()),
-            dates: RefCell::new(Cached::new(now as i64, clock::local_offset(now))),
+            dates: RefCell::new(Cached::new(now as i64, clock::local_offset(now) / 60)),
             stopping: Cell::new(false),
-            offset: Cell::new((now, clock::local_offset(now))),
+            offset: Cell::new((now, clock::local_offset(now) / 60)),
         })
     }
 
@@ -148,13 +148,13 @@ impl Worker {
         f(&dates)
     }
 
-    /// Seconds east of UTC; looked up once a minute, since time zones change on minutes.
+    /// Minutes east of UTC; looked up once a minute, since time zones change on minutes.
     fn local_offset(&self, now: u64) -> i32 {
         let (at, offset) = self.offset.get();
         if at / 60 == now / 60 {
             return offset;
         }
-        let offset = clock::local_offset(now);
+        let offset = clock::local_offset(now) / 60;
         self.offset.set((now, offset));
         offset
     }

@@ -84,15 +84,19 @@ fn date(x: &Exchange, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A path is made absolute unless `absolute_redirect` is off.
 fn location(x: &Exchange, location: &Text, out: &mut Vec<u8>) {
-    let target = x.text(location);
     out.extend_from_slice(b"Location: ");
+    redirect_target(x, location, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends where `location` leads to: a path is made absolute unless `absolute_redirect` is off.
+pub(crate) fn redirect_target(x: &Exchange, location: &Text, out: &mut Vec<u8>) {
+    let target = x.text(location);
     if target.first() == Some(&b'/') && x.plan.core.absolute_redirect {
         origin(x, out);
     }
     out.extend_from_slice(target);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// `http://host[:port]` as nginx composes it for redirects.

@@ -113,13 +113,17 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
     let mut idle = connection.hosts.borrow().default().settings.client_header_timeout;
     loop {
         wire.idle.set(true);
-        wire.timer.arm(idle);
-        worker.counters.waiting.add(1);
-        let received = wire.stream.recv(Some(&wire.timer)).await;
-        worker.counters.waiting.sub(1);
+        // Bytes of the first request may have come with a PROXY protocol header.
+        let waits = wire.input.borrow().is_empty();
+        if waits {
+            wire.timer.arm(idle);
+            worker.counters.waiting.add(1);
+            let received = wire.stream.recv(Some(&wire.timer)).await;
+            worker.counters.waiting.sub(1);
+            let Recv::Data(buf) = received else { break };
+            wire.input.borrow_mut().push(buf);
+        }
         wire.idle.set(false);
-        let Recv::Data(buf) = received else { break };
-        wire.input.borrow_mut().push(buf);
         match Box::pin(active(&worker, &connection, &wire)).await {
             Some(timeout) => idle = timeout,
             None => break,
@@ -137,6 +141,7 @@ async fn active(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire
         connection.adopt(worker);
         let server = connection.hosts.borrow().default().clone();
         let mut x = worker.take_exchange(connection, &server);
+        x.pipelined = batch > 0;
         let next = one(&mut x, wire).await;
         worker.give_exchange(x);
         let idle = next?;

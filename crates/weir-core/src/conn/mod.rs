@@ -17,6 +17,8 @@ use weir_rt::net::SockAddr;
 use crate::conf::server::{Generation, Hosts};
 use crate::worker::Worker;
 
+pub(crate) use encode::redirect_target;
+
 /// A client's connection, shared by the requests that come on it.
 pub struct Connection {
     /// Its number in this process (`$connection`).
@@ -49,6 +51,8 @@ pub struct Proxied {
     pub source: SockAddr,
     /// The address it connected to (`$proxy_protocol_server_addr`, `_port`).
     pub destination: SockAddr,
+    /// The type-length-values of version 2 (`$proxy_protocol_tlv_...`).
+    pub tlvs: Box<[u8]>,
 }
 
 impl Connection {

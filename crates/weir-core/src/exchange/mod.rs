@@ -58,6 +58,8 @@ pub struct Exchange {
     pub uri_changes: u8,
     /// The connection serves another request after this one.
     pub keep_alive: bool,
+    /// The request had come before the answer to the one before it left (`$pipe`).
+    pub pipelined: bool,
     /// When the request began: milliseconds of the worker's monotonic clock (`$request_time`).
     pub start_ms: u64,
     /// Bytes a second; 0 for no limit (`limit_rate`, `$limit_rate`).
@@ -68,6 +70,8 @@ pub struct Exchange {
     pub subrequest_of: Option<Span>,
     pub(crate) variables: Variables,
     pub(crate) body_filters: Vec<BodyEntry>,
+    /// The whole answer was handed over.
+    pub(crate) complete: bool,
     pub(crate) body_sent: u64,
     pub(crate) bytes_before: u64,
     states: Vec<Box<dyn Any>>,
@@ -90,12 +94,14 @@ impl Exchange {
             uri_changed: false,
             uri_changes: URI_CHANGES,
             keep_alive: false,
+            pipelined: false,
             start_ms: 0,
             limit_rate: None,
             captures: Captures::default(),
             subrequest_of: None,
             variables: Variables::default(),
             body_filters: Vec::new(),
+            complete: false,
             body_sent: 0,
             bytes_before: 0,
             states: Vec::new(),
@@ -124,6 +130,7 @@ impl Exchange {
         self.subrequest_of = None;
         self.variables.clear();
         self.body_filters.clear();
+        self.complete = false;
         self.body_sent = 0;
         self.states.clear();
     }
@@ -230,6 +237,11 @@ impl Exchange {
     /// Bytes of this response that left so far, head included (`$bytes_sent`).
     pub fn bytes_sent(&self) -> u64 {
         self.transport.bytes_written().saturating_sub(self.bytes_before)
+    }
+
+    /// Whether the whole answer was handed over (`$request_completion`).
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Bytes of the body sent so far (`$body_bytes_sent`).

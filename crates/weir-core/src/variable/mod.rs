@@ -1,5 +1,6 @@
 //! Variables: declared by modules and by the configuration, numbered when used, computed when asked for.
 
+pub mod core;
 pub mod script;
 
 use std::collections::HashMap;
@@ -46,6 +47,12 @@ impl Variable {
     /// All variables that begin with `name`.
     pub const fn prefix(name: &'static str, get: fn(&mut Exchange, &str) -> Option<Text>) -> Variable {
         Variable { name, get: Get::Prefix(get), set: None, cacheable: false }
+    }
+
+    /// Computed once per request; what [`Variable::prefix`] does not say of itself.
+    pub const fn kept(mut self) -> Variable {
+        self.cacheable = true;
+        self
     }
 
     /// Computed each time it is asked for.
@@ -108,6 +115,8 @@ impl Table {
 pub struct Variables {
     slots: Vec<Slot>,
     used: bool,
+    /// `$request_id`, also when it was asked for by name only and has no slot.
+    request_id: Option<Span>,
 }
 
 #[derive(Clone, Default)]
@@ -123,6 +132,15 @@ impl Variables {
         if std::mem::take(&mut self.used) {
             self.slots.fill(Slot::Unknown);
         }
+        self.request_id = None;
+    }
+
+    pub(crate) fn request_id(&self) -> Option<Span> {
+        self.request_id
+    }
+
+    pub(crate) fn keep_request_id(&mut self, id: Span) {
+        self.request_id = Some(id);
     }
 
     fn slot(&mut self, index: VarIndex) -> &mut Slot {

@@ -1,0 +1,124 @@
+//! The request line, what was made of it, the body, and where the request leads to.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use weir_http::Known;
+
+use super::{copied, number, present};
+use crate::exchange::Exchange;
+use crate::file;
+use crate::log::Level;
+use crate::text::Text;
+
+/// `$host`: from the request line or the Host field, in lower case, without port; else the server's name.
+pub(super) fn host(x: &mut Exchange) -> Option<Text> {
+    match x.request.host.is_empty() {
+        true => server_name(x),
+        false => Some(Text::Span(x.request.host)),
+    }
+}
+
+pub(super) fn line(x: &mut Exchange) -> Option<Text> {
+    present(x.request.line)
+}
+
+pub(super) fn method(x: &mut Exchange) -> Option<Text> {
+    present(x.request.method_span)
+}
+
+pub(super) fn unparsed_uri(x: &mut Exchange) -> Option<Text> {
+    present(x.request.unparsed_uri)
+}
+
+pub(super) fn uri(x: &mut Exchange) -> Option<Text> {
+    present(x.request.uri)
+}
+
+/// `$args`: no value without `?`, an empty one behind a bare `?`.
+pub(super) fn args(x: &mut Exchange) -> Option<Text> {
+    present(x.request.args)
+}
+
+/// `set $args`: what is passed on is composed anew from here on.
+pub(super) fn set_args(x: &mut Exchange, value: &[u8]) {
+    x.request.args = x.arena.push(value);
+    x.request.uri_is_plain = false;
+}
+
+pub(super) fn is_args(x: &mut Exchange) -> Option<Text> {
+    Some(if x.request.args.is_empty() { Text::EMPTY } else { Text::Static(b"?") })
+}
+
+/// `$server_protocol`, as it was sent; no value in HTTP/0.9.
+pub(super) fn protocol(x: &mut Exchange) -> Option<Text> {
+    present(x.request.protocol)
+}
+
+pub(super) fn port(x: &mut Exchange) -> Option<Text> {
+    Some(Text::Span(x.request.port))
+}
+
+/// `$is_request_port`: the colon for `$host$is_request_port$request_port`.
+pub(super) fn is_port(x: &mut Exchange) -> Option<Text> {
+    Some(if x.request.port.is_empty() { Text::EMPTY } else { Text::Static(b":") })
+}
+
+/// `$request_length`: line, fields and what came of the body so far, chunk framing included; without empty lines
+/// before the request.
+pub(super) fn length(x: &mut Exchange) -> Option<Text> {
+    let head = x.request.len.saturating_sub(x.request.leading_crlf);
+    let length = head as u64 + x.body.framed();
+    number(x, length)
+}
+
+/// `$request_body`: once it was read, if it is in memory and not empty.
+pub(super) fn body(x: &mut Exchange) -> Option<Text> {
+    if !x.body.is_read() || x.body.file().is_some() || x.body.memory().is_empty() {
+        return None;
+    }
+    Some(Text::Span(x.arena.push(x.body.memory())))
+}
+
+/// `$request_body_file`: the temporary file's name, where the body lies in one that has a name.
+pub(super) fn body_file(x: &mut Exchange) -> Option<Text> {
+    let path = x.body.file()?.path.as_ref()?;
+    Some(Text::Span(x.arena.push(path.as_os_str().as_bytes())))
+}
+
+/// `$content_length`: as sent; of a chunked body its size once it was read.
+pub(super) fn content_length(x: &mut Exchange) -> Option<Text> {
+    if let Some(span) = x.request.span(Known::ContentLength) {
+        return Some(Text::Span(span));
+    }
+    let size = x.body.received();
+    (x.request.chunked && x.body.is_read()).then(|| number(x, size))?
+}
+
+pub(super) fn server_name(x: &mut Exchange) -> Option<Text> {
+    Some(Text::Shared(x.server.name.clone()))
+}
+
+pub(super) fn document_root(x: &mut Exchange) -> Option<Text> {
+    Some(Text::Span(file::root(x)))
+}
+
+/// `$realpath_root`: no value, and a line in the log, when `root` leads nowhere.
+pub(super) fn realpath_root(x: &mut Exchange) -> Option<Text> {
+    let root = file::root(x);
+    let path = Path::new(OsStr::from_bytes(x.arena.get(root)));
+    match path.canonicalize() {
+        Ok(real) => copied(x, real.as_os_str().as_bytes()),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(0);
+            let text = weir_rt::file::errno_text(errno);
+            x.log(Level::Crit, &format_args!("realpath() \"{}\" failed ({errno}: {text})", path.display()));
+            None
+        }
+    }
+}
+
+pub(super) fn filename(x: &mut Exchange) -> Option<Text> {
+    Some(Text::Span(file::map_uri(x).span))
+}
