@@ -143,7 +143,7 @@ pub(super) fn section(
             break Ok(next);
         }
         let index = fields.len();
-        if index >= most && !rest.is_empty() {
+        if index >= most && !matches!(rest, [] | [b'\r']) {
             break Err(halt(rest, BadRequest::TooManyFields));
         }
         let (known, value, next) = match line(whole, rest, fields) {
@@ -176,7 +176,7 @@ type Read<'b> = (Known, &'b [u8], &'b [u8]);
 #[inline(always)]
 fn line<'b>(whole: usize, text: &'b [u8], fields: &mut Vec<Field>) -> Result<Read<'b>, Halt> {
     let (length, known) = match text.first_chunk().and_then(scan::short_name) {
-        Some((length, words)) => (length, lookup(words)),
+        Some((length, words)) => (length, lookup(words, length)),
         None => long_name(text),
     };
     let Some((name, [b':', after @ ..])) = text.split_at_checked(length) else {

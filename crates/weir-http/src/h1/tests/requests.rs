@@ -143,6 +143,8 @@ fn fields_that_are_refused() {
         ("Content-Length : 1\r\n", SpaceBeforeColon, 400),
         (": b\r\n", InvalidName, 400),
         ("A\0: b\r\n", InvalidName, 400),
+        ("Connection\0: b\r\n", InvalidName, 400),
+        ("Content\rLength: 1\r\n", MissingColon, 400),
         ("A\x7f: b\r\n", InvalidName, 400),
         ("A\r\n", MissingColon, 400),
         ("A\nB: c\r\n", MissingColon, 400),
@@ -260,6 +262,7 @@ fn limits_do_not_depend_on_how_the_bytes_arrive() {
     assert_eq!(parse(&head(&format!("A: {}\r\n", "b".repeat(16)))), Err(BadRequest::FieldTooLong));
     assert_eq!(parse(&head(&format!("A: {}", "b".repeat(17)))), Err(BadRequest::FieldTooLong));
     assert_eq!(parse(&head("A: b\nB: c\nC: d\n\n")), Ok(Parse::Complete));
+    assert_eq!(parse(&head("A: b\nB: c\nC: d\n\r")), Ok(Parse::Incomplete { in_line: false }));
     assert_eq!(parse(&head("A: b\nB: c\nC: d\nD: e\n\n")), Err(BadRequest::TooManyFields));
     let whole = |length: usize| head(&format!("A: bbbbbbbbbbbb\r\nB: {}\r\n\r\n", "c".repeat(length - 42)));
     assert_eq!(whole(57).len(), 57);
