@@ -154,6 +154,16 @@ impl Chain {
         chain
     }
 
+    /// No bytes, and nothing follows.
+    pub fn end() -> Chain {
+        Chain { last: true, ..Chain::default() }
+    }
+
+    /// No bytes; what went before shall leave now.
+    pub fn flush() -> Chain {
+        Chain { flush: true, ..Chain::default() }
+    }
+
     /// Adds a piece at the end; an empty one leaves no trace.
     pub fn push(&mut self, buf: Buf) {
         if !buf.is_empty() {

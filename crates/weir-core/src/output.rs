@@ -41,7 +41,7 @@ pub(crate) async fn respond(x: &mut Exchange, body: Body) -> Result<(), Broken> 
         return Ok(finish(x, false).await?);
     }
     match body {
-        Body::Empty => body_part(x, Chain { last: true, ..Chain::default() }).await?,
+        Body::Empty => body_part(x, Chain::end()).await?,
         Body::Whole(buf) => body_part(x, Chain::whole(buf)).await?,
         Body::Chain(mut chain) => {
             chain.last = true;
@@ -140,8 +140,8 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
                 chain.push(buf);
                 body_part(x, chain).await?;
             }
-            Ok(Piece::Flush) => body_part(x, Chain { flush: true, ..Chain::default() }).await?,
-            Ok(Piece::End) => return body_part(x, Chain { last: true, ..Chain::default() }).await,
+            Ok(Piece::Flush) => body_part(x, Chain::flush()).await?,
+            Ok(Piece::End) => return body_part(x, Chain::end()).await,
             Err(error) => {
                 x.keep_alive = false;
                 return Err(error);
@@ -214,7 +214,8 @@ async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error>
     if !entry.filter.in_memory() || !entry.input.has_file() {
         return Ok(());
     }
-    let mut read = Chain { flush: entry.input.flush, last: entry.input.last, ..Chain::default() };
+    let mut read = Chain::default();
+    (read.flush, read.last) = (entry.input.flush, entry.input.last);
     while let Some(buf) = entry.input.pop() {
         match buf {
             Buf::File { file, mut offset, mut len } => {
