@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use weir_rt::file::errno::{EACCES, EIO, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileHandle, FileKind, Links, Meta};
 
 pub use store::Files;
@@ -319,16 +320,6 @@ fn errno(error: io::Error) -> i32 {
 /// Files up to this many bytes are answered from memory. Above it sendfile(2) is as fast, and a file need not be read
 /// for a client that hangs up.
 pub const SMALL: u64 = 64 * 1024;
-
-// The same numbers on every architecture Linux has (asm-generic), but for ENAMETOOLONG and ELOOP on some that Rust
-// supports as tier 3 only.
-pub(crate) const ENOENT: i32 = 2;
-const EIO: i32 = 5;
-const EACCES: i32 = 13;
-const ENOTDIR: i32 = 20;
-const EMLINK: i32 = 31;
-const ENAMETOOLONG: i32 = 36;
-const ELOOP: i32 = 40;
 
 #[cfg(test)]
 mod tests;

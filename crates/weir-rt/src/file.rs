@@ -324,6 +324,11 @@ impl From<FileHandle> for OwnedFd {
     }
 }
 
+/// The errnos that tell a missing file from a forbidden one from a broken server.
+pub mod errno {
+    pub use libc::{EACCES, EIO, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
+}
+
 /// The C library's words for an errno: "No such file or directory", as nginx prints after the number.
 /// "Unknown error" for a number that is none.
 pub fn errno_text(errno: i32) -> &'static str {

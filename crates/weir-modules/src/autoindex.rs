@@ -1,0 +1,174 @@
+//! `autoindex`: the listing of a directory that has no index file, as a page, JSON, JSONP or XML.
+//!
+//! The directory is read on a thread of the pool; [`render`] lays the entries out, byte for byte as nginx does.
+
+mod list;
+mod render;
+
+use std::task::{Context, Poll};
+
+use weir_conf::{Args, Contexts, Directive, Error, LineCx};
+use weir_core::body::{Body, Buf, Piece, Source};
+use weir_core::file;
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict, inherit};
+use weir_http::Method;
+
+/// The module.
+pub struct Autoindex;
+
+/// Its settings.
+#[derive(Default)]
+pub struct AutoindexConf {
+    /// `autoindex`; off unless set.
+    on: Option<bool>,
+    /// `autoindex_exact_size`; on unless set.
+    exact_size: Option<bool>,
+    /// `autoindex_localtime`; off unless set.
+    localtime: Option<bool>,
+    /// `autoindex_format`; `html` unless set.
+    format: Option<Format>,
+}
+
+/// How a listing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A page.
+    Html,
+    /// An array of objects.
+    Json,
+    /// The array as the argument of a function that the request names; plain JSON if it names none.
+    Jsonp,
+    /// A `list` of elements.
+    Xml,
+}
+
+impl Module for Autoindex {
+    const NAME: &'static str = "autoindex";
+    type Conf = AutoindexConf;
+    const DIRECTIVES: &'static [Directive<AutoindexConf>] = &[
+        Directive::new("autoindex", Contexts::ANY, Args::FLAG, |conf, line| line.flag(&mut conf.on))
+            .doc("Lists directories that have no index file."),
+        Directive::new("autoindex_exact_size", Contexts::ANY, Args::FLAG, |conf, line| line.flag(&mut conf.exact_size))
+            .doc("Page: sizes in bytes, or rounded to K, M and G."),
+        Directive::new("autoindex_localtime", Contexts::ANY, Args::FLAG, |conf, line| line.flag(&mut conf.localtime))
+            .doc("Page: times in the local zone, or in UTC."),
+        Directive::new("autoindex_format", Contexts::ANY, Args::ONE, format)
+            .doc("Lists as html, json, jsonp (function named by the argument callback) or xml."),
+    ];
+
+    fn inherit(conf: &mut AutoindexConf, parent: &AutoindexConf) {
+        inherit!(conf, parent: on, exact_size, localtime, format);
+    }
+
+    fn install(conf: &AutoindexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        if conf.on == Some(true) {
+            let list = List {
+                exact_size: conf.exact_size.unwrap_or(true),
+                localtime: conf.localtime.unwrap_or(false),
+                format: conf.format.unwrap_or(Format::Html),
+            };
+            plan.handler(Phase::Content, Self::NAME, list);
+        }
+        Ok(())
+    }
+}
+
+fn format(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
+    let formats =
+        [("html", Format::Html), ("json", Format::Json), ("jsonp", Format::Jsonp), ("xml", Format::Xml)];
+    line.one_of(&mut conf.format, &formats)
+}
+
+/// The handler, with the settings of its location.
+struct List {
+    exact_size: bool,
+    localtime: bool,
+    format: Format,
+}
+
+impl Handler for List {
+    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head) {
+            return Verdict::Declined.into();
+        }
+        Outcome::wait(self.list(x))
+    }
+}
+
+impl List {
+    async fn list(&self, x: &mut Exchange) -> Verdict {
+        let callback = match self.callback(x) {
+            Ok(callback) => callback,
+            Err(status) => return Verdict::Status(status),
+        };
+        let mut path = file::map_uri(x);
+        if path.span.end > path.span.start + 1 {
+            // Without its slash, as nginx names it in messages.
+            path.span.end -= 1;
+        }
+        let folder = path.bytes(&x.arena).to_vec();
+        let names_only = x.request.method == Method::Head;
+        let entries = match weir_rt::blocking(move || list::read(&folder, names_only)).await {
+            Ok(entries) => entries,
+            Err(error) => return Verdict::Status(file::call_failed(x, error.call, path, error.errno)),
+        };
+        let (kind, charset) = match (self.format, &callback) {
+            (Format::Html, _) => ("text/html", None),
+            (Format::Xml, _) => ("text/xml", Some("utf-8")),
+            (Format::Jsonp, Some(_)) => ("application/javascript", None),
+            (Format::Json | Format::Jsonp, _) => ("application/json", None),
+        };
+        x.response.status = 200;
+        x.response.content_type = Some(Text::from(kind));
+        if let Some(charset) = charset {
+            x.response.charset = Some(Text::from(charset));
+        }
+        let page = self.render(x, &entries, callback.as_deref());
+        Verdict::Respond(Body::Source(Box::new(Once(Some(page)))))
+    }
+
+    /// The function that `?callback=` names, for JSONP; an empty name is none.
+    fn callback(&self, x: &Exchange) -> Result<Option<Vec<u8>>, u16> {
+        if self.format != Format::Jsonp {
+            return Ok(None);
+        }
+        let Some(name) = weir_http::cookie::arg(x.args(), b"callback").filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        if name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.')) {
+            return Ok(Some(name.to_vec()));
+        }
+        let name = String::from_utf8_lossy(name);
+        x.log(Level::Info, &format_args!("client sent invalid callback name: \"{name}\""));
+        Err(400)
+    }
+
+    fn render(&self, x: &Exchange, entries: &[list::Entry], callback: Option<&[u8]>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128 + entries.len() * 160);
+        match self.format {
+            Format::Html => {
+                let charset = x.response.charset.as_ref().map(|charset| x.text(charset));
+                let style = render::Style {
+                    exact_size: self.exact_size,
+                    localtime: self.localtime,
+                    utf8: charset.is_some_and(|charset| charset.eq_ignore_ascii_case(b"utf-8")),
+                };
+                render::html(&mut out, x.uri(), entries, &style);
+            }
+            Format::Json | Format::Jsonp => render::json(&mut out, entries, callback),
+            Format::Xml => render::xml(&mut out, entries),
+        }
+        out
+    }
+}
+
+/// A body of one piece whose length is not told, so that it is sent as nginx sends a listing: in chunks.
+struct Once(Option<Vec<u8>>);
+
+impl Source for Once {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Piece, weir_core::Error>> {
+        Poll::Ready(Ok(self.0.take().map_or(Piece::End, |page| Piece::Data(Buf::Bytes(page)))))
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading a directory: names, kinds, sizes and times.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use weir_rt::file::errno::{EACCES, EIO, ELOOP, ENOENT};
+use weir_rt::file::{FileKind, Meta, lstat, stat};
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The name, any bytes but `/` and NUL.
+    pub(super) name: Vec<u8>,
+    /// What it leads to; a link to nowhere is [`FileKind::Other`].
+    pub(super) kind: FileKind,
+    /// Last modification, seconds since 1970.
+    pub(super) mtime: i64,
+    /// Bytes.
+    pub(super) size: u64,
+}
+
+/// A system call that failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    /// Its name, as nginx's messages have it.
+    pub(super) call: &'static str,
+    /// Its error.
+    pub(super) errno: i32,
+}
+
+/// The entries of `folder` but those that begin with a dot: directories first, each kind by name. With `open_only`
+/// it is opened and nothing read: a HEAD request asks no more. Blocks.
+///
+/// # Errors
+/// `opendir()`, and what keeps an entry from being looked at other than that it is gone or forbidden.
+pub(super) fn read(folder: &[u8], open_only: bool) -> Result<Vec<Entry>, Failed> {
+    let folder = Path::new(OsStr::from_bytes(folder));
+    let names = std::fs::read_dir(folder).map_err(|error| failed("opendir()", &error))?;
+    let mut entries = Vec::new();
+    if open_only {
+        return Ok(entries);
+    }
+    for name in names {
+        let name = name.map_err(|error| failed("readdir()", &error))?;
+        if name.file_name().as_bytes().starts_with(b".") {
+            continue;
+        }
+        if let Some(meta) = look_at(&name.path())? {
+            let name = name.file_name().into_vec();
+            entries.push(Entry { name, kind: meta.kind, mtime: meta.mtime_s, size: meta.size });
+        }
+    }
+    let is_file = |entry: &Entry| entry.kind != FileKind::Dir;
+    entries.sort_unstable_by(|a, b| (is_file(a), &a.name).cmp(&(is_file(b), &b.name)));
+    Ok(entries)
+}
+
+/// What a name leads to; a link that leads nowhere is itself. `None`: it may not be looked at, or is gone by now.
+fn look_at(path: &Path) -> Result<Option<Meta>, Failed> {
+    let error = match stat(path) {
+        Ok(meta) => return Ok(Some(meta)),
+        Err(error) => failed("stat()", &error),
+    };
+    match error.errno {
+        EACCES => Ok(None),
+        ENOENT | ELOOP => match lstat(path).map_err(|error| failed("lstat()", &error)) {
+            Ok(meta) => Ok(Some(meta)),
+            Err(Failed { errno: ENOENT, .. }) => Ok(None),
+            Err(error) => Err(error),
+        },
+        _ => Err(error),
+    }
+}
+
+fn failed(call: &'static str, error: &io::Error) -> Failed {
+    Failed { call, errno: error.raw_os_error().unwrap_or(EIO) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_come_first_and_dots_stay_hidden() {
+        let folder = std::env::temp_dir().join(format!("weir-list-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("z")).expect("a fresh folder");
+        for name in ["b", "a", ".hidden"] {
+            std::fs::write(folder.join(name), name).expect("writable");
+        }
+        std::os::unix::fs::symlink("nowhere", folder.join("lost")).expect("fresh");
+        std::os::unix::fs::symlink("z", folder.join("link")).expect("fresh");
+        std::os::unix::fs::symlink("loop", folder.join("loop")).expect("fresh");
+        let bytes = folder.as_os_str().as_bytes();
+        let seen = |entry: &Entry| (String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, entry.size);
+        let list: Vec<_> = read(bytes, false).expect("there").iter().map(seen).collect();
+        let names: Vec<&str> = list.iter().map(|(name, ..)| &**name).collect();
+        assert_eq!(names, ["link", "z", "a", "b", "loop", "lost"]);
+        assert_eq!((list[0].1, list[2].1, list[5].1), (FileKind::Dir, FileKind::File, FileKind::Other));
+        assert_eq!((list[2].2, list[5].2), (1, 7), "a link to nowhere has the length of its goal's name");
+        assert_eq!(read(bytes, true).expect("there"), []);
+        std::fs::remove_dir_all(&folder).expect("ours");
+        let error = read(bytes, false).expect_err("gone");
+        assert_eq!((error.call, error.errno), ("opendir()", ENOENT));
+    }
+}

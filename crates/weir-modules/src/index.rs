@@ -1,0 +1,157 @@
+//! `index`: a request for a directory goes on, by an internal redirect, with the first index file that is there.
+
+use std::sync::Arc;
+
+use weir_conf::{Args, Contexts, Directive, Error, LineCx};
+use weir_core::file::{self, PathText};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::redirect::Redirect;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Handler, Module, Outcome, Phase, Span, Verdict, inherit};
+use weir_http::Method;
+use weir_rt::file::errno::{EACCES, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
+use weir_rt::file::{FileKind, errno_text};
+
+/// The module.
+pub struct Index;
+
+/// Its settings.
+#[derive(Default)]
+pub struct IndexConf {
+    /// `index`: names to try, in order; an absolute one is the last and is not tested.
+    index: Option<Vec<Script>>,
+}
+
+impl Module for Index {
+    const NAME: &'static str = "index";
+    type Conf = IndexConf;
+    const DIRECTIVES: &'static [Directive<IndexConf>] = &[Directive::new("index", Contexts::ANY, Args::MORE, index)
+        .doc("Files tried, in order, for a request that ends with a slash; index.html unless set.")];
+
+    fn inherit(conf: &mut IndexConf, parent: &IndexConf) {
+        inherit!(conf, parent: index);
+    }
+
+    fn install(conf: &IndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        let names = conf.index.clone().unwrap_or_else(|| vec![Script::literal(b"index.html")]);
+        plan.handler(Phase::Content, Self::NAME, Find { names: names.into() });
+        Ok(())
+    }
+}
+
+fn index(conf: &mut IndexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
+    let names = conf.index.get_or_insert_default();
+    for at in 0..line.args().len() {
+        match line.bytes(at) {
+            b"" => return Err(line.fail_arg(at, "index \"\" in \"index\" directive is invalid")),
+            [b'/', ..] if at + 1 < line.args().len() => {
+                line.warn_arg(at, "only the last index in \"index\" directive should be absolute");
+            }
+            _ => {}
+        }
+        names.push(Script::compile(line, at)?);
+    }
+    Ok(())
+}
+
+struct Find {
+    names: Arc<[Script]>,
+}
+
+impl Handler for Find {
+    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        self.find(x).into()
+    }
+}
+
+impl Find {
+    fn find(&self, x: &mut Exchange) -> Verdict {
+        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post) {
+            return Verdict::Declined;
+        }
+        let mut folder = None;
+        let mut folder_tested = false;
+        for name in &*self.names {
+            let name = text(x, name);
+            if x.arena.get(name).starts_with(b"/") {
+                return Verdict::Redirect(Redirect::Uri { uri: name, args: x.request.args });
+            }
+            let folder = *folder.get_or_insert_with(|| file::map_uri(x));
+            let path = join(x, folder.span, name);
+            match file::test(x, path) {
+                Ok(_) => {
+                    let uri = join(x, x.request.uri, name);
+                    return Verdict::Redirect(Redirect::Uri { uri, args: x.request.args });
+                }
+                Err(ELOOP | EMLINK) => return Verdict::Status(403),
+                Err(errno @ (ENOTDIR | ENAMETOOLONG | EACCES)) => return Verdict::Status(missing(x, path, errno)),
+                Err(errno) => {
+                    if !folder_tested && let Err(status) = test_folder(x, folder, path) {
+                        return Verdict::Status(status);
+                    }
+                    folder_tested = true;
+                    if errno != ENOENT {
+                        return Verdict::Status(file::failed(x, path, errno));
+                    }
+                }
+            }
+        }
+        Verdict::Declined
+    }
+}
+
+/// The value of `name`, in the arena.
+fn text(x: &mut Exchange, name: &Script) -> Span {
+    match name.constant() {
+        Some(name) => x.arena.push(name),
+        None => {
+            let value = name.value(x);
+            match value {
+                weir_core::Text::Span(span) => span,
+                other => {
+                    let bytes = x.text(&other).to_vec();
+                    x.arena.push(&bytes)
+                }
+            }
+        }
+    }
+}
+
+fn join(x: &mut Exchange, first: Span, second: Span) -> Span {
+    let start = x.arena.mark();
+    x.arena.copy(first);
+    x.arena.copy(second);
+    x.arena.since(start)
+}
+
+/// Before the second name is tried: is the directory there? If not, the first name's path is what is missing.
+fn test_folder(x: &mut Exchange, folder: PathText, first: Span) -> Result<(), u16> {
+    let Span { start, end } = folder.span;
+    let bare = Span { start, end: if end > start + 1 && folder.bytes(&x.arena).ends_with(b"/") { end - 1 } else { end } };
+    match file::test(x, bare) {
+        Ok(FileKind::Dir) => Ok(()),
+        Ok(_) => {
+            let path = String::from_utf8_lossy(x.arena.get(bare));
+            x.log(Level::Alert, &format_args!("\"{path}\" is not a directory"));
+            Err(500)
+        }
+        Err(ELOOP | EMLINK) => Err(403),
+        Err(ENOENT) => Err(missing(x, first, ENOENT)),
+        Err(errno) => Err(file::failed(x, bare, errno)),
+    }
+}
+
+/// nginx's words for an index file that is not there or may not be seen.
+fn missing(x: &Exchange, path: Span, errno: i32) -> u16 {
+    let name = String::from_utf8_lossy(x.arena.get(path));
+    let reason = errno_text(errno);
+    if errno == EACCES {
+        x.log_error(&format_args!("\"{name}\" is forbidden ({errno}: {reason})"));
+        return 403;
+    }
+    if x.plan.core.log_not_found {
+        x.log_error(&format_args!("\"{name}\" is not found ({errno}: {reason})"));
+    }
+    404
+}

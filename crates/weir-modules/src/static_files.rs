@@ -1,0 +1,95 @@
+//! `static`: files under `root` or `alias`, the content handler of last resort.
+//!
+//! Conditional requests, ranges and `Accept-Ranges` are filters' work; here a file is found and described.
+
+use weir_conf::Directive;
+use weir_core::body::{Body, Buf};
+use weir_core::file::{self, Found, OpenFile};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict};
+use weir_http::escape::{self, Set};
+use weir_http::{Known, Method};
+
+use std::rc::Rc;
+
+/// The module; it has no directives of its own.
+pub struct Static;
+
+impl Module for Static {
+    const NAME: &'static str = "static";
+    type Conf = ();
+    const DIRECTIVES: &'static [Directive<()>] = &[];
+
+    fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+        plan.handler(Phase::Content, Self::NAME, Serve);
+        Ok(())
+    }
+}
+
+struct Serve;
+
+impl Handler for Serve {
+    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        serve(x).into()
+    }
+}
+
+fn serve(x: &mut Exchange) -> Verdict {
+    if !matches!(x.request.method, Method::Get | Method::Head | Method::Post) {
+        return Verdict::Status(405);
+    }
+    if x.uri().ends_with(b"/") {
+        return Verdict::Declined;
+    }
+    let path = file::map_uri(x);
+    match file::lookup(x, path) {
+        Ok(Found::File(_)) if x.request.method == Method::Post => Verdict::Status(405),
+        Ok(Found::File(file)) => respond(x, file),
+        Ok(Found::Dir { .. }) => add_slash(x),
+        Ok(Found::Other) => {
+            let path = String::from_utf8_lossy(path.bytes(&x.arena));
+            x.log(Level::Crit, &format_args!("\"{path}\" is not a regular file"));
+            Verdict::Status(404)
+        }
+        Err(errno) => Verdict::Status(file::failed(x, path, errno)),
+    }
+}
+
+fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
+    x.response.status = 200;
+    x.response.content_length = Some(file.size());
+    x.response.last_modified = Some(file.mtime());
+    if x.plan.core.etag {
+        x.response.add(Known::ETag, Text::Shared(file.etag()));
+    }
+    x.set_content_type();
+    x.response.allow_ranges = true;
+    let body = if sends_body(x) { file.body() } else { None };
+    Verdict::Respond(Body::Whole(match body {
+        Some(bytes) => Buf::shared(bytes),
+        None => Buf::File { offset: 0, len: file.size(), file },
+    }))
+}
+
+/// Whether reading the file now is likely of use: not for HEAD, and seldom for a client that has a copy.
+fn sends_body(x: &Exchange) -> bool {
+    let request = &x.request;
+    request.method != Method::Head
+        && request.field(Known::IfNoneMatch).is_none()
+        && request.field(Known::IfModifiedSince).is_none()
+}
+
+/// A directory is answered by a redirect to its name with a slash, so that relative links in it work.
+fn add_slash(x: &mut Exchange) -> Verdict {
+    x.response.clear_entity();
+    let mut target = Vec::with_capacity(x.uri().len() + x.args().len() + 2);
+    escape::escape(&mut target, x.uri(), Set::Uri);
+    target.push(b'/');
+    if !x.args().is_empty() {
+        target.push(b'?');
+        target.extend_from_slice(x.args());
+    }
+    x.response.location = Some(Text::Span(x.arena.push(&target)));
+    Verdict::Status(301)
+}
