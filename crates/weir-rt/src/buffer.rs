@@ -176,6 +176,14 @@ impl Pool {
         Received { id, len: received.len }
     }
 
+    /// Appends what a buffer holds to `bytes`.
+    pub(crate) fn copy_to(&self, received: Received, bytes: &mut Vec<u8>) {
+        // SAFETY: `len` bytes of this buffer were written by its receive, and it is ours alone.
+        bytes.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(self.start(received.id).as_ptr(), received.len as usize)
+        });
+    }
+
     /// Free pool buffers.
     pub(crate) fn free(&self) -> u32 {
         self.free

@@ -169,7 +169,7 @@ impl Runtime {
         let _running = Running(&core.running);
         let _entered = Entered::new(&self.core);
         let output = core.run(f);
-        core.drive(Some(0)); // what was queued or closed last goes out
+        core.drive(clock::ticks(), Some(0)); // what was queued or closed last goes out
         output
     }
 
@@ -262,7 +262,8 @@ impl Core {
                 }
                 self.polled();
             }
-            self.drive(self.wait());
+            let stamp = clock::ticks();
+            self.drive(stamp, self.wait(stamp));
         }
     }
 
@@ -290,24 +291,23 @@ impl Core {
         self.sched.wake_foreign();
     }
 
-    /// How long the loop may sleep.
-    fn wait(&self) -> Wait {
+    /// How long the loop may sleep, as of `stamp`.
+    fn wait(&self, stamp: u64) -> Wait {
         if self.sched.is_runnable() || self.mail_left.get() {
             return Some(0);
         }
         // The time since the last wait counts too, or a long round would make timers late.
-        let busy_ns = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.stamp.get()));
+        let busy_ns = clock::scale().ticks_to_ns(stamp.saturating_sub(self.stamp.get()));
         self.timers.sleep_for(self.now_ms() + busy_ns / 1_000_000)
     }
 
     /// The second half of a turn: system call, mail, timers.
-    fn drive(&self, wait: Wait) {
-        let before = clock::ticks();
-        let busy_ns = clock::scale().ticks_to_ns(before.saturating_sub(self.stamp.get()));
+    fn drive(&self, stamp: u64, wait: Wait) {
+        let busy_ns = clock::scale().ticks_to_ns(stamp.saturating_sub(self.stamp.get()));
         self.stats.busy_ns.add(busy_ns);
         self.stats.longest_poll_ns.max(busy_ns);
         self.stats.tasks_live.set(self.sched.live());
-        self.stamp.set(before);
+        self.stamp.set(stamp);
         let mail = self.io.with(|io| io.turn(self, wait));
         if mail || self.mail_left.get() {
             self.read_mail();

@@ -94,6 +94,8 @@ pub(crate) struct Slot {
     pub(crate) dirty: bool,
     /// The sending direction is to be shut down when everything is sent.
     pub(crate) shut: bool,
+    /// To be taken away with its descriptor open; waits for the last completion.
+    pub(crate) detaching: bool,
     /// Its `Stream` is gone; waits for the last completion.
     pub(crate) closing: bool,
     /// An errno that ends receiving, 0 for none.
@@ -130,6 +132,7 @@ impl Slot {
             lagging: false,
             dirty: false,
             shut: false,
+            detaching: false,
             closing: false,
             recv_error: 0,
             reset: 0,

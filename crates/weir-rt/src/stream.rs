@@ -47,6 +47,9 @@ pub enum Closed {
     Reset(i32),
 }
 
+/// The index of a stream whose slot has been given up.
+const GONE: u32 = u32::MAX;
+
 /// A connected socket of this worker: receiving into pooled buffers, sending from a queue of chunks.
 ///
 /// Operations belong to the socket and not to the futures of these methods, all of which may be dropped at any time
@@ -258,6 +261,27 @@ impl Stream {
         let _unsupported = net::linger_reset(self.fd());
     }
 
+    /// Takes the socket out of this worker, with the bytes received and not taken: for handing an idle connection
+    /// over. Dropping the future closes it.
+    ///
+    /// # Errors
+    /// `EBUSY` if something is unsent, `ENOTCONN` if the peer has left: the connection is closed then.
+    pub async fn into_fd(mut self) -> io::Result<(OwnedFd, Vec<u8>)> {
+        if self.unsent() > 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        if self.is_eof() || self.error().is_some() {
+            return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
+        }
+        let taken = poll_fn(|cx| match self.core.io.with(|io| io.detach(&self.core, self.index)) {
+            Some(taken) => Poll::Ready(taken),
+            None => self.wait(cx, |s| &mut s.writer),
+        })
+        .await;
+        self.index = GONE;
+        Ok(taken)
+    }
+
     /// The descriptor, for options and addresses. It stays the stream's: not for reading, writing or closing.
     pub fn fd(&self) -> RawFd {
         self.slot(|s| s.fd)
@@ -279,6 +303,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if self.index == GONE {
+            return;
+        }
         self.core.io.with(|io| io.close(&self.core, self.index));
     }
 }

@@ -317,3 +317,36 @@ both!(an_abandoned_connect_leaves_nothing, || async {
     let _pending = connect.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     yield_now().await;
 });
+
+both!(an_idle_connection_moves_to_another_runtime, || async {
+    let (stream, mut client) = pair().await;
+    let mut driver = 0;
+    let mut stream = Some(stream);
+    while driver < 2 {
+        let ours = stream.take().expect("back again");
+        assert!(ours.try_recv().is_none());
+        yield_now().await;
+        client.write_all(b"early").expect("write");
+        let (fd, unread) = ours.into_fd().await.expect("the descriptor");
+        let choice = [weir_rt::DriverChoice::Epoll, weir_rt::DriverChoice::Auto][driver];
+        let fd = blocking(move || {
+            run(choice, 16, async move {
+                let stream = Stream::from_fd(fd).expect("adopted");
+                let rest = recv_exactly(&stream, 5 - unread.len()).await;
+                assert_eq!([unread, rest].concat(), b"early");
+                send_all(&stream, b"moved").await;
+                assert!(stream.try_recv().is_none());
+                stream.into_fd().await.expect("the descriptor").0
+            })
+        })
+        .await;
+        client.read_exact(&mut [0; 5]).expect("read");
+        stream = Some(Stream::from_fd(fd).expect("adopted"));
+        driver += 1;
+    }
+    let stream = stream.take().expect("back again");
+    stream.queue(Chunk::Bytes(vec![0; 32 << 20]));
+    stream.flush();
+    let busy = stream.into_fd().await.expect_err("unsent bytes");
+    assert_eq!(busy.raw_os_error(), Some(libc::EBUSY));
+});

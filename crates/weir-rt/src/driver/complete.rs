@@ -64,6 +64,12 @@ impl Io {
             Kind::Writable => self.on_writable(core, i),
             Kind::Hangup => self.on_hangup(core, i, result),
         }
+        if !matches!(kind, Kind::Nothing | Kind::Accept) {
+            let slot = self.sockets.slot(i);
+            if slot.detaching && slot.ops.is_empty() {
+                core.sched.notify(&mut slot.writer);
+            }
+        }
         false
     }
 
@@ -120,6 +126,7 @@ impl Io {
             core.sched.notify(&mut slot.reader);
         } else if slot.reader.is_some()
             && slot.receiving == Receiving::Off
+            && !slot.detaching
             && let Backend::Uring(uring) = &mut self.backend
         {
             uring.arm_recv(slot, i); // its pause has ended after the task had caught up

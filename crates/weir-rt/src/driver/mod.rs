@@ -14,7 +14,7 @@ pub(crate) mod sys;
 mod uring;
 
 use std::io;
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use crate::buffer::{BUFFER_SIZE, Blocks, Pool, Received, Store};
 use crate::net::{self, RawAddr};
@@ -268,7 +268,7 @@ impl Io {
         let Backend::Uring(uring) = &mut self.backend else { return };
         let slot = self.sockets.slot(i);
         let settled = matches!(slot.receiving, Receiving::Off | Receiving::Starved);
-        if !settled || slot.ops.has(Ops::HANGUP) || slot.closing {
+        if !settled || slot.ops.has(Ops::HANGUP) || slot.closing || slot.detaching {
             return;
         }
         if slot.receiving == Receiving::Off && slot.received.is_empty() {
@@ -308,6 +308,31 @@ impl Io {
         sys::close(self.sockets.remove(i));
         self.sockets.closed_one = true;
         core.stats.connections_live.sub(1);
+    }
+
+    /// Takes a socket away from the driver, with the bytes that were received and not taken. `None`: the kernel has
+    /// not let go of it yet, and the writer will be woken.
+    pub(crate) fn detach(&mut self, core: &Core, i: u32) -> Option<(OwnedFd, Vec<u8>)> {
+        let slot = self.sockets.slot(i);
+        let first = !std::mem::replace(&mut slot.detaching, true);
+        if !slot.ops.is_empty() {
+            if first && let Backend::Uring(uring) = &mut self.backend {
+                uring.cancel_all(slot.fd);
+            }
+            return None;
+        }
+        let (slot, pool, spares) = self.sockets.parts(i);
+        let mut unread = spares.take();
+        while let Some(received) = pool.pop(&mut slot.received) {
+            pool.copy_to(received, &mut unread);
+            pool.give(received.id);
+        }
+        let fd = sys::adopt(self.sockets.remove(i));
+        if let Backend::Epoll(epoll) = &mut self.backend {
+            epoll.remove(fd.as_raw_fd());
+        }
+        core.stats.connections_live.sub(1);
+        Some((fd, unread))
     }
 
     /// Submits, waits at most `wait`, and handles what has completed. True if the inbox has mail.
@@ -380,7 +405,7 @@ impl Io {
         let (starved, mut rest) = (std::mem::take(&mut self.sockets.starved), Vec::new());
         for i in starved {
             let slot = self.sockets.slot(i);
-            if slot.receiving != Receiving::Starved || slot.closing {
+            if slot.receiving != Receiving::Starved || slot.closing || slot.detaching {
                 continue;
             }
             if buffers > 0 {

@@ -55,9 +55,9 @@ pub(crate) fn accept(fd: RawFd) -> Result<OwnedFd, i32> {
     Ok(adopt(accepted))
 }
 
-/// Takes over a descriptor the kernel has just made for us.
+/// Takes over a descriptor that has no other owner.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
-    // SAFETY: callers pass a fresh result of accept, which nobody else owns.
+    // SAFETY: callers pass a fresh result of accept, or what a slot has just given up: nobody else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
