@@ -86,7 +86,8 @@ fn record(x: &mut Exchange) {
     let worker = x.worker.clone();
     let mut recorder = worker.recorder.borrow_mut();
     let shared: Rc<_> = x.shared.clone();
-    let mut record = RequestRecord { status: x.response.status, route: x.plan.route, ..RequestRecord::default() };
+    let mut record =
+        RequestRecord { status: x.response.status, route: x.plan.route, ..RequestRecord::default() };
     record.bytes_in = x.request.len as u64 + x.body.received();
     record.bytes_out = x.bytes_sent();
     record.method = weir_trace::Text::new(x.arena.get(x.request.method_span));

@@ -22,7 +22,7 @@ use weir_rt::file::{FileHandle, FileKind, Links, Meta};
 
 pub use store::Files;
 
-use crate::conf::core::{Alias, Core, DisableSymlinks};
+use crate::conf::core::{Alias, DisableSymlinks};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::log::Level;

@@ -87,7 +87,10 @@ impl ModuleDef {
             check: |index, line, here| weir_conf::check(&M::DIRECTIVES[index], line, here),
             set: |conf, index, line| (M::DIRECTIVES[index].set)(conf_of::<M>(conf), line),
             inherit: |conf, parent| {
-                M::inherit(conf_of::<M>(conf), parent.downcast_ref().expect("a block's conf at its module's index"));
+                M::inherit(
+                    conf_of::<M>(conf),
+                    parent.downcast_ref().expect("a block's conf at its module's index"),
+                );
             },
             resolve: |conf, registry| M::resolve(conf_of::<M>(conf), registry),
             install: |conf, plan| {
@@ -138,7 +141,12 @@ impl Confs {
         }
     }
 
-    pub(crate) fn resolve(&mut self, modules: &[&ModuleDef], registry: &mut Registry, errors: &mut Vec<Error>) {
+    pub(crate) fn resolve(
+        &mut self,
+        modules: &[&ModuleDef],
+        registry: &mut Registry,
+        errors: &mut Vec<Error>,
+    ) {
         for (module, conf) in modules.iter().zip(self.0.iter_mut()) {
             if let Err(error) = (module.resolve)(&mut **conf, registry) {
                 errors.push(error);

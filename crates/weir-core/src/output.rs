@@ -94,7 +94,8 @@ fn prepare(x: &mut Exchange) {
     if x.response.status == 0 {
         x.response.status = 200;
     }
-    x.response.header_only = x.request.method == Method::Head;
+    let head_only = matches!(&x.transport, Transport::Capture(capture) if capture.head_only);
+    x.response.header_only = head_only || x.request.method == Method::Head;
     if matches!(x.response.status, 204 | 304) || x.response.status < 200 {
         x.response.header_only = true;
         x.response.content_length = None;
@@ -112,7 +113,11 @@ fn settle(x: &mut Exchange) {
         x.response.content_length = None;
         return;
     }
-    if x.response.content_length.is_some() && x.response.trailers.is_empty() {
+    let expected = x.response.expect_trailers || !x.response.trailers.is_empty();
+    if (x.response.content_length.is_some() && !expected)
+        || x.request.method == Method::Head
+        || x.is_subrequest()
+    {
         return;
     }
     let eleven = x.request.version >= Version::V11;
@@ -244,23 +249,10 @@ async fn write(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
             let wire = wire.clone();
             h1::write_body(x, &wire, &mut chain, last, flush).await?;
         }
-        Transport::Capture(_) => capture(x, &mut chain).await?,
+        Transport::Capture(_) => crate::subrequest::capture(x, &mut chain).await?,
         Transport::None => {}
     }
     x.mark(Site::step(ConnStep::Write));
-    Ok(())
-}
-
-async fn capture(x: &mut Exchange, chain: &mut Chain) -> Result<(), Error> {
-    while let Some(buf) = chain.pop() {
-        let bytes = match buf {
-            Buf::File { file, offset, len } => crate::file::read(x, &file, offset, len as usize).await?,
-            other => other.memory().unwrap_or_default().to_vec(),
-        };
-        if let Transport::Capture(all) = &mut x.transport {
-            all.extend_from_slice(&bytes);
-        }
-    }
     Ok(())
 }
 
@@ -285,7 +277,13 @@ impl Exchange {
             Ok(()) => {}
             Err(Broken::Connection(error)) => return Err(error),
             // Imperative handlers can't start over; the filter's status becomes the response's.
-            Err(Broken::Instead(_)) => return Err(Error { kind: crate::error::Kind::Internal, side: crate::error::Side::Server, errno: None }),
+            Err(Broken::Instead(_)) => {
+                return Err(Error {
+                    kind: crate::error::Kind::Internal,
+                    side: crate::error::Side::Server,
+                    errno: None,
+                });
+            }
         }
         let last = chain.last;
         body_part(self, chain).await?;

@@ -72,7 +72,16 @@ pub struct PlanBuilder<'a> {
 
 impl<'a> PlanBuilder<'a> {
     pub(crate) fn new(worker: &'a Rc<Worker>, level: Level, core: &'a Core, name: Rc<str>) -> Self {
-        PlanBuilder { worker, level, core, name, entries: Vec::new(), content: None, header_filters: Vec::new(), auto_redirect: false }
+        PlanBuilder {
+            worker,
+            level,
+            core,
+            name,
+            entries: Vec::new(),
+            content: None,
+            header_filters: Vec::new(),
+            auto_redirect: false,
+        }
     }
 
     /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.

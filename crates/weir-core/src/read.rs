@@ -139,7 +139,10 @@ impl Exchange {
             self.body.memory.reserve_exact(length as usize);
         }
         while let Some(piece) = self.body_piece().await? {
-            if self.body.file.is_none() && !only_file && (self.body.memory.len() + piece.len()) as u64 <= limit {
+            if self.body.file.is_none()
+                && !only_file
+                && (self.body.memory.len() + piece.len()) as u64 <= limit
+            {
                 self.body.memory.extend_from_slice(&piece);
                 continue;
             }
@@ -230,14 +233,24 @@ impl Exchange {
                 Ok(())
             }
             Recv::TimedOut => {
-                self.log(Level::Info, &"client timed out (110: Connection timed out) while reading client request body");
+                self.log(
+                    Level::Info,
+                    &"client timed out (110: Connection timed out) while reading client request body",
+                );
                 Err(self.broken(Error::CLIENT_TIMED_OUT))
             }
             Recv::Eof => {
-                self.log(Level::Info, &"client prematurely closed connection while reading client request body");
+                self.log(
+                    Level::Info,
+                    &"client prematurely closed connection while reading client request body",
+                );
                 Err(self.broken(Error { kind: ErrorKind::Protocol, ..Error::CLIENT_CLOSED }))
             }
-            Recv::Err(errno) => Err(self.broken(Error { kind: ErrorKind::Protocol, errno: Some(errno), ..Error::CLIENT_CLOSED })),
+            Recv::Err(errno) => Err(self.broken(Error {
+                kind: ErrorKind::Protocol,
+                errno: Some(errno),
+                ..Error::CLIENT_CLOSED
+            })),
         }
     }
 
@@ -249,7 +262,11 @@ impl Exchange {
 
     /// `Expect: 100-continue`: answered when the body is first wanted and nothing of it came by itself.
     fn send_continue(&mut self, wire: &Wire) {
-        if self.request.expect_continue && !self.body.continued && self.body.received == 0 && !self.response.header_sent {
+        if self.request.expect_continue
+            && !self.body.continued
+            && self.body.received == 0
+            && !self.response.header_sent
+        {
             self.body.continued = true;
             wire.compose(|out| out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
         }

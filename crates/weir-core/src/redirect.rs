@@ -35,7 +35,14 @@ impl Redirect {
 /// there, or for the eleventh redirect.
 pub(crate) fn follow(x: &mut Exchange, redirect: Redirect) -> Result<Phase, u16> {
     if x.uri_changes == 0 {
-        let message = [b"rewrite or internal redirection cycle while ", cycle(&redirect), b" \"", x.arena.get(goal(&redirect)), b"\""].concat();
+        let message = [
+            b"rewrite or internal redirection cycle while ",
+            cycle(&redirect),
+            b" \"",
+            x.arena.get(goal(&redirect)),
+            b"\"",
+        ]
+        .concat();
         x.log_error(&String::from_utf8_lossy(&message));
         return Err(500);
     }

@@ -24,7 +24,12 @@ impl Pattern {
     ///
     /// # Errors
     /// PCRE's message in nginx's words, or a named group whose name is taken by a module's variable.
-    pub fn compile(line: &mut LineCx<'_>, argument: usize, skip: usize, caseless: bool) -> Result<Arc<Pattern>, Error> {
+    pub fn compile(
+        line: &mut LineCx<'_>,
+        argument: usize,
+        skip: usize,
+        caseless: bool,
+    ) -> Result<Arc<Pattern>, Error> {
         let source = line.bytes(argument).get(skip..).unwrap_or_default().to_vec();
         let flags = Flags { caseless, ..Flags::default() };
         let regex = Regex::new(&source, flags).map_err(|error| line.fail_arg(argument, error.to_string()))?;
@@ -45,10 +50,12 @@ impl Pattern {
         let matched = with_matcher(|matcher| {
             let text = x.arena.get(subject);
             let Ok(Some(captures)) = self.regex.captures(matcher, text) else { return None };
-            let group = |n| captures.span(n).map_or(Span::default(), |range| Span {
-                start: subject.start + range.start as u32,
-                end: subject.start + range.end as u32,
-            });
+            let group = |n| {
+                captures.span(n).map_or(Span::default(), |range| Span {
+                    start: subject.start + range.start as u32,
+                    end: subject.start + range.end as u32,
+                })
+            };
             Some((0..captures.len()).map(group).collect::<Vec<_>>())
         });
         let Some(groups) = matched else { return false };
@@ -87,5 +94,6 @@ fn with_matcher<T>(f: impl FnOnce(&mut Matcher) -> T) -> T {
     thread_local! {
         static MATCHER: RefCell<Option<Matcher>> = const { RefCell::new(None) };
     }
-    MATCHER.with_borrow_mut(|slot| f(slot.get_or_insert_with(|| Matcher::new().expect("memory for match data"))))
+    MATCHER
+        .with_borrow_mut(|slot| f(slot.get_or_insert_with(|| Matcher::new().expect("memory for match data"))))
 }

@@ -112,10 +112,16 @@ fn body(x: &Exchange, code: u16) -> Option<Rc<[u8]>> {
 
 fn write_page(out: &mut Vec<u8>, page: status::Page, product: &str) {
     let detail = page.detail.map_or([""; 3], |detail| ["<center>", detail, "</center>\r\n"]);
-    for part in ["<html>\r\n<head><title>", page.title, "</title></head>\r\n<body>\r\n<center><h1>", page.heading, "</h1></center>\r\n"]
-        .into_iter()
-        .chain(detail)
-        .chain(["<hr><center>", product, "</center>\r\n</body>\r\n</html>\r\n"])
+    for part in [
+        "<html>\r\n<head><title>",
+        page.title,
+        "</title></head>\r\n<body>\r\n<center><h1>",
+        page.heading,
+        "</h1></center>\r\n",
+    ]
+    .into_iter()
+    .chain(detail)
+    .chain(["<hr><center>", product, "</center>\r\n</body>\r\n</html>\r\n"])
     {
         out.extend_from_slice(part.as_bytes());
     }

@@ -98,7 +98,6 @@ fn make(folder: &Path, levels: [u8; 3], named: bool, number: &AtomicU32) -> Resu
     let mut step = 1;
     loop {
         let path = path(folder, levels, number.fetch_add(step, Ordering::Relaxed).wrapping_add(step));
-        step = 1;
         match create_in(folder, &path) {
             Ok(handle) if named => return Ok((handle, path)),
             Ok(handle) => {

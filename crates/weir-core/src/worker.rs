@@ -159,7 +159,11 @@ impl Worker {
         offset
     }
 
-    pub(crate) fn take_exchange(self: &Rc<Self>, connection: &Rc<Connection>, server: &Rc<Server>) -> Box<Exchange> {
+    pub(crate) fn take_exchange(
+        self: &Rc<Self>,
+        connection: &Rc<Connection>,
+        server: &Rc<Server>,
+    ) -> Box<Exchange> {
         match self.free.borrow_mut().pop() {
             Some(mut x) => {
                 x.reset(connection, server);

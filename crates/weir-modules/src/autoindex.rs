@@ -59,7 +59,7 @@ impl Module for Autoindex {
     ];
 
     fn inherit(conf: &mut AutoindexConf, parent: &AutoindexConf) {
-        inherit!(conf, parent: on, exact_size, localtime, format);
+        inherit!(conf, parent, on, exact_size, localtime, format);
     }
 
     fn install(conf: &AutoindexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {

@@ -30,7 +30,7 @@ impl Module for Index {
         .doc("Files tried, in order, for a request that ends with a slash; index.html unless set.")];
 
     fn inherit(conf: &mut IndexConf, parent: &IndexConf) {
-        inherit!(conf, parent: index);
+        inherit!(conf, parent, index);
     }
 
     fn install(conf: &IndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {

@@ -110,7 +110,11 @@ impl CommandLine {
     }
 }
 
-fn value<'a>(letter: u8, rest: &[u8], arguments: &mut impl Iterator<Item = &'a OsString>) -> Result<OsString, String> {
+fn value<'a>(
+    letter: u8,
+    rest: &[u8],
+    arguments: &mut impl Iterator<Item = &'a OsString>,
+) -> Result<OsString, String> {
     if !rest.is_empty() {
         return Ok(OsString::from_vec(rest.to_vec()));
     }

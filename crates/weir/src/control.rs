@@ -34,7 +34,9 @@ impl Control {
         });
         let remotes: Vec<Remote> = server.threads().iter().map(|thread| thread.remote.clone()).collect();
         let started = listener.and_then(|listener| {
-            std::thread::Builder::new().name("weir control".to_owned()).spawn(move || serve(&listener, &remotes))
+            std::thread::Builder::new()
+                .name("weir control".to_owned())
+                .spawn(move || serve(&listener, &remotes))
         });
         match started {
             Ok(_) => Some(Control { path }),

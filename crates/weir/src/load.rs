@@ -89,7 +89,9 @@ impl Paths {
                 let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
                 Ok((configuration, warnings))
             }
-            (Err((errors, tree)), _) => Err(errors.0.iter().map(|error| error.render(&tree.source)).collect()),
+            (Err((errors, tree)), _) => {
+                Err(errors.0.iter().map(|error| error.render(&tree.source)).collect())
+            }
         }
     }
 }

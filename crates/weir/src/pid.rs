@@ -32,7 +32,8 @@ impl Drop for PidFile {
 /// The file can't be read, or holds no number.
 pub(crate) fn read(path: &Path) -> io::Result<i32> {
     let text = std::fs::read_to_string(path)?;
-    let invalid = || io::Error::new(io::ErrorKind::InvalidData, format!("invalid PID number \"{}\"", text.trim()));
+    let invalid =
+        || io::Error::new(io::ErrorKind::InvalidData, format!("invalid PID number \"{}\"", text.trim()));
     text.trim().parse().map_err(|_| invalid())
 }
 

@@ -21,7 +21,10 @@ pub(crate) fn run(line: &CommandLine) -> ExitCode {
     if let Some(path) = &line.error_log {
         let path = Paths::of(line).prefix.join(path);
         if let Err(error) = log::open_early(&path) {
-            eprintln!("weir: [alert] could not open error log file: open() \"{}\" failed ({error})", path.display());
+            eprintln!(
+                "weir: [alert] could not open error log file: open() \"{}\" failed ({error})",
+                path.display()
+            );
         }
     }
     match serve(line) {
@@ -53,12 +56,15 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     };
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     signal::ignore(signal::SIGPIPE).map_err(failed("sigaction(SIGPIPE) failed"))?;
-    weir_rt::set_panic_hook(|message| log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}")));
+    weir_rt::set_panic_hook(|message| {
+        log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}"))
+    });
     let pid_path = configuration.main.pid_path(&configuration.prefix);
     log::start(&configuration).map_err(|error| vec![error])?;
     let server = start(configuration)?;
     announce(&server, &paths);
-    let pid = PidFile::write(pid_path.clone()).map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
+    let pid = PidFile::write(pid_path.clone())
+        .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     ready(readiness);
     let control = Control::start(&pid_path, &server);
     let result = wait(server, &signals, &paths);

@@ -18,7 +18,10 @@ pub(crate) fn command(arguments: &[OsString]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(answer) => {
-            eprintln!("weir: {}", if answer.is_empty() { "the server ended before a request came" } else { answer.trim() });
+            eprintln!(
+                "weir: {}",
+                if answer.is_empty() { "the server ended before a request came" } else { answer.trim() }
+            );
             ExitCode::FAILURE
         }
         Err(message) => {
@@ -55,7 +58,8 @@ fn parse(arguments: &[OsString]) -> Result<Question, String> {
     let mut question = Question::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let mut value = || words.next().cloned().ok_or_else(|| format!("{} needs a value", word.to_string_lossy()));
+        let mut value =
+            || words.next().cloned().ok_or_else(|| format!("{} needs a value", word.to_string_lossy()));
         match word.to_str() {
             Some("--once") => question.text = Some("trace once".to_owned()),
             Some("--level") => question.text = Some(format!("trace level {}", value()?.to_string_lossy())),

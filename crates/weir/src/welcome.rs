@@ -19,16 +19,12 @@ pub(crate) struct Conf {
 impl Module for Welcome {
     const NAME: &'static str = "welcome";
     type Conf = Conf;
-    const DIRECTIVES: &'static [Directive<Conf>] = &[Directive::<Conf>::new(
-        "welcome",
-        Contexts::LOCATION,
-        Args::NONE,
-        |conf, _| {
+    const DIRECTIVES: &'static [Directive<Conf>] =
+        &[Directive::<Conf>::new("welcome", Contexts::LOCATION, Args::NONE, |conf, _| {
             conf.on = true;
             Ok(())
-        },
-    )
-    .doc("Answers with a page that shows the tree of its own request.")];
+        })
+        .doc("Answers with a page that shows the tree of its own request.")];
 
     fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
         if conf.on {

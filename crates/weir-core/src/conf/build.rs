@@ -18,7 +18,11 @@ use crate::regex::Pattern;
 ///
 /// # Errors
 /// Everything that is wrong with the file, not just the first.
-pub fn build(tree: Tree, modules: &'static [ModuleDef], prefix: PathBuf) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
+pub fn build(
+    tree: Tree,
+    modules: &'static [ModuleDef],
+    prefix: PathBuf,
+) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
     let mut builder = Builder::new(&tree, modules.clone());
     let servers = builder.main(&tree.lines);
@@ -35,8 +39,13 @@ pub fn build(tree: Tree, modules: &'static [ModuleDef], prefix: PathBuf) -> (Res
     if !errors.is_empty() {
         return (Err((Errors(errors), tree)), warnings);
     }
-    let main = *main.0.into_iter().find_map(|conf| (conf as Box<dyn Any>).downcast::<MainConf>().ok()).expect("the core is in the list");
-    let configuration = Configuration { main, servers, addresses, tables, modules, source: tree.source, prefix };
+    let main = *main
+        .0
+        .into_iter()
+        .find_map(|conf| (conf as Box<dyn Any>).downcast::<MainConf>().ok())
+        .expect("the core is in the list");
+    let configuration =
+        Configuration { main, servers, addresses, tables, modules, source: tree.source, prefix };
     (Ok(configuration), warnings)
 }
 
@@ -95,7 +104,9 @@ impl<'t> Builder<'t> {
         let mut servers = Vec::new();
         for line in &block.lines {
             if line.name.is("server") {
-                self.inside(line, Contexts::HTTP, SERVER, |this, block| servers.push(this.server(line, block)));
+                self.inside(line, Contexts::HTTP, SERVER, |this, block| {
+                    servers.push(this.server(line, block))
+                });
             } else {
                 self.directive(line, Contexts::HTTP, &mut confs);
             }
@@ -114,21 +125,31 @@ impl<'t> Builder<'t> {
         let mut locations = Vec::new();
         for line in &block.lines {
             if line.name.is("location") {
-                self.inside(line, Contexts::SERVER, LOCATION, |this, block| this.location(line, block, None, &mut locations));
+                self.inside(line, Contexts::SERVER, LOCATION, |this, block| {
+                    this.location(line, block, None, &mut locations)
+                });
             } else {
                 self.directive(line, Contexts::SERVER, &mut confs);
             }
         }
         let place = self.tree.source.place(line.name.span);
-        let place = place.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
+        let place =
+            place.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
         ServerConf { confs, locations, place }
     }
 
-    fn location(&mut self, line: &'t Line, block: &'t Block, outer: Option<&Matcher>, into: &mut Vec<LocationConf>) {
+    fn location(
+        &mut self,
+        line: &'t Line,
+        block: &'t Block,
+        outer: Option<&Matcher>,
+        into: &mut Vec<LocationConf>,
+    ) {
         let mut confs = Confs::new(&self.modules);
         let mut warnings = std::mem::take(&mut self.warnings);
         let mut cx = self.cx(line, Contexts::SERVER, &mut warnings);
-        let matcher = matcher(&mut cx).and_then(|matcher| nested(&cx, outer, &matcher, into).map(|()| matcher));
+        let matcher =
+            matcher(&mut cx).and_then(|matcher| nested(&cx, outer, &matcher, into).map(|()| matcher));
         self.warnings = warnings;
         let matcher = match matcher {
             Ok(matcher) => matcher,
@@ -172,7 +193,13 @@ impl<'t> Builder<'t> {
     }
 
     /// Checks the shape of a structural block and goes into it.
-    fn inside(&mut self, line: &'t Line, here: Contexts, block: Signature, go: impl FnOnce(&mut Self, &'t Block)) {
+    fn inside(
+        &mut self,
+        line: &'t Line,
+        here: Contexts,
+        block: Signature,
+        go: impl FnOnce(&mut Self, &'t Block),
+    ) {
         match (block.check(line, here), &line.block) {
             (Err(error), _) => self.errors.push(error),
             (Ok(()), Some(inner)) => go(self, inner),
@@ -258,7 +285,12 @@ fn matcher(cx: &mut LineCx<'_>) -> Result<Matcher, Error> {
 }
 
 /// nginx's rules for a location beside and inside others.
-fn nested(cx: &LineCx<'_>, outer: Option<&Matcher>, matcher: &Matcher, siblings: &[LocationConf]) -> Result<(), Error> {
+fn nested(
+    cx: &LineCx<'_>,
+    outer: Option<&Matcher>,
+    matcher: &Matcher,
+    siblings: &[LocationConf],
+) -> Result<(), Error> {
     let name = matcher.name();
     let path_of = |m: &Matcher| match m {
         Matcher::Exact(path) | Matcher::Prefix(path, _) => Some(path.clone()),
@@ -268,10 +300,14 @@ fn nested(cx: &LineCx<'_>, outer: Option<&Matcher>, matcher: &Matcher, siblings:
         let outside = outer.name();
         match (outer, matcher) {
             (Matcher::Exact(_), _) => {
-                return Err(cx.fail(format!("location \"{name}\" cannot be inside the exact location \"{outside}\"")));
+                return Err(
+                    cx.fail(format!("location \"{name}\" cannot be inside the exact location \"{outside}\""))
+                );
             }
             (Matcher::Named(_), _) => {
-                return Err(cx.fail(format!("location \"{name}\" cannot be inside the named location \"{outside}\"")));
+                return Err(
+                    cx.fail(format!("location \"{name}\" cannot be inside the named location \"{outside}\""))
+                );
             }
             (_, Matcher::Named(_)) => {
                 return Err(cx.fail(format!("named location \"{name}\" can be on the server level only")));
@@ -296,7 +332,12 @@ fn nested(cx: &LineCx<'_>, outer: Option<&Matcher>, matcher: &Matcher, siblings:
     Ok(())
 }
 
-const fn block(name: &'static str, contexts: Contexts, args: weir_conf::Args, doc: &'static str) -> Signature {
+const fn block(
+    name: &'static str,
+    contexts: Contexts,
+    args: weir_conf::Args,
+    doc: &'static str,
+) -> Signature {
     Signature { name, contexts, args: args.block(), doc }
 }
 

@@ -103,7 +103,11 @@ impl Locations {
     fn with_slash(&self, uri: &[u8]) -> Option<&Place> {
         let is = |path: &[u8]| path.len() == uri.len() + 1 && path.ends_with(b"/") && path.starts_with(uri);
         let at = self.prefixes.partition_point(|(path, ..)| &**path <= uri);
-        self.prefixes[at..].iter().take_while(|(path, ..)| path.starts_with(uri)).find(|(path, ..)| is(path)).map(|(_, _, place)| place)
+        self.prefixes[at..]
+            .iter()
+            .take_while(|(path, ..)| path.starts_with(uri))
+            .find(|(path, ..)| is(path))
+            .map(|(_, _, place)| place)
     }
 }
 

@@ -54,7 +54,7 @@ impl Registry {
 
     /// The number of variable `name`, which the configuration uses at `span`. It may be declared later in the file.
     pub fn use_variable(&mut self, name: &str, span: Span) -> VarIndex {
-        let index = self.index(name);
+        let index = self.index(&name.to_ascii_lowercase());
         self.used[index.0 as usize].get_or_insert(span);
         index
     }
@@ -64,6 +64,7 @@ impl Registry {
     /// # Errors
     /// nginx's words when a module has one of that name, which may not be changed.
     pub fn define(&mut self, name: &str, getter: Getter, cacheable: bool) -> Result<VarIndex, String> {
+        let name = &*name.to_ascii_lowercase();
         if self.plain.contains_key(name) {
             return Err(format!("the duplicate \"{name}\" variable"));
         }
@@ -80,6 +81,7 @@ impl Registry {
     /// # Errors
     /// nginx's words when a module has one of that name that may not be changed.
     pub fn define_assigned(&mut self, name: &str) -> Result<VarIndex, String> {
+        let name = &*name.to_ascii_lowercase();
         if self.plain.get(name).is_some_and(|variable| variable.set.is_none()) {
             return Err(format!("the duplicate \"{name}\" variable"));
         }
@@ -94,6 +96,7 @@ impl Registry {
         entry.downcast_mut().expect("kept under its own type")
     }
 
+    /// Names of variables are the same in any case, and are kept in lower case.
     fn index(&mut self, name: &str) -> VarIndex {
         if let Some(index) = self.table.by_name.get(name) {
             return *index;
@@ -115,7 +118,13 @@ impl Registry {
             let variable = self.prefixes.iter().find(|variable| name.starts_with(variable.name))?;
             Some((*variable, &name[variable.name.len()..]))
         });
-        let definition = |getter, set, cacheable, changeable| Definition { name: name.clone(), getter, set, cacheable, changeable };
+        let definition = |getter, set, cacheable, changeable| Definition {
+            name: name.clone(),
+            getter,
+            set,
+            cacheable,
+            changeable,
+        };
         match found {
             Some((variable, rest)) => {
                 let getter = match variable.get {
@@ -138,7 +147,8 @@ impl Registry {
                 used.map_or(error.clone(), |span| error.at(span))
             })
             .collect();
-        let tables = Tables { variables: self.table, plain: self.plain, prefixes: self.prefixes, shared: self.shared };
+        let tables =
+            Tables { variables: self.table, plain: self.plain, prefixes: self.prefixes, shared: self.shared };
         (tables, errors)
     }
 }

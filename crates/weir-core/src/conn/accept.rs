@@ -21,7 +21,10 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, address: Rc<Cell
             Some(Ok(stream)) => take(&worker, stream, address.get()),
             Some(Err(error)) => {
                 let errno = error.raw_os_error().unwrap_or(0);
-                log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {})", weir_rt::file::errno_text(errno)));
+                log::cycle(
+                    Level::Crit,
+                    &format_args!("accept4() failed ({errno}: {})", weir_rt::file::errno_text(errno)),
+                );
             }
             None => return,
         }

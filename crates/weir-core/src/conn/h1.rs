@@ -148,7 +148,11 @@ async fn active(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire
         batch += 1;
         if wire.input.borrow().is_empty() {
             wire.flush();
-            return if wire.stream.unsent() > HIGH { wait_room(wire, &server.plan.core, idle).await } else { Some(idle) };
+            return if wire.stream.unsent() > HIGH {
+                wait_room(wire, &server.plan.core, idle).await
+            } else {
+                Some(idle)
+            };
         }
         if wire.pending() > HIGH {
             wire.flush();
@@ -220,7 +224,13 @@ pub(crate) fn write_head(x: &mut Exchange, wire: &Wire) {
 }
 
 /// Hands over a part of the body, at the rate that is allowed.
-pub(crate) async fn write_body(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Chain, last: bool, flush: bool) -> Result<(), Error> {
+pub(crate) async fn write_body(
+    x: &mut Exchange,
+    wire: &Rc<Wire>,
+    chain: &mut Chain,
+    last: bool,
+    flush: bool,
+) -> Result<(), Error> {
     if x.response.chunked {
         return chunked(x, wire, chain, last, flush).await;
     }
@@ -239,7 +249,13 @@ pub(crate) async fn write_body(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Ch
     Ok(())
 }
 
-async fn chunked(x: &mut Exchange, wire: &Rc<Wire>, chain: &mut Chain, last: bool, flush: bool) -> Result<(), Error> {
+async fn chunked(
+    x: &mut Exchange,
+    wire: &Rc<Wire>,
+    chain: &mut Chain,
+    last: bool,
+    flush: bool,
+) -> Result<(), Error> {
     if !chain.is_empty() {
         let size = chain.len();
         wire.compose(|out| chunk_head(out, size));

@@ -61,7 +61,10 @@ fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> NoHead {
     keep_line(x, wire);
     match gone {
         Recv::TimedOut => {
-            x.log(Level::Info, &"client timed out (110: Connection timed out) while reading client request headers");
+            x.log(
+                Level::Info,
+                &"client timed out (110: Connection timed out) while reading client request headers",
+            );
             NoHead::Silent(408)
         }
         _ => {
@@ -115,7 +118,7 @@ fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
 }
 
 /// Normalises target and host and finds the server.
-fn check(x: &mut Exchange) -> Result<(), NoHead> {
+pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
     if let Err(bad) = x.request.head.require_host() {
         return Err(refuse(x, bad));
     }
@@ -132,6 +135,7 @@ fn check(x: &mut Exchange) -> Result<(), NoHead> {
     if !hosts.is_single() {
         hosts.choose(x);
     }
+    drop_invalid(x);
     target(x)?;
     x.keep_alive = x.request.head.keep_alive() && keeps_alive(x);
     Ok(())
@@ -158,6 +162,25 @@ fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
     Ok(())
 }
 
+/// Fields with unusual names are no part of the request, as `ignore_invalid_headers` and `underscores_in_headers` have
+/// it; nobody behind this sees them.
+fn drop_invalid(x: &mut Exchange) {
+    let settings = &x.server.settings;
+    if !settings.ignore_invalid_headers || x.request.fields.iter().all(|field| field.valid) {
+        return;
+    }
+    let underscores = settings.underscores_in_headers;
+    for field in x.request.fields.iter().filter(|field| field.is_invalid(underscores)) {
+        let line = x.arena.get(Span { start: field.name.start, end: field.value.end });
+        let line = String::from_utf8_lossy(line);
+        let action = "while reading client request headers";
+        x.log(Level::Info, &format_args!("client sent invalid header line: \"{line}\" {action}"));
+    }
+    let head = &mut x.request.head;
+    head.fields.retain(|field| !field.is_invalid(underscores));
+    head.host = head.fields.iter().position(|field| field.known == Known::Host).map(|at| at as u16);
+}
+
 /// Splits and normalises the target. `*` and `host:port` have no path; nginx answers them by method.
 fn target(x: &mut Exchange) -> Result<(), NoHead> {
     let target = x.request.head.path();
@@ -177,7 +200,11 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
     let mut path = std::mem::take(&mut *x.worker.scratch.borrow_mut());
     let absolute = x.request.head.absolute.is_some();
     let text = x.arena.get(target);
-    let result = if absolute { uri::normalize_absolute(text, merge, &mut path) } else { uri::normalize(text, merge, &mut path) };
+    let result = if absolute {
+        uri::normalize_absolute(text, merge, &mut path)
+    } else {
+        uri::normalize(text, merge, &mut path)
+    };
     let done = match result {
         Ok(found) => {
             let uri = match found.changed {

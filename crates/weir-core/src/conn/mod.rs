@@ -8,6 +8,8 @@ pub mod input;
 mod linger;
 mod proxy;
 mod rate;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -15,6 +17,7 @@ use std::rc::Rc;
 use weir_rt::net::SockAddr;
 
 use crate::conf::server::{Generation, Hosts};
+use crate::subrequest::Capture;
 use crate::worker::Worker;
 
 pub(crate) use encode::redirect_target;
@@ -104,7 +107,7 @@ pub enum Transport {
     /// An HTTP/1 connection.
     H1(Rc<h1::Wire>),
     /// Memory: a subrequest whose answer its parent wants.
-    Capture(Vec<u8>),
+    Capture(Capture),
 }
 
 impl Transport {
@@ -113,7 +116,7 @@ impl Transport {
         match self {
             Transport::None => 0,
             Transport::H1(wire) => wire.written(),
-            Transport::Capture(bytes) => bytes.len() as u64,
+            Transport::Capture(capture) => capture.bytes.len() as u64,
         }
     }
 

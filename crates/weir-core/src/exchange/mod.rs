@@ -4,9 +4,12 @@
 //! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
 //! one of them waits stands in [`Shared`].
 
+mod content_type;
 mod request;
 mod response;
 mod shared;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::any::Any;
 use std::rc::Rc;

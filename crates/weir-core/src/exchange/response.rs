@@ -59,8 +59,12 @@ pub struct Response {
     pub headers: Vec<Header>,
     /// Trailer fields.
     pub trailers: Vec<Header>,
+    /// Trailer fields will follow: the length is not told even if it is known, the body is chunked.
+    pub expect_trailers: bool,
     /// The response may be cut into ranges (a whole 200 of known length).
     pub allow_ranges: bool,
+    /// Of several ranges none is cut: the body comes in pieces, which are not kept.
+    pub single_range: bool,
     /// Cut ranges even if the upstream did not offer to (`proxy_force_ranges`).
     pub force_ranges: bool,
     /// Conditional request fields are not looked at.

@@ -18,6 +18,8 @@ pub struct Shared {
     trace: RefCell<Trace>,
     /// Level `off`: no boundary reads the clock.
     on: Cell<bool>,
+    /// How many subrequests are running, each inside the one before.
+    pub(crate) subrequests: Cell<u8>,
 }
 
 impl Shared {

@@ -188,3 +188,137 @@ impl Hasher for Hashed {
 
 /// No entry.
 const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::super::ENOENT;
+    use super::super::tests::Folder;
+    use super::*;
+
+    const CONF: FileCache = FileCache { max: 100, inactive: 60_000, valid: 10_000, min_uses: 1, errors: false };
+
+    fn look(cache: &mut Cache, conf: &FileCache, folder: &Folder, name: &str, now: u64) -> Result<Vec<u8>, i32> {
+        match cache.lookup(conf, folder.path(name).as_bytes(), Links::Follow, now)? {
+            Found::File(file) => Ok(file.body().expect("small and fresh").to_vec()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_is_looked_at_again_when_it_is_no_longer_valid() {
+        let folder = Folder::new("valid");
+        folder.replace("f", "old");
+        let mut cache = Cache::new(10);
+        assert_eq!(look(&mut cache, &CONF, &folder, "f", 0).as_deref(), Ok(&b"old"[..]));
+        folder.replace("f", "new!");
+        assert_eq!(look(&mut cache, &CONF, &folder, "f", 9_999).as_deref(), Ok(&b"old"[..]));
+        assert_eq!(look(&mut cache, &CONF, &folder, "f", 10_000).as_deref(), Ok(&b"new!"[..]));
+        folder.remove("f");
+        assert_eq!(look(&mut cache, &CONF, &folder, "f", 19_999).as_deref(), Ok(&b"new!"[..]));
+        assert_eq!(look(&mut cache, &CONF, &folder, "f", 20_000), Err(ENOENT));
+        assert_eq!(cache.index.len(), 0, "errors are not kept");
+    }
+
+    #[test]
+    fn an_unchanged_file_stays_open() {
+        let folder = Folder::new("open");
+        folder.replace("f", "x");
+        let mut cache = Cache::new(10);
+        let path = folder.path("f");
+        let mut at = |now| match cache.lookup(&CONF, path.as_bytes(), Links::Follow, now) {
+            Ok(Found::File(file)) => file,
+            other => panic!("{other:?}"),
+        };
+        let first = at(0);
+        assert!(Rc::ptr_eq(&first, &at(50_000)));
+        assert!(Rc::ptr_eq(&first, &at(100_000)));
+    }
+
+    #[test]
+    fn errors_are_kept_if_wanted() {
+        let folder = Folder::new("errors");
+        let conf = FileCache { errors: true, ..CONF };
+        let mut cache = Cache::new(10);
+        assert_eq!(look(&mut cache, &conf, &folder, "f", 0), Err(ENOENT));
+        folder.replace("f", "x");
+        assert_eq!(look(&mut cache, &conf, &folder, "f", 5_000), Err(ENOENT));
+        // A location of the same cache without errors does not believe it.
+        assert_eq!(look(&mut cache, &CONF, &folder, "f", 5_000).as_deref(), Ok(&b"x"[..]));
+    }
+
+    #[test]
+    fn rare_files_are_closed() {
+        let folder = Folder::new("rare");
+        folder.replace("f", "old");
+        let conf = FileCache { min_uses: 2, ..CONF };
+        let mut cache = Cache::new(10);
+        assert_eq!(look(&mut cache, &conf, &folder, "f", 0).as_deref(), Ok(&b"old"[..]));
+        folder.replace("f", "new");
+        assert_eq!(look(&mut cache, &conf, &folder, "f", 1).as_deref(), Ok(&b"new"[..]));
+        folder.replace("f", "newer");
+        assert_eq!(look(&mut cache, &conf, &folder, "f", 2).as_deref(), Ok(&b"new"[..]), "kept from the second on");
+    }
+
+    #[test]
+    fn the_oldest_and_the_unused_go() {
+        let folder = Folder::new("lru");
+        let mut cache = Cache::new(3);
+        let conf = FileCache { max: 3, ..CONF };
+        for name in ["a", "b", "c", "d"] {
+            folder.replace(name, name);
+        }
+        let has = |cache: &mut Cache, name: &str| {
+            let path = folder.path(name);
+            cache.find(hash(path.as_bytes()), path.as_bytes()).is_some()
+        };
+        for (now, name) in [(0, "a"), (1, "b"), (2, "c"), (3, "a"), (4, "d")] {
+            look(&mut cache, &conf, &folder, name, now).expect("there");
+        }
+        assert_eq!(["a", "b", "c", "d"].map(|name| has(&mut cache, name)), [true, false, true, true]);
+        look(&mut cache, &conf, &folder, "d", 60_003).expect("there");
+        assert_eq!(["a", "c", "d"].map(|name| has(&mut cache, name)), [true, false, true], "c was used at 2, a at 3");
+        look(&mut cache, &conf, &folder, "b", 60_003).expect("there");
+        look(&mut cache, &conf, &folder, "c", 60_003).expect("there");
+        assert_eq!(cache.index.len(), 3);
+        assert_eq!(cache.entries.len(), 3, "places are used again");
+    }
+
+    proptest::proptest! {
+        /// The list of entries by use stays whole, and holds what a plain model holds.
+        #[test]
+        fn agrees_with_a_list(steps in proptest::collection::vec((0u8..12, 0u64..30), 1..200)) {
+            let conf = FileCache { max: 4, inactive: 100, valid: u64::MAX, min_uses: 1, errors: true };
+            let mut cache = Cache::new(4);
+            let mut model: Vec<(u8, u64)> = Vec::new();
+            let mut now = 0;
+            for (name, later) in steps {
+                now += later;
+                let path = [b"/nowhere/of/weir/", &[b'a' + name][..]].concat();
+                assert_eq!(cache.lookup(&conf, &path, Links::Follow, now).err(), Some(ENOENT));
+                let known = model.iter().position(|(other, _)| *other == name);
+                if let Some(at) = known {
+                    model.remove(at);
+                    model.push((name, now));
+                } else {
+                    for _ in 0..2 {
+                        if model.first().is_some_and(|(_, used)| now - used > 100) {
+                            model.remove(0);
+                        }
+                    }
+                    if model.len() == 4 {
+                        model.remove(0);
+                    }
+                    model.push((name, now));
+                }
+                let mut listed = Vec::new();
+                let mut at = cache.oldest;
+                while let Some(entry) = cache.entries.get(at as usize) {
+                    listed.push((entry.path[entry.path.len() - 1] - b'a', entry.used));
+                    at = entry.newer;
+                }
+                assert_eq!(listed, model);
+                assert_eq!(cache.index.len(), model.len());
+            }
+        }
+    }
+}

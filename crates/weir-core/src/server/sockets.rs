@@ -60,7 +60,11 @@ impl Sockets {
     }
 
     /// The sockets that worker `id` accepts from.
-    pub(crate) fn of_worker(&self, configuration: &Configuration, id: usize) -> Result<Vec<WorkerSocket>, StartError> {
+    pub(crate) fn of_worker(
+        &self,
+        configuration: &Configuration,
+        id: usize,
+    ) -> Result<Vec<WorkerSocket>, StartError> {
         let mut sockets = Vec::new();
         for (index, address) in configuration.addresses.iter().enumerate() {
             let Some(socket) = self.find(address).filter(|_| address.wildcard_of.is_none()) else { continue };

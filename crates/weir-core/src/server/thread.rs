@@ -109,8 +109,8 @@ pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartEr
 /// Takes a configuration into use on this worker.
 pub(super) fn adopt(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocket>) -> Result<(), String> {
     let Some(local) = LOCAL.with_borrow(Clone::clone) else { return Err("not a worker".to_owned()) };
-    let generation =
-        Generation::install(configuration, &local.worker).map_err(|error| error.render(&configuration.source))?;
+    let generation = Generation::install(configuration, &local.worker)
+        .map_err(|error| error.render(&configuration.source))?;
     local.worker.switch(Rc::new(generation));
     let mut old = std::mem::take(&mut *local.listening.borrow_mut());
     let mut listening = Vec::new();

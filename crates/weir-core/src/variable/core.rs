@@ -11,6 +11,8 @@ mod fields;
 mod request;
 mod request_id;
 mod response;
+#[cfg(test)]
+mod tests;
 mod time;
 
 use weir_http::Span;

@@ -111,7 +111,7 @@ impl Table {
 }
 
 /// The values of one request.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Variables {
     slots: Vec<Slot>,
     used: bool,
@@ -188,6 +188,9 @@ impl Exchange {
 
     /// A variable by name, as scripts ask for it at run time; also variables that the configuration never names.
     pub fn variable_by_name(&mut self, name: &str) -> Option<Text> {
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return self.variable_by_name(&name.to_ascii_lowercase());
+        }
         let generation = self.server.generation();
         if let Some(index) = generation.variables().find(name) {
             return self.variable(index);

@@ -36,7 +36,8 @@ impl Script {
     /// # Errors
     /// As [`Script::compile`], at the argument.
     pub fn compile_text(line: &mut LineCx<'_>, argument: usize, source: &[u8]) -> Result<Script, Error> {
-        let parsed = parse(source).map_err(|()| line.fail_arg(argument, "invalid variable name".to_owned()))?;
+        let parsed =
+            parse(source).map_err(|()| line.fail_arg(argument, "invalid variable name".to_owned()))?;
         let span = line.args()[argument].span;
         let registry: &mut Registry = line.ext();
         let part = |raw| match raw {
@@ -73,7 +74,12 @@ impl Script {
         }
         // Variables may write to the arena while they are computed, so they come first; then the pieces are laid
         // down one behind the other.
-        let values: Vec<Text> = self.parts.iter().filter_map(|part| part.variable()).map(|i| x.variable(i).unwrap_or(Text::EMPTY)).collect();
+        let values: Vec<Text> = self
+            .parts
+            .iter()
+            .filter_map(|part| part.variable())
+            .map(|i| x.variable(i).unwrap_or(Text::EMPTY))
+            .collect();
         let mut values = values.into_iter();
         let start = x.arena.mark();
         for part in &*self.parts {

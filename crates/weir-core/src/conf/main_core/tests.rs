@@ -1,1 +1,142 @@
+use weir_conf::MemoryFiles;
 
+use super::*;
+use crate::conf::CORE_MODULES;
+use crate::conf::test::{FILE, headlines, load, load_files};
+
+fn main(text: &str) -> MainConf {
+    load(text, &CORE_MODULES).unwrap_or_else(|error| panic!("{error}")).main
+}
+
+#[test]
+fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
+    for (line, error) in [
+        ("worker_processes x;", "\"worker_processes\" directive invalid value in weir.conf:1:18"),
+        ("worker_processes 0;", "\"worker_processes\" directive invalid value in weir.conf:1:18"),
+        (
+            "worker_processes 1; worker_processes 2;",
+            "\"worker_processes\" directive is duplicate in weir.conf:1:21",
+        ),
+        ("worker_priority x;", "\"worker_priority\" directive invalid number in weir.conf:1:17"),
+        ("worker_cpu_affinity 01x;", "invalid character \"x\" in \"worker_cpu_affinity\" in weir.conf:1:21"),
+        (
+            "worker_cpu_affinity auto 01 10;",
+            "invalid number of arguments in \"worker_cpu_affinity\" directive in weir.conf:1:1",
+        ),
+        ("worker_rlimit_nofile x;", "\"worker_rlimit_nofile\" directive invalid number in weir.conf:1:22"),
+        (
+            "worker_shutdown_timeout x;",
+            "\"worker_shutdown_timeout\" directive invalid value in weir.conf:1:25",
+        ),
+        ("thread_pool a;", "invalid number of arguments in \"thread_pool\" directive in weir.conf:1:1"),
+        ("thread_pool a threads=0;", "invalid threads value \"threads=0\" in weir.conf:1:15"),
+        ("thread_pool a max_queue=x;", "invalid max_queue value \"max_queue=x\" in weir.conf:1:15"),
+        ("thread_pool a max_queue=1;", "\"thread_pool\" must have \"threads\" parameter in weir.conf:1:1"),
+        (
+            "thread_pool a threads=1; thread_pool a threads=2;",
+            "duplicate thread pool \"a\" in weir.conf:1:38",
+        ),
+        ("events { use kqueue; }", "invalid event type \"kqueue\" in weir.conf:1:14"),
+        ("events { worker_connections x; }", "invalid number \"x\" in weir.conf:1:29"),
+        ("events { use epoll; use epoll; }", "\"use\" directive is duplicate in weir.conf:1:21"),
+        ("worker_connections 5;", "\"worker_connections\" directive is not allowed here in weir.conf:1:1"),
+        (
+            "daemon maybe;",
+            "invalid value \"maybe\" in \"daemon\" directive, it must be \"on\" or \"off\" in weir.conf:1:8",
+        ),
+        ("debug_points x;", "invalid value \"x\" in weir.conf:1:14"),
+        ("load_module m.so;", "module \"m.so\" can't be loaded in weir.conf:1:13"),
+        ("ssl_engine x;", "\"ssl_engine\" directive is not supported on this platform in weir.conf:1:1"),
+        ("error_log e foo;", "invalid log level \"foo\" in weir.conf:1:13"),
+        ("error_log;", "invalid number of arguments in \"error_log\" directive in weir.conf:1:1"),
+        ("env =x;", "invalid value \"=x\" in weir.conf:1:5"),
+    ] {
+        assert_eq!(headlines(line, &CORE_MODULES), [error], "{line}");
+    }
+}
+
+#[test]
+fn all_errors_are_told_in_one_run() {
+    let text = "worker_processes x;\nevents { use kqueue; }\nhttp {\n  sendfile of;\n  server { listen 1:x; lisen 80; }\n}";
+    let errors = headlines(text, &CORE_MODULES);
+    assert_eq!(
+        errors,
+        [
+            "\"worker_processes\" directive invalid value in weir.conf:1:18",
+            "invalid event type \"kqueue\" in weir.conf:2:14",
+            "invalid value \"of\" in \"sendfile\" directive, it must be \"on\" or \"off\" in weir.conf:4:12",
+            "invalid port in \"1:x\" of the \"listen\" directive in weir.conf:5:19",
+            "unknown directive \"lisen\" in weir.conf:5:24",
+        ]
+    );
+}
+
+#[test]
+fn an_empty_configuration_has_nginx_defaults() {
+    let main = main("");
+    assert_eq!((main.workers(), main.worker_connections(), main.driver()), (1, 512, DriverChoice::Auto));
+    assert_eq!((main.daemon(), main.master_process(), main.priority()), (true, true, 0));
+    assert_eq!((main.shutdown_timeout(), main.affinity(0)), (None, None));
+    assert_eq!(main.pid(Path::new("/p")), Path::new("/p/logs/nginx.pid"));
+}
+
+#[test]
+fn every_line_is_recorded() {
+    let main = main(
+        "worker_processes 3; pid run/w.pid; lock_file l; daemon off; master_process off; worker_rlimit_nofile 4;
+         worker_rlimit_core 1g; worker_priority -5; worker_shutdown_timeout 6s; working_directory /tmp; env A; env B=c=d;
+         timer_resolution 7ms; pcre_jit off; debug_points stop; thread_pool p threads=8 max_queue=9;
+         events { use io_uring; worker_connections 10; multi_accept on; accept_mutex on; accept_mutex_delay 11ms;
+                  worker_aio_requests 12; epoll_events 13; }",
+    );
+    assert_eq!((main.workers(), main.worker_connections(), main.driver()), (3, 10, DriverChoice::IoUring));
+    assert_eq!(
+        (main.daemon(), main.master_process(), main.priority(), main.pcre_jit()),
+        (false, false, -5, false)
+    );
+    assert_eq!((main.worker_rlimit_nofile, main.worker_rlimit_core), (Some(4), Some(1 << 30)));
+    assert_eq!(main.shutdown_timeout(), Some(Duration::from_secs(6)));
+    assert_eq!(main.pid(Path::new("/p")), Path::new("/srv/weir/run/w.pid"));
+    assert_eq!(main.env, [("A".to_owned(), None), ("B".to_owned(), Some("c=d".to_owned()))]);
+    assert_eq!(main.thread_pools, [ThreadPool { name: b"p".to_vec(), threads: 8, max_queue: 9 }]);
+    assert_eq!((main.timer_resolution, main.accept_mutex_delay), (Some(7), Some(11)));
+}
+
+#[test]
+fn workers_run_on_the_cpus_of_their_masks() {
+    let conf = main("worker_cpu_affinity 0101 1000;");
+    assert_eq!(conf.affinity(0), Some(vec![0, 2]));
+    assert_eq!((conf.affinity(1), conf.affinity(9)), (Some(vec![3]), Some(vec![3])));
+    let conf = main("worker_cpu_affinity auto 0101;");
+    assert_eq!(
+        (conf.affinity(0), conf.affinity(1), conf.affinity(2)),
+        (Some(vec![0]), Some(vec![2]), Some(vec![0]))
+    );
+    assert_eq!(main("worker_cpu_affinity auto;").affinity(0), Some(vec![0]));
+    let auto = main("worker_processes auto;");
+    assert_eq!(auto.workers(), weir_rt::process::cpu_count());
+}
+
+#[test]
+fn users_are_looked_up_by_who_can_become_one() {
+    let files = |text: &str| MemoryFiles::new().with(FILE, text);
+    let (result, warnings) = load_files(&files("user no-such-user;"), &CORE_MODULES);
+    if weir_rt::process::is_root() {
+        let error = result.err().unwrap_or_default();
+        assert!(error.starts_with("getpwnam(\"no-such-user\") failed in"), "{error}");
+        assert!(main("user root;").user.is_some_and(|(user, group)| user.uid == 0 && group == 0));
+        let errors = headlines("user root no-such-group;", &CORE_MODULES);
+        assert_eq!(errors, ["getgrnam(\"no-such-group\") failed in weir.conf:1:11"]);
+    } else {
+        assert!(result.is_ok());
+        assert!(warnings.starts_with("the \"user\" directive makes sense only if"), "{warnings}");
+    }
+}
+
+#[test]
+fn logs_of_the_main_context_are_those_of_http() {
+    let text = "error_log stderr warn; http { server { location / { } } }";
+    let conf = load(text, &CORE_MODULES).unwrap_or_else(|error| panic!("{error}"));
+    let http = conf.servers[0].confs.get::<crate::conf::http_core::HttpCoreConf>();
+    assert!(conf.main.error_log_open.is_some() && http.error_log_open.is_some());
+}

@@ -132,8 +132,7 @@ fn tcpinfo(x: &mut Exchange, field: fn(&TcpInfo) -> u32) -> Option<Text> {
 /// `$nginx_version`: the version of whatever product `server_product` names.
 pub(super) fn version(x: &mut Exchange) -> Option<Text> {
     let server = x.server.clone();
-    let full = server.settings.product.full.as_str();
-    copied(x, full.split_once('/').map_or(full, |(_, version)| version).as_bytes())
+    copied(x, server.settings.product.version.as_bytes())
 }
 
 /// `$hostname`: in lower case; asked for once.
