@@ -1,0 +1,301 @@
+//! Subrequests: a request made inside the server, on the same worker, whose answer its parent gets in memory.
+//!
+//! The child is an exchange of its own that takes over the parent's arena, and by default its variables, while it
+//! runs: what either writes there stays valid for both. The parent waits meanwhile, so nothing is shared at a time.
+//! As in nginx a child begins at the server's rewrite phase, is internal, passes no access phase, and is logged only
+//! where `log_subrequest` is on. Its marks go to the parent's trace.
+
+use std::future::ready;
+use std::rc::Rc;
+
+use weir_http::{Known, Method, Span};
+use weir_trace::{Kind, Site, SiteTable};
+
+use crate::body::{Buf, Chain};
+use crate::conn::Transport;
+use crate::error::{Error, Kind as ErrorKind, Side};
+use crate::exchange::{Exchange, Request, Shared};
+use crate::phase::{self, LocalFuture, Phase};
+use crate::{engine, read::RequestBody};
+
+/// What a subrequest is like; by default as those of nginx's own modules.
+#[derive(Debug)]
+pub struct SubrequestOptions {
+    /// The method.
+    pub method: Method,
+    /// Which variables the child sees.
+    pub share: Share,
+    /// The child's request body.
+    pub body: SubrequestBody,
+    /// Only the head of the answer is wanted.
+    pub head_only: bool,
+    /// At most this many bytes of the answer's body are taken; more end it (`subrequest_output_buffer_size`).
+    pub limit: Option<u64>,
+}
+
+impl Default for SubrequestOptions {
+    fn default() -> Self {
+        let (method, share, body) = (Method::Get, Share::All, SubrequestBody::None);
+        SubrequestOptions { method, share, body, head_only: false, limit: None }
+    }
+}
+
+/// Which variables a subrequest sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// The parent's; what the child sets or computes stays set for the parent.
+    All,
+    /// Copies of the parent's.
+    Copy,
+    /// None; each is computed for the child.
+    Nothing,
+}
+
+/// The request body of a subrequest.
+#[derive(Debug)]
+pub enum SubrequestBody {
+    /// None, whatever the parent has.
+    None,
+    /// The parent's if it was read ([`Exchange::read_body`]), else none.
+    Parent,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+/// What a subrequest was answered with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The status; 500 also for a subrequest that was not made, 444 and the like where nothing was answered.
+    pub status: u16,
+    /// The fields of the head, in order, names as written.
+    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The body ends too early: its source failed or it exceeds the limit.
+    pub truncated: bool,
+}
+
+/// Where the answer of a subrequest gathers.
+pub struct Capture {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) head_only: bool,
+    limit: Option<u64>,
+}
+
+impl Exchange {
+    /// Makes a subrequest for the path `uri`, which is taken as normalised, with `args`. The answer does not reach
+    /// the client. Dropping the future gives the subrequest up.
+    ///
+    /// Deeper than nginx's limit, each subrequest making another one, none is made: an error is logged and the
+    /// status is 500.
+    pub fn subrequest<'x>(
+        &'x mut self,
+        uri: &[u8],
+        args: Option<&[u8]>,
+        options: SubrequestOptions,
+    ) -> LocalFuture<'x, Captured> {
+        if self.shared.subrequests.get() >= NESTED {
+            let message = format!("subrequests cycle while processing \"{}\"", String::from_utf8_lossy(uri));
+            self.log_error(&message);
+            return Box::pin(ready(Captured { status: 500, ..Captured::default() }));
+        }
+        let mut child = Child::new(self, uri, args.unwrap_or_default(), options);
+        Box::pin(async move { child.run().await })
+    }
+}
+
+/// A running subrequest. Dropping it, finished or not, gives the parent back what the child took over.
+struct Child<'x> {
+    parent: &'x mut Exchange,
+    exchange: Option<Box<Exchange>>,
+    /// The trace that the child's exchange has when it is not a child.
+    own: Option<Rc<Shared>>,
+    variables: bool,
+    body: bool,
+    site: Site,
+}
+
+impl<'x> Child<'x> {
+    fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> Child<'x> {
+        let site = SiteTable::global().intern(Kind::Subrequest, &parent.plan.name, "");
+        parent.enter(site);
+        let mut x = parent.worker.take_exchange(&parent.connection, &parent.server);
+        let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
+        x.shared.subrequests.set(x.shared.subrequests.get() + 1);
+        std::mem::swap(&mut x.arena, &mut parent.arena);
+        match options.share {
+            Share::All => std::mem::swap(&mut x.variables, &mut parent.variables),
+            Share::Copy => x.variables = parent.variables.clone(),
+            Share::Nothing => {}
+        }
+        x.transport = Transport::Capture(Capture {
+            bytes: Vec::new(),
+            head_only: options.head_only,
+            limit: options.limit,
+        });
+        x.internal = true;
+        x.keep_alive = true;
+        x.start_ms = weir_rt::now_ms();
+        x.bytes_before = 0;
+        x.subrequest_of = Some(parent.request.uri);
+        request(&mut x, &parent.request, (uri, args), options.method);
+        let body = body(&mut x, &mut parent.body, options.body);
+        let variables = options.share == Share::All;
+        Child { parent, exchange: Some(x), own, variables, body, site }
+    }
+
+    async fn run(&mut self) -> Captured {
+        let x = self.exchange.as_mut().expect("taken only when dropped");
+        let verdict = phase::run(x, Phase::ServerRewrite).await;
+        engine::conclude(x, verdict).await;
+        if x.plan.core.log_subrequest {
+            phase::log(x).await;
+        }
+        captured(x)
+    }
+}
+
+impl Drop for Child<'_> {
+    fn drop(&mut self) {
+        let (Some(mut x), Some(own)) = (self.exchange.take(), self.own.take()) else { return };
+        let parent = &mut *self.parent;
+        std::mem::swap(&mut x.arena, &mut parent.arena);
+        if self.variables {
+            std::mem::swap(&mut x.variables, &mut parent.variables);
+        }
+        if self.body {
+            std::mem::swap(&mut x.body, &mut parent.body);
+        }
+        x.shared = own;
+        parent.shared.subrequests.set(parent.shared.subrequests.get() - 1);
+        parent.leave(self.site);
+        parent.worker.give_exchange(x);
+    }
+}
+
+/// The parent's head with another method, path and arguments.
+fn request(x: &mut Exchange, parent: &Request, (uri, args): (&[u8], &[u8]), method: Method) {
+    x.request = Request {
+        head: parent.head.clone(),
+        unparsed_uri: parent.unparsed_uri,
+        args: x.arena.push(args),
+        host: parent.host,
+        port: parent.port,
+        ..Request::default()
+    };
+    if method != parent.method {
+        x.request.method = method;
+        x.request.method_span = x.arena.push(method.as_str().as_bytes());
+    }
+    let uri = x.arena.push(uri);
+    x.request.set_uri(&x.arena, uri);
+}
+
+/// Gives the child its body; whether it is the parent's own, to be given back.
+fn body(x: &mut Exchange, parent: &mut RequestBody, from: SubrequestBody) -> bool {
+    x.request.chunked = false;
+    x.request.expect_continue = false;
+    x.request.content_length = None;
+    match from {
+        SubrequestBody::Parent if parent.is_read() => {
+            std::mem::swap(&mut x.body, parent);
+            let length = x.body.file().map_or(x.body.memory().len() as u64, |file| file.len);
+            x.request.content_length = (length > 0).then_some(length);
+            true
+        }
+        SubrequestBody::Bytes(bytes) => {
+            unframe(x);
+            x.request.content_length = Some(bytes.len() as u64);
+            x.body.replace(bytes);
+            false
+        }
+        SubrequestBody::Parent | SubrequestBody::None => {
+            unframe(x);
+            x.body.replace(Vec::new());
+            false
+        }
+    }
+}
+
+/// Removes the fields that speak of the parent's body.
+fn unframe(x: &mut Exchange) {
+    let head = &mut x.request.head;
+    head.fields.retain(|field| !matches!(field.known, Known::ContentLength | Known::TransferEncoding));
+    let host = head.fields.iter().position(|field| field.known == Known::Host);
+    head.host = host.map(|at| at as u16);
+}
+
+/// What stands in the child when it has run.
+fn captured(x: &mut Exchange) -> Captured {
+    let headers = headers(x);
+    let truncated = x.response.header_sent && !x.is_complete();
+    let body = match &mut x.transport {
+        Transport::Capture(capture) => std::mem::take(&mut capture.bytes),
+        _ => Vec::new(),
+    };
+    Captured { status: x.response.status, headers, body, truncated }
+}
+
+fn headers(x: &Exchange) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let response = &x.response;
+    let mut headers = Vec::with_capacity(response.headers.len() + 4);
+    let mut add = |name: &[u8], value: Vec<u8>| headers.push((name.to_vec(), value));
+    if let Some(kind) = &response.content_type {
+        let mut value = x.text(kind).to_vec();
+        if let Some(charset) = &response.charset {
+            value.extend_from_slice(b"; charset=");
+            value.extend_from_slice(x.text(charset));
+        }
+        add(b"Content-Type", value);
+    }
+    if let Some(length) = response.content_length {
+        add(b"Content-Length", length.to_string().into_bytes());
+    }
+    if let Some(seconds) = response.last_modified {
+        add(b"Last-Modified", weir_http::date::http(seconds).to_vec());
+    }
+    if let Some(location) = &response.location {
+        add(b"Location", x.text(location).to_vec());
+    }
+    for header in &response.headers {
+        add(header.name.bytes(&x.arena), x.text(&header.value).to_vec());
+    }
+    headers
+}
+
+/// Takes a part of the body of a subrequest's answer.
+///
+/// # Errors
+/// A file can't be read, or the body exceeds the limit.
+pub(crate) async fn capture(x: &mut Exchange, chain: &mut Chain) -> Result<(), Error> {
+    check(x, chain.len())?;
+    while let Some(buf) = chain.pop() {
+        let bytes = match buf {
+            Buf::File { file, offset, len } => crate::file::read(x, &file, offset, len as usize).await?,
+            Buf::Bytes(bytes) => bytes,
+            other => other.memory().unwrap_or_default().to_vec(),
+        };
+        let Transport::Capture(capture) = &mut x.transport else { return Ok(()) };
+        if capture.bytes.is_empty() {
+            capture.bytes = bytes;
+        } else {
+            capture.bytes.extend_from_slice(&bytes);
+        }
+    }
+    Ok(())
+}
+
+/// The whole must not exceed the limit, which is nginx's for subrequests in memory.
+fn check(x: &Exchange, more: u64) -> Result<(), Error> {
+    let Transport::Capture(Capture { bytes, limit: Some(limit), .. }) = &x.transport else { return Ok(()) };
+    let size = bytes.len() as u64 + more;
+    if size <= *limit {
+        return Ok(());
+    }
+    x.log_error(&format_args!("too big subrequest response: {size}"));
+    Err(Error { kind: ErrorKind::TooLarge, side: Side::Server, errno: None })
+}
+
+/// How deep subrequests may make subrequests: one more than nginx's `NGX_HTTP_MAX_SUBREQUESTS`, since the request
+/// itself counts there.
+const NESTED: u8 = 51;
