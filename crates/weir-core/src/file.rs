@@ -237,17 +237,19 @@ pub fn log_forbidden_index(x: &mut Exchange) {
 /// The disk's, or [`Error::file`] without errno when the file ends earlier: it was cut short while it was served.
 pub async fn read(x: &mut Exchange, file: &Rc<OpenFile>, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; len];
-    if !matches!(file.handle.pread_cached(&mut bytes, offset), Ok(Some(n)) if n == len) {
-        let handle = file.handle.try_clone().map_err(|error| Error::file(error.raw_os_error()))?;
-        let read = weir_rt::blocking(move || read_exact(&handle, &mut bytes, offset).map(|whole| (bytes, whole)));
-        let (read, whole) = x.waiting(Box::pin(read)).await.map_err(|error| Error::file(error.raw_os_error()))?;
-        if !whole {
-            x.log(Level::Alert, &"file was truncated while it was sent");
-            return Err(Error::file(None));
-        }
-        bytes = read;
+    if matches!(file.handle.pread_cached(&mut bytes, offset), Ok(Some(n)) if n == len) {
+        return Ok(bytes);
     }
-    Ok(bytes)
+    let failed = |error: io::Error| Error::file(error.raw_os_error());
+    let handle = file.handle.try_clone().map_err(failed)?;
+    let job = move || read_exact(&handle, &mut bytes, offset).map(|whole| (whole, bytes));
+    match x.waiting(Box::pin(weir_rt::blocking(job))).await.map_err(failed)? {
+        (true, bytes) => Ok(bytes),
+        (false, _) => {
+            x.log(Level::Alert, &"file was truncated while it was sent");
+            Err(Error::file(None))
+        }
+    }
 }
 
 /// Fills `bytes`; `false` when the file ends before that.

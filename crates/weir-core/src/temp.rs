@@ -43,7 +43,12 @@ async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
             let level = if named { Level::Notice } else { Level::Warn };
             let name = path.display();
             x.log(level, &format_args!("a client request body is buffered to a temporary file {name}"));
-            Ok(TempFile { handle: Rc::new(handle), path: Some(path), len: 0, remove: only == InFileOnly::Clean })
+            Ok(TempFile {
+                handle: Rc::new(handle),
+                path: Some(path),
+                len: 0,
+                remove: only == InFileOnly::Clean,
+            })
         }
         Err((path, error)) => Err(failed(x, "open()", &path, &error)),
     }
@@ -54,7 +59,9 @@ async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
     let (offset, len) = (file.len, bytes.len() as u64);
     // The thread gets a descriptor of its own: this request may end before the write does.
     let result = match file.handle.try_clone() {
-        Ok(handle) => x.waiting(Box::pin(weir_rt::blocking(move || write_all(&handle, &bytes, offset)))).await,
+        Ok(handle) => {
+            x.waiting(Box::pin(weir_rt::blocking(move || write_all(&handle, &bytes, offset)))).await
+        }
         Err(error) => Err(error),
     };
     match (result, &mut x.body.file) {
@@ -74,7 +81,9 @@ async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
 fn failed(x: &Exchange, call: &str, path: &Path, error: &io::Error) -> Error {
     let path = path.display();
     match error.raw_os_error() {
-        Some(errno) => x.log(Level::Crit, &format_args!("{call} \"{path}\" failed ({errno}: {})", errno_text(errno))),
+        Some(errno) => {
+            x.log(Level::Crit, &format_args!("{call} \"{path}\" failed ({errno}: {})", errno_text(errno)))
+        }
         None => x.log(Level::Crit, &format_args!("{call} \"{path}\" failed: {error}")),
     }
     Error::file(error.raw_os_error())
@@ -94,7 +103,12 @@ fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()> {
 }
 
 /// Makes the file of the next free number, and the folders it lies in. Which file failed is in the error.
-fn make(folder: &Path, levels: [u8; 3], named: bool, number: &AtomicU32) -> Result<(FileHandle, PathBuf), (PathBuf, io::Error)> {
+fn make(
+    folder: &Path,
+    levels: [u8; 3],
+    named: bool,
+    number: &AtomicU32,
+) -> Result<(FileHandle, PathBuf), (PathBuf, io::Error)> {
     let mut step = 1;
     loop {
         let path = path(folder, levels, number.fetch_add(step, Ordering::Relaxed).wrapping_add(step));

@@ -48,11 +48,11 @@ impl Module for Autoindex {
     const NAME: &'static str = "autoindex";
     type Conf = AutoindexConf;
     const DIRECTIVES: &'static [Directive<AutoindexConf>] = &[
-        Directive::new("autoindex", Contexts::ANY, Args::FLAG, |conf, line| line.flag(&mut conf.on))
+        Directive::new("autoindex", Contexts::ANY, Args::FLAG, on)
             .doc("Lists directories that have no index file."),
-        Directive::new("autoindex_exact_size", Contexts::ANY, Args::FLAG, |conf, line| line.flag(&mut conf.exact_size))
+        Directive::new("autoindex_exact_size", Contexts::ANY, Args::FLAG, exact_size)
             .doc("Page: sizes in bytes, or rounded to K, M and G."),
-        Directive::new("autoindex_localtime", Contexts::ANY, Args::FLAG, |conf, line| line.flag(&mut conf.localtime))
+        Directive::new("autoindex_localtime", Contexts::ANY, Args::FLAG, localtime)
             .doc("Page: times in the local zone, or in UTC."),
         Directive::new("autoindex_format", Contexts::ANY, Args::ONE, format)
             .doc("Lists as html, json, jsonp (function named by the argument callback) or xml."),
@@ -73,6 +73,18 @@ impl Module for Autoindex {
         }
         Ok(())
     }
+}
+
+fn on(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
+    line.flag(&mut conf.on)
+}
+
+fn exact_size(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
+    line.flag(&mut conf.exact_size)
+}
+
+fn localtime(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Error> {
+    line.flag(&mut conf.localtime)
 }
 
 fn format(conf: &mut AutoindexConf, line: &mut LineCx<'_>) -> Result<(), Error> {

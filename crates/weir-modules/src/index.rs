@@ -26,8 +26,9 @@ pub struct IndexConf {
 impl Module for Index {
     const NAME: &'static str = "index";
     type Conf = IndexConf;
-    const DIRECTIVES: &'static [Directive<IndexConf>] = &[Directive::new("index", Contexts::ANY, Args::MORE, index)
-        .doc("Files tried, in order, for a request that ends with a slash; index.html unless set.")];
+    const DIRECTIVES: &'static [Directive<IndexConf>] =
+        &[Directive::new("index", Contexts::ANY, Args::MORE, index)
+            .doc("Files tried, in order, for a request that ends with a slash; index.html unless set.")];
 
     fn inherit(conf: &mut IndexConf, parent: &IndexConf) {
         inherit!(conf, parent, index);
@@ -67,7 +68,8 @@ impl Handler for Find {
 
 impl Find {
     fn find(&self, x: &mut Exchange) -> Verdict {
-        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post) {
+        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post)
+        {
             return Verdict::Declined;
         }
         let mut folder = None;
@@ -85,7 +87,9 @@ impl Find {
                     return Verdict::Redirect(Redirect::Uri { uri, args: x.request.args });
                 }
                 Err(ELOOP | EMLINK) => return Verdict::Status(403),
-                Err(errno @ (ENOTDIR | ENAMETOOLONG | EACCES)) => return Verdict::Status(missing(x, path, errno)),
+                Err(errno @ (ENOTDIR | ENAMETOOLONG | EACCES)) => {
+                    return Verdict::Status(missing(x, path, errno));
+                }
                 Err(errno) => {
                     if !folder_tested && let Err(status) = test_folder(x, folder, path) {
                         return Verdict::Status(status);
@@ -128,7 +132,10 @@ fn join(x: &mut Exchange, first: Span, second: Span) -> Span {
 /// Before the second name is tried: is the directory there? If not, the first name's path is what is missing.
 fn test_folder(x: &mut Exchange, folder: PathText, first: Span) -> Result<(), u16> {
     let Span { start, end } = folder.span;
-    let bare = Span { start, end: if end > start + 1 && folder.bytes(&x.arena).ends_with(b"/") { end - 1 } else { end } };
+    let bare = Span {
+        start,
+        end: if end > start + 1 && folder.bytes(&x.arena).ends_with(b"/") { end - 1 } else { end },
+    };
     match file::test(x, bare) {
         Ok(FileKind::Dir) => Ok(()),
         Ok(_) => {

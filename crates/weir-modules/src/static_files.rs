@@ -61,7 +61,7 @@ fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
     x.response.content_length = Some(file.size());
     x.response.last_modified = Some(file.mtime());
     if x.plan.core.etag {
-        x.response.add(Known::ETag, Text::Shared(file.etag()));
+        x.response.add(Known::Etag, Text::Shared(file.etag()));
     }
     x.set_content_type();
     x.response.allow_ranges = true;

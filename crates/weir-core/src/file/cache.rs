@@ -40,11 +40,24 @@ struct Entry {
 impl Cache {
     /// A cache of at most `max` entries.
     pub(super) fn new(max: usize) -> Cache {
-        Cache { index: HashMap::default(), entries: Vec::new(), free: Vec::new(), newest: NONE, oldest: NONE, max: max.max(1) }
+        Cache {
+            index: HashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            max: max.max(1),
+        }
     }
 
     /// What is at `path`, as known or as it is `now`.
-    pub(super) fn lookup(&mut self, conf: &FileCache, path: &[u8], links: Links, now: u64) -> Result<Found, i32> {
+    pub(super) fn lookup(
+        &mut self,
+        conf: &FileCache,
+        path: &[u8],
+        links: Links,
+        now: u64,
+    ) -> Result<Found, i32> {
         let key = hash(path);
         let Some(at) = self.find(key, path) else {
             self.expire(now, conf.inactive, 2);
@@ -98,7 +111,17 @@ impl Cache {
         if self.index.len() >= self.max {
             self.remove(self.oldest);
         }
-        let entry = Entry { key, path: path.into(), newer: NONE, older: NONE, uses: 1, used: now, seen: now, links, found: None };
+        let entry = Entry {
+            key,
+            path: path.into(),
+            newer: NONE,
+            older: NONE,
+            uses: 1,
+            used: now,
+            seen: now,
+            links,
+            found: None,
+        };
         let at = match self.free.pop() {
             Some(at) => {
                 self.entries[at as usize] = entry;
@@ -195,9 +218,16 @@ mod tests {
     use super::super::tests::Folder;
     use super::*;
 
-    const CONF: FileCache = FileCache { max: 100, inactive: 60_000, valid: 10_000, min_uses: 1, errors: false };
+    const CONF: FileCache =
+        FileCache { max: 100, inactive: 60_000, valid: 10_000, min_uses: 1, errors: false };
 
-    fn look(cache: &mut Cache, conf: &FileCache, folder: &Folder, name: &str, now: u64) -> Result<Vec<u8>, i32> {
+    fn look(
+        cache: &mut Cache,
+        conf: &FileCache,
+        folder: &Folder,
+        name: &str,
+        now: u64,
+    ) -> Result<Vec<u8>, i32> {
         match cache.lookup(conf, folder.path(name).as_bytes(), Links::Follow, now)? {
             Found::File(file) => Ok(file.body().expect("small and fresh").to_vec()),
             other => panic!("{other:?}"),
@@ -256,7 +286,11 @@ mod tests {
         folder.replace("f", "new");
         assert_eq!(look(&mut cache, &conf, &folder, "f", 1).as_deref(), Ok(&b"new"[..]));
         folder.replace("f", "newer");
-        assert_eq!(look(&mut cache, &conf, &folder, "f", 2).as_deref(), Ok(&b"new"[..]), "kept from the second on");
+        assert_eq!(
+            look(&mut cache, &conf, &folder, "f", 2).as_deref(),
+            Ok(&b"new"[..]),
+            "kept from the second on"
+        );
     }
 
     #[test]
@@ -276,7 +310,11 @@ mod tests {
         }
         assert_eq!(["a", "b", "c", "d"].map(|name| has(&mut cache, name)), [true, false, true, true]);
         look(&mut cache, &conf, &folder, "d", 60_003).expect("there");
-        assert_eq!(["a", "c", "d"].map(|name| has(&mut cache, name)), [true, false, true], "c was used at 2, a at 3");
+        assert_eq!(
+            ["a", "c", "d"].map(|name| has(&mut cache, name)),
+            [true, false, true],
+            "c was used at 2, a at 3"
+        );
         look(&mut cache, &conf, &folder, "b", 60_003).expect("there");
         look(&mut cache, &conf, &folder, "c", 60_003).expect("there");
         assert_eq!(cache.index.len(), 3);

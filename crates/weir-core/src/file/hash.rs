@@ -37,7 +37,8 @@ mod tests {
 
     #[test]
     fn close_names_differ() {
-        let mut all: Vec<u64> = (0..100_000).map(|n| hash(format!("/var/www/html/{n}.html").as_bytes())).collect();
+        let mut all: Vec<u64> =
+            (0..100_000).map(|n| hash(format!("/var/www/html/{n}.html").as_bytes())).collect();
         all.extend((0..64).map(|n| hash(&vec![0; n])));
         let count = all.len();
         all.sort_unstable();

@@ -127,7 +127,10 @@ mod tests {
         for (at, path) in [&b"/a"[..], b"", b"/bc", b"/b"].into_iter().enumerate() {
             table.add(hash(path), path, &Err(at as i32));
         }
-        assert_eq!((find(&table, b"/b"), find(&table, b"/bc"), find(&table, b"")), (Some(3), Some(2), Some(1)));
+        assert_eq!(
+            (find(&table, b"/b"), find(&table, b"/bc"), find(&table, b"")),
+            (Some(3), Some(2), Some(1))
+        );
         assert_eq!(find(&table, b"/c"), None);
         table.enter(1);
         assert_eq!(find(&table, b"/a"), Some(0));

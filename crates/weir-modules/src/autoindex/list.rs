@@ -93,7 +93,8 @@ mod tests {
         std::os::unix::fs::symlink("z", folder.join("link")).expect("fresh");
         std::os::unix::fs::symlink("loop", folder.join("loop")).expect("fresh");
         let bytes = folder.as_os_str().as_bytes();
-        let seen = |entry: &Entry| (String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, entry.size);
+        let seen =
+            |entry: &Entry| (String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, entry.size);
         let list: Vec<_> = read(bytes, false).expect("there").iter().map(seen).collect();
         let names: Vec<&str> = list.iter().map(|(name, ..)| &**name).collect();
         assert_eq!(names, ["link", "z", "a", "b", "loop", "lost"]);

@@ -155,3 +155,110 @@ const ROUNDED: usize = 7;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &[u8], kind: FileKind, size: u64) -> Entry {
+        // 2020-02-03 04:05:06 UTC
+        Entry { name: name.to_vec(), kind, mtime: 1_580_702_706, size }
+    }
+
+    fn row(name: &[u8], kind: FileKind, size: u64, exact_size: bool, utf8: bool) -> String {
+        let mut out = Vec::new();
+        let style = Style { exact_size, localtime: false, utf8 };
+        html(&mut out, b"/", &[entry(name, kind, size)], &style);
+        let page = String::from_utf8_lossy(&out).into_owned();
+        page.lines().nth(4).expect("head and body come before").to_owned()
+    }
+
+    #[test]
+    fn a_page_with_nothing_in_it() {
+        let mut out = Vec::new();
+        html(&mut out, b"/<&\">/", &[], &Style { exact_size: true, localtime: false, utf8: false });
+        let expected = "<html>\r\n<head><title>Index of /&lt;&amp;&quot;&gt;/</title></head>\r\n<body>\r\n\
+            <h1>Index of /&lt;&amp;&quot;&gt;/</h1><hr><pre><a href=\"../\">../</a>\r\n\
+            </pre><hr></body>\r\n</html>\r\n";
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+
+    #[test]
+    fn columns() {
+        let date = "03-Feb-2020 04:05";
+        let blank = |n| " ".repeat(n);
+        for (exact, size, text) in [
+            (true, 6, "                   6"),
+            (true, 3_221_225_472, "          3221225472"),
+            (false, 6, "       6"),
+            (false, 9_999, "    9999"),
+            (false, 10_000, "     10K"),
+            (false, 12_345, "     12K"),
+            (false, 1_048_575, "   1024K"),
+            (false, 1_048_576, "      1M"),
+            (false, 1_073_741_823, "   1024M"),
+            (false, 3_221_225_472, "      3G"),
+        ] {
+            let expected = format!("<a href=\"f\">f</a>{}{date}{text}", blank(50));
+            assert_eq!(row(b"f", FileKind::File, size, exact, false), expected, "{size}");
+        }
+        let dir = format!("<a href=\"sp%20ace%3F/\">sp ace?/</a>{}{date}{}-", blank(43), blank(19));
+        assert_eq!(row(b"sp ace?", FileKind::Dir, 4096, true, false), dir);
+        let dir = format!("<a href=\"d/\">d/</a>{}{date}{}-", blank(49), blank(7));
+        assert_eq!(row(b"d", FileKind::Dir, 4096, false, false), dir);
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        let text = |name: &[u8], kind, utf8| {
+            let row = row(name, kind, 0, true, utf8);
+            let (_, after) = row.split_once("\">").expect("a link");
+            after.split_once("03-Feb").expect("a date").0.to_owned()
+        };
+        let n = |count| "n".repeat(count);
+        assert_eq!(text(n(49).as_bytes(), FileKind::Dir, false), n(49) + "/</a> ");
+        assert_eq!(text(n(50).as_bytes(), FileKind::Dir, false), n(50) + "</a> ");
+        assert_eq!(text(n(49).as_bytes(), FileKind::File, false), n(49) + "</a>  ");
+        assert_eq!(text(n(51).as_bytes(), FileKind::File, false), n(47) + "..&gt;</a> ");
+        let umlauts = "ü".repeat(51);
+        assert_eq!(text(umlauts.as_bytes(), FileKind::File, true), "ü".repeat(47) + "..&gt;</a> ");
+        assert_eq!(text(umlauts.as_bytes(), FileKind::File, false), "ü".repeat(23) + "\u{fffd}..&gt;</a> ");
+        assert_eq!(text("ü".as_bytes(), FileKind::File, true), format!("ü</a>{}", " ".repeat(50)));
+        assert_eq!(text(b"\xff", FileKind::File, true), format!("\u{fffd}</a>{}", " ".repeat(50)));
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let expected = "<a href=\"q%3C%26%3E%22%27%20%2520%2B.html\">q&lt;&amp;&gt;&quot;' %20+.html</a>";
+        assert!(row(b"q<&>\"' %20+.html", FileKind::File, 0, true, false).starts_with(expected));
+    }
+
+    #[test]
+    fn data() {
+        let entries = [
+            entry(b"d", FileKind::Dir, 4096),
+            entry(b"a\"\n", FileKind::File, 6),
+            entry(b"lost", FileKind::Other, 7),
+        ];
+        let print = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = Vec::new();
+            write(&mut out);
+            String::from_utf8(out).expect("ASCII")
+        };
+        let array = "[\r\n\
+            { \"name\":\"d\", \"type\":\"directory\", \"mtime\":\"Mon, 03 Feb 2020 04:05:06 GMT\" },\r\n\
+            { \"name\":\"a\\\"\\n\", \"type\":\"file\", \"mtime\":\"Mon, 03 Feb 2020 04:05:06 GMT\", \"size\":6 },\r\n\
+            { \"name\":\"lost\", \"type\":\"other\", \"mtime\":\"Mon, 03 Feb 2020 04:05:06 GMT\" }\r\n]";
+        assert_eq!(print(&|out| json(out, &entries, None)), array);
+        assert_eq!(
+            print(&|out| json(out, &entries, Some(b"a.b"))),
+            format!("/* callback */\r\na.b({array});")
+        );
+        assert_eq!(print(&|out| json(out, &[], None)), "[\r\n]");
+        let list = "<?xml version=\"1.0\"?>\r\n<list>\r\n\
+            <directory mtime=\"2020-02-03T04:05:06Z\">d</directory>\r\n\
+            <file mtime=\"2020-02-03T04:05:06Z\" size=\"6\">a&quot;\n</file>\r\n\
+            <other mtime=\"2020-02-03T04:05:06Z\">lost</other>\r\n</list>\r\n";
+        assert_eq!(print(&|out| xml(out, &entries)), list);
+    }
+}
