@@ -83,6 +83,11 @@ impl Pattern {
         &self.text
     }
 
+    /// How many groups it has, `$1` and on.
+    pub fn groups(&self) -> usize {
+        self.regex.captures_len()
+    }
+
     /// The named groups' variables.
     pub fn named(&self) -> &[(VarIndex, usize)] {
         &self.named

@@ -153,9 +153,12 @@ impl Hosts {
             tails: HashMap::new(),
             patterns: Vec::new(),
         };
+        let conf = |index: usize| configuration.servers[index].confs.get::<ServerCoreConf>();
+        if address.servers.len() == 1 && !conf(address.default).has_captures() {
+            return hosts;
+        }
         for &index in &address.servers {
-            let names = configuration.servers[index].confs.get::<ServerCoreConf>().names();
-            for name in names {
+            for name in conf(index).names() {
                 hosts.add(name, &servers[index]);
             }
         }

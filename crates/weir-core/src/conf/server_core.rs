@@ -169,6 +169,11 @@ impl ServerCoreConf {
         if self.names.is_empty() { &NAMELESS } else { &self.names }
     }
 
+    /// Whether a name is a pattern with groups: then it is matched even where no other server could be meant.
+    pub fn has_captures(&self) -> bool {
+        self.names.iter().any(|name| matches!(name, ServerName::Regex(pattern) if pattern.groups() > 0))
+    }
+
     /// `$server_name`: the first name as written, `example.com` for `.example.com`.
     pub fn name(&self) -> &[u8] {
         let first = self.written.first().map_or(&b""[..], |(name, _)| name);
@@ -417,10 +422,10 @@ mod tests {
 
     #[test]
     fn every_form_of_a_name() {
-        let conf = server("server_name WWW.a.b *.a.b .a.b www.* ~^x(?<v>.)$ ~X \"\" *.* ;");
+        let conf = server("server_name WWW.a.b *.a.b .a.b www.* ~^x(?<v>.)$ ~X \"\" ;");
         let conf = conf.servers[0].confs.get::<ServerCoreConf>();
         let names: Vec<_> = conf.names().iter().map(shape).collect();
-        assert_eq!(names, ["=www.a.b", "*.a.b", "?.a.b", "www.*", "~ ^x(?<v>.)$", "~* X", "=", "*.*"]);
+        assert_eq!(names, ["=www.a.b", "*.a.b", "?.a.b", "www.*", "~ ^x(?<v>.)$", "~* X", "="]);
         assert_eq!(conf.name(), b"www.a.b");
         let hostname = server("server_name $hostname;");
         let hostname = hostname.servers[0].confs.get::<ServerCoreConf>();

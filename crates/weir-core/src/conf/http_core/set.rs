@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use weir_conf::{LineCx, Result, parse_number, parse_offset, parse_size, parse_time_s};
+use weir_conf::{LineCx, Result, parse_number, parse_size, parse_time_s};
 use weir_http::mime::Types;
 
 use super::{CacheSize, HttpCoreConf, Root, TempPath};

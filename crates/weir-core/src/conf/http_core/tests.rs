@@ -237,7 +237,7 @@ fn root_and_alias_are_full_paths_unless_they_begin_with_a_variable() {
         ("location / { root a; }", "/srv/weir/a", None),
         ("location / { root /a/; }", "/a", None),
         ("location / { root /; }", "", None),
-        ("location / { root \"\"; }", "/srv/weir", None),
+        ("location / { root \"\"; }", "/srv/weir/", None),
         ("location / { root $host/a; }", "(variables)", None),
         ("location /img/ { alias /a/; }", "/a/", Some(Alias::Prefix(5))),
         ("location ^~ /img { alias a; }", "/srv/weir/a", Some(Alias::Prefix(4))),

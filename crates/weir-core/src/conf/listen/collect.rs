@@ -5,6 +5,7 @@ use weir_rt::net::SockAddr;
 
 use super::{Address, Listen, names};
 use crate::conf::ServerConf;
+use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
 
 /// The addresses that `servers` listen on, in the order of their first mention, and what is wrong with them; warnings
@@ -22,8 +23,11 @@ pub fn collect(servers: &[ServerConf]) -> (Vec<Address>, Vec<Error>) {
     }
     let Collector { mut entries, mut errors, .. } = collector;
     share_sockets(&mut entries);
-    let addresses: Vec<Address> = entries.into_iter().map(|entry| entry.address).collect();
-    for address in &addresses {
+    let mut addresses: Vec<Address> = entries.into_iter().map(|entry| entry.address).collect();
+    for address in &mut addresses {
+        // Set once on the listener instead of on each connection: before a request there is only the default server.
+        let default = servers[address.default].confs.get::<HttpCoreConf>();
+        address.options.nodelay = default.tcp_nodelay.unwrap_or(true);
         names::check(address, &confs, &mut errors);
     }
     (addresses, errors)

@@ -58,8 +58,7 @@ enum Claim<'a> {
 /// nginx's complaints about the names of the servers at `address`. It looks at names only where they decide something:
 /// where several servers share an address, or one has a pattern whose groups may be wanted.
 pub(super) fn check(address: &Address, servers: &[&ServerCoreConf], errors: &mut Vec<Error>) {
-    let pattern = |name: &ServerName| matches!(name, ServerName::Regex(_));
-    if address.servers.len() == 1 && !servers[address.default].names.iter().any(pattern) {
+    if address.servers.len() == 1 && !servers[address.default].has_captures() {
         return;
     }
     let mut taken = HashSet::new();
@@ -71,7 +70,7 @@ pub(super) fn check(address: &Address, servers: &[&ServerCoreConf], errors: &mut
                 None => (&b""[..], conf.span),
             };
             let shown = String::from_utf8_lossy(written);
-            if !pattern(name) && !is_valid(written) {
+            if !matches!(name, ServerName::Regex(_)) && !is_valid(written) {
                 let message = format!("invalid server name or wildcard \"{shown}\" on {}", address.addr);
                 errors.push(Error { span, ..Error::new(message) });
                 continue;
