@@ -76,20 +76,92 @@ fn lost(connection: &Connection, gone: &Recv) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use weir_rt::{Chunk, Stream};
+
     use super::*;
+    use crate::conn::h1;
+    use crate::exchange::testing::run;
+
+    /// Lets a client that sends `pieces` one after the other, and then nothing, through header and requests. What it
+    /// got, and the addresses that were noted.
+    fn talk(pieces: &'static [&'static [u8]]) -> (String, Option<(String, String)>) {
+        let server = "server { listen 8080 proxy_protocol; root /nowhere; client_header_timeout 10s; }";
+        run(server, "GET /x HTTP/1.0\r\n\r\n", async |x| {
+            let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+            let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
+            let client = Stream::from_fd(theirs.into()).expect("a socket");
+            let (worker, connection) = (x.worker.clone(), x.connection.clone());
+            weir_rt::spawn(async move {
+                if read(&connection, &wire).await {
+                    h1::run(worker, connection, wire).await;
+                }
+            });
+            for piece in pieces {
+                client.queue(Chunk::Static(piece));
+                client.flush();
+                weir_rt::yield_now().await;
+            }
+            client.shutdown_write().expect("the client ends");
+            let mut answer = Vec::new();
+            while let Recv::Data(buf) = client.recv(None).await {
+                answer.extend_from_slice(&buf);
+            }
+            let text = |proxied: &Proxied| (proxied.source.to_string(), proxied.destination.to_string());
+            (String::from_utf8_lossy(&answer).into_owned(), x.connection.proxied.get().map(text))
+        })
+    }
+
+    const V1: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.7 1000 80\r\n";
+
+    fn ends() -> Option<(String, String)> {
+        Some(("192.0.2.7:1000".to_owned(), "198.51.100.7:80".to_owned()))
+    }
+
+    #[test]
+    fn a_request_behind_the_header_is_answered_without_waiting_for_more() {
+        const WHOLE: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.7 1000 80\r\nGET /x HTTP/1.0\r\n\r\n";
+        let (answer, found) = talk(&[WHOLE]);
+        assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
+        assert_eq!(found, ends());
+        let (answer, found) = talk(&[V1, b"GET /x HTTP/1.0\r\n\r\n"]);
+        assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
+        assert_eq!(found, ends());
+    }
+
+    #[test]
+    fn the_header_may_come_in_pieces() {
+        let (answer, found) =
+            talk(&[b"PRO", b"XY TCP4 192.0.2.7 198.51", b".100.7 1000 80\r", b"\nGET /x HTTP/1.0\r\n\r\n"]);
+        assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
+        assert_eq!(found, ends());
+    }
+
+    #[test]
+    fn a_header_of_an_unknown_connection_leaves_it_as_it_is() {
+        let (answer, found) = talk(&[b"PROXY UNKNOWN\r\nGET /x HTTP/1.0\r\n\r\n"]);
+        assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
+        assert_eq!(found, None);
+    }
+
+    #[test]
+    fn without_a_header_there_is_no_answer() {
+        assert_eq!(talk(&[b"GET /x HTTP/1.0\r\n\r\n"]), (String::new(), None));
+        assert_eq!(talk(&[b"PROXY TCP4 192"]), (String::new(), None));
+        assert_eq!(talk(&[]), (String::new(), None));
+    }
 
     #[test]
     fn refusals_are_nginxs() {
+        let broken = |line: &str| format!("broken header: \"{line}\" while reading PROXY protocol");
         for (bytes, message) in [
-            (
-                &b"GET / HTTP/1.1\r\nHost: a\r\n"[..],
-                "broken header: \"GET / HTTP/1.1\" while reading PROXY protocol",
-            ),
-            (b"PROXY TCP4 a b c d\r\n", "broken header: \"PROXY TCP4 a b c d\" while reading PROXY protocol"),
-            (b"\x16\x03\x01\"", "broken header: \"\\x16\\x03\\x01\\x22\" while reading PROXY protocol"),
+            (&b"GET / HTTP/1.1\r\nHost: a\r\n"[..], broken("GET / HTTP/1.1")),
+            (b"PROXY TCP4 a b c d\r\n", broken("PROXY TCP4 a b c d")),
+            (b"\x16\x03\x01\"", broken(r"\x16\x03\x01\x22")),
             (
                 b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c",
-                "unknown PROXY protocol version: 3 while reading PROXY protocol",
+                "unknown PROXY protocol version: 3 while reading PROXY protocol".to_owned(),
             ),
         ] {
             let bad = proxy_protocol::parse(bytes).expect_err("no header");
