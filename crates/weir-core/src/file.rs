@@ -137,9 +137,8 @@ impl From<Span> for PathText {
 /// The path may hold any byte but `/` sequences that the URI's normalisation removed; a NUL in it, which only
 /// variables can bring, makes every call on it fail with `ENOENT`.
 pub fn map_uri(x: &mut Exchange) -> PathText {
-    let start = x.arena.mark();
-    root(x);
-    let root = x.arena.mark() - start;
+    // The end of the arena, so that the URI goes on where it ends.
+    let root = root(x);
     let uri = x.request.uri;
     let skip = match x.plan.core.alias {
         None => 0,
@@ -147,10 +146,10 @@ pub fn map_uri(x: &mut Exchange) -> PathText {
         Some(Alias::Whole) => uri.end - uri.start,
     };
     x.arena.copy(Span { start: (uri.start + skip).min(uri.end), end: uri.end });
-    PathText { span: x.arena.since(start), root }
+    PathText { span: x.arena.since(root.start), root: root.end - root.start }
 }
 
-/// Appends `root` or `alias` to the arena and names it (`$document_root`). A relative one that variables gave is
+/// Writes `root` or `alias` at the end of the arena and names it (`$document_root`). A relative one that variables gave is
 /// under the prefix.
 pub fn root(x: &mut Exchange) -> Span {
     if let Some(root) = x.plan.core.root.constant()

@@ -80,13 +80,10 @@ async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
 /// nginx's words for a file that can't be used.
 fn failed(x: &Exchange, call: &str, path: &Path, error: &io::Error) -> Error {
     let path = path.display();
-    match error.raw_os_error() {
-        Some(errno) => {
-            x.log(Level::Crit, &format_args!("{call} \"{path}\" failed ({errno}: {})", errno_text(errno)))
-        }
-        None => x.log(Level::Crit, &format_args!("{call} \"{path}\" failed: {error}")),
-    }
-    Error::file(error.raw_os_error())
+    let errno = error.raw_os_error();
+    let reason = errno.map_or("unexpected end", errno_text);
+    x.log(Level::Crit, &format_args!("{call} \"{path}\" failed ({}: {reason})", errno.unwrap_or(0)));
+    Error::file(errno)
 }
 
 fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()> {

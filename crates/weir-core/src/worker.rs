@@ -83,6 +83,7 @@ impl Worker {
         self.serial.set(self.serial.get() + 1);
         // Exchanges of the old configuration hold its plans; new ones are made as needed.
         self.free.borrow_mut().clear();
+        self.files.clear();
     }
 
     /// Whether the worker is being stopped gracefully.

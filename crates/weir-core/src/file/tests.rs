@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::exchange::testing;
 
 /// A folder of one test, removed with it.
 pub(super) struct Folder(PathBuf);
@@ -101,4 +102,148 @@ fn from_ends_with_a_component() {
     ] {
         assert_eq!(unchecked(path.as_bytes(), from.as_bytes()), trusted, "{path} from={from}");
     }
+}
+
+fn mapped(server: &str, uri: &str) -> (String, u32) {
+    let http = format!("server {{ listen 80; {server} }}");
+    let head = format!("GET {uri} HTTP/1.1\r\nHost: h.example\r\n\r\n");
+    testing::run(&http, &head, async |x| {
+        let path = map_uri(x);
+        (String::from_utf8_lossy(path.bytes(&x.arena)).into_owned(), path.root)
+    })
+}
+
+#[test]
+fn paths_of_uris() {
+    for (server, uri, path, root) in [
+        ("root /srv/www;", "/a/b.html?c", "/srv/www/a/b.html", 8),
+        ("root /srv/www/;", "/", "/srv/www/", 8),
+        ("root html;", "/a", "/srv/weir/html/a", 14),
+        ("root /;", "/a", "/a", 0),
+        ("root /d/$host;", "/a", "/d/h.example/a", 12),
+        ("root $host;", "/a", "/srv/weir/h.example/a", 19),
+        ("location /i/ { alias /data/w/; }", "/i/top.gif", "/data/w/top.gif", 8),
+        ("location /i { alias /data/w; }", "/i/top.gif", "/data/w/top.gif", 7),
+        ("location /i/ { alias /data/$host/; }", "/i/top.gif", "/data/h.example/top.gif", 16),
+        (r"location ~ ^/u/(.+\.gif)$ { alias /data/$1; }", "/u/top.gif", "/data/top.gif", 13),
+        ("root /srv/www;", "/%20%C3%BC%3F/x", "/srv/www/ ü?/x", 8),
+    ] {
+        assert_eq!(mapped(server, uri), (path.to_owned(), root), "{server} {uri}");
+    }
+}
+
+/// Looks `/f` up in `folder` as location settings have it: the body, or the errno.
+fn looked_up(x: &mut Exchange) -> Result<String, i32> {
+    let path = map_uri(x);
+    match lookup(x, path)? {
+        Found::File(file) => Ok(String::from_utf8_lossy(&file.body().expect("small")).into_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_root(folder: &Folder, settings: &str, test: impl AsyncFnOnce(&mut Exchange)) {
+    let root = folder.path("");
+    let http = format!("server {{ listen 80; location / {{ root {root}; {settings} }} }}");
+    testing::run(&http, "GET /f HTTP/1.1\r\nHost: h\r\n\r\n", test);
+}
+
+#[test]
+fn a_result_is_shared_within_a_turn_and_not_beyond() {
+    let folder = Folder::new("turn");
+    folder.replace("f", "old");
+    with_root(&folder, "", async |x| {
+        assert_eq!(looked_up(x).as_deref(), Ok("old"));
+        folder.replace("f", "new");
+        assert_eq!(looked_up(x).as_deref(), Ok("old"), "the same turn");
+        weir_rt::sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!(looked_up(x).as_deref(), Ok("new"));
+        folder.remove("f");
+        weir_rt::sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!(looked_up(x), Err(ENOENT));
+        folder.replace("f", "back");
+        weir_rt::sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!(looked_up(x).as_deref(), Ok("back"));
+    });
+}
+
+#[test]
+fn an_idle_worker_holds_no_file() {
+    let folder = Folder::new("idle");
+    folder.replace("f", "x");
+    with_root(&folder, "", async |x| {
+        let path = map_uri(x);
+        let Ok(Found::File(file)) = lookup(x, path) else { panic!("not a file") };
+        let handle = file.handle();
+        drop(file);
+        assert_eq!(Rc::strong_count(&handle), 2, "ours, and that of the turn");
+        weir_rt::yield_now().await;
+        weir_rt::yield_now().await;
+        assert_eq!(Rc::strong_count(&handle), 1);
+    });
+}
+
+#[test]
+fn open_file_cache_keeps_files_over_turns() {
+    let folder = Folder::new("kept");
+    folder.replace("f", "old");
+    with_root(&folder, "open_file_cache max=10;", async |x| {
+        assert_eq!(looked_up(x).as_deref(), Ok("old"));
+        folder.replace("f", "new");
+        weir_rt::sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!(looked_up(x).as_deref(), Ok("old"));
+        x.worker.files.clear();
+        assert_eq!(looked_up(x).as_deref(), Ok("new"));
+    });
+}
+
+#[test]
+fn symbolic_links_by_location() {
+    let folder = Folder::new("links");
+    folder.replace("real", "x");
+    std::os::unix::fs::symlink("real", folder.path("f")).expect("fresh");
+    let status = |settings: &str| {
+        let mut result = Ok(String::new());
+        with_root(&folder, settings, async |x| {
+            result = looked_up(x).map_err(|errno| {
+                let path = map_uri(x);
+                i32::from(failed(x, path, errno))
+            });
+        });
+        result
+    };
+    assert_eq!(status("").as_deref(), Ok("x"));
+    assert_eq!(status("disable_symlinks on;"), Err(403));
+    assert_eq!(status("disable_symlinks on; open_file_cache max=10;"), Err(403));
+    assert_eq!(status("disable_symlinks if_not_owner;").as_deref(), Ok("x"), "our own link");
+    let from = format!("disable_symlinks on from={};", folder.path("f"));
+    assert_eq!(status(&from).as_deref(), Ok("x"), "all of the path is trusted");
+    assert_eq!(status("disable_symlinks on from=$document_root;"), Err(403));
+}
+
+#[test]
+fn statuses_of_errors() {
+    let folder = Folder::new("statuses");
+    with_root(&folder, "", async |x| {
+        let path = map_uri(x);
+        for (errno, status) in
+            [(ENOENT, 404), (ENOTDIR, 404), (ENAMETOOLONG, 404), (EACCES, 403), (ELOOP, 403), (EIO, 500)]
+        {
+            assert_eq!(failed(x, path, errno), status);
+        }
+    });
+}
+
+#[test]
+fn parts_of_files_are_read() {
+    let folder = Folder::new("read");
+    folder.replace("f", &"0123456789".repeat(20_000));
+    with_root(&folder, "", async |x| {
+        let path = map_uri(x);
+        let Ok(Found::File(file)) = lookup(x, path) else { panic!("not a file") };
+        let part = read(x, &file, 100_003, 70_000).await.expect("resident or not");
+        assert_eq!((part.len(), &part[..4]), (70_000, &b"3456"[..]));
+        std::fs::write(folder.path("f"), "short").expect("in place");
+        assert_eq!(read(x, &file, 100_003, 10).await, Err(Error::file(None)));
+        assert_eq!(read(x, &file, 2, 10).await, Err(Error::file(None)));
+    });
 }
