@@ -105,8 +105,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable::new("pid", connection::pid),
 ];
 
-/// `span`, or nothing where nginx has "not found": a part of the request that was never there. The head begins with
-/// the method, so nothing but the method and a bad line lies at the arena's very start, and those are not empty.
+/// `span`, or nothing where nginx has "not found": a part of the request that was never there has the default span,
+/// and one that is there but empty does not end at the arena's very start.
 fn present(span: Span) -> Option<Text> {
     (span.end > 0).then_some(Text::Span(span))
 }

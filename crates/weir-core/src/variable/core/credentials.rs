@@ -71,7 +71,34 @@ const SCHEME: &[u8] = b"Basic ";
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Base64 without padding.
+    fn encode(bytes: &[u8]) -> String {
+        let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
+        let sextets = bits.as_bytes().chunks(6).map(|bits| {
+            let text = format!("{:0<6}", String::from_utf8_lossy(bits));
+            char::from(digits[usize::from_str_radix(&text, 2).expect("six binary digits")])
+        });
+        sextets.collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(bytes in vec(any::<u8>(), 1..60), padding in 0..4_usize) {
+            let text = encode(&bytes) + &"=".repeat(padding);
+            prop_assert_eq!(decode(text.as_bytes()), Some(bytes));
+        }
+
+        #[test]
+        fn nothing_makes_it_panic(bytes in vec(any::<u8>(), 0..20)) {
+            decode(&bytes);
+        }
+    }
 
     #[test]
     fn base64_is_decoded_with_and_without_padding() {

@@ -51,7 +51,7 @@ pub(super) fn set_limit_rate(x: &mut Exchange, value: &[u8]) {
     match weir_conf::parse_size(value) {
         Some(rate) => x.limit_rate = Some(rate),
         None => {
-            x.log(Level::Error, &format_args!("invalid $limit_rate \"{}\"", String::from_utf8_lossy(value)))
+            x.log(Level::Error, &format_args!("invalid $limit_rate \"{}\"", String::from_utf8_lossy(value)));
         }
     }
 }
