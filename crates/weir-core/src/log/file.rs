@@ -1,0 +1,255 @@
+//! An open log: a file, standard error or syslog, shared by everybody who logs to it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use weir_rt::FileHandle;
+use weir_rt::file as rt;
+
+use super::syslog::{self, Socket};
+use super::{Level, Target, line, writer};
+
+/// An open log. Clones are the same log; the file is closed when the last one is gone and its lines are written.
+#[derive(Clone)]
+pub struct LogFile(pub(super) Arc<File>);
+
+/// `buffer=`, `flush=` and `gzip` of `access_log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffering {
+    /// Bytes that are gathered before they are written.
+    pub size: usize,
+    /// Milliseconds after which they are written anyway.
+    pub flush: Option<u64>,
+    /// Level of compression, 1 to 9.
+    pub gzip: Option<u8>,
+}
+
+impl LogFile {
+    /// Opens `target`; whoever opens the same with the same buffering gets the same, as long as the path still leads
+    /// there. Waits for the disk, and for the reader of a FIFO.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    pub fn open(target: &Target, buffering: Option<Buffering>) -> io::Result<LogFile> {
+        let mut open = table();
+        open.retain(|file| file.strong_count() > 0);
+        let same =
+            |file: &Arc<File>| file.target == *target && file.buffering == buffering && file.is_there();
+        if let Some(file) = open.iter().filter_map(Weak::upgrade).find(same) {
+            return Ok(LogFile(file));
+        }
+        let file = Arc::new(File::open(target.clone(), buffering)?);
+        open.push(Arc::downgrade(&file));
+        Ok(LogFile(file))
+    }
+
+    /// Standard error as it is now.
+    ///
+    /// A process without one gets a log that fails to write, which is counted like a full disk.
+    pub fn stderr() -> LogFile {
+        LogFile::open(&Target::Stderr, None).unwrap_or_else(|_| LogFile(Arc::new(File::nowhere())))
+    }
+
+    /// Writes a line before it returns: for messages that may be the last of the process.
+    pub(super) fn write_now(&self, level: Level, line: &[u8]) {
+        let framed = self.framed(level, line);
+        if let Err(failure) = self.0.write(&framed) {
+            writer::report(&self.0, &failure.error, self.0.lines(&framed[failure.written..]));
+        }
+    }
+
+    /// Hands a line to the log thread.
+    pub(super) fn hand_over(&self, level: Level, line: &[u8]) {
+        writer::push(&self.0, self.framed(level, line));
+    }
+
+    fn framed(&self, level: Level, line: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(line.len() + 64);
+        let start = self.begin(&mut out, Some(level), syslog::now);
+        out.extend_from_slice(line);
+        self.end(&mut out, start);
+        out
+    }
+
+    /// Begins a line at the end of `out`; syslog's has a header.
+    #[inline]
+    pub(super) fn begin(
+        &self,
+        out: &mut Vec<u8>,
+        level: Option<Level>,
+        time: impl FnOnce() -> [u8; 15],
+    ) -> usize {
+        let start = out.len();
+        if let Target::Syslog(syslog) = &self.0.target {
+            syslog.begin(out, level, &time());
+        }
+        start
+    }
+
+    /// Ends the line that began at `start`.
+    #[inline]
+    pub(super) fn end(&self, out: &mut Vec<u8>, start: usize) {
+        if let Target::Syslog(_) = self.0.target {
+            syslog::end(out, start);
+        }
+    }
+
+    /// Standard error becomes this file, if it is one; after a reopening too.
+    pub(super) fn lead_stderr(&self) -> io::Result<()> {
+        let Target::File(_) = self.0.target else { return Ok(()) };
+        self.0.leads_stderr.store(true, Relaxed);
+        self.0.lead_stderr()
+    }
+}
+
+impl PartialEq for LogFile {
+    /// Whether both are the same open log.
+    fn eq(&self, other: &LogFile) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for LogFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LogFile({})", self.0.target)
+    }
+}
+
+/// What the clones of a [`LogFile`] share.
+pub(super) struct File {
+    pub(super) target: Target,
+    pub(super) buffering: Option<Buffering>,
+    /// Bytes handed over and not written; the queue's lock is held for additions.
+    pub(super) queued: AtomicUsize,
+    leads_stderr: AtomicBool,
+    /// Held for a pointer's time, never while something is written.
+    output: Mutex<Output>,
+}
+
+#[derive(Clone)]
+enum Output {
+    File(Arc<FileHandle>),
+    Syslog(Arc<Socket>),
+    Nowhere,
+}
+
+/// A write that did not come to its end.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: io::Error,
+    /// Bytes that were written before it.
+    pub(super) written: usize,
+}
+
+impl File {
+    fn open(target: Target, buffering: Option<Buffering>) -> io::Result<File> {
+        let output = match &target {
+            Target::File(path) => Output::File(Arc::new(rt::open_append(path)?)),
+            Target::Stderr => {
+                Output::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
+            }
+            Target::Syslog(syslog) => Output::Syslog(Arc::new(Socket::new(syslog.clone()))),
+        };
+        Ok(File::new(target, buffering, output))
+    }
+
+    fn new(target: Target, buffering: Option<Buffering>, output: Output) -> File {
+        let (queued, leads_stderr) = (AtomicUsize::new(0), AtomicBool::new(false));
+        File { target, buffering, queued, leads_stderr, output: Mutex::new(output) }
+    }
+
+    fn nowhere() -> File {
+        File::new(Target::Stderr, None, Output::Nowhere)
+    }
+
+    /// Whether the path still leads to the open file: not after a rename, and not after it was removed.
+    fn is_there(&self) -> bool {
+        match (&self.target, self.output()) {
+            (Target::File(path), Output::File(handle)) => same_file(path, &handle),
+            (_, Output::Nowhere) => false,
+            _ => true,
+        }
+    }
+
+    /// Writes all of `bytes`, in one call as a rule.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
+        match self.output() {
+            Output::File(handle) => write_all(&handle, bytes),
+            Output::Syslog(socket) => socket.send_all(bytes),
+            Output::Nowhere => Err(Failure { error: io::Error::from_raw_os_error(EBADF), written: 0 }),
+        }
+    }
+
+    /// How many lines `bytes`, which were to be written, are.
+    pub(super) fn lines(&self, bytes: &[u8]) -> u64 {
+        match self.target {
+            Target::Syslog(_) => syslog::frames(bytes).count() as u64,
+            _ => memchr_count(bytes),
+        }
+    }
+
+    /// Opens the path anew; the old file stays when that fails.
+    fn reopen(&self) -> Result<(), String> {
+        let Target::File(path) = &self.target else { return Ok(()) };
+        let failed = |error| format!("open() \"{}\" failed ({})", path.display(), line::io(&error));
+        let handle = rt::open_append(path).map_err(failed)?;
+        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = Output::File(Arc::new(handle));
+        if self.leads_stderr.load(Relaxed) {
+            self.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
+        }
+        Ok(())
+    }
+
+    fn lead_stderr(&self) -> io::Result<()> {
+        if let Output::File(handle) = self.output() {
+            weir_rt::process::redirect_stderr(OwnedFd::from(handle.try_clone()?).as_fd())?;
+        }
+        Ok(())
+    }
+
+    fn output(&self) -> Output {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Opens all logs anew by their paths; what failed, in nginx's words.
+pub(super) fn reopen_all() -> Vec<String> {
+    let files: Vec<_> = table().iter().filter_map(Weak::upgrade).collect();
+    files.iter().filter_map(|file| file.reopen().err()).collect()
+}
+
+fn same_file(path: &Path, handle: &FileHandle) -> bool {
+    match (rt::stat(path), handle.meta()) {
+        (Ok(there), Ok(here)) => (there.dev, there.ino) == (here.dev, here.ino),
+        _ => false,
+    }
+}
+
+fn write_all(handle: &FileHandle, bytes: &[u8]) -> Result<(), Failure> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match handle.append(&bytes[written..]) {
+            Ok(0) => return Err(Failure { error: io::ErrorKind::WriteZero.into(), written }),
+            Ok(n) => written += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure { error, written }),
+        }
+    }
+    Ok(())
+}
+
+fn memchr_count(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Every open log of the process, for [`reopen_all`] and to open each once.
+fn table() -> MutexGuard<'static, Vec<Weak<File>>> {
+    static OPEN: Mutex<Vec<Weak<File>>> = Mutex::new(Vec::new());
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bad file descriptor.
+const EBADF: i32 = 9;

@@ -1,0 +1,104 @@
+//! Where a log goes, as a directive says it: a file, standard error, syslog; and `error_log`'s arguments.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx, Span};
+
+use super::file::{Buffering, LogFile};
+use super::syslog::Syslog;
+use super::{Level, line};
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file, appended to; also a device, pipe or terminal by its path.
+    File(PathBuf),
+    /// Standard error.
+    Stderr,
+    /// A syslog server, by datagrams.
+    Syslog(Arc<Syslog>),
+}
+
+impl Target {
+    /// What argument 0 names: `syslog:server=...`, or a path below the prefix.
+    ///
+    /// # Errors
+    /// nginx's words for syslog's parameters.
+    pub fn parse(line: &LineCx<'_>) -> Result<Target, Error> {
+        match line.bytes(0).strip_prefix(b"syslog:") {
+            Some(parameters) => Ok(Target::Syslog(Arc::new(Syslog::parse(line, parameters)?))),
+            None => Ok(Target::File(line.paths().prefix.join(OsStr::from_bytes(line.bytes(0))))),
+        }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// `open() "/path" failed (13: Permission denied)`, at `span`.
+    pub fn open(&self, buffering: Option<Buffering>, span: Span) -> Result<LogFile, Error> {
+        LogFile::open(self, buffering).map_err(|error| {
+            let call = if let Target::Syslog(_) = self { "connect()" } else { "open()" };
+            Error::new(format!("{call} \"{self}\" failed ({})", line::io(&error))).at(span)
+        })
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::File(path) => path.display().fmt(f),
+            Target::Stderr => f.write_str("stderr"),
+            Target::Syslog(syslog) => syslog.server.fmt(f),
+        }
+    }
+}
+
+/// One `error_log` line.
+#[derive(Clone, Debug)]
+pub struct LogSpec {
+    /// Where to.
+    pub target: Target,
+    /// From which level on.
+    pub level: Level,
+    span: Span,
+}
+
+impl LogSpec {
+    /// Reads `error_log file | stderr | syslog:... [level]`; without a level, `error`.
+    ///
+    /// # Errors
+    /// nginx's words: `invalid log level "x"`, `duplicate log level "x"`, and those of syslog's parameters.
+    pub fn parse(line: &LineCx<'_>) -> Result<LogSpec, Error> {
+        let target = match line.bytes(0) {
+            b"stderr" => Target::Stderr,
+            [b'm', b'e', b'm', b'o', b'r', b'y', b':', ..] => {
+                return Err(line.fail_arg(0, "nginx was built without debug support"));
+            }
+            _ => Target::parse(line)?,
+        };
+        let mut level = None;
+        for i in 1..line.args().len() {
+            let named = Level::parse(line.bytes(i));
+            let named =
+                named.ok_or_else(|| line.fail_arg(i, format!("invalid log level \"{}\"", line.arg(i))))?;
+            let parts = level == Some(Level::Debug) && named == Level::Debug && line.bytes(i) != b"debug";
+            if level.is_some() && !parts {
+                return Err(line.fail_arg(i, format!("duplicate log level \"{}\"", line.arg(i))));
+            }
+            level = Some(named);
+        }
+        let span = line.args().first().map_or(line.line().name.span, |word| word.span);
+        Ok(LogSpec { target, level: level.unwrap_or(Level::Error), span })
+    }
+
+    /// Opens it, see [`Target::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self) -> Result<LogFile, Error> {
+        self.target.open(None, self.span)
+    }
+}

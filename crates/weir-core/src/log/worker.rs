@@ -1,0 +1,124 @@
+//! A worker's side of its logs: lines gather in its own buffers and are handed over once a turn of the loop.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Level;
+use super::file::LogFile;
+use super::writer::{self, Batch};
+use crate::server::notify::Notify;
+use crate::worker::{Counters, Worker};
+
+/// The log lines of a worker that are not handed over yet. Composing a line takes no lock and no atomic operation;
+/// handing over takes one lock for all lines of a turn.
+#[derive(Default)]
+pub struct WorkerLogs(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// One entry for each log that has lines.
+    pending: RefCell<Vec<Batch>>,
+    spare: RefCell<Vec<Vec<u8>>>,
+    counters: OnceCell<Arc<Counters>>,
+    /// Lines wait: wakes the task that hands them over.
+    dirty: Notify,
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// No line was logged yet.
+    #[default]
+    Fresh,
+    /// The task runs.
+    Runs,
+    /// The loop has ended: lines are handed over at once.
+    Ended,
+}
+
+impl WorkerLogs {
+    /// Logs one line (or more) to `file`: `write` appends it, with its newline, to the vector it is given. `level`
+    /// is syslog's severity, `None` for that of the log itself.
+    ///
+    /// # Panics
+    /// When a worker's first line is logged outside of its runtime.
+    pub fn write(
+        &self,
+        worker: &Worker,
+        file: &LogFile,
+        level: Option<Level>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let inner = &self.0;
+        // The vector is taken out, since what composes the line may log something itself.
+        let mut out = inner.take(file);
+        let start = file.begin(&mut out, level, || worker.dates(|dates| *dates.syslog()));
+        write(&mut out);
+        file.end(&mut out, start);
+        let len = out.len();
+        inner.put(file, out);
+        match inner.state.get() {
+            State::Runs if len < HANDED_OVER => inner.dirty.notify(),
+            State::Fresh => {
+                inner.counters.get_or_init(|| worker.counters.clone());
+                inner.state.set(State::Runs);
+                weir_rt::spawn(inner.clone().run());
+                inner.dirty.notify();
+            }
+            State::Runs | State::Ended => inner.hand_over(),
+        }
+    }
+
+    /// Hands everything over and waits until it is written. Further lines are handed over one by one.
+    pub fn flush_all(&self) {
+        self.0.state.set(State::Ended);
+        self.0.hand_over();
+        writer::flush();
+        // What the last write lost is claimed by this worker too.
+        self.0.hand_over();
+    }
+}
+
+impl Inner {
+    async fn run(self: Rc<Self>) {
+        loop {
+            self.dirty.notified().await;
+            self.hand_over();
+        }
+    }
+
+    fn take(&self, file: &LogFile) -> Vec<u8> {
+        let mut pending = self.pending.borrow_mut();
+        match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
+            Some(batch) => std::mem::take(&mut batch.bytes),
+            None => {
+                pending.push(Batch { file: file.0.clone(), bytes: Vec::new() });
+                self.spare.borrow_mut().pop().unwrap_or_default()
+            }
+        }
+    }
+
+    fn put(&self, file: &LogFile, mut bytes: Vec<u8>) {
+        let mut pending = self.pending.borrow_mut();
+        match pending.iter_mut().find(|batch| Arc::ptr_eq(&batch.file, &file.0)) {
+            Some(batch) => {
+                // Lines that were logged meanwhile.
+                bytes.extend_from_slice(&batch.bytes);
+                batch.bytes = bytes;
+            }
+            None => pending.push(Batch { file: file.0.clone(), bytes }),
+        }
+    }
+
+    fn hand_over(&self) {
+        let mut pending = self.pending.borrow_mut();
+        if let Some(counters) = self.counters.get() {
+            let spare = writer::push_all(&mut pending, counters);
+            self.spare.borrow_mut().extend(spare);
+        }
+    }
+}
+
+/// With so many bytes of one log the turn's end is not waited for.
+const HANDED_OVER: usize = 128 << 10;

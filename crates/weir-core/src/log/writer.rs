@@ -1,0 +1,384 @@
+//! The thread that writes all logs of the process.
+//!
+//! It sleeps until something is handed over, writes it at once, and then gathers for [`GATHER`]: while lines come
+//! steadily, nobody has to wake it (a futex call each) and each of its writes carries what came in that time. What
+//! waits is bounded per log, [`MOST_QUEUED`]; above it lines are lost and counted.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weir_rt::clock::monotonic_ms;
+
+use super::buffer::Buffer;
+use super::file::{self, File};
+use super::{Level, complain, line};
+use crate::worker::Counters;
+
+/// Waits until everything handed over so far is in its file, buffered lines too; five seconds at most, so that a
+/// log that nobody reads can't keep the process from ending.
+pub fn flush() {
+    WRITER.flush(false);
+}
+
+/// Opens all logs anew by their paths, once what was handed over is written (after they were renamed).
+pub fn reopen() {
+    if !WRITER.flush(true) {
+        file::reopen_all().iter().for_each(|failed| super::cycle(Level::Emerg, failed));
+    }
+}
+
+/// How many lines of this process could not be written.
+pub fn lost() -> u64 {
+    LOST.load(Relaxed)
+}
+
+/// Hands `bytes`, whole lines, over.
+pub(super) fn push(file: &Arc<File>, bytes: Vec<u8>) {
+    WRITER.push(&mut vec![Batch { file: file.clone(), bytes }], None);
+}
+
+/// Hands over all of `batches`, which gets empty vectors back; lines that were lost are counted in `counters`.
+pub(super) fn push_all(batches: &mut Vec<Batch>, counters: &Counters) -> Vec<Vec<u8>> {
+    WRITER.push(batches, Some(counters))
+}
+
+/// Notes that `lines` could not be written to `file`.
+pub(super) fn report(file: &File, error: &io::Error, lines: u64) {
+    WRITER.lock().fail(file, error, lines);
+}
+
+/// Whole lines for a log.
+pub(super) struct Batch {
+    pub(super) file: Arc<File>,
+    pub(super) bytes: Vec<u8>,
+}
+
+static WRITER: Writer = Writer::new();
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// What the log thread and everybody else share.
+pub(super) struct Writer {
+    queue: Mutex<Queue>,
+    /// The thread waits here.
+    work: Condvar,
+    /// Who asked for a flush waits here.
+    done: Condvar,
+}
+
+/// What is to be done.
+pub(super) struct Queue {
+    batches: Vec<Batch>,
+    /// Emptied vectors, for who hands over next.
+    spare: Vec<Vec<u8>>,
+    thread: Thread,
+    asleep: bool,
+    /// Flushes asked for, and the last that is done.
+    asked: u64,
+    done: u64,
+    reopen: bool,
+    /// Lines lost that no worker has counted yet.
+    unclaimed: u64,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    None,
+    Runs,
+    /// The system gave no thread: whoever has lines writes them.
+    Refused,
+}
+
+/// What went wrong and was not yet said.
+pub(super) struct Trouble {
+    pub(super) message: String,
+    pub(super) level: Level,
+    pub(super) lines: u64,
+    /// The log that can't be told.
+    pub(super) target: super::Target,
+}
+
+/// What the thread takes at a time.
+struct Work {
+    batches: Vec<Batch>,
+    asked: u64,
+    /// Buffers are written too.
+    force: bool,
+    reopen: bool,
+}
+
+impl Writer {
+    pub(super) const fn new() -> Writer {
+        let queue = Queue {
+            batches: Vec::new(),
+            spare: Vec::new(),
+            thread: Thread::None,
+            asleep: false,
+            asked: 0,
+            done: 0,
+            reopen: false,
+            unclaimed: 0,
+            trouble: None,
+        };
+        Writer { queue: Mutex::new(queue), work: Condvar::new(), done: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&'static self, batches: &mut Vec<Batch>, counters: Option<&Counters>) -> Vec<Vec<u8>> {
+        let mut queue = self.lock();
+        self.start(&mut queue);
+        if queue.thread == Thread::Refused {
+            batches.drain(..).for_each(|batch| queue.write(&batch.file, &batch.bytes));
+            return Vec::new();
+        }
+        let spare = queue.spare.len().saturating_sub(batches.len());
+        let spare = queue.spare.split_off(spare);
+        batches.drain(..).for_each(|batch| queue.push(batch));
+        if let Some(counters) = counters {
+            counters.log_lost.add(std::mem::take(&mut queue.unclaimed));
+        }
+        let wake = std::mem::take(&mut queue.asleep);
+        drop(queue);
+        if wake {
+            self.work.notify_one();
+        }
+        spare
+    }
+
+    /// `false` when there is no thread, and so nothing to wait for.
+    fn flush(&self, reopen: bool) -> bool {
+        let mut queue = self.lock();
+        if queue.thread != Thread::Runs {
+            return false;
+        }
+        queue.asked += 1;
+        queue.reopen |= reopen;
+        let mine = queue.asked;
+        self.work.notify_one();
+        let waited = self.done.wait_timeout_while(queue, PATIENCE, |queue| queue.done < mine);
+        drop(waited);
+        true
+    }
+
+    fn start(&'static self, queue: &mut Queue) {
+        if queue.thread == Thread::None {
+            let spawned = std::thread::Builder::new().name("weir log".to_owned()).spawn(|| self.run());
+            queue.thread = if spawned.is_ok() { Thread::Runs } else { Thread::Refused };
+        }
+    }
+
+    /// The thread.
+    fn run(&self) {
+        let mut held = Held::default();
+        let mut spoken = 0;
+        loop {
+            let wait = held.wait().min(self.lock().trouble.as_ref().map_or(FOREVER, |_| EVERY));
+            let work = self.take(wait);
+            let busy = !work.batches.is_empty();
+            let mut spare = Vec::new();
+            self.write(work.batches, &mut held, &mut spare);
+            held.flush(work.force, |file, bytes| self.write_out(file, bytes));
+            if work.reopen {
+                file::reopen_all().iter().for_each(|failed| super::cycle(Level::Emerg, failed));
+            }
+            self.speak(&mut spoken);
+            self.finish(work.asked, spare);
+            if busy {
+                self.gather();
+            }
+        }
+    }
+
+    /// Waits for work, `ms` milliseconds at most.
+    fn take(&self, ms: u64) -> Work {
+        let mut queue = self.lock();
+        if queue.is_idle() {
+            queue.asleep = true;
+            let idle = |queue: &mut Queue| queue.is_idle();
+            queue = self
+                .work
+                .wait_timeout_while(queue, Duration::from_millis(ms), idle)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            queue.asleep = false;
+        }
+        let force = queue.asked > queue.done;
+        let reopen = std::mem::take(&mut queue.reopen);
+        Work { batches: std::mem::take(&mut queue.batches), asked: queue.asked, force, reopen }
+    }
+
+    /// Writes batches, those of a log together; emptied vectors go to `spare`.
+    fn write(&self, mut batches: Vec<Batch>, held: &mut Held, spare: &mut Vec<Vec<u8>>) {
+        // Stable: a log's batches stay in the order in which they were handed over.
+        batches.sort_by_key(|batch| Arc::as_ptr(&batch.file) as usize);
+        let mut batches = batches.into_iter().peekable();
+        while let Some(Batch { file, mut bytes }) = batches.next() {
+            while let Some(next) = batches.next_if(|next| Arc::ptr_eq(&next.file, &file)) {
+                bytes.extend_from_slice(&next.bytes);
+            }
+            match file.buffering {
+                Some(how) => held.add(&file, &how, &bytes, |file, bytes| self.write_out(file, bytes)),
+                None => self.write_out(&file, &bytes),
+            }
+            file.queued.fetch_sub(bytes.len(), Relaxed);
+            bytes.clear();
+            spare.push(bytes);
+        }
+    }
+
+    /// Writes what is not held back any longer.
+    fn write_out(&self, file: &File, bytes: &[u8]) {
+        if let Err((error, lines)) = write(file, bytes) {
+            self.lock().fail(file, &error, lines);
+        }
+    }
+
+    /// Says what went wrong, once a second at most.
+    fn speak(&self, spoken: &mut u64) {
+        let now = monotonic_ms();
+        if *spoken > 0 && now < *spoken + EVERY {
+            return;
+        }
+        let trouble = self.lock().trouble.take();
+        if let Some(trouble) = trouble {
+            *spoken = now;
+            complain(&trouble);
+        }
+    }
+
+    fn finish(&self, asked: u64, spare: Vec<Vec<u8>>) {
+        let mut queue = self.lock();
+        let room = SPARE.saturating_sub(queue.spare.len());
+        queue.spare.extend(spare.into_iter().filter(|bytes| bytes.capacity() <= SPARE_SIZE).take(room));
+        queue.done = asked;
+        drop(queue);
+        self.done.notify_all();
+    }
+
+    /// Lets lines come together; a flush ends it.
+    fn gather(&self) {
+        let waited = self.work.wait_timeout_while(self.lock(), GATHER, |queue| queue.asked == queue.done);
+        drop(waited);
+    }
+}
+
+impl Queue {
+    fn is_idle(&self) -> bool {
+        self.batches.is_empty() && self.asked == self.done
+    }
+
+    /// Adds a batch, or loses it when its log is too far behind.
+    pub(super) fn push(&mut self, batch: Batch) {
+        let queued = batch.file.queued.load(Relaxed);
+        if queued > 0 && queued + batch.bytes.len() > MOST_QUEUED {
+            let lines = batch.file.lines(&batch.bytes);
+            let message = format!("log \"{}\" can't be written as fast as lines come", batch.file.target);
+            return self.lose(&batch.file, Level::Warn, message, lines);
+        }
+        batch.file.queued.fetch_add(batch.bytes.len(), Relaxed);
+        self.batches.push(batch);
+    }
+
+    /// Lines lost that no worker has counted.
+    #[cfg(test)]
+    pub(super) fn unclaimed(&self) -> u64 {
+        self.unclaimed
+    }
+
+    /// For tests: a queue without a thread.
+    #[cfg(test)]
+    pub(super) fn with<R>(writer: &Writer, f: impl FnOnce(&mut Queue) -> R) -> R {
+        f(&mut writer.lock())
+    }
+
+    fn write(&mut self, file: &File, bytes: &[u8]) {
+        if let Err((error, lines)) = write(file, bytes) {
+            self.fail(file, &error, lines);
+        }
+    }
+
+    fn fail(&mut self, file: &File, error: &io::Error, lines: u64) {
+        let call = if let super::Target::Syslog(_) = file.target { "send()" } else { "write()" };
+        let message = format!("{call} to \"{}\" failed ({})", file.target, line::io(error));
+        self.lose(file, Level::Alert, message, lines);
+    }
+
+    fn lose(&mut self, file: &File, level: Level, message: String, lines: u64) {
+        self.unclaimed += lines;
+        LOST.fetch_add(lines, Relaxed);
+        let before = self.trouble.take().map_or(0, |trouble| trouble.lines);
+        self.trouble = Some(Trouble { message, level, lines: before + lines, target: file.target.clone() });
+    }
+}
+
+/// Writes `bytes` as the log wants them; on failure the number of lines lost.
+fn write(file: &File, bytes: &[u8]) -> Result<(), (io::Error, u64)> {
+    let packed = match file.buffering.and_then(|how| how.gzip) {
+        Some(level) => super::gzip::member(bytes, level),
+        None => None,
+    };
+    match &packed {
+        // A member that is not whole is lost as a whole.
+        Some(packed) => file.write(packed).map_err(|failure| (failure.error, file.lines(bytes))),
+        None => file.write(bytes).map_err(|failure| {
+            let rest = bytes.get(failure.written..).unwrap_or_default();
+            (failure.error, file.lines(rest))
+        }),
+    }
+}
+
+/// The buffers of logs that have `buffer=`.
+#[derive(Default)]
+struct Held(Vec<(Arc<File>, Buffer)>);
+
+impl Held {
+    fn add(&mut self, file: &Arc<File>, how: &super::Buffering, bytes: &[u8], write: impl Fn(&File, &[u8])) {
+        let at = match self.0.iter().position(|(held, _)| Arc::ptr_eq(held, file)) {
+            Some(at) => at,
+            None => {
+                self.0.push((file.clone(), Buffer::default()));
+                self.0.len() - 1
+            }
+        };
+        self.0[at].1.add(bytes, how, monotonic_ms(), |bytes| write(file, bytes));
+    }
+
+    /// Writes what is due, or everything, and what belongs to logs that nobody else has any more.
+    fn flush(&mut self, all: bool, write: impl Fn(&File, &[u8])) {
+        let now = monotonic_ms();
+        self.0.retain_mut(|(file, buffer)| {
+            if all || buffer.is_due(now) || Arc::strong_count(file) == 1 {
+                buffer.flush(|bytes| write(file, bytes));
+            }
+            !buffer.is_empty()
+        });
+    }
+
+    /// Milliseconds until something may be due; logs that are let go of are looked for once a second.
+    fn wait(&self) -> u64 {
+        let now = monotonic_ms();
+        let due = self.0.iter().filter_map(|(_, buffer)| buffer.due()).min();
+        let due = due.map_or(FOREVER, |due| due.saturating_sub(now));
+        if self.0.is_empty() { FOREVER } else { due.min(EVERY) }
+    }
+}
+
+/// How long the thread gathers after it has written. A line is in its file within this, and the time of a write,
+/// after it was handed over.
+const GATHER: Duration = Duration::from_millis(2);
+/// Bytes that may wait for one log.
+pub(super) const MOST_QUEUED: usize = 8 << 20;
+/// How long an end or a reopening waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Milliseconds between two complaints.
+const EVERY: u64 = 1000;
+/// Milliseconds to sleep when nothing is due.
+const FOREVER: u64 = 3_600_000;
+/// Emptied vectors that are kept, and of which size.
+const SPARE: usize = 32;
+const SPARE_SIZE: usize = 256 << 10;
