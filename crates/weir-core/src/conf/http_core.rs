@@ -1,6 +1,6 @@
 //! The core's directives of a location: one slot each as written, inheritance, and the [`Core`] they make.
 //!
-//! The table stands in [`table`], setters that need more than a stock one in [`set`].
+//! The table stands in `table`, setters that need more than a stock one in `set`.
 
 mod set;
 mod table;
@@ -34,78 +34,19 @@ impl Module for HttpCore {
     const VARIABLES: &'static [Variable] = crate::variable::core::VARIABLES;
 
     fn inherit(conf: &mut HttpCoreConf, parent: &HttpCoreConf) {
-        inherit!(
-            conf,
-            parent,
-            root,
-            types,
-            default_type,
-            internal,
-            satisfy_any,
-            error_pages,
-            recursive_error_pages
-        );
-        inherit!(
-            conf,
-            parent,
-            client_max_body_size,
-            client_body_buffer_size,
-            client_body_timeout,
-            client_body_in_file_only,
-            client_body_in_single_buffer,
-            client_body_temp_path
-        );
-        inherit!(
-            conf,
-            parent,
-            keepalive_timeout,
-            keepalive_header,
-            keepalive_requests,
-            keepalive_time,
-            keepalive_min_timeout,
-            keepalive_disable
-        );
-        inherit!(
-            conf,
-            parent,
-            send_timeout,
-            lingering_close,
-            lingering_time,
-            lingering_timeout,
-            limit_rate,
-            limit_rate_after,
-            reset_timedout_connection,
-            server_tokens,
-            tcp_nodelay,
-            tcp_nopush,
-            sendfile,
-            sendfile_max_chunk,
-            auth_delay
-        );
-        inherit!(
-            conf,
-            parent,
-            if_modified_since,
-            etag,
-            max_ranges,
-            chunked_transfer_encoding,
-            absolute_redirect,
-            server_name_in_redirect,
-            port_in_redirect,
-            msie_padding,
-            log_not_found,
-            log_subrequest
-        );
-        inherit!(
-            conf,
-            parent,
-            open_file_cache,
-            open_file_cache_valid,
-            open_file_cache_min_uses,
-            open_file_cache_errors,
-            disable_symlinks,
-            subrequest_output_buffer_size
-        );
+        inherit!(conf, parent, root, types, default_type, internal, satisfy_any, error_pages);
+        inherit!(conf, parent, recursive_error_pages, client_max_body_size, client_body_buffer_size);
+        inherit!(conf, parent, client_body_timeout, client_body_in_file_only, client_body_in_single_buffer);
+        inherit!(conf, parent, client_body_temp_path, keepalive_timeout, keepalive_header);
+        inherit!(conf, parent, keepalive_requests, keepalive_time, keepalive_min_timeout);
+        inherit!(conf, parent, keepalive_disable, send_timeout, lingering_close, lingering_time);
+        inherit!(conf, parent, lingering_timeout, limit_rate, limit_rate_after, reset_timedout_connection);
+        inherit!(conf, parent, server_tokens, tcp_nodelay, tcp_nopush, sendfile, sendfile_max_chunk);
+        inherit!(conf, parent, auth_delay, if_modified_since, etag, max_ranges, chunked_transfer_encoding);
+        inherit!(conf, parent, absolute_redirect, server_name_in_redirect, port_in_redirect, msie_padding);
+        inherit!(conf, parent, log_not_found, log_subrequest, open_file_cache, open_file_cache_valid);
+        inherit!(conf, parent, open_file_cache_min_uses, open_file_cache_errors, disable_symlinks);
+        inherit!(conf, parent, subrequest_output_buffer_size);
         // The logs were opened with the lines that name them: both or none.
         if conf.error_log.is_none() {
             inherit!(conf, parent, error_log, error_log_open);

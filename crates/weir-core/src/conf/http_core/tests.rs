@@ -164,10 +164,8 @@ fn a_block_without_lines_has_nginx_defaults() {
     );
 }
 
-#[test]
-fn every_line_reaches_what_requests_read() {
-    let core = core_of(
-        "location / { default_type a/b; satisfy any; internal; recursive_error_pages on; client_max_body_size 1g;
+/// A line of every directive that has an effect and may stand in any block.
+const LINES: &str = "default_type a/b; satisfy any; recursive_error_pages on; client_max_body_size 1g;
           client_body_buffer_size 2k; client_body_timeout 3; client_body_in_file_only clean;
           client_body_in_single_buffer on; client_body_temp_path t 1 2 3; keepalive_timeout 4 5; keepalive_requests 6;
           keepalive_time 7; keepalive_min_timeout 8; keepalive_disable safari; send_timeout 9; lingering_close always;
@@ -176,52 +174,61 @@ fn every_line_reaches_what_requests_read() {
           if_modified_since before; etag off; max_ranges 16; chunked_transfer_encoding off; absolute_redirect off;
           server_name_in_redirect on; port_in_redirect off; msie_padding off; log_not_found off; log_subrequest on;
           open_file_cache max=17 inactive=18; open_file_cache_valid 19; open_file_cache_min_uses 20;
-          open_file_cache_errors on; disable_symlinks if_not_owner from=/a; subrequest_output_buffer_size 21; }",
-    );
-    assert_eq!((&*core.default_type, core.satisfy_any, core.internal), (&b"a/b"[..], true, true));
-    assert!(
-        core.recursive_error_pages && core.client_body_in_single_buffer && core.reset_timedout_connection
-    );
-    assert_eq!(
-        (core.client_max_body_size, core.client_body_buffer_size, core.client_body_timeout),
-        (1 << 30, 2048, 3_000)
-    );
-    assert_eq!(core.client_body_in_file_only, InFileOnly::Clean);
-    assert_eq!(
-        (&**core.client_body_temp_path.0, core.client_body_temp_path.1),
-        ("/srv/weir/t".as_ref(), [1, 2, 3])
-    );
-    assert_eq!((core.keepalive_timeout, core.keepalive_header, core.keepalive_requests), (4_000, 5, 6));
-    assert_eq!((core.keepalive_time, core.keepalive_min_timeout, core.send_timeout), (7_000, 8_000, 9_000));
-    assert!(!core.keepalive_disable_msie6 && core.keepalive_disable_safari);
-    assert_eq!(
-        (core.lingering_close, core.lingering_time, core.lingering_timeout),
-        (Lingering::Always, 10_000, 11_000)
-    );
-    assert_eq!(core.limit_rate.as_ref().map(constant).as_deref(), Some("12k"));
-    assert_eq!(core.limit_rate_after.as_ref().map(constant).as_deref(), Some("13k"));
-    assert_eq!(
-        (core.server_tokens, core.sendfile_max_chunk, core.auth_delay),
-        (ServerTokens::Build, 14, 15_000)
-    );
-    assert!(
-        !core.tcp_nodelay
-            && core.tcp_nopush
-            && core.sendfile
-            && !core.etag
-            && !core.chunked_transfer_encoding
-    );
-    assert_eq!((core.if_modified_since, core.max_ranges), (IfModifiedSince::Before, Some(16)));
-    assert!(
-        !core.absolute_redirect
-            && core.server_name_in_redirect
-            && !core.port_in_redirect
-            && !core.msie_padding
-    );
-    assert!(!core.log_not_found && core.log_subrequest);
-    let cache = FileCache { max: 17, inactive: 18_000, valid: 19_000, min_uses: 20, errors: true };
-    assert_eq!((core.open_file_cache, core.subrequest_output_buffer_size), (Some(cache), 21));
-    assert!(matches!(core.disable_symlinks, DisableSymlinks::IfNotOwner(Some(_))));
+          open_file_cache_errors on; disable_symlinks if_not_owner from=/a; subrequest_output_buffer_size 21;";
+
+#[test]
+fn every_line_reaches_what_requests_read_also_from_the_blocks_around() {
+    let inside = format!("location / {{ {LINES} }}");
+    for core in [core_of(&inside), core_of(&format!("{LINES} location / {{ }}"))] {
+        assert_eq!((&*core.default_type, core.satisfy_any), (&b"a/b"[..], true));
+        assert!(
+            core.recursive_error_pages && core.client_body_in_single_buffer && core.reset_timedout_connection
+        );
+        assert_eq!(
+            (core.client_max_body_size, core.client_body_buffer_size, core.client_body_timeout),
+            (1 << 30, 2048, 3_000)
+        );
+        assert_eq!(core.client_body_in_file_only, InFileOnly::Clean);
+        assert_eq!(
+            (&**core.client_body_temp_path.0, core.client_body_temp_path.1),
+            ("/srv/weir/t".as_ref(), [1, 2, 3])
+        );
+        assert_eq!((core.keepalive_timeout, core.keepalive_header, core.keepalive_requests), (4_000, 5, 6));
+        assert_eq!(
+            (core.keepalive_time, core.keepalive_min_timeout, core.send_timeout),
+            (7_000, 8_000, 9_000)
+        );
+        assert!(!core.keepalive_disable_msie6 && core.keepalive_disable_safari);
+        assert_eq!(
+            (core.lingering_close, core.lingering_time, core.lingering_timeout),
+            (Lingering::Always, 10_000, 11_000)
+        );
+        assert_eq!(core.limit_rate.as_ref().map(constant).as_deref(), Some("12k"));
+        assert_eq!(core.limit_rate_after.as_ref().map(constant).as_deref(), Some("13k"));
+        assert_eq!(
+            (core.server_tokens, core.sendfile_max_chunk, core.auth_delay),
+            (ServerTokens::Build, 14, 15_000)
+        );
+        assert!(
+            !core.tcp_nodelay
+                && core.tcp_nopush
+                && core.sendfile
+                && !core.etag
+                && !core.chunked_transfer_encoding
+        );
+        assert_eq!((core.if_modified_since, core.max_ranges), (IfModifiedSince::Before, Some(16)));
+        assert!(
+            !core.absolute_redirect
+                && core.server_name_in_redirect
+                && !core.port_in_redirect
+                && !core.msie_padding
+        );
+        assert!(!core.log_not_found && core.log_subrequest);
+        let cache = FileCache { max: 17, inactive: 18_000, valid: 19_000, min_uses: 20, errors: true };
+        assert_eq!((core.open_file_cache, core.subrequest_output_buffer_size), (Some(cache), 21));
+        assert!(matches!(core.disable_symlinks, DisableSymlinks::IfNotOwner(Some(_))));
+    }
+    assert!(core_of("location / { internal; }").internal);
 }
 
 #[test]

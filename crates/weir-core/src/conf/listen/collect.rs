@@ -176,7 +176,7 @@ impl Agreement {
     /// line, or one before, sets the socket's options, and so should be the one that names protocols.
     fn note(&mut self, new: Protocols, before: Protocols, set: bool, was_set: bool) -> bool {
         if !before.has(new) {
-            let agrees = !(was_set && !set || self.changed || !new.has(before));
+            let agrees = (set || !was_set) && !self.changed && new.has(before);
             (self.others, self.changed) = (Some(before), true);
             return agrees;
         }

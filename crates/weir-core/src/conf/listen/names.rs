@@ -76,7 +76,10 @@ pub(super) fn check(address: &Address, servers: &[&ServerCoreConf], errors: &mut
                 continue;
             }
             // All claims count, also behind one that is taken already.
-            let free = name.claims().into_iter().fold(true, |free, claim| taken.insert(claim) && free);
+            let mut free = true;
+            for claim in name.claims() {
+                free &= taken.insert(claim);
+            }
             if !free {
                 let message = format!("conflicting server name \"{shown}\" on {}, ignored", address.addr);
                 errors.push(Error { span, ..Error::warning(message) });
