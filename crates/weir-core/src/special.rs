@@ -51,10 +51,8 @@ fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
         }
         Some(b'@') => Verdict::Redirect(Redirect::to(x, &target)),
         _ => {
-            let status = match page.overwrite {
-                Some(status @ (301 | 302 | 303 | 307 | 308)) => status,
-                _ => 302,
-            };
+            let redirects = |status: &u16| matches!(status, 301 | 302 | 303 | 307 | 308);
+            let status = page.overwrite.filter(redirects).unwrap_or(302);
             x.response.location = Some(Text::Span(x.arena.push(&target)));
             x.response.err_status = 0;
             self::page(x, status)

@@ -8,7 +8,7 @@
 use std::future::ready;
 use std::rc::Rc;
 
-use weir_http::{Known, Method, Span};
+use weir_http::{Known, Method};
 use weir_trace::{Kind, Site, SiteTable};
 
 use crate::body::{Buf, Chain};

@@ -7,6 +7,7 @@ mod load;
 mod modules;
 mod pid;
 mod run;
+mod settings;
 mod signals;
 mod trace;
 mod version;

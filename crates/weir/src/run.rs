@@ -14,6 +14,7 @@ use crate::cli::CommandLine;
 use crate::control::Control;
 use crate::load::Paths;
 use crate::pid::PidFile;
+use crate::settings;
 use crate::version::NGINX;
 
 /// Serves until a signal ends it.
@@ -49,7 +50,7 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
         let what = what.to_owned();
         move |error: std::io::Error| vec![format!("{what}: {error}")]
     };
-    configuration.main.prepare().map_err(|error| vec![error])?;
+    settings::apply(&configuration.main);
     let readiness = match configuration.main.daemon() && paths.conf.is_some() {
         true => Some(weir_rt::process::daemonize().map_err(failed("daemon() failed"))?),
         false => None,
@@ -59,9 +60,10 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     weir_rt::set_panic_hook(|message| {
         log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}"))
     });
-    let pid_path = configuration.main.pid_path(&configuration.prefix);
+    let pid_path = configuration.main.pid(&configuration.prefix);
     log::start(&configuration).map_err(|error| vec![error])?;
     let server = start(configuration)?;
+    settings::become_user(&server.configuration().main).map_err(|error| vec![error])?;
     announce(&server, &paths);
     let pid = PidFile::write(pid_path.clone())
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;

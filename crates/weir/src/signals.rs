@@ -19,7 +19,7 @@ pub(crate) fn send(line: &CommandLine, which: Signal) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let path = configuration.main.pid_path(&configuration.prefix);
+    let path = configuration.main.pid(&configuration.prefix);
     let number = match which {
         Signal::Stop => signal::SIGTERM,
         Signal::Quit => signal::SIGQUIT,

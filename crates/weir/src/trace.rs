@@ -76,7 +76,7 @@ fn parse(arguments: &[OsString]) -> Result<Question, String> {
 /// The control socket of the server that runs with this configuration.
 fn socket(line: &CommandLine) -> Result<PathBuf, String> {
     let (configuration, _) = Paths::of(line).load().map_err(|errors| errors.join("\n"))?;
-    Ok(pid::socket(&configuration.main.pid_path(&configuration.prefix)))
+    Ok(pid::socket(&configuration.main.pid(&configuration.prefix)))
 }
 
 const USAGE: &str = "usage: weir trace --once [--match PATH] [--socket FILE] [-c FILE] [-p PREFIX]";

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use weir_conf::{Block, Contexts, Error, Errors, Line, LineCx, Signature, Tree};
+use weir_conf::{Args, Block, Contexts, Error, Errors, Line, LineCx, Signature, Tree};
 use weir_http::Method;
 
 use super::main_core::MainConf;
@@ -105,7 +105,7 @@ impl<'t> Builder<'t> {
         for line in &block.lines {
             if line.name.is("server") {
                 self.inside(line, Contexts::HTTP, SERVER, |this, block| {
-                    servers.push(this.server(line, block))
+                    servers.push(this.server(line, block));
                 });
             } else {
                 self.directive(line, Contexts::HTTP, &mut confs);
@@ -126,7 +126,7 @@ impl<'t> Builder<'t> {
         for line in &block.lines {
             if line.name.is("location") {
                 self.inside(line, Contexts::SERVER, LOCATION, |this, block| {
-                    this.location(line, block, None, &mut locations)
+                    this.location(line, block, None, &mut locations);
                 });
             } else {
                 self.directive(line, Contexts::SERVER, &mut confs);
@@ -335,13 +335,12 @@ fn nested(
 const fn block(
     name: &'static str,
     contexts: Contexts,
-    args: weir_conf::Args,
+    args: Args,
     doc: &'static str,
 ) -> Signature {
     Signature { name, contexts, args: args.block(), doc }
 }
 
-use weir_conf::Args;
 const EVENTS: Signature = block("events", Contexts::MAIN, Args::NONE, "Settings of connection processing.");
 const HTTP: Signature = block("http", Contexts::MAIN, Args::NONE, "Settings of the HTTP server.");
 const SERVER: Signature = block("server", Contexts::HTTP, Args::NONE, "A virtual server.");

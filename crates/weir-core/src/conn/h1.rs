@@ -158,7 +158,7 @@ async fn active(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire
             wire.flush();
             wait_room(wire, &server.plan.core, idle).await?;
         }
-        if batch % 64 == 0 {
+        if batch.is_multiple_of(64) {
             wire.flush();
             weir_rt::yield_now().await;
         }

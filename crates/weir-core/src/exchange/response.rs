@@ -123,6 +123,7 @@ impl Response {
     pub fn clear_entity(&mut self) {
         self.content_length = None;
         self.last_modified = None;
+        self.not_modified = false;
         self.allow_ranges = false;
         self.remove(Known::AcceptRanges);
         self.remove(Known::Etag);

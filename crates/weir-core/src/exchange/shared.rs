@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use weir_rt::clock;
 use weir_trace::{Site, Trace};
@@ -74,7 +73,7 @@ impl Shared {
                 self.resume();
             }
             let poll = Pin::new(&mut future).poll(cx);
-            if let Poll::Pending = poll {
+            if poll.is_pending() {
                 waits = true;
                 self.suspend();
             }

@@ -16,6 +16,7 @@ use super::{Options, StartError, Thread};
 use crate::conf::Configuration;
 use crate::conf::server::Generation;
 use crate::conn::accept;
+use crate::log::{self, Level};
 use crate::worker::{Counters, Worker};
 
 thread_local! {
@@ -54,7 +55,13 @@ pub(super) fn start(
     let driver = options.driver.unwrap_or_else(|| configuration.main.driver());
     let (ready, started) = channel();
     let mine = counters.clone();
+    let affinity = configuration.main.affinity(usize::from(id));
     let handle = std::thread::Builder::new().name(format!("weir worker {id}")).spawn(move || {
+        if let Some(cpus) = affinity
+            && let Err(error) = weir_rt::process::set_affinity(&cpus)
+        {
+            log::cycle(Level::Alert, &format_args!("sched_setaffinity() failed ({error})"));
+        }
         match runtime(id, driver) {
             Ok(runtime) => {
                 let worker = Worker::new(id, mine, recorder);

@@ -68,6 +68,9 @@ impl Variable {
     }
 }
 
+/// How the configuration computes a value.
+pub type Compute = dyn Fn(&mut Exchange) -> Option<Text> + Send + Sync;
+
 /// How a variable of one configuration is computed.
 #[derive(Clone)]
 pub enum Getter {
@@ -76,7 +79,7 @@ pub enum Getter {
     /// A module's function for a prefix, and what followed the prefix.
     Prefix(fn(&mut Exchange, &str) -> Option<Text>, Arc<str>),
     /// Made by the configuration (`map`, `geo`, `split_clients`).
-    Computed(Arc<dyn Fn(&mut Exchange) -> Option<Text> + Send + Sync>),
+    Computed(Arc<Compute>),
     /// Has a value only where something gave it one (`set`, named captures).
     Assigned,
 }

@@ -1,0 +1,42 @@
+//! What `nginx.conf`'s main context asks of the process itself.
+
+use weir_core::conf::main_core::MainConf;
+use weir_core::log::{self, Level};
+use weir_rt::process::{self, Limit};
+
+/// Applies limits, priority and folder, before any thread starts. What the system refuses is logged, as nginx does,
+/// and the server goes on with what it has.
+pub(crate) fn apply(main: &MainConf) {
+    let limits = [(Limit::OpenFiles, main.worker_rlimit_nofile, "NOFILE"), (Limit::Core, main.worker_rlimit_core, "CORE")];
+    for (which, wanted, name) in limits {
+        let Some(wanted) = wanted else { continue };
+        let hard = process::limit(which).map_or(wanted, |(_, hard)| hard.max(wanted));
+        let set = process::set_limit(which, wanted, hard).or_else(|_| process::set_limit(which, wanted, wanted));
+        if let Err(error) = set {
+            log::cycle(Level::Alert, &format_args!("setrlimit(RLIMIT_{name}, {wanted}) failed ({error})"));
+        }
+    }
+    if main.priority() != 0
+        && let Err(error) = process::set_priority(main.priority())
+    {
+        log::cycle(Level::Alert, &format_args!("setpriority({}) failed ({error})", main.priority()));
+    }
+    if let Some(folder) = &main.working_directory
+        && let Err(error) = std::env::set_current_dir(folder)
+    {
+        log::cycle(Level::Alert, &format_args!("chdir(\"{}\") failed ({error})", folder.display()));
+    }
+}
+
+/// Becomes the configured user once the sockets are bound; only root can, and without `user` root stays root, since
+/// the one process of this build must also read keys and logs at a reload.
+///
+/// # Errors
+/// The system refused; going on as root would be wrong.
+pub(crate) fn become_user(main: &MainConf) -> Result<(), String> {
+    let Some((user, group)) = &main.user else { return Ok(()) };
+    if !process::is_root() || user.uid == 0 {
+        return Ok(());
+    }
+    process::drop_privileges(user, *group).map_err(|error| format!("setuid({}) failed ({error})", user.uid))
+}
