@@ -4,9 +4,19 @@
 #![forbid(unsafe_code)]
 
 pub mod autoindex;
+mod expires;
+pub mod headers;
 pub mod index;
+pub mod not_modified;
+pub mod range;
+pub mod return_;
 pub mod static_files;
+mod value;
 
 pub use autoindex::Autoindex;
+pub use headers::Headers;
 pub use index::Index;
+pub use not_modified::NotModified;
+pub use range::Range;
+pub use return_::Rewrite;
 pub use static_files::Static;

@@ -1,0 +1,76 @@
+//! `not_modified`: conditional requests (RFC 9110 section 13). A 200 becomes 304 or 412.
+//!
+//! Its setting, `if_modified_since`, is one of the core's.
+
+use weir_conf::Directive;
+use weir_core::conf::core::IfModifiedSince;
+use weir_core::filter::{HeaderFilter, Slot};
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Module, Outcome, Verdict};
+use weir_http::{Known, etag};
+
+/// The module; it has no directives of its own.
+pub struct NotModified;
+
+impl Module for NotModified {
+    const NAME: &'static str = "not_modified";
+    type Conf = ();
+    const DIRECTIVES: &'static [Directive<()>] = &[];
+
+    fn install(_: &(), plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+        plan.header_filter(Slot::NotModified, Self::NAME, Filter);
+        Ok(())
+    }
+}
+
+struct Filter;
+
+impl HeaderFilter for Filter {
+    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        if x.response.status != 200 || x.response.disable_not_modified || x.is_subrequest() {
+            return Verdict::Ok.into();
+        }
+        match evaluate(x) {
+            etag::Verdict::Proceed => Verdict::Ok.into(),
+            etag::Verdict::PreconditionFailed => Verdict::Status(412).into(),
+            etag::Verdict::NotModified => {
+                not_modified(x);
+                Verdict::Ok.into()
+            }
+        }
+    }
+}
+
+fn evaluate(x: &Exchange) -> etag::Verdict {
+    // Each is one bit of the head for a request that has none of them.
+    let field = |known| x.request.value(&x.arena, known);
+    let conditions = etag::Conditions {
+        if_match: field(Known::IfMatch),
+        if_none_match: field(Known::IfNoneMatch),
+        if_modified_since: field(Known::IfModifiedSince),
+        if_unmodified_since: field(Known::IfUnmodifiedSince),
+    };
+    if conditions.is_empty() {
+        return etag::Verdict::Proceed;
+    }
+    let how = match x.plan.core.if_modified_since {
+        IfModifiedSince::Off => etag::IfModifiedSince::Off,
+        IfModifiedSince::Exact => etag::IfModifiedSince::Exact,
+        IfModifiedSince::Before => etag::IfModifiedSince::Before,
+    };
+    let tag = x.response.etag().map(|tag| x.text(tag));
+    conditions.evaluate(tag, x.response.last_modified, how)
+}
+
+/// The head of a 304: what describes a body that does not follow goes, validators stay.
+fn not_modified(x: &mut Exchange) {
+    let response = &mut x.response;
+    response.status = 304;
+    response.reason = None;
+    response.not_modified = true;
+    response.content_type = None;
+    response.charset = None;
+    response.content_length = None;
+    response.remove(Known::AcceptRanges);
+    response.remove(Known::ContentEncoding);
+}
