@@ -41,7 +41,7 @@ pub use program::{require_program, skip};
 pub use response::{Malformed, Response};
 pub use server::{Builder, Exit, Server, nginx};
 pub use wait::{DEADLINE, wait_for};
-pub use weir_sys::process::{Signal, limit_open_files};
+pub use weir_sys::process::{Signal, limit_open_files, send_signal};
 
 /// Defines tests that run once per driver, as `NAME::io_uring` and `NAME::epoll`.
 ///
