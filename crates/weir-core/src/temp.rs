@@ -159,6 +159,7 @@ const LEAP: u32 = 123_456;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::testing;
 
     #[test]
     fn levels_take_the_last_digits() {
@@ -195,5 +196,53 @@ mod tests {
         let full = weir_rt::file::open_append(Path::new("/dev/full")).expect("on every Linux");
         let error = write_all(&full, b"x", 0).expect_err("no space");
         assert_eq!(error.raw_os_error(), Some(28));
+    }
+
+    fn with_folder(name: &str, settings: &str, test: impl AsyncFnOnce(&mut Exchange, &Path)) {
+        let folder = std::env::temp_dir().join(format!("weir-body-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a fresh folder");
+        let path = folder.display();
+        let http = format!("server {{ listen 80; client_body_temp_path {path} 1 2; {settings} }}");
+        testing::run(&http, "POST / HTTP/1.1\r\nHost: h\r\n\r\n", async |x| test(x, &folder).await);
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_body_goes_on_where_memory_ended() {
+        with_folder("append", "", async |x, _| {
+            x.body.memory = b"in memory, ".to_vec();
+            append(x, b"more, ".to_vec()).await.expect("written");
+            append(x, b"and more".to_vec()).await.expect("written");
+            assert!(x.body.memory.is_empty());
+            let file = x.body.file.as_ref().expect("made");
+            let mut all = vec![0; 100];
+            let n = file.handle.pread(&mut all, 0).expect("readable");
+            assert_eq!(&all[..n], b"in memory, more, and more");
+            assert_eq!(file.len, n as u64);
+            assert!(!file.path.as_ref().expect("named once").exists());
+        });
+    }
+
+    #[test]
+    fn a_kept_file_stays_and_a_clean_one_goes() {
+        for (setting, stays) in [("on", true), ("clean", false)] {
+            with_folder(setting, &format!("client_body_in_file_only {setting};"), async |x, _| {
+                append(x, Vec::new()).await.expect("made");
+                let path = x.body.file.as_ref().and_then(|file| file.path.clone()).expect("named");
+                assert!(path.exists());
+                x.body.file = None;
+                assert_eq!(path.exists(), stays);
+            });
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_is_the_server_s_fault() {
+        with_folder("gone", "", async |x, folder| {
+            fs::remove_dir_all(folder).expect("ours");
+            let error = append(x, b"x".to_vec()).await.expect_err("nowhere to write");
+            assert_eq!((error, error.status()), (Error::file(Some(2)), 500));
+            fs::create_dir_all(folder).expect("back");
+        });
     }
 }
