@@ -52,6 +52,8 @@ pub struct ServerCoreConf {
     pub span: Option<Span>,
     /// `listen`, in order.
     pub listens: Vec<Listen>,
+    /// There is a `listen` line, also a wrong one: no address is implied.
+    pub listening: bool,
     /// `server_name`, all names in order.
     pub names: Vec<ServerName>,
     /// How each of the names is written, in letters as nginx keeps them, and where.
@@ -254,6 +256,7 @@ fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
 
 /// `listen address[:port] [parameter ...]`
 fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
+    conf.listening = true;
     let listen = Listen::parse(line)?;
     conf.listens.push(listen);
     Ok(())

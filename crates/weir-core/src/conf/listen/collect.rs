@@ -14,7 +14,7 @@ pub fn collect(servers: &[ServerConf]) -> (Vec<Address>, Vec<Error>) {
     let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();
     let mut collector = Collector::default();
     for (index, conf) in confs.iter().enumerate() {
-        if conf.listens.is_empty() {
+        if !conf.listening {
             collector.line(index, &Listen { span: conf.span, ..Listen::implied() });
         }
         for listen in &conf.listens {

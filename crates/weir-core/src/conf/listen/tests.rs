@@ -160,6 +160,15 @@ fn servers_share_addresses() {
 }
 
 #[test]
+fn a_wrong_listen_is_no_missing_one() {
+    let text = "http {\nserver { listen 80x/; server_name a..b; } server { }\n}";
+    assert_eq!(
+        headlines(text, &CORE_MODULES),
+        ["invalid host in \"80x/\" of the \"listen\" directive in weir.conf:2:17"]
+    );
+}
+
+#[test]
 fn a_server_without_listen_has_one() {
     let port = if weir_rt::process::is_root() { 80 } else { 8000 };
     assert_eq!(shown(&http("server { }")), [format!("0.0.0.0:{port}")]);
