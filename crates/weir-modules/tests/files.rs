@@ -132,6 +132,33 @@ fn what_is_not_there_or_no_file() {
     }
 }
 
+/// nginx's words in the error log, without its context (`, client: ...`).
+#[test]
+fn messages() {
+    let site = Site::new("location /quiet/ { log_not_found off; }");
+    site.write("f", "x");
+    site.write("d/f", "x");
+    let root = site.folder.path().join("root").display().to_string();
+    for path in ["/quiet/gone", "/gone", "/f/x", "/gone/", "/f/", "/d/"] {
+        site.get(path);
+    }
+    let last = format!("directory index of \"{root}/d/\" is forbidden, client: ");
+    let log = weir_test::wait_for("the last message", || {
+        Some(site.folder.read("error.log")).filter(|log| log.contains(&last))
+    });
+    for message in [
+        format!("[error] open() \"{root}/gone\" failed (2: No such file or directory)"),
+        format!("[error] open() \"{root}/f/x\" failed (20: Not a directory)"),
+        format!("[error] \"{root}/gone/index.html\" is not found (2: No such file or directory)"),
+        format!("[error] \"{root}/f/index.html\" is not found (20: Not a directory)"),
+    ] {
+        let (level, text) = message.split_once(' ').expect("a level comes first");
+        let is = |line: &str| line.contains(level) && line.contains(&format!("{text}, client: "));
+        assert_eq!(log.lines().filter(|line| is(line)).count(), 1, "{message} in\n{log}");
+    }
+    assert!(!log.contains("quiet/gone\" failed"), "{log}");
+}
+
 #[test]
 fn a_directory_gets_its_slash() {
     let site = Site::new("location /i/ { alias /; } absolute_redirect off;");
