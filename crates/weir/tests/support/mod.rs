@@ -36,6 +36,16 @@ pub fn wait_refused(server: &Server) {
     wait_for("refused connection", || TcpStream::connect(server.addr(0)).is_err().then_some(()));
 }
 
+/// The number of descriptors the server has open while it has no connection.
+#[track_caller]
+pub fn settled(server: &Server) -> usize {
+    // The pid file is there before the control socket is.
+    let foreign = std::env::var_os("WEIR_BIN").is_some_and(|path| !path.to_string_lossy().ends_with("weir"));
+    wait_for("control socket", || (foreign || server.dir().path().join("nginx.sock").exists()).then_some(()));
+    server.client().half_close().expect_close();
+    server.open_files()
+}
+
 /// Waits until the server has at most `count` descriptors open.
 #[track_caller]
 pub fn wait_open_files(server: &Server, count: usize) {
