@@ -194,7 +194,9 @@ pub fn test(x: &mut Exchange, path: impl Into<PathText>) -> Result<FileKind, i32
         Ok(Found::File(_)) => Ok(FileKind::File),
         Ok(Found::Dir { .. }) => Ok(FileKind::Dir),
         Ok(Found::Other) => Ok(FileKind::Other),
-        Err(EACCES) => weir_rt::file::stat(os_path(path.bytes(&x.arena))).map(|meta| meta.kind).map_err(errno),
+        Err(EACCES) => {
+            weir_rt::file::stat(os_path(path.bytes(&x.arena))).map(|meta| meta.kind).map_err(errno)
+        }
         Err(errno) => Err(errno),
     }
 }
