@@ -38,10 +38,11 @@ impl Target {
     ///
     /// # Errors
     /// `open() "/path" failed (13: Permission denied)`, at `span`.
-    pub fn open(&self, buffering: Option<Buffering>, span: Span) -> Result<LogFile, Error> {
+    pub fn open(&self, buffering: Option<Buffering>, span: Option<Span>) -> Result<LogFile, Error> {
         LogFile::open(self, buffering).map_err(|error| {
             let call = if let Target::Syslog(_) = self { "connect()" } else { "open()" };
-            Error::new(format!("{call} \"{self}\" failed ({})", line::io(&error))).at(span)
+            let words = Error::new(format!("{call} \"{self}\" failed ({})", line::io(&error)));
+            Error { span, ..words }
         })
     }
 }
@@ -99,6 +100,6 @@ impl LogSpec {
     /// # Errors
     /// As there.
     pub fn open(&self) -> Result<LogFile, Error> {
-        self.target.open(None, self.span)
+        self.target.open(None, Some(self.span))
     }
 }

@@ -1,0 +1,152 @@
+//! `log`: access logs. A line for each request, composed by a compiled format into the worker's buffers; see
+//! [`weir_core::log`] for how it gets into its file.
+
+mod cache;
+mod format;
+mod handler;
+mod set;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::names::*;
+use weir_conf::{Directive, Error, Span};
+use weir_core::conf::registry::Registry;
+use weir_core::log::{Buffering, LogFile, Target};
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Script;
+use weir_core::{Module, Phase, inherit};
+
+use cache::CacheSize;
+use format::{Format, Formats};
+use handler::AccessLogs;
+
+/// The module.
+pub struct Log;
+
+impl Module for Log {
+    const NAME: &'static str = "log";
+    type Conf = LogConf;
+    const DIRECTIVES: &'static [Directive<LogConf>] = TABLE;
+
+    fn inherit(conf: &mut LogConf, parent: &LogConf) {
+        conf.depth = parent.depth + 1;
+        if conf.written.is_empty() && !conf.off {
+            conf.off = parent.off;
+            conf.open = parent.open.clone();
+        }
+        inherit!(conf, parent, cache);
+    }
+
+    /// Opens the block's own logs. What a server or location neither has nor inherits is `logs/access.log combined`;
+    /// not earlier, since that file is not made when every server has a log of its own.
+    fn resolve(conf: &mut LogConf, registry: &mut Registry) -> Result<(), Error> {
+        if conf.open.is_none() && !conf.off && conf.written.is_empty() && conf.depth >= SERVER_DEPTH {
+            conf.written.push(usual(registry));
+        }
+        if !conf.written.is_empty() {
+            let open = |log: &Written| log.open(registry.shared::<Buffers>());
+            conf.open = Some(conf.written.iter().map(open).collect::<Result<_, _>>()?);
+        }
+        Ok(())
+    }
+
+    fn install(conf: &LogConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        if let Some(logs) = conf.open.as_ref().filter(|logs| !conf.off && !logs.is_empty()) {
+            let cache = conf.cache.iter().flatten().next().map(cache::of_worker);
+            plan.handler(Phase::Log, Self::NAME, AccessLogs { logs: logs.clone(), cache });
+        }
+        Ok(())
+    }
+}
+
+/// The module's settings of one block.
+#[derive(Default)]
+pub struct LogConf {
+    /// `access_log`, as written in this block.
+    written: Vec<Written>,
+    /// `access_log off`
+    off: bool,
+    /// The opened logs, own or inherited.
+    open: Option<Arc<[AccessLog]>>,
+    /// `open_log_file_cache`; the inner `None` is `off`.
+    cache: Option<Option<Arc<CacheSize>>>,
+    /// How many blocks are around: 0 in the main context, 1 in `http`.
+    depth: u8,
+}
+
+/// One `access_log` line.
+struct Written {
+    path: Path,
+    format: Arc<Format>,
+    condition: Option<Script>,
+    /// `None`: nobody wrote it.
+    span: Option<Span>,
+}
+
+/// Where a line goes.
+enum Path {
+    Fixed(Target),
+    /// With variables: opened for each line, or by the cache.
+    Script(Script),
+}
+
+/// An access log in force.
+struct AccessLog {
+    to: Destination,
+    format: Arc<Format>,
+    /// `if=`
+    condition: Option<Script>,
+}
+
+enum Destination {
+    File(LogFile),
+    Script(Script),
+}
+
+/// The buffered logs of a configuration: all lines to one file share its buffer.
+#[derive(Default)]
+struct Buffers(Vec<(PathBuf, Buffering)>);
+
+impl Buffers {
+    fn of(&self, target: &Target) -> Option<Buffering> {
+        let Target::File(path) = target else { return None };
+        self.0.iter().find(|(known, _)| known == path).map(|(_, buffering)| *buffering)
+    }
+}
+
+impl Written {
+    fn open(&self, buffers: &Buffers) -> Result<AccessLog, Error> {
+        let to = match &self.path {
+            Path::Fixed(target) => Destination::File(target.open(buffers.of(target), self.span)?),
+            Path::Script(script) => Destination::Script(script.clone()),
+        };
+        Ok(AccessLog { to, format: self.format.clone(), condition: self.condition.clone() })
+    }
+}
+
+/// What is logged where nothing was written about it.
+fn usual(registry: &mut Registry) -> Written {
+    let path = Path::Fixed(Target::File(registry.paths.prefix.join("logs/access.log")));
+    // The variables of `combined` are the core's: their place is never asked for.
+    let format = Formats::combined(registry, Span::default());
+    Written { path, format, condition: None, span: None }
+}
+
+// The alias tells the closures of the table what `c` is.
+type Row = Directive<LogConf>;
+
+const TABLE: &[Row] = &[
+    Row::new("access_log", ANY_OR_IF.or(LIMIT_EXCEPT), MORE, set::access_log)
+        .doc("A log of requests: path [format [buffer=SIZE] [gzip[=LEVEL]] [flush=TIME] [if=CONDITION]], or off."),
+    Row::new("log_format", HTTP, TWO_OR_MORE, set::log_format)
+        .doc("A format of access logs: name [escape=default|json|none] text with variables."),
+    Row::new("open_log_file_cache", ANY, ONE.or(TWO).or(THREE).or(FOUR), set::open_log_file_cache)
+        .doc("Keeps logs open whose paths have variables: max=N [inactive=TIME] [min_uses=N] [valid=TIME], or off."),
+];
+
+const FOUR: weir_conf::Args = weir_conf::Args::range(4, 4);
+/// How deep a server block lies.
+const SERVER_DEPTH: u8 = 2;
