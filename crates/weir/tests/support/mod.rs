@@ -41,7 +41,7 @@ pub fn wait_refused(server: &Server) {
 pub fn settled(server: &Server) -> usize {
     // The pid file is there before the control socket is.
     let foreign = std::env::var_os("WEIR_BIN").is_some_and(|path| !path.to_string_lossy().ends_with("weir"));
-    wait_for("control socket", || (foreign || server.dir().path().join("nginx.sock").exists()).then_some(()));
+    wait_for("control socket", || (foreign || server.dir().path().join("nginx.pid.sock").exists()).then_some(()));
     server.client().half_close().expect_close();
     server.open_files()
 }
