@@ -73,7 +73,7 @@ mod tests {
     fn added(buffer: &mut Buffer, lines: &str, now: u64) -> Vec<String> {
         let mut written = Vec::new();
         buffer.add(lines.as_bytes(), &HOW, now, |bytes| {
-            written.push(String::from_utf8_lossy(bytes).into_owned())
+            written.push(String::from_utf8_lossy(bytes).into_owned());
         });
         written
     }

@@ -162,8 +162,9 @@ fn address(text: &str) -> Result<SockAddr, String> {
         return text.parse().map_err(|error| format!("{error} in syslog server \"{text}\""));
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    let has_port = text.ends_with(']') || !text.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    let mut found = match has_port {
+    // The colons of `[::1]` are none before a port.
+    let usual_port = text.rsplit_once(':').is_none_or(|(_, port)| port.contains(']'));
+    let mut found = match usual_port {
         true => (bare, PORT).to_socket_addrs(),
         false => text.to_socket_addrs(),
     }

@@ -103,7 +103,7 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 
@@ -111,9 +111,9 @@ mod tests {
         Cache::new(&Arc::new(CacheSize { max, inactive: 1000, min_uses, valid: 5000 }))
     }
 
-    fn open(cache: &Cache, path: &PathBuf, now: u64) -> LogFile {
+    fn open(cache: &Cache, path: &Path, now: u64) -> LogFile {
         let name = path.as_os_str().as_encoded_bytes();
-        cache.open(name, now, &Target::File(path.clone())).expect("a file in a temporary folder")
+        cache.open(name, now, &Target::File(path.to_path_buf())).expect("a file in a temporary folder")
     }
 
     fn kept(cache: &Cache) -> usize {

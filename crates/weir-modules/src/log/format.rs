@@ -32,9 +32,12 @@ pub(super) enum Escape {
 
 enum Op {
     Literal(Box<[u8]>),
-    Direct(fn(&Exchange, &mut Vec<u8>)),
+    Direct(Write),
     Variable(VarIndex),
 }
+
+/// Appends something of a request.
+type Write = fn(&Exchange, &mut Vec<u8>);
 
 impl Format {
     /// Appends the line of `x`, without newline.
@@ -179,7 +182,7 @@ fn parse(text: &[u8]) -> Result<Vec<Part<'_>>, String> {
 }
 
 /// Variables that are written without being made first.
-const DIRECT: &[(&str, fn(&Exchange, &mut Vec<u8>))] = &[
+const DIRECT: &[(&str, Write)] = &[
     ("time_local", |x, out| x.worker.dates(|dates| out.extend_from_slice(dates.local()))),
     ("time_iso8601", |x, out| x.worker.dates(|dates| out.extend_from_slice(dates.iso8601()))),
     ("msec", |_, out| {

@@ -59,11 +59,10 @@ impl AccessLogs {
             Some(cache) => cache.open(&path, weir_rt::now_ms(), &target),
             None => LogFile::open(&target, None),
         };
-        opened
-            .map_err(|error| {
-                x.log(Level::Crit, &format_args!("open() \"{target}\" failed ({})", words(&error)))
-            })
-            .ok()
+        if let Err(error) = &opened {
+            x.log(Level::Crit, &format_args!("open() \"{target}\" failed ({})", words(error)));
+        }
+        opened.ok()
     }
 }
 
