@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weir_rt::clock;
 use weir_trace::{RequestRecord, Site, Step};
 
+use crate::error::Kind;
 use crate::exchange::Exchange;
 use crate::output::{self, Broken};
 use crate::phase::{self, Phase, Verdict};
@@ -56,7 +57,10 @@ pub(crate) async fn conclude(x: &mut Exchange, verdict: Verdict) {
                 }
                 Err(Broken::Connection(error)) => {
                     x.keep_alive = false;
-                    crate::log::broken(x, error);
+                    // What exceeds a limit is logged with its size where that is known.
+                    if error.kind != Kind::TooLarge {
+                        crate::log::broken(x, error);
+                    }
                     return;
                 }
             },

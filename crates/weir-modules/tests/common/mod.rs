@@ -1,0 +1,45 @@
+//! A server of a test's own, with a folder for its files, asked over sockets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weir_core::ModuleDef;
+use weir_core::server::{Options, Server};
+use weir_test::{Client, Response, TempDir};
+
+/// The server; it stops with the test.
+pub(crate) struct Site {
+    /// Its folder; the root is `root` in it, the log `error.log`.
+    pub(crate) folder: TempDir,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    _server: Server,
+}
+
+impl Site {
+    /// `inside` stands in the server block.
+    pub(crate) fn new(modules: &'static [ModuleDef], inside: &str) -> Site {
+        let folder = TempDir::new();
+        let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
+        let root = folder.path().display();
+        let text = format!(
+            "error_log {root}/error.log info; worker_processes 1; events {{ }}
+            http {{ server {{ listen {address}; root {root}/root; absolute_redirect off; {inside} }} }}"
+        );
+        std::fs::create_dir(folder.path().join("root")).expect("a fresh folder");
+        let configuration = weir_core::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
+        let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
+        Site { folder, address, _server: server }
+    }
+
+    /// Puts a file into the root.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.folder.path().join("root").join(name), content).expect("writable");
+    }
+
+    /// GET with these lines as further fields, each ended by CRLF.
+    pub(crate) fn get(&self, path: &str, fields: &str) -> Response {
+        Client::connect(self.address)
+            .request(format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"))
+    }
+}
