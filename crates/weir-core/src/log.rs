@@ -221,6 +221,17 @@ pub fn cycle(level: Level, message: &dyn Display) {
     }
 }
 
+/// Logs why the server can't start: as [`cycle`], and to standard error even when the main log is open, since that is
+/// where whoever starts it looks.
+pub fn startup(message: &dyn Display) {
+    cycle(Level::Emerg, message);
+    let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
+    let told = main.log.as_ref().is_none_or(|log| log.files(Level::Emerg).any(|file| file.0.target == Target::Stderr));
+    if !told {
+        eprintln!("weir: [emerg] {message}");
+    }
+}
+
 fn main_enabled(level: Level) -> bool {
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
     match (&main.log, &main.early) {
@@ -276,21 +287,28 @@ pub fn open_early(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes the main log of `configuration` into use; standard error follows it, so that what libraries print is found
-/// there. Without an `error_log` it is the file of `-e`, or `logs/error.log` below the prefix, from `error` on.
+/// Takes the main log of `configuration` into use. Without an `error_log` it is the file of `-e`, or `logs/error.log` below the prefix, from `error` on.
 ///
 /// # Errors
-/// `open() "/path" failed (2: No such file or directory)`, or dup2(2) failed, in nginx's words.
+/// `open() "/path" failed (2: No such file or directory)`, in nginx's words.
 pub fn start(configuration: &Configuration) -> Result<(), String> {
     let log = match &configuration.main.error_log_open {
         Some(log) => log.clone(),
         None => usual(&configuration.prefix)?,
     };
-    if let Some(file) = log.files(Level::Stderr).next() {
-        file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
-    }
     set_main(log);
     Ok(())
+}
+
+/// From here on standard error leads to the main log, so that what libraries print is found there. Not before the
+/// server serves: until then somebody may look at it.
+///
+/// # Errors
+/// dup2(2) failed, in nginx's words.
+pub fn lead_stderr() -> Result<(), String> {
+    let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(file) = main.log.as_ref().and_then(|log| log.files(Level::Stderr).next()) else { return Ok(()) };
+    file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))
 }
 
 /// The main log of a configuration that names none.

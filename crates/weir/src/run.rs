@@ -32,7 +32,7 @@ pub(crate) fn run(line: &CommandLine) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(errors) => {
             for error in errors {
-                log::cycle(Level::Emerg, &error);
+                log::startup(&error);
             }
             log::flush();
             ExitCode::FAILURE
@@ -65,6 +65,7 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     let server = start(configuration)?;
     settings::become_user(&server.configuration().main).map_err(|error| vec![error])?;
     announce(&server, &paths);
+    log::lead_stderr().map_err(|error| vec![error])?;
     let pid = PidFile::write(pid_path.clone())
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     ready(readiness);
@@ -84,7 +85,7 @@ fn start(configuration: Configuration) -> Result<Server, Vec<String>> {
         match Server::start(configuration.clone(), Options::default()) {
             Err(StartError(error)) if error.contains("(98: ") => {
                 for line in error.lines() {
-                    log::cycle(Level::Emerg, &line);
+                    log::startup(&line);
                 }
                 std::thread::sleep(Duration::from_millis(500));
             }
@@ -169,7 +170,7 @@ fn reload(server: &Server, paths: &Paths) {
     for warning in warnings {
         log::cycle(Level::Warn, &warning);
     }
-    if let Err(error) = log::start(&configuration) {
+    if let Err(error) = log::start(&configuration).and_then(|()| log::lead_stderr()) {
         return log::cycle(Level::Emerg, &error);
     }
     if let Err(StartError(error)) = server.reload(Arc::new(configuration)) {

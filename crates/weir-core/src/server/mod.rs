@@ -159,6 +159,8 @@ impl Server {
 
     /// Stops accepting, closes idle connections, lets running requests end. Returns at once; see [`Server::join`].
     pub fn quit(&self) {
+        // A socket that anybody holds goes on taking connections, which nobody would accept.
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = Sockets::default();
         let limit = self.configuration().main.shutdown_timeout();
         for thread in &self.threads {
             thread.remote.run(Box::new(move || thread::quit(limit)));
