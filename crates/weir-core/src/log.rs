@@ -226,7 +226,10 @@ pub fn cycle(level: Level, message: &dyn Display) {
 pub fn startup(message: &dyn Display) {
     cycle(Level::Emerg, message);
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
-    let told = main.log.as_ref().is_none_or(|log| log.files(Level::Emerg).any(|file| file.0.target == Target::Stderr));
+    let told = main
+        .log
+        .as_ref()
+        .is_none_or(|log| log.files(Level::Emerg).any(|file| file.0.target == Target::Stderr));
     if !told {
         eprintln!("weir: [emerg] {message}");
     }

@@ -13,6 +13,7 @@ use super::*;
 use crate::conf::{self, CORE_MODULES};
 use crate::error::Kind;
 use crate::exchange::testing::run;
+use crate::worker::Counters;
 
 /// A file name of its own, removed at the end of the test.
 struct Temporary(PathBuf);
@@ -225,6 +226,25 @@ fn buffered_lines_are_written_with_a_flush_and_with_the_last_handle() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(dropped.read(), "2\n3\n");
+}
+
+#[test]
+fn a_line_wakes_the_thread_after_handovers_of_nothing() {
+    let file = Temporary::new();
+    let log = file.open(None);
+    for line in ["1\n", "2\n", "3\n"] {
+        flush();
+        // Most likely the thread sleeps again after each of the two.
+        std::thread::sleep(Duration::from_millis(5));
+        writer::push_all(&mut Vec::new(), &Counters::default());
+        std::thread::sleep(Duration::from_millis(5));
+        hand_over(&log, line);
+        let until = Instant::now() + Duration::from_secs(10);
+        while !file.read().ends_with(line) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(file.read().ends_with(line));
+    }
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl Writer {
         if let Some(counters) = counters {
             counters.log_lost.add(std::mem::take(&mut queue.unclaimed));
         }
-        let wake = std::mem::take(&mut queue.asleep);
+        let wake = !queue.batches.is_empty() && std::mem::take(&mut queue.asleep);
         drop(queue);
         if wake {
             self.work.notify_one();
@@ -198,13 +198,13 @@ impl Writer {
     fn take(&self, ms: u64) -> Work {
         let mut queue = self.lock();
         if queue.is_idle() {
-            queue.asleep = true;
-            let idle = |queue: &mut Queue| queue.is_idle();
-            queue = self
-                .work
-                .wait_timeout_while(queue, Duration::from_millis(ms), idle)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            // Set at each look: whoever woke it for nothing has taken the flag.
+            let idle = |queue: &mut Queue| {
+                queue.asleep = queue.is_idle();
+                queue.asleep
+            };
+            let waited = self.work.wait_timeout_while(queue, Duration::from_millis(ms), idle);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.asleep = false;
         }
         let force = queue.asked > queue.done;
@@ -370,7 +370,7 @@ impl Held {
 
 /// How long the thread gathers after it has written. A line is in its file within this, and the time of a write,
 /// after it was handed over.
-const GATHER: Duration = Duration::from_millis(2);
+const GATHER: Duration = Duration::from_millis(1);
 /// Bytes that may wait for one log.
 pub(super) const MOST_QUEUED: usize = 8 << 20;
 /// How long an end or a reopening waits for the disk.
