@@ -147,7 +147,31 @@ impl Confs {
         registry: &mut Registry,
         errors: &mut Vec<Error>,
     ) {
-        for (module, conf) in modules.iter().zip(self.0.iter_mut()) {
+        self.resolve_if(modules, registry, errors, |_| true);
+    }
+
+    /// As [`Confs::resolve`], for the block outside of all: only modules that have directives there have settings
+    /// in it, and the others must not open files for an `http` block that may not exist.
+    pub(crate) fn resolve_main(
+        &mut self,
+        modules: &[&ModuleDef],
+        registry: &mut Registry,
+        errors: &mut Vec<Error>,
+    ) {
+        let outside = Contexts::MAIN.or(Contexts::EVENTS);
+        self.resolve_if(modules, registry, errors, |module| {
+            module.directives().iter().any(|row| outside.allows(row.contexts))
+        });
+    }
+
+    fn resolve_if(
+        &mut self,
+        modules: &[&ModuleDef],
+        registry: &mut Registry,
+        errors: &mut Vec<Error>,
+        wanted: impl Fn(&ModuleDef) -> bool,
+    ) {
+        for (module, conf) in modules.iter().zip(self.0.iter_mut()).filter(|(module, _)| wanted(module)) {
             if let Err(error) = (module.resolve)(&mut **conf, registry) {
                 errors.push(error);
             }

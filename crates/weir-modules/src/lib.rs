@@ -12,6 +12,7 @@ pub mod not_modified;
 pub mod range;
 pub mod return_;
 pub mod static_files;
+pub mod temp_paths;
 mod value;
 
 pub use autoindex::Autoindex;
@@ -22,3 +23,4 @@ pub use not_modified::NotModified;
 pub use range::Range;
 pub use return_::Rewrite;
 pub use static_files::Static;
+pub use temp_paths::TempFolders;

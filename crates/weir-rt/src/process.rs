@@ -6,8 +6,10 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
+mod environment;
 mod title;
 
+pub use environment::set_environment;
 pub use title::Title;
 
 /// The process id.

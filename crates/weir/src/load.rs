@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use weir_conf::{MemoryFiles, RealFiles, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
+use weir_core::conf::temp_path;
 
 use crate::cli::CommandLine;
 use crate::modules::MODULES;
@@ -61,8 +62,8 @@ impl Paths {
             Some(path) => weir_conf::load(path, &self.prefix, &RealFiles, raw, globals),
             None => {
                 // Not in the current folder: that one is served.
-                let pid = std::env::temp_dir().join("weir.pid");
-                let text = DEFAULT.replace("weir.pid", &pid.display().to_string());
+                let elsewhere = format!("{}/weir", std::env::temp_dir().display());
+                let text = DEFAULT.replace("  weir", &format!("  {elsewhere}"));
                 let files = MemoryFiles::new().with(EMBEDDED, text);
                 weir_conf::load(EMBEDDED.as_ref(), &self.prefix, &files, raw, globals)
             }
@@ -78,14 +79,18 @@ impl Paths {
         })
     }
 
-    /// Reads and checks the configuration; warnings are the second value.
+    /// Reads and checks the configuration, and makes its folders of temporary files; warnings are the second value.
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
     pub(crate) fn load(&self) -> Result<(Configuration, Vec<String>), Vec<String>> {
         let tree = self.tree()?;
         match build(tree, MODULES, self.prefix.clone()) {
+            (Ok(configuration), _) if !configuration.main.events => {
+                Err(vec!["no \"events\" section in configuration".to_owned()])
+            }
             (Ok(configuration), warnings) => {
+                temp_path::create(&configuration).map_err(|error| vec![error])?;
                 let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
                 Ok((configuration, warnings))
             }

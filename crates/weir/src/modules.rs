@@ -4,7 +4,7 @@ use weir_core::ModuleDef;
 use weir_core::conf::http_core::HttpCore;
 use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
-use weir_modules::{Autoindex, Headers, Index, Log, NotModified, Range, Rewrite, Static};
+use weir_modules::{Autoindex, Headers, Index, Log, NotModified, Range, Rewrite, Static, TempFolders};
 
 use crate::welcome::Welcome;
 
@@ -13,6 +13,7 @@ pub(crate) static MODULES: &[ModuleDef] = &[
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<HttpCore>(),
     ModuleDef::of::<ServerCore>(),
+    ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Welcome>(),

@@ -1,20 +1,33 @@
 //! What `nginx.conf`'s main context asks of the process itself.
 
+use std::ffi::OsString;
+
 use weir_core::conf::main_core::MainConf;
 use weir_core::log::{self, Level};
 use weir_rt::process::{self, Limit};
 
-/// Applies limits, priority and folder, before any thread starts. What the system refuses is logged, as nginx does,
+/// Applies limits, environment, priority and folder, before any thread starts; as in nginx only `TZ` and what `env`
+/// names is left of the environment. What the system refuses is logged, as nginx does,
 /// and the server goes on with what it has.
 pub(crate) fn apply(main: &MainConf) {
-    let limits = [(Limit::OpenFiles, main.worker_rlimit_nofile, "NOFILE"), (Limit::Core, main.worker_rlimit_core, "CORE")];
+    let limits = [
+        (Limit::OpenFiles, main.worker_rlimit_nofile, "NOFILE"),
+        (Limit::Core, main.worker_rlimit_core, "CORE"),
+    ];
     for (which, wanted, name) in limits {
         let Some(wanted) = wanted else { continue };
         let hard = process::limit(which).map_or(wanted, |(_, hard)| hard.max(wanted));
-        let set = process::set_limit(which, wanted, hard).or_else(|_| process::set_limit(which, wanted, wanted));
+        let set =
+            process::set_limit(which, wanted, hard).or_else(|_| process::set_limit(which, wanted, wanted));
         if let Err(error) = set {
             log::cycle(Level::Alert, &format_args!("setrlimit(RLIMIT_{name}, {wanted}) failed ({error})"));
         }
+    }
+    let environment: Vec<_> = std::iter::once((OsString::from("TZ"), None))
+        .chain(main.env.iter().map(|(name, value)| (name.into(), value.as_ref().map(OsString::from))))
+        .collect();
+    if let Err(error) = process::set_environment(&environment) {
+        log::cycle(Level::Alert, &format_args!("the environment can't be set ({error})"));
     }
     if main.priority() != 0
         && let Err(error) = process::set_priority(main.priority())

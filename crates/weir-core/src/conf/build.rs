@@ -78,7 +78,11 @@ impl<'t> Builder<'t> {
         let mut http = None;
         for line in lines {
             match line.name.str() {
+                "events" if main.get::<MainConf>().events => {
+                    self.errors.push(Error::new("\"events\" directive is duplicate").at(line.name.span));
+                }
                 "events" => self.inside(line, Contexts::MAIN, EVENTS, |this, block| {
+                    main.get_mut::<MainConf>().events = true;
                     for line in &block.lines {
                         this.directive(line, Contexts::EVENTS, &mut main);
                     }
@@ -92,7 +96,7 @@ impl<'t> Builder<'t> {
                 _ => self.directive(line, Contexts::MAIN, &mut main),
             }
         }
-        main.resolve(&self.modules, &mut self.registry, &mut self.errors);
+        main.resolve_main(&self.modules, &mut self.registry, &mut self.errors);
         self.registry.main = main.get::<MainConf>().clone();
         let servers = http.map_or_else(Vec::new, |block| self.http(block, &main));
         self.main = main;

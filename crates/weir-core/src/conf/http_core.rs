@@ -7,7 +7,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use super::core::{
     Alias, Core, DisableSymlinks, ErrorPage, FileCache, IfModifiedSince, InFileOnly, Lingering, ServerTokens,
 };
 use super::registry::Registry;
+pub use super::temp_path::{TempPath, TempPaths};
 use crate::inherit;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
@@ -187,29 +187,6 @@ pub struct Root {
     pub path: Script,
     /// Which part of the URI it replaces, for `alias`.
     pub alias: Option<Alias>,
-}
-
-/// `client_body_temp_path`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TempPath {
-    /// The folder.
-    pub path: Arc<PathBuf>,
-    /// How many characters of a file's number name the folder of each level; 0: no such level.
-    pub levels: [u8; 3],
-}
-
-/// All folders of temporary files that the configuration names. Modules add theirs when they resolve; whoever starts
-/// the server creates them, mode 0700, as the `user` it will run as.
-#[derive(Debug, Default)]
-pub struct TempPaths(pub Vec<Arc<PathBuf>>);
-
-impl TempPaths {
-    /// Adds a folder, once.
-    pub fn add(&mut self, path: &Arc<PathBuf>) {
-        if !self.0.contains(path) {
-            self.0.push(path.clone());
-        }
-    }
 }
 
 /// The parameters of `open_file_cache`.

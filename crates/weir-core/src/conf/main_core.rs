@@ -90,6 +90,8 @@ pub struct MainConf {
     pub worker_aio_requests: Option<u64>,
     /// `epoll_events`
     pub epoll_events: Option<u64>,
+    /// Whether there is an `events` block. nginx demands one; what only reads configurations does not.
+    pub events: bool,
 }
 
 /// `worker_processes`

@@ -9,6 +9,7 @@ pub mod main_core;
 pub mod registry;
 pub mod server;
 pub mod server_core;
+pub mod temp_path;
 #[doc(hidden)]
 pub mod test;
 

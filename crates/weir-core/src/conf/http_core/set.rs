@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_conf::{LineCx, Result, parse_number, parse_size, parse_time_s};
 use weir_http::mime::Types;
 
-use super::{CacheSize, HttpCoreConf, Root, TempPath};
+use super::{CacheSize, HttpCoreConf, Root};
 use crate::conf::Matcher;
 use crate::conf::core::{Alias, DisableSymlinks, ErrorPage};
 use crate::conf::registry::Registry;
@@ -142,22 +142,6 @@ pub(super) fn keepalive_timeout(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) 
     Ok(())
 }
 
-/// `client_body_temp_path path [level1 [level2 [level3]]]`
-pub(super) fn client_body_temp_path(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
-    let mut path = None;
-    line.path(&mut path)?;
-    let mut levels = [0; 3];
-    for (i, level) in (1..line.args().len()).zip(&mut levels) {
-        let number = parse_number(line.bytes(i)).filter(|n| (1..=LEVELS_TOTAL).contains(n));
-        *level = number.ok_or_else(|| line.refuse_arg(i, "invalid value"))? as u8;
-    }
-    if levels.iter().map(|level| u64::from(*level)).sum::<u64>() > LEVELS_TOTAL {
-        return Err(line.refuse("invalid value"));
-    }
-    let path = Arc::new(path.unwrap_or_default());
-    line.once(&mut conf.client_body_temp_path, TempPath { path, levels })
-}
-
 /// `open_file_cache off | max=N [inactive=time]`
 pub(super) fn open_file_cache(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
     vacant(line, conf.open_file_cache.is_some())?;
@@ -272,6 +256,3 @@ impl HttpCoreConf {
         Ok(())
     }
 }
-
-/// The characters of all levels together, as nginx limits them: its file numbers have ten digits.
-const LEVELS_TOTAL: u64 = 10;

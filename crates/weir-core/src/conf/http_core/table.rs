@@ -3,7 +3,7 @@
 use weir_conf::Directive;
 use weir_conf::names::*;
 
-use super::{HttpCoreConf, MSIE6, NO_BROWSER, SAFARI, set};
+use super::{HttpCoreConf, MSIE6, NO_BROWSER, SAFARI, TempPath, set};
 use crate::conf::core::{IfModifiedSince, InFileOnly, Lingering, ServerTokens};
 
 /// The directives of [`super::HttpCore`].
@@ -65,7 +65,7 @@ pub(super) const TABLE: &[Row] = &[
         line.flag(&mut c.client_body_in_single_buffer)
     })
     .doc("Keeps a body in memory in one piece; off."),
-    Row::new("client_body_temp_path", ANY, ONE.or(TWO).or(THREE).or(FOUR), set::client_body_temp_path)
+    Row::new("client_body_temp_path", ANY, ONE.or(TWO).or(THREE).or(FOUR), |c, line| TempPath::set(&mut c.client_body_temp_path, line))
         .doc("The folder of bodies in files, with up to three levels; client_body_temp below the prefix."),
     // The connection.
     Row::new("keepalive_timeout", ANY, ONE_OR_TWO, set::keepalive_timeout)

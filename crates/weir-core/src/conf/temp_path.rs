@@ -1,0 +1,132 @@
+//! Folders of temporary files: the directives that name them (`client_body_temp_path` and its like), and how they are
+//! made before the server runs.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_conf::{LineCx, Result, parse_number};
+
+use super::Configuration;
+
+/// One folder, as a directive names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TempPath {
+    /// The folder.
+    pub path: Arc<PathBuf>,
+    /// How many characters of a file's number name the folder of each level; 0: no such level.
+    pub levels: [u8; 3],
+}
+
+impl TempPath {
+    /// `path [level1 [level2 [level3]]]`, once in a block.
+    ///
+    /// # Errors
+    /// nginx's words: `"x" directive is duplicate`, and `invalid value "11"` for levels whose names would be longer
+    /// than the ten digits of a file.
+    pub fn set(slot: &mut Option<TempPath>, line: &mut LineCx<'_>) -> Result {
+        let mut path = None;
+        line.path(&mut path)?;
+        let mut levels = [0; 3];
+        for (i, level) in (1..line.args().len()).zip(&mut levels) {
+            let number = parse_number(line.bytes(i)).filter(|n| (1..=LEVELS_TOTAL).contains(n));
+            *level = number.ok_or_else(|| line.refuse_arg(i, "invalid value"))? as u8;
+        }
+        if levels.iter().map(|level| u64::from(*level)).sum::<u64>() > LEVELS_TOTAL {
+            return Err(line.refuse("invalid value"));
+        }
+        let path = Arc::new(path.unwrap_or_default());
+        line.once(slot, TempPath { path, levels })
+    }
+}
+
+/// All folders of temporary files that a configuration names. Modules add theirs when they resolve; whoever starts
+/// the server creates them with [`create`].
+#[derive(Debug, Default)]
+pub struct TempPaths(pub Vec<Arc<PathBuf>>);
+
+impl TempPaths {
+    /// Adds a folder, once.
+    pub fn add(&mut self, path: &Arc<PathBuf>) {
+        if !self.0.contains(path) {
+            self.0.push(path.clone());
+        }
+    }
+}
+
+/// Makes the folders that are missing, mode 0700. When root starts the server for a `user`, all of them are that
+/// user's afterwards.
+///
+/// # Errors
+/// What nginx says of the first that can't be made: `mkdir() "/path" failed (2: No such file or directory)`.
+pub fn create(configuration: &Configuration) -> std::result::Result<(), String> {
+    let Some(paths) = configuration.tables.shared::<TempPaths>() else { return Ok(()) };
+    let user = configuration.main.user.as_ref().map(|(user, _)| user.uid);
+    let owner = user.filter(|_| weir_rt::process::is_root());
+    for path in &paths.0 {
+        make(path)?;
+        if let Some(uid) = owner {
+            give(path, uid)?;
+        }
+    }
+    Ok(())
+}
+
+fn make(path: &Path) -> std::result::Result<(), String> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed("mkdir", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn give(path: &Path, uid: u32) -> std::result::Result<(), String> {
+    let meta = fs::metadata(path).map_err(|error| failed("stat", path, &error))?;
+    if meta.uid() != uid {
+        std::os::unix::fs::chown(path, Some(uid), None).map_err(|error| failed("chown", path, &error))?;
+    }
+    let mode = meta.permissions().mode();
+    if mode & 0o700 != 0o700 {
+        let mode = fs::Permissions::from_mode(mode | 0o700);
+        fs::set_permissions(path, mode).map_err(|error| failed("chmod", path, &error))?;
+    }
+    Ok(())
+}
+
+fn failed(call: &str, path: &Path, error: &io::Error) -> String {
+    let errno = error.raw_os_error().unwrap_or(0);
+    let reason = weir_rt::file::errno_text(errno);
+    format!("{call}() \"{}\" failed ({errno}: {reason})", path.display())
+}
+
+/// The characters of all levels together, as nginx limits them: its file numbers have ten digits.
+const LEVELS_TOTAL: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_made_private_and_only_one_deep() {
+        let base = std::env::temp_dir().join(format!("weir-temp-path-{}", std::process::id()));
+        make(&base).expect("nothing there");
+        make(&base).expect("it is there");
+        assert_eq!(fs::metadata(&base).expect("made").permissions().mode() & 0o777, 0o700);
+        let deep = base.join("a/b");
+        let words = format!("mkdir() \"{}\" failed (2: No such file or directory)", deep.display());
+        assert_eq!(make(&deep), Err(words));
+        fs::remove_dir(&base).expect("ours");
+    }
+
+    #[test]
+    fn a_folder_becomes_usable_for_its_owner() {
+        let base = std::env::temp_dir().join(format!("weir-temp-give-{}", std::process::id()));
+        make(&base).expect("nothing there");
+        let uid = fs::metadata(&base).expect("made").uid();
+        fs::set_permissions(&base, fs::Permissions::from_mode(0o500)).expect("ours");
+        give(&base, uid).expect("ours");
+        assert_eq!(fs::metadata(&base).expect("there").permissions().mode() & 0o777, 0o700);
+        fs::remove_dir(&base).expect("ours");
+    }
+}
