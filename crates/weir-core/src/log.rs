@@ -1,9 +1,9 @@
 //! Logs: error_log's levels and lines, and the one thread that writes every log of the process.
 //!
-//! Nothing that serves requests writes to a file. A worker composes lines into buffers of its own ([`WorkerLogs`]),
-//! hands them over once a turn of its loop, and the log thread ([`writer`]) writes what it was given: one write(2)
-//! for all lines of a file that came together. A disk that is slow or full costs lines, which are counted, never
-//! requests. Only `emerg` and `alert` are written at once by whoever has them to say.
+//! Nothing that serves requests writes to a file. A worker composes lines into buffers of its own
+//! ([`WorkerLogs`]), hands them over once a turn of its loop, and the log thread (`writer`) writes what it was
+//! given: one write(2) for all lines of a file that came together. A disk that is slow or full costs lines, which
+//! are counted, never requests. Only `emerg` and `alert` are written at once by whoever has them to say.
 
 mod buffer;
 pub mod file;
@@ -290,7 +290,8 @@ pub fn open_early(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes the main log of `configuration` into use. Without an `error_log` it is the file of `-e`, or `logs/error.log` below the prefix, from `error` on.
+/// Takes the main log of `configuration` into use. Without an `error_log` it is the file of `-e`, or
+/// `logs/error.log` below the prefix, from `error` on.
 ///
 /// # Errors
 /// `open() "/path" failed (2: No such file or directory)`, in nginx's words.
