@@ -33,7 +33,7 @@ pub fn h1_head(data: &[u8]) {
             (Ok(Parse::Incomplete { .. }), Ok(Parse::Complete)) => assert!(length < head.len),
             (Ok(Parse::Incomplete { .. }), _) => {}
             (Ok(Parse::Complete), Ok(Parse::Complete)) => {
-                assert_eq!(format!("{part:?}"), format!("{head:?}"))
+                assert_eq!(format!("{part:?}"), format!("{head:?}"));
             }
             // A line too long may be known before the fault in it is seen.
             (Err(_), Err(_)) => {}
@@ -56,7 +56,7 @@ pub fn response_head(data: &[u8]) {
         match (part.parse(&data[..length], &LIMITS), whole) {
             (Ok(Parse::Incomplete { .. }), _) | (Err(_), Err(_)) => {}
             (Ok(Parse::Complete), Ok(Parse::Complete)) => {
-                assert_eq!(format!("{part:?}"), format!("{head:?}"))
+                assert_eq!(format!("{part:?}"), format!("{head:?}"));
             }
             (part, whole) => panic!("{length} bytes give {part:?}, all {whole:?}"),
         }
