@@ -72,7 +72,7 @@ impl RequestRecord {
     /// are made from here, and secrets travel in arguments.
     pub fn set_path(&mut self, target: &[u8]) {
         let end = target.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(target.len());
-        self.path = Text::new(&target[..end]);
+        self.path.set(&target[..end]);
     }
 
     /// All waiting together.
@@ -132,9 +132,10 @@ impl Cause {
 }
 
 /// Up to `N` (at most 255) bytes of text held in place, so that a record is copied without allocating.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Text<const N: usize> {
     len: u8,
+    /// Behind `len` whatever was there before.
     bytes: [u8; N],
 }
 
@@ -142,10 +143,17 @@ impl<const N: usize> Text<N> {
     /// Takes as much of `text` as fits.
     #[must_use]
     pub fn new(text: &[u8]) -> Text<N> {
+        let mut this = Text::default();
+        this.set(text);
+        this
+    }
+
+    /// Takes as much of `text` as fits, in place.
+    #[inline]
+    pub fn set(&mut self, text: &[u8]) {
         let len = text.len().min(N).min(255);
-        let mut bytes = [0; N];
-        bytes[..len].copy_from_slice(&text[..len]);
-        Text { len: len as u8, bytes }
+        self.bytes[..len].copy_from_slice(&text[..len]);
+        self.len = len as u8;
     }
 
     /// The bytes, as they came from the network.
@@ -154,6 +162,14 @@ impl<const N: usize> Text<N> {
         &self.bytes[..usize::from(self.len)]
     }
 }
+
+impl<const N: usize> PartialEq for Text<N> {
+    fn eq(&self, other: &Text<N>) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl<const N: usize> Eq for Text<N> {}
 
 impl<const N: usize> Default for Text<N> {
     fn default() -> Text<N> {

@@ -147,21 +147,38 @@ impl Recorder {
 
     /// Takes a request that is over (after [`Trace::end`], if it was on): counts it, adds its times to the
     /// histograms, and keeps its tree if there is a reason to.
-    pub fn finish(&mut self, trace: &Trace, mut record: RequestRecord) {
+    pub fn finish(&mut self, trace: &Trace, record: RequestRecord) {
+        self.finish_with(trace, |slot| *slot = record);
+    }
+
+    /// [`finish`](Recorder::finish) with a record that `fill` writes, from empty, in the place where it is kept: it is
+    /// too large to be handed on by value for every request.
+    #[inline]
+    pub fn finish_with(&mut self, trace: &Trace, fill: impl FnOnce(&mut RequestRecord)) {
+        let mut outside = None;
+        let record = match self.records.next() {
+            Some(slot) => slot,
+            None => outside.insert(RequestRecord::default()),
+        };
+        *record = RequestRecord::default();
+        fill(record);
         record.worker = self.worker;
-        if trace.is_recorded() {
+        let recorded = trace.is_recorded();
+        if recorded {
             record.start = trace.start();
             record.total = trace.total();
             record.run = trace.total_run();
             record.waits = *trace.waits();
-            self.charge(trace, &record);
+            charge(&mut self.shapes, &self.shared, trace, record);
         }
         self.shared.status.count(record.status);
         if !record.route.is_none() {
-            self.count_route(&record, trace.is_recorded());
+            count_route(&self.shared, record, recorded);
         }
-        self.keep(trace, &record);
-        self.records.push(|slot| *slot = record, || record);
+        let matched = !self.watches.is_empty() && deliver(&mut self.watches, trace, record);
+        if let Some(why) = worth(&self.settings, trace, record, matched) {
+            self.kept.push(|slot| slot.set(why, record, trace), || Kept::new(why, record, trace));
+        }
     }
 
     /// Wants the trees of coming requests; see [`Watch`].
@@ -208,76 +225,6 @@ impl Recorder {
         self.records.iter()
     }
 
-    /// Adds the times of a request to the histograms of its sites.
-    #[inline]
-    fn charge(&mut self, trace: &Trace, record: &RequestRecord) {
-        let (shapes, shared) = (&mut self.shapes, &self.shared);
-        let hint = u64::from(record.route.0) << 16 | u64::from(record.status);
-        let live = |site| shared.site(site).clone();
-        if trace.is_folded() || !shapes.charge(trace.events(), hint, live) {
-            self.charge_tree(&trace.tree());
-        }
-    }
-
-    /// The same from the tree: of requests so long that their events alone do not say it.
-    #[cold]
-    fn charge_tree(&mut self, tree: &Tree) {
-        for (site, sum) in tree.by_site() {
-            let live = self.shared.site(site);
-            if sum.calls > 0 {
-                live.record(sum.run, sum.wait, sum.calls);
-            }
-            live.remark(EventKind::BytesIn, sum.bytes_in);
-            live.remark(EventKind::BytesOut, sum.bytes_out);
-            live.remark(EventKind::Error, sum.errors);
-        }
-    }
-
-    fn count_route(&mut self, record: &RequestRecord, recorded: bool) {
-        let live = self.shared.site(record.route);
-        live.request(record.status, record.total);
-        live.remark(EventKind::BytesIn, record.bytes_in);
-        live.remark(EventKind::BytesOut, record.bytes_out);
-        if record.status >= 500 {
-            live.remark(EventKind::Error, 1);
-        }
-        if recorded {
-            live.record(record.run, record.wait(), 1);
-        }
-    }
-
-    fn keep(&mut self, trace: &Trace, record: &RequestRecord) {
-        let matched = !self.watches.is_empty() && self.deliver(trace, record);
-        if !trace.is_recorded() {
-            return;
-        }
-        let full = self.settings.level == Level::Full;
-        let why = match () {
-            () if trace.is_asked() => Why::Asked,
-            () if matched => Why::Matched,
-            () if full && record.status >= 500 => Why::Failed,
-            () if full && record.total >= self.settings.slow => Why::Slow,
-            () if trace.is_sampled() => Why::Sampled,
-            () => return,
-        };
-        self.kept.push(|slot| slot.set(why, record, trace), || Kept::new(why, record, trace));
-    }
-
-    /// Gives the tree to the watches that want it. A request that began before a watch came has no tree; it stays
-    /// unmatched, and the next one has.
-    #[cold]
-    fn deliver(&mut self, trace: &Trace, record: &RequestRecord) -> bool {
-        let mut matched = false;
-        if trace.is_recorded() {
-            for watch in self.watches.iter().filter(|watch| watch.takes(record)) {
-                watch.give(Kept::new(Why::Matched, record, trace));
-                matched = true;
-            }
-        }
-        self.watches.retain(|watch| watch.left() > 0);
-        matched
-    }
-
     #[inline]
     fn is_drawn(&mut self) -> bool {
         self.until_sample -= 1;
@@ -296,6 +243,76 @@ impl Recorder {
         let n = u64::from(self.settings.sample.clamp(1, u32::MAX / 2));
         self.until_sample = (1 + (self.random >> 11) % (2 * n - 1)) as u32;
     }
+}
+
+/// Adds the times of a request to the histograms of its sites.
+#[inline]
+fn charge(shapes: &mut Shapes, shared: &Shared, trace: &Trace, record: &RequestRecord) {
+    let hint = u64::from(record.route.0) << 16 | u64::from(record.status);
+    let live = |site| shared.site(site).clone();
+    if trace.is_folded() || !shapes.charge(trace.events(), hint, live) {
+        charge_tree(shared, &trace.tree());
+    }
+}
+
+/// The same from the tree: of requests so long that their events alone do not say it.
+#[cold]
+fn charge_tree(shared: &Shared, tree: &Tree) {
+    for (site, sum) in tree.by_site() {
+        let live = shared.site(site);
+        if sum.calls > 0 {
+            live.record(sum.run, sum.wait, sum.calls);
+        }
+        live.remark(EventKind::BytesIn, sum.bytes_in);
+        live.remark(EventKind::BytesOut, sum.bytes_out);
+        live.remark(EventKind::Error, sum.errors);
+    }
+}
+
+#[inline]
+fn count_route(shared: &Shared, record: &RequestRecord, recorded: bool) {
+    let live = shared.site(record.route);
+    live.request(record.status, record.total);
+    live.remark(EventKind::BytesIn, record.bytes_in);
+    live.remark(EventKind::BytesOut, record.bytes_out);
+    if record.status >= 500 {
+        live.remark(EventKind::Error, 1);
+    }
+    if recorded {
+        live.record_one(record.run, record.wait());
+    }
+}
+
+/// Whether the tree of a request is kept, and why.
+#[inline]
+fn worth(settings: &Settings, trace: &Trace, record: &RequestRecord, matched: bool) -> Option<Why> {
+    if !trace.is_recorded() {
+        return None;
+    }
+    let full = settings.level == Level::Full;
+    match () {
+        () if trace.is_asked() => Some(Why::Asked),
+        () if matched => Some(Why::Matched),
+        () if full && record.status >= 500 => Some(Why::Failed),
+        () if full && record.total >= settings.slow => Some(Why::Slow),
+        () if trace.is_sampled() => Some(Why::Sampled),
+        () => None,
+    }
+}
+
+/// Gives the tree to the watches that want it. A request that began before a watch came has no tree; it stays
+/// unmatched, and the next one has.
+#[cold]
+fn deliver(watches: &mut Vec<Watch>, trace: &Trace, record: &RequestRecord) -> bool {
+    let mut matched = false;
+    if trace.is_recorded() {
+        for watch in watches.iter().filter(|watch| watch.takes(record)) {
+            watch.give(Kept::new(Why::Matched, record, trace));
+            matched = true;
+        }
+    }
+    watches.retain(|watch| watch.left() > 0);
+    matched
 }
 
 /// The last `room` of something, the oldest overwritten in place.
@@ -318,8 +335,23 @@ impl<T> Ring<T> {
             self.items.push(new());
         } else if let Some(slot) = self.items.get_mut(self.next) {
             overwrite(slot);
-            self.next = (self.next + 1) % self.room;
+            self.next = if self.next + 1 == self.room { 0 } else { self.next + 1 };
         }
+    }
+
+    /// The place for the next one, with an old one or an empty one in it; `None` without room.
+    #[inline]
+    fn next(&mut self) -> Option<&mut T>
+    where
+        T: Default,
+    {
+        if self.items.len() < self.room {
+            self.items.push(T::default());
+            return self.items.last_mut();
+        }
+        let at = self.next;
+        self.next = if at + 1 >= self.room { 0 } else { at + 1 };
+        self.items.get_mut(at)
     }
 
     fn iter(&self) -> impl Iterator<Item = &T> {
