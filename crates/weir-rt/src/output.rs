@@ -136,6 +136,25 @@ impl Output {
         self.queue.push_back(chunk);
     }
 
+    /// Takes `bytes` into the empty queue, departing: as pushed, gathered and departed, at a tenth of the cost.
+    pub(crate) fn depart_alone(&mut self, bytes: Vec<u8>) -> Gathered {
+        debug_assert!(self.queue.is_empty() && self.offset == 0 && !bytes.is_empty());
+        let gathered = Gathered { pieces: 1, bytes: bytes.len(), file_next: false };
+        self.pieces[0] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        self.unsent = bytes.len() as u64;
+        self.queue.push_back(Chunk::Bytes(bytes));
+        self.depart(gathered);
+        gathered
+    }
+
+    /// Takes `bytes`, of which the first `sent` are sent (not all), into the empty queue.
+    pub(crate) fn push_rest(&mut self, bytes: Vec<u8>, sent: usize) {
+        debug_assert!(self.queue.is_empty() && sent < bytes.len());
+        self.unsent = (bytes.len() - sent) as u64;
+        self.offset = sent;
+        self.queue.push_back(Chunk::Bytes(bytes));
+    }
+
     /// Prepares the memory at the front for one system call; the result stays valid until the next change.
     pub(crate) fn gather(&mut self) -> Gathered {
         let mut gathered = Gathered { pieces: 0, bytes: 0, file_next: false };

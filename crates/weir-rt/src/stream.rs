@@ -148,6 +148,12 @@ impl Stream {
         self.core.io.with(|io| io.queue(self.index, chunk));
     }
 
+    /// Appends to the output and starts sending: [`Stream::queue`] and [`Stream::flush`] in one.
+    #[inline]
+    pub fn send(&self, bytes: Vec<u8>) {
+        self.core.io.with(|io| io.send(&self.core, self.index, bytes));
+    }
+
     /// Starts sending what is queued.
     #[inline]
     pub fn flush(&self) {

@@ -117,8 +117,9 @@ impl Io {
         }
         if slot.hangup || events & libc::EPOLLIN != 0 {
             slot.readable = true;
-            core.sched.notify(&mut slot.reader);
+            self.receive_ahead(core, i);
         }
+        let slot = self.sockets.slot(i);
         if (failed || events & libc::EPOLLOUT != 0) && slot.sending == Sending::Blocked {
             slot.sending = Sending::Idle;
             self.start_send(core, i);

@@ -226,6 +226,23 @@ impl Io {
         input
     }
 
+    /// A socket whose task waits for bytes gets them before any task of the turn runs, as with io_uring: so what the
+    /// tasks ask of the system then is one answer for all of them (see [`crate::epoch`]).
+    pub(crate) fn receive_ahead(&mut self, core: &Core, i: u32) {
+        let (slot, pool, _) = self.sockets.parts(i);
+        if slot.reader.is_some() && slot.received.is_empty() && !pool.is_low() {
+            match self.recv_now(core, i) {
+                Some(Input::Data(received)) => {
+                    let (slot, pool, _) = self.sockets.parts(i);
+                    pool.push(&mut slot.received, received);
+                }
+                Some(Input::Eof | Input::Error(_)) => (),
+                None => return,
+            }
+        }
+        core.sched.notify(&mut self.sockets.slot(i).reader);
+    }
+
     /// recv(2) into a heap buffer, so that a starved socket whose task reads gets on. When there is nothing to
     /// receive, arming the multishot receive again is safe: it fails only when bytes arrive.
     fn recv_heap(&mut self, core: &Core, i: u32) -> Option<Input> {

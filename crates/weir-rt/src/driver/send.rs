@@ -45,6 +45,37 @@ impl Io {
         }
     }
 
+    /// Appends bytes and starts sending. What the socket takes at once never enters a queue.
+    pub(crate) fn send(&mut self, core: &Core, i: u32, bytes: Vec<u8>) {
+        let (slot, _, spares) = self.sockets.parts(i);
+        let fresh = slot.output.is_none() && slot.sending == Sending::Idle;
+        if !fresh || slot.send_error.is_some() || slot.fd < 0 || bytes.is_empty() {
+            self.queue(i, Chunk::Bytes(bytes));
+            return self.start_send(core, i);
+        }
+        match &mut self.backend {
+            Backend::Uring(uring) => {
+                let output = slot.output.insert(spares.take_output());
+                let gathered = output.depart_alone(bytes);
+                slot.sending = Sending::InFlight;
+                uring.send(slot, i, gathered);
+            }
+            Backend::Epoll(_) => {
+                let sent = sys::send_bytes(slot.fd, &bytes).unwrap_or(0);
+                slot.sent += sent as u64;
+                slot.progress_ms = core.now_ms();
+                if sent == bytes.len() {
+                    spares.give(bytes);
+                    return core.sched.notify(&mut slot.writer);
+                }
+                // What is left goes the long way, which also finds out about errors.
+                slot.output.insert(spares.take_output()).push_rest(bytes, sent);
+                self.start_send(core, i);
+            }
+            Backend::Shut => (),
+        }
+    }
+
     /// Starts sending for all sockets that have something queued.
     #[inline]
     pub(crate) fn flush_dirty(&mut self, core: &Core) {

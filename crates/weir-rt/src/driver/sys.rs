@@ -44,6 +44,13 @@ pub(crate) fn send(fd: RawFd, output: &mut Output, gathered: Gathered) -> Result
     })
 }
 
+/// Sends `bytes` without waiting or signal.
+pub(crate) fn send_bytes(fd: RawFd, bytes: &[u8]) -> Result<usize, i32> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: a slice is readable for its length.
+    check(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
 /// accept4(2): a non-blocking, close-on-exec socket.
 pub(crate) fn accept(fd: RawFd) -> Result<OwnedFd, i32> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
