@@ -213,7 +213,7 @@ both_drivers! {
         let mut server = started();
         let mut client = server.client();
         client.get("/return/1");
-        server.access_log_lines(1);
+        let _ = server.access_log_lines(1);
         let path = |name: &str| server.dir().path().join(name);
         fs::rename(path("access.log"), path("access.old")).expect("it is there");
         fs::rename(path("error.log"), path("error.old")).expect("it is there");

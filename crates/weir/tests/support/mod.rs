@@ -4,27 +4,28 @@
 use std::fs;
 use std::net::TcpStream;
 use std::thread;
+use std::time::Duration;
 
 use weir_test::{Client, Server, limit_open_files, wait_for};
 
 /// `GET path`, keeping the connection.
-pub fn get(path: &str) -> String {
+pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 /// The head of an upload of `length` bytes.
-pub fn upload(path: &str, length: usize) -> String {
+pub(crate) fn upload(path: &str, length: usize) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
 }
 
 /// Distinct content of `length` bytes, so that pieces at a wrong place show.
-pub fn pattern(length: usize) -> Vec<u8> {
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| b'a' + ((at / 7 + at / 1001) % 26) as u8).collect()
 }
 
 /// Stops the server and returns its whole access log: nothing can be added to it any more.
 #[track_caller]
-pub fn final_log(mut server: Server) -> Vec<String> {
+pub(crate) fn final_log(mut server: Server) -> Vec<String> {
     let exit = server.quit();
     assert!(exit.status.success(), "{exit}");
     server.dir().read("access.log").lines().map(str::to_owned).collect()
@@ -32,28 +33,32 @@ pub fn final_log(mut server: Server) -> Vec<String> {
 
 /// Waits until the server refuses connections.
 #[track_caller]
-pub fn wait_refused(server: &Server) {
-    wait_for("refused connection", || TcpStream::connect(server.addr(0)).is_err().then_some(()));
+pub(crate) fn wait_refused(server: &Server) {
+    // A socket that is open and not accepted from lets a plain connect hang when its queue is full.
+    let refused = || TcpStream::connect_timeout(&server.addr(0), Duration::from_secs(1)).is_err();
+    wait_for("refused connection", || refused().then_some(()));
 }
 
 /// The number of descriptors the server has open while it has no connection.
 #[track_caller]
-pub fn settled(server: &Server) -> usize {
+pub(crate) fn settled(server: &Server) -> usize {
     // The pid file is there before the control socket is.
     let foreign = std::env::var_os("WEIR_BIN").is_some_and(|path| !path.to_string_lossy().ends_with("weir"));
-    wait_for("control socket", || (foreign || server.dir().path().join("nginx.pid.sock").exists()).then_some(()));
+    wait_for("control socket", || {
+        (foreign || server.dir().path().join("nginx.pid.sock").exists()).then_some(())
+    });
     server.client().half_close().expect_close();
     server.open_files()
 }
 
 /// Waits until the server has at most `count` descriptors open.
 #[track_caller]
-pub fn wait_open_files(server: &Server, count: usize) {
+pub(crate) fn wait_open_files(server: &Server, count: usize) {
     wait_for(&format!("return to {count} descriptors"), || (server.open_files() <= count).then_some(()));
 }
 
 /// User and system time the process has used, in clock ticks (hundredths of a second).
-pub fn cpu_ticks(server: &Server) -> u64 {
+pub(crate) fn cpu_ticks(server: &Server) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).expect("the server lives");
     // The second field is a name in parentheses, which may hold spaces.
     let fields = &stat[stat.rfind(')').expect("the name's end") + 2..];
@@ -62,7 +67,7 @@ pub fn cpu_ticks(server: &Server) -> u64 {
 }
 
 /// Lifts the soft limit of open files of this process to the hard one, and returns that.
-pub fn lift_open_files() -> u64 {
+pub(crate) fn lift_open_files() -> u64 {
     let limits = fs::read_to_string("/proc/self/limits").expect("Linux has it");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("always listed");
     let hard: u64 = line.split_whitespace().nth(4).and_then(|word| word.parse().ok()).unwrap_or(1024);
@@ -71,7 +76,7 @@ pub fn lift_open_files() -> u64 {
 }
 
 /// Runs `work` on `count` threads and returns what each gave.
-pub fn together<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(crate) fn together<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
@@ -84,7 +89,7 @@ pub fn together<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<
 
 /// Checks that the connection still serves requests.
 #[track_caller]
-pub fn assert_serves(client: &mut Client, path: &str, text: &str) {
+pub(crate) fn assert_serves(client: &mut Client, path: &str, text: &str) {
     let response = client.get(path);
     assert_eq!((response.status, response.text().as_str()), (200, text), "{response}");
 }

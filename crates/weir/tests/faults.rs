@@ -1,0 +1,260 @@
+//! What the system does to a server: no descriptors left, files that are cut, links that lead nowhere, many clients.
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+use weir_test::{Client, End, Server, both_drivers, limit_open_files, skip};
+
+use support::{assert_serves, cpu_ticks, get, settled, wait_open_files};
+
+const CONF: &str = "http { log_format t '$status $body_bytes_sent \"$request_completion\" \"$request\"';
+    access_log %%DIR%%/access.log t;
+    server { listen 127.0.0.1:%%PORT%% backlog=4096; root html; location = /return { return 200 \"ok\\n\"; } } }
+    events { worker_connections 8192; }";
+
+/// Larger than what the sockets of both sides hold.
+const BIG: usize = 16 << 20;
+
+fn started() -> Server {
+    Server::builder(CONF).file("html/a.txt", "file\n").start()
+}
+
+/// As [`started`], where lines of grave levels are right.
+fn started_allowing(text: &str) -> Server {
+    Server::builder(CONF)
+        .file("html/a.txt", "file\n")
+        .file("html/big", support::pattern(BIG))
+        .allow(text)
+        .start()
+}
+
+both_drivers! {
+    /// Accepting stops, is tried again now and then instead of all the time, and goes on once descriptors are free.
+    fn without_descriptors_accepting_waits(driver) {
+        let server = started();
+        let mut first = server.client();
+        assert_serves(&mut first, "/return", "ok\n");
+        let limit = server.open_files() + 8;
+        limit_open_files(server.pid(), limit as u64).expect("below the hard limit");
+        let mut clients: Vec<Client> = (0..30).map(|_| server.client()).collect();
+        for client in &mut clients {
+            client.send(get("/return"));
+        }
+        let line = server.error_log_line("accept4() failed (24: Too many open files)");
+        assert!(line.contains("[crit]"), "{line}");
+        // Who has a connection is served.
+        assert_serves(&mut first, "/return", "ok\n");
+        let before = cpu_ticks(&server);
+        std::thread::sleep(Duration::from_secs(1));
+        let burnt = cpu_ticks(&server) - before;
+        assert!(burnt < 50, "{burnt} hundredths of a second in about one");
+        let lines = server.error_log().lines().filter(|line| line.contains("accept4()")).count();
+        assert!(lines < 100, "{lines} lines");
+        // Each that leaves makes room for the next.
+        while let Some(mut client) = (!clients.is_empty()).then(|| clients.remove(0)) {
+            assert_eq!(client.response().text(), "ok\n");
+        }
+        assert_eq!(server.get("/return").text(), "ok\n");
+    }
+
+    /// nginx: a file that cannot be opened for want of descriptors is the server's fault.
+    fn without_descriptors_files_get_500(driver) {
+        let server = started();
+        let mut client = server.client();
+        assert_serves(&mut client, "/a.txt", "file\n");
+        let open = server.open_files();
+        limit_open_files(server.pid(), open as u64).expect("below the hard limit");
+        // Numbers below the limit that are free by now are taken by connections.
+        let _others: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        let _ = server.error_log_line("accept4() failed (24: Too many open files)");
+        let refused = client.get("/a.txt");
+        assert!(refused.status == 500 && !refused.keeps_alive(), "{refused}");
+        let line = server.error_log_line("/html/a.txt\" failed (24: Too many open files)");
+        assert!(line.contains("[crit]") && line.contains("open()"), "{line}");
+        limit_open_files(server.pid(), open as u64 + 100).expect("below the hard limit");
+        assert_serves(&mut server.client(), "/a.txt", "file\n");
+    }
+
+    /// As many as the limits here allow, 2,000 at most: all are kept, all are served again, all go.
+    fn thousands_of_idle_connections(driver) {
+        let room = support::lift_open_files().saturating_sub(200) / 2;
+        let count = room.min(2000) as usize;
+        if count < 500 {
+            return skip("the limit of open files is too low");
+        }
+        let server = started();
+        let before = settled(&server);
+        let memory = server.resident_bytes();
+        let mut clients: Vec<Client> = (0..count).map(|_| server.client()).collect();
+        for round in 0..2 {
+            for client in &mut clients {
+                client.send(get("/return"));
+            }
+            for client in &mut clients {
+                assert_eq!(client.response().text(), "ok\n", "round {round}");
+            }
+        }
+        let grown = server.resident_bytes().saturating_sub(memory);
+        assert!(grown < count as u64 * 16 * 1024 + (8 << 20), "{grown} bytes for {count} connections");
+        assert!(server.open_files() >= before + count);
+        assert_serves(&mut server.client(), "/a.txt", "file\n");
+        drop(clients);
+        wait_open_files(&server, before);
+    }
+
+    /// Connections that come and go in every way leave no descriptor.
+    fn churn_leaves_no_descriptors(driver) {
+        let server = started();
+        fs::write(server.dir().path().join("html/big"), support::pattern(1 << 20)).expect("ours");
+        let before = settled(&server);
+        let address = server.addr(0);
+        support::together(4, |thread| {
+            for number in 0..250 {
+                let mut client = Client::connect(address);
+                match (number + thread) % 6 {
+                    0 => drop(client),
+                    1 => client.abort(),
+                    2 => assert_eq!(client.get("/a.txt").status, 200),
+                    3 => {
+                        client.send(get("/big"));
+                        client.peek(1000).expect("it has begun");
+                        client.abort();
+                    }
+                    4 => {
+                        client.send("GET /a.t");
+                    }
+                    _ => {
+                        client.send(support::upload("/return", 100_000) + "abc");
+                        assert_eq!(client.response().status, 200);
+                    }
+                }
+            }
+        });
+        wait_open_files(&server, before);
+        assert_eq!(server.get("/a.txt").text(), "file\n");
+    }
+
+    /// After warming up, 100,000 requests more leave the memory where it was.
+    fn a_hundred_thousand_requests_do_not_grow_it(driver) {
+        let server = Server::builder("http { access_log off; keepalive_requests 1000000;
+            server { listen 127.0.0.1:%%PORT%%; root html; location = /return { return 200 \"ok\\n\"; } } }")
+            .file("html/a.txt", "file\n")
+            .start();
+        let address = server.addr(0);
+        let batches = |count: usize| {
+            support::together(2, |_| {
+                let mut client = Client::connect(address);
+                let batch = (get("/return") + &get("/a.txt")).repeat(25);
+                for _ in 0..count {
+                    client.send(&batch);
+                    for _ in 0..50 {
+                        assert_eq!(client.response().status, 200);
+                    }
+                }
+            });
+        };
+        batches(100);
+        let before = server.resident_bytes();
+        batches(1000);
+        let grown = server.resident_bytes().saturating_sub(before);
+        assert!(grown < 4 << 20, "{grown} bytes in 100,000 requests");
+    }
+
+    /// The length is promised and cannot be kept: the connection ends, nobody waits, the log says so.
+    fn a_file_cut_while_it_is_served(driver) {
+        let server = started_allowing("html/big");
+        let before = settled(&server);
+        let mut client = server.client();
+        client.send(get("/big"));
+        client.peek(1).expect("it has begun");
+        File::options().write(true).open(server.dir().path().join("html/big")).and_then(|file| file.set_len(0)).expect("ours");
+        let (received, how) = client.rest();
+        assert!(received.len() < BIG, "cut");
+        assert_eq!(how, End::Closed);
+        wait_open_files(&server, before);
+        assert_serves(&mut server.client(), "/a.txt", "file\n");
+        let lines = support::final_log(server);
+        assert!(lines[0].starts_with("200 ") && lines[0].ends_with("\"\" \"GET /big HTTP/1.1\""), "{lines:?}");
+    }
+
+    /// A file that grows while it is served: the length that was promised is kept.
+    fn a_file_that_grows_while_it_is_served(driver) {
+        let server = started_allowing("nothing");
+        let mut client = server.client();
+        client.send(get("/big"));
+        client.peek(1).expect("it has begun");
+        let path = server.dir().path().join("html/big");
+        File::options().write(true).open(&path).and_then(|file| file.set_len(2 * BIG as u64)).expect("ours");
+        assert!(client.response().body == support::pattern(BIG));
+        assert_serves(&mut client, "/a.txt", "file\n");
+    }
+
+    /// Everything a path can lead to that is no file: nginx's status, level and words.
+    fn paths_that_lead_to_no_file(driver) {
+        let server = started_allowing("nothing");
+        let folder = server.dir().path().join("html");
+        symlink("loop-b", folder.join("loop-a")).expect("ours");
+        symlink("loop-a", folder.join("loop-b")).expect("ours");
+        symlink("nowhere", folder.join("dangling")).expect("ours");
+        symlink("/dev/null", folder.join("device")).expect("ours");
+        fs::create_dir(folder.join("empty")).expect("ours");
+        let long = format!("/{}", "n".repeat(300));
+        for (path, status, level, words) in [
+            ("/none", 404, "[error]", "open() \"%/none\" failed (2: No such file or directory)"),
+            ("/dangling", 404, "[error]", "open() \"%/dangling\" failed (2: No such file or directory)"),
+            ("/a.txt/x", 404, "[error]", "open() \"%/a.txt/x\" failed (20: Not a directory)"),
+            (long.as_str(), 404, "[error]", "failed (36: File name too long)"),
+            ("/loop-a", 403, "[error]", "open() \"%/loop-a\" failed (40: Too many levels of symbolic links)"),
+            ("/loop-a/x", 403, "[error]", "open() \"%/loop-a/x\" failed (40: Too many levels of symbolic links)"),
+            ("/empty/", 403, "[error]", "directory index of \"%/empty/\" is forbidden"),
+            ("/device", 404, "[crit]", "\"%/device\" is not a regular file"),
+        ] {
+            assert_eq!(server.get(path).status, status, "{path}");
+            let words = words.replace('%', &folder.display().to_string());
+            let line = server.error_log_line(&words);
+            assert!(line.contains(level) && line.contains(", request: \"GET /"), "{line}");
+        }
+        let moved = server.get("/empty");
+        assert_eq!((moved.status, moved.field("location")), (301, Some(&*format!("http://localhost:{}/empty/", server.port(0)))));
+    }
+
+    /// nginx: 403. Root reads everything, so there it is shown with a link that may not be followed.
+    fn a_file_that_may_not_be_read(driver) {
+        let conf = "http { server { listen 127.0.0.1:%%PORT%%; root html; location /strict/ { disable_symlinks on; } } }";
+        let server = Server::builder(conf).file("html/secret", "secret").file("html/strict/f", "f").start();
+        let folder = server.dir().path().join("html");
+        symlink("f", folder.join("strict/link")).expect("ours");
+        assert_eq!(server.get("/strict/f").text(), "f");
+        assert_eq!(server.get("/strict/link").status, 403);
+        let _ = server.error_log_line("/strict/link\" failed (40: Too many levels of symbolic links)");
+        fs::set_permissions(folder.join("secret"), fs::Permissions::from_mode(0)).expect("ours");
+        if File::open(folder.join("secret")).is_ok() {
+            return skip("this user may read everything");
+        }
+        assert_eq!(server.get("/secret").status, 403);
+        let _ = server.error_log_line("/secret\" failed (13: Permission denied)");
+    }
+
+    /// A client that is cut off in the middle of a pipeline leaves others alone.
+    fn resets_under_load_harm_nobody(driver) {
+        let server = started_allowing("nothing");
+        let address = server.addr(0);
+        support::together(4, |thread| {
+            for _ in 0..50 {
+                let mut client = Client::connect(address);
+                if thread % 2 == 0 {
+                    client.send(get("/big").repeat(3));
+                    client.peek(50_000).expect("it has begun");
+                    client.abort();
+                } else {
+                    for _ in 0..10 {
+                        assert_serves(&mut client, "/a.txt", "file\n");
+                    }
+                }
+            }
+        });
+    }
+}
