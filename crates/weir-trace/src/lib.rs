@@ -31,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arrange;
 pub mod event;
 pub mod histogram;
 mod kept;

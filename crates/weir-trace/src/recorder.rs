@@ -126,23 +126,21 @@ impl Recorder {
     /// Starts the trace of a request, or leaves it off, as level, draw and watches have it.
     #[inline]
     pub fn begin(&mut self, trace: &mut Trace, now: u64) {
+        self.begin_at(trace, || now);
+    }
+
+    /// [`begin`](Recorder::begin), reading the clock only if the request is recorded.
+    #[inline]
+    pub fn begin_at(&mut self, trace: &mut Trace, clock: impl FnOnce() -> u64) {
         let drawn = self.settings.level != Level::Off && self.is_drawn();
         if drawn || self.settings.level == Level::Full || !self.watches.is_empty() {
-            trace.begin(now);
+            trace.begin(clock());
             if drawn {
                 trace.set_sampled();
             }
         } else {
             trace.clear();
         }
-    }
-
-    /// [`begin`](Recorder::begin), reading the clock only if the request is recorded.
-    #[inline]
-    pub fn begin_at(&mut self, trace: &mut Trace, clock: impl FnOnce() -> u64) {
-        let idle = self.settings.level == Level::Off && self.watches.is_empty();
-        let now = if idle { 0 } else { clock() };
-        self.begin(trace, now);
     }
 
     /// Takes a request that is over (after [`Trace::end`], if it was on): counts it, adds its times to the

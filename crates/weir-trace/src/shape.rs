@@ -20,14 +20,12 @@ pub(crate) struct Shapes {
     places: Vec<Shape>,
     /// Run before each event of the request at hand, and the whole run at the end.
     run: Vec<u64>,
-    /// The same for wait.
-    wait: Vec<u64>,
 }
 
 impl Shapes {
     pub(crate) fn new() -> Shapes {
         let places = (0..PLACES).map(|_| Shape::default()).collect();
-        Shapes { places, run: Vec::new(), wait: Vec::new() }
+        Shapes { places, run: Vec::new() }
     }
 
     /// Adds one request's events to the counts of their sites, which `live` finds. `hint` tells shapes apart that
@@ -49,7 +47,7 @@ impl Shapes {
             shape.compile(events, live);
             shape.measure(events, &mut self.run);
         }
-        shape.charge(events, &self.run, &mut self.wait);
+        shape.charge(events, &self.run);
         true
     }
 }
@@ -63,7 +61,8 @@ struct Shape {
     /// The ranges of `several`, one site's behind the other's.
     ranges: Vec<Range>,
     remarks: Vec<(u16, EventKind, Arc<LiveSite>)>,
-    waits: bool,
+    /// The events that end a wait: none or one, mostly.
+    waits: Vec<u16>,
 }
 
 /// What an event must be: its kind and site, and which bits of it are run.
@@ -81,6 +80,8 @@ type Range = (u16, u16);
 struct Share {
     live: Arc<LiveSite>,
     range: Range,
+    /// Something was waited for in there.
+    waits: bool,
 }
 
 /// A site called several times, or inside itself.
@@ -113,27 +114,29 @@ impl Shape {
     }
 
     #[inline]
-    fn charge(&self, events: &[Event], run: &[u64], wait: &mut Vec<u64>) {
-        if self.waits {
-            measure_waits(events, wait);
-        }
+    fn charge(&self, events: &[Event], run: &[u64]) {
         for share in &self.shares {
-            share.live.record_one(
-                between(run, share.range),
-                if self.waits { between(wait, share.range) } else { 0 },
-            );
+            let wait = if share.waits { self.wait(events, share.range) } else { 0 };
+            share.live.record_one(between(run, share.range), wait);
         }
         let mut from = 0;
         for several in &self.several {
             let ranges = &self.ranges[from..several.end];
             from = several.end;
-            let of = |sums: &[u64]| ranges.iter().map(|&range| between(sums, range)).sum();
-            several.live.record(of(run), if self.waits { of(wait) } else { 0 }, several.calls);
+            let run = ranges.iter().map(|&range| between(run, range)).sum();
+            let wait = ranges.iter().map(|&range| self.wait(events, range)).sum();
+            several.live.record(run, wait, several.calls);
         }
         for (index, kind, live) in &self.remarks {
             let value = events[usize::from(*index)].value();
             live.remark(*kind, if *kind == EventKind::Error { 1 } else { value });
         }
+    }
+
+    /// The waiting in a range.
+    fn wait(&self, events: &[Event], range: Range) -> u64 {
+        let waits = self.waits.iter().filter(|&&at| is_in(at, range));
+        waits.map(|&at| events[usize::from(at)].value()).sum()
     }
 
     /// Learns the shape of these events (at most 65,535).
@@ -145,7 +148,9 @@ impl Shape {
         for (index, &event) in events.iter().enumerate() {
             let (kind, site) = (event.kind(), event.site());
             let runs = kind.is_timed() && kind != EventKind::Resume;
-            self.waits |= kind == EventKind::Resume;
+            if kind == EventKind::Resume {
+                self.waits.push(index as u16);
+            }
             self.steps.push(Step { key: event.0 & !Event::MAX, mask: if runs { Event::MAX } else { 0 } });
             let site = if kind.is_timed() { site } else { walk.place(site) };
             match kind {
@@ -159,7 +164,10 @@ impl Shape {
         for Part { site, calls, ranges } in walk.parts {
             let live = live(site);
             match ranges[..] {
-                [range] if calls == 1 => self.shares.push(Share { live, range }),
+                [range] if calls == 1 => {
+                    let waits = self.waits.iter().any(|&at| is_in(at, range));
+                    self.shares.push(Share { live, range, waits });
+                }
                 _ => {
                     self.ranges.extend(ranges);
                     self.several.push(Several { live, calls, end: self.ranges.len() });
@@ -174,16 +182,9 @@ fn between(sums: &[u64], range: Range) -> u64 {
     sums[usize::from(range.1)] - sums[usize::from(range.0)]
 }
 
-fn measure_waits(events: &[Event], wait: &mut Vec<u64>) {
-    wait.clear();
-    wait.push(0);
-    let mut clock = 0;
-    for event in events {
-        if event.kind() == EventKind::Resume {
-            clock += event.value();
-        }
-        wait.push(clock);
-    }
+#[inline]
+fn is_in(at: u16, range: Range) -> bool {
+    (range.0..range.1).contains(&at)
 }
 
 /// The walk that finds out which intervals belong to which site.

@@ -17,6 +17,21 @@ impl Site {
     /// What could not get a number of its own because all were taken.
     pub const OTHER: Site = Site(1);
 
+    /// An internal redirect, with everything that ran because of it inside.
+    pub const REDIRECT: Site = Site(FIRST_FIXED);
+    /// A subrequest, as its parent sees it.
+    pub const SUBREQUEST: Site = Site(FIRST_FIXED + 1);
+    /// Reading the request body.
+    pub const BODY_READ: Site = Site(FIRST_FIXED + 2);
+    /// All header filters of a response; no time of its own.
+    pub const HEADER_FILTERS: Site = Site(FIRST_FIXED + 3);
+    /// The header filter that composes the head, always the last one.
+    pub const HEADER: Site = Site(FIRST_FIXED + 4);
+    /// All body filters of a response; no time of its own.
+    pub const BODY_FILTERS: Site = Site(FIRST_FIXED + 5);
+    /// The body filter that reads file pieces into memory for those behind it.
+    pub const COPY: Site = Site(FIRST_FIXED + 6);
+
     /// The site of a step of the connection, which belongs to no location. Needs no table.
     #[must_use]
     pub const fn step(step: Step) -> Site {
@@ -69,6 +84,8 @@ pub enum Kind {
     Queue,
     /// A subrequest.
     Subrequest,
+    /// An internal redirect: to a URI, a named location, an error page.
+    Redirect,
     /// A file operation: open, stat, read.
     File,
     /// A lock that requests of several workers share.
@@ -92,6 +109,7 @@ impl Kind {
             Kind::LuaResume => "lua",
             Kind::Queue => "queue",
             Kind::Subrequest => "subrequest",
+            Kind::Redirect => "internal_redirect",
             Kind::File => "file",
             Kind::Lock => "lock",
         }
@@ -123,6 +141,8 @@ pub enum Step {
     Parse,
     /// Choosing the virtual server.
     VirtualServer,
+    /// Finding what a status is answered with: an `error_page`, or nginx's own page.
+    SpecialResponse,
     /// Handing bytes to the kernel.
     Write,
     /// Finishing the request: counting, logging, cleaning up.
@@ -133,13 +153,14 @@ pub enum Step {
 
 impl Step {
     /// All steps in the order a request meets them.
-    pub const ALL: [Step; 9] = [
+    pub const ALL: [Step; 10] = [
         Step::Accept,
         Step::ProxyProtocol,
         Step::Tls,
         Step::HeadRead,
         Step::Parse,
         Step::VirtualServer,
+        Step::SpecialResponse,
         Step::Write,
         Step::Finalise,
         Step::Lingering,
@@ -155,6 +176,7 @@ impl Step {
             Step::HeadRead => "head_read",
             Step::Parse => "parse",
             Step::VirtualServer => "virtual_server",
+            Step::SpecialResponse => "special_response",
             Step::Write => "write",
             Step::Finalise => "finalise",
             Step::Lingering => "lingering",
@@ -211,10 +233,13 @@ impl SiteTable {
         let mut inner = Inner { infos: vec![other; usize::from(FIRST_FREE)], index: HashMap::new() };
         inner.infos[0].name = "request".into();
         for step in Step::ALL {
-            inner.place(Site::step(step), Kind::Connection(step));
+            inner.place(Site::step(step), Kind::Connection(step), "");
         }
         for phase in 0..PHASES.len() as u8 {
-            inner.place(Site::phase(phase), Kind::Phase(phase));
+            inner.place(Site::phase(phase), Kind::Phase(phase), "");
+        }
+        for (site, kind, name) in FIXED {
+            inner.place(site, kind, name);
         }
         SiteTable { inner: Mutex::new(inner) }
     }
@@ -283,8 +308,8 @@ struct Inner {
 }
 
 impl Inner {
-    fn place(&mut self, site: Site, kind: Kind) {
-        let info = SiteInfo::new(kind, "", "");
+    fn place(&mut self, site: Site, kind: Kind, name: &str) {
+        let info = SiteInfo::new(kind, "", name);
         self.index.insert((kind, info.location.clone(), info.name.clone()), site);
         self.infos[site.index()] = info;
     }
@@ -307,6 +332,17 @@ pub const PHASES: [&str; 11] = [
 
 const FIRST_STEP: u16 = 2;
 const FIRST_PHASE: u16 = 32;
+const FIRST_FIXED: u16 = 48;
+/// What the engine itself does in every location alike.
+const FIXED: [(Site, Kind, &str); 7] = [
+    (Site::REDIRECT, Kind::Redirect, ""),
+    (Site::SUBREQUEST, Kind::Subrequest, ""),
+    (Site::BODY_READ, Kind::BodyRead, ""),
+    (Site::HEADER_FILTERS, Kind::HeaderFilter, ""),
+    (Site::HEADER, Kind::HeaderFilter, "header"),
+    (Site::BODY_FILTERS, Kind::BodyFilter, ""),
+    (Site::COPY, Kind::BodyFilter, "copy"),
+];
 /// The first number that [`SiteTable::intern`] gives out; those below are fixed, with room for more steps.
 const FIRST_FREE: u16 = 64;
 
@@ -333,6 +369,9 @@ mod tests {
         for step in Step::ALL {
             assert_eq!(table.intern(Kind::Connection(step), "", ""), Site::step(step));
             assert_eq!(&*table.info(Site::step(step)).name, step.as_str());
+        }
+        for (site, kind, name) in FIXED {
+            assert_eq!(table.intern(kind, "", name), site);
         }
         assert_eq!(table.info(Site(60_000)).kind, Kind::Other);
         assert_eq!(Site::phase(11), Site::OTHER);

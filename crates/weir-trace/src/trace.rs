@@ -20,6 +20,7 @@ use crate::tree::{Builder, Tree};
 /// | `close(site)` | as `leave` |
 /// | `suspend` | run of the innermost open site |
 /// | `resume` | wait of the innermost open site |
+/// | `queued(site)` | wait of `site`, as a child of the innermost open site |
 ///
 /// While off, each call is one test of a flag. Callers whose clock costs something use the `_at` forms, which read
 /// it only when on.
@@ -198,6 +199,23 @@ impl Trace {
             self.wait_kind = WaitKind::Queue;
             self.resume(now);
         }
+    }
+
+    /// Since the stamp before the request was ready and the loop busy with others: waiting, inside `site`.
+    pub fn queued(&mut self, site: Site, now: u64) {
+        if self.on {
+            self.open(site);
+            self.wait_kind = WaitKind::Queue;
+            self.waited(now);
+            self.stamp(EventKind::End, site, now);
+        }
+    }
+
+    /// True between [`suspend`](Trace::suspend) and [`resume`](Trace::resume).
+    #[inline]
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.suspended
     }
 
     /// Bytes that went into and came out of `site` (the innermost open site, or a mark inside it).

@@ -12,9 +12,9 @@ use crate::site::Site;
 /// filter are summed. A node's time is its own and its children's, to the tick, in run and in wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     waits: Vec<Wait>,
-    requests: u64,
+    pub(crate) requests: u64,
 }
 
 /// One site below one parent. Times are in ticks.
@@ -160,7 +160,7 @@ impl Tree {
     }
 
     /// The child of `parent` for `site`, made if need be. A tree that has grown to its bound charges the parent.
-    fn child(&mut self, parent: u32, site: Site) -> u32 {
+    pub(crate) fn child(&mut self, parent: u32, site: Site) -> u32 {
         if let Some(child) = self.children(parent).find(|&child| self.nodes[child as usize].site == site) {
             return child;
         }
@@ -179,7 +179,7 @@ impl Tree {
         index
     }
 
-    fn add_wait(&mut self, node: u32, kind: WaitKind, calls: u64, ticks: u64) {
+    pub(crate) fn add_wait(&mut self, node: u32, kind: WaitKind, calls: u64, ticks: u64) {
         match self.waits.iter_mut().find(|wait| wait.node == node && wait.kind == kind) {
             Some(wait) => {
                 wait.calls += calls;
@@ -190,7 +190,7 @@ impl Tree {
     }
 
     /// Computes the inclusive times from the own ones; children stand behind their parents.
-    fn sum_up(&mut self) {
+    pub(crate) fn sum_up(&mut self) {
         for node in &mut self.nodes {
             node.run = node.self_run;
             node.wait = node.self_wait;
@@ -211,7 +211,7 @@ impl Default for Tree {
 
 impl Node {
     /// Adds another node's own values; inclusive ones follow from them.
-    fn add(&mut self, other: &Node) {
+    pub(crate) fn add(&mut self, other: &Node) {
         self.calls += other.calls;
         self.self_run += other.self_run;
         self.self_wait += other.self_wait;

@@ -12,6 +12,9 @@ enum Op {
     Mark(u16),
     Enter(u16),
     Leave(u16),
+    Open(u16),
+    Close(u16),
+    Queued(u16),
     Suspend,
     Resume(u16),
     ResumeReady(u64),
@@ -24,6 +27,9 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (1u16..9).prop_map(Op::Mark),
         3 => (1u16..9).prop_map(Op::Enter),
         3 => (1u16..9).prop_map(Op::Leave),
+        2 => (1u16..9).prop_map(Op::Open),
+        2 => (1u16..9).prop_map(Op::Close),
+        1 => (1u16..9).prop_map(Op::Queued),
         1 => Just(Op::Suspend),
         1 => (0u16..14).prop_map(Op::Resume),
         1 => (0u64..2_000).prop_map(Op::ResumeReady),
@@ -87,8 +93,23 @@ impl Model {
             Op::Enter(site) | Op::Leave(site) => {
                 trace.leave(Site(site), now);
                 self.charge(now, None, false);
-                let depth = self.open.iter().rposition(|&open| open == site).unwrap_or(self.open.len());
-                self.open.truncate(depth);
+                self.close(site);
+            }
+            Op::Open(site) if self.open.len() < 60 => {
+                trace.open(Site(site));
+                self.open.push(site);
+                self.sites.entry(site).or_default().2 += 1;
+            }
+            Op::Open(site) | Op::Close(site) => {
+                trace.close(Site(site), now);
+                self.charge(now, None, false);
+                self.close(site);
+            }
+            Op::Queued(site) => {
+                trace.queued(Site(site), now);
+                let ticks = self.charge(now, Some(site), true);
+                *self.waits.entry(WaitKind::Queue as u16).or_default() += ticks;
+                self.sites.entry(site).or_default().2 += 1;
             }
             Op::Suspend => {
                 trace.suspend(now);
@@ -119,6 +140,11 @@ impl Model {
             }
             Op::Gc(ticks) => trace.note(EventKind::Gc, Site::NONE, ticks),
         }
+    }
+
+    fn close(&mut self, site: u16) {
+        let depth = self.open.iter().rposition(|&open| open == site).unwrap_or(self.open.len());
+        self.open.truncate(depth);
     }
 
     fn resume(&mut self, now: u64, kind: u16) {

@@ -63,14 +63,14 @@ pub fn record_json(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) 
     out
 }
 
-/// A tree, nested: each node with its `children`; over several requests, sums with their number in `requests`.
+/// A tree, [arranged](Tree::arranged) and nested: each node with its `children`; over several requests, sums with their number in `requests`.
 #[must_use]
 pub fn tree_json(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
     let mut out = String::new();
     let mut object = Object::new(&mut out);
     object.number("requests", tree.requests());
     let mut root = String::new();
-    node_json(&mut root, tree, 0, sites, scale);
+    node_json(&mut root, &tree.arranged(sites), 0, sites, scale);
     object.raw("root", &root);
     object.close();
     out

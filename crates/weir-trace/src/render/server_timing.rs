@@ -12,6 +12,7 @@ use crate::tree::Tree;
 /// ```
 #[must_use]
 pub fn server_timing(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
+    let tree = &tree.arranged(sites);
     let mut metrics: Vec<(&'static str, u64)> = Vec::new();
     for node in tree.nodes() {
         let kind = if node.site == Site::NONE { Kind::Other } else { sites.info(node.site).kind };

@@ -1,11 +1,13 @@
 //! Trees for a terminal.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use super::Scale;
+use crate::arrange::rank;
 use crate::event::{Decoder, Event, EventKind};
 use crate::model::WaitKind;
-use crate::record::RequestRecord;
+use crate::record::{RequestId, RequestRecord};
 use crate::site::{Kind, PHASES, Site, SiteTable, Step};
 use crate::tree::{Node, Tree};
 
@@ -22,7 +24,10 @@ pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> 
     if let Some(route) = route.filter(|route| !route.location.is_empty()) {
         push(&mut line, format_args!("  location {}", route.location));
     }
-    push(&mut line, format_args!("  worker {}  req {}", record.worker, record.id));
+    push(&mut line, format_args!("  worker {}", record.worker));
+    if record.id != RequestId::default() {
+        push(&mut line, format_args!("  req {}", record.id));
+    }
     let waiting = record.wait().saturating_sub(record.queue());
     let (total, run, wait, queue) = (us(record.total), us(record.run), us(waiting), us(record.queue()));
     push(&mut line, format_args!("  total {total} µs = run {run} + wait {wait} + in-loop queue {queue}"));
@@ -36,16 +41,18 @@ pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> 
     line
 }
 
-/// The tree, one site a line: run with what is inside it, then what is worth saying. All eleven phases are listed,
-/// also those in which nothing was recorded. Of several requests it shows the mean per request.
+/// The tree [arranged](Tree::arranged), one site a line: run with what is inside it, then what is worth saying. The steps
+/// up to the virtual server and all eleven phases are listed, also those in which nothing was recorded. Of several
+/// requests it shows the mean per request.
 ///
 /// ```text
-///   -> access                 38.2 µs   self 0.4   wait 812.0
-///      -> auth_request        37.8 µs   wait 812.0
-///         .. subrequest                 wait 812.0
+///   -> access                 38.2 µs   wait 812.0
+///      -> auth_request        38.2 µs   self 0.4   wait 812.0
+///         -> subrequest       37.8 µs   wait 812.0
 /// ```
 #[must_use]
 pub fn tree(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
+    let tree = &tree.arranged(sites);
     let mut rows = Rows { tree, sites, scale, rows: Vec::new() };
     rows.root();
     let width = rows.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
@@ -140,40 +147,54 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The request's own waits and children, the phases completed: those missing stand before the first site that
-    /// comes after them.
+    /// The request's own waits and children, completed by what every request passes: what is missing stands where it
+    /// would have come.
     fn root(&mut self) {
         let tree = self.tree;
-        let there: Vec<(u32, Kind)> = tree
-            .children(0)
-            .map(|child| (child, self.sites.info(tree.nodes()[child as usize].site).kind))
-            .collect();
-        let is_there = |phase: usize| there.iter().any(|&(_, kind)| kind == Kind::Phase(phase as u8));
         self.waits(0, 0);
-        let mut next = 0;
-        for &(child, kind) in &there {
-            let until = phases_before(kind).max(next);
-            for phase in (next..until).filter(|&phase| !is_there(phase)) {
-                self.empty(PHASES[phase]);
+        let mut expected = EXPECTED.iter().copied().chain((0..).map_while(phase)).peekable();
+        for child in tree.children(0) {
+            let kind = self.sites.info(tree.nodes()[child as usize].site).kind;
+            while let Some(missing) = expected.next_if(|&expected| rank(expected) < rank(kind)) {
+                self.empty(missing);
             }
-            next = until;
-            self.node(child, 0);
+            expected.next_if(|&expected| rank(expected) == rank(kind));
+            self.node(child, 0, Kind::Request);
         }
-        for phase in (next..PHASES.len()).filter(|&phase| !is_there(phase)) {
-            self.empty(PHASES[phase]);
-        }
+        expected.for_each(|missing| self.empty(missing));
     }
 
-    fn node(&mut self, index: u32, depth: usize) {
+    fn node(&mut self, index: u32, depth: usize, above: Kind) {
         let node = &self.tree.nodes()[index as usize];
-        let name = format!("{:indent$}-> {}", "", self.sites.info(node.site).label(), indent = 2 + depth * 3);
+        let info = self.sites.info(node.site);
+        let label = if info.kind == above { info.name.to_string() } else { info.label() };
+        let name = format!("{:indent$}-> {label}", "", indent = 2 + depth * 3);
         let run = format!("{} µs", self.us(node.run));
-        let more = self.more(node);
+        let mut more = self.more(node);
+        if matches!(info.kind, Kind::Redirect | Kind::Subrequest)
+            && let Some(location) = self.location(index)
+        {
+            push(&mut more, format_args!("   location {location}"));
+        }
         self.rows.push(Row { name, run, more });
         self.waits(index, depth + 1);
         for child in self.tree.children(index) {
-            self.node(child, depth + 1);
+            self.node(child, depth + 1, info.kind);
         }
+    }
+
+    /// Where a redirect or subrequest was answered: the location of its content handler, or whatever ran in one last.
+    fn location(&self, index: u32) -> Option<Arc<str>> {
+        let mut found = None;
+        for child in self.tree.children(index) {
+            let info = self.sites.info(self.tree.nodes()[child as usize].site);
+            if matches!(info.kind, Kind::Redirect | Kind::Subrequest) {
+                continue;
+            }
+            let here = Some(info.location).filter(|location| !location.is_empty());
+            found = here.or_else(|| self.location(child)).or(found);
+        }
+        found
     }
 
     fn waits(&mut self, index: u32, depth: usize) {
@@ -184,13 +205,17 @@ impl Rows<'_> {
         }
     }
 
-    fn empty(&mut self, phase: &str) {
-        self.rows.push(Row { name: format!("  -> {phase}"), run: "0.0 µs".to_owned(), more: String::new() });
+    fn empty(&mut self, kind: Kind) {
+        let name = match kind {
+            Kind::Connection(step) => step.as_str(),
+            kind => kind.phase().unwrap_or_default(),
+        };
+        self.rows.push(Row { name: format!("  -> {name}"), run: "0.0 µs".to_owned(), more: String::new() });
     }
 
     fn more(&self, node: &Node) -> String {
         let mut more = String::new();
-        if node.self_run != node.run {
+        if node.self_run != node.run && node.self_run > 0 {
             push(&mut more, format_args!("   self {}", self.us(node.self_run)));
         }
         for (name, ticks) in [("wait", node.wait), ("lock", node.lock), ("gc", node.gc)] {
@@ -219,14 +244,8 @@ impl Rows<'_> {
     }
 }
 
-/// How many phases come before a site of that kind at the top of a tree.
-fn phases_before(kind: Kind) -> usize {
-    match kind {
-        Kind::Phase(phase) => usize::from(phase),
-        Kind::HeaderFilter | Kind::BodyFilter => LOG,
-        Kind::Connection(Step::Write | Step::Finalise | Step::Lingering) => LOG,
-        _ => 0,
-    }
+fn phase(number: u8) -> Option<Kind> {
+    (usize::from(number) < PHASES.len()).then_some(Kind::Phase(number))
 }
 
 /// Nanoseconds as microseconds with one digit.
@@ -239,5 +258,6 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
     text.write_fmt(what).expect("writing to a String does not fail");
 }
 
-/// The last phase: what follows the content stands before it.
-const LOG: usize = PHASES.len() - 1;
+/// What every request passes before its phases.
+const EXPECTED: [Kind; 3] =
+    [Kind::Connection(Step::HeadRead), Kind::Connection(Step::Parse), Kind::Connection(Step::VirtualServer)];
