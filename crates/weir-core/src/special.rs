@@ -72,6 +72,9 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
     let challenge = x.response.header(Known::WwwAuthenticate).cloned();
     x.response.clear_entity();
     x.response.status = code;
+    // nginx's own codes choose the page; the client and the log get what they stand for. Otherwise the page has its
+    // own status, also where an `error_page` with another one failed: a 200 would be judged by filters once more.
+    x.response.err_status = if matches!(code, 494..=497) { 400 } else { 0 };
     if matches!(code, 301 | 302 | 303 | 307 | 308 | 201) {
         x.response.location = location;
     }

@@ -286,3 +286,33 @@ fn return_of_a_server_comes_before_its_locations() {
     let site = site("return 200 server; location / { return 200 location; }");
     assert_eq!(site.get("/x", "").text(), "server");
 }
+
+/// The page of a status that an `error_page` turned into 200 is judged by the filters again: it must not be taken
+/// for a 200 then, or they refuse it for ever.
+#[test]
+fn what_a_filter_refuses_ends_with_its_page() {
+    let site = site(
+        "error_page 412 =200 /own; location = /own { return 200 own; } location = /again { error_page 416 =200 /f; }",
+    );
+    site.write("f", "0123456789");
+    site.write("again", "0123456789");
+    assert_eq!(site.get("/f", "If-Match: \"x\"\r\n").status, 412);
+    assert_eq!(site.get("/again", "Range: bytes=20-\r\n").status, 416);
+}
+
+#[test]
+fn an_address_comes_with_the_other_fields_and_a_completed_path_before_them() {
+    let site = site(
+        "location /far { return 301 http://h/; } location /path { return 301 /x; }
+        location /completed { absolute_redirect on; return 301 /x; }",
+    );
+    let before = ["Server", "Date", "Content-Type", "Content-Length"];
+    for (path, after) in [
+        ("/far", ["Connection", "Location"]),
+        ("/path", ["Connection", "Location"]),
+        ("/completed", ["Location", "Connection"]),
+    ] {
+        let response = site.get(path, "");
+        assert_eq!(names(&response), [&before[..], &after].concat(), "{path}");
+    }
+}

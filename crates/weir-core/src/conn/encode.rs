@@ -46,13 +46,21 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
         out.extend_from_slice(&weir_http::date::http(seconds));
         out.extend_from_slice(b"\r\n");
     }
-    if let Some(location) = &response.location {
-        self::location(x, location, out);
+    // nginx composes an address of its own here; one that stays as it is comes with the other fields.
+    let (composed, given) = match &response.location {
+        Some(location) if is_completed(x, location) => (Some(location), None),
+        location => (None, location.as_ref()),
+    };
+    if let Some(path) = composed {
+        location(x, path, out);
     }
     if response.chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     connection(x, out);
+    if let Some(target) = given {
+        location(x, target, out);
+    }
     for header in &response.headers {
         if let Name::Known(known) = header.name {
             field(out, known.name().as_bytes(), x.text(&header.value));
@@ -92,11 +100,14 @@ fn location(x: &Exchange, location: &Text, out: &mut Vec<u8>) {
 
 /// Appends where `location` leads to: a path is made absolute unless `absolute_redirect` is off.
 pub(crate) fn redirect_target(x: &Exchange, location: &Text, out: &mut Vec<u8>) {
-    let target = x.text(location);
-    if target.first() == Some(&b'/') && x.plan.core.absolute_redirect {
+    if is_completed(x, location) {
         origin(x, out);
     }
-    out.extend_from_slice(target);
+    out.extend_from_slice(x.text(location));
+}
+
+fn is_completed(x: &Exchange, location: &Text) -> bool {
+    x.plan.core.absolute_redirect && x.text(location).first() == Some(&b'/')
 }
 
 /// `http://host[:port]` as nginx composes it for redirects.
