@@ -2,6 +2,7 @@
 
 use weir_http::Span;
 
+use crate::conn::keepalive;
 use crate::exchange::Exchange;
 use crate::phase::Phase;
 
@@ -69,6 +70,7 @@ fn named(x: &mut Exchange, name: Span) -> Result<Phase, u16> {
         return Err(500);
     };
     x.plan = plan;
+    keepalive::update(x);
     Ok(Phase::Rewrite)
 }
 

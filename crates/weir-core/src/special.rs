@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use weir_http::{Known, Method, status};
+use weir_http::{Known, Method, Version, status};
 
+use crate::agent;
 use crate::body::{Body, Buf};
 use crate::conf::core::{ErrorPage, ServerTokens};
 use crate::exchange::Exchange;
@@ -105,7 +106,7 @@ fn body(x: &Exchange, code: u16) -> Option<Rc<[u8]>> {
     };
     let mut out = Vec::with_capacity(256);
     write_page(&mut out, page, product);
-    if x.plan.core.msie_padding && code >= 400 && msie(x) {
+    if pads(x, code) {
         out.extend_from_slice(PADDING.as_bytes());
     }
     Some(Rc::from(out))
@@ -128,15 +129,13 @@ fn write_page(out: &mut Vec<u8>, page: status::Page, product: &str) {
     }
 }
 
-/// Old Internet Explorers, and browsers that pretend to be one, replace short error pages by their own.
-fn msie(x: &Exchange) -> bool {
-    let agent = x.request.value(&x.arena, Known::UserAgent).unwrap_or_default();
-    let has = |needle: &[u8]| memchr_find(agent, needle);
-    has(b"MSIE ") && !has(b"Opera")
-}
-
-fn memchr_find(text: &[u8], needle: &[u8]) -> bool {
-    text.windows(needle.len()).any(|window| window == needle)
+/// Old Internet Explorers and Chrome replace short error pages by their own.
+fn pads(x: &Exchange, code: u16) -> bool {
+    let agent = || x.request.value(&x.arena, Known::UserAgent).unwrap_or_default();
+    code >= 400
+        && x.plan.core.msie_padding
+        && x.request.version >= Version::V10
+        && (agent::msie(agent()) || agent::chrome(agent()))
 }
 
 const PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n\

@@ -37,7 +37,7 @@ pub struct Worker {
     /// Counts generations; a connection compares it with the one it saw last.
     serial: Cell<u64>,
     /// The open connections; idle ones are closed through it when the worker stops.
-    wires: RefCell<Slots<Weak<Wire>>>,
+    wires: RefCell<Slots<(Weak<Wire>, Rc<Connection>)>>,
     /// Something was closed: there is room for new connections, and perhaps nothing left to wait for.
     closed: Notify,
     /// Numbers for connections: the next one, and how many are left of the block.
@@ -94,11 +94,31 @@ impl Worker {
     /// Idle connections close, busy ones after their request.
     pub fn stop(&self) {
         self.stopping.set(true);
-        let wires: Vec<_> = self.wires.borrow().iter().filter_map(Weak::upgrade).collect();
-        for wire in wires.iter().filter(|wire| wire.idle.get()) {
+        for (wire, _) in self.open_wires().iter().filter(|(wire, _)| wire.idle.get()) {
             wire.timer.arm(0);
         }
         self.closed.notify();
+    }
+
+    /// Ends the connections whose request, or whose waiting for the first one, began before generation `serial`
+    /// (`worker_shutdown_timeout` after a reload). Those that wait for another request have nothing old about them:
+    /// it will get the new configuration.
+    pub(crate) fn end_before(&self, serial: u64) {
+        for (wire, connection) in self.open_wires() {
+            if connection.serial.get() >= serial {
+                continue;
+            }
+            match (wire.idle.get(), connection.requests.get()) {
+                (true, 0) => wire.timer.arm(0),
+                (true, _) => {}
+                (false, _) => wire.stream.abort(),
+            }
+        }
+    }
+
+    fn open_wires(&self) -> Vec<(Rc<Wire>, Rc<Connection>)> {
+        let wires = self.wires.borrow();
+        wires.iter().filter_map(|(wire, connection)| Some((wire.upgrade()?, connection.clone()))).collect()
     }
 
     /// Counts generations; changes with every reload.
@@ -117,10 +137,10 @@ impl Worker {
     }
 
     /// Registers an open connection; it is counted until what is returned is dropped.
-    pub(crate) fn open(self: &Rc<Self>, wire: &Rc<Wire>) -> Open {
+    pub(crate) fn open(self: &Rc<Self>, wire: &Rc<Wire>, connection: &Rc<Connection>) -> Open {
         self.counters.accepted.add(1);
         self.counters.active.add(1);
-        let at = self.wires.borrow_mut().insert(Rc::downgrade(wire));
+        let at = self.wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
         Open { worker: self.clone(), at }
     }
 

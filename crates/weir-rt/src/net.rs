@@ -253,6 +253,18 @@ pub fn linger_reset(fd: RawFd) -> io::Result<()> {
     unsafe { set_raw(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger) }
 }
 
+/// Ends a connection in both directions: whoever waits to read gets its end, whoever writes an error.
+///
+/// # Errors
+/// The errno of shutdown(2): `ENOTCONN` if the connection is gone.
+pub fn shutdown(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    match unsafe { libc::shutdown(fd, libc::SHUT_RDWR) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Takes the pending error of a socket (SO_ERROR): an errno, 0 for none.
 ///
 /// # Errors

@@ -261,6 +261,12 @@ impl Stream {
         self.core.io.with(|io| io.shutdown_write(self.index)).map_err(io::Error::from_raw_os_error)
     }
 
+    /// Ends the connection from here, whatever is under way: who reads gets its end, who writes an error.
+    pub fn abort(&self) {
+        // That it is gone already is what was wanted.
+        let _gone = net::shutdown(self.fd());
+    }
+
     /// Makes closing reset the connection and drop what is unsent (`reset_timedout_connection`).
     pub fn set_linger_reset(&self) {
         // Fails only for what is no socket, and then there is nothing to reset.

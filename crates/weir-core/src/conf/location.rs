@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_http::{Known, Span};
 
 use super::Matcher;
+use crate::conn::keepalive;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::plan::Plan;
@@ -125,6 +126,7 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
         return Some(Verdict::Status(404));
     }
     limit_except(x);
+    keepalive::update(x);
     let limit = x.plan.core.client_max_body_size;
     match x.request.content_length {
         Some(length) if limit != 0 && length > limit && !x.is_subrequest() => {

@@ -53,7 +53,7 @@ fn take(worker: &Rc<Worker>, stream: Stream, address: usize) {
     let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
     connection.narrow(&generation);
     let wire = Rc::new(Wire::new(stream));
-    let open = worker.open(&wire);
+    let open = worker.open(&wire, &connection);
     let worker = worker.clone();
     weir_rt::spawn(async move {
         if !proxy_protocol || proxy::read(&connection, &wire).await {

@@ -195,7 +195,7 @@ async fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Option<u64> {
         }
     }
     let idle = x.plan.core.keepalive_timeout;
-    if x.keep_alive && read::rest(x, wire).await {
+    if x.keep_alive && idle > 0 && read::rest(x, wire).await {
         return Some(idle);
     }
     super::linger::close(x, wire).await;

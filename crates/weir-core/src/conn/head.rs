@@ -8,6 +8,7 @@ use weir_rt::Recv;
 use weir_trace::{Site, Step};
 
 use super::h1::Wire;
+use super::keepalive;
 use crate::exchange::Exchange;
 use crate::log::Level;
 
@@ -137,7 +138,7 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
     }
     drop_invalid(x);
     target(x)?;
-    x.keep_alive = x.request.head.keep_alive() && keeps_alive(x);
+    x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
     Ok(())
 }
 
@@ -232,18 +233,6 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
     };
     *x.worker.scratch.borrow_mut() = path;
     done
-}
-
-/// What the connection itself says about another request after this one.
-fn keeps_alive(x: &Exchange) -> bool {
-    let requests = x.connection.requests.get() + 1;
-    let age = x.start_ms.saturating_sub(x.connection.started_ms);
-    let core = &x.plan.core;
-    core.keepalive_timeout > 0
-        && requests < core.keepalive_requests
-        && age <= core.keepalive_time
-        && !x.worker.is_stopping()
-        && !x.connection.retired.get()
 }
 
 /// Of a bad head this much is kept for the log.

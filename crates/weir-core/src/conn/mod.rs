@@ -5,6 +5,7 @@ pub mod h1;
 mod encode;
 mod head;
 pub mod input;
+pub(crate) mod keepalive;
 mod linger;
 mod proxy;
 mod rate;
@@ -34,7 +35,7 @@ pub struct Connection {
     pub hosts: RefCell<Rc<Hosts>>,
     /// The worker's serial when the connection took its hosts; a reload changes it.
     pub(crate) serial: Cell<u64>,
-    /// Requests so far, the current one not counted.
+    /// Requests so far; the current one counts from when its head was read.
     pub requests: Cell<u64>,
     /// When it was accepted: milliseconds of the worker's monotonic clock.
     pub started_ms: u64,

@@ -113,12 +113,21 @@ pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartEr
     }
 }
 
-/// Takes a configuration into use on this worker.
+/// Takes a configuration into use on this worker. What goes on under the one before has its
+/// `worker_shutdown_timeout` to end.
 pub(super) fn adopt(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocket>) -> Result<(), String> {
     let Some(local) = LOCAL.with_borrow(Clone::clone) else { return Err("not a worker".to_owned()) };
     let generation = Generation::install(configuration, &local.worker)
         .map_err(|error| error.render(&configuration.source))?;
+    let before = local.worker.generation();
     local.worker.switch(Rc::new(generation));
+    if let Some(limit) = before.and_then(|before| before.configuration.main.shutdown_timeout()) {
+        let (worker, serial) = (local.worker.clone(), local.worker.serial());
+        weir_rt::spawn(async move {
+            weir_rt::sleep(limit).await;
+            worker.end_before(serial);
+        });
+    }
     let mut old = std::mem::take(&mut *local.listening.borrow_mut());
     let mut listening = Vec::new();
     for socket in sockets {

@@ -1,0 +1,72 @@
+//! Whether a connection takes another request, as the settings of the request's location have it.
+
+use weir_http::{Known, Method};
+
+use crate::agent;
+use crate::exchange::Exchange;
+
+/// Applies the settings of the location that was just found: nothing of the server's own counts before, and a
+/// location that ends keep-alive ends it for the ones that the request is redirected to.
+pub(crate) fn update(x: &mut Exchange) {
+    if x.keep_alive && !x.is_subrequest() && ends(x) {
+        x.keep_alive = false;
+    }
+}
+
+/// What the connection itself says, before any location is known.
+pub(super) fn possible(x: &Exchange) -> bool {
+    !x.worker.is_stopping() && !x.connection.retired.get()
+}
+
+fn ends(x: &Exchange) -> bool {
+    let core = &x.plan.core;
+    let age = x.start_ms.saturating_sub(x.connection.started_ms);
+    core.keepalive_timeout == 0
+        || x.connection.requests.get() >= core.keepalive_requests
+        || age > core.keepalive_time
+        || (core.keepalive_disable_msie6 && x.request.method == Method::Post && agent::msie6(browser(x)))
+        || (core.keepalive_disable_safari && agent::safari(browser(x)))
+}
+
+fn browser(x: &Exchange) -> &[u8] {
+    x.request.value(&x.arena, Known::UserAgent).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::exchange::testing;
+
+    /// Whether the connection, which is in its second request, is kept after `head` under `http`.
+    fn kept(http: &str, head: &str) -> bool {
+        testing::run(http, head, async |x| x.keep_alive)
+    }
+
+    #[test]
+    fn a_location_says_how_long_a_connection_is_kept() {
+        let get = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+        for (server, location, keeps) in [
+            ("", "", true),
+            ("keepalive_requests 2;", "", false),
+            ("keepalive_requests 2;", "keepalive_requests 4;", true),
+            ("", "keepalive_requests 2;", false),
+            ("", "keepalive_timeout 0;", false),
+            ("keepalive_timeout 0;", "keepalive_timeout 1;", true),
+        ] {
+            let http = format!("server {{ listen 80; {server} location /a {{ {location} }} }}");
+            assert_eq!(kept(&http, get), keeps, "{http}");
+        }
+    }
+
+    #[test]
+    fn old_browsers_are_not_trusted_with_a_connection() {
+        let http = |disable: &str| format!("server {{ listen 80; {disable} }}");
+        let head = |method: &str, agent: &str| {
+            format!("{method} / HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\n\r\n")
+        };
+        let (ie, mac) = ("MSIE 5.0", "Mac OS X Safari/7534.48.3");
+        assert!(!kept(&http(""), &head("POST", ie)));
+        assert!(kept(&http(""), &head("GET", ie)) && kept(&http(""), &head("GET", mac)));
+        assert!(kept(&http("keepalive_disable none;"), &head("POST", ie)));
+        assert!(!kept(&http("keepalive_disable safari;"), &head("GET", mac)));
+    }
+}
