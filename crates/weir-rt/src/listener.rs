@@ -15,8 +15,8 @@ const PER_TURN: u32 = 64;
 
 /// A listening socket of this worker. One task accepts from it.
 ///
-/// When descriptors or memory run out, accepting pauses until a connection of this worker is closed or 50 ms have
-/// passed, and [`crate::LoopStats`] counts it; [`Listener::accept`] simply waits.
+/// When descriptors or memory run out, [`Listener::accept`] tells it by an error, [`crate::LoopStats`] counts it, and
+/// accepting pauses until a connection of this worker is closed or 50 ms have passed: calling it again simply waits.
 pub struct Listener {
     core: Rc<Core>,
     index: u32,
@@ -50,8 +50,9 @@ impl Listener {
     /// The next connection. Dropping the future loses none.
     ///
     /// # Errors
-    /// The errno of accept(2) if this socket can't accept at all (`EBADF`, `EINVAL`, `ENOTSOCK`), or of
-    /// epoll_ctl(2) for the new one. Errors of single connections, and of a lack of descriptors, are no results.
+    /// The errno of accept(2) if this socket can't accept at all (`EBADF`, `EINVAL`, `ENOTSOCK`) or for the moment
+    /// (`EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`), or of epoll_ctl(2) for the new one. Errors of single connections are
+    /// no results.
     pub async fn accept(&self) -> io::Result<Stream> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }

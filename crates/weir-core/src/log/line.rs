@@ -95,6 +95,9 @@ pub(super) fn broken(error: Error) -> (Level, String) {
         (Side::Server, Kind::File, Some(errno)) => {
             (Level::Crit, format!("file error ({errno}: {})", errno_text(errno)))
         }
+        (Side::Server, Kind::File, None) => {
+            (Level::Alert, "sendfile() reported that a file was truncated".to_owned())
+        }
         (Side::Server, ..) => (Level::Alert, error.to_string()),
     }
 }

@@ -252,6 +252,8 @@ impl Io {
         match errno {
             libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
                 core.stats.emfile.add(1);
+                slot.error = errno;
+                core.sched.notify(&mut slot.waiter);
                 self.disarm_accept(i);
                 let slot = self.listeners.slot(i);
                 if slot.accepting == Accepting::Off && !slot.closing {
