@@ -6,11 +6,12 @@ use weir_http::{Known, Method, Version};
 use weir_trace::{Site, Step as ConnStep};
 
 use crate::body::{Body, Buf, Chain, Piece, Source};
-use crate::conn::{Transport, h1};
+use crate::conn::{Transport, encode, h1};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, ROOM, Step};
 use crate::phase::{Outcome, Verdict};
+use crate::read;
 
 /// Why a response did not go out.
 pub(crate) enum Broken {
@@ -28,6 +29,9 @@ impl From<Error> for Broken {
 
 /// Sends the head that stands in `x.response`, and `body`.
 pub(crate) async fn respond(x: &mut Exchange, body: Body) -> Result<(), Broken> {
+    if x.body.is_pending() {
+        read::before_answer(x).map_err(|status| Broken::Instead(Verdict::Status(status)))?;
+    }
     if x.response.content_length.is_none() {
         x.response.content_length = match &body {
             Body::Empty => Some(0),
@@ -37,19 +41,45 @@ pub(crate) async fn respond(x: &mut Exchange, body: Body) -> Result<(), Broken> 
         };
     }
     send_head(x).await?;
-    if x.response.header_only {
-        return Ok(finish(x, false).await?);
+    match at_once(x, body) {
+        None => Ok(()),
+        // Boxed: what few requests need shall not make the future of all larger.
+        Some(body) => Ok(Box::pin(send_body(x, body)).await?),
     }
+}
+
+/// Sends a body that is there and needs no filter, rate or waiting; gives back any other.
+#[inline]
+fn at_once(x: &mut Exchange, body: Body) -> Option<Body> {
+    let Transport::H1(wire) = &x.transport else { return Some(body) };
+    let framed = x.response.chunked || !x.body_filters.is_empty() || h1::is_paced(x);
     match body {
-        Body::Empty => body_part(x, Chain::end()).await?,
-        Body::Whole(buf) => body_part(x, Chain::whole(buf)).await?,
-        Body::Chain(mut chain) => {
-            chain.last = true;
-            body_part(x, chain).await?;
+        Body::Empty if !framed => {}
+        Body::Whole(buf) if !framed && wire.takes(buf.len()) => {
+            if !x.response.header_only {
+                x.body_sent += buf.len();
+                wire.queue(buf);
+            }
         }
-        Body::Source(source) => pump(x, source).await?,
+        body => return Some(body),
     }
-    Ok(finish(x, true).await?)
+    x.mark(Site::step(ConnStep::Write));
+    None
+}
+
+async fn send_body(x: &mut Exchange, body: Body) -> Result<(), Error> {
+    if !x.response.header_only {
+        match body {
+            Body::Empty => body_part(x, Chain::end()).await?,
+            Body::Whole(buf) => body_part(x, Chain::whole(buf)).await?,
+            Body::Chain(mut chain) => {
+                chain.last = true;
+                body_part(x, chain).await?;
+            }
+            Body::Source(source) => pump(x, source).await?,
+        }
+    }
+    finish(x).await
 }
 
 /// Runs the header filters and hands the head to the connection.
@@ -59,14 +89,14 @@ pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
     }
     prepare(x);
     let plan = x.plan.clone();
+    let shared = x.shared.clone();
     for entry in &plan.header_filters {
-        x.enter(entry.site);
-        let shared = x.shared.clone();
+        shared.open(entry.site);
         let verdict = match entry.filter.filter(x) {
             Outcome::Ready(verdict) => verdict,
             Outcome::Pending(future) => shared.waiting(future).await,
         };
-        x.leave(entry.site);
+        shared.close(entry.site);
         match verdict {
             Verdict::Ok | Verdict::Declined => {}
             instead => return Err(Broken::Instead(instead)),
@@ -74,14 +104,9 @@ pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
     }
     settle(x);
     x.response.header_sent = true;
-    match &x.transport {
-        Transport::H1(wire) => {
-            let wire = wire.clone();
-            h1::write_head(x, &wire);
-        }
-        Transport::Capture(_) | Transport::None => {}
+    if let Transport::H1(wire) = &x.transport {
+        x.header_size = wire.compose(|out| encode::head(x, out));
     }
-    x.mark(Site::step(ConnStep::Write));
     Ok(())
 }
 
@@ -258,7 +283,7 @@ async fn write(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
 
 /// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
 /// `$bytes_sent` tell what the client got.
-async fn finish(x: &mut Exchange, _body: bool) -> Result<(), Error> {
+async fn finish(x: &mut Exchange) -> Result<(), Error> {
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
     if wire.stream.unsent() > ROOM {
         h1::drained(x, &wire, 0).await?;
@@ -273,7 +298,9 @@ impl Exchange {
     /// # Errors
     /// The client is gone or too slow; the handler should return [`Verdict::Close`].
     pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
+        let fresh = !self.response.header_sent;
         match send_head(self).await {
+            Ok(()) if fresh => self.mark(Site::step(ConnStep::Write)),
             Ok(()) => {}
             Err(Broken::Connection(error)) => return Err(error),
             // Imperative handlers can't start over; the filter's status becomes the response's.
@@ -287,7 +314,7 @@ impl Exchange {
         }
         let last = chain.last;
         body_part(self, chain).await?;
-        if last { finish(self, true).await } else { Ok(()) }
+        if last { finish(self).await } else { Ok(()) }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
 use weir_trace::{Kind, Site};
 
@@ -130,61 +131,179 @@ pub struct Entry {
 }
 
 /// Runs the phases of `x` from `from` on; the result is never [`Verdict::Declined`] or [`Verdict::Ok`].
+///
+/// One flat loop: nearly all handlers answer at once, and each layer of futures between them and the connection
+/// would cost every request some forty instructions.
 pub(crate) async fn run(x: &mut Exchange, from: Phase) -> Verdict {
-    if from <= Phase::PostRead
-        && let Some(end) = server_phase(x, Phase::PostRead).await
-    {
-        return end;
-    }
-    if from <= Phase::ServerRewrite
-        && let Some(end) = server_phase(x, Phase::ServerRewrite).await
-    {
-        return end;
-    }
-    let mut find = from <= Phase::FindConfig;
+    let shared = x.shared.clone();
+    let mut walk = Walk::new(x, from);
     loop {
-        if find && let Some(end) = find_config(x) {
+        let entry = match walk.seek(x) {
+            Ok(entry) => entry,
+            Err(end) => return end,
+        };
+        shared.open(entry.site);
+        let verdict = match entry.handler.handle(x) {
+            Outcome::Ready(verdict) => verdict,
+            Outcome::Pending(future) => shared.waiting(future).await,
+        };
+        shared.close(entry.site);
+        if let Some(end) = walk.judge(x, verdict) {
             return end;
-        }
-        find = true;
-        let plan = x.plan.clone();
-        if let Some(end) = rewrite(x, &plan).await {
-            return end;
-        }
-        match post_rewrite(x) {
-            PostRewrite::Go => return location(x, &plan).await,
-            PostRewrite::Again => {}
-            PostRewrite::Cycle => return Verdict::Status(500),
         }
     }
 }
 
-/// From preaccess to content, in a location that is settled.
-async fn location(x: &mut Exchange, plan: &Plan) -> Verdict {
-    if let Some(end) = generic(x, plan, Phase::Preaccess).await {
-        return end;
-    }
-    if !x.is_subrequest()
-        && let Some(end) = access(x, plan).await
-    {
-        return end;
-    }
-    if let Some(end) = generic(x, plan, Phase::Precontent).await {
-        return end;
-    }
-    content(x, plan).await
+/// Where a request stands in its phases.
+struct Walk {
+    phase: Phase,
+    /// The plan of the phase: the server's up to find-config, then the location's.
+    plan: Rc<Plan>,
+    /// The next entry of the plan, and where those of the phase end.
+    at: u16,
+    end: u16,
+    /// The location's own content handler is being asked.
+    own: bool,
+    /// What `satisfy any` remembers for the end of the access phase.
+    refused: Option<u16>,
 }
 
-/// A phase of the server's own plan; it runs before a location is known.
-async fn server_phase(x: &mut Exchange, phase: Phase) -> Option<Verdict> {
-    let server = x.server.clone();
-    let end = match phase {
-        Phase::PostRead => generic(x, &server.plan, phase).await,
-        _ => rewrite_phase(x, &server.plan, phase).await,
-    };
-    // A handler may move the request to another server (TLS, `Host` set by a script); its plan counts from here on.
-    x.plan = x.server.plan.clone();
-    end
+impl Walk {
+    fn new(x: &mut Exchange, from: Phase) -> Walk {
+        let plan = if from <= Phase::FindConfig { x.server.plan.clone() } else { x.plan.clone() };
+        let (at, end) = plan.range(from);
+        Walk { phase: from, plan, at, end, own: false, refused: None }
+    }
+
+    /// The next handler to ask, or how the phases end.
+    #[inline]
+    fn seek(&mut self, x: &mut Exchange) -> Result<&Entry, Verdict> {
+        while self.at == self.end {
+            if self.phase == Phase::Content {
+                return self.content(x);
+            }
+            if let Some(end) = self.pass(x) {
+                return Err(end);
+            }
+        }
+        self.at += 1;
+        Ok(self.plan.entry(self.at - 1))
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        (self.at, self.end) = self.plan.range(phase);
+    }
+
+    /// The phase is over: on to the next, or the end of the run.
+    fn pass(&mut self, x: &mut Exchange) -> Option<Verdict> {
+        match self.phase {
+            Phase::PostRead => {
+                self.follow_server(x);
+                self.enter(Phase::ServerRewrite);
+            }
+            Phase::ServerRewrite => {
+                self.follow_server(x);
+                self.enter(Phase::FindConfig);
+            }
+            Phase::FindConfig => {
+                if let Some(end) = find_config(x) {
+                    return Some(end);
+                }
+                self.plan = x.plan.clone();
+                self.enter(Phase::Rewrite);
+            }
+            Phase::Rewrite | Phase::PostRewrite => match post_rewrite(x) {
+                PostRewrite::Go => self.enter(Phase::Preaccess),
+                PostRewrite::Again => self.enter(Phase::FindConfig),
+                PostRewrite::Cycle => return Some(Verdict::Status(500)),
+            },
+            Phase::Preaccess if x.is_subrequest() => self.enter(Phase::Precontent),
+            Phase::Preaccess => self.enter(Phase::Access),
+            Phase::Access | Phase::PostAccess => {
+                if let Some(status) = self.refused.take() {
+                    if status == 403 {
+                        x.log_error(&"access forbidden by rule");
+                    }
+                    return Some(Verdict::Status(status));
+                }
+                self.enter(Phase::Precontent);
+            }
+            Phase::Precontent => {
+                self.enter(Phase::Content);
+                if self.plan.content.is_some() {
+                    self.own = true;
+                    self.at = self.end;
+                }
+            }
+            Phase::Content | Phase::Log => return Some(Verdict::Status(404)),
+        }
+        None
+    }
+
+    /// A handler may move the request to another server (TLS, `Host` set by a script); its plan counts from there on.
+    fn follow_server(&mut self, x: &mut Exchange) {
+        if !Rc::ptr_eq(&self.plan, &x.server.plan) {
+            self.plan = x.server.plan.clone();
+        }
+        if !Rc::ptr_eq(&x.plan, &self.plan) {
+            x.plan = self.plan.clone();
+        }
+    }
+
+    /// Behind the content phase's handlers: the location's own, which comes instead of them, or nginx's answer where
+    /// nobody was found, 403 for a folder and 404 else.
+    fn content(&mut self, x: &mut Exchange) -> Result<&Entry, Verdict> {
+        if self.own
+            && let Some(entry) = &self.plan.content
+        {
+            return Ok(entry);
+        }
+        if x.uri().ends_with(b"/") {
+            crate::file::log_forbidden_index(x);
+            return Err(Verdict::Status(403));
+        }
+        x.log_error(&"no handler found");
+        Err(Verdict::Status(404))
+    }
+
+    /// Reads a verdict as nginx's checker of the phase does; the end of the run, unless it goes on.
+    #[inline]
+    fn judge(&mut self, x: &mut Exchange, verdict: Verdict) -> Option<Verdict> {
+        match (self.phase, verdict) {
+            (Phase::Content, Verdict::Declined) if self.own => Some(Verdict::Status(404)),
+            (_, Verdict::Declined) => None,
+            (Phase::Content, Verdict::Ok) => Some(Verdict::Done),
+            (Phase::ServerRewrite | Phase::Rewrite, Verdict::Ok) => None,
+            (Phase::Access, verdict) => self.judge_access(x, verdict),
+            (_, Verdict::Ok) => {
+                self.at = self.end;
+                None
+            }
+            (_, end) => Some(end),
+        }
+    }
+
+    /// Under `satisfy all` every handler must let the request pass; under `satisfy any` the first `Ok` does, and a
+    /// 401 or 403 is remembered for the end of the phase.
+    fn judge_access(&mut self, x: &mut Exchange, verdict: Verdict) -> Option<Verdict> {
+        let any = self.plan.core.satisfy_any;
+        match verdict {
+            Verdict::Ok if any => {
+                x.response.remove(weir_http::Known::WwwAuthenticate);
+                self.refused = None;
+                self.at = self.end;
+            }
+            Verdict::Ok => {}
+            Verdict::Status(status @ (401 | 403)) if any => {
+                if status == 401 || self.refused.is_none() {
+                    self.refused = Some(status);
+                }
+            }
+            end => return Some(end),
+        }
+        None
+    }
 }
 
 /// Finds the location of the URI and takes over its plan; an answer when the location itself has one.
@@ -214,102 +333,15 @@ fn post_rewrite(x: &mut Exchange) -> PostRewrite {
     PostRewrite::Again
 }
 
-/// Calls one handler, charging its time, and its waiting as waiting, to its site.
-async fn call(x: &mut Exchange, entry: &Entry) -> Verdict {
-    x.enter(entry.site);
-    let shared = x.shared.clone();
-    let verdict = match entry.handler.handle(x) {
-        Outcome::Ready(verdict) => verdict,
-        Outcome::Pending(future) => shared.waiting(future).await,
-    };
-    x.leave(entry.site);
-    verdict
-}
-
-/// nginx's generic checker: `Ok` ends the phase, `Declined` asks the next handler.
-async fn generic(x: &mut Exchange, plan: &Plan, phase: Phase) -> Option<Verdict> {
-    for entry in plan.phase(phase) {
-        match call(x, entry).await {
-            Verdict::Declined => {}
-            Verdict::Ok => break,
-            end => return Some(end),
-        }
-    }
-    None
-}
-
-async fn rewrite(x: &mut Exchange, plan: &Plan) -> Option<Verdict> {
-    rewrite_phase(x, plan, Phase::Rewrite).await
-}
-
-/// nginx's rewrite checker: everything but `Declined` ends the request's run.
-async fn rewrite_phase(x: &mut Exchange, plan: &Plan, phase: Phase) -> Option<Verdict> {
-    for entry in plan.phase(phase) {
-        match call(x, entry).await {
-            Verdict::Declined | Verdict::Ok => {}
-            end => return Some(end),
-        }
-    }
-    None
-}
-
-/// nginx's access checker. Under `satisfy all` every handler must let the request pass; under `satisfy any` the
-/// first `Ok` does, and a 401 or 403 is remembered for the end of the phase.
-async fn access(x: &mut Exchange, plan: &Plan) -> Option<Verdict> {
-    let any = plan.core.satisfy_any;
-    let mut refused = None;
-    for entry in plan.phase(Phase::Access) {
-        match call(x, entry).await {
-            Verdict::Declined => {}
-            Verdict::Ok if any => {
-                x.response.remove(weir_http::Known::WwwAuthenticate);
-                return None;
-            }
-            Verdict::Ok => {}
-            Verdict::Status(status @ (401 | 403)) if any => {
-                if status == 401 || refused.is_none() {
-                    refused = Some(status);
-                }
-            }
-            end => return Some(end),
-        }
-    }
-    refused.map(|status| {
-        if status == 403 {
-            x.log_error(&"access forbidden by rule");
-        }
-        Verdict::Status(status)
-    })
-}
-
-/// The location's own content handler, or those of the phase in turn; nobody's is 403 for a folder, 404 else.
-async fn content(x: &mut Exchange, plan: &Plan) -> Verdict {
-    if let Some(entry) = &plan.content {
-        return match call(x, entry).await {
-            Verdict::Declined => Verdict::Status(404),
-            Verdict::Ok => Verdict::Done,
-            end => end,
-        };
-    }
-    for entry in plan.phase(Phase::Content) {
-        match call(x, entry).await {
-            Verdict::Declined => {}
-            Verdict::Ok => return Verdict::Done,
-            end => return end,
-        }
-    }
-    if x.uri().ends_with(b"/") {
-        crate::file::log_forbidden_index(x);
-        return Verdict::Status(403);
-    }
-    x.log_error(&"no handler found");
-    Verdict::Status(404)
-}
-
 /// The log phase: every handler runs, whatever the others say.
 pub(crate) async fn log(x: &mut Exchange) {
     let plan = x.plan.clone();
+    let shared = x.shared.clone();
     for entry in plan.phase(Phase::Log) {
-        call(x, entry).await;
+        shared.open(entry.site);
+        if let Outcome::Pending(future) = entry.handler.handle(x) {
+            shared.waiting(future).await;
+        }
+        shared.close(entry.site);
     }
 }

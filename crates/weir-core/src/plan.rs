@@ -38,6 +38,19 @@ impl Plan {
         &self.entries[self.first[at] as usize..self.first[at + 1] as usize]
     }
 
+    /// Where the handlers of `phase` begin and end, for [`Plan::entry`].
+    #[inline]
+    pub(crate) fn range(&self, phase: Phase) -> (u16, u16) {
+        let at = phase as usize;
+        (self.first[at], self.first[at + 1])
+    }
+
+    /// One of the handlers of all phases.
+    #[inline]
+    pub(crate) fn entry(&self, at: u16) -> &Entry {
+        &self.entries[at as usize]
+    }
+
     /// See [`PlanBuilder::redirect_missing_slash`].
     pub(crate) fn auto_redirect(&self) -> bool {
         self.auto_redirect

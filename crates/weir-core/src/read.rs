@@ -22,6 +22,9 @@ pub struct RequestBody {
     framed: u64,
     continued: bool,
     read: bool,
+    /// Nobody wants it: it is read to find the next request, at any size.
+    discarded: bool,
+    broken: bool,
     pub(crate) memory: Vec<u8>,
     pub(crate) file: Option<TempFile>,
 }
@@ -72,6 +75,11 @@ impl RequestBody {
     /// Something of the body is still on its way.
     pub fn is_pending(&self) -> bool {
         !matches!(self.framing, Framing::Done)
+    }
+
+    /// Its framing was wrong, or it did not come to its end.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Whether the body was read by [`Exchange::read_body`].
@@ -164,13 +172,13 @@ impl Exchange {
             if !self.body.is_pending() {
                 return Ok(None);
             }
+            self.send_continue(&wire);
             if let Some(piece) = self.take_piece(&wire)? {
                 if !piece.is_empty() {
                     return Ok(Some(piece));
                 }
                 continue;
             }
-            self.send_continue(&wire);
             self.more(&wire).await?;
         }
     }
@@ -194,6 +202,7 @@ impl Exchange {
                 Err(_) => {
                     drop(input);
                     self.body.framing = Framing::Done;
+                    self.body.broken = true;
                     self.keep_alive = false;
                     self.log_error(&"client sent invalid chunked body");
                     return Err(Error { kind: ErrorKind::Protocol, side: Side::Client, errno: None });
@@ -214,7 +223,7 @@ impl Exchange {
     /// A chunked body announces no size, so `client_max_body_size` is checked as it comes.
     fn check_size(&mut self) -> Result<(), Error> {
         let limit = self.plan.core.client_max_body_size;
-        if limit == 0 || self.body.received <= limit {
+        if limit == 0 || self.body.received <= limit || self.body.discarded {
             return Ok(());
         }
         let size = self.body.received;
@@ -260,7 +269,7 @@ impl Exchange {
         error
     }
 
-    /// `Expect: 100-continue`: answered when the body is first wanted and nothing of it came by itself.
+    /// `Expect: 100-continue`: answered when the body is first wanted, whether it is on its way or not, as in nginx.
     fn send_continue(&mut self, wire: &Wire) {
         if self.request.expect_continue
             && !self.body.continued
@@ -278,15 +287,37 @@ impl Exchange {
     }
 }
 
+/// Drops what came of a body that nobody read, before the answer: wrong framing changes the answer to 400, or ends the
+/// connection behind an error's page. A client that asks whether to send the body is told to, unless it gets an error.
+///
+/// # Errors
+/// The status to answer with instead.
+pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
+    if !x.body.is_pending() || x.response.header_sent {
+        return Ok(());
+    }
+    let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
+    let refused = x.response.status >= 400;
+    if !refused {
+        x.send_continue(&wire);
+    }
+    x.body.discarded = true;
+    loop {
+        match x.take_piece(&wire) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(()),
+            Err(_) if refused => return Ok(()),
+            Err(_) => return Err(400),
+        }
+    }
+}
+
 /// Reads and drops what is left of the body, so that the next request can be found. `false`: give the connection up.
 pub(crate) async fn rest(x: &mut Exchange, wire: &Rc<Wire>) -> bool {
     if !x.body.is_pending() {
         return true;
     }
-    if x.request.expect_continue && !x.body.continued && x.body.received == 0 {
-        // The client was never told to send: it may go on with the body or with the next request.
-        return false;
-    }
+    x.body.discarded = true;
     wire.flush();
     let until = weir_rt::now_ms() + x.plan.core.lingering_time;
     loop {

@@ -13,10 +13,11 @@ use weir_trace::{Kind, Site, SiteTable};
 
 use crate::body::{Buf, Chain};
 use crate::conn::Transport;
+use crate::engine::{self, Next};
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::{Exchange, Request, Shared};
 use crate::phase::{self, LocalFuture, Phase};
-use crate::{engine, read::RequestBody};
+use crate::read::RequestBody;
 
 /// What a subrequest is like; by default as those of nginx's own modules.
 #[derive(Debug)]
@@ -146,8 +147,7 @@ impl<'x> Child<'x> {
 
     async fn run(&mut self) -> Captured {
         let x = self.exchange.as_mut().expect("taken only when dropped");
-        let verdict = phase::run(x, Phase::ServerRewrite).await;
-        engine::conclude(x, verdict).await;
+        engine::conclude(x, Next::Run(Phase::ServerRewrite)).await;
         if x.plan.core.log_subrequest {
             phase::log(x).await;
         }

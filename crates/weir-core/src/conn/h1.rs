@@ -30,6 +30,8 @@ pub struct Wire {
     out: RefCell<Vec<u8>>,
     /// All bytes handed over or composed.
     written: Cell<u64>,
+    /// Sending failed or took too long.
+    broken: Cell<bool>,
     /// Between two requests.
     pub(crate) idle: Cell<bool>,
 }
@@ -43,15 +45,17 @@ impl Wire {
             timer: Timer::new(),
             out: RefCell::default(),
             written: Cell::new(0),
+            broken: Cell::new(false),
             idle: Cell::new(true),
         }
     }
 
     /// Bytes handed over so far; once the connection broke, those that reached the kernel.
     pub fn written(&self) -> u64 {
-        match self.stream.error() {
-            Some(_) => self.stream.sent(),
-            None => self.written.get(),
+        if self.broken.get() || self.stream.error().is_some() {
+            self.stream.sent()
+        } else {
+            self.written.get()
         }
     }
 
@@ -59,21 +63,21 @@ impl Wire {
     pub(crate) fn flush(&self) {
         let mut out = self.out.borrow_mut();
         if !out.is_empty() {
-            let bytes = std::mem::take(&mut *out);
-            self.stream.queue(Chunk::Bytes(bytes));
-            self.stream.flush();
+            self.stream.send(std::mem::take(&mut *out));
         }
     }
 
-    /// Composes into the output; the bytes leave with the next [`Wire::flush`].
-    pub(crate) fn compose(&self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Composes into the output; the bytes leave with the next [`Wire::flush`]. Returns how many there are.
+    pub(crate) fn compose(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut out = self.out.borrow_mut();
         if out.capacity() == 0 {
             *out = self.stream.spare();
         }
         let before = out.len();
         write(&mut out);
-        self.written.set(self.written.get() + (out.len() - before) as u64);
+        let composed = (out.len() - before) as u64;
+        self.written.set(self.written.get() + composed);
+        composed
     }
 
     /// Bytes composed or queued and not yet taken by the kernel.
@@ -81,17 +85,18 @@ impl Wire {
         self.out.borrow().len() as u64 + self.stream.unsent()
     }
 
-    /// Queues a piece of a body behind what was composed.
-    pub(crate) fn queue(&self, buf: Buf) {
-        self.put(buf);
+    /// Whether `more` bytes can be queued without waiting for the client.
+    pub(crate) fn takes(&self, more: u64) -> bool {
+        more <= HIGH && self.pending() + more <= HIGH
     }
 
-    /// Adds a piece of a body: small ones are copied behind the head, others follow it uncopied.
-    fn put(&self, buf: Buf) {
+    /// Queues a piece of a body behind what was composed: small ones are copied, others follow uncopied.
+    pub(crate) fn queue(&self, buf: Buf) {
         if let Some(bytes) = buf.memory()
             && bytes.len() <= COPIED
         {
-            return self.compose(|out| out.extend_from_slice(bytes));
+            self.compose(|out| out.extend_from_slice(bytes));
+            return;
         }
         let head = std::mem::take(&mut *self.out.borrow_mut());
         if !head.is_empty() {
@@ -132,49 +137,96 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             break;
         }
     }
+    if worker.is_stopping() && wire.stream.unsent() > 0 {
+        // Once its last connection is gone the process may exit, and what the kernel did not take would be lost. A
+        // client that takes nothing ends this by the timer, one that is gone at once.
+        wire.timer.arm(idle);
+        let _ = wire.stream.drained(0, Some(&wire.timer)).await;
+    }
 }
 
 /// Answers requests until there is nothing left to read; then how long to wait for more, or `None` to close.
 async fn active(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<u64> {
-    let mut batch = 0u32;
+    let mut busy = Busy::new(worker, connection);
     loop {
+        let idle = one(busy.exchange(), wire).await?;
+        busy.batch += 1;
+        let more = !wire.input.borrow().is_empty();
+        if !more {
+            wire.flush();
+            if wire.stream.unsent() <= HIGH {
+                return Some(idle);
+            }
+        } else if wire.pending() > HIGH {
+            wire.flush();
+        } else {
+            if busy.batch.is_multiple_of(64) {
+                wire.flush();
+                weir_rt::yield_now().await;
+            }
+            busy.next();
+            continue;
+        }
+        Box::pin(wait_room(busy.exchange(), wire)).await?;
+        if !more {
+            return Some(idle);
+        }
+        busy.next();
+    }
+}
+
+/// A connection's exchange while it is busy. Dropping it gives the exchange back to the worker.
+struct Busy<'c> {
+    worker: &'c Rc<Worker>,
+    connection: &'c Rc<Connection>,
+    x: Option<Box<Exchange>>,
+    /// Requests answered since the connection was idle.
+    batch: u32,
+}
+
+impl<'c> Busy<'c> {
+    fn new(worker: &'c Rc<Worker>, connection: &'c Rc<Connection>) -> Busy<'c> {
         connection.adopt(worker);
-        let server = connection.hosts.borrow().default().clone();
-        let mut x = worker.take_exchange(connection, &server);
-        x.pipelined = batch > 0;
-        let next = one(&mut x, wire).await;
-        worker.give_exchange(x);
-        let idle = next?;
-        batch += 1;
-        if wire.input.borrow().is_empty() {
-            wire.flush();
-            return if wire.stream.unsent() > HIGH {
-                wait_room(wire, &server.plan.core, idle).await
-            } else {
-                Some(idle)
-            };
-        }
-        if wire.pending() > HIGH {
-            wire.flush();
-            wait_room(wire, &server.plan.core, idle).await?;
-        }
-        if batch.is_multiple_of(64) {
-            wire.flush();
-            weir_rt::yield_now().await;
+        let x = worker.take_exchange(connection, connection.hosts.borrow().default());
+        Busy { worker, connection, x: Some(x), batch: 0 }
+    }
+
+    fn exchange(&mut self) -> &mut Exchange {
+        self.x.as_mut().expect("taken only when dropped")
+    }
+
+    /// Makes the exchange ready for the next request of the batch.
+    fn next(&mut self) {
+        self.connection.adopt(self.worker);
+        let Some(x) = &mut self.x else { return };
+        x.reset(self.connection, self.connection.hosts.borrow().default());
+        x.pipelined = true;
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Some(x) = self.x.take() {
+            self.worker.give_exchange(x);
         }
     }
 }
 
-async fn wait_room(wire: &Wire, core: &crate::conf::core::Core, idle: u64) -> Option<u64> {
-    wire.timer.arm(core.send_timeout);
-    wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.ok().map(|()| idle)
+/// Waits until the client took some of what was sent to it; `None`: it is gone or too slow.
+async fn wait_room(x: &Exchange, wire: &Wire) -> Option<()> {
+    wire.timer.arm(x.server.plan.core.send_timeout);
+    wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.ok()
 }
 
 /// One request. `None`: the connection is closed (what was sent is still delivered).
 async fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Option<u64> {
     begin(x, wire);
-    let head = head::read(x, wire).await;
+    let head = match head::at_once(x, wire) {
+        Some(head) => head,
+        None => Box::pin(head::read(x, wire)).await,
+    };
     x.connection.requests.set(x.connection.requests.get() + 1);
+    let unread = head.is_err();
     match head {
         Ok(()) => {
             x.worker.counters.requests.add(1);
@@ -183,23 +235,35 @@ async fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Option<u64> {
             engine::serve(x).await;
             x.worker.counters.writing.sub(1);
         }
-        Err(NoHead::Nothing) => return None,
-        Err(NoHead::Refuse(status)) => {
-            x.worker.counters.requests.add(1);
-            engine::refuse(x, status).await;
-        }
-        Err(NoHead::Silent(status)) => {
-            x.worker.counters.requests.add(1);
-            engine::close(x, status).await;
-            return None;
-        }
+        Err(no_head) => Box::pin(without_head(x, no_head)).await?,
     }
     let idle = x.plan.core.keepalive_timeout;
-    if x.keep_alive && idle > 0 && read::rest(x, wire).await {
+    if x.keep_alive && (!x.body.is_pending() || Box::pin(read::rest(x, wire)).await) {
         return Some(idle);
     }
-    super::linger::close(x, wire).await;
+    // After wrong framing the rest of the body can't be told from anything else.
+    let unread = unread || x.body.is_broken();
+    Box::pin(super::linger::close(x, wire, unread)).await;
     None
+}
+
+/// A request whose head is no good, or did not come. `None`: closed without an answer.
+async fn without_head(x: &mut Exchange, no_head: NoHead) -> Option<()> {
+    if matches!(no_head, NoHead::Nothing) {
+        return None;
+    }
+    x.worker.counters.requests.add(1);
+    match no_head {
+        NoHead::Refuse(status) => {
+            engine::refuse(x, status).await;
+            Some(())
+        }
+        NoHead::Silent(status) => {
+            engine::close(x, status).await;
+            None
+        }
+        NoHead::Nothing => None,
+    }
 }
 
 /// A fresh exchange for this connection.
@@ -210,17 +274,17 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
         Transport::H1(old) if Rc::ptr_eq(old, wire) => {}
         _ => x.transport = Transport::H1(wire.clone()),
     }
-    let worker = x.worker.clone();
-    let mut recorder = worker.recorder.borrow_mut();
+    let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.start(|trace| {
         recorder.begin_at(trace, clock::ticks);
         trace.is_on()
     });
 }
 
-/// Composes the head of `x`.
-pub(crate) fn write_head(x: &mut Exchange, wire: &Wire) {
-    wire.compose(|out| super::encode::head(x, out));
+/// Whether a rate may be set for the body of `x`.
+#[inline]
+pub(crate) fn is_paced(x: &Exchange) -> bool {
+    x.limit_rate.is_some() || x.plan.core.limit_rate.is_some()
 }
 
 /// Hands over a part of the body, at the rate that is allowed.
@@ -238,7 +302,7 @@ pub(crate) async fn write_body(
     while let Some(buf) = chain.pop() {
         match rate {
             Some(rate) => super::rate::write(x, wire, buf, rate).await?,
-            None => wire.put(buf),
+            None => wire.queue(buf),
         }
         pace(x, wire).await?;
     }
@@ -260,7 +324,7 @@ async fn chunked(
         let size = chain.len();
         wire.compose(|out| chunk_head(out, size));
         while let Some(buf) = chain.pop() {
-            wire.put(buf);
+            wire.queue(buf);
         }
         wire.compose(|out| out.extend_from_slice(b"\r\n"));
     }
@@ -295,6 +359,7 @@ pub(crate) async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Re
     let shared = x.shared.clone();
     let sent = shared.waiting(Box::pin(wire.stream.drained(below, Some(&wire.timer)))).await;
     sent.map_err(|error| {
+        wire.broken.set(true);
         if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {
             wire.stream.set_linger_reset();
         }

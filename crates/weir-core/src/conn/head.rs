@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::h1::{BadRequest, Limits, Parse, may_be_complete};
+use weir_http::h1::{BadRequest, Parse, may_be_complete};
 use weir_http::{Known, Method, Span, Version, host, uri};
 use weir_rt::Recv;
 use weir_trace::{Site, Step};
@@ -22,36 +22,42 @@ pub(crate) enum NoHead {
     Nothing,
 }
 
-/// Reads and checks a head into `x`; the virtual server is chosen, the body is untouched.
-pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
-    receive(x, wire).await?;
-    x.mark(Site::step(Step::Parse));
-    let checked = check(x);
-    x.mark(Site::step(Step::VirtualServer));
-    checked
+/// Reads and checks a head into `x`, where all of it has come; the virtual server is chosen, the body is untouched.
+/// `None`: [`read`] waits for the rest.
+#[inline]
+pub(crate) fn at_once(x: &mut Exchange, wire: &Wire) -> Option<Result<(), NoHead>> {
+    match attempt(x, wire, &mut 0)? {
+        Ok(()) => Some(checked(x)),
+        bad => Some(bad),
+    }
 }
 
-async fn receive(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
-    let limits = x.server.settings.limits();
-    let mut seen = 0;
-    let mut armed = false;
+/// The same, waiting for the rest of the head.
+pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead> {
+    let mut seen = wire.input.borrow().bytes().len();
+    wire.timer.arm(x.server.settings.client_header_timeout);
+    let shared = x.shared.clone();
     loop {
-        if let Some(done) = attempt(x, wire, &limits, &mut seen) {
-            return done;
-        }
-        if !armed {
-            armed = true;
-            wire.timer.arm(x.server.settings.client_header_timeout);
-        }
         wire.input.borrow_mut().hold();
         wire.flush();
-        let shared = x.shared.clone();
         match shared.waiting(Box::pin(wire.stream.recv(Some(&wire.timer)))).await {
             Recv::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => return Err(lost(x, wire, &gone)),
         }
         x.mark(Site::step(Step::HeadRead));
+        if let Some(done) = attempt(x, wire, &mut seen) {
+            done?;
+            return checked(x);
+        }
     }
+}
+
+/// The head is parsed: checks it.
+fn checked(x: &mut Exchange) -> Result<(), NoHead> {
+    x.mark(Site::step(Step::Parse));
+    let checked = check(x);
+    x.mark(Site::step(Step::VirtualServer));
+    checked
 }
 
 /// The connection ended, or time ran out, in the middle of a head (or before it).
@@ -76,15 +82,16 @@ fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> NoHead {
 }
 
 /// Parses what is there; `None` when the head is not complete.
-fn attempt(x: &mut Exchange, wire: &Wire, limits: &Limits, seen: &mut usize) -> Option<Result<(), NoHead>> {
+fn attempt(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Option<Result<(), NoHead>> {
     let mut input = wire.input.borrow_mut();
     let bytes = input.bytes();
+    let limits = x.server.settings.limits();
     if bytes.is_empty() || (*seen > 0 && bytes.len() < limits.max_line && !may_be_complete(bytes, *seen)) {
         *seen = bytes.len();
         return None;
     }
     *seen = bytes.len();
-    match x.request.head.parse(bytes, limits) {
+    match x.request.head.parse(bytes, &limits) {
         Ok(Parse::Incomplete { .. }) => None,
         Ok(Parse::Complete) => {
             let len = x.request.head.len;
@@ -97,6 +104,7 @@ fn attempt(x: &mut Exchange, wire: &Wire, limits: &Limits, seen: &mut usize) -> 
             x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
             input.release();
             drop(input);
+            first_line(x);
             Some(Err(refuse(x, bad)))
         }
     }
@@ -106,6 +114,20 @@ fn keep_line(x: &mut Exchange, wire: &Wire) {
     let input = wire.input.borrow();
     let bytes = input.bytes();
     x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
+    drop(input);
+    first_line(x);
+}
+
+/// `$request` of a head that could not be read: what there is of its first line.
+fn first_line(x: &mut Exchange) {
+    if x.request.line.start != x.request.line.end {
+        return;
+    }
+    let kept = x.arena.get(Span { start: 0, end: x.arena.mark() });
+    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let start = kept.iter().position(|byte| !is_end(byte)).unwrap_or(kept.len());
+    let len = kept.iter().skip(start).position(is_end).unwrap_or(kept.len() - start);
+    x.request.head.line = Span { start: start as u32, end: (start + len) as u32 };
 }
 
 fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
@@ -127,9 +149,7 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
         Some(absolute) => Some(absolute.authority),
         None => x.request.span(Known::Host),
     };
-    if let Some(authority) = authority
-        && authority.start != authority.end
-    {
+    if let Some(authority) = authority {
         check_host(x, authority)?;
     }
     let hosts = x.connection.hosts.borrow().clone();
@@ -236,4 +256,4 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
 }
 
 /// Of a bad head this much is kept for the log.
-const KEPT_OF_BAD: usize = 4096;
+const KEPT_OF_BAD: usize = 8192;

@@ -12,15 +12,21 @@ use super::h1::{Wire, drained};
 use crate::conf::core::Lingering;
 use crate::exchange::Exchange;
 
-/// Sends what is queued and closes; lingers where the client may still be sending.
-pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>) {
+/// Sends what is queued and closes; lingers where the client may still be sending: `unread` says that it was not read
+/// to the end of its request.
+pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
     wire.flush();
     if wire.stream.unsent() > 0 && drained(x, wire, 0).await.is_err() {
         return;
     }
     let lingers = match x.plan.core.lingering_close {
         Lingering::Off => false,
-        Lingering::On => x.body.is_pending() || !wire.input.borrow().is_empty(),
+        Lingering::On => {
+            unread
+                || x.body.is_pending()
+                || !wire.input.borrow().is_empty()
+                || matches!(wire.stream.try_recv(), Some(Recv::Data(_)))
+        }
         Lingering::Always => true,
     };
     if !lingers || wire.stream.is_eof() || wire.stream.shutdown_write().is_err() {

@@ -2,7 +2,7 @@
 
 pub mod accept;
 pub mod h1;
-mod encode;
+pub(crate) mod encode;
 mod head;
 pub mod input;
 pub(crate) mod keepalive;

@@ -76,6 +76,8 @@ pub struct Exchange {
     /// The whole answer was handed over.
     pub(crate) complete: bool,
     pub(crate) body_sent: u64,
+    /// Length of the head that was composed.
+    pub(crate) header_size: u64,
     pub(crate) bytes_before: u64,
     states: Vec<Box<dyn Any>>,
 }
@@ -106,6 +108,7 @@ impl Exchange {
             body_filters: Vec::new(),
             complete: false,
             body_sent: 0,
+            header_size: 0,
             bytes_before: 0,
             states: Vec::new(),
         }
@@ -135,6 +138,7 @@ impl Exchange {
         self.body_filters.clear();
         self.complete = false;
         self.body_sent = 0;
+        self.header_size = 0;
         self.states.clear();
     }
 
@@ -201,7 +205,8 @@ impl Exchange {
     /// Adds a body filter to this response. Called by header filters; the order is that of the slots.
     pub fn body_filter(&mut self, slot: Slot, site: Site, filter: impl BodyFilter + 'static) {
         let at = self.body_filters.partition_point(|entry| entry.slot <= slot);
-        let entry = BodyEntry { slot, site, filter: Box::new(filter), input: Default::default(), full: false };
+        let entry =
+            BodyEntry { slot, site, filter: Box::new(filter), input: Default::default(), full: false };
         self.body_filters.insert(at, entry);
     }
 
@@ -247,9 +252,12 @@ impl Exchange {
         self.complete
     }
 
-    /// Bytes of the body sent so far (`$body_bytes_sent`).
+    /// Bytes that left behind the head, chunk framing included (`$body_bytes_sent`).
     pub fn body_bytes_sent(&self) -> u64 {
-        self.body_sent
+        match self.transport {
+            Transport::H1(_) => self.bytes_sent().saturating_sub(self.header_size),
+            _ => self.body_sent,
+        }
     }
 }
 

@@ -57,6 +57,22 @@ impl Shared {
         }
     }
 
+    /// Opens `site` as of the stamp before.
+    #[inline]
+    pub fn open(&self, site: Site) {
+        if self.on.get() {
+            self.trace.borrow_mut().open(site);
+        }
+    }
+
+    /// Closes what [`Shared::open`] opened.
+    #[inline]
+    pub fn close(&self, site: Site) {
+        if self.on.get() {
+            self.trace.borrow_mut().close(site, clock::ticks());
+        }
+    }
+
     /// Notes bytes that went into and came out of `site`.
     #[inline]
     pub fn bytes(&self, site: Site, input: u64, output: u64) {
