@@ -184,6 +184,27 @@ fn prometheus_counts_cumulatively() {
 }
 
 #[test]
+fn a_table_of_sites_is_merged_over_workers() {
+    let sites = sites();
+    let mut workers = [Recorder::new(0, quiet(Level::Full)), Recorder::new(1, quiet(Level::Full))];
+    for (n, worker) in [0, 1, 1].into_iter().zip(0..) {
+        one(&mut workers[n], &sites, 200, worker);
+    }
+    let readers = workers.each_ref().map(Recorder::reader);
+    let text = render::sites(&RecorderReader::merged(&readers), &sites.table, &same);
+    let squeezed: Vec<String> =
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(squeezed[0], "location site requests calls mean p50 p99 wait mean wait p99");
+    let has = |line: &str| assert!(squeezed.iter().any(|row| row == line), "no {line} in\n{text}");
+    has("/img/ request 3 3 871.0 871.0 871.0 831.0 831.0");
+    has("/img/ access auth_basic 3 3 5.0 5.0 5.0 0.0 0.0");
+    has("/img/ body_filter gzip 3 6 20.0 20.0 20.0 0.0 0.0");
+    has("- parse 3 3 1.0 1.0 1.0 0.0 0.0");
+    let at = |part: &str| squeezed.iter().position(|row| row.contains(part)).expect("listed");
+    assert!(at("- parse") < at("request 3") && at("auth_basic") < at("gzip"), "{text}");
+}
+
+#[test]
 fn folded_stacks_and_server_timing() {
     let sites = sites();
     let tree = kept(&sites).tree();

@@ -7,13 +7,17 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use weir_core::log::{self, Level};
 use weir_core::server::{Server, with_worker};
-use weir_rt::Remote;
-use weir_trace::{Kept, Level as TraceLevel, SiteTable, Watch, render};
+use weir_core::worker::Worker;
+use weir_rt::{Remote, clock};
+use weir_trace::{
+    Kept, Level as TraceLevel, RecorderReader, Scale, Site, SiteTable, SiteTotals, Watch, render,
+};
 
 use crate::pid;
 
@@ -32,11 +36,12 @@ impl Control {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
             Ok(listener)
         });
-        let remotes: Vec<Remote> = server.threads().iter().map(|thread| thread.remote.clone()).collect();
+        let workers: Workers =
+            server.threads().iter().map(|thread| (thread.remote.clone(), thread.recorder.clone())).collect();
         let started = listener.and_then(|listener| {
             std::thread::Builder::new()
                 .name("weir control".to_owned())
-                .spawn(move || serve(&listener, &remotes))
+                .spawn(move || serve(&listener, &workers))
         });
         match started {
             Ok(_) => Some(Control { path }),
@@ -55,12 +60,12 @@ impl Drop for Control {
     }
 }
 
-fn serve(listener: &UnixListener, remotes: &[Remote]) {
+fn serve(listener: &UnixListener, workers: &Workers) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else { continue };
-        let remotes = remotes.to_vec();
+        let workers = workers.clone();
         let answer = move || {
-            if let Err(error) = answer(stream, &remotes) {
+            if let Err(error) = answer(stream, &workers) {
                 log::cycle(Level::Info, &format_args!("control connection: {error}"));
             }
         };
@@ -70,33 +75,80 @@ fn serve(listener: &UnixListener, remotes: &[Remote]) {
     }
 }
 
-fn answer(mut stream: UnixStream, remotes: &[Remote]) -> std::io::Result<()> {
+fn answer(mut stream: UnixStream, workers: &Workers) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut line = String::new();
     BufReader::new(stream.try_clone()?).read_line(&mut line)?;
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
-        ["trace", "once", ref path @ ..] => once(&mut stream, remotes, path.first().copied()),
-        ["trace", "level", level] => {
-            let level = match level {
-                "off" => TraceLevel::Off,
-                "sampled" => TraceLevel::Sampled,
-                "full" => TraceLevel::Full,
-                _ => return writeln!(stream, "error: the level is off, sampled or full"),
-            };
-            on_all(remotes, move |recorder| recorder.set_level(level));
-            writeln!(stream, "level {}", words[2])
+        ["trace", "once", "--json", ref path @ ..] => {
+            let json = |kept: &Kept| render::kept_json(kept, SiteTable::global(), &scale) + "\n";
+            once(&mut stream, workers, path.first().copied(), json)
         }
+        ["trace", "once", ref path @ ..] => once(&mut stream, workers, path.first().copied(), show),
+        ["trace", "sites"] => stream.write_all(sites(workers, render::sites).as_bytes()),
+        ["trace", "sites", "--json"] => writeln!(stream, "{}", sites(workers, render::totals_json)),
+        ["trace", "level"] => stream.write_all(level(workers, None).as_bytes()),
+        ["trace", "level", "off"] => stream.write_all(level(workers, Some(TraceLevel::Off)).as_bytes()),
+        ["trace", "level", "sampled"] => {
+            stream.write_all(level(workers, Some(TraceLevel::Sampled)).as_bytes())
+        }
+        ["trace", "level", "full"] => stream.write_all(level(workers, Some(TraceLevel::Full)).as_bytes()),
+        ["trace", "level", ..] => writeln!(stream, "error: the level is off, sampled or full"),
         _ => writeln!(stream, "error: unknown request"),
     }
 }
 
+/// The counts of all sites, all workers added up: read from here, so a stuck worker's are there too.
+fn sites(workers: &Workers, show: fn(&[(Site, SiteTotals)], &SiteTable, Scale<'_>) -> String) -> String {
+    let totals = RecorderReader::merged(workers.iter().map(|(_, reader)| reader));
+    show(&totals, SiteTable::global(), &scale)
+}
+
+/// Changes the level, if one is given, from the next request on. The answer has a line a worker, taken at that moment:
+/// the level, its requests so far and the CPU time of its thread, so that levels can be compared under load.
+fn level(workers: &Workers, level: Option<TraceLevel>) -> String {
+    let (said, heard) = channel();
+    on_all(workers, move |worker| {
+        let mut recorder = worker.recorder.borrow_mut();
+        if let Some(level) = level {
+            recorder.set_level(level);
+        }
+        let (cpu_ns, requests) = (clock::thread_cpu_ns(), worker.counters.requests.get());
+        // Who asked may have given up waiting.
+        let _ = said.send((worker.id, recorder.settings().level, requests, cpu_ns));
+    });
+    let mut lines: Vec<_> = (0..workers.len()).map_while(|_| heard.recv_timeout(WORKER).ok()).collect();
+    lines.sort_unstable();
+    let stuck = workers.len() - lines.len();
+    let mut text: String = lines
+        .into_iter()
+        .map(|(id, level, requests, cpu_ns)| {
+            let level = match level {
+                TraceLevel::Off => "off",
+                TraceLevel::Sampled => "sampled",
+                TraceLevel::Full => "full",
+            };
+            format!("worker {id} level {level} requests {requests} cpu_ns {cpu_ns}\n")
+        })
+        .collect();
+    if stuck > 0 {
+        text.push_str(&format!("{stuck} workers are busy and follow when they can\n"));
+    }
+    text
+}
+
 /// Sends the tree of the next request (whose path begins with `path`), or nothing when the asker has gone.
-fn once(stream: &mut UnixStream, remotes: &[Remote], path: Option<&str>) -> std::io::Result<()> {
+fn once(
+    stream: &mut UnixStream,
+    workers: &Workers,
+    path: Option<&str>,
+    show: fn(&Kept) -> String,
+) -> std::io::Result<()> {
     let path = path.unwrap_or("").to_owned();
     let (watch, kept) = Watch::channel(1, move |record| record.path.as_bytes().starts_with(path.as_bytes()));
     let asked = watch.clone();
-    on_all(remotes, move |recorder| recorder.watch(asked.clone()));
+    on_all(workers, move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
     stream.set_nonblocking(true)?;
     let limit = Instant::now() + PATIENCE;
     loop {
@@ -117,9 +169,13 @@ fn once(stream: &mut UnixStream, remotes: &[Remote], path: Option<&str>) -> std:
 /// Headline and tree, as `weir trace` prints them.
 pub(crate) fn show(kept: &Kept) -> String {
     let sites = SiteTable::global();
-    let scale = |ticks| weir_rt::clock::scale().ticks_to_ns(ticks);
     let headline = render::headline(kept.record(), sites, &scale);
     format!("{headline}\n{}", render::tree(&kept.tree(), sites, &scale))
+}
+
+/// Nanoseconds of the clock that the engine stamps with.
+pub(crate) fn scale(ticks: u64) -> u64 {
+    clock::scale().ticks_to_ns(ticks)
 }
 
 /// The asker sends nothing more; the end of its side means that it gave up.
@@ -132,14 +188,19 @@ fn is_open(stream: &UnixStream) -> bool {
     }
 }
 
-fn on_all(remotes: &[Remote], f: impl Fn(&mut weir_trace::Recorder) + Clone + Send + 'static) {
-    for remote in remotes {
+fn on_all(workers: &Workers, f: impl Fn(&Worker) + Clone + Send + 'static) {
+    for (remote, _) in workers.iter() {
         let f = f.clone();
         remote.run(Box::new(move || {
-            with_worker(|worker| f(&mut worker.recorder.borrow_mut()));
+            with_worker(|worker| f(worker));
         }));
     }
 }
 
+/// What reaches each worker: by message, and its counts without asking it.
+type Workers = Arc<[(Remote, RecorderReader)]>;
+
+/// How long a worker is waited for.
+const WORKER: Duration = Duration::from_secs(1);
 /// A trace that nobody's request ends is given up after this long.
 const PATIENCE: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! `weir trace`: asks a running server for the tree of its next request.
+//! `weir trace`: asks a running server for the tree of its next request, its figures by site, or another level.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use crate::cli::CommandLine;
 use crate::load::Paths;
 use crate::pid;
 
-/// `weir trace --once [--match PATH] [--socket FILE] [-c FILE] [-p PREFIX]`, `weir trace --level off|sampled|full`
+/// `weir trace --once|--sites|--level` and what goes with them: see [`USAGE`].
 pub(crate) fn command(arguments: &[OsString]) -> ExitCode {
     match ask(arguments) {
         Ok(answer) if !answer.is_empty() && !answer.starts_with("error:") => {
@@ -34,6 +34,7 @@ pub(crate) fn command(arguments: &[OsString]) -> ExitCode {
 #[derive(Default)]
 struct Question {
     text: Option<String>,
+    json: bool,
     matching: String,
     socket: Option<PathBuf>,
     line: CommandLine,
@@ -48,7 +49,8 @@ fn ask(arguments: &[OsString]) -> Result<String, String> {
     };
     let fail = |error: std::io::Error| format!("no server answers at \"{}\": {error}", path.display());
     let mut stream = UnixStream::connect(&path).map_err(fail)?;
-    writeln!(stream, "{text} {}", question.matching).map_err(fail)?;
+    let json = if question.json { " --json" } else { "" };
+    writeln!(stream, "{text}{json} {}", question.matching).map_err(fail)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(fail)?;
     Ok(answer)
@@ -62,6 +64,8 @@ fn parse(arguments: &[OsString]) -> Result<Question, String> {
             || words.next().cloned().ok_or_else(|| format!("{} needs a value", word.to_string_lossy()));
         match word.to_str() {
             Some("--once") => question.text = Some("trace once".to_owned()),
+            Some("--sites") => question.text = Some("trace sites".to_owned()),
+            Some("--json") => question.json = true,
             Some("--level") => question.text = Some(format!("trace level {}", value()?.to_string_lossy())),
             Some("--match") => question.matching = value()?.to_string_lossy().into_owned(),
             Some("--socket") => question.socket = Some(value()?.into()),
@@ -79,4 +83,6 @@ fn socket(line: &CommandLine) -> Result<PathBuf, String> {
     Ok(pid::socket(&configuration.main.pid(&configuration.prefix)))
 }
 
-const USAGE: &str = "usage: weir trace --once [--match PATH] [--socket FILE] [-c FILE] [-p PREFIX]";
+const USAGE: &str =
+    "usage: weir trace --once [--match PATH] [--json] | --sites [--json] | --level off|sampled|full
+                  [--socket FILE] [-c FILE] [-p PREFIX]";

@@ -52,13 +52,12 @@ impl Handler for Page {
 
 /// The tree of this request, as far as it has come: the content phase is still open.
 fn now(x: &Exchange) -> String {
-    let scale = |ticks| weir_rt::clock::scale().ticks_to_ns(ticks);
     let tree = x.shared.with_trace(|trace| {
         let mut so_far = trace.clone();
         so_far.end(weir_rt::clock::ticks());
         so_far.tree()
     });
-    render::tree(&tree, SiteTable::global(), &scale)
+    render::tree(&tree, SiteTable::global(), &crate::control::scale)
 }
 
 /// The last request whose tree was kept, whole.

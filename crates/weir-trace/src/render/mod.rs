@@ -4,12 +4,14 @@ mod folded;
 mod json;
 mod prometheus;
 mod server_timing;
+mod sites;
 mod text;
 
 pub use folded::folded;
 pub use json::{kept_json, record_json, totals_json, tree_json};
 pub use prometheus::prometheus;
 pub use server_timing::server_timing;
+pub use sites::sites;
 pub use text::{flow, headline, tree};
 
 /// Ticks to nanoseconds; must not decrease.
