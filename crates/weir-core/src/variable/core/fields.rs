@@ -8,7 +8,7 @@ use crate::exchange::{Exchange, Header};
 use crate::text::{Arena, Text};
 
 pub(super) fn content_type(x: &mut Exchange) -> Option<Text> {
-    x.request.span(Known::ContentType).map(Text::Span)
+    known(x, Known::ContentType, b", ")
 }
 
 pub(super) fn host(x: &mut Exchange) -> Option<Text> {

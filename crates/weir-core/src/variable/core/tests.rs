@@ -71,6 +71,12 @@ fn of_a_request_that_has_everything() {
 }
 
 #[test]
+fn a_content_type_that_came_twice_is_joined() {
+    let head = "POST / HTTP/1.0\r\nContent-Type: a/b\r\nContent-Type: c/d\r\n\r\n";
+    run(SERVER, head, async |x| check(x, &[("content_type", "a/b, c/d")]));
+}
+
+#[test]
 fn of_a_request_that_has_nothing() {
     run(SERVER, BARE, async |x| {
         check(
