@@ -66,6 +66,7 @@ impl Server {
             dir: TempDir::new(),
             allowed: Vec::new(),
             environment: Vec::new(),
+            open_files: None,
         }
     }
 
@@ -304,6 +305,7 @@ pub struct Builder {
     dir: TempDir,
     allowed: Vec<String>,
     environment: Vec<(String, String)>,
+    open_files: Option<u64>,
 }
 
 impl Builder {
@@ -350,6 +352,14 @@ impl Builder {
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts the server with this limit of open files. (Set later, by [`limit_open_files`](crate::limit_open_files),
+    /// it does not count for accepts that io_uring has under way.)
+    #[must_use]
+    pub fn open_files(mut self, limit: u64) -> Self {
+        self.open_files = Some(limit);
         self
     }
 
@@ -433,7 +443,12 @@ impl Builder {
             .unwrap_or_else(|error| panic!("mkdir logs: {error}"));
         let binary = self.binary.clone().unwrap_or_else(binary_under_test);
         let output = |name| File::create(self.dir.path().join(name)).expect("the folder is ours");
-        Command::new(&binary)
+        let mut command = Command::new(&binary);
+        if let Some(limit) = self.open_files {
+            command = Command::new("sh");
+            command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\"")]).arg(&binary);
+        }
+        command
             .arg("-p")
             .arg(format!("{}/", self.dir.path().display()))
             .args(["-c", CONF, "-e", ERROR_LOG])
