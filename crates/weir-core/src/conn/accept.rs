@@ -14,6 +14,7 @@ use crate::worker::Worker;
 
 /// Accepts from `listener` until `end` is notified. What the kernel had accepted by then is still served.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, address: Rc<Cell<usize>>, end: Rc<Notify>) {
+    let mut told = None;
     loop {
         worker.room().await;
         let accepted = either(listener.accept(), end.forever()).await;
@@ -21,10 +22,14 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, address: Rc<Cell
             Some(Ok(stream)) => take(&worker, stream, address.get()),
             Some(Err(error)) => {
                 let errno = error.raw_os_error().unwrap_or(0);
-                log::cycle(
-                    Level::Crit,
-                    &format_args!("accept4() failed ({errno}: {})", weir_rt::file::errno_text(errno)),
-                );
+                let now = weir_rt::now_ms();
+                if told.is_none_or(|told| now >= told + TELL_MS) {
+                    told = Some(now);
+                    log::cycle(
+                        Level::Crit,
+                        &format_args!("accept4() failed ({errno}: {})", weir_rt::file::errno_text(errno)),
+                    );
+                }
             }
             None => return,
         }
@@ -62,3 +67,7 @@ fn take(worker: &Rc<Worker>, stream: Stream, address: usize) {
         drop(open);
     });
 }
+
+/// Accepting is tried every 50 ms when descriptors run out; a log line each time would fill the disk as well. nginx
+/// tries, and tells, every half a second.
+const TELL_MS: u64 = 500;
