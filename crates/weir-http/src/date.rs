@@ -237,6 +237,12 @@ pub fn syslog(seconds: i64, offset: i32) -> [u8; 15] {
     text.bytes
 }
 
+fn line(seconds: i64) -> [u8; 37] {
+    let mut text = Text::new();
+    text.put(b"Date: ").put(&http(seconds)).put(b"\r\n");
+    text.bytes
+}
+
 fn local_civil(seconds: i64, offset: i32) -> Civil {
     Civil::from_unix(seconds.saturating_add(i64::from(offset) * 60))
 }
@@ -278,12 +284,42 @@ impl<const N: usize> Text<N> {
     }
 }
 
+/// The latest times asked for as [`http`] writes them: those of files, asked for with every request.
+#[derive(Debug, Clone)]
+pub struct Memo {
+    /// Each in the one place that its lowest bits lead to.
+    places: [(i64, [u8; 29]); PLACES],
+}
+
+impl Memo {
+    /// As [`http`].
+    #[inline]
+    pub fn http(&mut self, seconds: i64) -> &[u8; 29] {
+        let (of, text) = &mut self.places[seconds as usize % PLACES];
+        if *of != seconds {
+            (*of, *text) = (seconds, http(seconds));
+        }
+        text
+    }
+}
+
+impl Default for Memo {
+    fn default() -> Memo {
+        // What any text stands for before it is asked for: a time that leads to another place, or the right one.
+        Memo { places: [(0, http(0)); PLACES] }
+    }
+}
+
+/// Times remembered; a power of two.
+const PLACES: usize = 64;
+
 /// The current time in every form, written once a second however often it is asked for.
 #[derive(Debug, Clone)]
 pub struct Cached {
     seconds: i64,
     offset: i32,
     http: [u8; 29],
+    line: [u8; 37],
     local: [u8; 26],
     iso8601: [u8; 25],
     error_log: [u8; 19],
@@ -297,6 +333,7 @@ impl Cached {
             seconds,
             offset,
             http: http(seconds),
+            line: line(seconds),
             local: local(seconds, offset),
             iso8601: iso8601(seconds, offset),
             error_log: error_log(seconds, offset),
@@ -321,6 +358,11 @@ impl Cached {
     /// As [`http`].
     pub fn http(&self) -> &[u8; 29] {
         &self.http
+    }
+
+    /// The field line `Date: `, [`http`] and the line end.
+    pub fn line(&self) -> &[u8; 37] {
+        &self.line
     }
 
     /// As [`local`].

@@ -1,13 +1,16 @@
 //! Entity tags and conditional requests (RFC 9110, sections 8.8.3 and 13) in the order nginx evaluates them.
 
-use std::io::Write as _;
-
 use crate::date;
+use crate::h1::hexadecimal;
 
 /// Appends nginx's tag of a file: modification time (seconds since the epoch) and size in bytes, in hexadecimal,
 /// `"5f3c1a2b-1f4"`.
 pub fn file(out: &mut Vec<u8>, modified: i64, size: u64) {
-    out.write_fmt(format_args!("\"{modified:x}-{size:x}\"")).expect("a Vec takes every write");
+    out.push(b'"');
+    hexadecimal(out, modified as u64);
+    out.push(b'-');
+    hexadecimal(out, size);
+    out.push(b'"');
 }
 
 /// Makes a tag weak, as a filter that changes the body must. A text that is no tag is cleared: the field is to be

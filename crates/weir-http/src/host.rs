@@ -33,7 +33,7 @@ impl std::error::Error for BadHost {}
 /// # Errors
 /// [`BadHost`] when it is empty, holds a byte not allowed in a host, two dots in a row, or a bad port.
 pub fn validate(text: &[u8]) -> Result<Host, BadHost> {
-    let (name, port) = match text.first() {
+    let (name, port, upper) = match text.first() {
         Some(b'[') => literal(text)?,
         _ => registered(text)?,
     };
@@ -45,7 +45,6 @@ pub fn validate(text: &[u8]) -> Result<Host, BadHost> {
     if end == 0 {
         return Err(BadHost);
     }
-    let upper = name.iter().any(u8::is_ascii_uppercase);
     Ok(Host { name: Span { start: 0, end }, port: parse_port(port)?, upper })
 }
 
@@ -60,33 +59,69 @@ pub fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<Host, BadHost> {
     Ok(host)
 }
 
+/// Name, port, and whether the name has upper-case letters.
+type Parts<'a> = (&'a [u8], &'a [u8], bool);
+
 /// `[…]` and what follows: nothing, or `:port`.
-fn literal(text: &[u8]) -> Result<(&[u8], &[u8]), BadHost> {
+fn literal(text: &[u8]) -> Result<Parts<'_>, BadHost> {
     let end = memchr::memchr(b']', text).ok_or(BadHost)?;
     let (name, rest) = text.split_at_checked(end + 1).ok_or(BadHost)?;
     let inside = name.get(1..end).ok_or(BadHost)?;
-    if !inside.iter().all(|&byte| byte == b':' || (is_host_byte(byte) && byte != b'%')) || two_dots(inside) {
+    if !inside.iter().all(|&byte| byte == b':' || (class(byte) != WRONG && byte != b'%')) || two_dots(inside)
+    {
         return Err(BadHost);
     }
+    let upper = name.iter().any(u8::is_ascii_uppercase);
     match rest.split_first() {
-        None => Ok((name, rest)),
-        Some((b':', port)) => Ok((name, port)),
+        None => Ok((name, rest, upper)),
+        Some((b':', port)) => Ok((name, port, upper)),
         Some(_) => Err(BadHost),
     }
 }
 
-fn registered(text: &[u8]) -> Result<(&[u8], &[u8]), BadHost> {
-    let end = memchr::memchr(b':', text).unwrap_or(text.len());
-    let (name, rest) = text.split_at_checked(end).ok_or(BadHost)?;
-    if !name.iter().all(|&byte| is_host_byte(byte)) || two_dots(name) {
-        return Err(BadHost);
+/// One pass: every request has a host.
+fn registered(text: &[u8]) -> Result<Parts<'_>, BadHost> {
+    let (mut end, mut seen, mut before) = (text.len(), 0, 0);
+    for (at, &byte) in text.iter().enumerate() {
+        let class = class(byte);
+        if class == WRONG || (class & before & DOT) != 0 {
+            if byte == b':' {
+                end = at;
+                break;
+            }
+            return Err(BadHost);
+        }
+        seen |= class;
+        before = class;
     }
-    Ok((name, rest.get(1..).unwrap_or_default()))
+    let (name, rest) = text.split_at_checked(end).ok_or(BadHost)?;
+    Ok((name, rest.get(1..).unwrap_or_default(), seen & UPPER != 0))
 }
 
+const WRONG: u8 = 0;
+const PLAIN: u8 = 1;
+const UPPER: u8 = 2;
+const DOT: u8 = 4;
+
 /// RFC 3986: unreserved, sub-delims, and `%` of an escape, which is not decoded.
-fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-.~_!$&'()*+,;=%".contains(&byte)
+const CLASSES: [u8; 256] = {
+    let mut classes = [WRONG; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'A'..=b'Z' => UPPER,
+            b'.' => DOT,
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'~' | b'_' | b'!' | b'$' | b'&' | b'\'' => PLAIN,
+            b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b'%' => PLAIN,
+            _ => WRONG,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+fn class(byte: u8) -> u8 {
+    CLASSES.get(usize::from(byte)).copied().unwrap_or(WRONG)
 }
 
 fn two_dots(name: &[u8]) -> bool {

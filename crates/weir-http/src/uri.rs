@@ -164,6 +164,13 @@ const LEADING_DOTS_OF_REQUEST: usize = 3;
 const LEADING_DOTS_OF_REDIRECT: usize = 1;
 
 fn extension(path: &[u8], leading_dots: usize) -> Option<Span> {
+    // Names are short, and a dot behind another byte than these is no leading one.
+    let last = path.iter().rposition(|byte| matches!(byte, b'.' | b'/'))?;
+    match path.get(last.wrapping_sub(1)..=last) {
+        Some([_, b'/']) => return None,
+        Some([b'.' | b'/', b'.']) | None => {}
+        Some(_) => return (last + 1 < path.len()).then(|| span(last + 1, path.len()).ok())?,
+    }
     let start = memrchr(b'/', path).map_or(0, |at| at + 1);
     let name = path.get(start..)?;
     let dots = name.iter().take(leading_dots).take_while(|&&byte| byte == b'.').count();

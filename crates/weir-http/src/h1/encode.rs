@@ -1,5 +1,6 @@
 //! Writing heads: whole slices appended, no formatting machinery.
 
+use crate::header::Known;
 use crate::status;
 
 /// Appends `HTTP/1.1 200 OK` and a line end; always HTTP/1.1, as nginx, whatever the request's version.
@@ -7,15 +8,15 @@ use crate::status;
 /// nginx's internal statuses 494 to 497 are sent as 400. A status without a known reason gets an empty one, with
 /// the space before it that RFC 9112 section 4 asks for.
 pub fn status_line(out: &mut Vec<u8>, status: u16) {
-    let line: &[u8] = match status {
-        200 => b"HTTP/1.1 200 OK\r\n",
-        206 => b"HTTP/1.1 206 Partial Content\r\n",
-        304 => b"HTTP/1.1 304 Not Modified\r\n",
-        404 => b"HTTP/1.1 404 Not Found\r\n",
-        494..=497 => b"HTTP/1.1 400 Bad Request\r\n",
-        _ => return rare_status_line(out, status),
-    };
-    out.extend_from_slice(line);
+    // Each by a copy of its own, of a length that the compiler knows.
+    match status {
+        200 => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+        206 => out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n"),
+        304 => out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n"),
+        404 => out.extend_from_slice(b"HTTP/1.1 404 Not Found\r\n"),
+        494..=497 => out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n"),
+        _ => rare_status_line(out, status),
+    }
 }
 
 /// Appends `name: value` and a line end. The caller vouches for both: no CR, LF or NUL.
@@ -23,6 +24,15 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// [`field`] for a name of the table.
+pub fn known_field(out: &mut Vec<u8>, name: Known, value: &[u8]) {
+    let label = name.label().as_bytes();
+    out.reserve(label.len() + value.len() + 2);
+    out.extend_from_slice(label);
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
@@ -41,6 +51,9 @@ pub fn end(out: &mut Vec<u8>) {
 
 /// Appends `number` in decimal digits.
 pub fn number(out: &mut Vec<u8>, number: u64) {
+    if number < 10 {
+        return out.push(b'0' + number as u8);
+    }
     let mut digits = [0; 20];
     let mut rest = number;
     let mut used = 0;
@@ -56,7 +69,7 @@ pub fn number(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Appends `number` in lower-case hexadecimal digits.
-pub(super) fn hexadecimal(out: &mut Vec<u8>, number: u64) {
+pub(crate) fn hexadecimal(out: &mut Vec<u8>, number: u64) {
     let nibbles = (64 - number.leading_zeros()).div_ceil(4).max(1);
     for nibble in (0..nibbles).rev() {
         let digit = (number >> (nibble * 4) & 15) as u8;

@@ -25,7 +25,8 @@ mod tests;
 pub use body::{
     BadChunk, ChunkedDecoder, Decoded, Strictness, TrailerLimits, Trailers, chunk_head, last_chunk,
 };
-pub use encode::{content_length, end, field, number, status_line};
+pub(crate) use encode::hexadecimal;
+pub use encode::{content_length, end, field, known_field, number, status_line};
 pub use error::BadRequest;
 pub use fields::ConnectionTokens;
 pub use request::{Absolute, RequestHead};

@@ -18,8 +18,14 @@ macro_rules! known {
         }
 
         static ROWS: [Row; 1 $(+ { let _ = Known::$variant; 1 })*] = [
-            Row { known: Known::Other, name: "", flags: 0, key: (0, 0) },
-            $(Row { known: Known::$variant, name: $name, flags: 0 $(| $flag)*, key: key($name) },)*
+            Row { known: Known::Other, name: "", label: ": ", flags: 0, key: (0, 0) },
+            $(Row {
+                known: Known::$variant,
+                name: $name,
+                label: concat!($name, ": "),
+                flags: 0 $(| $flag)*,
+                key: key($name),
+            },)*
         ];
     };
 }
@@ -157,6 +163,11 @@ impl Known {
         self.row().name
     }
 
+    /// The name with what stands before a value, `"Content-Length: "`.
+    pub const fn label(self) -> &'static str {
+        self.row().label
+    }
+
     /// The name in lower case, `"content-length"`, as HTTP/2, HTTP/3 and variables spell it; empty for `Other`.
     pub const fn lower(self) -> &'static str {
         let text = &LOWER[self as usize];
@@ -216,6 +227,7 @@ fn candidate(words: (u64, u64)) -> &'static Row {
 struct Row {
     known: Known,
     name: &'static str,
+    label: &'static str,
     flags: u8,
     key: (u64, u64),
 }
