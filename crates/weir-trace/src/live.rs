@@ -190,7 +190,14 @@ impl LiveSite {
         }
     }
 
+    /// One request that called the site once and waited for nothing there.
+    #[inline]
+    pub(crate) fn record_run(&self, run: u64) {
+        self.run.record(run);
+    }
+
     /// Bytes or errors; other kinds have no count here.
+    #[inline]
     pub(crate) fn remark(&self, kind: EventKind, count: u64) {
         match kind {
             EventKind::BytesIn => add(&self.bytes_in, count),

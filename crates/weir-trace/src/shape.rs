@@ -40,14 +40,18 @@ impl Shapes {
     ) -> bool {
         let hash = (hint << 16 ^ events.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let shape = &mut self.places[(hash >> 56) as usize % PLACES];
-        if !shape.measure(events, &mut self.run) {
+        if !shape.fits(events) {
             if events.iter().any(|event| event.kind() == EventKind::High) {
                 return false;
             }
             shape.compile(events, live);
-            shape.measure(events, &mut self.run);
         }
-        shape.charge(events, &self.run);
+        if shape.flat {
+            shape.charge_flat(events);
+        } else {
+            shape.measure(events, &mut self.run);
+            shape.charge(events, &self.run);
+        }
         true
     }
 }
@@ -55,7 +59,13 @@ impl Shapes {
 /// What all requests of one shape have in common.
 #[derive(Debug, Default)]
 struct Shape {
-    steps: Vec<Step>,
+    /// What the events must be: their kinds and sites.
+    keys: Vec<u64>,
+    /// Which bits of each event are run.
+    masks: Vec<u64>,
+    /// Nothing waits, nests or comes twice: each site's time is that of one event. So it is with requests that are
+    /// answered from memory.
+    flat: bool,
     shares: Vec<Share>,
     several: Vec<Several>,
     /// The ranges of `several`, one site's behind the other's.
@@ -63,13 +73,6 @@ struct Shape {
     remarks: Vec<(u16, EventKind, Arc<LiveSite>)>,
     /// The events that end a wait: none or one, mostly.
     waits: Vec<u16>,
-}
-
-/// What an event must be: its kind and site, and which bits of it are run.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    key: u64,
-    mask: u64,
 }
 
 /// The time between the stamps before one event and before another.
@@ -94,26 +97,34 @@ struct Several {
 }
 
 impl Shape {
-    /// Fills `run` and says yes if the events are of this shape.
+    /// Whether the events are of this shape.
     #[inline]
-    fn measure(&self, events: &[Event], run: &mut Vec<u64>) -> bool {
-        if self.steps.len() != events.len() {
-            return false;
+    fn fits(&self, events: &[Event]) -> bool {
+        let differences = events.iter().zip(&self.keys).map(|(event, key)| event.0 ^ key);
+        self.keys.len() == events.len() && differences.fold(0, |any, one| any | one) <= Event::MAX
+    }
+
+    /// Charges what needs no sums: the time of a site is that of its event.
+    #[inline]
+    fn charge_flat(&self, events: &[Event]) {
+        for share in &self.shares {
+            share.live.record_run(events[usize::from(share.range.0)].value());
         }
+        self.remark(events);
+    }
+
+    /// Fills `run` with the sums of run before each event.
+    fn measure(&self, events: &[Event], run: &mut Vec<u64>) {
         if run.len() <= events.len() {
             run.resize(events.len() + 1, 0);
         }
-        let (mut clock, mut differs) = (0u64, 0u64);
-        for ((event, step), sum) in events.iter().zip(&self.steps).zip(&mut run[1..]) {
-            let value = event.0 ^ step.key;
-            differs |= value;
-            clock = clock.wrapping_add(value & step.mask);
+        let mut clock = 0u64;
+        for ((event, mask), sum) in events.iter().zip(&self.masks).zip(&mut run[1..]) {
+            clock = clock.wrapping_add(event.0 & mask);
             *sum = clock;
         }
-        differs <= Event::MAX
     }
 
-    #[inline]
     fn charge(&self, events: &[Event], run: &[u64]) {
         for share in &self.shares {
             let wait = if share.waits { self.wait(events, share.range) } else { 0 };
@@ -127,6 +138,11 @@ impl Shape {
             let wait = ranges.iter().map(|&range| self.wait(events, range)).sum();
             several.live.record(run, wait, several.calls);
         }
+        self.remark(events);
+    }
+
+    #[inline]
+    fn remark(&self, events: &[Event]) {
         for (index, kind, live) in &self.remarks {
             let value = events[usize::from(*index)].value();
             live.remark(*kind, if *kind == EventKind::Error { 1 } else { value });
@@ -151,7 +167,8 @@ impl Shape {
             if kind == EventKind::Resume {
                 self.waits.push(index as u16);
             }
-            self.steps.push(Step { key: event.0 & !Event::MAX, mask: if runs { Event::MAX } else { 0 } });
+            self.keys.push(event.0 & !Event::MAX);
+            self.masks.push(if runs { Event::MAX } else { 0 });
             let site = if kind.is_timed() { site } else { walk.place(site) };
             match kind {
                 EventKind::BytesIn | EventKind::BytesOut | EventKind::Error if !site.is_none() => {
@@ -174,6 +191,8 @@ impl Shape {
                 }
             }
         }
+        let single = |share: &Share| share.range.1 == share.range.0 + 1;
+        self.flat = self.waits.is_empty() && self.several.is_empty() && self.shares.iter().all(single);
     }
 }
 
