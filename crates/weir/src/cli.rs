@@ -157,7 +157,7 @@ mod tests {
             (&["-g"], "option \"-g\" requires global directives"),
             (&["-s", "halt"], "invalid option: \"-s halt\""),
         ] {
-            assert_eq!(read(words).as_ref().map_err(String::as_str), Err(&message).copied(), "{words:?}");
+            assert_eq!(read(words), Err(message.to_owned()), "{words:?}");
         }
     }
 }

@@ -7,9 +7,11 @@ use weir_conf::{MemoryFiles, RealFiles, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
 use weir_core::conf::temp_path;
+use weir_core::log::{self, Level};
 
 use crate::cli::CommandLine;
 use crate::modules::MODULES;
+use crate::settings;
 
 /// Which files are meant.
 #[derive(Clone, Debug)]
@@ -79,7 +81,18 @@ impl Paths {
         })
     }
 
-    /// Reads and checks the configuration, and makes its folders of temporary files; warnings are the second value.
+    /// Reads and checks the configuration, and makes its folders of temporary files: before it is served, and for
+    /// `-t`. Warnings are the second value.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with its place.
+    pub(crate) fn prepare(&self) -> Result<(Configuration, Vec<String>), Vec<String>> {
+        let (configuration, warnings) = self.load()?;
+        temp_path::create(&configuration).map_err(|error| vec![error])?;
+        Ok((configuration, warnings))
+    }
+
+    /// Reads and checks the configuration; warnings are the second value.
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
@@ -90,7 +103,6 @@ impl Paths {
                 Err(vec!["no \"events\" section in configuration".to_owned()])
             }
             (Ok(configuration), warnings) => {
-                temp_path::create(&configuration).map_err(|error| vec![error])?;
                 let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
                 Ok((configuration, warnings))
             }
@@ -98,6 +110,26 @@ impl Paths {
                 Err(errors.0.iter().map(|error| error.render(&tree.source)).collect())
             }
         }
+    }
+}
+
+/// Opens the file that messages go to until the configuration names one: `-e`, or `logs/error.log`. As in nginx a
+/// configuration that can't be read is told there, too; but a folder without `logs` is nothing to complain about.
+pub(crate) fn open_error_log(line: &CommandLine) {
+    let paths = Paths::of(line);
+    let path = match &line.error_log {
+        Some(path) => paths.prefix.join(path),
+        None if paths.conf.is_none() => return,
+        None => paths.prefix.join("logs/error.log"),
+    };
+    if let Err(error) = log::open_early(&path)
+        && line.error_log.is_some()
+    {
+        let (path, reason) = (path.display(), settings::reason(&error));
+        log::cycle(
+            Level::Alert,
+            &format_args!("could not open error log file: open() \"{path}\" failed ({reason})"),
+        );
     }
 }
 
@@ -118,10 +150,10 @@ pub(crate) fn dump(line: &CommandLine) -> ExitCode {
 
 fn tested(line: &CommandLine) -> Option<Configuration> {
     let paths = Paths::of(line);
-    match paths.load() {
+    match paths.prepare() {
         Ok((configuration, warnings)) => {
             for warning in warnings {
-                eprintln!("weir: [warn] {warning}");
+                log::cycle(Level::Warn, &warning);
             }
             if !line.quiet {
                 eprintln!("weir: the configuration file {} syntax is ok", paths.name());
@@ -131,7 +163,7 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
         }
         Err(errors) => {
             for error in errors {
-                eprintln!("weir: [emerg] {error}");
+                log::cycle(Level::Emerg, &error);
             }
             eprintln!("weir: configuration file {} test failed", paths.name());
             None

@@ -29,6 +29,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if matches!(line.action, Action::Test | Action::Dump | Action::Run) {
+        load::open_error_log(&line);
+    }
     match line.action {
         Action::Help => version::help(),
         Action::Version => version::short(),

@@ -19,15 +19,6 @@ use crate::version::NGINX;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(line: &CommandLine) -> ExitCode {
-    if let Some(path) = &line.error_log {
-        let path = Paths::of(line).prefix.join(path);
-        if let Err(error) = log::open_early(&path) {
-            eprintln!(
-                "weir: [alert] could not open error log file: open() \"{}\" failed ({error})",
-                path.display()
-            );
-        }
-    }
     match serve(line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(errors) => {
@@ -42,13 +33,13 @@ pub(crate) fn run(line: &CommandLine) -> ExitCode {
 
 fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     let paths = Paths::of(line);
-    let (configuration, warnings) = paths.load()?;
+    let (configuration, warnings) = paths.prepare()?;
     for warning in warnings {
         log::cycle(Level::Warn, &warning);
     }
     let failed = |what: &str| {
         let what = what.to_owned();
-        move |error: std::io::Error| vec![format!("{what}: {error}")]
+        move |error: std::io::Error| vec![format!("{what} ({})", settings::reason(&error))]
     };
     settings::apply(&configuration.main);
     let readiness = match configuration.main.daemon() && paths.conf.is_some() {
@@ -63,11 +54,12 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     let pid_path = configuration.main.pid(&configuration.prefix);
     log::start(&configuration).map_err(|error| vec![error])?;
     let server = start(configuration)?;
+    // Where only root may write, perhaps; and what is wrong with it belongs on the terminal.
+    let pid = PidFile::write(pid_path.clone())
+        .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     settings::become_user(&server.configuration().main).map_err(|error| vec![error])?;
     announce(&server, &paths);
     log::lead_stderr().map_err(|error| vec![error])?;
-    let pid = PidFile::write(pid_path.clone())
-        .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     ready(readiness);
     let control = Control::start(&pid_path, &server);
     let result = wait(server, &signals, &paths);
@@ -158,7 +150,7 @@ fn drain(mut server: Server, signals: &Signals) -> Result<(), Vec<String>> {
 /// HUP: the new configuration, or the old one and the reason why.
 fn reload(server: &Server, paths: &Paths) {
     log::cycle(Level::Notice, &"reconfiguring");
-    let (configuration, warnings) = match paths.load() {
+    let (configuration, warnings) = match paths.prepare() {
         Ok(loaded) => loaded,
         Err(errors) => {
             for error in errors {

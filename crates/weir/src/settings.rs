@@ -1,6 +1,7 @@
 //! What `nginx.conf`'s main context asks of the process itself.
 
 use std::ffi::OsString;
+use std::io;
 
 use weir_core::conf::main_core::MainConf;
 use weir_core::log::{self, Level};
@@ -20,24 +21,31 @@ pub(crate) fn apply(main: &MainConf) {
         let set =
             process::set_limit(which, wanted, hard).or_else(|_| process::set_limit(which, wanted, wanted));
         if let Err(error) = set {
-            log::cycle(Level::Alert, &format_args!("setrlimit(RLIMIT_{name}, {wanted}) failed ({error})"));
+            let reason = reason(&error);
+            log::cycle(Level::Alert, &format_args!("setrlimit(RLIMIT_{name}, {wanted}) failed ({reason})"));
         }
     }
     let environment: Vec<_> = std::iter::once((OsString::from("TZ"), None))
         .chain(main.env.iter().map(|(name, value)| (name.into(), value.as_ref().map(OsString::from))))
         .collect();
     if let Err(error) = process::set_environment(&environment) {
-        log::cycle(Level::Alert, &format_args!("the environment can't be set ({error})"));
+        log::cycle(Level::Alert, &format_args!("the environment can't be set ({})", reason(&error)));
     }
     if main.priority() != 0
         && let Err(error) = process::set_priority(main.priority())
     {
-        log::cycle(Level::Alert, &format_args!("setpriority({}) failed ({error})", main.priority()));
+        log::cycle(
+            Level::Alert,
+            &format_args!("setpriority({}) failed ({})", main.priority(), reason(&error)),
+        );
     }
     if let Some(folder) = &main.working_directory
         && let Err(error) = std::env::set_current_dir(folder)
     {
-        log::cycle(Level::Alert, &format_args!("chdir(\"{}\") failed ({error})", folder.display()));
+        log::cycle(
+            Level::Alert,
+            &format_args!("chdir(\"{}\") failed ({})", folder.display(), reason(&error)),
+        );
     }
 }
 
@@ -51,5 +59,14 @@ pub(crate) fn become_user(main: &MainConf) -> Result<(), String> {
     if !process::is_root() || user.uid == 0 {
         return Ok(());
     }
-    process::drop_privileges(user, *group).map_err(|error| format!("setuid({}) failed ({error})", user.uid))
+    process::drop_privileges(user, *group)
+        .map_err(|error| format!("setuid({}) failed ({})", user.uid, reason(&error)))
+}
+
+/// What the system says of an error, as nginx shows it: `2: No such file or directory`.
+pub(crate) fn reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno) => format!("{errno}: {}", weir_rt::file::errno_text(errno)),
+        None => error.to_string(),
+    }
 }
