@@ -63,8 +63,8 @@ struct Shape {
     keys: Vec<u64>,
     /// Which bits of each event are run.
     masks: Vec<u64>,
-    /// Nothing waits, nests or comes twice: each site's time is that of one event. So it is with requests that are
-    /// answered from memory.
+    /// Nothing nests or comes twice: each site's run is that of one event, and so is its wait. So it is with requests
+    /// that are answered from memory.
     flat: bool,
     shares: Vec<Share>,
     several: Vec<Several>,
@@ -85,7 +85,19 @@ struct Share {
     range: Range,
     /// Something was waited for in there.
     waits: bool,
+    /// In a flat shape, where its times are.
+    single: Single,
 }
+
+/// The only event of a site that ran, and the only one that waited, or [`NOWHERE`].
+#[derive(Clone, Copy, Debug)]
+struct Single {
+    run: u16,
+    wait: u16,
+}
+
+/// No event: traces have fewer.
+const NOWHERE: u16 = u16::MAX;
 
 /// A site called several times, or inside itself.
 #[derive(Debug)]
@@ -108,7 +120,11 @@ impl Shape {
     #[inline]
     fn charge_flat(&self, events: &[Event]) {
         for share in &self.shares {
-            share.live.record_run(events[usize::from(share.range.0)].value());
+            let of = |at: u16| events.get(usize::from(at)).map_or(0, |event| event.value());
+            match share.single.wait {
+                NOWHERE => share.live.record_run(of(share.single.run)),
+                wait => share.live.record_one(of(share.single.run), of(wait)),
+            }
         }
         self.remark(events);
     }
@@ -155,6 +171,22 @@ impl Shape {
         waits.map(|&at| events[usize::from(at)].value()).sum()
     }
 
+    /// Where the times of a range are, if it has one event of run at most, and one of wait.
+    fn single(&self, range: Range) -> Option<Single> {
+        let mut single = Single { run: NOWHERE, wait: NOWHERE };
+        for at in range.0..range.1 {
+            let place = match (self.masks[usize::from(at)] != 0, self.waits.contains(&at)) {
+                (true, _) => &mut single.run,
+                (_, true) => &mut single.wait,
+                _ => continue,
+            };
+            if std::mem::replace(place, at) != NOWHERE {
+                return None;
+            }
+        }
+        Some(single)
+    }
+
     /// Learns the shape of these events (at most 65,535).
     #[cold]
     #[inline(never)]
@@ -178,12 +210,16 @@ impl Shape {
             }
         }
         walk.take(EventKind::End, Site::NONE, events.len().saturating_sub(1) as u16);
+        let mut flat = true;
         for Part { site, calls, ranges } in walk.parts {
             let live = live(site);
             match ranges[..] {
                 [range] if calls == 1 => {
                     let waits = self.waits.iter().any(|&at| is_in(at, range));
-                    self.shares.push(Share { live, range, waits });
+                    let single = self.single(range);
+                    flat &= single.is_some();
+                    let single = single.unwrap_or(Single { run: NOWHERE, wait: NOWHERE });
+                    self.shares.push(Share { live, range, waits, single });
                 }
                 _ => {
                     self.ranges.extend(ranges);
@@ -191,8 +227,7 @@ impl Shape {
                 }
             }
         }
-        let single = |share: &Share| share.range.1 == share.range.0 + 1;
-        self.flat = self.waits.is_empty() && self.several.is_empty() && self.shares.iter().all(single);
+        self.flat = flat && self.several.is_empty();
     }
 }
 
