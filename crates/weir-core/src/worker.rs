@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_http::date::Cached;
+use weir_http::date::{Cached, Memo};
 use weir_rt::clock;
 use weir_trace::Recorder;
 
@@ -44,6 +44,8 @@ pub struct Worker {
     numbers: Cell<(u64, u64)>,
     free: RefCell<Vec<Box<Exchange>>>,
     dates: RefCell<Cached>,
+    /// Texts of the times of files.
+    modified: RefCell<Memo>,
     /// New connections are refused and idle ones closed.
     stopping: Cell<bool>,
     offset: Cell<(u64, i32)>,
@@ -66,6 +68,7 @@ impl Worker {
             closed: Notify::default(),
             numbers: Cell::new((0, 0)),
             free: RefCell::new(Vec::new()),
+            modified: RefCell::default(),
             dates: RefCell::new(Cached::new(now as i64, clock::local_offset(now) / 60)),
             stopping: Cell::new(false),
             offset: Cell::new((now, clock::local_offset(now) / 60)),
@@ -167,6 +170,11 @@ impl Worker {
             dates.update(now as i64, self.local_offset(now));
         }
         f(&dates)
+    }
+
+    /// The text of a time of some file, which other requests ask for, too.
+    pub(crate) fn http_date<R>(&self, seconds: i64, f: impl FnOnce(&[u8; 29]) -> R) -> R {
+        f(self.modified.borrow_mut().http(seconds))
     }
 
     /// Minutes east of UTC; looked up once a minute, since time zones change on minutes.

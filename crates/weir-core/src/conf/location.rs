@@ -1,12 +1,12 @@
 //! The locations of a server, and how one is found for a URI.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_http::{Known, Span};
 
 use super::Matcher;
+use super::names::Names;
 use crate::conn::keepalive;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
@@ -25,12 +25,14 @@ pub struct Place {
 /// Locations that stand side by side.
 #[derive(Default)]
 pub struct Locations {
-    exact: HashMap<Box<[u8]>, Place>,
+    exact: Names<Place>,
     /// Sorted by path; the flag is `^~`.
     prefixes: Vec<(Box<[u8]>, bool, Place)>,
     /// For each prefix the index of the longest other one that it begins with.
     shorter: Vec<Option<u32>>,
     patterns: Vec<(Arc<Pattern>, Place)>,
+    /// One of the prefixes redirects its path without the last slash to itself.
+    redirects: bool,
 }
 
 impl Locations {
@@ -47,6 +49,7 @@ impl Locations {
             }
         }
         locations.prefixes.sort_by(|a, b| a.0.cmp(&b.0));
+        locations.redirects = locations.prefixes.iter().any(|(.., place)| place.plan.auto_redirect());
         let paths = locations.prefixes.iter().enumerate();
         locations.shorter = paths.map(|(at, _)| locations.longest_before(at)).collect();
         locations
@@ -129,7 +132,8 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
     keepalive::update(x);
     let limit = x.plan.core.client_max_body_size;
     match x.request.content_length {
-        Some(length) if limit != 0 && length > limit && !x.is_subrequest() => {
+        Some(length) if limit != 0 && length > limit && !x.is_subrequest() && !x.body.is_discarded() => {
+            x.body.discard();
             x.log_error(&format_args!("client intended to send too large body: {length} bytes"));
             Some(Verdict::Status(413))
         }
@@ -148,6 +152,9 @@ fn limit_except(x: &mut Exchange) {
 
 /// nginx's `auto_redirect`: `/dir` is sent to `/dir/` when only the latter is a location with a handler that proxies.
 fn missing_slash(x: &mut Exchange, locations: &Locations) -> Option<Verdict> {
+    if !locations.redirects {
+        return None;
+    }
     let place = locations.with_slash(x.uri())?;
     if !place.plan.auto_redirect() || locations.exact.contains_key(x.uri()) {
         return None;

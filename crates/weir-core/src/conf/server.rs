@@ -1,6 +1,5 @@
 //! A configuration installed on one worker: servers with their plans, and who answers for which name.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use super::core::Core;
 use super::http_core::HttpCoreConf;
 use super::listen::{Address, ServerName};
 use super::location::{Locations, Place};
+use super::names::Names;
 use super::server_core::{ServerCoreConf, ServerSettings};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::exchange::Exchange;
@@ -72,7 +72,7 @@ pub struct Server {
     /// Runs post-read and server-rewrite, and requests without a location.
     pub plan: Rc<Plan>,
     pub(crate) locations: Locations,
-    named: HashMap<Box<[u8]>, Rc<Plan>>,
+    named: Names<Rc<Plan>>,
     link: Rc<Link>,
 }
 
@@ -100,7 +100,7 @@ impl Server {
             Ok(Rc::new(entries.build(core, limit)?))
         };
         let plan = make(&conf.confs, Level::Server, &title, None)?;
-        let mut named = HashMap::new();
+        let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &make, &mut named)?;
         Ok(Server { name, settings, plan, locations, named, link: link.clone() })
     }
@@ -108,7 +108,7 @@ impl Server {
     fn locations(
         confs: &[LocationConf],
         make: &impl Fn(&Confs, Level, &str, Option<(u32, Rc<Plan>)>) -> Result<Rc<Plan>, Error>,
-        named: &mut HashMap<Box<[u8]>, Rc<Plan>>,
+        named: &mut Names<Rc<Plan>>,
     ) -> Result<Locations, Error> {
         let mut places = Vec::new();
         for conf in confs {
@@ -135,11 +135,11 @@ pub struct Hosts {
     /// The address.
     pub addr: SockAddr,
     default: Rc<Server>,
-    exact: HashMap<Box<[u8]>, Rc<Server>>,
+    exact: Names<Rc<Server>>,
     /// `*.example.com`: what follows the star, dot included.
-    heads: HashMap<Box<[u8]>, Rc<Server>>,
+    heads: Names<Rc<Server>>,
     /// `example.*`: what precedes the star, dot included.
-    tails: HashMap<Box<[u8]>, Rc<Server>>,
+    tails: Names<Rc<Server>>,
     patterns: Vec<(Arc<Pattern>, Rc<Server>)>,
 }
 
@@ -148,9 +148,9 @@ impl Hosts {
         let mut hosts = Hosts {
             addr: address.addr.clone(),
             default: servers[address.default].clone(),
-            exact: HashMap::new(),
-            heads: HashMap::new(),
-            tails: HashMap::new(),
+            exact: Names::default(),
+            heads: Names::default(),
+            tails: Names::default(),
             patterns: Vec::new(),
         };
         let conf = |index: usize| configuration.servers[index].confs.get::<ServerCoreConf>();
@@ -166,7 +166,7 @@ impl Hosts {
     }
 
     fn add(&mut self, name: &ServerName, server: &Rc<Server>) {
-        let put = |map: &mut HashMap<Box<[u8]>, Rc<Server>>, key: &[u8]| {
+        let put = |map: &mut Names<Rc<Server>>, key: &[u8]| {
             // The first server of that name keeps it, as nginx warns ("conflicting server name ..., ignored").
             map.entry(key.into()).or_insert_with(|| server.clone());
         };

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use weir_http::h1::{content_length, field, status_line};
+use weir_http::h1::{content_length, field, known_field, status_line};
 use weir_http::{Known, Version};
 
 use crate::conf::core::ServerTokens;
@@ -14,6 +14,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     if x.request.version == Version::V09 {
         return;
     }
+    out.reserve(USUAL);
     let response = &x.response;
     match &response.reason {
         Some(reason) => {
@@ -43,7 +44,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     }
     if let Some(seconds) = response.last_modified {
         out.extend_from_slice(b"Last-Modified: ");
-        out.extend_from_slice(&weir_http::date::http(seconds));
+        x.worker.http_date(seconds, |date| out.extend_from_slice(date));
         out.extend_from_slice(b"\r\n");
     }
     // nginx composes an address of its own here; one that stays as it is comes with the other fields.
@@ -63,7 +64,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     }
     for header in &response.headers {
         if let Name::Known(known) = header.name {
-            field(out, known.name().as_bytes(), x.text(&header.value));
+            known_field(out, known, x.text(&header.value));
         } else {
             field(out, header.name.bytes(&x.arena), x.text(&header.value));
         }
@@ -87,9 +88,7 @@ fn date(x: &Exchange, out: &mut Vec<u8>) {
     if let Some(date) = &x.response.date {
         return field(out, b"Date", x.text(date));
     }
-    out.extend_from_slice(b"Date: ");
-    x.worker.dates(|dates| out.extend_from_slice(dates.http()));
-    out.extend_from_slice(b"\r\n");
+    x.worker.dates(|dates| out.extend_from_slice(dates.line()));
 }
 
 fn location(x: &Exchange, location: &Text, out: &mut Vec<u8>) {
@@ -150,3 +149,6 @@ fn connection(x: &Exchange, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n");
     }
 }
+
+/// Most heads are shorter: room is made once, not by each of their lines.
+const USUAL: usize = 512;
