@@ -42,6 +42,7 @@ pub struct Worker {
     closed: Notify,
     /// Numbers for connections: the next one, and how many are left of the block.
     numbers: Cell<(u64, u64)>,
+    #[expect(clippy::vec_box, reason = "an exchange is taken and given back as the box it is in, not copied")]
     free: RefCell<Vec<Box<Exchange>>>,
     dates: RefCell<Cached>,
     /// Texts of the times of files.

@@ -82,7 +82,7 @@ mod tests {
             found,
             [
                 "\"uwsgi_temp_path\" directive invalid value in weir.conf:1:8",
-                "\"fastcgi_temp_path\" directive invalid value \"0\" in weir.conf:1:51"
+                "\"fastcgi_temp_path\" directive invalid value in weir.conf:1:51"
             ]
         );
     }

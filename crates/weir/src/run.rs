@@ -49,7 +49,7 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     signal::ignore(signal::SIGPIPE).map_err(failed("sigaction(SIGPIPE) failed"))?;
     weir_rt::set_panic_hook(|message| {
-        log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}"))
+        log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}"));
     });
     let pid_path = configuration.main.pid(&configuration.prefix);
     log::start(&configuration).map_err(|error| vec![error])?;

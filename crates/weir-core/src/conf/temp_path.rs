@@ -24,8 +24,8 @@ impl TempPath {
     /// `path [level1 [level2 [level3]]]`, once in a block.
     ///
     /// # Errors
-    /// nginx's words: `"x" directive is duplicate`, and `invalid value "11"` for levels whose names would be longer
-    /// than the ten digits of a file.
+    /// nginx's words: `"x" directive is duplicate`, and `"x" directive invalid value` for levels whose names would be
+    /// longer than the ten digits of a file.
     pub fn set(slot: &mut Option<TempPath>, line: &mut LineCx<'_>) -> Result {
         let mut path = None;
         line.path(&mut path)?;
