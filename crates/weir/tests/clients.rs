@@ -5,7 +5,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use weir_test::{Client, DEADLINE, End, Server, both_drivers, wait_for};
+use weir_test::{DEADLINE, End, Server, both_drivers, wait_for};
 
 use support::{final_log, get, settled, upload, wait_open_files};
 
@@ -135,7 +135,7 @@ both_drivers! {
                 wait_for("accepted connection", || (server.open_files() > before).then_some(()));
                 client.send(sent);
                 if by_reset {
-                    wait_taken(&client);
+                    support::wait_taken(&client);
                     client.abort();
                 } else {
                     drop(client);
@@ -302,19 +302,4 @@ both_drivers! {
             client.expect_close();
         }
     }
-}
-
-/// Waits until the server has read all that `client` sent: a reset would take unread bytes away.
-#[track_caller]
-fn wait_taken(client: &Client) {
-    let local = client.local_addr().port();
-    let wanted = format!(":{local:04X}");
-    wait_for("read by the server", || {
-        let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has it");
-        // Column 2 is the peer's address, column 4 "bytes unsent:bytes unread".
-        let line = table
-            .lines()
-            .find(|line| line.split_whitespace().nth(2).is_some_and(|peer| peer.ends_with(&wanted)))?;
-        line.split_whitespace().nth(4).is_some_and(|queues| queues.ends_with(":00000000")).then_some(())
-    });
 }

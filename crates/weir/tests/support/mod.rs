@@ -93,3 +93,18 @@ pub(crate) fn assert_serves(client: &mut Client, path: &str, text: &str) {
     let response = client.get(path);
     assert_eq!((response.status, response.text().as_str()), (200, text), "{response}");
 }
+
+/// Waits until the server has read all that `client` sent: a reset would take unread bytes away.
+#[track_caller]
+pub(crate) fn wait_taken(client: &Client) {
+    let local = client.local_addr().port();
+    let wanted = format!(":{local:04X}");
+    wait_for("read by the server", || {
+        let table = fs::read_to_string("/proc/net/tcp").expect("Linux has it");
+        // Column 2 is the peer's address, column 4 "bytes unsent:bytes unread".
+        let line = table
+            .lines()
+            .find(|line| line.split_whitespace().nth(2).is_some_and(|peer| peer.ends_with(&wanted)))?;
+        line.split_whitespace().nth(4).is_some_and(|queues| queues.ends_with(":00000000")).then_some(())
+    });
+}
