@@ -128,7 +128,7 @@ both_drivers! {
                 seen
             };
             let readers: Vec<_> = (0..4).map(|_| scope.spawn(reader)).collect();
-            for number in 1..=400 {
+            for number in 1..=150 {
                 replace(&folder, "a.txt", &content(number, number % 16 == 0));
                 done.store(number, Ordering::Release);
                 // Readers must get between the changes.
