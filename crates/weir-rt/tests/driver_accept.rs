@@ -158,7 +158,8 @@ fn out_of_descriptors(driver: DriverChoice) {
         let before = stats.snapshot();
         spawn(async move {
             loop {
-                let stream = listener.accept().await.expect("accept");
+                // A lack of descriptors is told once a pause.
+                let Ok(stream) = listener.accept().await else { continue };
                 spawn(async move {
                     while let Recv::Data(buf) = stream.recv(None).await {
                         send_all(&stream, &buf).await;
