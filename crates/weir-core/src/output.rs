@@ -130,8 +130,11 @@ fn prepare(x: &mut Exchange) {
     }
 }
 
-/// After the filters: framing.
+/// After the filters: framing, and no date of a file that is an error's page.
 fn settle(x: &mut Exchange) {
+    if !matches!(x.response.status, 200 | 206 | 304) {
+        x.response.last_modified = None;
+    }
     let bodiless = matches!(x.response.status, 204 | 304) || x.response.status < 200;
     if bodiless {
         x.response.header_only = true;

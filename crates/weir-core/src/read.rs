@@ -67,7 +67,7 @@ impl RequestBody {
         self.received
     }
 
-    /// Bytes that came for the body, its chunk framing included.
+    /// Bytes that were read for somebody who wants the body, its chunk framing included.
     pub fn framed(&self) -> u64 {
         self.framed
     }
@@ -80,6 +80,15 @@ impl RequestBody {
     /// Its framing was wrong, or it did not come to its end.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Nobody will want it.
+    pub(crate) fn discard(&mut self) {
+        self.discarded = true;
+    }
+
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.discarded
     }
 
     /// Whether the body was read by [`Exchange::read_body`].
@@ -215,7 +224,9 @@ impl Exchange {
             self.body.framing = Framing::Done;
         }
         self.body.received += piece.len() as u64;
-        self.body.framed += used as u64;
+        if !self.body.discarded {
+            self.body.framed += used as u64;
+        }
         self.check_size()?;
         Ok(Some(piece))
     }

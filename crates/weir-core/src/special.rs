@@ -17,6 +17,8 @@ pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
     if code == 444 {
         return Verdict::Close(444);
     }
+    // What an error page's own file is, its name says.
+    x.response.content_type = None;
     if !x.response.error_page_done || x.plan.core.recursive_error_pages {
         let pages = x.plan.core.error_pages.clone();
         if let Some(page) = pages.iter().find(|page| page.status == code) {
@@ -28,7 +30,7 @@ pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
 
 /// The status of a request that is closed because of it: the client can't be trusted to have its framing right.
 pub(crate) fn closes(code: u16) -> bool {
-    matches!(code, 400 | 413 | 414 | 494..=497 | 500 | 501)
+    matches!(code, 400 | 413 | 414 | 495..=497 | 500 | 501)
 }
 
 fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {

@@ -190,14 +190,11 @@ impl Field {
     }
 }
 
-/// `Last-Modified` is a typed field, since later filters compare it; a text that is no date stays a text.
+/// A file's `Last-Modified` is no field of the list, one that was added is, and stands where it was added; its date is
+/// what later filters compare.
 fn last_modified(x: &mut Exchange, value: Text) {
-    let text = x.text(&value);
-    let seconds = date::parse(text);
-    let usual = seconds.is_some_and(|seconds| date::http(seconds) == *text);
-    let empty = text.is_empty();
-    x.response.last_modified = seconds.filter(|_| usual);
-    if usual || empty {
+    x.response.last_modified = date::parse(x.text(&value));
+    if x.text(&value).is_empty() {
         x.response.remove(Known::LastModified);
     } else {
         replace(x, Known::LastModified, value);

@@ -42,7 +42,9 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     {
         content_length(out, length);
     }
-    if let Some(seconds) = response.last_modified {
+    if let Some(seconds) = response.last_modified
+        && response.header(Known::LastModified).is_none()
+    {
         out.extend_from_slice(b"Last-Modified: ");
         x.worker.http_date(seconds, |date| out.extend_from_slice(date));
         out.extend_from_slice(b"\r\n");

@@ -105,6 +105,8 @@ fn attempt(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Option<Result<(),
             input.release();
             drop(input);
             first_line(x);
+            x.request.head.len = reached(x, bad);
+            salvage(x);
             Some(Err(refuse(x, bad)))
         }
     }
@@ -116,6 +118,50 @@ fn keep_line(x: &mut Exchange, wire: &Wire) {
     x.arena.push(bytes.get(..bytes.len().min(KEPT_OF_BAD)).unwrap_or_default());
     drop(input);
     first_line(x);
+    let fields = x.request.head.fields.last().map_or(0, |field| field.value.end);
+    x.request.head.len = line_end(x, fields.max(x.request.line.end)) as usize;
+    salvage(x);
+}
+
+/// Takes over what a bad head said before it went wrong, as nginx does field by field: the target, and the host with
+/// its server, whose log and error pages count.
+fn salvage(x: &mut Exchange) {
+    let target_end = x.request.head.target.end as usize;
+    if target_end == 0 || target_end > x.arena.mark() as usize || target(x).is_err() {
+        return;
+    }
+    let host = x.request.span(Known::Host).filter(|host| host.end <= x.arena.mark());
+    let authority = x.request.head.absolute.map(|absolute| absolute.authority).or(host);
+    if authority.is_some_and(|authority| check_host(x, authority).is_ok()) {
+        choose_server(x);
+    }
+}
+
+/// `$request_length` of a bad head: how far nginx reads it.
+fn reached(x: &Exchange, bad: BadRequest) -> usize {
+    let kept = x.arena.get(Span { start: 0, end: x.arena.mark() });
+    let offending = x.request.head.offending.start;
+    match bad {
+        BadRequest::ContentLengthInvalid
+        | BadRequest::BothLengths
+        | BadRequest::TransferEncodingUnknown
+        | BadRequest::TransferEncodingHttp10 => {
+            let end = kept.windows(4).position(|four| four == b"\r\n\r\n");
+            end.map_or(kept.len(), |end| end + 4)
+        }
+        BadRequest::RepeatedHost | BadRequest::ContentLengthRepeated | BadRequest::RepeatedField(_) => {
+            line_end(x, offending) as usize
+        }
+        _ if x.request.head.target.end == 0 => 0,
+        _ => offending as usize,
+    }
+}
+
+/// Behind the end of the line that `at` is in.
+fn line_end(x: &Exchange, at: u32) -> u32 {
+    let end = x.arena.mark();
+    let rest = x.arena.get(Span { start: at.min(end), end });
+    rest.iter().position(|byte| *byte == b'\n').map_or(end, |len| at + len as u32 + 1)
 }
 
 /// `$request` of a head that could not be read: what there is of its first line.
@@ -140,34 +186,41 @@ fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
     NoHead::Refuse(bad.status())
 }
 
-/// Normalises target and host and finds the server.
+/// Normalises target and host and finds the server, in nginx's order: what is wrong with the line is the default
+/// server's to answer, and its `merge_slashes` counts.
 pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
+    target(x)?;
+    let (absolute, host) = (x.request.head.absolute, x.request.span(Known::Host));
+    if let Some(authority) = absolute.map(|absolute| absolute.authority).or(host) {
+        check_host(x, authority)?;
+    }
+    choose_server(x);
+    if let (Some(_), Some(host)) = (absolute, host)
+        && host::validate(x.arena.get(host)).is_err()
+    {
+        return Err(bad_host(x, host));
+    }
     if let Err(bad) = x.request.head.require_host() {
         return Err(refuse(x, bad));
     }
-    let authority = match x.request.head.absolute {
-        Some(absolute) => Some(absolute.authority),
-        None => x.request.span(Known::Host),
-    };
-    if let Some(authority) = authority {
-        check_host(x, authority)?;
-    }
-    let hosts = x.connection.hosts.borrow().clone();
-    if !hosts.is_single() {
-        hosts.choose(x);
-    }
     drop_invalid(x);
-    target(x)?;
+    if matches!(x.request.head.method, Method::Connect | Method::Trace) {
+        x.keep_alive = false;
+        return Err(NoHead::Refuse(405));
+    }
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
     Ok(())
 }
 
+fn choose_server(x: &mut Exchange) {
+    let hosts = x.connection.hosts.borrow().clone();
+    if !hosts.is_single() {
+        hosts.choose(x);
+    }
+}
+
 fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
-    let Ok(parts) = host::validate(x.arena.get(authority)) else {
-        x.log(Level::Info, &"client sent invalid host header");
-        x.keep_alive = false;
-        return Err(NoHead::Refuse(400));
-    };
+    let Ok(parts) = host::validate(x.arena.get(authority)) else { return Err(bad_host(x, authority)) };
     let name = Span { start: authority.start + parts.name.start, end: authority.start + parts.name.end };
     x.request.host = name;
     if parts.upper {
@@ -181,6 +234,13 @@ fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
         x.request.port = Span { start: authority.start + colon as u32 + 1, end: authority.end };
     }
     Ok(())
+}
+
+fn bad_host(x: &mut Exchange, place: Span) -> NoHead {
+    x.log(Level::Info, &"client sent invalid host header");
+    x.keep_alive = false;
+    x.request.head.len = line_end(x, place.end) as usize;
+    NoHead::Refuse(400)
 }
 
 /// Fields with unusual names are no part of the request, as `ignore_invalid_headers` and `underscores_in_headers` have
@@ -202,20 +262,13 @@ fn drop_invalid(x: &mut Exchange) {
     head.host = head.fields.iter().position(|field| field.known == Known::Host).map(|at| at as u16);
 }
 
-/// Splits and normalises the target. `*` and `host:port` have no path; nginx answers them by method.
+/// Splits and normalises the target. `host:port` has no path; nginx refuses it by its method.
 fn target(x: &mut Exchange) -> Result<(), NoHead> {
     let target = x.request.head.path();
-    x.request.unparsed_uri = target;
-    match x.request.head.method {
-        Method::Connect => {
-            x.keep_alive = false;
-            return Err(NoHead::Refuse(405));
-        }
-        Method::Trace => {
-            x.keep_alive = false;
-            return Err(NoHead::Refuse(405));
-        }
-        _ => {}
+    if x.request.head.method == Method::Connect {
+        x.request.unparsed_uri = target;
+        x.request.uri = x.arena.push(b"/");
+        return Ok(());
     }
     let merge = x.server.settings.merge_slashes;
     let mut path = std::mem::take(&mut *x.worker.scratch.borrow_mut());
@@ -233,6 +286,7 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
                 true => x.arena.push(&path),
             };
             let shift = |span: Span, by: u32| Span { start: by + span.start, end: by + span.end };
+            x.request.unparsed_uri = target;
             x.request.uri = uri;
             x.request.uri_is_plain = true;
             x.request.exten = found.exten.map_or_else(Span::default, |span| shift(span, uri.start));
@@ -248,6 +302,10 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
         Err(bad) => {
             x.log(Level::Info, &"client sent invalid request while reading client request line");
             x.keep_alive = false;
+            x.request.head.len = line_end(x, x.request.line.end) as usize;
+            // nginx has not seen the fields at this point.
+            x.request.head.fields.clear();
+            x.request.uri = x.arena.push(b"");
             Err(NoHead::Refuse(bad.status()))
         }
     };

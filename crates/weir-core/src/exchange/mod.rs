@@ -131,6 +131,7 @@ impl Exchange {
         self.uri_changed = false;
         self.uri_changes = URI_CHANGES;
         self.keep_alive = false;
+        self.pipelined = false;
         self.limit_rate = None;
         self.captures = Captures::default();
         self.subrequest_of = None;

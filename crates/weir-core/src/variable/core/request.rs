@@ -36,9 +36,9 @@ pub(super) fn uri(x: &mut Exchange) -> Option<Text> {
     present(x.request.uri)
 }
 
-/// `$args`: no value without `?`, an empty one behind a bare `?`.
+/// `$args`: no value without arguments, nor behind a bare `?`.
 pub(super) fn args(x: &mut Exchange) -> Option<Text> {
-    present(x.request.args)
+    (!x.request.args.is_empty()).then_some(Text::Span(x.request.args))
 }
 
 /// `set $args`: what is passed on is composed anew from here on.

@@ -93,9 +93,10 @@ pub(super) fn location(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn last_modified(x: &mut Exchange) -> Option<Text> {
-    match x.response.last_modified {
-        Some(seconds) => copied(x, &weir_http::date::http(seconds)),
-        None => fields::response_field(x, "last_modified"),
+    match (x.response.header(Known::LastModified), x.response.last_modified) {
+        (Some(value), _) => Some(value.clone()),
+        (None, Some(seconds)) => copied(x, &weir_http::date::http(seconds)),
+        (None, None) => None,
     }
 }
 
