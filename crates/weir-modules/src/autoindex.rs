@@ -2,7 +2,7 @@
 //!
 //! The directory is read on a thread of the pool; [`render`] lays the entries out, byte for byte as nginx does.
 
-mod list;
+pub(crate) mod list;
 mod render;
 
 use std::task::{Context, Poll};

@@ -8,14 +8,15 @@ use weir_core::conf::http_core::HttpCore;
 use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
 use weir_core::server::{Options, Server};
-use weir_modules::{Autoindex, Index, Static};
+use weir_modules::{Autoindex, Index, RandomIndex, Static};
 use weir_rt::DriverChoice;
 use weir_test::{Client, Response, TempDir};
 
-static MODULES: [ModuleDef; 6] = [
+static MODULES: [ModuleDef; 7] = [
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<HttpCore>(),
     ModuleDef::of::<ServerCore>(),
+    ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Autoindex>(),
     ModuleDef::of::<Static>(),
@@ -201,6 +202,22 @@ fn the_first_index_that_is_there() {
         if status == 200 {
             assert_eq!(response.text(), body, "{path}");
         }
+    }
+}
+
+#[test]
+fn a_file_drawn_by_lot() {
+    let site = Site::new("location / { random_index on; } location /off/ { random_index off; }");
+    for name in ["one", "two", ".hidden", "folder/x"] {
+        site.write(&format!("d/{name}"), name);
+    }
+    site.write("none/.hidden", "");
+    site.write("off/one", "");
+    let drawn: std::collections::HashSet<_> = (0..40).map(|_| site.get("/d/?a").text()).collect();
+    assert_eq!(drawn, ["one".to_owned(), "two".to_owned()].into());
+    assert_eq!(site.ask("HEAD", "/d/").field("Content-Length"), Some("3"));
+    for (path, status) in [("/none/", 403), ("/off/", 403), ("/gone/", 404)] {
+        assert_eq!(site.get(path).status, status, "{path}");
     }
 }
 

@@ -4,7 +4,9 @@ use weir_core::ModuleDef;
 use weir_core::conf::http_core::HttpCore;
 use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
-use weir_modules::{Autoindex, Headers, Index, Log, NotModified, Range, Rewrite, Static, TempFolders};
+use weir_modules::{
+    Autoindex, Headers, Index, Log, NotModified, RandomIndex, Range, Rewrite, Static, TempFolders,
+};
 
 use crate::welcome::Welcome;
 
@@ -17,6 +19,7 @@ pub(crate) static MODULES: &[ModuleDef] = &[
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Welcome>(),
+    ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Autoindex>(),
     ModuleDef::of::<Static>(),

@@ -10,24 +10,24 @@ use weir_rt::file::{FileKind, Meta, lstat, stat};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The name, any bytes but `/` and NUL.
-    pub(super) name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     /// What it leads to; a link to nowhere is [`FileKind::Other`].
-    pub(super) kind: FileKind,
+    pub(crate) kind: FileKind,
     /// Last modification, seconds since 1970.
-    pub(super) mtime: i64,
+    pub(crate) mtime: i64,
     /// Bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
 }
 
 /// A system call that failed.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(crate) struct Failed {
     /// Its name, as nginx's messages have it.
-    pub(super) call: &'static str,
+    pub(crate) call: &'static str,
     /// Its error.
-    pub(super) errno: i32,
+    pub(crate) errno: i32,
 }
 
 /// The entries of `folder` but those that begin with a dot: directories first, each kind by name. With `open_only`
@@ -35,7 +35,7 @@ pub(super) struct Failed {
 ///
 /// # Errors
 /// `opendir()`, and what keeps an entry from being looked at other than that it is gone or forbidden.
-pub(super) fn read(folder: &[u8], open_only: bool) -> Result<Vec<Entry>, Failed> {
+pub(crate) fn read(folder: &[u8], open_only: bool) -> Result<Vec<Entry>, Failed> {
     let folder = Path::new(OsStr::from_bytes(folder));
     let names = std::fs::read_dir(folder).map_err(|error| failed("opendir()", &error))?;
     let mut entries = Vec::new();
