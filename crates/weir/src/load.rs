@@ -81,14 +81,14 @@ impl Paths {
         })
     }
 
-    /// Reads and checks the configuration, and makes its folders of temporary files: before it is served, and for
-    /// `-t`. Warnings are the second value.
+    /// Reads and checks the configuration and does what [`settle`] does, before it is served. Warnings are the second
+    /// value.
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
     pub(crate) fn prepare(&self) -> Result<(Configuration, Vec<String>), Vec<String>> {
         let (configuration, warnings) = self.load()?;
-        temp_path::create(&configuration).map_err(|error| vec![error])?;
+        settle(&configuration).map_err(|error| vec![error])?;
         Ok((configuration, warnings))
     }
 
@@ -99,9 +99,6 @@ impl Paths {
     pub(crate) fn load(&self) -> Result<(Configuration, Vec<String>), Vec<String>> {
         let tree = self.tree()?;
         match build(tree, MODULES, self.prefix.clone()) {
-            (Ok(configuration), _) if !configuration.main.events => {
-                Err(vec!["no \"events\" section in configuration".to_owned()])
-            }
             (Ok(configuration), warnings) => {
                 let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
                 Ok((configuration, warnings))
@@ -148,15 +145,22 @@ pub(crate) fn dump(line: &CommandLine) -> ExitCode {
     }
 }
 
+/// Says how far the configuration is good; `None` if that is not to its end.
 fn tested(line: &CommandLine) -> Option<Configuration> {
     let paths = Paths::of(line);
-    match paths.prepare() {
-        Ok((configuration, warnings)) => {
-            for warning in warnings {
-                log::cycle(Level::Warn, &warning);
-            }
+    let loaded = paths.load().and_then(|(configuration, warnings)| {
+        for warning in warnings {
+            log::cycle(Level::Warn, &warning);
+        }
+        if !line.quiet {
+            eprintln!("weir: the configuration file {} syntax is ok", paths.name());
+        }
+        settle(&configuration).map_err(|error| vec![error])?;
+        Ok(configuration)
+    });
+    match loaded {
+        Ok(configuration) => {
             if !line.quiet {
-                eprintln!("weir: the configuration file {} syntax is ok", paths.name());
                 eprintln!("weir: configuration file {} test is successful", paths.name());
             }
             Some(configuration)
@@ -169,6 +173,18 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
             None
         }
     }
+}
+
+/// What nginx does with a configuration whose syntax is good, as far as nothing is served yet: there must be `events`,
+/// and the folders of temporary files are made.
+///
+/// # Errors
+/// nginx's words for what is missing or can't be made.
+fn settle(configuration: &Configuration) -> Result<(), String> {
+    if !configuration.main.events {
+        return Err("no \"events\" section in configuration".to_owned());
+    }
+    temp_path::create(configuration)
 }
 
 /// What the embedded configuration is called in messages.

@@ -1,6 +1,8 @@
 //! The pid file: written when the server is ready, read by `-s` and `weir trace`, removed at the end.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A pid file that goes with its owner.
@@ -14,7 +16,9 @@ impl PidFile {
     /// # Errors
     /// Those of the file system.
     pub(crate) fn write(path: PathBuf) -> io::Result<PidFile> {
-        std::fs::write(&path, format!("{}\n", std::process::id()))?;
+        // A server in the background has no umask: the mode is the whole truth.
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o644).open(&path)?;
+        writeln!(file, "{}", std::process::id())?;
         Ok(PidFile { path })
     }
 }

@@ -57,11 +57,11 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     // Where only root may write, perhaps; and what is wrong with it belongs on the terminal.
     let pid = PidFile::write(pid_path.clone())
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
+    let control = Control::start(&pid_path, &server);
     settings::become_user(&server.configuration().main).map_err(|error| vec![error])?;
     announce(&server, &paths);
     log::lead_stderr().map_err(|error| vec![error])?;
     ready(readiness);
-    let control = Control::start(&pid_path, &server);
     let result = wait(server, &signals, &paths);
     drop(control);
     drop(pid);
