@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use weir_rt::file::errno::{EACCES, EIO, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileHandle, FileKind, Links, Meta};
+use weir_trace::WaitKind;
 
 pub use store::Files;
 
@@ -244,7 +245,7 @@ pub async fn read(x: &mut Exchange, file: &Rc<OpenFile>, offset: u64, len: usize
     let failed = |error: io::Error| Error::file(error.raw_os_error());
     let handle = file.handle.try_clone().map_err(failed)?;
     let job = move || read_exact(&handle, &mut bytes, offset).map(|whole| (whole, bytes));
-    match x.waiting(Box::pin(weir_rt::blocking(job))).await.map_err(failed)? {
+    match x.waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(job))).await.map_err(failed)? {
         (true, bytes) => Ok(bytes),
         (false, _) => {
             x.log(Level::Alert, &"file was truncated while it was sent");

@@ -94,7 +94,7 @@ pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
         shared.open(entry.site);
         let verdict = match entry.filter.filter(x) {
             Outcome::Ready(verdict) => verdict,
-            Outcome::Pending(future) => shared.waiting(future).await,
+            Outcome::Pending(future) => shared.pending(future).await,
         };
         shared.close(entry.site);
         match verdict {
@@ -107,6 +107,7 @@ pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
     if let Transport::H1(wire) = &x.transport {
         x.header_size = wire.compose(|out| encode::head(x, out));
     }
+    x.mark(Site::HEADER);
     Ok(())
 }
 
@@ -163,10 +164,12 @@ fn settle(x: &mut Exchange) {
 
 /// Pulls a source dry.
 async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
+    let (shared, site) = (x.shared.clone(), x.answered);
     loop {
-        let shared = x.shared.clone();
         let next = poll_fn(|cx| source.poll_next(cx));
+        shared.open(site);
         let piece = shared.waiting(Box::pin(next)).await;
+        shared.close(site);
         match piece {
             Ok(Piece::Data(buf)) => {
                 let mut chain = Chain::default();
@@ -213,14 +216,14 @@ async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> R
             in_memory(x, entry).await?;
             let before = entry.input.len();
             let mut out = Chain::default();
-            x.enter(entry.site);
+            x.shared.open(entry.site);
             let step = entry.filter.step(x, &mut entry.input, &mut out);
             x.shared.bytes(entry.site, before - entry.input.len().min(before), out.len());
-            x.leave(entry.site);
+            x.shared.close(entry.site);
             match step? {
                 Step::More => entry.full = false,
                 Step::Full => (entry.full, again) = (true, true),
-                Step::Wait(future) => (wait, again) = (Some(future), true),
+                Step::Wait(future) => (wait, again) = (Some((entry.site, future)), true),
             }
             match rest {
                 Some(next) => next.input.append(&mut out),
@@ -228,8 +231,10 @@ async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> R
             }
         }
         write(x, output).await?;
-        if let Some(future) = wait {
+        if let Some((site, future)) = wait {
+            x.shared.open(site);
             x.waiting(future).await;
+            x.shared.close(site);
         }
         if !again {
             return Ok(());
@@ -247,6 +252,13 @@ async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error>
     if !entry.filter.in_memory() || !entry.input.has_file() {
         return Ok(());
     }
+    x.shared.open(Site::COPY);
+    let read = read_pieces(x, entry).await;
+    x.shared.close(Site::COPY);
+    read
+}
+
+async fn read_pieces(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error> {
     let mut read = Chain::default();
     (read.flush, read.last) = (entry.input.flush, entry.input.last);
     while let Some(buf) = entry.input.pop() {
@@ -268,7 +280,15 @@ async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error>
 }
 
 /// Hands bytes to the connection at the client's pace and the configured rate.
-async fn write(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
+async fn write(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
+    let shared = x.shared.clone();
+    shared.open(Site::step(ConnStep::Write));
+    let written = hand_over(x, chain).await;
+    shared.close(Site::step(ConnStep::Write));
+    written
+}
+
+async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
     let flush = chain.flush;
     let last = chain.last;
     x.body_sent += chain.len();
@@ -280,7 +300,6 @@ async fn write(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
         Transport::Capture(_) => crate::subrequest::capture(x, &mut chain).await?,
         Transport::None => {}
     }
-    x.mark(Site::step(ConnStep::Write));
     Ok(())
 }
 
@@ -288,10 +307,14 @@ async fn write(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
 /// `$bytes_sent` tell what the client got.
 async fn finish(x: &mut Exchange) -> Result<(), Error> {
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
-    if wire.stream.unsent() > ROOM {
-        h1::drained(x, &wire, 0).await?;
+    if wire.stream.unsent() <= ROOM {
+        return Ok(());
     }
-    Ok(())
+    let shared = x.shared.clone();
+    shared.open(Site::step(ConnStep::Write));
+    let drained = h1::drained(x, &wire, 0).await;
+    shared.close(Site::step(ConnStep::Write));
+    drained
 }
 
 impl Exchange {
@@ -301,9 +324,7 @@ impl Exchange {
     /// # Errors
     /// The client is gone or too slow; the handler should return [`Verdict::Close`].
     pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
-        let fresh = !self.response.header_sent;
         match send_head(self).await {
-            Ok(()) if fresh => self.mark(Site::step(ConnStep::Write)),
             Ok(()) => {}
             Err(Broken::Connection(error)) => return Err(error),
             // Imperative handlers can't start over; the filter's status becomes the response's.

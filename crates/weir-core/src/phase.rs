@@ -145,9 +145,10 @@ pub(crate) async fn run(x: &mut Exchange, from: Phase) -> Verdict {
         shared.open(entry.site);
         let verdict = match entry.handler.handle(x) {
             Outcome::Ready(verdict) => verdict,
-            Outcome::Pending(future) => shared.waiting(future).await,
+            Outcome::Pending(future) => shared.pending(future).await,
         };
         shared.close(entry.site);
+        x.answered = entry.site;
         if let Some(end) = walk.judge(x, verdict) {
             return end;
         }
@@ -340,7 +341,7 @@ pub(crate) async fn log(x: &mut Exchange) {
     for entry in plan.phase(Phase::Log) {
         shared.open(entry.site);
         if let Outcome::Pending(future) = entry.handler.handle(x) {
-            shared.waiting(future).await;
+            shared.pending(future).await;
         }
         shared.close(entry.site);
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_http::h1::{ChunkedDecoder, Strictness, TrailerLimits};
 use weir_rt::Recv;
 use weir_rt::file::FileHandle;
-use weir_trace::{Kind, SiteTable};
+use weir_trace::{Site, WaitKind};
 
 use crate::body::Buf;
 use crate::conf::core::InFileOnly;
@@ -138,11 +138,10 @@ impl Exchange {
         if self.body.read {
             return Ok(());
         }
-        let site = SiteTable::global().intern(Kind::BodyRead, &self.plan.name, "");
-        self.enter(site);
+        self.enter(Site::BODY_READ);
         let result = self.read_all().await;
-        self.shared.bytes(site, self.body.received, 0);
-        self.leave(site);
+        self.shared.bytes(Site::BODY_READ, self.body.received, 0);
+        self.leave(Site::BODY_READ);
         self.body.read = result.is_ok();
         result
     }
@@ -247,7 +246,8 @@ impl Exchange {
         wire.flush();
         wire.timer.arm(self.plan.core.client_body_timeout);
         let shared = self.shared.clone();
-        match shared.waiting(Box::pin(wire.stream.recv(Some(&wire.timer)))).await {
+        let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
+        match shared.waiting_for(WaitKind::ClientRead, received).await {
             Recv::Data(buf) => {
                 wire.input.borrow_mut().push(buf);
                 Ok(())

@@ -9,7 +9,7 @@ use std::future::ready;
 use std::rc::Rc;
 
 use weir_http::{Known, Method};
-use weir_trace::{Kind, Site, SiteTable};
+use weir_trace::Site;
 
 use crate::body::{Buf, Chain};
 use crate::conn::Transport;
@@ -113,13 +113,11 @@ struct Child<'x> {
     own: Option<Rc<Shared>>,
     variables: bool,
     body: bool,
-    site: Site,
 }
 
 impl<'x> Child<'x> {
     fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> Child<'x> {
-        let site = SiteTable::global().intern(Kind::Subrequest, &parent.plan.name, "");
-        parent.enter(site);
+        parent.enter(Site::SUBREQUEST);
         let mut x = parent.worker.take_exchange(&parent.connection, &parent.server);
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
@@ -142,7 +140,7 @@ impl<'x> Child<'x> {
         request(&mut x, &parent.request, (uri, args), options.method);
         let body = body(&mut x, &mut parent.body, options.body);
         let variables = options.share == Share::All;
-        Child { parent, exchange: Some(x), own, variables, body, site }
+        Child { parent, exchange: Some(x), own, variables, body }
     }
 
     async fn run(&mut self) -> Captured {
@@ -168,7 +166,7 @@ impl Drop for Child<'_> {
         }
         x.shared = own;
         parent.shared.subrequests.set(parent.shared.subrequests.get() - 1);
-        parent.leave(self.site);
+        parent.leave(Site::SUBREQUEST);
         parent.worker.give_exchange(x);
     }
 }

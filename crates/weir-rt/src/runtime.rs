@@ -409,6 +409,15 @@ pub fn now_ms() -> u64 {
     inside(with_current(Core::now_ms))
 }
 
+/// The stamp ([`clock::ticks`]) at which this turn's wait ended: what came with it has been ready since.
+///
+/// # Panics
+/// Outside a runtime.
+#[inline]
+pub fn turn_stamp() -> u64 {
+    inside(with_current(|core| core.stamp.get()))
+}
+
 /// A number that changes whenever the loop has received bytes from the kernel: whatever was asked of the system since
 /// it is what it is was asked after all bytes that tasks have seen so far were sent. So an answer (a file opened) may
 /// be shared by the requests of one epoch, and shows none of them the world before it began.

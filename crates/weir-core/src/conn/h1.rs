@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use weir_http::h1::{chunk_head, last_chunk};
 use weir_rt::{Chunk, Recv, Stream, Timer, clock};
+use weir_trace::{Site, Step, WaitKind};
 
 use super::head::{self, NoHead};
 use super::input::Input;
@@ -272,11 +273,19 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
     x.bytes_before = wire.written();
     match &x.transport {
         Transport::H1(old) if Rc::ptr_eq(old, wire) => {}
-        _ => x.transport = Transport::H1(wire.clone()),
+        _ => {
+            x.transport = Transport::H1(wire.clone());
+            x.shared.attach(Some(wire.clone()));
+        }
     }
+    // A request that came while its connection was idle has been ready since the loop woke.
+    let ready = if x.pipelined { None } else { Some(weir_rt::turn_stamp()) };
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.start(|trace| {
-        recorder.begin_at(trace, clock::ticks);
+        recorder.begin_at(trace, || ready.unwrap_or_else(clock::ticks));
+        if ready.is_some() && trace.is_on() {
+            trace.queued(Site::step(Step::HeadRead), clock::ticks());
+        }
         trace.is_on()
     });
 }
@@ -357,7 +366,8 @@ pub(crate) async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Re
     wire.stream.flush();
     wire.timer.arm(x.plan.core.send_timeout);
     let shared = x.shared.clone();
-    let sent = shared.waiting(Box::pin(wire.stream.drained(below, Some(&wire.timer)))).await;
+    let drained = Box::pin(wire.stream.drained(below, Some(&wire.timer)));
+    let sent = shared.waiting_for(WaitKind::ClientWrite, drained).await;
     sent.map_err(|error| {
         wire.broken.set(true);
         if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {

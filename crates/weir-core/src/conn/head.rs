@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_http::h1::{BadRequest, Parse, may_be_complete};
 use weir_http::{Known, Method, Span, Version, host, uri};
 use weir_rt::Recv;
-use weir_trace::{Site, Step};
+use weir_trace::{Site, Step, WaitKind};
 
 use super::h1::Wire;
 use super::keepalive;
@@ -26,10 +26,8 @@ pub(crate) enum NoHead {
 /// `None`: [`read`] waits for the rest.
 #[inline]
 pub(crate) fn at_once(x: &mut Exchange, wire: &Wire) -> Option<Result<(), NoHead>> {
-    match attempt(x, wire, &mut 0)? {
-        Ok(()) => Some(checked(x)),
-        bad => Some(bad),
-    }
+    let parsed = attempt(x, wire, &mut 0)?;
+    Some(checked(x, parsed))
 }
 
 /// The same, waiting for the rest of the head.
@@ -38,23 +36,26 @@ pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead
     wire.timer.arm(x.server.settings.client_header_timeout);
     let shared = x.shared.clone();
     loop {
+        shared.open(Site::step(Step::HeadRead));
         wire.input.borrow_mut().hold();
         wire.flush();
-        match shared.waiting(Box::pin(wire.stream.recv(Some(&wire.timer)))).await {
+        let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
+        let received = shared.waiting_for(WaitKind::ClientRead, received).await;
+        shared.close(Site::step(Step::HeadRead));
+        match received {
             Recv::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => return Err(lost(x, wire, &gone)),
         }
-        x.mark(Site::step(Step::HeadRead));
-        if let Some(done) = attempt(x, wire, &mut seen) {
-            done?;
-            return checked(x);
+        if let Some(parsed) = attempt(x, wire, &mut seen) {
+            return checked(x, parsed);
         }
     }
 }
 
 /// The head is parsed: checks it.
-fn checked(x: &mut Exchange) -> Result<(), NoHead> {
+fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
     x.mark(Site::step(Step::Parse));
+    parsed?;
     let checked = check(x);
     x.mark(Site::step(Step::VirtualServer));
     checked
@@ -86,6 +87,9 @@ fn attempt(x: &mut Exchange, wire: &Wire, seen: &mut usize) -> Option<Result<(),
     let mut input = wire.input.borrow_mut();
     let bytes = input.bytes();
     let limits = x.server.settings.limits();
+    if bytes.is_empty() {
+        x.request.head.clear();
+    }
     if bytes.is_empty() || (*seen > 0 && bytes.len() < limits.max_line && !may_be_complete(bytes, *seen)) {
         *seen = bytes.len();
         return None;

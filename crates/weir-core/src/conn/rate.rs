@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use weir_trace::WaitKind;
+
 use super::h1::{Wire, drained};
 use crate::body::Buf;
 use crate::error::Error;
@@ -50,7 +52,8 @@ pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: Rat
             let over = (before + at + 1).saturating_sub(rate.per_second * seconds + rate.free);
             let wait = (over * 1000 / rate.per_second).max(1) + 1;
             let shared = x.shared.clone();
-            shared.waiting(Box::pin(weir_rt::sleep(Duration::from_millis(wait)))).await;
+            let sleep = Box::pin(weir_rt::sleep(Duration::from_millis(wait)));
+            shared.waiting_for(WaitKind::Timer, sleep).await;
             continue;
         }
         let part = allowed.min(total - at);

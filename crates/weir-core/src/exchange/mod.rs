@@ -18,7 +18,7 @@ pub use request::{Field, Request};
 
 pub use response::{Header, Name, Response};
 pub use shared::Shared;
-use weir_trace::Site;
+use weir_trace::{Cause, Site, WaitKind};
 
 use crate::conf::server::Server;
 use crate::conn::{Connection, Transport};
@@ -73,6 +73,10 @@ pub struct Exchange {
     pub subrequest_of: Option<Span>,
     pub(crate) variables: Variables,
     pub(crate) body_filters: Vec<BodyEntry>,
+    /// The handler that answered: reading its body is its time.
+    pub(crate) answered: Site,
+    /// Why the request ends as it does, where the status does not say it.
+    pub(crate) cause: Cause,
     /// The whole answer was handed over.
     pub(crate) complete: bool,
     pub(crate) body_sent: u64,
@@ -106,6 +110,8 @@ impl Exchange {
             subrequest_of: None,
             variables: Variables::default(),
             body_filters: Vec::new(),
+            answered: Site::OTHER,
+            cause: Cause::None,
             complete: false,
             body_sent: 0,
             header_size: 0,
@@ -137,6 +143,7 @@ impl Exchange {
         self.subrequest_of = None;
         self.variables.clear();
         self.body_filters.clear();
+        self.cause = Cause::None;
         self.complete = false;
         self.body_sent = 0;
         self.header_size = 0;
@@ -146,6 +153,7 @@ impl Exchange {
     /// Lets go of what the exchange holds while it waits in the free list.
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
+        self.shared.attach(None);
         self.body = RequestBody::default();
         self.body_filters.clear();
         self.states.clear();
@@ -201,6 +209,11 @@ impl Exchange {
     /// Awaits `future`, accounted as waiting.
     pub async fn waiting<T>(&self, future: LocalFuture<'_, T>) -> T {
         self.shared.clone().waiting(future).await
+    }
+
+    /// Awaits `future`, accounted as waiting for a `kind` of thing.
+    pub async fn waiting_for<T>(&self, kind: WaitKind, future: LocalFuture<'_, T>) -> T {
+        self.shared.clone().waiting_for(kind, future).await
     }
 
     /// Adds a body filter to this response. Called by header filters; the order is that of the slots.

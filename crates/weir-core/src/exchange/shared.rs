@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use weir_rt::clock;
-use weir_trace::{Site, Trace};
+use weir_trace::{Site, Trace, WaitKind};
 
+use crate::conn::h1::Wire;
 use crate::phase::LocalFuture;
 
 /// The part of an exchange that is reached while its handler holds the exchange itself. No borrow of the trace
@@ -19,12 +20,25 @@ pub struct Shared {
     on: Cell<bool>,
     /// How many subrequests are running, each inside the one before.
     pub(crate) subrequests: Cell<u8>,
+    /// Where the answer goes, for [`Shared::pending`].
+    wire: RefCell<Option<Rc<Wire>>>,
 }
 
 impl Shared {
     /// Starts a request's trace; `begin` says whether boundaries are recorded.
     pub(crate) fn start(&self, begin: impl FnOnce(&mut Trace) -> bool) {
         self.on.set(begin(&mut self.trace.borrow_mut()));
+    }
+
+    /// The request is over: what its connection waits for later is nobody's time.
+    pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace)) {
+        finish(&mut self.trace.borrow_mut());
+        self.on.set(false);
+    }
+
+    /// From here on answers go to `wire`.
+    pub(crate) fn attach(&self, wire: Option<Rc<Wire>>) {
+        *self.wire.borrow_mut() = wire;
     }
 
     /// Whether boundaries are recorded.
@@ -82,7 +96,27 @@ impl Shared {
     }
 
     /// Awaits `future`, charging the time between its polls as waiting to the innermost open site.
-    pub async fn waiting<T>(self: &Rc<Self>, mut future: LocalFuture<'_, T>) -> T {
+    pub async fn waiting<T>(self: &Rc<Self>, future: LocalFuture<'_, T>) -> T {
+        self.waiting_for(WaitKind::Other, future).await
+    }
+
+    /// [`waiting`](Shared::waiting), saying what for. Of waits inside one another the innermost counts.
+    pub async fn waiting_for<T>(self: &Rc<Self>, kind: WaitKind, future: LocalFuture<'_, T>) -> T {
+        self.accounted(kind, future, || ()).await
+    }
+
+    /// [`waiting`](Shared::waiting) for a handler or filter: what was composed before leaves first, so that no answer
+    /// that is complete waits for the next request's handler, or for its own log phase.
+    pub(crate) async fn pending<T>(self: &Rc<Self>, future: LocalFuture<'_, T>) -> T {
+        let flush = || {
+            if let Some(wire) = &*self.wire.borrow() {
+                wire.flush();
+            }
+        };
+        self.accounted(WaitKind::Other, future, flush).await
+    }
+
+    async fn accounted<T>(&self, kind: WaitKind, mut future: LocalFuture<'_, T>, before: impl Fn()) -> T {
         let mut waits = false;
         poll_fn(|cx| {
             if waits {
@@ -90,8 +124,10 @@ impl Shared {
             }
             let poll = Pin::new(&mut future).poll(cx);
             if poll.is_pending() {
-                waits = true;
-                self.suspend();
+                if !std::mem::replace(&mut waits, true) {
+                    before();
+                }
+                self.suspend(kind);
             }
             poll
         })
@@ -99,16 +135,23 @@ impl Shared {
     }
 
     /// From here on time is waiting.
-    pub fn suspend(&self) {
+    fn suspend(&self, kind: WaitKind) {
         if self.on.get() {
-            self.trace.borrow_mut().suspend(clock::ticks());
+            let mut trace = self.trace.borrow_mut();
+            if !trace.is_suspended() {
+                trace.suspend(clock::ticks());
+                trace.wait_kind(kind);
+            }
         }
     }
 
-    /// From here on time is running.
-    pub fn resume(&self) {
+    /// From here on time is running; since the end of the loop's wait the request was ready, and in a queue.
+    fn resume(&self) {
         if self.on.get() {
-            self.trace.borrow_mut().resume(clock::ticks());
+            let mut trace = self.trace.borrow_mut();
+            if trace.is_suspended() {
+                trace.resume_ready(weir_rt::turn_stamp(), clock::ticks());
+            }
         }
     }
 
