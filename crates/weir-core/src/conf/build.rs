@@ -295,13 +295,13 @@ fn nested(
     matcher: &Matcher,
     siblings: &[LocationConf],
 ) -> Result<(), Error> {
-    let name = matcher.name();
+    let name = bare_name(matcher);
     let path_of = |m: &Matcher| match m {
         Matcher::Exact(path) | Matcher::Prefix(path, _) => Some(path.clone()),
         _ => None,
     };
     if let Some(outer) = outer {
-        let outside = outer.name();
+        let outside = bare_name(outer);
         match (outer, matcher) {
             (Matcher::Exact(_), _) => {
                 return Err(
@@ -330,18 +330,21 @@ fn nested(
         _ => false,
     };
     if siblings.iter().any(|sibling| same(&sibling.matcher)) {
-        let path = path_of(matcher).map_or(name, |path| String::from_utf8_lossy(&path).into_owned());
-        return Err(cx.fail(format!("duplicate location \"{path}\"")));
+        return Err(cx.fail(format!("duplicate location \"{name}\"")));
     }
     Ok(())
 }
 
-const fn block(
-    name: &'static str,
-    contexts: Contexts,
-    args: Args,
-    doc: &'static str,
-) -> Signature {
+/// A location's name in nginx's messages: without its modifier.
+fn bare_name(matcher: &Matcher) -> String {
+    let name = matcher.name();
+    match name.split_once(' ') {
+        Some(("=" | "^~" | "~" | "~*", bare)) => bare.to_owned(),
+        _ => name,
+    }
+}
+
+const fn block(name: &'static str, contexts: Contexts, args: Args, doc: &'static str) -> Signature {
     Signature { name, contexts, args: args.block(), doc }
 }
 

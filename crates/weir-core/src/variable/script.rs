@@ -36,8 +36,7 @@ impl Script {
     /// # Errors
     /// As [`Script::compile`], at the argument.
     pub fn compile_text(line: &mut LineCx<'_>, argument: usize, source: &[u8]) -> Result<Script, Error> {
-        let parsed =
-            parse(source).map_err(|()| line.fail_arg(argument, "invalid variable name".to_owned()))?;
+        let parsed = parse(source).map_err(|message| line.fail_arg(argument, message))?;
         let span = line.args()[argument].span;
         let registry: &mut Registry = line.ext();
         let part = |raw| match raw {
@@ -125,7 +124,7 @@ enum Raw {
 
 /// Splits `$name`, `${name}` and `$1` from the text around them. A lone `$` at the end, or before what can't begin
 /// a name, is nginx's "invalid variable name".
-fn parse(source: &[u8]) -> Result<Vec<Raw>, ()> {
+fn parse(source: &[u8]) -> Result<Vec<Raw>, String> {
     let mut parts = Vec::new();
     let mut literal = Vec::new();
     let mut rest = source;
@@ -148,7 +147,7 @@ fn parse(source: &[u8]) -> Result<Vec<Raw>, ()> {
     Ok(parts)
 }
 
-fn name(after: &[u8]) -> Result<(Raw, &[u8]), ()> {
+fn name(after: &[u8]) -> Result<(Raw, &[u8]), String> {
     if let [digit @ b'1'..=b'9', left @ ..] = after {
         return Ok((Raw::Capture(digit - b'0'), left));
     }
@@ -158,11 +157,13 @@ fn name(after: &[u8]) -> Result<(Raw, &[u8]), ()> {
     };
     let end = inner.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(inner.len());
     let (name, mut left) = inner.split_at(end);
-    if braced {
-        left = left.strip_prefix(b"}").ok_or(())?;
+    if braced && !inner.is_empty() {
+        left = left.strip_prefix(b"}").ok_or_else(|| {
+            format!("the closing bracket in \"{}\" variable is missing", String::from_utf8_lossy(name))
+        })?;
     }
     match name {
-        [] => Err(()),
+        [] => Err("invalid variable name".to_owned()),
         [digit @ b'1'..=b'9'] => Ok((Raw::Capture(digit - b'0'), left)),
         name => Ok((Raw::Variable(String::from_utf8_lossy(name).into_owned()), left)),
     }
@@ -172,7 +173,7 @@ fn name(after: &[u8]) -> Result<(Raw, &[u8]), ()> {
 mod tests {
     use super::*;
 
-    fn shape(source: &str) -> Result<String, ()> {
+    fn shape(source: &str) -> Result<String, String> {
         let part = |raw| match raw {
             Raw::Literal(bytes) => format!("[{}]", String::from_utf8_lossy(&bytes)),
             Raw::Variable(name) => format!("<{name}>"),
@@ -193,8 +194,10 @@ mod tests {
         ] {
             assert_eq!(shape(source).as_deref(), Ok(parts), "{source}");
         }
-        for source in ["$", "a$ b", "${", "${a", "${}", "$$"] {
-            assert!(shape(source).is_err(), "{source}");
+        for source in ["$", "a$ b", "${", "${}", "$$"] {
+            assert_eq!(shape(source), Err("invalid variable name".to_owned()), "{source}");
         }
+        let unclosed = Err("the closing bracket in \"a\" variable is missing".to_owned());
+        assert_eq!((shape("${a"), shape("x${a-}")), (unclosed.clone(), unclosed));
     }
 }
