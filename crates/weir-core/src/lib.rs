@@ -28,6 +28,7 @@ mod temp;
 pub mod text;
 pub mod variable;
 pub mod worker;
+pub mod zone;
 
 pub use conf::Configuration;
 pub use error::Error;

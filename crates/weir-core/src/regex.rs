@@ -30,18 +30,31 @@ impl Pattern {
         skip: usize,
         caseless: bool,
     ) -> Result<Arc<Pattern>, Error> {
-        let source = line.bytes(argument).get(skip..).unwrap_or_default().to_vec();
+        let word = line.args().get(argument).unwrap_or(&line.line().name);
+        Pattern::compile_text(line, word.span, word.bytes().get(skip..).unwrap_or_default(), caseless)
+    }
+
+    /// Compiles `source`, which stands at `span` of `line`'s file.
+    ///
+    /// # Errors
+    /// As [`Pattern::compile`].
+    pub fn compile_text(
+        line: &mut LineCx<'_>,
+        span: weir_conf::Span,
+        source: &[u8],
+        caseless: bool,
+    ) -> Result<Arc<Pattern>, Error> {
         let flags = Flags { caseless, ..Flags::default() };
-        let regex = Regex::new(&source, flags).map_err(|error| line.fail_arg(argument, error.to_string()))?;
+        let regex = Regex::new(source, flags).map_err(|error| Error::new(error.to_string()).at(span))?;
         let registry: &mut Registry = line.ext();
         let mut named = Vec::new();
         for (name, group) in regex.names() {
             match registry.define_assigned(&name) {
                 Ok(index) => named.push((index, group)),
-                Err(message) => return Err(line.fail_arg(argument, message)),
+                Err(message) => return Err(Error::new(message).at(span)),
             }
         }
-        let text = String::from_utf8_lossy(&source).into_owned();
+        let text = String::from_utf8_lossy(source).into_owned();
         Ok(Arc::new(Pattern { regex, text, caseless, named }))
     }
 

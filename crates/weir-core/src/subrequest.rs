@@ -122,6 +122,7 @@ impl<'x> Child<'x> {
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
         std::mem::swap(&mut x.arena, &mut parent.arena);
+        x.swap_lasting(parent);
         match options.share {
             Share::All => std::mem::swap(&mut x.variables, &mut parent.variables),
             Share::Copy => x.variables = parent.variables.clone(),
@@ -158,6 +159,7 @@ impl Drop for Child<'_> {
         let (Some(mut x), Some(own)) = (self.exchange.take(), self.own.take()) else { return };
         let parent = &mut *self.parent;
         std::mem::swap(&mut x.arena, &mut parent.arena);
+        x.swap_lasting(parent);
         if self.variables {
             std::mem::swap(&mut x.variables, &mut parent.variables);
         }

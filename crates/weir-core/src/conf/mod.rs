@@ -6,7 +6,7 @@ pub mod http_core;
 pub mod listen;
 pub mod location;
 pub mod main_core;
-mod names;
+pub mod names;
 pub mod registry;
 pub mod server;
 pub mod server_core;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Values by names of the configuration: of servers, of locations.
-pub(crate) type Names<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<Plain>>;
+pub type Names<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<Plain>>;
 
 /// Eight bytes a step by an odd multiplier, the high half folded back in.
-#[derive(Default)]
-pub(crate) struct Plain(u64);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain(u64);
 
 impl Plain {
     #[inline]

@@ -5,6 +5,7 @@
 //! one of them waits stands in [`Shared`].
 
 mod content_type;
+mod lasting;
 mod request;
 mod response;
 mod shared;
@@ -243,7 +244,7 @@ impl Exchange {
     }
 
     pub(crate) fn reset_states(&mut self) {
-        self.states.clear();
+        self.states.retain(|state| state.is::<lasting::Lasting>());
     }
 
     /// Logs at level error, with nginx's context (`client: ..., server: ..., request: "..."`).

@@ -16,6 +16,7 @@ use weir_trace::{Level, RecorderReader};
 
 use crate::conf::Configuration;
 use crate::worker::{Counters, Worker};
+use crate::zone::Zones;
 use sockets::Sockets;
 
 pub use thread::with_worker;
@@ -125,6 +126,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn reload(&self, configuration: Arc<Configuration>) -> Result<(), StartError> {
+        self.keep_zones(&configuration)?;
         thread::rehearse(&configuration)?;
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = sockets.clone();
@@ -134,6 +136,15 @@ impl Server {
         drop(sockets);
         *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();
         self.distribute(&configuration)
+    }
+
+    /// What is in the zones of the configuration in force stays in those of the next.
+    fn keep_zones(&self, next: &Configuration) -> Result<(), StartError> {
+        let before = self.configuration();
+        match (next.tables.shared::<Zones>(), before.tables.shared::<Zones>()) {
+            (Some(next), Some(before)) => next.adopt(before).map_err(StartError),
+            _ => Ok(()),
+        }
     }
 
     /// Gives every worker the configuration and its listeners, and waits until all have them.

@@ -1,0 +1,172 @@
+//! Shared zones: memory by name, of all workers, that lives through reloads (nginx's `zone=name:size`).
+//!
+//! A configuration declares zones in its [`Zones`]; whoever uses one, before or behind its declaration, holds the
+//! same [`SharedZone`]. What is in it is made when first asked for, and a reload takes over what the configuration
+//! before had under the same name, owner and size ([`Zones::adopt`]). [`Table`] is what most zones hold.
+
+mod table;
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+pub use table::{Entries, Handle, Table};
+
+/// The zones of one configuration; lent by `Registry::shared`.
+#[derive(Default)]
+pub struct Zones(Vec<Arc<SharedZone>>);
+
+/// One zone.
+pub struct SharedZone {
+    /// Its name.
+    pub name: Box<str>,
+    /// The directive that declares zones of this use.
+    owner: &'static str,
+    declared: OnceLock<Declared>,
+    store: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+struct Declared {
+    size: u64,
+    key: Box<str>,
+    settings: Box<dyn Any + Send + Sync>,
+}
+
+impl Zones {
+    /// The zone `name`, which directives of `owner` declare; it may not be declared yet.
+    ///
+    /// # Errors
+    /// nginx's words when zones of another use have the name.
+    pub fn named(&mut self, owner: &'static str, name: &str) -> Result<Arc<SharedZone>, String> {
+        if let Some(zone) = self.0.iter().find(|zone| &*zone.name == name) {
+            return match zone.owner == owner {
+                true => Ok(zone.clone()),
+                false => {
+                    Err(format!("the shared memory zone \"{name}\" is already declared for a different use"))
+                }
+            };
+        }
+        let zone =
+            SharedZone { name: Box::from(name), owner, declared: OnceLock::new(), store: OnceLock::new() };
+        self.0.push(Arc::new(zone));
+        Ok(self.0.last().expect("pushed above").clone())
+    }
+
+    /// Takes over what `before` has; a zone of another size begins empty. Nothing changes when it fails.
+    ///
+    /// # Errors
+    /// A zone has another key than before: what is in it would mean something else. In nginx's words.
+    pub fn adopt(&self, before: &Zones) -> Result<(), String> {
+        let pairs = || {
+            self.0.iter().filter_map(|zone| {
+                let old = before.0.iter().find(|old| old.name == zone.name && old.owner == zone.owner)?;
+                let (new, was) = (zone.declared.get()?, old.declared.get()?);
+                (new.size == was.size).then_some((zone, old, new, was))
+            })
+        };
+        if let Some((zone, _, new, was)) = pairs().find(|(_, _, new, was)| new.key != was.key) {
+            return Err(format!(
+                "{} \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
+                zone.owner, zone.name, new.key, was.key
+            ));
+        }
+        for (zone, old, ..) in pairs() {
+            if let Some(store) = old.store.get() {
+                // Taken already when the same configuration is taken into use again.
+                let _ = zone.store.set(store.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SharedZone {
+    /// Declares the zone: its size in bytes, the text of its key, and what else its directive says.
+    ///
+    /// # Errors
+    /// nginx's words when it is declared already.
+    pub fn declare(&self, size: u64, key: &str, settings: impl Any + Send + Sync) -> Result<(), String> {
+        let declared = Declared { size, key: Box::from(key), settings: Box::new(settings) };
+        if let Some(known) = self.declared.get() {
+            let name = &self.name;
+            return Err(match known.size == size {
+                true => format!("{} \"{name}\" is already bound to key \"{}\"", self.owner, known.key),
+                false => format!(
+                    "the size {size} of shared memory zone \"{name}\" conflicts with already declared size {}",
+                    known.size
+                ),
+            });
+        }
+        self.declared.get_or_init(|| declared);
+        Ok(())
+    }
+
+    /// What its directive says; `None` when there is none.
+    pub fn settings<S: 'static>(&self) -> Option<&S> {
+        self.declared.get()?.settings.downcast_ref()
+    }
+
+    /// The text of its key, for messages.
+    pub fn key(&self) -> &str {
+        self.declared.get().map_or("", |declared| &declared.key)
+    }
+
+    /// What is in it, made by `make` of the zone's size in bytes when nobody has yet.
+    pub fn store<T: Any + Send + Sync>(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
+        let size = self.declared.get().map_or(0, |declared| declared.size);
+        let store = self.store.get_or_init(|| Arc::new(make(size))).clone();
+        store.downcast().expect("the owner of a zone decides what is in it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zones(declared: &[(&'static str, &str, u64, &str)]) -> Zones {
+        let mut zones = Zones::default();
+        for (owner, name, size, key) in declared {
+            zones.named(owner, name).unwrap().declare(*size, key, 7_u32).unwrap();
+        }
+        zones
+    }
+
+    #[test]
+    fn a_zone_has_one_use_and_one_declaration() {
+        let mut zones = zones(&[("limit_req_zone", "one", 65536, "$a")]);
+        let zone = zones.named("limit_req_zone", "one").unwrap();
+        assert_eq!(zone.settings::<u32>(), Some(&7));
+        assert_eq!(
+            zone.declare(65536, "$b", 0).unwrap_err(),
+            "limit_req_zone \"one\" is already bound to key \"$a\""
+        );
+        assert_eq!(
+            zone.declare(1, "$a", 0).unwrap_err(),
+            "the size 1 of shared memory zone \"one\" conflicts with already declared size 65536"
+        );
+        assert_eq!(
+            zones.named("limit_conn_zone", "one").err().unwrap(),
+            "the shared memory zone \"one\" is already declared for a different use"
+        );
+    }
+
+    #[test]
+    fn a_reload_takes_over_what_is_the_same_zone() {
+        let old = zones(&[("r", "same", 10, "$a"), ("r", "grown", 10, "$a"), ("c", "other", 10, "$a")]);
+        for zone in &old.0 {
+            zone.store(|_| "old");
+        }
+        let new = zones(&[("r", "same", 10, "$a"), ("r", "grown", 20, "$a"), ("r", "other", 10, "$a")]);
+        new.adopt(&old).unwrap();
+        let stores: Vec<_> = new.0.iter().map(|zone| *zone.store(|_| "new")).collect();
+        assert_eq!(stores, ["old", "new", "new"]);
+    }
+
+    #[test]
+    fn a_reload_with_another_key_is_refused() {
+        let (old, new) = (zones(&[("r", "one", 10, "$a")]), zones(&[("r", "one", 10, "$b")]));
+        assert_eq!(
+            new.adopt(&old).unwrap_err(),
+            "r \"one\" uses the \"$b\" key while previously it used the \"$a\" key"
+        );
+    }
+}

@@ -1,0 +1,329 @@
+//! Values by keys that clients choose, bounded in memory: the oldest can be found and dropped.
+//!
+//! The keys are spread over shards, each behind its own lock, which is held for some hundred nanoseconds: workers
+//! rarely meet. Within a shard all entries stand in one vector, linked by index in the chains of a hash table and in
+//! the order of their last use. The hash is the standard library's, which stands attacks.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A table that all workers share.
+pub struct Table<V> {
+    shards: Box<[Mutex<Shard<V>>]>,
+    hasher: RandomState,
+}
+
+/// Names an entry while it is in the table; it stays the same when others come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    shard: u32,
+    node: u32,
+}
+
+/// The entries that may hold a key, locked.
+pub struct Entries<'t, V> {
+    shard: MutexGuard<'t, Shard<V>>,
+    number: u32,
+    hash: u64,
+}
+
+struct Shard<V> {
+    nodes: Vec<Node<V>>,
+    /// First entry of each chain; a power of two of them.
+    buckets: Vec<u32>,
+    /// First of the nodes that are not in use, linked by `chain`.
+    free: u32,
+    oldest: u32,
+    newest: u32,
+    count: usize,
+    used: u64,
+    size: u64,
+    /// What nginx spends on an entry besides its key.
+    overhead: u64,
+}
+
+struct Node<V> {
+    hash: u64,
+    key: Box<[u8]>,
+    value: V,
+    chain: u32,
+    older: u32,
+    newer: u32,
+}
+
+impl<V> Table<V> {
+    /// A table for about as many entries as nginx keeps in `size` bytes of shared memory, where each takes
+    /// `overhead` bytes and its key, rounded up to a power of two.
+    pub fn new(size: u64, overhead: u64) -> Table<V> {
+        let pages = size.saturating_sub(POOL) / (PAGE + PAGE_HEAD);
+        let bytes = pages.max(1) * PAGE;
+        // Small zones are not divided: their shares would be too uneven.
+        let shards = (bytes / SHARD).clamp(1, SHARDS).next_power_of_two();
+        let shard = || Mutex::new(Shard::new(bytes / shards, overhead));
+        Table { shards: (0..shards).map(|_| shard()).collect(), hasher: RandomState::new() }
+    }
+
+    /// Locks the part where `key` belongs. Whoever holds it must not wait, and must not lock another.
+    pub fn lock(&self, key: &[u8]) -> Entries<'_, V> {
+        let hash = self.hasher.hash_one(key);
+        // The chains take the low bits.
+        let number = (hash >> 48) as u32 & (self.shards.len() as u32 - 1);
+        Entries { shard: self.shard(number), number, hash }
+    }
+
+    /// Locks the part where the entry `handle` is.
+    pub fn lock_at(&self, handle: Handle) -> Entries<'_, V> {
+        Entries { shard: self.shard(handle.shard), number: handle.shard, hash: 0 }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        (0..self.shards.len() as u32).map(|number| self.shard(number).count).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A panic while the lock was held leaves numbers that are at most a little wrong.
+    fn shard(&self, number: u32) -> MutexGuard<'_, Shard<V>> {
+        self.shards[number as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Entries<'_, V> {
+    /// The entry of `key`, for which this was locked; it becomes the newest.
+    pub fn find(&mut self, key: &[u8]) -> Option<Handle> {
+        let node = self.shard.find(self.hash, key)?;
+        if self.shard.newest != node {
+            self.shard.unlink(node);
+            self.shard.link(node);
+        }
+        Some(self.handle(node))
+    }
+
+    /// Adds an entry for `key`, for which this was locked and which has none. `None`: there is no room.
+    pub fn insert(&mut self, key: &[u8], value: V) -> Option<Handle> {
+        let node = self.shard.insert(self.hash, key, value)?;
+        Some(self.handle(node))
+    }
+
+    /// The value of an entry of this part.
+    pub fn value(&mut self, handle: Handle) -> &mut V {
+        &mut self.shard.nodes[handle.node as usize].value
+    }
+
+    /// The entry that was not used for longest.
+    pub fn oldest(&self) -> Option<Handle> {
+        (self.shard.oldest != NONE).then(|| self.handle(self.shard.oldest))
+    }
+
+    /// Drops an entry of this part.
+    pub fn remove(&mut self, handle: Handle) {
+        self.shard.remove(handle.node);
+    }
+
+    fn handle(&self, node: u32) -> Handle {
+        Handle { shard: self.number, node }
+    }
+}
+
+impl<V> Shard<V> {
+    fn new(size: u64, overhead: u64) -> Shard<V> {
+        Shard {
+            nodes: Vec::new(),
+            buckets: vec![NONE; 16],
+            free: NONE,
+            oldest: NONE,
+            newest: NONE,
+            count: 0,
+            used: 0,
+            size,
+            overhead,
+        }
+    }
+
+    fn bucket(&self, hash: u64) -> usize {
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        let mut at = self.buckets[self.bucket(hash)];
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.hash == hash && *node.key == *key {
+                return Some(at);
+            }
+            at = node.chain;
+        }
+        None
+    }
+
+    fn cost(&self, key: &[u8]) -> u64 {
+        (self.overhead + key.len() as u64).next_power_of_two()
+    }
+
+    fn insert(&mut self, hash: u64, key: &[u8], value: V) -> Option<u32> {
+        let cost = self.cost(key);
+        if self.used + cost > self.size {
+            return None;
+        }
+        if self.count >= self.buckets.len() {
+            self.grow();
+        }
+        let bucket = self.bucket(hash);
+        let chain = self.buckets[bucket];
+        let node = Node { hash, key: Box::from(key), value, chain, older: NONE, newer: NONE };
+        let at = match self.free {
+            NONE => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+            at => {
+                self.free = self.nodes[at as usize].chain;
+                self.nodes[at as usize] = node;
+                at
+            }
+        };
+        self.buckets[bucket] = at;
+        self.link(at);
+        self.count += 1;
+        self.used += cost;
+        Some(at)
+    }
+
+    fn remove(&mut self, at: u32) {
+        self.unlink(at);
+        let node = &mut self.nodes[at as usize];
+        let key = std::mem::take(&mut node.key);
+        let (hash, next) = (node.hash, std::mem::replace(&mut node.chain, self.free));
+        self.free = at;
+        let bucket = self.bucket(hash);
+        let mut link = self.buckets[bucket];
+        if link == at {
+            self.buckets[bucket] = next;
+        } else {
+            while self.nodes[link as usize].chain != at {
+                link = self.nodes[link as usize].chain;
+            }
+            self.nodes[link as usize].chain = next;
+        }
+        self.count -= 1;
+        self.used -= self.cost(&key);
+    }
+
+    /// Twice as many chains.
+    fn grow(&mut self) {
+        let old = std::mem::take(&mut self.buckets);
+        self.buckets = vec![NONE; old.len() * 2];
+        for first in old {
+            let mut at = first;
+            while at != NONE {
+                let bucket = self.bucket(self.nodes[at as usize].hash);
+                let node = &mut self.nodes[at as usize];
+                let next = std::mem::replace(&mut node.chain, self.buckets[bucket]);
+                self.buckets[bucket] = at;
+                at = next;
+            }
+        }
+    }
+
+    /// Makes `at`, which is in no order, the newest.
+    fn link(&mut self, at: u32) {
+        let before = std::mem::replace(&mut self.newest, at);
+        let node = &mut self.nodes[at as usize];
+        (node.older, node.newer) = (before, NONE);
+        match before {
+            NONE => self.oldest = at,
+            before => self.nodes[before as usize].newer = at,
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Node { older, newer, .. } = self.nodes[at as usize];
+        match older {
+            NONE => self.oldest = newer,
+            older => self.nodes[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.nodes[newer as usize].older = older,
+        }
+    }
+}
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+/// nginx's pages, what it notes about each, and what is at the zone's start, in bytes.
+const PAGE: u64 = 4096;
+const PAGE_HEAD: u64 = 24;
+const POOL: u64 = 512;
+/// A shard has at least this many bytes, and there are no more than this many: locks of sixteen workers that meet
+/// once in a thousand requests.
+const SHARD: u64 = 256 * 1024;
+const SHARDS: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As nginx's documentation says: "one megabyte zone can keep about 16 thousand 64-byte states".
+    #[test]
+    fn a_megabyte_is_sixteen_thousand_small_entries() {
+        let table = Table::new(1 << 20, 36);
+        let mut kept = 0;
+        for n in 0..30_000_u32 {
+            let key = n.to_be_bytes();
+            kept += usize::from(table.lock(&key).insert(&key, ()).is_some());
+        }
+        assert!((15_500..=16_384).contains(&kept), "{kept}");
+        assert_eq!(table.len(), kept);
+    }
+
+    #[test]
+    fn a_find_makes_an_entry_the_newest() {
+        let table = Table::new(32 << 10, 80);
+        for key in [b"a", b"b", b"c"] {
+            table.lock(key).insert(key, key[0]).unwrap();
+        }
+        let mut entries = table.lock(b"a");
+        entries.find(b"a").unwrap();
+        let mut order = Vec::new();
+        while let Some(oldest) = entries.oldest() {
+            order.push(*entries.value(oldest));
+            entries.remove(oldest);
+        }
+        assert_eq!(order, *b"bca");
+    }
+
+    proptest! {
+        /// Whatever comes and goes, the table holds what a map would.
+        #[test]
+        fn it_is_a_map(steps in proptest::collection::vec((any::<u8>(), any::<bool>()), 0..400)) {
+            let (table, mut model) = (Table::new(1 << 20, 40), HashMap::new());
+            for (at, (key, add)) in steps.into_iter().enumerate() {
+                let key = [key % 64];
+                let mut entries = table.lock(&key);
+                match (entries.find(&key), add) {
+                    (Some(handle), true) => *entries.value(handle) = at,
+                    (Some(handle), false) => entries.remove(handle),
+                    (None, true) => { entries.insert(&key, at); }
+                    (None, false) => {}
+                }
+                if add { model.insert(key, at); } else { model.remove(&key); }
+            }
+            prop_assert_eq!(table.len(), model.len());
+            for (key, value) in model {
+                let mut entries = table.lock(&key);
+                let handle = entries.find(&key).expect("the model has it");
+                prop_assert_eq!(*entries.value(handle), value);
+            }
+        }
+    }
+}
