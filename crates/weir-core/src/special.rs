@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_http::{Known, Method, Version, status};
+use weir_http::{Known, Method, Version, escape, status};
 
 use crate::agent;
 use crate::body::{Body, Buf};
@@ -85,18 +85,40 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
         x.response.set(Known::WwwAuthenticate, challenge);
     }
     x.body_filters.clear();
+    if refreshes(x, code)
+        && let Some(location) = x.response.location.take()
+    {
+        x.response.status = 200;
+        return html(x, refresh(x.text(&location)));
+    }
     match body(x, code) {
-        Some(bytes) => {
-            x.response.content_type = Some(Text::Static(b"text/html"));
-            x.response.charset = None;
-            x.response.content_length = Some(bytes.len() as u64);
-            Verdict::Respond(Body::Whole(Buf::shared(bytes)))
-        }
+        Some(bytes) => html(x, bytes),
         None => {
             x.response.content_type = None;
             Verdict::Respond(Body::Empty)
         }
     }
+}
+
+fn html(x: &mut Exchange, page: Rc<[u8]>) -> Verdict {
+    x.response.content_type = Some(Text::Static(b"text/html"));
+    x.response.charset = None;
+    x.response.content_length = Some(page.len() as u64);
+    Verdict::Respond(Body::Whole(Buf::shared(page)))
+}
+
+/// `msie_refresh`: whether a redirect is a page for old Internet Explorers, which lose the part behind `#` otherwise.
+fn refreshes(x: &Exchange, code: u16) -> bool {
+    matches!(code, 301 | 302)
+        && x.plan.core.msie_refresh
+        && agent::msie(x.request.value(&x.arena, Known::UserAgent).unwrap_or_default())
+}
+
+fn refresh(location: &[u8]) -> Rc<[u8]> {
+    let mut out = b"<html><head><meta http-equiv=\"Refresh\" content=\"0; URL=".to_vec();
+    escape::escape(&mut out, location, escape::Set::Refresh);
+    out.extend_from_slice(b"\"></head><body></body></html>\r\n");
+    Rc::from(out)
 }
 
 /// The page's bytes: title, rule and the server's name.

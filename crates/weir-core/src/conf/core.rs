@@ -97,6 +97,8 @@ pub struct Core {
     pub port_in_redirect: bool,
     /// `msie_padding`.
     pub msie_padding: bool,
+    /// `msie_refresh`.
+    pub msie_refresh: bool,
     /// `log_not_found`.
     pub log_not_found: bool,
     /// `log_subrequest`.

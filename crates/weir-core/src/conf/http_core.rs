@@ -46,7 +46,7 @@ impl Module for HttpCore {
         inherit!(conf, parent, absolute_redirect, server_name_in_redirect, port_in_redirect, msie_padding);
         inherit!(conf, parent, log_not_found, log_subrequest, open_file_cache, open_file_cache_valid);
         inherit!(conf, parent, open_file_cache_min_uses, open_file_cache_errors, disable_symlinks);
-        inherit!(conf, parent, subrequest_output_buffer_size);
+        inherit!(conf, parent, subrequest_output_buffer_size, msie_refresh);
         // The logs were opened with the lines that name them: both or none.
         if conf.error_log.is_none() {
             inherit!(conf, parent, error_log, error_log_open);
@@ -156,6 +156,8 @@ pub struct HttpCoreConf {
     pub port_in_redirect: Option<bool>,
     /// `msie_padding`.
     pub msie_padding: Option<bool>,
+    /// `msie_refresh`.
+    pub msie_refresh: Option<bool>,
     /// `log_not_found`.
     pub log_not_found: Option<bool>,
     /// `log_subrequest`.
@@ -205,7 +207,6 @@ pub struct Accepted {
     pub types_hash_max_size: Option<u64>,
     pub types_hash_bucket_size: Option<u64>,
     pub send_lowat: Option<u64>,
-    pub msie_refresh: Option<bool>,
     pub output_buffers: Option<Bufs>,
     pub postpone_output: Option<u64>,
     pub read_ahead: Option<u64>,
@@ -265,6 +266,7 @@ impl HttpCoreConf {
             server_name_in_redirect: self.server_name_in_redirect.unwrap_or(false),
             port_in_redirect: self.port_in_redirect.unwrap_or(true),
             msie_padding: self.msie_padding.unwrap_or(true),
+            msie_refresh: self.msie_refresh.unwrap_or(false),
             log_not_found: self.log_not_found.unwrap_or(true),
             log_subrequest: self.log_subrequest.unwrap_or(false),
             open_file_cache: self.file_cache(),

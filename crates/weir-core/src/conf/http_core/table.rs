@@ -139,8 +139,8 @@ pub(super) const TABLE: &[Row] = &[
         .doc("Redirects with the port unless it is the usual one; on."),
     Row::new("msie_padding", ANY, FLAG, |c, line| line.flag(&mut c.msie_padding))
         .doc("Pads error pages to 512 bytes for old Internet Explorers; on."),
-    Row::new("msie_refresh", ANY, FLAG, |c, line| line.flag(&mut c.accepted.msie_refresh))
-        .doc("Accepted for nginx's files; browsers that can't follow redirects are gone."),
+    Row::new("msie_refresh", ANY, FLAG, |c, line| line.flag(&mut c.msie_refresh))
+        .doc("Redirects old Internet Explorers by a page instead of a status; off."),
     // Logs.
     Row::new("log_not_found", ANY, FLAG, |c, line| line.flag(&mut c.log_not_found))
         .doc("Missing files in the error log; on."),

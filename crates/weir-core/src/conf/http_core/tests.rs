@@ -172,7 +172,7 @@ const LINES: &str = "default_type a/b; satisfy any; recursive_error_pages on; cl
           lingering_time 10; lingering_timeout 11; limit_rate 12k; limit_rate_after 13k; reset_timedout_connection on;
           server_tokens build; tcp_nodelay off; tcp_nopush on; sendfile on; sendfile_max_chunk 14; auth_delay 15;
           if_modified_since before; etag off; max_ranges 16; chunked_transfer_encoding off; absolute_redirect off;
-          server_name_in_redirect on; port_in_redirect off; msie_padding off; log_not_found off; log_subrequest on;
+          server_name_in_redirect on; port_in_redirect off; msie_padding off; msie_refresh on; log_not_found off; log_subrequest on;
           open_file_cache max=17 inactive=18; open_file_cache_valid 19; open_file_cache_min_uses 20;
           open_file_cache_errors on; disable_symlinks if_not_owner from=/a; subrequest_output_buffer_size 21;";
 
@@ -222,6 +222,7 @@ fn every_line_reaches_what_requests_read_also_from_the_blocks_around() {
                 && core.server_name_in_redirect
                 && !core.port_in_redirect
                 && !core.msie_padding
+                && core.msie_refresh
         );
         assert!(!core.log_not_found && core.log_subrequest);
         let cache = FileCache { max: 17, inactive: 18_000, valid: 19_000, min_uses: 20, errors: true };
@@ -233,7 +234,7 @@ fn every_line_reaches_what_requests_read_also_from_the_blocks_around() {
 
 #[test]
 fn lines_without_effect_are_accepted() {
-    let text = "types_hash_max_size 2048; types_hash_bucket_size 64; send_lowat 1; msie_refresh on; output_buffers 1 32k;
+    let text = "types_hash_max_size 2048; types_hash_bucket_size 64; send_lowat 1; output_buffers 1 32k;
         postpone_output 1460; read_ahead 1m; directio off; directio_alignment 4k; aio threads=x; aio_write on;";
     core_of(&format!("location / {{ {text} }}"));
 }
