@@ -172,6 +172,12 @@ struct Walk {
 impl Walk {
     fn new(x: &mut Exchange, from: Phase) -> Walk {
         let plan = if from <= Phase::FindConfig { x.server.plan.clone() } else { x.plan.clone() };
+        // Most servers have no handlers of their own.
+        let from = if from == Phase::PostRead && plan.is_empty_before(Phase::FindConfig) {
+            Phase::FindConfig
+        } else {
+            from
+        };
         let (at, end) = plan.range(from);
         Walk { phase: from, plan, at, end, own: false, refused: None }
     }
@@ -197,6 +203,7 @@ impl Walk {
     }
 
     /// The phase is over: on to the next, or the end of the run.
+    #[inline(never)]
     fn pass(&mut self, x: &mut Exchange) -> Option<Verdict> {
         match self.phase {
             Phase::PostRead => {
@@ -212,7 +219,8 @@ impl Walk {
                     return Some(end);
                 }
                 self.plan = x.plan.clone();
-                self.enter(Phase::Rewrite);
+                let only_content = self.plan.is_only_content() && !x.uri_changed;
+                self.enter(if only_content { Phase::Content } else { Phase::Rewrite });
             }
             Phase::Rewrite | Phase::PostRewrite => match post_rewrite(x) {
                 PostRewrite::Go => self.enter(Phase::Preaccess),
@@ -272,6 +280,7 @@ impl Walk {
     #[inline]
     fn judge(&mut self, x: &mut Exchange, verdict: Verdict) -> Option<Verdict> {
         match (self.phase, verdict) {
+            (_, verdict @ Verdict::Respond(_)) => Some(verdict),
             (Phase::Content, Verdict::Declined) if self.own => Some(Verdict::Status(404)),
             (_, Verdict::Declined) => None,
             (Phase::Content, Verdict::Ok) => Some(Verdict::Done),

@@ -45,6 +45,18 @@ impl Plan {
         (self.first[at], self.first[at + 1])
     }
 
+    /// No handler runs before `phase`.
+    #[inline]
+    pub(crate) fn is_empty_before(&self, phase: Phase) -> bool {
+        self.first[phase as usize] == 0
+    }
+
+    /// After find-config nothing runs but the content phase's handlers.
+    #[inline]
+    pub(crate) fn is_only_content(&self) -> bool {
+        self.content.is_none() && self.first[Phase::Rewrite as usize] == self.first[Phase::Content as usize]
+    }
+
     /// One of the handlers of all phases.
     #[inline]
     pub(crate) fn entry(&self, at: u16) -> &Entry {

@@ -24,7 +24,10 @@ pub struct RequestBody {
     read: bool,
     /// Nobody wants it: it is read to find the next request, at any size.
     discarded: bool,
+    /// Its framing was wrong.
     broken: bool,
+    /// The client left before its end.
+    gone: bool,
     pub(crate) memory: Vec<u8>,
     pub(crate) file: Option<TempFile>,
 }
@@ -62,6 +65,27 @@ impl Drop for TempFile {
 }
 
 impl RequestBody {
+    /// Forgets the body, and gives its memory back.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if self.is_touched() {
+            *self = RequestBody::default();
+        }
+    }
+
+    fn is_touched(&self) -> bool {
+        self.is_pending()
+            || self.framed > 0
+            || self.received > 0
+            || self.read
+            || self.continued
+            || self.discarded
+            || self.broken
+            || self.gone
+            || self.memory.capacity() > 0
+            || self.file.is_some()
+    }
+
     /// Bytes of the body received, as framed content.
     pub fn received(&self) -> u64 {
         self.received
@@ -77,7 +101,7 @@ impl RequestBody {
         !matches!(self.framing, Framing::Done)
     }
 
-    /// Its framing was wrong, or it did not come to its end.
+    /// Its framing was wrong: what follows it can't be found.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }
@@ -89,6 +113,11 @@ impl RequestBody {
 
     pub(crate) fn is_discarded(&self) -> bool {
         self.discarded
+    }
+
+    /// The client left before its end: there is nobody to answer (nginx, too, only logs the status).
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
     }
 
     /// Whether the body was read by [`Exchange::read_body`].
@@ -260,17 +289,21 @@ impl Exchange {
                 Err(self.broken(Error::CLIENT_TIMED_OUT))
             }
             Recv::Eof => {
+                self.body.gone = true;
                 self.log(
                     Level::Info,
                     &"client prematurely closed connection while reading client request body",
                 );
                 Err(self.broken(Error { kind: ErrorKind::Protocol, ..Error::CLIENT_CLOSED }))
             }
-            Recv::Err(errno) => Err(self.broken(Error {
-                kind: ErrorKind::Protocol,
-                errno: Some(errno),
-                ..Error::CLIENT_CLOSED
-            })),
+            Recv::Err(errno) => {
+                self.body.gone = true;
+                Err(self.broken(Error {
+                    kind: ErrorKind::Protocol,
+                    errno: Some(errno),
+                    ..Error::CLIENT_CLOSED
+                }))
+            }
         }
     }
 

@@ -126,7 +126,7 @@ impl Exchange {
         self.arena.reset();
         self.request.clear();
         self.response.clear();
-        self.body = RequestBody::default();
+        self.clear_rare();
         if !Rc::ptr_eq(&self.connection, connection) {
             self.connection = connection.clone();
         }
@@ -140,24 +140,32 @@ impl Exchange {
         self.keep_alive = false;
         self.pipelined = false;
         self.limit_rate = None;
-        self.captures = Captures::default();
+        self.captures.clear();
         self.subrequest_of = None;
         self.variables.clear();
-        self.body_filters.clear();
         self.cause = Cause::None;
         self.complete = false;
         self.body_sent = 0;
         self.header_size = 0;
-        self.states.clear();
+    }
+
+    /// What few requests have.
+    #[inline]
+    fn clear_rare(&mut self) {
+        self.body.clear();
+        if !self.body_filters.is_empty() {
+            self.body_filters.clear();
+        }
+        if !self.states.is_empty() {
+            self.states.clear();
+        }
     }
 
     /// Lets go of what the exchange holds while it waits in the free list.
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
         self.shared.attach(None);
-        self.body = RequestBody::default();
-        self.body_filters.clear();
-        self.states.clear();
+        self.clear_rare();
     }
 
     /// The normalised path.

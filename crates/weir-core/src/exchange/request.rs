@@ -50,10 +50,13 @@ impl Request {
         self.uri_is_plain = false;
     }
 
+    /// Forgets all but the head, which its next reading clears.
     pub(crate) fn clear(&mut self) {
-        let mut head = std::mem::take(&mut self.head);
-        head.clear();
-        *self = Request { head, ..Request::default() };
+        let Request { head: _, unparsed_uri, uri, exten, args, host, port, uri_is_plain } = self;
+        for span in [unparsed_uri, uri, exten, args, host, port] {
+            *span = Span::default();
+        }
+        *uri_is_plain = false;
     }
 }
 

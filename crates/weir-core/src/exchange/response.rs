@@ -131,10 +131,42 @@ impl Response {
     }
 
     pub(crate) fn clear(&mut self) {
-        let mut headers = std::mem::take(&mut self.headers);
-        let mut trailers = std::mem::take(&mut self.trailers);
+        // One by one, in place: a new one would be made elsewhere and copied, for every request.
+        let Response {
+            status,
+            reason,
+            content_type,
+            charset,
+            content_length,
+            last_modified,
+            location,
+            headers,
+            trailers,
+            expect_trailers,
+            allow_ranges,
+            single_range,
+            force_ranges,
+            disable_not_modified,
+            not_modified,
+            header_sent,
+            header_only,
+            chunked,
+            error_page_done,
+            err_status,
+            server,
+            date,
+        } = self;
+        (*status, *err_status) = (0, 0);
+        (*content_length, *last_modified) = (None, None);
+        for text in [reason, content_type, charset, location, server, date] {
+            if text.is_some() {
+                *text = None;
+            }
+        }
         headers.clear();
         trailers.clear();
-        *self = Response { headers, trailers, ..Response::default() };
+        (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
+        (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
+        (*header_only, *chunked, *error_page_done) = (false, false, false);
     }
 }

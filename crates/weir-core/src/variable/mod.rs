@@ -215,6 +215,11 @@ pub struct Captures {
 }
 
 impl Captures {
+    pub(crate) fn clear(&mut self) {
+        self.subject = Span::default();
+        self.groups.clear();
+    }
+
     /// Group `n` (`$n`).
     pub fn get(&self, n: usize) -> Option<Span> {
         self.groups.get(n).copied()
