@@ -92,9 +92,38 @@ impl RequestHead {
 
     /// Forgets everything but the memory for fields.
     pub fn clear(&mut self) {
-        let mut fields = std::mem::take(&mut self.fields);
+        // One by one, in place: a new head would be made elsewhere and copied, for every request.
+        let RequestHead {
+            method,
+            method_span,
+            target,
+            absolute,
+            version,
+            protocol,
+            line,
+            len,
+            leading_crlf,
+            fields,
+            host,
+            host_count,
+            content_length,
+            chunked,
+            connection,
+            expect_continue,
+            expect_other,
+            offending,
+            seen,
+            coding_unknown,
+        } = self;
+        (*method, *version) = (Method::default(), Version::default());
+        (*method_span, *target, *protocol, *line, *offending) = Default::default();
+        *absolute = None;
+        (*len, *leading_crlf) = (0, 0);
         fields.clear();
-        *self = RequestHead { fields, ..RequestHead::default() };
+        (*host, *host_count, *content_length) = (None, 0, None);
+        *connection = ConnectionTokens::default();
+        (*chunked, *coding_unknown, *expect_continue, *expect_other) = (false, false, false, false);
+        *seen = Seen::default();
     }
 
     /// Whether the client, by version and `Connection`, would send another request (RFC 9112 section 9.3).
