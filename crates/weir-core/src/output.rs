@@ -6,7 +6,7 @@ use weir_http::{Known, Method, Version};
 use weir_trace::{Site, Step as ConnStep};
 
 use crate::body::{Body, Buf, Chain, Piece, Source};
-use crate::conn::{Transport, encode, h1};
+use crate::conn::{Transport, h1, heads};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, ROOM, Step};
@@ -105,7 +105,7 @@ pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
     settle(x);
     x.response.header_sent = true;
     if let Transport::H1(wire) = &x.transport {
-        x.header_size = wire.compose(|out| encode::head(x, out));
+        x.header_size = wire.compose(|out| heads::head(x, out));
     }
     x.mark(Site::HEADER);
     Ok(())

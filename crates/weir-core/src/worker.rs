@@ -13,6 +13,7 @@ use weir_trace::Recorder;
 use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
 use crate::conn::h1::Wire;
+use crate::conn::heads::Heads;
 use crate::exchange::Exchange;
 use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
@@ -42,9 +43,14 @@ pub struct Worker {
     closed: Notify,
     /// Numbers for connections: the next one, and how many are left of the block.
     numbers: Cell<(u64, u64)>,
-    #[expect(clippy::vec_box, reason = "an exchange is taken and given back as the box it is in, not copied")]
+    #[expect(
+        clippy::vec_box,
+        reason = "an exchange is taken and given back as the box it is in, not copied"
+    )]
     free: RefCell<Vec<Box<Exchange>>>,
     dates: RefCell<Cached>,
+    /// Heads of responses, composed before.
+    pub(crate) heads: RefCell<Heads>,
     /// Texts of the times of files.
     modified: RefCell<Memo>,
     /// New connections are refused and idle ones closed.
@@ -69,6 +75,7 @@ impl Worker {
             closed: Notify::default(),
             numbers: Cell::new((0, 0)),
             free: RefCell::new(Vec::new()),
+            heads: RefCell::default(),
             modified: RefCell::default(),
             dates: RefCell::new(Cached::new(now as i64, clock::local_offset(now) / 60)),
             stopping: Cell::new(false),
@@ -87,6 +94,7 @@ impl Worker {
         self.serial.set(self.serial.get() + 1);
         // Exchanges of the old configuration hold its plans; new ones are made as needed.
         self.free.borrow_mut().clear();
+        self.heads.borrow_mut().clear();
         self.files.clear();
     }
 

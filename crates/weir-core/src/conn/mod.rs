@@ -2,8 +2,9 @@
 
 pub mod accept;
 pub mod h1;
-pub(crate) mod encode;
+mod encode;
 mod head;
+pub(crate) mod heads;
 pub mod input;
 pub(crate) mod keepalive;
 mod linger;
