@@ -158,10 +158,7 @@ fn servers_and_locations() {
             &[(2, 16, "pcre2_compile() failed: missing closing parenthesis in \"(\"")],
         ),
         ("http { server {\n    server_name ~;\n} }", &[(2, 17, "empty regex in server name \"~\"")]),
-        (
-            "http { server {\n    listen 127.0.0.1:81 fast;\n} }",
-            &[(2, 25, "invalid parameter \"fast\"")],
-        ),
+        ("http { server {\n    listen 127.0.0.1:81 fast;\n} }", &[(2, 25, "invalid parameter \"fast\"")]),
         (
             "http { server {\n    listen 127.0.0.1:99999;\n} }",
             &[(2, 12, "invalid port in \"127.0.0.1:99999\" of the \"listen\" directive")],
