@@ -144,6 +144,7 @@ pub fn map_uri(x: &mut Exchange) -> PathText {
     let skip = match x.plan.core.alias {
         None => 0,
         Some(Alias::Prefix(len)) => len as u32,
+        Some(Alias::Whole) if x.add_uri_to_alias => 0,
         Some(Alias::Whole) => uri.end - uri.start,
     };
     x.arena.copy(Span { start: (uri.start + skip).min(uri.end), end: uri.end });

@@ -137,10 +137,10 @@ pub struct Entry {
 pub(crate) async fn run(x: &mut Exchange, from: Phase) -> Verdict {
     let shared = x.shared.clone();
     let mut walk = Walk::new(x, from);
-    loop {
+    let end = loop {
         let entry = match walk.seek(x) {
             Ok(entry) => entry,
-            Err(end) => return end,
+            Err(end) => break end,
         };
         shared.open(entry.site);
         let verdict = match entry.handler.handle(x) {
@@ -150,9 +150,21 @@ pub(crate) async fn run(x: &mut Exchange, from: Phase) -> Verdict {
         shared.close(entry.site);
         x.answered = entry.site;
         if let Some(end) = walk.judge(x, verdict) {
-            return end;
+            break end;
         }
-    }
+    };
+    if walk.delays(x, &end) { delayed(x, end).await } else { end }
+}
+
+/// `auth_delay`: who guesses passwords learns late that one is wrong, and for all of them after the same time.
+#[cold]
+fn delayed(x: &mut Exchange, end: Verdict) -> LocalFuture<'_, Verdict> {
+    Box::pin(async move {
+        x.log(crate::log::Level::Info, &"delaying unauthorized request");
+        let delay = std::time::Duration::from_millis(x.plan.core.auth_delay);
+        x.shared.pending(Box::pin(weir_rt::sleep(delay))).await;
+        end
+    })
 }
 
 /// Where a request stands in its phases.
@@ -292,6 +304,12 @@ impl Walk {
             }
             (_, end) => Some(end),
         }
+    }
+
+    /// Whether `end` is the access phase's 401, and `auth_delay` holds it back.
+    #[inline]
+    fn delays(&self, x: &Exchange, end: &Verdict) -> bool {
+        matches!((self.phase, end), (Phase::Access, Verdict::Status(401))) && x.plan.core.auth_delay > 0
     }
 
     /// Under `satisfy all` every handler must let the request pass; under `satisfy any` the first `Ok` does, and a

@@ -49,6 +49,7 @@ pub(crate) fn follow(x: &mut Exchange, redirect: Redirect) -> Result<Phase, u16>
     }
     x.uri_changes -= 1;
     x.internal = true;
+    x.add_uri_to_alias = false;
     x.uri_changed = false;
     x.reset_states();
     match redirect {

@@ -134,6 +134,7 @@ impl<'x> Child<'x> {
             limit: options.limit,
         });
         x.internal = true;
+        x.client = parent.client.clone();
         x.keep_alive = true;
         x.start_ms = weir_rt::now_ms();
         x.bytes_before = 0;

@@ -19,6 +19,7 @@ pub use request::{Field, Request};
 
 pub use response::{Header, Name, Response};
 pub use shared::Shared;
+use weir_rt::net::SockAddr;
 use weir_trace::{Cause, Site, WaitKind};
 
 use crate::conf::server::Server;
@@ -46,6 +47,8 @@ pub struct Exchange {
     pub connection: Rc<Connection>,
     /// The worker's state.
     pub worker: Rc<Worker>,
+    /// The client's address, where something other than the connection tells it (`set_real_ip_from`).
+    pub client: Option<SockAddr>,
     /// The virtual server.
     pub server: Rc<Server>,
     /// The location's plan; the server's while there is no location.
@@ -56,6 +59,8 @@ pub struct Exchange {
     pub transport: Transport,
     /// The request came about inside the server: redirect, subrequest.
     pub internal: bool,
+    /// `try_files` found the URI's file below `alias`: the URI is appended to it (a location by regular expression).
+    pub add_uri_to_alias: bool,
     /// A rewrite changed the URI: post-rewrite looks for its location again.
     pub uri_changed: bool,
     /// How many more times the URI may change.
@@ -96,11 +101,13 @@ impl Exchange {
             body: RequestBody::default(),
             connection: connection.clone(),
             worker: worker.clone(),
+            client: None,
             server: server.clone(),
             plan: server.plan.clone(),
             shared: Rc::default(),
             transport: Transport::None,
             internal: false,
+            add_uri_to_alias: false,
             uri_changed: false,
             uri_changes: URI_CHANGES,
             keep_alive: false,
@@ -135,6 +142,8 @@ impl Exchange {
         }
         self.plan = server.plan.clone();
         self.internal = false;
+        self.add_uri_to_alias = false;
+        self.client = None;
         self.uri_changed = false;
         self.uri_changes = URI_CHANGES;
         self.keep_alive = false;
@@ -166,6 +175,12 @@ impl Exchange {
         self.transport = Transport::None;
         self.shared.attach(None);
         self.clear_rare();
+    }
+
+    /// The client's address: the connection's, unless realip put another one in its place.
+    #[inline]
+    pub fn client(&self) -> &SockAddr {
+        self.client.as_ref().unwrap_or(&self.connection.peer)
     }
 
     /// The normalised path.

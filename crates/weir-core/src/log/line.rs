@@ -41,7 +41,7 @@ pub(super) fn compose(
 
 /// `, client: ..., server: ..., request: "...", subrequest: "...", host: "...", referrer: "..."`
 pub(super) fn exchange(x: &Exchange, out: &mut Vec<u8>) {
-    put(out, format_args!(", client: {}", x.connection.peer.host()));
+    put(out, format_args!(", client: {}", x.client().host()));
     out.extend_from_slice(b", server: ");
     out.extend_from_slice(&x.server.name);
     quoted(out, "request", request_line(x));

@@ -13,24 +13,24 @@ use crate::exchange::Exchange;
 use crate::text::{Arena, Span, Text};
 
 pub(super) fn remote_addr(x: &mut Exchange) -> Option<Text> {
-    let connection = x.connection.clone();
-    Some(Text::Span(host(&mut x.arena, &connection.peer)))
+    let Exchange { arena, client, connection, .. } = x;
+    Some(Text::Span(host(arena, client.as_ref().unwrap_or(&connection.peer))))
 }
 
 /// `$remote_port`: empty for a unix socket.
 pub(super) fn remote_port(x: &mut Exchange) -> Option<Text> {
-    let port = x.connection.peer.port();
+    let port = x.client().port();
     port_text(x, port)
 }
 
 /// `$binary_remote_addr`: 4 or 16 bytes; `unix:` for a unix socket.
 pub(super) fn binary_remote_addr(x: &mut Exchange) -> Option<Text> {
-    let connection = x.connection.clone();
-    Some(match &connection.peer {
-        SockAddr::V4(addr) => Text::Span(x.arena.push(&addr.ip().octets())),
-        SockAddr::V6(addr) => Text::Span(x.arena.push(&addr.ip().octets())),
-        addr @ SockAddr::Unix(_) => Text::Span(host(&mut x.arena, addr)),
-    })
+    let Exchange { arena, client, connection, .. } = x;
+    Some(Text::Span(match client.as_ref().unwrap_or(&connection.peer) {
+        SockAddr::V4(addr) => arena.push(&addr.ip().octets()),
+        SockAddr::V6(addr) => arena.push(&addr.ip().octets()),
+        addr @ SockAddr::Unix(_) => host(arena, addr),
+    }))
 }
 
 pub(super) fn server_addr(x: &mut Exchange) -> Option<Text> {
