@@ -235,7 +235,13 @@ impl Walk {
                 self.enter(if only_content { Phase::Content } else { Phase::Rewrite });
             }
             Phase::Rewrite | Phase::PostRewrite => match post_rewrite(x) {
-                PostRewrite::Go => self.enter(Phase::Preaccess),
+                PostRewrite::Go => {
+                    // An `if` may have led into its own block.
+                    if !Rc::ptr_eq(&self.plan, &x.plan) {
+                        self.plan = x.plan.clone();
+                    }
+                    self.enter(Phase::Preaccess);
+                }
                 PostRewrite::Again => self.enter(Phase::FindConfig),
                 PostRewrite::Cycle => return Some(Verdict::Status(500)),
             },
@@ -353,7 +359,8 @@ fn post_rewrite(x: &mut Exchange) -> PostRewrite {
         return PostRewrite::Go;
     }
     if x.uri_changes == 0 {
-        x.log_error(&"rewrite or internal redirection cycle while processing");
+        let uri = String::from_utf8_lossy(x.uri());
+        x.log_error(&format_args!("rewrite or internal redirection cycle while processing \"{uri}\""));
         return PostRewrite::Cycle;
     }
     x.uri_changes -= 1;

@@ -1,5 +1,6 @@
 //! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing.
 
+use std::any::Any;
 use std::rc::Rc;
 
 use weir_conf::Error;
@@ -28,9 +29,17 @@ pub struct Plan {
     auto_redirect: bool,
     /// `limit_except`: the methods it leaves alone, and the plan of all others.
     pub limit_except: Option<(u32, Rc<Plan>)>,
+    /// The plans of the blocks inside that inherit everything (`if`), in the order of the file.
+    pub nested: Box<[Rc<Plan>]>,
+    kept: Vec<Box<dyn Any>>,
 }
 
 impl Plan {
+    /// What a module left with [`PlanBuilder::keep`] under this type.
+    pub fn kept<T: 'static>(&self) -> Option<&T> {
+        self.kept.iter().find_map(|kept| kept.downcast_ref())
+    }
+
     /// The handlers of `phase`, in order.
     #[inline]
     pub fn phase(&self, phase: Phase) -> &[Entry] {
@@ -93,6 +102,7 @@ pub struct PlanBuilder<'a> {
     content: Option<Entry>,
     header_filters: Vec<HeaderEntry>,
     auto_redirect: bool,
+    kept: Vec<Box<dyn Any>>,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -106,7 +116,14 @@ impl<'a> PlanBuilder<'a> {
             content: None,
             header_filters: Vec::new(),
             auto_redirect: false,
+            kept: Vec::new(),
         }
+    }
+
+    /// Keeps `value` with the plan, for who has the plan but not the handler: variables, blocks around this one. Of
+    /// one type the first value counts.
+    pub fn keep<T: 'static>(&mut self, value: T) {
+        self.kept.push(Box::new(value));
     }
 
     /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.
@@ -142,7 +159,7 @@ impl<'a> PlanBuilder<'a> {
         &self.name
     }
 
-    pub(crate) fn build(mut self, core: Core, limit_except: Option<(u32, Rc<Plan>)>) -> Result<Plan, Error> {
+    pub(crate) fn build(mut self, core: Core, inside: Inside) -> Result<Plan, Error> {
         // Stable: within a phase or slot the order of the module list counts.
         self.entries.sort_by_key(|entry| entry.phase);
         self.header_filters.sort_by_key(|entry| entry.slot);
@@ -160,7 +177,18 @@ impl<'a> PlanBuilder<'a> {
             first,
             content: self.content,
             header_filters: self.header_filters.into(),
-            limit_except,
+            limit_except: inside.limit_except,
+            nested: inside.nested.into(),
+            kept: self.kept,
         })
     }
+}
+
+/// The plans of a block's [`Level::Nested`] blocks.
+#[derive(Default)]
+pub(crate) struct Inside {
+    /// See [`Plan::limit_except`].
+    pub(crate) limit_except: Option<(u32, Rc<Plan>)>,
+    /// See [`Plan::nested`].
+    pub(crate) nested: Vec<Rc<Plan>>,
 }

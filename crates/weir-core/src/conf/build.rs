@@ -118,6 +118,7 @@ impl<'t> Builder<'t> {
         self.settle(&mut confs, main);
         for server in &mut servers {
             self.settle(&mut server.confs, &confs);
+            self.settle_nested(&mut server.nested, &server.confs);
             self.settle_locations(&mut server.locations, &server.confs);
         }
         servers
@@ -127,19 +128,20 @@ impl<'t> Builder<'t> {
         let mut confs = Confs::new(&self.modules);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
         let mut locations = Vec::new();
+        let mut nested = Vec::new();
         for line in &block.lines {
             if line.name.is("location") {
                 self.inside(line, Contexts::SERVER, LOCATION, |this, block| {
                     this.location(line, block, None, &mut locations);
                 });
             } else {
-                self.directive(line, Contexts::SERVER, &mut confs);
+                self.nesting(line, Contexts::SERVER, &mut confs, &mut nested);
             }
         }
         let place = self.tree.source.place(line.name.span);
         let place =
             place.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
-        ServerConf { confs, locations, place }
+        ServerConf { confs, locations, nested, place }
     }
 
     fn location(
@@ -163,6 +165,7 @@ impl<'t> Builder<'t> {
         core.matcher = Some(matcher.clone());
         let mut locations = Vec::new();
         let mut limit_except = None;
+        let mut nested = Vec::new();
         for line in &block.lines {
             match line.name.str() {
                 "location" => self.inside(line, Contexts::LOCATION, LOCATION, |this, block| {
@@ -171,10 +174,10 @@ impl<'t> Builder<'t> {
                 "limit_except" => self.inside(line, Contexts::LOCATION, LIMIT_EXCEPT, |this, block| {
                     limit_except = this.limit_except(line, block);
                 }),
-                _ => self.directive(line, Contexts::LOCATION, &mut confs),
+                _ => self.nesting(line, Contexts::LOCATION, &mut confs, &mut nested),
             }
         }
-        into.push(LocationConf { matcher, confs, locations, limit_except });
+        into.push(LocationConf { matcher, confs, locations, limit_except, nested });
     }
 
     fn limit_except(&mut self, line: &'t Line, block: &'t Block) -> Option<(u32, Confs)> {
@@ -194,6 +197,20 @@ impl<'t> Builder<'t> {
             self.directive(line, Contexts::LIMIT_EXCEPT, &mut confs);
         }
         Some((methods, confs))
+    }
+
+    /// Hands a line to its module, which may ask with [`Registry::nest`] that the lines of its block be read as
+    /// settings of their own.
+    fn nesting(&mut self, line: &'t Line, here: Contexts, confs: &mut Confs, nested: &mut Vec<Confs>) {
+        self.registry.begin_line(nested.len());
+        self.directive(line, here, confs);
+        let (Some(inside), Some(block)) = (self.registry.end_line(), &line.block) else { return };
+        let mut inner = Confs::new(&self.modules);
+        inner.get_mut::<HttpCoreConf>().matcher = confs.get::<HttpCoreConf>().matcher.clone();
+        for line in &block.lines {
+            self.directive(line, inside, &mut inner);
+        }
+        nested.push(inner);
     }
 
     /// Checks the shape of a structural block and goes into it.
@@ -261,7 +278,14 @@ impl<'t> Builder<'t> {
                 confs.get_mut::<HttpCoreConf>().matcher = Some(location.matcher.clone());
                 self.settle(confs, &location.confs);
             }
+            self.settle_nested(&mut location.nested, &location.confs);
             self.settle_locations(&mut location.locations, &location.confs);
+        }
+    }
+
+    fn settle_nested(&mut self, nested: &mut [Confs], parent: &Confs) {
+        for confs in nested {
+            self.settle(confs, parent);
         }
     }
 }

@@ -119,6 +119,7 @@ impl Locations {
 /// `internal`, a missing slash, a body that is announced too large.
 pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
     let server = x.server.clone();
+    x.uri_changed = false;
     if let Some(verdict) = missing_slash(x, &server.locations) {
         return Some(verdict);
     }
@@ -138,6 +139,14 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
             Some(Verdict::Status(413))
         }
         _ => None,
+    }
+}
+
+impl Exchange {
+    /// Goes on in `plan`, that of a block inside the location ([`Plan::nested`]).
+    pub fn enter_nested(&mut self, plan: &Rc<Plan>) {
+        self.plan = plan.clone();
+        keepalive::update(self);
     }
 }
 

@@ -56,6 +56,8 @@ pub struct ServerConf {
     pub confs: Confs,
     /// Its locations.
     pub locations: Vec<LocationConf>,
+    /// Blocks inside that inherit all of its settings (`if`), in order.
+    pub nested: Vec<Confs>,
     /// Where it begins, `file:line`, for messages.
     pub place: String,
 }
@@ -70,6 +72,8 @@ pub struct LocationConf {
     pub locations: Vec<LocationConf>,
     /// `limit_except`: the methods it leaves alone (bits by `Method as u32`), and its settings.
     pub limit_except: Option<(u32, Confs)>,
+    /// Blocks inside that inherit all of its settings (`if`), in order.
+    pub nested: Vec<Confs>,
 }
 
 /// What a location is for.

@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_conf::{Error, Span};
+use weir_conf::{Contexts, Error, Span};
 
 use crate::module::ModuleDef;
 use crate::variable::{Definition, Get, Getter, Table, VarIndex, Variable};
@@ -18,6 +18,8 @@ pub struct Registry {
     plain: HashMap<&'static str, &'static Variable>,
     prefixes: Vec<&'static Variable>,
     shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    /// How many nested blocks the block being read has, and what the line being read wants of its own.
+    nested: (usize, Option<Contexts>),
     /// Name of the location being read, as in traces; set by the builder.
     pub location: String,
     /// Where relative paths begin.
@@ -35,6 +37,7 @@ impl Registry {
             plain: HashMap::new(),
             prefixes: Vec::new(),
             shared: HashMap::new(),
+            nested: (0, None),
             location: String::new(),
             paths,
             main: Default::default(),
@@ -88,6 +91,36 @@ impl Registry {
         let index = self.index(name);
         self.declared[index.0 as usize] = true;
         Ok(index)
+    }
+
+    /// As [`Registry::define_assigned`], for `set`: a variable that nobody declared yet is computed by `unset` as long
+    /// as no value was given to it.
+    ///
+    /// # Errors
+    /// As [`Registry::define_assigned`].
+    pub fn define_set(&mut self, name: &str, unset: Getter) -> Result<VarIndex, String> {
+        let lower = name.to_ascii_lowercase();
+        let at = self.index(&lower).0 as usize;
+        if !self.declared[at] {
+            self.table.definitions[at].getter = unset;
+        }
+        self.define_assigned(&lower)
+    }
+
+    /// Called by the setter of a block directive in `server` or `location`: the block's lines are read as those of
+    /// `inside`, into settings that inherit everything from the block around. The number is the index of its plan in
+    /// [`Plan::nested`](crate::plan::Plan::nested).
+    pub fn nest(&mut self, inside: Contexts) -> usize {
+        self.nested.1 = Some(inside);
+        self.nested.0
+    }
+
+    pub(crate) fn begin_line(&mut self, nested: usize) {
+        self.nested = (nested, None);
+    }
+
+    pub(crate) fn end_line(&mut self) -> Option<Contexts> {
+        self.nested.1.take()
     }
 
     /// Something that modules share by its type; made by `Default` when asked for first.

@@ -15,7 +15,7 @@ use super::server_core::{ServerCoreConf, ServerSettings};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::exchange::Exchange;
 use crate::module::Confs;
-use crate::plan::{Level, Plan, PlanBuilder};
+use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::Pattern;
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
@@ -92,14 +92,15 @@ impl Server {
         let name: Rc<[u8]> = Rc::from(settings.name.clone());
         let modules = &link.configuration.modules;
         let title = String::from_utf8_lossy(&name).into_owned();
-        let make = |confs: &Confs, level, name: &str, limit| -> Result<Rc<Plan>, Error> {
+        let make = |confs: &Confs, level, name: &str, inside| -> Result<Rc<Plan>, Error> {
             let core: Core = confs.get::<HttpCoreConf>().core();
             let mut plan = PlanBuilder::new(worker, level, &core, Rc::from(name));
             confs.install(modules, &mut plan)?;
             let (entries, core) = (plan, core.clone());
-            Ok(Rc::new(entries.build(core, limit)?))
+            Ok(Rc::new(entries.build(core, inside)?))
         };
-        let plan = make(&conf.confs, Level::Server, &title, None)?;
+        let nested = Self::nested(&conf.nested, &make, &title)?;
+        let plan = make(&conf.confs, Level::Server, &title, Inside { nested, ..Inside::default() })?;
         let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &make, &mut named)?;
         Ok(Server { name, settings, plan, locations, named, link: link.clone() })
@@ -107,17 +108,20 @@ impl Server {
 
     fn locations(
         confs: &[LocationConf],
-        make: &impl Fn(&Confs, Level, &str, Option<(u32, Rc<Plan>)>) -> Result<Rc<Plan>, Error>,
+        make: &impl Fn(&Confs, Level, &str, Inside) -> Result<Rc<Plan>, Error>,
         named: &mut Names<Rc<Plan>>,
     ) -> Result<Locations, Error> {
         let mut places = Vec::new();
         for conf in confs {
             let name = conf.matcher.name();
-            let limit = match &conf.limit_except {
-                Some((methods, confs)) => Some((*methods, make(confs, Level::Nested, &name, None)?)),
+            let limit_except = match &conf.limit_except {
+                Some((methods, confs)) => {
+                    Some((*methods, make(confs, Level::Nested, &name, Inside::default())?))
+                }
                 None => None,
             };
-            let plan = make(&conf.confs, Level::Location, &name, limit)?;
+            let nested = Self::nested(&conf.nested, make, &name)?;
+            let plan = make(&conf.confs, Level::Location, &name, Inside { limit_except, nested })?;
             let inner = Self::locations(&conf.locations, make, named)?;
             match &conf.matcher {
                 Matcher::Named(name) => {
@@ -127,6 +131,14 @@ impl Server {
             }
         }
         Ok(Locations::new(places))
+    }
+
+    fn nested(
+        confs: &[Confs],
+        make: &impl Fn(&Confs, Level, &str, Inside) -> Result<Rc<Plan>, Error>,
+        name: &str,
+    ) -> Result<Vec<Rc<Plan>>, Error> {
+        confs.iter().map(|confs| make(confs, Level::Nested, name, Inside::default())).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx};
+use weir_http::escape::Set;
 
 use super::VarIndex;
 use crate::conf::registry::Registry;
@@ -68,6 +69,15 @@ impl Script {
 
     /// The value in `x`; a variable without value is empty.
     pub fn value(&self, x: &mut Exchange) -> Text {
+        self.compose(x, false)
+    }
+
+    /// As [`Script::value`], with what captures bring escaped as an argument of a URI.
+    pub fn value_escaped(&self, x: &mut Exchange) -> Text {
+        self.compose(x, true)
+    }
+
+    fn compose(&self, x: &mut Exchange, escape: bool) -> Text {
         if let [Part::Variable(index)] = &*self.parts {
             return x.variable(*index).unwrap_or(Text::EMPTY);
         }
@@ -97,7 +107,11 @@ impl Script {
                     None => {}
                 },
                 Part::Capture(n) => {
-                    if let Some(span) = x.captures.get(usize::from(*n)) {
+                    let span = x.captures.get(usize::from(*n)).unwrap_or_default();
+                    if escape {
+                        let raw = x.arena.get(span).to_vec();
+                        x.arena.write(|out| weir_http::escape::escape(out, &raw, Set::Args));
+                    } else {
                         x.arena.copy(span);
                     }
                 }
