@@ -195,11 +195,22 @@ fn about_exchange(x: &Exchange, level: Level, message: &dyn Display) {
 
 /// Logs a message about a connection that has no request (yet).
 pub fn connection(connection: &Connection, level: Level, message: &dyn Display) {
+    about_connection(connection, level, message, true);
+}
+
+/// Logs a message about a connection between two requests; nginx gives those no context.
+pub fn idle(connection: &Connection, level: Level, message: &dyn Display) {
+    about_connection(connection, level, message, false);
+}
+
+fn about_connection(connection: &Connection, level: Level, message: &dyn Display, context: bool) {
     let hosts = connection.hosts.borrow().clone();
     let log = &hosts.default().plan.core.error_log;
     if log.enabled(level) {
         let line = line::compose(&line::now(), level, Some(connection.number), message, |out| {
-            line::connection(connection, &hosts.addr, out);
+            if context {
+                line::connection(connection, &hosts.addr, out);
+            }
         });
         log.put(level, &line);
     }

@@ -121,7 +121,10 @@ impl Worker {
                 continue;
             }
             match (wire.idle.get(), connection.requests.get()) {
-                (true, 0) => wire.timer.arm(0),
+                (true, 0) => {
+                    connection.retired.set(true);
+                    wire.timer.arm(0);
+                }
                 (true, _) => {}
                 (false, _) => wire.stream.abort(),
             }

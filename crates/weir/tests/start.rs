@@ -1,14 +1,10 @@
 //! What is done before a configuration is served, and what becomes of connections when another one takes its place.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use weir_test::{Server, TempDir, both_drivers};
-
-use support::get;
 
 /// Runs `weir -t` on `text` in `folder`; what it says, without the folder's name, and whether it is content.
 fn tested(folder: &TempDir, text: &str) -> (String, bool) {
@@ -82,19 +78,5 @@ both_drivers! {
         silent.expect_close();
         half.expect_close();
         assert_eq!(kept.get("/").text(), "new");
-    }
-
-    fn a_location_says_how_many_requests_a_connection_takes(driver) {
-        let server = Server::start(
-            "http { keepalive_requests 2; server { listen 127.0.0.1:%%PORT%%;
-                location / { return 200; } location /more { keepalive_requests 4; return 200; } } }",
-        );
-        for (path, count) in [("/", 2), ("/more", 4)] {
-            let mut client = server.client();
-            for number in 1..=count {
-                assert_eq!(client.request(get(path)).keeps_alive(), number < count, "{path} {number}");
-            }
-            client.expect_close();
-        }
     }
 }

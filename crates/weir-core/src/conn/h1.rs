@@ -12,6 +12,7 @@ use weir_trace::{Site, Step, WaitKind};
 
 use super::head::{self, NoHead};
 use super::input::Input;
+use super::keepalive;
 use super::{Connection, Transport};
 use crate::body::{Buf, Chain};
 use crate::error::Error;
@@ -126,8 +127,13 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             worker.counters.waiting.add(1);
             let received = wire.stream.recv(Some(&wire.timer)).await;
             worker.counters.waiting.sub(1);
-            let Recv::Data(buf) = received else { break };
-            wire.input.borrow_mut().push(buf);
+            match received {
+                Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+                gone => {
+                    keepalive::gone(&connection, &worker, &gone);
+                    break;
+                }
+            }
         }
         wire.idle.set(false);
         match Box::pin(active(&worker, &connection, &wire)).await {

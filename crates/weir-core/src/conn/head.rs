@@ -66,19 +66,34 @@ fn lost(x: &mut Exchange, wire: &Wire, gone: &Recv) -> NoHead {
     if wire.input.borrow().is_empty() {
         return NoHead::Nothing;
     }
+    let action = action(x, wire);
     keep_line(x, wire);
-    match gone {
+    match *gone {
         Recv::TimedOut => {
-            x.log(
-                Level::Info,
-                &"client timed out (110: Connection timed out) while reading client request headers",
-            );
+            let message = format_args!("client timed out (110: Connection timed out) while {action}");
+            x.log(Level::Info, &message);
             NoHead::Silent(408)
         }
-        _ => {
-            x.log(Level::Info, &"client prematurely closed connection while reading client request headers");
+        Recv::Err(errno) => {
+            let reason = weir_rt::file::errno_text(errno);
+            x.log(Level::Info, &format_args!("recv() failed ({errno}: {reason}) while {action}"));
             NoHead::Silent(400)
         }
+        Recv::Eof | Recv::Data(_) => {
+            x.log(Level::Info, &format_args!("client prematurely closed connection while {action}"));
+            NoHead::Silent(400)
+        }
+    }
+}
+
+/// What nginx says it was doing while the head was not complete.
+fn action(x: &Exchange, wire: &Wire) -> &'static str {
+    let input = wire.input.borrow();
+    let mut line = input.bytes().iter().skip_while(|byte| matches!(byte, b'\r' | b'\n'));
+    match (line.any(|byte| *byte == b'\n'), x.pipelined) {
+        (true, _) => "reading client request headers",
+        (false, false) => "reading client request line",
+        (false, true) => "reading client pipelined request line",
     }
 }
 

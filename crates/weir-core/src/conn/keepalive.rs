@@ -1,9 +1,14 @@
-//! Whether a connection takes another request, as the settings of the request's location have it.
+//! Whether a connection takes another request, as the settings of the request's location have it, and what is logged
+//! when none comes.
 
 use weir_http::{Known, Method};
+use weir_rt::Recv;
 
+use super::Connection;
 use crate::agent;
 use crate::exchange::Exchange;
+use crate::log::{self, Level};
+use crate::worker::Worker;
 
 /// Applies the settings of the location that was just found: nothing of the server's own counts before, and a
 /// location that ends keep-alive ends it for the ones that the request is redirected to.
@@ -16,6 +21,40 @@ pub(crate) fn update(x: &mut Exchange) {
 /// What the connection itself says, before any location is known.
 pub(super) fn possible(x: &Exchange) -> bool {
     !x.worker.is_stopping() && !x.connection.retired.get()
+}
+
+/// Logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is said
+/// where the server itself ends it.
+#[cold]
+pub(super) fn gone(connection: &Connection, worker: &Worker, gone: &Recv) {
+    if worker.is_stopping() || connection.retired.get() {
+        return;
+    }
+    let first = connection.requests.get() == 0;
+    let host = connection.peer.host();
+    match *gone {
+        Recv::Eof if first => {
+            log::connection(connection, Level::Info, &"client closed connection while waiting for request");
+        }
+        Recv::Eof => {
+            log::idle(connection, Level::Info, &format_args!("client {host} closed keepalive connection"));
+        }
+        Recv::TimedOut if first => {
+            let message = "client timed out (110: Connection timed out) while waiting for request";
+            log::connection(connection, Level::Info, &message);
+        }
+        Recv::Err(errno) if first => {
+            let reason = weir_rt::file::errno_text(errno);
+            let message = format_args!("recv() failed ({errno}: {reason}) while waiting for request");
+            log::connection(connection, Level::Info, &message);
+        }
+        Recv::Err(errno) => {
+            let reason = weir_rt::file::errno_text(errno);
+            let message = format_args!("client {host} closed keepalive connection ({errno}: {reason})");
+            log::idle(connection, Level::Info, &message);
+        }
+        Recv::TimedOut | Recv::Data(_) => {}
+    }
 }
 
 fn ends(x: &Exchange) -> bool {
