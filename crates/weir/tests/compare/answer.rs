@@ -16,6 +16,8 @@ pub(crate) struct Answer {
     pub(crate) client: u16,
     /// Every byte.
     pub(crate) bytes: Vec<u8>,
+    /// An answer did not come while the client could still have sent more.
+    pub(crate) late: bool,
     /// What went wrong, if anything did.
     pub(crate) trouble: Option<String>,
 }
@@ -100,10 +102,11 @@ impl Asking {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 self.ended = true;
-                let late = Instant::now() >= until;
-                let trouble =
-                    if late { format!("no {what} within {limit:?}") } else { error.kind().to_string() };
-                self.answer.trouble = Some(trouble);
+                self.answer.late = Instant::now() >= until;
+                self.answer.trouble = Some(match self.answer.late {
+                    true => format!("no {what} within {limit:?}"),
+                    false => error.kind().to_string(),
+                });
             }
         }
     }

@@ -39,7 +39,7 @@ impl Report {
         for (theirs, ours) in theirs.iter().zip(ours) {
             let request =
                 requests.iter().find(|request| request.number == theirs.number).expect("it was asked");
-            let (answer, log) = (theirs.bytes == ours.bytes, theirs.log == ours.log);
+            let (answer, log) = (same_answer(theirs, ours), theirs.log == ours.log);
             match (&request.differs, answer, log) {
                 (Differs::No, true, true) => {}
                 (Differs::Answer(_), false, _) | (Differs::Log(_), true, false) => {
@@ -58,7 +58,7 @@ impl Report {
 
     fn describe(&self, request: &Request, theirs: &Outcome, ours: &Outcome) -> String {
         let mut text = format!("{}.req:{}: {}\n", self.name, request.number, request.line);
-        if theirs.bytes != ours.bytes {
+        if !same_answer(theirs, ours) {
             text.push_str(&pieces("nginx", theirs, &ours.bytes));
             text.push_str(&pieces("weir", ours, &theirs.bytes));
         }
@@ -89,6 +89,10 @@ impl Report {
         assert!(wrong.is_empty(), "{name}: {count} of {asked} requests: see above");
         assert!(asked >= ENOUGH, "{name}: {asked} requests only");
     }
+}
+
+fn same_answer(theirs: &Outcome, ours: &Outcome) -> bool {
+    (theirs.late, &theirs.bytes) == (ours.late, &ours.bytes)
 }
 
 /// What one side sent: all of it if it is short, else what is around the first byte that differs.

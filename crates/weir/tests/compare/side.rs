@@ -25,6 +25,8 @@ pub(crate) struct Side {
 pub(crate) struct Outcome {
     /// The number of the request's line.
     pub(crate) number: usize,
+    /// An answer did not come in time.
+    pub(crate) late: bool,
     /// All answers, as bytes.
     pub(crate) bytes: Vec<u8>,
     /// Its lines of the access log.
@@ -84,7 +86,13 @@ impl Side {
         let outcome = |(number, answer): (usize, Answer)| {
             let client = format!("{} ", answer.client);
             let lines = log.lines().filter_map(|line| line.strip_prefix(&client)).map(masked).collect();
-            Outcome { number, bytes: mask(&answer.bytes, &place), log: lines, trouble: answer.trouble }
+            Outcome {
+                number,
+                late: answer.late,
+                bytes: mask(&answer.bytes, &place),
+                log: lines,
+                trouble: answer.trouble,
+            }
         };
         self.answers.into_iter().map(outcome).collect()
     }
