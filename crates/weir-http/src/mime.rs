@@ -122,13 +122,12 @@ fn key(extension: &[u8]) -> Option<u128> {
     if extension.len() > 15 {
         return None;
     }
-    let start = (extension.len() as u128 + 1) << 120;
-    Some(
-        extension
-            .iter()
-            .zip(0..)
-            .fold(start, |key, (byte, place)| key | u128::from(byte.to_ascii_lowercase()) << (8 * place)),
-    )
+    let mut bytes = [0; 16];
+    for (to, byte) in bytes.iter_mut().zip(extension) {
+        *to = byte.to_ascii_lowercase();
+    }
+    bytes[15] = extension.len() as u8 + 1;
+    Some(u128::from_le_bytes(bytes))
 }
 
 /// The slot of `key`, or the free one where it belongs. `slots` is at most half full, so there always is one.
