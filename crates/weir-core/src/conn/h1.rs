@@ -387,3 +387,24 @@ pub(crate) async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Re
 pub(crate) const HIGH: u64 = 64 * 1024;
 /// Pieces up to this size are copied behind the head instead of being sent by their own vector.
 const COPIED: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::testing;
+
+    #[test]
+    fn an_idle_connection_s_task_is_small_and_a_busy_one_fits_the_allocator_s_fast_bins() {
+        testing::run("server { }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
+            let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+            let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
+            let (worker, connection) = (x.worker.clone(), x.connection.clone());
+            let busy = active(&worker, &connection, &wire);
+            // glibc keeps blocks of up to 1,032 bytes in a list of the thread's own.
+            assert!(size_of_val(&busy) <= 1032, "{} bytes", size_of_val(&busy));
+            drop(busy);
+            let idle = run(worker, connection, wire);
+            assert!(size_of_val(&idle) <= 512, "{} bytes", size_of_val(&idle));
+        });
+    }
+}
