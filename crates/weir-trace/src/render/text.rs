@@ -19,7 +19,10 @@ use crate::tree::{Node, Tree};
 #[must_use]
 pub fn headline(record: &RequestRecord, sites: &SiteTable, scale: Scale<'_>) -> String {
     let us = |ticks| micros(scale(ticks));
-    let mut line = format!("{} {}  {}  {} B", record.method, record.path, record.status, record.bytes_out);
+    // Of a head that could not be read there may be neither.
+    let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    let (method, path) = (or_dash(record.method.to_string()), or_dash(record.path.to_string()));
+    let mut line = format!("{method} {path}  {}  {} B", record.status, record.bytes_out);
     let route = if record.route.is_none() { None } else { Some(sites.info(record.route)) };
     if let Some(route) = route.filter(|route| !route.location.is_empty()) {
         push(&mut line, format_args!("  location {}", route.location));
