@@ -14,8 +14,8 @@ use crate::text::Text;
 
 /// Turns a status into what answers it: an `error_page`'s redirect, or the page itself.
 pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
-    if code == 444 {
-        return Verdict::Close(444);
+    if code == 444 || x.body.is_gone() {
+        return Verdict::Close(code);
     }
     // What an error page's own file is, its name says.
     x.response.content_type = None;

@@ -41,7 +41,9 @@ pub use file::FileHandle;
 pub use listener::Listener;
 pub use net::SockAddr;
 pub use output::Chunk;
-pub use runtime::{Options, Remote, Runtime, blocking, epoch, now_ms, remote, spawn, turn_stamp, unix_time, yield_now};
+pub use runtime::{
+    Options, Remote, Runtime, blocking, epoch, now_ms, remote, spawn, turn_stamp, unix_time, yield_now,
+};
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{Closed, Recv, SendError, Stream};
 pub use task::{TaskId, set_panic_hook};

@@ -1,8 +1,8 @@
 //! Connections: what is known of one, and where a request's answer goes.
 
 pub mod accept;
-pub mod h1;
 mod encode;
+pub mod h1;
 mod head;
 pub(crate) mod heads;
 pub mod input;

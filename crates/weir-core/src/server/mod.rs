@@ -162,7 +162,9 @@ impl Server {
         for _ in &self.threads {
             match results.recv_timeout(PATIENCE) {
                 Ok(result) => result.map_err(StartError)?,
-                Err(_) => return Err(StartError("a worker did not take the configuration in time".to_owned())),
+                Err(_) => {
+                    return Err(StartError("a worker did not take the configuration in time".to_owned()));
+                }
             }
         }
         Ok(())
@@ -193,7 +195,9 @@ impl Server {
                 None => self.exits.recv().ok(),
             };
             let Some(id) = ended else { return false };
-            let Some(at) = self.threads.iter().position(|t| usize::from(t.remote.worker()) == id) else { continue };
+            let Some(at) = self.threads.iter().position(|t| usize::from(t.remote.worker()) == id) else {
+                continue;
+            };
             if let Some(handle) = self.threads.swap_remove(at).handle
                 && handle.join().is_err()
             {

@@ -65,8 +65,10 @@ pub(super) const TABLE: &[Row] = &[
         line.flag(&mut c.client_body_in_single_buffer)
     })
     .doc("Keeps a body in memory in one piece; off."),
-    Row::new("client_body_temp_path", ANY, ONE.or(TWO).or(THREE).or(FOUR), |c, line| TempPath::set(&mut c.client_body_temp_path, line))
-        .doc("The folder of bodies in files, with up to three levels; client_body_temp below the prefix."),
+    Row::new("client_body_temp_path", ANY, ONE.or(TWO).or(THREE).or(FOUR), |c, line| {
+        TempPath::set(&mut c.client_body_temp_path, line)
+    })
+    .doc("The folder of bodies in files, with up to three levels; client_body_temp below the prefix."),
     // The connection.
     Row::new("keepalive_timeout", ANY, ONE_OR_TWO, set::keepalive_timeout)
         .doc("How long an idle connection stays open (75s), and the Keep-Alive field that tells clients."),
