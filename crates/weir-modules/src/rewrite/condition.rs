@@ -1,0 +1,201 @@
+//! The conditions of `if`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_conf::{LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::file::{self, Found};
+use weir_core::log::Level;
+use weir_core::regex::Pattern;
+use weir_core::variable::{Script, VarIndex};
+use weir_core::{Exchange, Text};
+use weir_rt::file::errno::{EACCES, ENAMETOOLONG, ENOENT, ENOTDIR};
+use weir_rt::file::{FileKind, errno_text};
+
+use super::program::{Run, is_quoted};
+use super::replace::{matches, span};
+
+/// What an `if` asks. The flags are those of the operators that begin with `!`: the answer is turned round.
+#[derive(Clone)]
+pub(super) enum Condition {
+    /// `$variable`: neither empty nor `0`.
+    Set(VarIndex),
+    /// `=`, `!=`
+    Equal(VarIndex, Script, bool),
+    /// `~`, `~*`, `!~`, `!~*`
+    Match(VarIndex, Arc<Pattern>, bool),
+    /// `-f`, `-d`, `-e`, `-x` and their opposites.
+    File(FileTest, Script, bool),
+}
+
+/// What is asked of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileTest {
+    /// A regular file.
+    Plain,
+    /// A directory.
+    Dir,
+    /// Either.
+    Exists,
+    /// Its owner may execute it.
+    Exec,
+}
+
+impl Condition {
+    /// The arguments of `if`, parentheses included, which may be words of their own.
+    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Condition> {
+        let end = line.args().len() - 1;
+        let Some(open) = line.bytes(0).strip_prefix(b"(") else { return Err(invalid(line, 0)) };
+        let Some(_) = line.bytes(end).strip_suffix(b")") else { return Err(invalid(line, end)) };
+        let first = usize::from(open.is_empty());
+        let last = match line.bytes(end) {
+            // A lone parenthesis; one that is all there is was the opening one too, which nginx refuses.
+            b")" => end.checked_sub(1).filter(|last| *last >= first).ok_or_else(|| invalid(line, end))?,
+            _ if end < first => return Err(invalid(line, end)),
+            _ => end,
+        };
+        let words: Vec<&[u8]> = (first..=last).map(|at| bare(line, at, end)).collect();
+        match *words {
+            [[b'$', name @ ..]] if !name.is_empty() => Ok(Condition::Set(variable(line, first, name))),
+            [[b'$', name @ ..], operator, _] if !name.is_empty() => {
+                let name = variable(line, first, name);
+                Condition::compare(line, name, first + 1, operator, end)
+            }
+            [[b'$', _, ..], ..] => Err(invalid(line, first)),
+            [operator, path] => match file_test(operator) {
+                Some((test, negative)) => {
+                    Ok(Condition::File(test, Script::compile_text(line, last, path)?, negative))
+                }
+                None => Err(invalid(line, first)),
+            },
+            _ => Err(invalid(line, first)),
+        }
+    }
+
+    fn compare(
+        line: &mut LineCx<'_>,
+        variable: VarIndex,
+        at: usize,
+        operator: &[u8],
+        end: usize,
+    ) -> Result<Condition> {
+        let negative = operator.first() == Some(&b'!');
+        let right = bare(line, at + 1, end);
+        match operator {
+            b"=" | b"!=" => {
+                Ok(Condition::Equal(variable, Script::compile_text(line, at + 1, right)?, negative))
+            }
+            b"~" | b"~*" | b"!~" | b"!~*" => {
+                let caseless = operator.ends_with(b"*");
+                let span = line.args()[at + 1].span;
+                let pattern = Pattern::compile_text(line, span, right, caseless)?;
+                Ok(Condition::Match(variable, pattern, negative))
+            }
+            _ => Err(line.fail_arg(at, format!("unexpected \"{}\" in condition", line.arg(at)))),
+        }
+    }
+
+    /// Whether it holds for `x`.
+    ///
+    /// # Errors
+    /// The status to answer with, for what can't be found out.
+    pub(super) fn holds(&self, x: &mut Exchange, run: &Run) -> std::result::Result<bool, u16> {
+        match self {
+            Condition::Set(variable) => {
+                let value = x.variable(*variable).unwrap_or(Text::EMPTY);
+                Ok(!matches!(x.text(&value), b"" | b"0"))
+            }
+            Condition::Equal(variable, script, negative) => {
+                let left = x.variable(*variable).unwrap_or(Text::EMPTY);
+                let right = value(x, script, run);
+                Ok((x.text(&left) == x.text(&right)) != *negative)
+            }
+            Condition::Match(variable, pattern, negative) => {
+                let subject = x.variable(*variable).unwrap_or(Text::EMPTY);
+                let subject = span(x, &subject);
+                Ok(matches(pattern, x, subject, run) != *negative)
+            }
+            Condition::File(test, script, negative) => {
+                let path = value(x, script, run);
+                Ok(test.holds(x, &path) != *negative)
+            }
+        }
+    }
+}
+
+impl FileTest {
+    fn holds(self, x: &mut Exchange, path: &Text) -> bool {
+        let path = span(x, path);
+        let found = match file::lookup(x, path) {
+            Ok(Found::File(file)) => Ok((FileKind::File, file.meta().mode)),
+            Ok(Found::Dir { meta }) => Ok((FileKind::Dir, meta.mode)),
+            Ok(Found::Other) => Ok((FileKind::Other, 0)),
+            // What may not be read can still be looked at.
+            Err(EACCES) => weir_rt::file::stat(Path::new(OsStr::from_bytes(x.arena.get(path))))
+                .map(|meta| (meta.kind, meta.mode))
+                .map_err(|error| error.raw_os_error().unwrap_or(EACCES)),
+            Err(errno) => Err(errno),
+        };
+        match found {
+            Ok((kind, mode)) => match self {
+                FileTest::Plain => kind == FileKind::File,
+                FileTest::Dir => kind == FileKind::Dir,
+                FileTest::Exists => matches!(kind, FileKind::File | FileKind::Dir),
+                FileTest::Exec => mode & OWNER_EXECUTES != 0,
+            },
+            Err(ENOENT | ENOTDIR | ENAMETOOLONG) => false,
+            Err(errno) => {
+                let path = String::from_utf8_lossy(x.arena.get(path));
+                let reason = errno_text(errno);
+                x.log(Level::Crit, &format_args!("stat() \"{path}\" failed ({errno}: {reason})"));
+                false
+            }
+        }
+    }
+}
+
+fn value(x: &mut Exchange, script: &Script, run: &Run) -> Text {
+    match script.constant() {
+        Some(bytes) => Text::Span(x.arena.push(bytes)),
+        None if run.quote && script.has_captures() && is_quoted(x) => script.value_escaped(x),
+        None => script.value(x),
+    }
+}
+
+fn variable(line: &mut LineCx<'_>, at: usize, name: &[u8]) -> VarIndex {
+    let span = line.args()[at].span;
+    line.ext::<Registry>().use_variable(&String::from_utf8_lossy(name), span)
+}
+
+fn file_test(operator: &[u8]) -> Option<(FileTest, bool)> {
+    let (operator, negative) = match operator {
+        [b'!', operator @ ..] => (operator, true),
+        operator => (operator, false),
+    };
+    let test = match operator {
+        b"-f" => FileTest::Plain,
+        b"-d" => FileTest::Dir,
+        b"-e" => FileTest::Exists,
+        b"-x" => FileTest::Exec,
+        _ => return None,
+    };
+    Some((test, negative))
+}
+
+/// Word `at` without the parentheses of the whole condition, whose last word is `end`.
+fn bare<'a>(line: &LineCx<'a>, at: usize, end: usize) -> &'a [u8] {
+    let word = line.bytes(at);
+    let word = if at == 0 { word.strip_prefix(b"(").unwrap_or(word) } else { word };
+    if at == end { word.strip_suffix(b")").unwrap_or(word) } else { word }
+}
+
+fn invalid(line: &LineCx<'_>, at: usize) -> weir_conf::Error {
+    let word = bare(line, at, line.args().len() - 1);
+    line.fail_arg(at, format!("invalid condition \"{}\"", String::from_utf8_lossy(word)))
+}
+
+/// `S_IXUSR`
+const OWNER_EXECUTES: u32 = 0o100;

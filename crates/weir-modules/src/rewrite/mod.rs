@@ -1,0 +1,151 @@
+//! `rewrite`: instructions that run one after the other, in a server block and in the location it leads to.
+//!
+//! All instructions of a block are one program, those inside its `if`s included, and a program has one state as in
+//! nginx. An `if` in a location is also a location of its own, which inherits everything: when its condition holds
+//! the request goes on there, whatever the instructions inside do. The last `if` that holds is where it stays.
+
+mod answer;
+mod condition;
+mod program;
+mod replace;
+#[cfg(test)]
+mod tests;
+
+use weir_conf::names::{
+    FLAG, LOCATION, LOCATION_IF, MAIN, MORE, NONE, ONE_OR_TWO, SERVER, SERVER_IF, TWO, TWO_OR_THREE,
+};
+use weir_conf::{Contexts, Directive, LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::log::Level as LogLevel;
+use weir_core::plan::{Level, PlanBuilder};
+use weir_core::variable::{Getter, Script, VarIndex};
+use weir_core::{Exchange, Module, Phase, Text, inherit};
+
+use answer::{Answer, Return};
+use condition::Condition;
+use program::Program;
+use replace::Replace;
+
+/// The module.
+pub struct Rewrite;
+
+impl Module for Rewrite {
+    const NAME: &'static str = "rewrite";
+    type Conf = RewriteConf;
+    const DIRECTIVES: &'static [Directive<RewriteConf>] = &[
+        Directive::new("rewrite", BLOCKS, TWO_OR_THREE, RewriteConf::rewrite)
+            .doc("Changes a URI that matches, or redirects: last, break, redirect, permanent."),
+        Directive::new("return", BLOCKS, ONE_OR_TWO, RewriteConf::answer)
+            .doc("Ends processing with a status, a text or a redirect; 444 closes the connection."),
+        Directive::new("break", BLOCKS, NONE, RewriteConf::end)
+            .doc("Ends the instructions; the request stays in its location."),
+        Directive::new("if", SERVER.or(LOCATION), MORE.block(), RewriteConf::condition)
+            .doc("Settings and instructions for requests that meet a condition."),
+        Directive::new("set", BLOCKS, TWO, RewriteConf::set).doc("Gives a variable a value."),
+        Directive::new("rewrite_log", MAIN_AND_BLOCKS, FLAG, |conf: &mut RewriteConf, line| {
+            line.flag(&mut conf.log)
+        })
+        .doc("Logs what the instructions do, at level notice; off unless set."),
+        Directive::new(
+            "uninitialized_variable_warn",
+            MAIN_AND_BLOCKS,
+            FLAG,
+            |conf: &mut RewriteConf, line| line.flag(&mut conf.warn),
+        )
+        .doc("Logs the use of variables that were never set; on unless set."),
+    ];
+
+    /// Instructions are not inherited: each block has its own.
+    fn inherit(conf: &mut RewriteConf, parent: &RewriteConf) {
+        inherit!(conf, parent, log, warn);
+    }
+
+    fn install(conf: &RewriteConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.warn == Some(false) {
+            plan.keep(NoWarnings);
+        }
+        let phase = if plan.level == Level::Server { Phase::ServerRewrite } else { Phase::Rewrite };
+        match conf.code.first() {
+            None => {}
+            // The program of the block around runs it.
+            Some(_) if plan.level == Level::Nested => plan.keep(Program::new(conf, plan.level)),
+            Some(Instruction::Return(answer)) => plan.handler(phase, Self::NAME, Return::new(answer)),
+            Some(_) => plan.handler(phase, Self::NAME, Program::new(conf, plan.level)),
+        }
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct RewriteConf {
+    code: Vec<Instruction>,
+    /// `rewrite_log`
+    log: Option<bool>,
+    /// `uninitialized_variable_warn`
+    warn: Option<bool>,
+}
+
+/// One instruction as written.
+enum Instruction {
+    Rewrite(Replace),
+    Set(VarIndex, Script),
+    Break,
+    Return(Answer),
+    /// The index is that of the block among those nested in the one around.
+    If(Condition, usize),
+}
+
+impl RewriteConf {
+    fn rewrite(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.code.push(Instruction::Rewrite(Replace::parse(line)?));
+        Ok(())
+    }
+
+    fn answer(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.code.push(Instruction::Return(Answer::parse(line)?));
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut LineCx<'_>) -> Result {
+        self.code.push(Instruction::Break);
+        Ok(())
+    }
+
+    fn condition(&mut self, line: &mut LineCx<'_>) -> Result {
+        let condition = Condition::parse(line)?;
+        let inside = if line.here() == SERVER { SERVER_IF } else { LOCATION_IF };
+        let index = line.ext::<Registry>().nest(inside);
+        self.code.push(Instruction::If(condition, index));
+        Ok(())
+    }
+
+    fn set(&mut self, line: &mut LineCx<'_>) -> Result {
+        let name = match line.arg(0).strip_prefix('$') {
+            Some(name) if !name.is_empty() => name,
+            _ => return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0)))),
+        };
+        let variable = line.ext::<Registry>().define_set(name, unset(name));
+        let variable = variable.map_err(|message| line.fail_arg(0, message))?;
+        self.code.push(Instruction::Set(variable, Script::compile(line, 1)?));
+        Ok(())
+    }
+}
+
+/// The plan's location has `uninitialized_variable_warn off`.
+struct NoWarnings;
+
+/// What variable `name` is before something sets it: empty, and worth a warning.
+fn unset(name: &str) -> Getter {
+    let name = name.to_ascii_lowercase();
+    Getter::Computed(std::sync::Arc::new(move |x: &mut Exchange| {
+        if x.plan.kept::<NoWarnings>().is_none() {
+            x.log(LogLevel::Warn, &format_args!("using uninitialized \"{name}\" variable"));
+        }
+        Some(Text::EMPTY)
+    }))
+}
+
+const BLOCKS: Contexts = SERVER.or(LOCATION).or(SERVER_IF).or(LOCATION_IF);
+/// nginx's manual says `http`, its table the whole file.
+const MAIN_AND_BLOCKS: Contexts = MAIN.or(weir_conf::names::HTTP).or(BLOCKS);
