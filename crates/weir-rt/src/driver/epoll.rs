@@ -71,8 +71,10 @@ impl Epoll {
     fn wait(&mut self, wait: Wait) -> usize {
         let ms = wait.map_or(-1, |ms| ms.min(i32::MAX as u64) as i32);
         let (events, max) = (self.events.as_mut_ptr(), self.events.len() as i32);
+        let (fd, no_mask) = (self.fd.as_raw_fd(), std::ptr::null::<libc::sigset_t>());
+        // The call that all architectures have; see `sys` for why not by libc's function.
         // SAFETY: room for `max` events. EINTR, the only error that can be met, counts as no events.
-        let n = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events, max, ms) };
+        let n = unsafe { libc::syscall(libc::SYS_epoll_pwait, fd, events, max, ms, no_mask, 8usize) };
         usize::try_from(n).unwrap_or(0)
     }
 }
