@@ -4,14 +4,20 @@
 #![forbid(unsafe_code)]
 
 pub mod autoindex;
+mod computed;
 mod expires;
 pub mod headers;
 pub mod index;
+mod limit;
+pub mod limit_conn;
+pub mod limit_req;
 pub mod log;
+pub mod map;
 pub mod not_modified;
 pub mod random_index;
 pub mod range;
 pub mod rewrite;
+pub mod split_clients;
 pub mod static_files;
 pub mod temp_paths;
 mod value;
@@ -19,10 +25,14 @@ mod value;
 pub use autoindex::Autoindex;
 pub use headers::Headers;
 pub use index::Index;
+pub use limit_conn::LimitConn;
+pub use limit_req::LimitReq;
 pub use log::Log;
+pub use map::Map;
 pub use not_modified::NotModified;
 pub use random_index::RandomIndex;
 pub use range::Range;
 pub use rewrite::Rewrite;
+pub use split_clients::SplitClients;
 pub use static_files::Static;
 pub use temp_paths::TempFolders;

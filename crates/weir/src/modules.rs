@@ -5,7 +5,8 @@ use weir_core::conf::http_core::HttpCore;
 use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
 use weir_modules::{
-    Autoindex, Headers, Index, Log, NotModified, RandomIndex, Range, Rewrite, Static, TempFolders,
+    Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, RandomIndex, Range, Rewrite,
+    SplitClients, Static, TempFolders,
 };
 
 use crate::welcome::Welcome;
@@ -17,7 +18,11 @@ pub(crate) static MODULES: &[ModuleDef] = &[
     ModuleDef::of::<ServerCore>(),
     ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),
+    ModuleDef::of::<Map>(),
+    ModuleDef::of::<SplitClients>(),
     ModuleDef::of::<Rewrite>(),
+    ModuleDef::of::<LimitReq>(),
+    ModuleDef::of::<LimitConn>(),
     ModuleDef::of::<Welcome>(),
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),

@@ -36,7 +36,7 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 24] = [
+const WITHOUT: [&str; 20] = [
     "http_charset_module",
     "http_gzip_module",
     "http_ssi_module",
@@ -45,8 +45,6 @@ const WITHOUT: [&str; 24] = [
     "http_auth_basic_module",
     "http_mirror_module",
     "http_geo_module",
-    "http_map_module",
-    "http_split_clients_module",
     "http_referer_module",
     "http_proxy_module",
     "http_fastcgi_module",
@@ -54,8 +52,6 @@ const WITHOUT: [&str; 24] = [
     "http_scgi_module",
     "http_grpc_module",
     "http_memcached_module",
-    "http_limit_conn_module",
-    "http_limit_req_module",
     "http_empty_gif_module",
     "http_browser_module",
     "http_upstream_hash_module",

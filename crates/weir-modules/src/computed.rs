@@ -1,0 +1,60 @@
+//! Variables that blocks of the configuration compute (`map`, `split_clients`), and what they have in common.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use weir_conf::{LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::variable::{Getter, Script};
+use weir_core::{Exchange, Text};
+
+/// The name behind the `$` of argument 1 of a block that defines a variable.
+pub(crate) fn name<'a>(line: &LineCx<'a>) -> Result<&'a str> {
+    line.arg(1)
+        .strip_prefix('$')
+        .ok_or_else(|| line.fail_arg(1, format!("invalid variable name \"{}\"", line.arg(1))))
+}
+
+/// Defines variable `name`, which `compute` computes.
+pub(crate) fn define(
+    line: &mut LineCx<'_>,
+    name: &str,
+    cacheable: bool,
+    compute: impl Fn(&mut Exchange) -> Option<Text> + Send + Sync + 'static,
+) -> Result {
+    let shown = Arc::<str>::from(name);
+    let guarded = move |x: &mut Exchange| within(x, &shown, &compute);
+    let registry: &mut Registry = line.ext();
+    match registry.define(name, Getter::Computed(Arc::new(guarded)), cacheable) {
+        Ok(_) => Ok(()),
+        Err(message) => Err(line.fail_arg(1, message)),
+    }
+}
+
+/// A value: constants are copied to the request, which costs less than sharing them between threads.
+pub(crate) fn value(x: &mut Exchange, script: &Script) -> Text {
+    match script.constant() {
+        Some(b"") => Text::EMPTY,
+        Some(bytes) => Text::Span(x.arena.push(bytes)),
+        None => script.value(x),
+    }
+}
+
+/// Computes, unless the variable goes round in circles: nginx gives up at its hundredth.
+fn within(x: &mut Exchange, name: &str, compute: &impl Fn(&mut Exchange) -> Option<Text>) -> Option<Text> {
+    thread_local! {
+        static DEPTH: Cell<u8> = const { Cell::new(0) };
+    }
+    let depth = DEPTH.get();
+    if depth >= DEEPEST {
+        x.log_error(&format_args!("cycle while evaluating variable \"{name}\""));
+        return None;
+    }
+    DEPTH.set(depth + 1);
+    let value = compute(x);
+    DEPTH.set(depth);
+    value
+}
+
+/// nginx's bound.
+const DEEPEST: u8 = 100;

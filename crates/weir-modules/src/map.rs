@@ -1,0 +1,280 @@
+//! `map`: a variable whose value depends on another value, by a table of texts, host names and patterns (nginx's
+//! `ngx_http_map_module`).
+//!
+//! Texts are found by hash, whatever their number, in any case of letters; then names with wildcards, the longest
+//! first; then patterns, in order, whose captures the value may use.
+
+use std::sync::Arc;
+
+use weir_conf::names::{HTTP, ONE, TWO};
+use weir_conf::{Directive, LineCx, Result, Span};
+use weir_core::conf::names::Names;
+use weir_core::regex::Pattern;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Module, Text};
+
+use crate::computed;
+
+/// The module.
+pub struct Map;
+
+impl Module for Map {
+    const NAME: &'static str = "map";
+    type Conf = MapConf;
+    const DIRECTIVES: &'static [Directive<MapConf>] = &[
+        Row::new("map", HTTP, TWO.block(), set_map)
+            .doc("Defines a variable whose value depends on another value."),
+        Row::new("map_hash_max_size", HTTP, ONE, |conf, line| line.number(&mut conf.max_size, ..))
+            .doc("Has no effect: tables are as large as they need to be."),
+        Row::new("map_hash_bucket_size", HTTP, ONE, |conf, line| line.number(&mut conf.bucket_size, ..))
+            .doc("Has no effect: tables are as large as they need to be."),
+    ];
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<MapConf>;
+
+/// The settings of the `http` block.
+#[derive(Default)]
+pub struct MapConf {
+    max_size: Option<u64>,
+    bucket_size: Option<u64>,
+}
+
+/// `map string $variable { ... }`
+fn set_map(_conf: &mut MapConf, line: &mut LineCx<'_>) -> Result {
+    let source = Script::compile(line, 0)?;
+    let name = computed::name(line)?;
+    let mut map = Table { source, ..Table::default() };
+    let mut volatile = false;
+    for entry in line.entries()? {
+        map.entry(&mut line.entry(entry), &mut volatile)?;
+    }
+    computed::define(line, name, !volatile, move |x| Some(map.find(x)))
+}
+
+/// A `map`.
+#[derive(Default)]
+struct Table {
+    source: Script,
+    default: Option<Script>,
+    /// Keys from here on are host names, and may have wildcards.
+    hostnames: bool,
+    /// By text, in lower case.
+    exact: Names<Script>,
+    /// By what follows the star, its dot included.
+    heads: Names<Script>,
+    /// By what stands before the star, its dot included.
+    tails: Names<Script>,
+    patterns: Vec<(Arc<Pattern>, Script)>,
+}
+
+impl Table {
+    fn entry(&mut self, entry: &mut LineCx<'_>, volatile: &mut bool) -> Result {
+        let key = &entry.line().name;
+        match (key.bytes(), entry.args().len()) {
+            (b"hostnames", 0) => self.hostnames = true,
+            (b"volatile", 0) => *volatile = true,
+            (key_bytes, 1) => {
+                let value = Script::compile(entry, 0)?;
+                return self.add(entry, key_bytes, key.span, value);
+            }
+            _ => return Err(entry.fail("invalid number of the map parameters")),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &mut LineCx<'_>, key: &[u8], span: Span, value: Script) -> Result {
+        match key {
+            b"default" if self.default.is_some() => Err(entry.fail("duplicate default map parameter")),
+            b"default" => {
+                self.default = Some(value);
+                Ok(())
+            }
+            [b'~', b'*', pattern @ ..] => self.add_pattern(entry, pattern, span, true, value),
+            [b'~', pattern @ ..] => self.add_pattern(entry, pattern, span, false, value),
+            [b'\\', text @ ..] => self.add_text(entry, text, value),
+            text => self.add_text(entry, text, value),
+        }
+    }
+
+    fn add_pattern(
+        &mut self,
+        entry: &mut LineCx<'_>,
+        pattern: &[u8],
+        span: Span,
+        caseless: bool,
+        value: Script,
+    ) -> Result {
+        self.patterns.push((Pattern::compile_text(entry, span, pattern, caseless)?, value));
+        Ok(())
+    }
+
+    fn add_text(&mut self, entry: &LineCx<'_>, text: &[u8], value: Script) -> Result {
+        let shown = || String::from_utf8_lossy(text).into_owned();
+        let lower = text.to_ascii_lowercase();
+        let key = match self.hostnames {
+            true => Key::parse(&lower)
+                .ok_or_else(|| entry.fail(format!("invalid hostname or wildcard \"{}\"", shown())))?,
+            false => Key::Exact(&lower),
+        };
+        let taken = match key {
+            Key::Exact(text) => self.exact.insert(text.into(), value).is_some(),
+            Key::Head(rest) => self.heads.insert(rest.into(), value).is_some(),
+            Key::Tail(rest) => self.tails.insert(rest.into(), value).is_some(),
+            Key::Dot(rest) => {
+                let own = self.exact.insert(rest[1..].into(), value.clone());
+                self.heads.insert(rest.into(), value).is_some() || own.is_some()
+            }
+        };
+        if taken {
+            let shown = String::from_utf8_lossy(&lower);
+            return Err(entry.fail(format!("conflicting parameter \"{shown}\"")));
+        }
+        Ok(())
+    }
+
+    fn find(&self, x: &mut Exchange) -> Text {
+        let mut source = self.source.value(x);
+        let mut bytes = x.text(&source);
+        if self.hostnames
+            && let [host @ .., b'.'] = bytes
+        {
+            bytes = host;
+        }
+        let length = bytes.len();
+        if let Some(script) = lowered(bytes, |key| self.by_text(key)) {
+            return computed::value(x, script);
+        }
+        if !self.patterns.is_empty() {
+            let mut span = match source {
+                Text::Span(span) => span,
+                _ => x.arena.append(&source),
+            };
+            span.end = span.start + length as u32;
+            source = Text::Span(span);
+            if let Some((_, script)) = self.patterns.iter().find(|(pattern, _)| pattern.captures(x, span)) {
+                return computed::value(x, script);
+            }
+        }
+        drop(source);
+        self.default.as_ref().map_or(Text::EMPTY, |script| computed::value(x, script))
+    }
+
+    fn by_text(&self, key: &[u8]) -> Option<&Script> {
+        if let Some(script) = self.exact.get(key) {
+            return Some(script);
+        }
+        if !self.heads.is_empty() {
+            let dots = key.iter().enumerate().filter(|(_, byte)| **byte == b'.');
+            if let Some(script) = dots.map(|(at, _)| &key[at..]).find_map(|rest| self.heads.get(rest)) {
+                return Some(script);
+            }
+        }
+        if !self.tails.is_empty() {
+            let dots = key.iter().enumerate().rev().filter(|(_, byte)| **byte == b'.');
+            return dots.map(|(at, _)| &key[..=at]).find_map(|rest| self.tails.get(rest));
+        }
+        None
+    }
+}
+
+/// A host name as a key, in lower case.
+enum Key<'k> {
+    Exact(&'k [u8]),
+    /// `*.example.com`, from the dot on.
+    Head(&'k [u8]),
+    /// `.example.com`: the name itself, too.
+    Dot(&'k [u8]),
+    /// `www.example.*`, up to the dot.
+    Tail(&'k [u8]),
+}
+
+impl<'k> Key<'k> {
+    /// One star at most, at an end beside a dot; no empty label, no NUL.
+    fn parse(name: &'k [u8]) -> Option<Key<'k>> {
+        let (key, inner) = match name {
+            [b'*', rest @ ..] if rest.len() > 1 && rest[0] == b'.' => (Key::Head(rest), rest),
+            [rest @ .., b'*'] if rest.len() > 1 && rest.ends_with(b".") => (Key::Tail(rest), rest),
+            [b'.', rest @ ..] if !rest.is_empty() => (Key::Dot(name), rest),
+            name => (Key::Exact(name), name),
+        };
+        let wrong = inner.iter().any(|byte| matches!(byte, b'*' | 0)) || name.windows(2).any(|w| w == b"..");
+        (!wrong).then_some(key)
+    }
+}
+
+/// Calls `f` with `text` in lower case, without allocating for texts of ordinary length.
+fn lowered<'t, R>(text: &[u8], f: impl FnOnce(&[u8]) -> Option<&'t R>) -> Option<&'t R> {
+    let mut buffer = [0; ORDINARY];
+    match buffer.get_mut(..text.len()) {
+        Some(lower) => {
+            lower.copy_from_slice(text);
+            lower.make_ascii_lowercase();
+            f(lower)
+        }
+        None => f(&text.to_ascii_lowercase()),
+    }
+}
+
+/// Longer texts are put into a vector.
+const ORDINARY: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use weir_core::ModuleDef;
+    use weir_core::conf;
+    use weir_core::conf::http_core::HttpCore;
+    use weir_core::conf::main_core::MainCore;
+    use weir_core::conf::server_core::ServerCore;
+
+    use super::*;
+
+    static MODULES: [ModuleDef; 4] = [
+        ModuleDef::of::<MainCore>(),
+        ModuleDef::of::<HttpCore>(),
+        ModuleDef::of::<ServerCore>(),
+        ModuleDef::of::<Map>(),
+    ];
+
+    fn text(lines: &str) -> String {
+        format!("events {{ }} http {{ {lines} server {{ }} }}")
+    }
+
+    #[test]
+    fn mistakes_in_nginx_words() {
+        for (lines, words) in [
+            ("map $uri x { }", "invalid variable name \"x\""),
+            ("map $uri $host { }", "the duplicate \"host\" variable"),
+            ("map $uri $x { a; }", "invalid number of the map parameters"),
+            ("map $uri $x { a b c; }", "invalid number of the map parameters"),
+            ("map $uri $x { default a; default b; }", "duplicate default map parameter"),
+            ("map $uri $x { a 1; A 2; }", "conflicting parameter \"a\""),
+            ("map $uri $x { hostnames; *.a 1; .a 2; }", "conflicting parameter \".a\""),
+            ("map $uri $x { hostnames; a.*.b 1; }", "invalid hostname or wildcard \"a.*.b\""),
+            ("map $uri $x { hostnames; a..b 1; }", "invalid hostname or wildcard \"a..b\""),
+            ("map $uri $x { hostnames; * 1; }", "invalid hostname or wildcard \"*\""),
+            ("map $uri $x { ~( 1; }", "pcre2_compile() failed: missing closing parenthesis in \"(\""),
+            ("map $uri $x { ~(?<host>a) 1; }", "the duplicate \"host\" variable"),
+            ("map $uri $x { a { } }", "unexpected \"{\""),
+            ("map $uri $x { a $b; }", "unknown \"b\" variable"),
+            ("map $uri$ $x { }", "invalid variable name"),
+            ("map_hash_bucket_size x;", "\"map_hash_bucket_size\" directive invalid number"),
+        ] {
+            let found = conf::test::headlines(&text(lines), &MODULES);
+            assert!(found[0].starts_with(words), "{lines}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_nginx_takes_is_taken() {
+        for lines in [
+            "map $uri $x { a..b 1; * 2; '' 3; \\default 4; }",
+            "map $uri $x { volatile; default x; volatile; hostnames; hostnames x; }",
+            "map $uri $x { } map $uri $x { }",
+            "map_hash_max_size 100000; map_hash_bucket_size 64; map $uri$args $X { a $http_a; }",
+        ] {
+            assert!(conf::test::load(&text(lines), &MODULES).is_ok(), "{lines}");
+        }
+    }
+}
