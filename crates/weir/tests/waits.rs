@@ -110,7 +110,7 @@ impl Handler for At {
                 weir_rt::sleep(WAIT).await;
             }
             if asked(x, "hang", self.0) {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             if asked(x, "inner", self.0) {
                 let inner =
