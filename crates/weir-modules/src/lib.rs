@@ -3,7 +3,10 @@
 //! They use what `weir-core` makes public and nothing else. Their order is the program's list of modules.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod auth_basic;
 pub mod autoindex;
+mod cidr;
 mod computed;
 mod expires;
 pub mod headers;
@@ -15,13 +18,18 @@ pub mod log;
 pub mod map;
 pub mod not_modified;
 pub mod random_index;
+mod password;
 pub mod range;
+pub mod realip;
 pub mod rewrite;
 pub mod split_clients;
 pub mod static_files;
 pub mod temp_paths;
+pub mod try_files;
 mod value;
 
+pub use access::Access;
+pub use auth_basic::AuthBasic;
 pub use autoindex::Autoindex;
 pub use headers::Headers;
 pub use index::Index;
@@ -32,7 +40,9 @@ pub use map::Map;
 pub use not_modified::NotModified;
 pub use random_index::RandomIndex;
 pub use range::Range;
+pub use realip::Realip;
 pub use rewrite::Rewrite;
 pub use split_clients::SplitClients;
 pub use static_files::Static;
 pub use temp_paths::TempFolders;
+pub use try_files::TryFiles;

@@ -5,8 +5,8 @@ use weir_core::conf::http_core::HttpCore;
 use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
 use weir_modules::{
-    Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, RandomIndex, Range, Rewrite,
-    SplitClients, Static, TempFolders,
+    Access, AuthBasic, Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, RandomIndex,
+    Range, Realip, Rewrite, SplitClients, Static, TempFolders, TryFiles,
 };
 
 use crate::welcome::Welcome;
@@ -18,11 +18,15 @@ pub(crate) static MODULES: &[ModuleDef] = &[
     ModuleDef::of::<ServerCore>(),
     ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),
+    ModuleDef::of::<Realip>(),
     ModuleDef::of::<Map>(),
     ModuleDef::of::<SplitClients>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<LimitReq>(),
     ModuleDef::of::<LimitConn>(),
+    ModuleDef::of::<Access>(),
+    ModuleDef::of::<AuthBasic>(),
+    ModuleDef::of::<TryFiles>(),
     ModuleDef::of::<Welcome>(),
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),

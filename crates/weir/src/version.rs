@@ -20,7 +20,7 @@ pub(crate) fn long() -> ExitCode {
         Err(error) => eprintln!("event methods: epoll (io_uring can't be used here: {error})"),
     }
     let without = WITHOUT.map(|module| format!(" --without-{module}")).concat();
-    eprintln!("configure arguments: --with-threads --with-file-aio{without}");
+    eprintln!("configure arguments: --with-threads --with-file-aio --with-http_realip_module{without}");
     ExitCode::SUCCESS
 }
 
@@ -36,13 +36,11 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 20] = [
+const WITHOUT: [&str; 18] = [
     "http_charset_module",
     "http_gzip_module",
     "http_ssi_module",
     "http_userid_module",
-    "http_access_module",
-    "http_auth_basic_module",
     "http_mirror_module",
     "http_geo_module",
     "http_referer_module",

@@ -1,0 +1,153 @@
+//! `access`: `allow` and `deny` by the client's address. The first rule that is true of it decides.
+
+use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Handler, Module, Outcome, Phase, Verdict, inherit};
+use weir_rt::net::SockAddr;
+
+use crate::cidr::Cidr;
+
+/// The module.
+pub struct Access;
+
+impl Module for Access {
+    const NAME: &'static str = "access";
+    type Conf = AccessConf;
+    const DIRECTIVES: &'static [Directive<AccessConf>] = &[
+        Directive::<AccessConf>::new("allow", ANY.or(LIMIT_EXCEPT), ONE, |c, line| c.add(line, false)).doc(
+            "Lets clients of an address, a network, unix: or all pass; the first rule that fits counts.",
+        ),
+        Directive::<AccessConf>::new("deny", ANY.or(LIMIT_EXCEPT), ONE, |c, line| c.add(line, true))
+            .doc("Refuses clients of an address, a network, unix: or all with 403."),
+    ];
+
+    /// All rules of the block around, or none: a block with one of its own has only its own.
+    fn inherit(conf: &mut AccessConf, parent: &AccessConf) {
+        inherit!(conf, parent, rules);
+    }
+
+    fn install(conf: &AccessConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if let Some(rules) = &conf.rules {
+            plan.handler(Phase::Access, Self::NAME, Check { rules: rules.as_slice().into() });
+        }
+        Ok(())
+    }
+}
+
+/// The module's settings of one block.
+#[derive(Default)]
+pub struct AccessConf {
+    /// `allow` and `deny`, in order.
+    rules: Option<Vec<Rule>>,
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+struct Rule {
+    /// Whom it is about; `None`: `all`.
+    who: Option<Cidr>,
+    deny: bool,
+}
+
+impl AccessConf {
+    fn add(&mut self, line: &mut LineCx<'_>, deny: bool) -> Result {
+        let who = if line.bytes(0) == b"all" { None } else { Some(Cidr::required(line, 0)?) };
+        self.rules.get_or_insert_default().push(Rule { who, deny });
+        Ok(())
+    }
+}
+
+struct Check {
+    rules: Box<[Rule]>,
+}
+
+impl Check {
+    /// Whether `client` is refused; `None` where no rule speaks of it.
+    fn denies(&self, client: &SockAddr) -> Option<bool> {
+        let rule = self.rules.iter().find(|rule| rule.who.is_none_or(|who| who.contains(client)))?;
+        Some(rule.deny)
+    }
+}
+
+impl Handler for Check {
+    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        match self.denies(x.client()) {
+            None => Verdict::Declined,
+            Some(false) => Verdict::Ok,
+            Some(true) => {
+                // Under `satisfy any` another handler may still let the request pass; the phase's end logs it.
+                if !x.plan.core.satisfy_any {
+                    x.log_error(&"access forbidden by rule");
+                }
+                Verdict::Status(403)
+            }
+        }
+        .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use weir_core::ModuleDef;
+    use weir_core::conf;
+    use weir_core::conf::http_core::HttpCore;
+    use weir_core::conf::main_core::MainCore;
+    use weir_core::conf::server_core::ServerCore;
+
+    use super::*;
+
+    static MODULES: [ModuleDef; 4] = [
+        ModuleDef::of::<MainCore>(),
+        ModuleDef::of::<HttpCore>(),
+        ModuleDef::of::<ServerCore>(),
+        ModuleDef::of::<Access>(),
+    ];
+
+    fn text(http: &str, server: &str) -> String {
+        format!("events {{ }} http {{ {http} server {{\n{server} }} }}")
+    }
+
+    /// What the rules say of `client`: whether it is denied.
+    fn denied(http: &str, server: &str, client: &str) -> Option<bool> {
+        let loaded =
+            conf::test::load(&text(http, server), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
+        let conf: &AccessConf = loaded.servers[0].confs.get();
+        let client: SocketAddr = client.parse().expect("an address");
+        Check { rules: conf.rules.clone()?.into() }.denies(&client.into())
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let rules = "deny 192.0.2.1; allow 192.0.2.0/24; allow 2001:db8::/32; deny all;";
+        for (client, expected) in [
+            ("192.0.2.1:5", Some(true)),
+            ("192.0.2.2:5", Some(false)),
+            ("[2001:db8::1]:5", Some(false)),
+            ("[::1]:5", Some(true)),
+            ("198.51.100.1:5", Some(true)),
+        ] {
+            assert_eq!(denied("", rules, client), expected, "{client}");
+        }
+        assert_eq!(denied("", "deny 192.0.2.1;", "192.0.2.9:5"), None);
+        assert_eq!(denied("", "", "192.0.2.9:5"), None);
+    }
+
+    #[test]
+    fn rules_are_inherited_together_or_not_at_all() {
+        assert_eq!(denied("deny all;", "", "192.0.2.9:5"), Some(true));
+        assert_eq!(denied("deny all;", "allow 192.0.2.1;", "192.0.2.9:5"), None);
+    }
+
+    #[test]
+    fn wrong_addresses_are_refused_in_nginx_words() {
+        for wrong in ["localhost", "10.0.0.0/40", "ALL"] {
+            let lines = conf::test::headlines(&text("", &format!("allow {wrong};")), &MODULES);
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            let message = format!("invalid parameter \"{wrong}\" in weir.conf:2:7");
+            assert!(lines[0].ends_with(&message), "{}", lines[0]);
+        }
+    }
+}

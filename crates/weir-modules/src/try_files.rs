@@ -1,0 +1,185 @@
+//! `try_files`: the first file that is there becomes the request's URI; where none is, the last argument says where
+//! to go on: a URI, a named location, or a status.
+//!
+//! It holds for its own block only and is not inherited: that of a server counts for requests without a location.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_conf::names::{LOCATION, SERVER, TWO_OR_MORE};
+use weir_conf::{Directive, LineCx, Result, parse_number};
+use weir_core::conf::core::Alias;
+use weir_core::file::{self, PathText};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::redirect::Redirect;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Handler, Module, Outcome, Phase, Span, Text, Verdict};
+use weir_rt::file::errno::{ENAMETOOLONG, ENOENT, ENOTDIR};
+use weir_rt::file::{FileKind, errno_text};
+
+/// The module.
+pub struct TryFiles;
+
+impl Module for TryFiles {
+    const NAME: &'static str = "try_files";
+    type Conf = TryFilesConf;
+    const DIRECTIVES: &'static [Directive<TryFilesConf>] =
+        &[Directive::new("try_files", SERVER.or(LOCATION), TWO_OR_MORE, TryFilesConf::set).doc(
+            "Serves the first of the named files that is there; the last name is a URI, @location or =code.",
+        )];
+
+    fn install(conf: &TryFilesConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if let Some(files) = &conf.files {
+            plan.handler(Phase::Precontent, Self::NAME, files.clone());
+        }
+        Ok(())
+    }
+}
+
+/// The module's settings of one block.
+#[derive(Default)]
+pub struct TryFilesConf {
+    files: Option<Files>,
+}
+
+/// The line.
+#[derive(Clone)]
+struct Files {
+    tries: Arc<[Try]>,
+    last: Last,
+}
+
+/// A file or directory to look for.
+#[derive(Clone)]
+struct Try {
+    /// Its path behind `root`; a directory's without the slash at its end.
+    name: Script,
+    directory: bool,
+}
+
+/// What is done when nothing was found.
+#[derive(Clone)]
+enum Last {
+    Status(u16),
+    Goal(Script),
+}
+
+impl TryFilesConf {
+    fn set(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.files.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let last = line.args().len() - 1;
+        let mut tries = Vec::with_capacity(last);
+        for at in 0..last {
+            let whole = line.bytes(at);
+            let name = whole.strip_suffix(b"/");
+            let script = Script::compile_text(line, at, name.unwrap_or(whole))?;
+            tries.push(Try { name: script, directory: name.is_some() });
+        }
+        let last = match line.bytes(last) {
+            [b'=', code @ ..] => match parse_number(code).and_then(|code| u16::try_from(code).ok()) {
+                Some(code) if code <= 999 => Last::Status(code),
+                _ => return Err(line.fail_arg(last, format!("invalid code \"{}\"", line.arg(last)))),
+            },
+            _ => Last::Goal(Script::compile(line, last)?),
+        };
+        self.files = Some(Files { tries: tries.into(), last });
+        Ok(())
+    }
+}
+
+impl Handler for Files {
+    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        for try_ in &*self.tries {
+            let name = text(x, &try_.name);
+            let path = path(x, name, try_.name.constant().is_none());
+            if is_there(x, path, try_.directory) {
+                take_over(x, path, try_.directory);
+                return Verdict::Declined.into();
+            }
+        }
+        match &self.last {
+            Last::Status(code) => Verdict::Status(*code),
+            Last::Goal(goal) => go(x, goal),
+        }
+        .into()
+    }
+}
+
+/// The value of `script`, in the arena.
+fn text(x: &mut Exchange, script: &Script) -> Span {
+    if let Some(constant) = script.constant() {
+        return x.arena.push(constant);
+    }
+    match script.value(x) {
+        Text::Span(span) => span,
+        other => x.arena.append(&other),
+    }
+}
+
+/// `name` below `root` or `alias`; of a name that variables made, the part that `alias` replaces is left out.
+fn path(x: &mut Exchange, name: Span, computed: bool) -> PathText {
+    let name = Span { start: name.start + replaced(x, name, computed), end: name.end };
+    let root = file::root(x);
+    x.arena.copy(name);
+    PathText { span: x.arena.since(root.start), root: root.end - root.start }
+}
+
+/// How many first bytes of `name` stand for the location, which `alias` replaces.
+fn replaced(x: &Exchange, name: Span, computed: bool) -> u32 {
+    match x.plan.core.alias {
+        Some(Alias::Prefix(len)) if computed => match (x.arena.get(name).get(..len), x.uri().get(..len)) {
+            (Some(start), Some(location)) if start == location => len as u32,
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// Whether `path` leads to a directory, or to anything else. What can't be told is logged, and is not there.
+fn is_there(x: &mut Exchange, path: PathText, directory: bool) -> bool {
+    match file::test(x, path) {
+        Ok(kind) => (kind == FileKind::Dir) == directory,
+        Err(ENOENT | ENOTDIR | ENAMETOOLONG) => false,
+        Err(errno) => {
+            let name = String::from_utf8_lossy(path.bytes(&x.arena)).into_owned();
+            let reason = errno_text(errno);
+            x.log(Level::Crit, &format_args!("stat() \"{name}\" failed ({errno}: {reason})"));
+            false
+        }
+    }
+}
+
+/// The URI becomes what was found, so that mapping it leads there again.
+fn take_over(x: &mut Exchange, path: PathText, directory: bool) {
+    let found = Span { start: path.span.start + path.root, end: path.span.end };
+    let uri = match x.plan.core.alias {
+        None => found,
+        // A directory below such an alias keeps its URI.
+        Some(Alias::Whole) if directory => return,
+        Some(Alias::Whole) => {
+            x.add_uri_to_alias = true;
+            found
+        }
+        Some(Alias::Prefix(len)) => {
+            let old = x.request.uri;
+            let start = x.arena.mark();
+            x.arena.copy(Span { start: old.start, end: old.end.min(old.start + len as u32) });
+            x.arena.copy(found);
+            x.arena.since(start)
+        }
+    };
+    let Exchange { request, arena, .. } = x;
+    request.set_uri(arena, uri);
+}
+
+/// On to the last argument.
+fn go(x: &mut Exchange, goal: &Script) -> Verdict {
+    let name = text(x, goal);
+    let skip = replaced(x, name, goal.constant().is_none());
+    let Range { start, end } = name.start + skip..name.end;
+    let goal = x.arena.get(Span { start, end }).to_vec();
+    Verdict::Redirect(Redirect::to(x, &goal))
+}
