@@ -144,10 +144,11 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             break;
         }
     }
-    if worker.is_stopping() && wire.stream.unsent() > 0 {
-        // Once its last connection is gone the process may exit, and what the kernel did not take would be lost. A
-        // client that takes nothing ends this by the timer, one that is gone at once.
-        wire.timer.arm(idle);
+    if wire.stream.unsent() > 0 && !wire.broken.get() {
+        // A stream that is dropped discards what the kernel did not take: the end of an answer whose client asks no
+        // more, or half-closed. One that takes nothing ends this by the timer, one that is gone at once.
+        wire.idle.set(false);
+        wire.timer.arm(connection.hosts.borrow().default().plan.core.send_timeout);
         let _ = wire.stream.drained(0, Some(&wire.timer)).await;
     }
 }
@@ -222,7 +223,7 @@ impl Drop for Busy<'_> {
 /// Waits until the client took some of what was sent to it; `None`: it is gone or too slow.
 async fn wait_room(x: &Exchange, wire: &Wire) -> Option<()> {
     wire.timer.arm(x.server.plan.core.send_timeout);
-    wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.ok()
+    wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.inspect_err(|_| wire.broken.set(true)).ok()
 }
 
 /// One request. `None`: the connection is closed (what was sent is still delivered).
