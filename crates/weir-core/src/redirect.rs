@@ -56,6 +56,7 @@ pub(crate) fn follow(x: &mut Exchange, redirect: Redirect) -> Result<Phase, u16>
         Redirect::Uri { uri, args } => {
             x.request.set_uri(&x.arena, uri);
             x.request.args = args;
+            x.valid_location = true;
             x.plan = x.server.plan.clone();
             Ok(Phase::ServerRewrite)
         }

@@ -63,6 +63,9 @@ pub struct Exchange {
     pub add_uri_to_alias: bool,
     /// A rewrite changed the URI: post-rewrite looks for its location again.
     pub uri_changed: bool,
+    /// The URI is the one that its location was found for; `false` after `rewrite … break`: `proxy_pass` with a URI then
+    /// sends the whole path instead of replacing the location's part of it.
+    pub valid_location: bool,
     /// How many more times the URI may change.
     pub uri_changes: u8,
     /// The connection serves another request after this one.
@@ -109,6 +112,7 @@ impl Exchange {
             internal: false,
             add_uri_to_alias: false,
             uri_changed: false,
+            valid_location: true,
             uri_changes: URI_CHANGES,
             keep_alive: false,
             pipelined: false,
@@ -145,6 +149,7 @@ impl Exchange {
         self.add_uri_to_alias = false;
         self.client = None;
         self.uri_changed = false;
+        self.valid_location = true;
         self.uri_changes = URI_CHANGES;
         self.keep_alive = false;
         self.pipelined = false;

@@ -1,7 +1,7 @@
 //! The instructions of a block on one worker, and their run.
 
 use weir_core::plan::Level;
-use weir_core::variable::{Captures, VarIndex};
+use weir_core::variable::VarIndex;
 use weir_core::{Exchange, Handler, Outcome, Verdict};
 
 use super::answer::Return;
@@ -75,6 +75,7 @@ impl Program {
                     Flow::Next
                 }
                 Step::Break => {
+                    x.valid_location &= !x.uri_changed;
                     x.uri_changed = false;
                     Flow::End(Verdict::Declined)
                 }
@@ -121,5 +122,5 @@ pub(super) fn is_quoted(x: &Exchange) -> bool {
 
 /// A pattern that did not match leaves no captures behind.
 pub(super) fn clear_captures(x: &mut Exchange) {
-    x.captures = Captures::default();
+    x.captures.groups.clear();
 }

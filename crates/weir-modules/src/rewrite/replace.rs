@@ -82,6 +82,7 @@ impl Replace {
         x.internal = true;
         x.request.uri_is_plain = false;
         x.uri_changed = self.then != Then::Break;
+        x.valid_location &= x.uri_changed;
         run.quote = false;
         match self.then {
             Then::Redirect(status) => {
