@@ -56,7 +56,7 @@ impl Cidr {
             Some((addr, bits)) => (addr, Some(weir_conf::parse_number(bits.as_bytes())?)),
             None => (text, None),
         };
-        match addr.parse().ok()? {
+        match ipv4(addr).or_else(|| addr.parse().ok())? {
             IpAddr::V4(addr) => {
                 let addr = u32::from(addr);
                 let mask = u32::MAX.checked_shl(32 - below(bits, 32)?).unwrap_or(0);
@@ -87,6 +87,16 @@ impl Cidr {
             _ => false,
         }
     }
+}
+
+/// Four numbers of any number of digits, as nginx reads them: 010 is ten.
+fn ipv4(text: &str) -> Option<IpAddr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        *octet = weir_conf::parse_number(parts.next()?.as_bytes()).and_then(|n| u8::try_from(n).ok())?;
+    }
+    parts.next().is_none().then(|| IpAddr::from(octets))
 }
 
 /// The number of bits, `all` without one; `None` for more than that.
@@ -125,6 +135,7 @@ mod tests {
             ("::/0", "[2001:db9::]:1", true),
             ("::1", "[::1]:1", true),
             ("unix:", "127.0.0.1:1", false),
+            ("010.0.0.1", "10.0.0.1:1", true),
         ] {
             assert_eq!(contains(cidr, addr), inside, "{cidr} {addr}");
         }

@@ -97,9 +97,6 @@ impl RealipConf {
 /// The addresses of a host name, asked for while the configuration is read.
 fn resolve(line: &mut LineCx<'_>) -> Result<Vec<Cidr>> {
     let name = line.arg(0);
-    if name.contains('/') {
-        return Err(line.invalid_parameter(0));
-    }
     let found = (name, 0).to_socket_addrs().map(|addrs| addrs.map(|addr| Cidr::host(addr.ip())).collect());
     match found {
         Ok(addrs) => Ok(addrs),

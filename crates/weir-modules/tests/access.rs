@@ -243,3 +243,21 @@ fn try_files_takes_the_first_that_is_there() {
         }
     }
 }
+
+#[test]
+fn wrong_lines_are_refused_in_nginx_words() {
+    for (line, message) in [
+        ("try_files a =abc;", "invalid code \"=abc\""),
+        ("try_files a =1000;", "invalid code \"=1000\""),
+        ("try_files a b; try_files c d;", "\"try_files\" directive is duplicate"),
+        ("set_real_ip_from 10.0.0.0/88;", "host not found in set_real_ip_from \"10.0.0.0/88\""),
+        ("deny x;", "invalid parameter \"x\""),
+        ("auth_basic a; auth_basic b;", "\"auth_basic\" directive is duplicate"),
+        ("real_ip_header a; real_ip_header b;", "\"real_ip_header\" directive is duplicate"),
+    ] {
+        let text = format!("events {{ }} http {{ server {{ {line} }} }}");
+        let lines = weir_core::conf::test::headlines(&text, &MODULES);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(message), "{lines:?}");
+    }
+}
