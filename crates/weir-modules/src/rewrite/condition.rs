@@ -48,13 +48,19 @@ impl Condition {
     /// The arguments of `if`, parentheses included, which may be words of their own.
     pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Condition> {
         let end = line.args().len() - 1;
-        let Some(open) = line.bytes(0).strip_prefix(b"(") else { return Err(invalid(line, 0)) };
-        let Some(_) = line.bytes(end).strip_suffix(b")") else { return Err(invalid(line, end)) };
+        let Some(open) = line.bytes(0).strip_prefix(b"(") else {
+            return Err(invalid(line, 0, line.bytes(0)));
+        };
+        if !line.bytes(end).ends_with(b")") {
+            let word = if end == 0 && !open.is_empty() { open } else { line.bytes(end) };
+            return Err(invalid(line, end, word));
+        }
         let first = usize::from(open.is_empty());
+        // A parenthesis may stand alone; with nothing before it there is no condition.
         let last = match line.bytes(end) {
-            // A lone parenthesis; one that is all there is was the opening one too, which nginx refuses.
-            b")" => end.checked_sub(1).filter(|last| *last >= first).ok_or_else(|| invalid(line, end))?,
-            _ if end < first => return Err(invalid(line, end)),
+            b")" if end > first => end - 1,
+            b")" => return Err(invalid(line, end, b")")),
+            b"()" if end == 0 => return Err(invalid(line, end, b")")),
             _ => end,
         };
         let words: Vec<&[u8]> = (first..=last).map(|at| bare(line, at, end)).collect();
@@ -64,14 +70,14 @@ impl Condition {
                 let name = variable(line, first, name);
                 Condition::compare(line, name, first + 1, operator, end)
             }
-            [[b'$', _, ..], ..] => Err(invalid(line, first)),
+            [[b'$', _, ..], ..] => Err(invalid(line, first, bare(line, first, end))),
             [operator, path] => match file_test(operator) {
                 Some((test, negative)) => {
                     Ok(Condition::File(test, Script::compile_text(line, last, path)?, negative))
                 }
-                None => Err(invalid(line, first)),
+                None => Err(invalid(line, first, bare(line, first, end))),
             },
-            _ => Err(invalid(line, first)),
+            _ => Err(invalid(line, first, bare(line, first, end))),
         }
     }
 
@@ -192,8 +198,7 @@ fn bare<'a>(line: &LineCx<'a>, at: usize, end: usize) -> &'a [u8] {
     if at == end { word.strip_suffix(b")").unwrap_or(word) } else { word }
 }
 
-fn invalid(line: &LineCx<'_>, at: usize) -> weir_conf::Error {
-    let word = bare(line, at, line.args().len() - 1);
+fn invalid(line: &LineCx<'_>, at: usize, word: &[u8]) -> weir_conf::Error {
     line.fail_arg(at, format!("invalid condition \"{}\"", String::from_utf8_lossy(word)))
 }
 
