@@ -203,8 +203,8 @@ const TLV_SSL: u8 = 0x20;
 const SSL_HEAD: usize = 5;
 
 /// The value of `$proxy_protocol_tlv_NAME`: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `ssl_verify` (a decimal
-/// number), `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, or a type as `0xNN` (`ssl_0xNN` inside
-/// the SSL value). `None` when it is absent or the name unknown; see [`is_tlv_name`].
+/// number), `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, or a type in hexadecimal digits as
+/// `0xNN` (`ssl_0xNN` inside the SSL value). `None` when it is absent or the name unknown; see [`is_tlv_name`].
 ///
 /// # Errors
 /// [`BadProxy::Tlv`] when the values are broken before the one sought.
@@ -235,7 +235,10 @@ const SSL_NAMES: [(&str, u8); 5] =
 
 fn kind(name: &str, names: &[(&str, u8)]) -> Option<u8> {
     if let Some(digits) = name.strip_prefix("0x") {
-        return match *digits.as_bytes() {
+        // Zeros in front change nothing; more digits than two are of no type.
+        let zeros = digits.bytes().take_while(|digit| *digit == b'0').count();
+        return match digits.as_bytes()[zeros..] {
+            [] if zeros > 0 => Some(0),
             [low] => digit_value(low),
             [high, low] => Some(digit_value(high)? << 4 | digit_value(low)?),
             _ => None,
@@ -392,6 +395,8 @@ mod tests {
             ("ssl_verify", Some("256")),
             ("0xe0", Some("x")),
             ("0xE0", Some("x")),
+            ("0x000e0", Some("x")),
+            ("0x00", None),
             ("0x", None),
             ("nonsense", None),
         ] {
