@@ -107,7 +107,7 @@ impl Worker {
     pub fn stop(&self) {
         self.stopping.set(true);
         for (wire, _) in self.open_wires().iter().filter(|(wire, _)| wire.idle.get()) {
-            wire.timer.arm(0);
+            wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
         }
         self.closed.notify();
     }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use weir_test::{Server, both_drivers};
+use weir_test::{Server, Signal, both_drivers};
 
 use support::get;
 
@@ -47,5 +47,20 @@ both_drivers! {
         server.client().send("GET / HTTP/1.1\r\n").expect_close();
         let request = ", client: 127.0.0.1, server: , request: \"GET / HTTP/1.1\"";
         check("client timed out (110: Connection timed out) while reading client request headers", request);
+    }
+
+    /// Clients that have just been answered may ask once more while the server ends.
+    fn a_graceful_stop_waits_for_keepalive_min_timeout(driver) {
+        let mut server = Server::start(
+            "http { keepalive_min_timeout 30s; server { listen 127.0.0.1:%%PORT%%;
+                location / { return 200 kept; } } }",
+        );
+        let mut client = server.client();
+        assert!(client.request(get("/")).keeps_alive());
+        server.signal(Signal::Quit);
+        let _ = server.error_log_line("gracefully shutting down");
+        let answer = client.request(get("/"));
+        assert_eq!((&*answer.text(), answer.keeps_alive()), ("kept", false));
+        client.expect_close();
     }
 }

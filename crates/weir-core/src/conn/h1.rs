@@ -36,6 +36,10 @@ pub struct Wire {
     broken: Cell<bool>,
     /// Between two requests.
     pub(crate) idle: Cell<bool>,
+    /// A graceful stop does not close the idle connection before this time (`keepalive_min_timeout`); 0: at once.
+    pub(crate) kept_until: Cell<u64>,
+    /// `tcp_nodelay off` was applied.
+    delays: Cell<bool>,
 }
 
 impl Wire {
@@ -49,6 +53,8 @@ impl Wire {
             written: Cell::new(0),
             broken: Cell::new(false),
             idle: Cell::new(true),
+            kept_until: Cell::new(0),
+            delays: Cell::new(false),
         }
     }
 
@@ -246,6 +252,7 @@ async fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Option<u64> {
         Err(no_head) => Box::pin(without_head(x, no_head)).await?,
     }
     let idle = x.plan.core.keepalive_timeout;
+    settle(x, wire);
     if x.keep_alive && (!x.body.is_pending() || Box::pin(read::rest(x, wire)).await) {
         return Some(idle);
     }
@@ -253,6 +260,19 @@ async fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Option<u64> {
     let unread = unread || x.body.is_broken();
     Box::pin(super::linger::close(x, wire, unread)).await;
     None
+}
+
+/// What the location's rarer settings want of the connection from here on.
+#[inline]
+fn settle(x: &Exchange, wire: &Wire) {
+    let core = &x.plan.core;
+    if core.keepalive_min_timeout > 0 {
+        wire.kept_until.set(weir_rt::now_ms() + core.keepalive_min_timeout);
+    }
+    if !core.tcp_nodelay && !wire.delays.replace(true) {
+        // Listeners hand TCP_NODELAY down to every connection. One that is gone already needs no delay either.
+        let _ = weir_rt::net::nodelay(wire.stream.fd(), false);
+    }
 }
 
 /// A request whose head is no good, or did not come. `None`: closed without an answer.

@@ -95,7 +95,7 @@ pub(super) const TABLE: &[Row] = &[
     Row::new("limit_rate_after", ANY_OR_IF, ONE, |c, line| set::size_script(line, &mut c.limit_rate_after))
         .doc("Bytes sent before limit_rate begins; 0."),
     Row::new("tcp_nodelay", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nodelay))
-        .doc("Sends small pieces at once (TCP_NODELAY), as an address' default server says; on."),
+        .doc("Sends small pieces at once (TCP_NODELAY), the address' default server decides what new connections begin with; on."),
     Row::new("tcp_nopush", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nopush))
         .doc("Sends the head and the beginning of a file in one packet; off."),
     Row::new("send_lowat", ANY, ONE, |c, line| line.size(&mut c.accepted.send_lowat))
