@@ -185,6 +185,9 @@ fn check_tree(tree: &Tree, trace: &Trace, model: &Model) -> Result<(), TestCaseE
     Ok(())
 }
 
+/// Nodes that a tree holds at most.
+const FULL_TREE: usize = 1024;
+
 fn check(ops: &[(Op, i64)]) -> Result<Trace, TestCaseError> {
     let mut recorder = Recorder::new(0, Settings { level: Level::Full, ..Settings::default() });
     let (trace, model) = play(ops, &mut recorder);
@@ -194,6 +197,10 @@ fn check(ops: &[(Op, i64)]) -> Result<Trace, TestCaseError> {
     }
     check_tree(&trace.tree(), &trace, &model)?;
     recorder.finish(&trace, RequestRecord::default());
+    if trace.tree().nodes().len() >= FULL_TREE {
+        // What does not fit is charged to its parent: the sums of the whole, checked above, are all that is kept.
+        return Ok(trace);
+    }
     let reader = recorder.reader();
     for (&site, &(run, wait, calls)) in &model.sites {
         let totals = reader.site(Site(site)).expect("a site that was charged");

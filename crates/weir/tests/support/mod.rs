@@ -48,7 +48,15 @@ pub(crate) fn settled(server: &Server) -> usize {
         (foreign || server.dir().path().join("nginx.pid.sock").exists()).then_some(())
     });
     server.client().half_close().expect_close();
-    server.open_files()
+    // The client sees the end before the server has closed its side: the number is taken when it stays.
+    let (mut count, mut same) = (server.open_files(), 0);
+    wait_for("settled number of descriptors", || {
+        let now = server.open_files();
+        same = if now == count { same + 1 } else { 0 };
+        count = now;
+        (same >= 25).then_some(())
+    });
+    count
 }
 
 /// Waits until the server has at most `count` descriptors open.
