@@ -28,6 +28,8 @@ class Peer:
 
     def serves(self, path, log):
         """False for what this server cannot be asked."""
+        if self.name == "weir-8":
+            return path == "/6b.txt" and not log
         if self.program == "haproxy":
             return path == RETURN and not log
         if self.program == "h2o":
@@ -39,6 +41,7 @@ PEERS = [
     Peer("weir-uring", "weir", "io_uring"),
     Peer("weir-epoll", "weir", "epoll"),
     Peer("weir-best", "weir", "io_uring best"),
+    Peer("weir-8", "weir", "io_uring workers=8"),
     Peer("nginx", "nginx"),
     Peer("nginx-best", "nginx", "best"),
     Peer("h2o", "h2o"),
@@ -91,6 +94,7 @@ def command(peer, binary, folder, root, port, log, path, connections=4096):
 def nginx_conf(peer, folder, root, port, log, connections):
     use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
     best = "best" in peer.variant
+    workers = 8 if "workers=8" in peer.variant else 1
     files = "sendfile off; open_file_cache max=1000 inactive=60s;" if best else "sendfile on;"
     temporary = "" if peer.program == "weir" else " ".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -98,7 +102,7 @@ def nginx_conf(peer, folder, root, port, log, connections):
     return f"""\
 daemon off;
 master_process off;
-worker_processes 1;
+worker_processes {workers};
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 events {{ {use} worker_connections {connections}; }}
