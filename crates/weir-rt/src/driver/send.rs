@@ -13,10 +13,12 @@ use crate::stream::SendError;
 
 use super::{Backend, Io, sys};
 
-/// Bytes a socket may send by plain system calls in one turn, so that a fast peer cannot hold the worker.
-const TURN_BYTES: u64 = 1 << 20;
+/// Bytes a socket may send by plain system calls in one turn, so that a fast peer cannot hold the worker: as many as
+/// nginx's `sendfile_max_chunk` allows. Half of it cut files of 1 MB in two, which cost another wake-up of the reader
+/// and a third of the rate (1,700 against 2,400 requests/s of 1 MB at 16 connections).
+const TURN_BYTES: u64 = 2 << 20;
 /// What a pool thread reads in before sending goes on.
-const FAULT_BYTES: u64 = 512 * 1024;
+const FAULT_BYTES: u64 = 2 << 20;
 
 /// How a round of plain sends ended.
 enum Pumped {
