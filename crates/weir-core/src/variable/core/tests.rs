@@ -232,7 +232,6 @@ fn paths_follow_root_and_alias() {
 }
 
 #[test]
-#[ignore = "file::map_uri takes a root's computed value and its copy for the path; it begins at the copy"]
 fn a_file_is_looked_for_under_a_root_with_variables() {
     run(SERVER, FULL, async |x| check(x, &[("request_filename", "/srv/example.org/www/a/x y.html")]));
 }
