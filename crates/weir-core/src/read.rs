@@ -7,7 +7,6 @@ use weir_rt::Recv;
 use weir_rt::file::FileHandle;
 use weir_trace::{Site, WaitKind};
 
-use crate::body::Buf;
 use crate::conf::core::InFileOnly;
 use crate::conn::h1::Wire;
 use crate::error::{Error, Kind as ErrorKind, Side};
@@ -323,11 +322,6 @@ impl Exchange {
             self.body.continued = true;
             wire.compose(|out| out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
         }
-    }
-
-    /// The body as pieces that can be sent elsewhere: memory, or the file.
-    pub fn body_buf(&self) -> Buf {
-        Buf::Bytes(self.body.memory.clone())
     }
 }
 

@@ -93,18 +93,11 @@ mod tests {
 
     use weir_core::ModuleDef;
     use weir_core::conf;
-    use weir_core::conf::http_core::HttpCore;
-    use weir_core::conf::main_core::MainCore;
-    use weir_core::conf::server_core::ServerCore;
 
     use super::*;
+    use crate::testing::core_and;
 
-    static MODULES: [ModuleDef; 4] = [
-        ModuleDef::of::<MainCore>(),
-        ModuleDef::of::<HttpCore>(),
-        ModuleDef::of::<ServerCore>(),
-        ModuleDef::of::<Access>(),
-    ];
+    static MODULES: [ModuleDef; 4] = core_and::<Access>();
 
     fn text(http: &str, server: &str) -> String {
         format!("events {{ }} http {{ {http} server {{\n{server} }} }}")

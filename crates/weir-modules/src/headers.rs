@@ -289,19 +289,12 @@ impl BodyFilter for Trailers {
 #[cfg(test)]
 mod tests {
     use weir_core::ModuleDef;
-    use weir_core::conf::http_core::HttpCore;
-    use weir_core::conf::main_core::MainCore;
-    use weir_core::conf::server_core::ServerCore;
     use weir_core::conf::{self, LocationConf};
 
     use super::*;
+    use crate::testing::core_and;
 
-    static MODULES: [ModuleDef; 4] = [
-        ModuleDef::of::<MainCore>(),
-        ModuleDef::of::<HttpCore>(),
-        ModuleDef::of::<ServerCore>(),
-        ModuleDef::of::<Headers>(),
-    ];
+    static MODULES: [ModuleDef; 4] = core_and::<Headers>();
 
     /// The values of `add_header` in the only server of `http`, and in each of its locations.
     fn added(http: &str) -> Vec<String> {

@@ -25,6 +25,8 @@ pub mod rewrite;
 pub mod split_clients;
 pub mod static_files;
 pub mod temp_paths;
+#[cfg(test)]
+mod testing;
 pub mod try_files;
 mod value;
 

@@ -244,18 +244,11 @@ const LONGEST_KEY: usize = 255;
 mod tests {
     use weir_core::ModuleDef;
     use weir_core::conf;
-    use weir_core::conf::http_core::HttpCore;
-    use weir_core::conf::main_core::MainCore;
-    use weir_core::conf::server_core::ServerCore;
 
     use super::*;
+    use crate::testing::core_and;
 
-    static MODULES: [ModuleDef; 4] = [
-        ModuleDef::of::<MainCore>(),
-        ModuleDef::of::<HttpCore>(),
-        ModuleDef::of::<ServerCore>(),
-        ModuleDef::of::<LimitConn>(),
-    ];
+    static MODULES: [ModuleDef; 4] = core_and::<LimitConn>();
 
     #[test]
     fn mistakes_in_nginx_words() {

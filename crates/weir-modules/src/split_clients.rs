@@ -120,18 +120,11 @@ const WHOLE: u64 = 10_000;
 mod tests {
     use weir_core::ModuleDef;
     use weir_core::conf;
-    use weir_core::conf::http_core::HttpCore;
-    use weir_core::conf::main_core::MainCore;
-    use weir_core::conf::server_core::ServerCore;
 
     use super::*;
+    use crate::testing::core_and;
 
-    static MODULES: [ModuleDef; 4] = [
-        ModuleDef::of::<MainCore>(),
-        ModuleDef::of::<HttpCore>(),
-        ModuleDef::of::<ServerCore>(),
-        ModuleDef::of::<SplitClients>(),
-    ];
+    static MODULES: [ModuleDef; 4] = core_and::<SplitClients>();
 
     fn text(lines: &str) -> String {
         format!("events {{ }} http {{ {lines} server {{ }} }}")

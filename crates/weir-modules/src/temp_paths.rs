@@ -55,16 +55,11 @@ const ONE_TO_FOUR: Args = ONE.or(TWO).or(Args::range(3, 4));
 mod tests {
     use weir_core::ModuleDef;
     use weir_core::conf::test::{headlines, load};
-    use weir_core::conf::{HttpCore, MainCore, ServerCore};
 
     use super::*;
+    use crate::testing::core_and;
 
-    static MODULES: [ModuleDef; 4] = [
-        ModuleDef::of::<MainCore>(),
-        ModuleDef::of::<HttpCore>(),
-        ModuleDef::of::<ServerCore>(),
-        ModuleDef::of::<TempFolders>(),
-    ];
+    static MODULES: [ModuleDef; 4] = core_and::<TempFolders>();
 
     #[test]
     fn folders_that_are_named_are_made() {

@@ -20,8 +20,6 @@ pub struct Registry {
     shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     /// How many nested blocks the block being read has, and what the line being read wants of its own.
     nested: (usize, Option<Contexts>),
-    /// Name of the location being read, as in traces; set by the builder.
-    pub location: String,
     /// Where relative paths begin.
     pub paths: weir_conf::Paths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
@@ -38,7 +36,6 @@ impl Registry {
             prefixes: Vec::new(),
             shared: HashMap::new(),
             nested: (0, None),
-            location: String::new(),
             paths,
             main: Default::default(),
         };
