@@ -93,12 +93,7 @@ pub fn bind(addr: &SockAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
         set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, options.ipv6only.unwrap_or(true).into())?;
     }
     // Before the handshake: the window scale is fixed by then.
-    if let Some(n) = options.rcvbuf {
-        set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, clamp(n))?;
-    }
-    if let Some(n) = options.sndbuf {
-        set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, clamp(n))?;
-    }
+    set_buffers(fd, options)?;
     bind_to(fd, addr)?;
     if let SockAddr::Unix(unix) = addr
         && let Some(path) = unix.path()
@@ -120,6 +115,46 @@ pub fn start_listening(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
     }
     // SAFETY: no pointers.
     check(unsafe { libc::listen(fd, clamp(options.backlog)) })
+}
+
+/// Applies `options` to a listening socket as far as that is possible after bind(2): after a reload.
+///
+/// # Errors
+/// As [`start_listening`].
+pub fn adjust(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
+    set_buffers(fd, options)?;
+    start_listening(fd, options)
+}
+
+/// Lets sockets of the same user bind to the address of `fd` too, which is bound already, if they have SO_REUSEPORT as
+/// well: the first of a group.
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn share_port(fd: RawFd) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
+}
+
+/// A number that tells the socket from all others of the system, through whatever descriptor it is reached
+/// (SO_COOKIE).
+///
+/// # Errors
+/// The errno of getsockopt(2).
+pub fn cookie(fd: RawFd) -> io::Result<u64> {
+    let mut cookie: u64 = 0;
+    // SAFETY: the option gives one u64.
+    unsafe { read_raw(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie) }?;
+    Ok(cookie)
+}
+
+fn set_buffers(fd: RawFd, options: &ListenOptions) -> io::Result<()> {
+    if let Some(n) = options.rcvbuf {
+        set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, clamp(n))?;
+    }
+    if let Some(n) = options.sndbuf {
+        set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, clamp(n))?;
+    }
+    Ok(())
 }
 
 fn set_tcp_options(fd: RawFd, options: &ListenOptions) -> io::Result<()> {

@@ -17,8 +17,8 @@ use weir_trace::{Level, RecorderReader};
 use crate::conf::Configuration;
 use crate::worker::{Counters, Worker};
 use crate::zone::Zones;
-use sockets::Sockets;
 
+pub use sockets::{Part, Sockets};
 pub use thread::with_worker;
 
 /// How a server is started.
@@ -30,6 +30,13 @@ pub struct Options {
     pub driver: Option<DriverChoice>,
     /// How much is recorded of requests.
     pub trace: Level,
+}
+
+impl Options {
+    /// How many workers a server of `configuration` has.
+    pub fn workers(&self, configuration: &Configuration) -> usize {
+        self.workers.unwrap_or_else(|| configuration.main.workers()).max(1)
+    }
 }
 
 impl Default for Options {
@@ -86,9 +93,21 @@ impl Server {
     /// # Errors
     /// An address can't be bound, a thread can't start, or a module refuses the configuration.
     pub fn start(configuration: Arc<Configuration>, options: Options) -> Result<Server, StartError> {
-        let count = options.workers.unwrap_or_else(|| configuration.main.workers());
-        let mut sockets = Sockets::default();
-        sockets.open(&configuration, count)?;
+        let sockets = Sockets::open(&configuration, options.workers(&configuration))?;
+        Server::start_with(configuration, options, sockets)
+    }
+
+    /// As [`Server::start`], with sockets that are open already: the set that [`Sockets::reopen`] gives for
+    /// `configuration`, perhaps in another process.
+    ///
+    /// # Errors
+    /// A thread can't start, or a module refuses the configuration.
+    pub fn start_with(
+        configuration: Arc<Configuration>,
+        options: Options,
+        sockets: Sockets,
+    ) -> Result<Server, StartError> {
+        let count = options.workers(&configuration);
         let (exit, exits) = channel();
         let mut server = Server {
             threads: Vec::new(),
@@ -117,7 +136,7 @@ impl Server {
 
     /// The addresses that are listened on, as bound (a port 0 has become a real one).
     pub fn addresses(&self) -> Vec<weir_rt::net::SockAddr> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).bound()
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).addresses()
     }
 
     /// Takes `configuration` into use: requests that begin from now on get it, on old connections too. New addresses
@@ -126,14 +145,21 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn reload(&self, configuration: Arc<Configuration>) -> Result<(), StartError> {
+        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let next = sockets.reopen(&configuration, self.threads.len())?;
+        self.reload_with(configuration, next)
+    }
+
+    /// As [`Server::reload`], with sockets that are open already: the set that [`Sockets::reopen`] gives for
+    /// `configuration`, perhaps in another process.
+    ///
+    /// # Errors
+    /// As [`Server::start_with`].
+    pub fn reload_with(&self, configuration: Arc<Configuration>, sockets: Sockets) -> Result<(), StartError> {
         self.keep_zones(&configuration)?;
         thread::rehearse(&configuration)?;
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = sockets.clone();
-        next.open(&configuration, self.threads.len())?;
-        next.retain(&configuration);
-        *sockets = next;
-        drop(sockets);
+        sockets.adjust(&configuration);
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
         *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();
         self.distribute(&configuration)
     }
@@ -152,7 +178,7 @@ impl Server {
         let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let (done, results) = channel();
         for (id, thread) in self.threads.iter().enumerate() {
-            let listeners = sockets.of_worker(configuration, id)?;
+            let listeners = sockets.of_worker(configuration, id, self.threads.len())?;
             let (configuration, done) = (configuration.clone(), done.clone());
             thread.remote.run(Box::new(move || {
                 // The receiver waits for every worker; it can't be gone.

@@ -1,118 +1,315 @@
-//! The listening sockets of the process: opened once, kept over reloads, lent to workers as duplicates.
+//! The listening sockets: opened once, kept over reloads, lent to workers as duplicates, passed between processes.
+//!
+//! An address has one socket, which all workers accept from, or with `reuseport` one for each of them. A socket is
+//! never closed while its `listen` line stands, whatever happens to the number of workers: the kernel would reset what
+//! waits in its queue. With fewer workers than sockets some accept from several; with more, sockets are added.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use weir_rt::net::{self, SockAddr};
 
 use super::StartError;
 use crate::conf::Configuration;
 use crate::conf::listen::Address;
+use crate::log::{self, Level};
 
-/// The open sockets. Cloning shares them, so a reload that fails leaves the old set as it was.
+/// The open sockets of a server. Clones share them; a socket is closed with the last set that has it, once no worker
+/// uses it any more.
 #[derive(Clone, Default)]
-pub(crate) struct Sockets {
-    open: Vec<Socket>,
+pub struct Sockets {
+    groups: Vec<Group>,
 }
 
+/// A socket on its way to another process, or from one.
+#[derive(Debug)]
+pub struct Part {
+    /// The address as configured; what [`Sockets::reopen`] compares with a `listen` line. Of a socket whose
+    /// configuration is not known, the address it is bound to.
+    pub addr: SockAddr,
+    /// Whether its line had `reuseport`.
+    pub reuseport: bool,
+    /// Which of the address' sockets it is, from 0.
+    pub index: usize,
+    /// The socket.
+    pub fd: OwnedFd,
+}
+
+/// The sockets of an address.
 #[derive(Clone)]
-struct Socket {
-    /// As configured: what a reload compares.
+struct Group {
+    /// As configured.
     addr: SockAddr,
     /// As bound.
     bound: SockAddr,
-    /// One, or one per worker with `reuseport`.
-    fds: Arc<[OwnedFd]>,
+    fds: Vec<Arc<OwnedFd>>,
     reuseport: bool,
+    name: Arc<Name>,
 }
 
 /// A socket for one worker, and which address of the configuration it serves.
 pub(crate) struct WorkerSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) address: usize,
-    pub(crate) key: (SockAddr, bool),
+    /// Tells sockets apart, whatever duplicates they come as.
+    pub(crate) cookie: u64,
+    /// Other workers accept from it, too.
+    pub(crate) shared: bool,
 }
 
 impl Sockets {
-    /// Opens what `configuration` wants and is not open yet.
-    pub(crate) fn open(&mut self, configuration: &Configuration, workers: usize) -> Result<(), StartError> {
+    /// Opens what `configuration` wants for as many workers.
+    ///
+    /// # Errors
+    /// nginx's words for each address that can't be bound, one a line; none is open then.
+    pub fn open(configuration: &Configuration, workers: usize) -> Result<Sockets, StartError> {
+        Sockets::default().reopen(configuration, workers)
+    }
+
+    /// The set for `configuration`: what this one has of it, and new sockets for the rest. This one stays as it is, so
+    /// a reload that fails goes back to it; what it has and the new one has not is closed with it.
+    ///
+    /// # Errors
+    /// As [`Sockets::open`].
+    pub fn reopen(&self, configuration: &Configuration, workers: usize) -> Result<Sockets, StartError> {
         let wanted = configuration.addresses.iter().filter(|address| address.wildcard_of.is_none());
-        let mut failed = Vec::new();
+        let (mut groups, mut failed) = (Vec::new(), Vec::new());
         for address in wanted {
-            if self.find(address).is_some() {
-                continue;
-            }
-            match open(address, workers) {
-                Ok(socket) => self.open.push(socket),
-                Err(error) => failed.push(failure(&address.addr, &error)),
+            let kept = self.find(address).cloned();
+            let group = kept.map_or_else(|| Group::open(address), Ok);
+            match group.and_then(|group| group.widen(address, workers)) {
+                Ok(group) => groups.push(group),
+                Err(error) => failed.push(failure("bind() to", &address.addr, &error)),
             }
         }
-        if failed.is_empty() { Ok(()) } else { Err(StartError(failed.join("\n"))) }
+        if failed.is_empty() { Ok(Sockets { groups }) } else { Err(StartError(failed.join("\n"))) }
     }
 
-    /// Forgets sockets that `configuration` does not name; they close when the last worker gave its own back.
-    pub(crate) fn retain(&mut self, configuration: &Configuration) {
-        self.open.retain(|socket| configuration.addresses.iter().any(|address| socket.serves(address)));
+    /// The addresses, as bound: a port 0 has become a real one.
+    pub fn addresses(&self) -> Vec<SockAddr> {
+        self.groups.iter().map(|group| group.bound.clone()).collect()
     }
 
-    fn find(&self, address: &Address) -> Option<&Socket> {
-        self.open.iter().find(|socket| socket.serves(address))
+    /// Duplicates of all sockets, for another process.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn export(&self) -> std::io::Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for Group { addr, fds, reuseport, .. } in &self.groups {
+            for (index, fd) in fds.iter().enumerate() {
+                parts.push(Part { addr: addr.clone(), reuseport: *reuseport, index, fd: fd.try_clone()? });
+            }
+        }
+        Ok(parts)
     }
 
-    /// The sockets that worker `id` accepts from.
+    /// The set of sockets that another process opened, in any order. The files of unix sockets among them belong to
+    /// that process; see [`Sockets::own_names`].
+    ///
+    /// # Errors
+    /// One of them is no socket.
+    pub fn import(mut parts: Vec<Part>) -> std::io::Result<Sockets> {
+        parts.sort_by_key(|part| part.index);
+        let mut groups: Vec<Group> = Vec::new();
+        for Part { addr, reuseport, fd, .. } in parts {
+            let bound = net::local_addr(fd.as_raw_fd())?;
+            let fd = Arc::new(fd);
+            match groups.iter_mut().find(|group| group.addr == addr) {
+                Some(group) => group.fds.push(fd),
+                None => {
+                    let name = Name::new(&addr, false);
+                    groups.push(Group { addr, bound, fds: vec![fd], reuseport, name });
+                }
+            }
+        }
+        Ok(Sockets { groups })
+    }
+
+    /// Whether the files of unix sockets are removed when their sockets are closed. They are, unless the sockets were
+    /// imported. A process that leaves its sockets to another one turns it off, one that takes over turns it on.
+    pub fn own_names(&self, own: bool) {
+        self.groups.iter().for_each(|group| group.name.own.store(own, Relaxed));
+    }
+
+    fn find(&self, address: &Address) -> Option<&Group> {
+        self.groups.iter().find(|group| group.addr == address.addr)
+    }
+
+    /// The sockets that worker `id` of `workers` accepts from.
     pub(crate) fn of_worker(
         &self,
         configuration: &Configuration,
         id: usize,
+        workers: usize,
     ) -> Result<Vec<WorkerSocket>, StartError> {
         let mut sockets = Vec::new();
         for (index, address) in configuration.addresses.iter().enumerate() {
-            let Some(socket) = self.find(address).filter(|_| address.wildcard_of.is_none()) else { continue };
-            let fd = &socket.fds[if socket.reuseport { id % socket.fds.len() } else { 0 }];
-            let key = (socket.addr.clone(), socket.reuseport);
-            sockets.push(WorkerSocket { fd: fd.try_clone()?, address: index, key });
+            let Some(group) = self.find(address).filter(|_| address.wildcard_of.is_none()) else { continue };
+            // A line that lost its `reuseport` keeps its sockets: all workers accept from all of them.
+            let shared = !address.options.reuseport || group.fds.len() < workers;
+            let mine = group.fds.iter().enumerate().filter(|(at, _)| shared || at % workers == id);
+            for (_, fd) in mine {
+                let cookie = net::cookie(fd.as_raw_fd())?;
+                sockets.push(WorkerSocket { fd: fd.try_clone()?, address: index, cookie, shared });
+            }
         }
         Ok(sockets)
     }
 
-    pub(crate) fn bound(&self) -> Vec<SockAddr> {
-        self.open.iter().map(|socket| socket.bound.clone()).collect()
+    /// Applies what may change of a socket that is open (`backlog=`, `deferred`, ...), once a reload can't fail any
+    /// more. As in nginx a refusal is logged and no more.
+    pub(crate) fn adjust(&self, configuration: &Configuration) {
+        for address in &configuration.addresses {
+            let Some(group) = self.find(address).filter(|_| address.wildcard_of.is_none()) else { continue };
+            for fd in &group.fds {
+                if let Err(error) = net::adjust(fd.as_raw_fd(), &address.options) {
+                    let text = failure("listen() to", &address.addr, &error);
+                    log::cycle(Level::Alert, &format_args!("{text}, ignored"));
+                }
+            }
+        }
     }
 }
 
-impl Socket {
-    fn serves(&self, address: &Address) -> bool {
-        self.addr == address.addr && self.reuseport == address.options.reuseport
+impl Group {
+    fn open(address: &Address) -> std::io::Result<Group> {
+        let fd = net::listen(&address.addr, &address.options)?;
+        // Port 0: further sockets of a reuseport group share what the first got.
+        let bound = net::local_addr(fd.as_raw_fd())?;
+        Ok(Group {
+            addr: address.addr.clone(),
+            bound,
+            fds: vec![Arc::new(fd)],
+            reuseport: address.options.reuseport,
+            name: Name::new(&address.addr, true),
+        })
+    }
+
+    /// With a socket for each worker, if the address has `reuseport`.
+    fn widen(mut self, address: &Address, workers: usize) -> std::io::Result<Group> {
+        // Unix sockets know no groups; nginx accepts the parameter and shares the one socket.
+        let reuseport = address.options.reuseport && address.addr.ip().is_some();
+        if reuseport && self.fds.len() < workers {
+            for fd in &self.fds {
+                net::share_port(fd.as_raw_fd())?;
+            }
+            while self.fds.len() < workers {
+                self.fds.push(Arc::new(net::listen(&self.bound, &address.options)?));
+            }
+        }
+        self.reuseport = address.options.reuseport;
+        Ok(self)
     }
 }
 
-impl Drop for Socket {
+/// The file of a unix socket; removed when the last set that has the socket is gone, if it is ours.
+struct Name {
+    addr: SockAddr,
+    own: AtomicBool,
+}
+
+impl Name {
+    fn new(addr: &SockAddr, own: bool) -> Arc<Name> {
+        Arc::new(Name { addr: addr.clone(), own: AtomicBool::new(own) })
+    }
+}
+
+impl Drop for Name {
     fn drop(&mut self) {
-        // A unix socket's name goes with the last user; that somebody removed it already is fine.
-        if Arc::strong_count(&self.fds) == 1 {
+        if self.own.load(Relaxed) {
+            // That somebody removed it already is fine.
             let _ = net::unlink(&self.addr);
         }
     }
 }
 
-fn open(address: &Address, workers: usize) -> std::io::Result<Socket> {
-    let reuseport = address.options.reuseport;
-    let count = if reuseport { workers.max(1) } else { 1 };
-    let mut fds: Vec<OwnedFd> = Vec::new();
-    let mut addr = address.addr.clone();
-    for _ in 0..count {
-        let fd = net::listen(&addr, &address.options)?;
-        // Port 0: the others of a reuseport group share what the first got.
-        addr = net::local_addr(std::os::fd::AsRawFd::as_raw_fd(&fd)).unwrap_or(addr);
-        fds.push(fd);
+/// nginx's words.
+fn failure(call: &str, addr: &SockAddr, error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno) => format!("{call} {addr} failed ({errno}: {})", weir_rt::file::errno_text(errno)),
+        None => format!("{call} {addr} failed ({error})"),
     }
-    Ok(Socket { addr: address.addr.clone(), bound: addr, fds: fds.into(), reuseport })
 }
 
-/// nginx's words.
-fn failure(addr: &SockAddr, error: &std::io::Error) -> String {
-    match error.raw_os_error() {
-        Some(errno) => format!("bind() to {addr} failed ({errno}: {})", weir_rt::file::errno_text(errno)),
-        None => format!("bind() to {addr} failed ({error})"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::{CORE_MODULES, test};
+
+    fn configuration(http: &str) -> Configuration {
+        test::load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).expect("valid")
+    }
+
+    fn cookies(sockets: &Sockets, conf: &Configuration, workers: usize) -> Vec<Vec<u64>> {
+        let of = |id| sockets.of_worker(conf, id, workers).expect("descriptors are left");
+        (0..workers).map(|id| of(id).iter().map(|socket| socket.cookie).collect()).collect()
+    }
+
+    fn listening(parameters: &str) -> Configuration {
+        configuration(&format!("server {{ listen 127.0.0.1:0 {parameters}; }}"))
+    }
+
+    #[test]
+    fn workers_share_the_socket_of_an_address() {
+        let conf = listening("");
+        let sockets = Sockets::open(&conf, 3).expect("loopback binds");
+        let all = cookies(&sockets, &conf, 3);
+        assert_eq!((all[0].len(), &all[0]), (1, &all[1]));
+        assert_eq!(all[0], all[2]);
+        assert!(sockets.of_worker(&conf, 0, 3).expect("a socket")[0].shared);
+    }
+
+    #[test]
+    fn with_reuseport_no_socket_is_lost_whatever_the_number_of_workers() {
+        let conf = listening("reuseport");
+        let four = Sockets::open(&conf, 4).expect("loopback binds");
+        let all: Vec<u64> = cookies(&four, &conf, 4).concat();
+        assert!(all.len() == 4 && (1..4).all(|at| all[at] != all[0]), "{all:?}");
+        let two = four.reopen(&conf, 2).expect("nothing to open");
+        assert_eq!(cookies(&two, &conf, 2), [vec![all[0], all[2]], vec![all[1], all[3]]]);
+        let six = two.reopen(&conf, 6).expect("two more");
+        let more = cookies(&six, &conf, 6).concat();
+        assert!(more.len() == 6 && more[..4] == all[..], "{more:?}");
+        assert_eq!(six.addresses(), four.addresses());
+    }
+
+    #[test]
+    fn a_line_may_gain_and_lose_reuseport() {
+        let (plain, reuse) = (listening(""), listening("reuseport"));
+        let one = Sockets::open(&plain, 2).expect("loopback binds");
+        let two = one.reopen(&reuse, 2).expect("the second joins the first");
+        let all = cookies(&two, &reuse, 2).concat();
+        assert!(all.len() == 2 && all[0] == cookies(&one, &plain, 1)[0][0], "{all:?}");
+        let back = two.reopen(&plain, 3).expect("nothing to open");
+        assert_eq!(cookies(&back, &plain, 3), [all.clone(), all.clone(), all]);
+    }
+
+    #[test]
+    fn another_process_gets_the_same_sockets() {
+        let conf = listening("reuseport");
+        let ours = Sockets::open(&conf, 3).expect("loopback binds");
+        let mut parts = ours.export().expect("descriptors are left");
+        parts.reverse();
+        let theirs = Sockets::import(parts).expect("sockets");
+        assert_eq!(cookies(&theirs, &conf, 3), cookies(&ours, &conf, 3));
+        assert_eq!(theirs.addresses(), ours.addresses());
+        let same = theirs.reopen(&conf, 3).expect("nothing to open");
+        assert_eq!(cookies(&same, &conf, 3), cookies(&ours, &conf, 3));
+    }
+
+    #[test]
+    fn the_file_of_a_unix_socket_goes_with_its_last_owner() {
+        let path = std::env::temp_dir().join(format!("weir-sockets-{}", std::process::id()));
+        let conf = configuration(&format!("server {{ listen unix:{}; }}", path.display()));
+        let ours = Sockets::open(&conf, 1).expect("a free name");
+        let theirs = Sockets::import(ours.export().expect("descriptors are left")).expect("a socket");
+        drop(theirs);
+        let next = ours.reopen(&conf, 2).expect("nothing to open");
+        drop(ours);
+        assert!(path.exists());
+        drop(next);
+        assert!(!path.exists());
     }
 }

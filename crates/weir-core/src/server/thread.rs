@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use weir_rt::net::SockAddr;
 use weir_rt::{DriverChoice, Listener, Runtime};
 use weir_trace::{Recorder, Settings};
 
@@ -34,7 +33,7 @@ struct Local {
 
 /// One address this worker accepts from.
 struct Listening {
-    key: (SockAddr, bool),
+    cookie: u64,
     /// Index of the address in the configuration in force; changes with a reload.
     address: Rc<Cell<usize>>,
     end: Rc<Notify>,
@@ -131,7 +130,7 @@ pub(super) fn adopt(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocke
     let mut old = std::mem::take(&mut *local.listening.borrow_mut());
     let mut listening = Vec::new();
     for socket in sockets {
-        match old.iter().position(|listening| listening.key == socket.key) {
+        match old.iter().position(|listening| listening.cookie == socket.cookie) {
             Some(at) => {
                 let kept = old.swap_remove(at);
                 kept.address.set(socket.address);
@@ -148,10 +147,11 @@ pub(super) fn adopt(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocke
 }
 
 fn listen(local: &Rc<Local>, socket: WorkerSocket) -> Result<Listening, String> {
-    let listener = Listener::new(socket.fd).map_err(|error| error.to_string())?;
+    let listener = if socket.shared { Listener::exclusive(socket.fd) } else { Listener::new(socket.fd) };
+    let listener = listener.map_err(|error| error.to_string())?;
     let (address, end) = (Rc::new(Cell::new(socket.address)), Rc::new(Notify::default()));
     weir_rt::spawn(accept::run(local.worker.clone(), listener, address.clone(), end.clone()));
-    Ok(Listening { key: socket.key, address, end })
+    Ok(Listening { cookie: socket.cookie, address, end })
 }
 
 /// Ends gracefully: no new connections, idle ones closed, the thread ends with the last request or at `limit`.
