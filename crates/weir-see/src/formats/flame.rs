@@ -1,0 +1,140 @@
+//! Stacks merged from their outermost frames on: the tree that a flame graph draws.
+
+use crate::stacks::Stacks;
+
+/// The tree; the root is everything.
+pub(super) struct Flame {
+    nodes: Vec<Node>,
+}
+
+/// A frame below a path of frames.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    /// Its place in [`Stacks::frames`]; the root has none.
+    pub frame: Option<u32>,
+    /// Values of all stacks that pass here.
+    pub value: u64,
+    /// Values of those that end here.
+    pub own: u64,
+    /// In the order of the stacks.
+    pub children: Vec<usize>,
+}
+
+impl Flame {
+    /// Merges `stacks`.
+    pub(super) fn of(stacks: &Stacks) -> Flame {
+        let mut flame = Flame { nodes: vec![Node::default()] };
+        for (stack, weight) in stacks.iter().filter(|(_, weight)| weight.value > 0) {
+            let mut at = 0;
+            flame.nodes[0].value += weight.value;
+            for &frame in stack {
+                at = flame.child(at, frame);
+                flame.nodes[at].value += weight.value;
+            }
+            flame.nodes[at].own += weight.value;
+        }
+        flame
+    }
+
+    /// Everything.
+    pub(super) fn root(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// The node of that number.
+    pub(super) fn node(&self, number: usize) -> &Node {
+        &self.nodes[number]
+    }
+
+    /// Frames on top of each other at most, the root not counted.
+    pub(super) fn depth(&self) -> usize {
+        self.depth_below(0)
+    }
+
+    fn depth_below(&self, at: usize) -> usize {
+        self.nodes[at].children.iter().map(|&child| 1 + self.depth_below(child)).max().unwrap_or(0)
+    }
+
+    fn child(&mut self, at: usize, frame: u32) -> usize {
+        let found = self.nodes[at].children.iter().find(|&&child| self.nodes[child].frame == Some(frame));
+        if let Some(&child) = found {
+            return child;
+        }
+        let child = self.nodes.len();
+        self.nodes.push(Node { frame: Some(frame), ..Node::default() });
+        self.nodes[at].children.push(child);
+        child
+    }
+}
+
+/// A value for people: `12.4 ms`, `3 samples` would say less.
+pub(super) fn amount(stacks: &Stacks, value: u64) -> String {
+    let steps: &[(u64, &str)] = match stacks.unit {
+        crate::stacks::Unit::Nanoseconds => {
+            &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")]
+        }
+        crate::stacks::Unit::Bytes => &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")],
+    };
+    let &(step, name) = steps.iter().find(|(step, _)| value >= *step).unwrap_or(&(1, steps[3].1));
+    if step == 1 { format!("{value} {name}") } else { format!("{:.2} {name}", value as f64 / step as f64) }
+}
+
+/// `value` in percent of everything.
+pub(super) fn share(value: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { value as f64 * 100.0 / total as f64 }
+}
+
+/// What stands above a graph: `cpu: 1.20 s in 10.0 s, a sample every 10.1 ms`.
+pub(super) fn title(stacks: &Stacks) -> String {
+    let mut title = format!("{}: {}", stacks.kind, amount(stacks, stacks.total().value));
+    if stacks.duration_ns > 0 {
+        title.push_str(&format!(" in {:.1} s", stacks.duration_ns as f64 / 1e9));
+    }
+    if stacks.period_ns > 0 {
+        title.push_str(&format!(", a sample every {:.1} ms", stacks.period_ns as f64 / 1e6));
+    }
+    title
+}
+
+/// Text in XML and HTML, also in attributes; what XML forbids becomes U+FFFD.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::tests::example;
+
+    #[test]
+    fn stacks_share_their_beginnings() {
+        let flame = Flame::of(&example());
+        assert_eq!((flame.root().value, flame.root().children.len(), flame.depth()), (50, 2, 3));
+        let slash = flame.node(flame.root().children[0]);
+        let content = flame.node(slash.children[0]);
+        assert_eq!((slash.value, slash.own, content.value, content.own), (40, 0, 40, 10));
+    }
+
+    #[test]
+    fn amounts_are_for_people() {
+        let stacks = example();
+        for (ns, text) in [(0, "0 ns"), (999, "999 ns"), (12_400_000, "12.40 ms"), (3_000_000_000, "3.00 s")]
+        {
+            assert_eq!(amount(&stacks, ns), text);
+        }
+        assert_eq!(title(&stacks), "cpu: 50 ns in 0.0 s, a sample every 0.0 ms");
+        assert_eq!(escape("a<b>\"&\0"), "a&lt;b&gt;&quot;&amp;\u{fffd}");
+    }
+}

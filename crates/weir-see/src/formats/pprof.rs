@@ -1,0 +1,164 @@
+//! pprof's `profile.proto`, gzipped: what `go tool pprof`, Pyroscope and Parca read.
+//!
+//! <https://github.com/google/pprof/blob/main/proto/profile.proto>, written by hand: seven messages of plain fields.
+
+use std::collections::HashMap;
+
+use crate::gzip;
+use crate::stacks::{Stacks, Unit};
+
+/// The profile. Each frame is a location of its own, addresses are left out: names come with the file.
+pub(super) fn write(stacks: &Stacks) -> Vec<u8> {
+    let profile = profile(stacks);
+    // The format allows an uncompressed file, too.
+    gzip::file(&profile).unwrap_or(profile)
+}
+
+fn profile(stacks: &Stacks) -> Vec<u8> {
+    let mut strings = Strings::default();
+    strings.number("");
+    let mut out = Message::default();
+    let types = types(stacks);
+    for (kind, unit) in types {
+        out.message(1, value_type(&mut strings, kind, unit));
+    }
+    for (stack, weight) in stacks.iter() {
+        let mut sample = Message::default();
+        // Innermost first; locations are numbered from 1.
+        sample.packed(1, stack.iter().rev().map(|&frame| u64::from(frame) + 1));
+        sample.packed(2, [weight.count, weight.value]);
+        out.message(2, sample);
+    }
+    for (number, frame) in stacks.frames().iter().enumerate() {
+        let id = number as u64 + 1;
+        let mut line = Message::default();
+        line.number(1, id);
+        line.number(2, frame.line.into());
+        let mut location = Message::default();
+        location.number(1, id);
+        location.message(4, line);
+        out.message(4, location);
+        let mut function = Message::default();
+        function.number(1, id);
+        let name = strings.number(&frame.name);
+        function.number(2, name);
+        function.number(3, name);
+        function.number(4, strings.number(&frame.file));
+        out.message(5, function);
+    }
+    let period = value_type(&mut strings, types[1].0, types[1].1);
+    for string in &strings.list {
+        out.bytes(6, string.as_bytes());
+    }
+    out.number(9, stacks.unix_ms * 1_000_000);
+    out.number(10, stacks.duration_ns);
+    out.message(11, period);
+    out.number(12, stacks.period_ns);
+    out.0
+}
+
+/// Go's names for the two values of a sample, by which its tools choose what to show.
+fn types(stacks: &Stacks) -> [(&str, &str); 2] {
+    match (stacks.kind.as_str(), stacks.unit) {
+        ("cpu", Unit::Nanoseconds) => [("samples", "count"), ("cpu", "nanoseconds")],
+        (_, Unit::Bytes) => [("alloc_objects", "count"), ("alloc_space", "bytes")],
+        ("block", _) => [("contentions", "count"), ("delay", "nanoseconds")],
+        (kind, _) => [("events", "count"), (kind, "nanoseconds")],
+    }
+}
+
+fn value_type(strings: &mut Strings, kind: &str, unit: &str) -> Message {
+    let mut message = Message::default();
+    message.number(1, strings.number(kind));
+    message.number(2, strings.number(unit));
+    message
+}
+
+/// The table of strings: each once, the empty one first.
+#[derive(Default)]
+struct Strings {
+    list: Vec<String>,
+    numbers: HashMap<String, u64>,
+}
+
+impl Strings {
+    fn number(&mut self, text: &str) -> u64 {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let number = self.list.len() as u64;
+        self.list.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}
+
+/// A protocol buffers message: varints and length-delimited fields.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    /// A number; 0 is what a reader assumes without it.
+    fn number(&mut self, field: u32, value: u64) {
+        if value > 0 {
+            self.varint(u64::from(field) << 3);
+            self.varint(value);
+        }
+    }
+
+    fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn message(&mut self, field: u32, message: Message) {
+        self.bytes(field, &message.0);
+    }
+
+    fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+        let mut packed = Message::default();
+        values.into_iter().for_each(|value| packed.varint(value));
+        self.message(field, packed);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::tests::example;
+
+    #[test]
+    fn numbers_are_varints() {
+        let mut message = Message::default();
+        message.number(1, 300);
+        message.number(2, 0);
+        message.bytes(3, b"ab");
+        message.packed(4, [1, 128]);
+        assert_eq!(message.0, [0x08, 0xac, 0x02, 0x1a, 2, b'a', b'b', 0x22, 3, 1, 0x80, 0x01]);
+    }
+
+    #[test]
+    fn samples_are_innermost_first_and_strings_begin_with_the_empty_one() {
+        let profile = profile(&example());
+        let has = |bytes: &[u8]| profile.windows(bytes.len()).any(|window| window == bytes);
+        // Sample: locations 3, 2, 1 (find, content, /), values 3 and 30.
+        assert!(has(&[0x12, 9, 0x0a, 3, 3, 2, 1, 0x12, 2, 3, 30]), "{profile:?}");
+        assert!(has(&[0x32, 0, 0x32, 7, b's', b'a', b'm', b'p', b'l', b'e', b's']), "{profile:?}");
+        // Period type cpu/nanoseconds and period 10 end it.
+        assert!(profile.ends_with(&[0x5a, 4, 0x08, 3, 0x10, 4, 0x60, 10]), "{profile:?}");
+    }
+
+    #[test]
+    fn the_file_is_gzipped() {
+        assert_eq!(write(&example())[..3], [0x1f, 0x8b, 8]);
+    }
+}

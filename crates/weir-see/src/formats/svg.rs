@@ -1,0 +1,162 @@
+//! A flame graph as SVG: it can be read without any script; a small one adds search and zoom.
+
+use std::fmt::Write;
+
+use super::flame::{Flame, amount, escape, share, title};
+use crate::stacks::{Origin, Stacks};
+
+/// The picture as a file.
+pub(super) fn write(stacks: &Stacks) -> String {
+    format!("<?xml version=\"1.0\" standalone=\"no\"?>\n{}", element(stacks))
+}
+
+/// The picture as an element, for a page.
+pub(super) fn element(stacks: &Stacks) -> String {
+    let flame = Flame::of(stacks);
+    let height = TOP + (flame.depth() + 1) * ROW + BOTTOM;
+    let mut drawing = Drawing { stacks, flame: &flame, out: String::new(), bottom: height - BOTTOM };
+    drawing.head(height);
+    drawing.node(0, 0, 0.0);
+    drawing.out.push_str("</g>\n<script><![CDATA[");
+    drawing.out.push_str(SCRIPT);
+    drawing.out.push_str("]]></script>\n</svg>\n");
+    drawing.out
+}
+
+struct Drawing<'a> {
+    stacks: &'a Stacks,
+    flame: &'a Flame,
+    out: String,
+    bottom: usize,
+}
+
+impl Drawing<'_> {
+    fn head(&mut self, height: usize) {
+        let title = escape(&title(self.stacks));
+        writeln!(
+            self.out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" width=\"{WIDTH}\" height=\"{height}\" \
+             viewBox=\"0 0 {WIDTH} {height}\" font-family=\"Verdana, sans-serif\" font-size=\"11\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fbfbf8\"/>\n\
+             <text x=\"{}\" y=\"22\" text-anchor=\"middle\" font-size=\"15\">{title}</text>\n\
+             <text class=\"reset\" x=\"10\" y=\"22\" style=\"cursor:pointer\"></text>\n\
+             <text class=\"search\" x=\"{}\" y=\"22\" text-anchor=\"end\" style=\"cursor:pointer\"></text>\n\
+             <text class=\"detail\" x=\"10\" y=\"{}\"></text>\n<g class=\"frames\">",
+            WIDTH / 2,
+            WIDTH - 10,
+            height - 8,
+        )
+        .expect("writing to a String does not fail");
+    }
+
+    /// A node from `left` pixels on, its children above it.
+    fn node(&mut self, number: usize, depth: usize, left: f64) {
+        let node = self.flame.node(number);
+        let total = self.flame.root().value;
+        let width =
+            (WIDTH - 2 * SIDE) as f64 * if total == 0 { 1.0 } else { node.value as f64 / total as f64 };
+        if width < NARROWEST {
+            return;
+        }
+        self.frame(number, depth, left, width);
+        let mut at = left;
+        for &child in &node.children {
+            self.node(child, depth + 1, at);
+            let value = self.flame.node(child).value;
+            at += (WIDTH - 2 * SIDE) as f64 * value as f64 / total as f64;
+        }
+    }
+
+    fn frame(&mut self, number: usize, depth: usize, left: f64, width: f64) {
+        let node = self.flame.node(number);
+        let frame = node.frame.map(|frame| &self.stacks.frames()[frame as usize]);
+        let name = frame.map_or("all", |frame| &frame.name);
+        let fill = frame.map_or_else(|| "#d8d8d0".to_owned(), |frame| colour(frame.origin, &frame.name));
+        let (x, y) = (SIDE as f64 + left, self.bottom - (depth + 1) * ROW);
+        let place = frame.filter(|frame| !frame.file.is_empty());
+        let place = place.map(|frame| format!(" {}:{}", frame.file, frame.line)).unwrap_or_default();
+        let percent = share(node.value, self.flame.root().value);
+        let value = amount(self.stacks, node.value);
+        let own =
+            if node.own > 0 { format!(", own {}", amount(self.stacks, node.own)) } else { String::new() };
+        writeln!(
+            self.out,
+            "<g><title>{}{} ({value}, {percent:.2}%{own})</title>\
+             <rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\" rx=\"1\"/>\
+             <text x=\"{:.1}\" y=\"{}\">{}</text></g>",
+            escape(name),
+            escape(&place),
+            ROW - 1,
+            x + 3.0,
+            y + ROW - 5,
+            escape(&fit(name, width)),
+        )
+        .expect("writing to a String does not fail");
+    }
+}
+
+/// As much of `name` as has room in `width` pixels.
+fn fit(name: &str, width: f64) -> String {
+    let room = ((width - 6.0) / LETTER) as usize;
+    if name.chars().count() <= room {
+        return name.to_owned();
+    }
+    if room < 3 {
+        return String::new();
+    }
+    name.chars().take(room - 2).chain("..".chars()).collect()
+}
+
+/// A hue for each origin, a shade for each name: the same name has the same colour in every graph.
+fn colour(origin: Origin, name: &str) -> String {
+    let shade = name.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into())) % 21;
+    let hue = match origin {
+        Origin::Route => 205,
+        Origin::Phase => 165,
+        Origin::Module => 95,
+        Origin::Native => 38,
+        Origin::Kernel => 8,
+        Origin::Lua => 285,
+        Origin::Wait => 225,
+    };
+    format!("hsl({hue},{}%,{}%)", 52 + shade, 66 + shade / 2)
+}
+
+/// Pixels.
+const WIDTH: usize = 1200;
+const SIDE: usize = 10;
+const TOP: usize = 34;
+const BOTTOM: usize = 30;
+const ROW: usize = 17;
+/// A letter's, on average.
+const LETTER: f64 = 6.4;
+/// Narrower frames are left out: nobody can see or hit them.
+const NARROWEST: f64 = 0.1;
+const SCRIPT: &str = include_str!("flame.js");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::tests::example;
+
+    #[test]
+    fn frames_have_their_share_of_the_width() {
+        let text = write(&example());
+        // 40 of 50 of 1180 pixels; the second route stands behind it.
+        assert!(
+            text.contains("<g><title>/ (40 ns, 80.00%)</title><rect x=\"10.0\" y=\"68\" width=\"944.0\""),
+            "{text}"
+        );
+        assert!(text.contains("<rect x=\"954.0\" y=\"68\" width=\"236.0\""), "{text}");
+        assert!(text.contains("<title>find file.rs:7 (30 ns, 60.00%, own 30 ns)</title>"), "{text}");
+        assert!(text.contains("/&lt;b&gt;</text>") && !text.contains("<b>"), "{text}");
+        assert_eq!(text.matches("<g>").count(), 7);
+    }
+
+    #[test]
+    fn names_are_cut_to_their_room() {
+        assert_eq!(fit("content", 100.0), "content");
+        assert_eq!(fit("content", 44.0), "cont..".chars().take(3).chain("..".chars()).collect::<String>());
+        assert_eq!(fit("content", 20.0), "");
+    }
+}

@@ -1,0 +1,106 @@
+//! JSON (RFC 8259), written as it goes.
+
+use std::fmt::Write;
+
+/// A value being written: objects and arrays nest, commas come by themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Json {
+    out: String,
+    /// A value or an opening bracket stands last, so that the next needs no comma or does.
+    comma: bool,
+}
+
+impl Json {
+    /// Everything inside is one object.
+    pub(crate) fn object(f: impl FnOnce(&mut Json)) -> String {
+        let mut json = Json::default();
+        json.nest('{', '}', f);
+        json.out
+    }
+
+    /// `"key":`; a value must follow.
+    pub(crate) fn key(&mut self, key: &str) -> &mut Json {
+        self.separate();
+        escape(&mut self.out, key);
+        self.out.push(':');
+        self.comma = false;
+        self
+    }
+
+    /// An object inside.
+    pub(crate) fn nested(&mut self, f: impl FnOnce(&mut Json)) {
+        self.nest('{', '}', f);
+    }
+
+    /// An array inside.
+    pub(crate) fn list(&mut self, f: impl FnOnce(&mut Json)) {
+        self.nest('[', ']', f);
+    }
+
+    /// A string.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.separate();
+        escape(&mut self.out, text);
+    }
+
+    /// A number, `true`, `false` or `null`, or JSON that is whole already.
+    pub(crate) fn raw(&mut self, value: impl std::fmt::Display) {
+        self.separate();
+        write!(self.out, "{value}").expect("writing to a String does not fail");
+    }
+
+    /// An array of numbers or whole JSON values.
+    pub(crate) fn raws(&mut self, values: impl IntoIterator<Item = impl std::fmt::Display>) {
+        self.list(|json| values.into_iter().for_each(|value| json.raw(value)));
+    }
+
+    fn nest(&mut self, open: char, close: char, f: impl FnOnce(&mut Json)) {
+        self.separate();
+        self.out.push(open);
+        self.comma = false;
+        f(self);
+        self.out.push(close);
+        self.comma = true;
+    }
+
+    fn separate(&mut self) {
+        if std::mem::replace(&mut self.comma, true) {
+            self.out.push(',');
+        }
+    }
+}
+
+/// A string by RFC 8259 section 7; also escapes `<` and `>`, so that a page may embed it in a script element.
+pub(crate) fn escape(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\0'..='\x1f' | '\x7f' | '<' | '>' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", c as u32).expect("writing to a String does not fail");
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_stand_between_values_only() {
+        let text = Json::object(|json| {
+            json.key("a").raw(1);
+            json.key("b").list(|json| {
+                json.raw(true);
+                json.text("x\"\n<");
+                json.nested(|_| {});
+            });
+            json.key("c").raws([1, 2]);
+        });
+        assert_eq!(text, r#"{"a":1,"b":[true,"x\"\u000a\u003c",{}],"c":[1,2]}"#);
+    }
+}

@@ -1,0 +1,214 @@
+//! Weighted stacks: what every flame graph and profile is made from.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// A set of stacks with their weights; equal stacks are one, with the sum of their weights.
+///
+/// Frames are interned, outermost first in a stack: `route;phase;module;function`.
+#[derive(Clone, Debug)]
+pub struct Stacks {
+    /// What it shows, for titles: `cpu`, `wait`, `wall`, `block`.
+    pub kind: String,
+    /// What the weights are.
+    pub unit: Unit,
+    /// When recording began, milliseconds since 1970; 0 when it is not known.
+    pub unix_ms: u64,
+    /// How long was recorded, in nanoseconds.
+    pub duration_ns: u64,
+    /// Nanoseconds between two samples; 0 where nothing was sampled but everything measured.
+    pub period_ns: u64,
+    frames: Vec<Frame>,
+    numbers: HashMap<Frame, u32>,
+    stacks: BTreeMap<Vec<u32>, Weight>,
+}
+
+/// What a weight means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unit {
+    /// Nanoseconds.
+    #[default]
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+}
+
+impl Unit {
+    /// The unit's name in pprof and speedscope.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "nanoseconds",
+            Unit::Bytes => "bytes",
+        }
+    }
+}
+
+/// One frame.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Frame {
+    /// What it is called.
+    pub name: String,
+    /// Where it comes from: colours, and the categories of the Firefox Profiler.
+    pub origin: Origin,
+    /// Its source file; empty when it is not known or there is none.
+    pub file: String,
+    /// The line in there; 0 when it is not known.
+    pub line: u32,
+}
+
+impl Frame {
+    /// A frame without source.
+    #[must_use]
+    pub fn new(origin: Origin, name: impl Into<String>) -> Frame {
+        Frame { name: name.into(), origin, file: String::new(), line: 0 }
+    }
+}
+
+/// Where a frame comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub enum Origin {
+    /// The location that answers.
+    Route,
+    /// A phase, or a step of the connection.
+    Phase,
+    /// A module's handler or filter.
+    Module,
+    /// A native function.
+    #[default]
+    Native,
+    /// The kernel.
+    Kernel,
+    /// A Lua function or line.
+    Lua,
+    /// What was waited for.
+    Wait,
+}
+
+impl Origin {
+    /// All of them, by their number.
+    pub const ALL: [Origin; 7] = [
+        Origin::Route,
+        Origin::Phase,
+        Origin::Module,
+        Origin::Native,
+        Origin::Kernel,
+        Origin::Lua,
+        Origin::Wait,
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Origin::Route => "route",
+            Origin::Phase => "phase",
+            Origin::Module => "module",
+            Origin::Native => "native",
+            Origin::Kernel => "kernel",
+            Origin::Lua => "lua",
+            Origin::Wait => "wait",
+        }
+    }
+}
+
+/// How much a stack counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Weight {
+    /// How often it was seen.
+    pub count: u64,
+    /// In the [`Unit`] of the whole.
+    pub value: u64,
+}
+
+impl Stacks {
+    /// None yet.
+    #[must_use]
+    pub fn new(kind: impl Into<String>, unit: Unit) -> Stacks {
+        Stacks {
+            kind: kind.into(),
+            unit,
+            unix_ms: 0,
+            duration_ns: 0,
+            period_ns: 0,
+            frames: Vec::new(),
+            numbers: HashMap::new(),
+            stacks: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a stack, outermost frame first.
+    pub fn add(&mut self, frames: impl IntoIterator<Item = Frame>, weight: Weight) {
+        let stack: Vec<u32> = frames.into_iter().map(|frame| self.number(frame)).collect();
+        let sum = self.stacks.entry(stack).or_default();
+        sum.count += weight.count;
+        sum.value += weight.value;
+    }
+
+    /// Every frame that occurs; stacks name them by their place here.
+    #[must_use]
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// The stacks, each outermost first, and their weights.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u32], Weight)> {
+        self.stacks.iter().map(|(stack, weight)| (stack.as_slice(), *weight))
+    }
+
+    /// True when nothing was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.stacks.is_empty()
+    }
+
+    /// All weights together.
+    #[must_use]
+    pub fn total(&self) -> Weight {
+        self.stacks.values().fold(Weight::default(), |sum, weight| Weight {
+            count: sum.count + weight.count,
+            value: sum.value + weight.value,
+        })
+    }
+
+    fn number(&mut self, frame: Frame) -> u32 {
+        if let Some(&number) = self.numbers.get(&frame) {
+            return number;
+        }
+        let number = self.frames.len() as u32;
+        self.frames.push(frame.clone());
+        self.numbers.insert(frame, number);
+        number
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two routes; one function under both.
+    pub(crate) fn example() -> Stacks {
+        let mut stacks = Stacks::new("cpu", Unit::Nanoseconds);
+        stacks.period_ns = 10;
+        stacks.duration_ns = 1_000;
+        stacks.unix_ms = 1_700_000_000_000;
+        let find = Frame { file: "file.rs".to_owned(), line: 7, ..Frame::new(Origin::Native, "find") };
+        let content = || Frame::new(Origin::Phase, "content");
+        stacks.add([Frame::new(Origin::Route, "/"), content(), find.clone()], Weight { count: 2, value: 20 });
+        stacks.add([Frame::new(Origin::Route, "/"), content()], Weight { count: 1, value: 10 });
+        stacks.add(
+            [Frame::new(Origin::Route, "/<b>"), content(), find.clone()],
+            Weight { count: 1, value: 10 },
+        );
+        stacks.add([Frame::new(Origin::Route, "/"), content(), find], Weight { count: 1, value: 10 });
+        stacks
+    }
+
+    #[test]
+    fn equal_stacks_are_one() {
+        let stacks = example();
+        assert_eq!(stacks.frames().len(), 4);
+        let all: Vec<_> = stacks.iter().map(|(stack, weight)| (stack.to_vec(), weight.value)).collect();
+        assert_eq!(all, [(vec![0, 1], 10), (vec![0, 1, 2], 30), (vec![3, 1, 2], 10)]);
+        assert_eq!(stacks.total(), Weight { count: 5, value: 50 });
+    }
+}

@@ -1,0 +1,19 @@
+//! Names for addresses.
+
+use crate::stacks::Frame;
+
+/// Gives the frames of a sampled address their names, in the process of the command: the server ships addresses.
+pub trait Symbols {
+    /// Adds the frames that stand at `address`, outermost first: a function and what was inlined into it.
+    fn frames(&mut self, address: u64, out: &mut Vec<Frame>);
+}
+
+/// Addresses as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bare;
+
+impl Symbols for Bare {
+    fn frames(&mut self, address: u64, out: &mut Vec<Frame>) {
+        out.push(Frame { name: format!("{address:#x}"), ..Frame::default() });
+    }
+}
