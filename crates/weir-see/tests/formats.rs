@@ -31,7 +31,7 @@ fn go_reads_pprof() {
         eprintln!("skipped: go_reads_pprof: go is not installed");
         return;
     }
-    let dir = TempDir::new("pprof");
+    let dir = TempDir::new();
     let file = dir.path().join("cpu.pb.gz");
     std::fs::write(&file, Format::Pprof.write(&example())).expect("a file of ours");
     let output = Command::new("go")
