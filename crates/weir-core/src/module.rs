@@ -48,6 +48,7 @@ pub trait Module: 'static {
 }
 
 /// A module with its types erased.
+#[derive(Clone, Copy)]
 pub struct ModuleDef {
     /// The module's name.
     pub name: &'static str,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use weir::show::{kept as show, nanoseconds as scale};
 use weir_core::log::{self, Level};
 use weir_core::server::{Server, with_worker};
 use weir_core::worker::Worker;
@@ -164,18 +165,6 @@ fn once(
             }
         }
     }
-}
-
-/// Headline and tree, as `weir trace` prints them.
-pub(crate) fn show(kept: &Kept) -> String {
-    let sites = SiteTable::global();
-    let headline = render::headline(kept.record(), sites, &scale);
-    format!("{headline}\n{}", render::tree(&kept.tree(), sites, &scale))
-}
-
-/// Nanoseconds of the clock that the engine stamps with.
-pub(crate) fn scale(ticks: u64) -> u64 {
-    clock::scale().ticks_to_ns(ticks)
 }
 
 /// The asker sends nothing more; the end of its side means that it gave up.

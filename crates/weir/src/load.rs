@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use weir::modules::MODULES;
 use weir_conf::{MemoryFiles, RealFiles, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
@@ -10,7 +11,6 @@ use weir_core::conf::temp_path;
 use weir_core::log::{self, Level};
 
 use crate::cli::CommandLine;
-use crate::modules::MODULES;
 use crate::settings;
 
 /// Which files are meant.

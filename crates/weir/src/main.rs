@@ -1,17 +1,15 @@
-//! Weir, the program: command line, process, the list of modules.
+//! Weir, the program: command line and process. What it serves with is the library's.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod control;
 mod load;
-mod modules;
 mod pid;
 mod run;
 mod settings;
 mod signals;
 mod trace;
 mod version;
-mod welcome;
 
 use std::process::ExitCode;
 

@@ -1,9 +1,7 @@
 //! The modules of this build, in the order that counts: within a phase the first runs first.
 
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::with_core;
 use weir_modules::{
     Access, AuthBasic, Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, RandomIndex,
     Range, Realip, Rewrite, SplitClients, Static, TempFolders, TryFiles,
@@ -12,10 +10,10 @@ use weir_modules::{
 use crate::welcome::Welcome;
 
 /// Every module. The core's own come first, since the others read what they set.
-pub(crate) static MODULES: &[ModuleDef] = &[
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+pub static MODULES: &[ModuleDef] = &with_core::<{ 3 + OWN.len() }>(OWN);
+
+/// The modules that are not the core's.
+const OWN: &[ModuleDef] = &[
     ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Realip>(),

@@ -7,6 +7,8 @@ use weir_core::{Exchange, Handler, Module, Outcome, Text, Verdict};
 use weir_http::escape;
 use weir_trace::{SiteTable, render};
 
+use crate::show;
+
 /// The `welcome` directive.
 pub(crate) struct Welcome;
 
@@ -57,14 +59,14 @@ fn now(x: &Exchange) -> String {
         so_far.end(weir_rt::clock::ticks());
         so_far.tree()
     });
-    render::tree(&tree, SiteTable::global(), &crate::control::scale)
+    render::tree(&tree, SiteTable::global(), &show::nanoseconds)
 }
 
 /// The last request whose tree was kept, whole.
 fn last(x: &Exchange) -> String {
     let recorder = x.worker.recorder.borrow();
     match recorder.kept().last() {
-        Some(kept) => crate::control::show(kept),
+        Some(kept) => show::kept(kept),
         None => "None yet: one request in 64 is drawn, and every slow or failed one is kept.\n".to_owned(),
     }
 }

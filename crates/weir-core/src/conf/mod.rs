@@ -32,6 +32,21 @@ pub use server_core::ServerCore;
 pub static CORE_MODULES: [ModuleDef; 3] =
     [ModuleDef::of::<MainCore>(), ModuleDef::of::<ServerCore>(), ModuleDef::of::<HttpCore>()];
 
+/// The core's modules and `own` behind them: the list of a build, with `N` entries.
+///
+/// # Panics
+/// When `N` is not three more than there are in `own`; in a constant, that is an error of the compiler.
+pub const fn with_core<const N: usize>(own: &[ModuleDef]) -> [ModuleDef; N] {
+    assert!(N == CORE_MODULES.len() + own.len());
+    let mut all = [CORE_MODULES[0]; N];
+    let mut at = 1;
+    while at < N {
+        all[at] = if at < CORE_MODULES.len() { CORE_MODULES[at] } else { own[at - CORE_MODULES.len()] };
+        at += 1;
+    }
+    all
+}
+
 /// A configuration as read and checked; immutable, shared by all workers of a generation.
 pub struct Configuration {
     /// The settings outside of `http`.
