@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_http::date::{Cached, Memo};
 use weir_rt::clock;
-use weir_trace::Recorder;
+use weir_trace::{Now, Recorder};
 
 use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
@@ -28,6 +28,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Sinks of traces.
     pub recorder: RefCell<Recorder>,
+    /// What it does at this moment, for other threads.
+    pub now: Rc<Now>,
     /// Open files and small bodies.
     pub files: Files,
     /// Buffers of access logs.
@@ -61,11 +63,17 @@ pub struct Worker {
 impl Worker {
     /// A worker without configuration.
     pub fn new(id: u8, counters: Arc<Counters>, recorder: Recorder) -> Rc<Worker> {
-        let (now, _) = clock::unix_time();
+        Worker::with(id, counters, recorder, Now::new(u16::from(id)))
+    }
+
+    /// [`Worker::new`] whose present is watched from outside.
+    pub fn with(id: u8, counters: Arc<Counters>, recorder: Recorder, now: Now) -> Rc<Worker> {
+        let (time, _) = clock::unix_time();
         Rc::new(Worker {
             id,
             counters,
             recorder: RefCell::new(recorder),
+            now: Rc::new(now),
             files: Files::default(),
             logs: WorkerLogs::default(),
             scratch: RefCell::default(),
@@ -77,9 +85,9 @@ impl Worker {
             free: RefCell::new(Vec::new()),
             heads: RefCell::default(),
             modified: RefCell::default(),
-            dates: RefCell::new(Cached::new(now as i64, clock::local_offset(now) / 60)),
+            dates: RefCell::new(Cached::new(time as i64, clock::local_offset(time) / 60)),
             stopping: Cell::new(false),
-            offset: Cell::new((now, clock::local_offset(now) / 60)),
+            offset: Cell::new((time, clock::local_offset(time) / 60)),
         })
     }
 

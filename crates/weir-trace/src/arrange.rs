@@ -12,17 +12,24 @@ impl Tree {
     /// twice changes nothing.
     #[must_use]
     pub fn arranged(&self, sites: &SiteTable) -> Tree {
+        self.arranged_with(sites).0
+    }
+
+    /// [`arranged`](Tree::arranged), and where each node of this tree stands in that one.
+    pub(crate) fn arranged_with(&self, sites: &SiteTable) -> (Tree, Vec<u32>) {
         let kinds: Vec<Kind> = self.nodes.iter().map(|node| kind(node.site, sites)).collect();
         let mut arranged = Tree::new();
+        let mut places = vec![0; self.nodes.len()];
         arranged.requests = self.requests;
-        self.arrange(0, 0, &kinds, &mut arranged);
+        self.arrange(0, 0, &kinds, &mut arranged, &mut places);
         arranged.sum_up();
-        arranged
+        (arranged, places)
     }
 
     /// Copies the node `from` into `to`, and what is below it.
-    fn arrange(&self, from: u32, to: u32, kinds: &[Kind], arranged: &mut Tree) {
+    fn arrange(&self, from: u32, to: u32, kinds: &[Kind], arranged: &mut Tree, places: &mut [u32]) {
         let node = &self.nodes[from as usize];
+        places[from as usize] = to;
         arranged.nodes[to as usize].add(node);
         for wait in self.waits(from) {
             arranged.add_wait(to, wait.kind, wait.calls, wait.ticks);
@@ -40,17 +47,17 @@ impl Tree {
                 *calls = (*calls).max(self.nodes[child as usize].calls);
             }
             let copy = arranged.child(parent, site);
-            self.arrange(child, copy, kinds, arranged);
+            self.arrange(child, copy, kinds, arranged, places);
         }
     }
 }
 
-fn kind(site: Site, sites: &SiteTable) -> Kind {
+pub(crate) fn kind(site: Site, sites: &SiteTable) -> Kind {
     if site.is_none() { Kind::Request } else { sites.info(site).kind }
 }
 
 /// The node that a site is to stand in, if `above` is not it already.
-fn group(site: Site, kind: Kind, above: Kind) -> Option<Site> {
+pub(crate) fn group(site: Site, kind: Kind, above: Kind) -> Option<Site> {
     match kind {
         Kind::Handler(phase) if above != Kind::Phase(phase) => Some(Site::phase(phase)),
         Kind::HeaderFilter if site != Site::HEADER_FILTERS => Some(Site::HEADER_FILTERS),

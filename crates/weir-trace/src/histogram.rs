@@ -33,6 +33,18 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// What was counted since `earlier`, an older copy of the same histogram. The maximum stays that of all.
+    #[must_use]
+    pub fn since(&self, earlier: &Histogram) -> Histogram {
+        let mut lately = Histogram::new();
+        for (bucket, &count) in self.buckets.iter().enumerate() {
+            let before = earlier.buckets.get(bucket).copied().unwrap_or(0);
+            lately.add(bucket, count.saturating_sub(before));
+        }
+        lately.set_sum_and_max(self.sum.wrapping_sub(earlier.sum), self.max);
+        lately
+    }
+
     /// How many values were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -170,6 +182,17 @@ mod tests {
             let exact = values[rank - 1];
             let read = histogram.quantile(q);
             prop_assert!(read >= exact && read - exact <= exact / 16, "{} for {}", read, exact);
+        }
+
+        #[test]
+        fn what_came_since_is_what_came_later(a in prop::collection::vec(value(), 0..50), b in prop::collection::vec(value(), 0..50)) {
+            let (mut all, mut later) = (Histogram::new(), Histogram::new());
+            a.iter().for_each(|&v| all.record(v));
+            let earlier = all.clone();
+            b.iter().for_each(|&v| { all.record(v); later.record(v); });
+            let since = all.since(&earlier);
+            prop_assert_eq!((since.count(), since.sum()), (later.count(), later.sum()));
+            prop_assert!(since.buckets().eq(later.buckets()));
         }
 
         #[test]

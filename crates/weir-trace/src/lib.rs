@@ -32,27 +32,35 @@
 #![forbid(unsafe_code)]
 
 mod arrange;
+mod average;
 pub mod event;
 pub mod histogram;
+mod keep;
 mod kept;
 mod live;
 mod model;
+pub mod now;
 mod record;
 mod recorder;
 pub mod render;
 mod shape;
 mod site;
+mod stalls;
 mod trace;
 pub mod tree;
 
+pub use average::{Average, AverageWatch, Spread};
 pub use event::{Event, EventKind};
 pub use histogram::Histogram;
+pub use keep::{Rule, Slow};
 pub use kept::{Kept, Watch, Why};
 pub use live::{RecorderReader, SiteCounts, SiteTotals, StatusCounts};
 pub use model::{Sample, Stall, WaitKind};
+pub use now::{Blame, InFlight, Now, NowReader, Run, Ticket};
 pub use record::{Cause, RequestId, RequestRecord, Text};
 pub use recorder::{Level, Recorder, Settings};
 pub use render::Scale;
 pub use site::{Kind, PHASES, Site, SiteInfo, SiteTable, Step};
+pub use stalls::Stalls;
 pub use trace::Trace;
 pub use tree::{Node, Tree};

@@ -10,16 +10,24 @@ use std::sync::{Arc, OnceLock};
 use crate::event::EventKind;
 use crate::histogram::{Histogram, OCTAVES, SUBS, place};
 use crate::site::Site;
+use crate::stalls::Stalls;
 
 /// A reader's hold on one worker's counts.
 #[derive(Clone, Debug)]
 pub struct RecorderReader {
     shared: Arc<Shared>,
+    stalls: Stalls,
 }
 
 impl RecorderReader {
-    pub(crate) fn new(shared: Arc<Shared>) -> RecorderReader {
-        RecorderReader { shared }
+    pub(crate) fn new(shared: Arc<Shared>, stalls: Stalls) -> RecorderReader {
+        RecorderReader { shared, stalls }
+    }
+
+    /// Turns of its loop that took too long.
+    #[must_use]
+    pub fn stalls(&self) -> &Stalls {
+        &self.stalls
     }
 
     /// Which worker.
@@ -154,6 +162,11 @@ impl Shared {
         let chunk =
             self.chunks[site.index() / CHUNK].get_or_init(|| Box::new([const { OnceLock::new() }; CHUNK]));
         chunk[site.index() % CHUNK].get_or_init(Arc::default)
+    }
+
+    /// The whole times of a route's requests so far.
+    pub(crate) fn total(&self, route: Site) -> Option<Histogram> {
+        Some(self.find(route)?.route.get()?.total.read())
     }
 
     fn find(&self, site: Site) -> Option<&LiveSite> {
@@ -335,7 +348,7 @@ mod tests {
     #[test]
     fn sites_are_found_at_both_ends_of_the_table() {
         let shared = Arc::new(Shared::new(3));
-        let reader = RecorderReader::new(shared.clone());
+        let reader = RecorderReader::new(shared.clone(), Stalls::new(0));
         assert_eq!(reader.sites().count(), 0);
         for site in [Site(0), Site(64), Site(u16::MAX)] {
             shared.site(site).record(10, 5, 2);

@@ -1,14 +1,17 @@
 //! What a worker does with a finished request.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::average::{Average, AverageWatch, Collector};
 use crate::event::EventKind;
+use crate::keep::{Rule, Rules};
 use crate::kept::{Kept, Watch, Why};
 use crate::live::{RecorderReader, Shared};
 use crate::model::Stall;
 use crate::record::{RequestId, RequestRecord};
 use crate::shape::Shapes;
+use crate::site::Site;
+use crate::stalls::Stalls;
 use crate::trace::Trace;
 use crate::tree::Tree;
 
@@ -70,7 +73,9 @@ pub struct Recorder {
     records: Ring<RequestRecord>,
     kept: Ring<Kept>,
     watches: Vec<Watch>,
-    stalls: VecDeque<Stall>,
+    averages: Vec<Collector>,
+    rules: Rules,
+    stalls: Stalls,
     until_sample: u32,
     random: u64,
 }
@@ -87,7 +92,9 @@ impl Recorder {
             records: Ring::new(settings.records),
             kept: Ring::new(settings.kept),
             watches: Vec::new(),
-            stalls: VecDeque::new(),
+            averages: Vec::new(),
+            rules: Rules::default(),
+            stalls: Stalls::new(settings.stalls),
             until_sample: 0,
             random: settings.seed | 1,
         };
@@ -98,7 +105,18 @@ impl Recorder {
     /// A handle for other threads; it answers even while the worker is stuck.
     #[must_use]
     pub fn reader(&self) -> RecorderReader {
-        RecorderReader::new(self.shared.clone())
+        RecorderReader::new(self.shared.clone(), self.stalls.clone())
+    }
+
+    /// Takes other settings from the next request on, and other rules by route. What was kept stays, as far as there
+    /// is room for it.
+    pub fn configure(&mut self, settings: Settings, rules: impl IntoIterator<Item = (Site, Rule)>) {
+        self.kept.resize(settings.kept);
+        self.records.resize(settings.records);
+        self.stalls.set_room(settings.stalls);
+        self.settings = settings;
+        self.rules = Rules::new(rules);
+        self.draw();
     }
 
     /// The settings in force.
@@ -133,7 +151,7 @@ impl Recorder {
     #[inline]
     pub fn begin_at(&mut self, trace: &mut Trace, clock: impl FnOnce() -> u64) {
         let drawn = self.settings.level != Level::Off && self.is_drawn();
-        if drawn || self.settings.level == Level::Full || !self.watches.is_empty() {
+        if drawn || self.settings.level == Level::Full || self.is_watched() {
             trace.begin(clock());
             if drawn {
                 trace.set_sampled();
@@ -174,7 +192,10 @@ impl Recorder {
             count_route(&self.shared, record, recorded);
         }
         let matched = !self.watches.is_empty() && deliver(&mut self.watches, trace, record);
-        if let Some(why) = worth(&self.settings, trace, record, matched) {
+        if !self.averages.is_empty() {
+            average(&mut self.averages, trace, record);
+        }
+        if let Some(why) = worth(&self.settings, &mut self.rules, &self.shared, trace, record, matched) {
             self.kept.push(|slot| slot.set(why, record, trace), || Kept::new(why, record, trace));
         }
     }
@@ -187,24 +208,32 @@ impl Recorder {
     }
 
     /// True while somebody watches.
+    #[inline]
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        !self.watches.is_empty()
+        !self.watches.is_empty() || self.averages.iter().any(Collector::is_open)
     }
 
-    /// Adds what the watchdog found.
+    /// Wants the average of coming requests; see [`AverageWatch`]. Whoever asks takes what was collected.
+    pub fn average(&mut self, watch: AverageWatch) {
+        self.averages.push(Collector::new(watch));
+    }
+
+    /// This worker's part of the average that `watch` wanted, complete or not; `None` if it was taken before.
+    pub fn take_average(&mut self, watch: &AverageWatch) -> Option<Average> {
+        let at = self.averages.iter().position(|collector| collector.is_for(watch))?;
+        Some(self.averages.swap_remove(at).finish())
+    }
+
+    /// Adds what is known of a stall; see [`Stalls::add`].
     pub fn stall(&mut self, stall: Stall) {
-        if self.stalls.len() >= self.settings.stalls {
-            self.stalls.pop_front();
-        }
-        if self.settings.stalls > 0 {
-            self.stalls.push_back(stall);
-        }
+        self.stalls.add(stall);
     }
 
-    /// The last stalls, oldest first.
-    pub fn stalls(&self) -> impl Iterator<Item = &Stall> {
-        self.stalls.iter()
+    /// The last stalls, which other threads may add to.
+    #[must_use]
+    pub fn stalls(&self) -> &Stalls {
+        &self.stalls
     }
 
     /// The kept trees, oldest first.
@@ -283,18 +312,40 @@ fn count_route(shared: &Shared, record: &RequestRecord, recorded: bool) {
 
 /// Whether the tree of a request is kept, and why.
 #[inline]
-fn worth(settings: &Settings, trace: &Trace, record: &RequestRecord, matched: bool) -> Option<Why> {
+fn worth(
+    settings: &Settings,
+    rules: &mut Rules,
+    shared: &Shared,
+    trace: &Trace,
+    record: &RequestRecord,
+    matched: bool,
+) -> Option<Why> {
     if !trace.is_recorded() {
         return None;
     }
     let full = settings.level == Level::Full;
+    let (slow, drawn) = match rules.judge(record.route, record.total, shared) {
+        // Below the full level the draw decided whether the request is recorded at all.
+        Some(judged) => (judged.slow, if full { judged.drawn } else { trace.is_sampled() }),
+        None => (record.total >= settings.slow, trace.is_sampled()),
+    };
     match () {
         () if trace.is_asked() => Some(Why::Asked),
         () if matched => Some(Why::Matched),
         () if full && record.status >= 500 => Some(Why::Failed),
-        () if full && record.total >= settings.slow => Some(Why::Slow),
-        () if trace.is_sampled() => Some(Why::Sampled),
+        () if full && slow => Some(Why::Slow),
+        () if drawn => Some(Why::Sampled),
         () => None,
+    }
+}
+
+/// Adds the request to the averages that want it. Those that have all they want wait to be taken.
+#[cold]
+fn average(averages: &mut [Collector], trace: &Trace, record: &RequestRecord) {
+    if trace.is_recorded() {
+        for collector in averages.iter_mut().filter(|collector| collector.is_open()) {
+            collector.add(trace, record);
+        }
     }
 }
 
@@ -350,6 +401,15 @@ impl<T> Ring<T> {
         let at = self.next;
         self.next = if at + 1 >= self.room { 0 } else { at + 1 };
         self.items.get_mut(at)
+    }
+
+    /// Changes the room; the newest stay.
+    fn resize(&mut self, room: usize) {
+        if room != self.room {
+            self.items.rotate_left(self.next);
+            self.items.drain(..self.items.len().saturating_sub(room));
+            (self.room, self.next) = (room, 0);
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = &T> {

@@ -13,7 +13,7 @@ use crate::site::Site;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     pub(crate) nodes: Vec<Node>,
-    waits: Vec<Wait>,
+    pub(crate) waits: Vec<Wait>,
     pub(crate) requests: u64,
 }
 
@@ -233,20 +233,12 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builder {
     tree: Tree,
-    decoder: Decoder,
-    /// The open sites below the root, innermost last, each with its node.
-    open: Vec<(Site, u32)>,
-    /// Sites opened beyond [`MAX_DEPTH`]: they are charged to the innermost one that was taken.
-    beyond: u64,
+    walk: Walk,
 }
 
 impl Builder {
     pub(crate) fn absorb(&mut self, events: &[Event]) {
-        for &event in events {
-            if let Some((kind, site, value)) = self.decoder.decode(event) {
-                self.take(kind, site, value);
-            }
-        }
+        self.walk.absorb(events, &mut self.tree);
     }
 
     pub(crate) fn finish(mut self) -> Tree {
@@ -255,56 +247,92 @@ impl Builder {
         self.tree.sum_up();
         self.tree
     }
+}
 
-    fn take(&mut self, kind: EventKind, site: Site, value: u64) {
+/// What a walk over events fills: nodes by their number, 0 for the request itself.
+pub(crate) trait Sink {
+    /// The child of `parent` for `site`, made if need be.
+    fn child(&mut self, parent: u32, site: Site) -> u32;
+    /// A node, to count in.
+    fn node(&mut self, node: u32) -> &mut Node;
+    /// A node waited.
+    fn wait(&mut self, node: u32, kind: WaitKind, ticks: u64);
+}
+
+impl Sink for Tree {
+    fn child(&mut self, parent: u32, site: Site) -> u32 {
+        Tree::child(self, parent, site)
+    }
+
+    fn node(&mut self, node: u32) -> &mut Node {
+        &mut self.nodes[node as usize]
+    }
+
+    fn wait(&mut self, node: u32, kind: WaitKind, ticks: u64) {
+        self.nodes[node as usize].self_wait += ticks;
+        self.add_wait(node, kind, 1, ticks);
+    }
+}
+
+/// The walk over a request's events: which node each one is about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Walk {
+    decoder: Decoder,
+    /// The open sites below the root, innermost last, each with its node.
+    open: Vec<(Site, u32)>,
+    /// Sites opened beyond [`MAX_DEPTH`]: they are charged to the innermost one that was taken.
+    beyond: u64,
+}
+
+impl Walk {
+    pub(crate) fn absorb(&mut self, events: &[Event], sink: &mut impl Sink) {
+        for &event in events {
+            if let Some((kind, site, value)) = self.decoder.decode(event) {
+                self.take(kind, site, value, sink);
+            }
+        }
+    }
+
+    /// Forgets what is open: the next event is another request's.
+    pub(crate) fn reset(&mut self) {
+        self.decoder = Decoder::default();
+        self.open.clear();
+        self.beyond = 0;
+    }
+
+    fn take(&mut self, kind: EventKind, site: Site, value: u64, sink: &mut impl Sink) {
         let top = self.open.last().map_or(0, |&(_, node)| node);
         match kind {
             EventKind::Begin => {
-                self.node(top).self_run += value;
-                self.begin(top, site);
+                sink.node(top).self_run += value;
+                self.begin(top, site, sink);
             }
             EventKind::End => {
-                self.node(top).self_run += value;
+                sink.node(top).self_run += value;
                 self.close(site);
             }
             EventKind::Mark => {
-                let child = self.tree.child(top, site);
-                self.node(child).self_run += value;
-                self.node(child).calls += 1;
+                let child = sink.child(top, site);
+                let child = sink.node(child);
+                child.self_run += value;
+                child.calls += 1;
             }
-            EventKind::Suspend => self.node(top).self_run += value,
-            EventKind::Resume => {
-                self.node(top).self_wait += value;
-                self.tree.add_wait(top, WaitKind::from_code(site.0), 1, value);
+            EventKind::Suspend => sink.node(top).self_run += value,
+            EventKind::Resume => sink.wait(top, WaitKind::from_code(site.0), value),
+            _ => {
+                let node = self.place(site, sink);
+                remark(sink.node(node), kind, value);
             }
-            _ => self.remark(kind, site, value),
         }
     }
 
-    fn remark(&mut self, kind: EventKind, site: Site, value: u64) {
-        let node = self.place(site);
-        let node = self.node(node);
-        match kind {
-            EventKind::BytesIn => node.bytes_in += value,
-            EventKind::BytesOut => node.bytes_out += value,
-            EventKind::Lock => node.lock += value,
-            EventKind::Gc => node.gc += value,
-            EventKind::Line => node.line = value,
-            EventKind::Error => {
-                node.errors += 1;
-                node.last_error = value;
-            }
-            _ => {}
-        }
-    }
-
-    fn begin(&mut self, top: u32, site: Site) {
+    fn begin(&mut self, top: u32, site: Site, sink: &mut impl Sink) {
         if self.open.len() >= MAX_DEPTH {
             self.beyond += 1;
             return;
         }
-        let child = self.tree.child(top, site);
-        self.node(child).calls += 1;
+        let child = sink.child(top, site);
+        sink.node(child).calls += 1;
         self.open.push((site, child));
     }
 
@@ -320,21 +348,32 @@ impl Builder {
     }
 
     /// The node a remark about `site` belongs to: the innermost open one if it is `site`, else the mark inside it.
-    fn place(&mut self, site: Site) -> u32 {
+    fn place(&mut self, site: Site, sink: &mut impl Sink) -> u32 {
         match self.open.last() {
             None if site.is_none() => 0,
             Some(&(open, node)) if open == site || site.is_none() => node,
-            Some(&(_, node)) => self.tree.child(node, site),
-            None => self.tree.child(0, site),
+            Some(&(_, node)) => sink.child(node, site),
+            None => sink.child(0, site),
         }
     }
+}
 
-    fn node(&mut self, index: u32) -> &mut Node {
-        &mut self.tree.nodes[index as usize]
+fn remark(node: &mut Node, kind: EventKind, value: u64) {
+    match kind {
+        EventKind::BytesIn => node.bytes_in += value,
+        EventKind::BytesOut => node.bytes_out += value,
+        EventKind::Lock => node.lock += value,
+        EventKind::Gc => node.gc += value,
+        EventKind::Line => node.line = value,
+        EventKind::Error => {
+            node.errors += 1;
+            node.last_error = value;
+        }
+        _ => {}
     }
 }
 
 /// Nodes in a tree at most; what does not fit is charged to its parent.
-const MAX_NODES: usize = 1024;
+pub(crate) const MAX_NODES: usize = 1024;
 /// Sites open at once at most. An engine that enters and never leaves must not grow the server.
 pub(crate) const MAX_DEPTH: usize = 64;

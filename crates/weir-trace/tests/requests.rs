@@ -1,8 +1,8 @@
 //! Whole requests: what the recorder keeps, and what comes out.
 
 use weir_trace::{
-    Cause, EventKind, Kept, Kind, Level, Recorder, RecorderReader, RequestId, RequestRecord, Settings, Site,
-    SiteTable, Step, Text, Trace, WaitKind, Watch, Why, render,
+    Average, AverageWatch, Cause, EventKind, Kept, Kind, Level, Recorder, RecorderReader, RequestId,
+    RequestRecord, Rule, Settings, Site, SiteTable, Slow, Step, Text, Trace, WaitKind, Watch, Why, render,
 };
 
 struct Sites {
@@ -252,7 +252,68 @@ fn rings_forget_the_oldest() {
         Recorder::new(0, Settings { sample: 1, kept: 0, records: 0, stalls: 0, ..Settings::default() });
     one(&mut none, &sites, 200, 1);
     none.stall(weir_trace::Stall::default());
-    assert_eq!(none.kept().count() + none.records().count() + none.stalls().count(), 0);
+    assert_eq!(none.kept().count() + none.records().count() + none.stalls().list().len(), 0);
+}
+
+#[test]
+fn routes_have_rules_of_their_own() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    let rule = Rule { slow: Slow::Ticks(871_000), sample: 0 };
+    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [(sites.route, rule)]);
+    one(&mut recorder, &sites, 200, 1);
+    let rule = Rule { slow: Slow::Ticks(871_001), sample: 3 };
+    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [(sites.route, rule)]);
+    (2..=7).for_each(|id| one(&mut recorder, &sites, 200, id));
+    let kept: Vec<_> = recorder.kept().map(|kept| (kept.record().id.0, kept.why())).collect();
+    assert_eq!(kept, [(1, Why::Slow), (4, Why::Sampled), (7, Why::Sampled)]);
+}
+
+#[test]
+fn a_smaller_ring_keeps_the_newest() {
+    let sites = sites();
+    let settings = Settings { sample: 1, kept: 4, records: 4, ..Settings::default() };
+    let mut recorder = Recorder::new(0, settings);
+    (0..6).for_each(|id| one(&mut recorder, &sites, 200, id));
+    recorder.configure(Settings { kept: 2, records: 8, ..settings }, []);
+    let kept = |recorder: &Recorder| recorder.kept().map(|kept| kept.record().id.0).collect::<Vec<_>>();
+    assert_eq!(kept(&recorder), [4, 5]);
+    (6..10).for_each(|id| one(&mut recorder, &sites, 200, id));
+    assert_eq!(kept(&recorder), [8, 9]);
+    assert_eq!(recorder.records().map(|record| record.id.0).collect::<Vec<_>>(), (2..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_average_takes_as_many_matching_requests_as_were_wanted() {
+    let sites: &'static Sites = Box::leak(Box::new(sites()));
+    let watch = AverageWatch::new(3, &sites.table, |record| record.status == 404);
+    let mut workers = [Recorder::new(0, quiet(Level::Off)), Recorder::new(1, quiet(Level::Off))];
+    workers.iter_mut().for_each(|worker| worker.average(watch.clone()));
+    for (worker, status) in [(0, 404), (1, 200), (1, 404), (0, 404), (1, 404), (0, 404)] {
+        one(&mut workers[worker], sites, status, 1);
+    }
+    assert_eq!(watch.left(), 0);
+    assert!(!workers[0].is_watched(), "nothing is recorded for it any more");
+    let mut average = Average::new();
+    for worker in &mut workers {
+        average.merge(&worker.take_average(&watch).expect("not taken yet"));
+        assert!(worker.take_average(&watch).is_none());
+    }
+    assert_eq!(average.requests(), 3);
+    let (tree, spreads) = average.arranged(&sites.table);
+    let at = tree.nodes().iter().position(|node| node.site == sites.gzip).expect("it ran");
+    assert_eq!((tree.nodes()[at].calls, spreads[at].run.mean()), (6, 20_000));
+    let text = render::average(&average, &sites.table, &same);
+    let row = text.lines().find(|line| line.contains("-> gzip")).expect("a row");
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words[..7], ["->", "gzip", "2.00", "20.0", "20.0", "20.0", "2.3%"], "{text}");
+    assert!(text.starts_with("3 requests: mean 871.0 µs"), "{text}");
+    for phase in weir_trace::PHASES {
+        assert!(text.contains(&format!("-> {phase}")), "no {phase} in\n{text}");
+    }
+    let json = render::average_json(&average, &sites.table, &same);
+    assert!(json.contains("\"name\":\"gzip\",\"calls\":6") && json.contains("\"p99_ns\":20000"), "{json}");
+    assert_eq!(json.matches(['{', '[']).count(), json.matches(['}', ']']).count());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_rt::{DriverChoice, Remote};
-use weir_trace::{Level, RecorderReader};
+use weir_trace::{Level, NowReader, RecorderReader};
 
 use crate::conf::Configuration;
 use crate::worker::{Counters, Worker};
@@ -62,6 +62,8 @@ pub struct Thread {
     pub counters: Arc<Counters>,
     /// Its histograms.
     pub recorder: RecorderReader,
+    /// Its requests in flight, and who made whom wait.
+    pub now: NowReader,
     /// Its loop's account.
     pub stats: Arc<weir_rt::LoopStats>,
     /// The event driver it runs on.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use weir_rt::{DriverChoice, Listener, Runtime};
-use weir_trace::{Recorder, Settings};
+use weir_trace::{Now, Recorder, Settings};
 
 use super::notify::Notify;
 use super::sockets::WorkerSocket;
@@ -50,7 +50,8 @@ pub(super) fn start(
     let mut settings = Settings { level: options.trace, seed: u64::from(id) * 2 + 1, ..Settings::default() };
     settings.slow = weir_rt::clock::scale().ns_to_ticks(SLOW.as_nanos() as u64);
     let recorder = Recorder::new(u16::from(id), settings);
-    let reader = recorder.reader();
+    let (reader, now) = (recorder.reader(), Now::new(u16::from(id)));
+    let now_reader = now.reader();
     let driver = options.driver.unwrap_or_else(|| configuration.main.driver());
     let (ready, started) = channel();
     let mine = counters.clone();
@@ -63,7 +64,7 @@ pub(super) fn start(
         }
         match runtime(id, driver) {
             Ok(runtime) => {
-                let worker = Worker::new(id, mine, recorder);
+                let worker = Worker::with(id, mine, recorder, now);
                 let local = Rc::new(Local {
                     worker,
                     listening: RefCell::default(),
@@ -85,9 +86,15 @@ pub(super) fn start(
         let _ = exit.send(usize::from(id));
     })?;
     match started.recv() {
-        Ok(Ok((remote, stats, driver))) => {
-            Ok(Thread { remote, counters, recorder: reader, stats, driver, handle: Some(handle) })
-        }
+        Ok(Ok((remote, stats, driver))) => Ok(Thread {
+            remote,
+            counters,
+            recorder: reader,
+            now: now_reader,
+            stats,
+            driver,
+            handle: Some(handle),
+        }),
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
         Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
     }

@@ -151,7 +151,7 @@ fn waits_json(record: &RequestRecord, scale: Scale<'_>) -> String {
     out
 }
 
-fn histogram_json(histogram: &Histogram, scale: Scale<'_>) -> String {
+pub(super) fn histogram_json(histogram: &Histogram, scale: Scale<'_>) -> String {
     let mut out = String::new();
     let mut object = Object::new(&mut out);
     object.number("count", histogram.count());
@@ -178,18 +178,18 @@ fn status_json(status: &StatusCounts) -> String {
 }
 
 /// An object being written. Keys are ours and need no escaping.
-struct Object<'a> {
-    out: &'a mut String,
+pub(super) struct Object<'a> {
+    pub(super) out: &'a mut String,
     first: bool,
 }
 
 impl<'a> Object<'a> {
-    fn new(out: &'a mut String) -> Object<'a> {
+    pub(super) fn new(out: &'a mut String) -> Object<'a> {
         out.push('{');
         Object { out, first: true }
     }
 
-    fn key(&mut self, key: &str) {
+    pub(super) fn key(&mut self, key: &str) {
         if !std::mem::take(&mut self.first) {
             self.out.push(',');
         }
@@ -198,12 +198,12 @@ impl<'a> Object<'a> {
         self.out.push_str("\":");
     }
 
-    fn raw(&mut self, key: &str, value: &str) {
+    pub(super) fn raw(&mut self, key: &str, value: &str) {
         self.key(key);
         self.out.push_str(value);
     }
 
-    fn number(&mut self, key: &str, value: u64) {
+    pub(super) fn number(&mut self, key: &str, value: u64) {
         self.key(key);
         write!(self.out, "{value}").expect("writing to a String does not fail");
     }
@@ -213,7 +213,7 @@ impl<'a> Object<'a> {
         escape(self.out, value);
     }
 
-    fn site(&mut self, site: Site, sites: &SiteTable) {
+    pub(super) fn site(&mut self, site: Site, sites: &SiteTable) {
         let info = sites.info(site);
         self.text("kind", if site.is_none() { "request" } else { info.kind.as_str() });
         if let Some(phase) = info.phase {
@@ -225,7 +225,7 @@ impl<'a> Object<'a> {
         self.text("name", &info.name);
     }
 
-    fn close(self) {
+    pub(super) fn close(self) {
         self.out.push('}');
     }
 }

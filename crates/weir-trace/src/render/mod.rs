@@ -1,5 +1,6 @@
 //! What was recorded, for people and for other programs.
 
+mod average;
 mod folded;
 mod json;
 mod prometheus;
@@ -7,6 +8,7 @@ mod server_timing;
 mod sites;
 mod text;
 
+pub use average::{average, average_json};
 pub use folded::folded;
 pub use json::{kept_json, record_json, totals_json, tree_json};
 pub use prometheus::prometheus;

@@ -247,12 +247,12 @@ impl Rows<'_> {
     }
 }
 
-fn phase(number: u8) -> Option<Kind> {
+pub(super) fn phase(number: u8) -> Option<Kind> {
     (usize::from(number) < PHASES.len()).then_some(Kind::Phase(number))
 }
 
 /// Nanoseconds as microseconds with one digit.
-fn micros(ns: u64) -> String {
+pub(super) fn micros(ns: u64) -> String {
     let tenths = ns / 100 + u64::from(ns % 100 >= 50);
     format!("{}.{}", tenths / 10, tenths % 10)
 }
@@ -262,5 +262,5 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 /// What every request passes before its phases.
-const EXPECTED: [Kind; 3] =
+pub(super) const EXPECTED: [Kind; 3] =
     [Kind::Connection(Step::HeadRead), Kind::Connection(Step::Parse), Kind::Connection(Step::VirtualServer)];

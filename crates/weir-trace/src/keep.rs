@@ -1,0 +1,180 @@
+//! What makes a request's tree worth keeping, by route.
+
+use crate::histogram::Histogram;
+use crate::live::Shared;
+use crate::site::Site;
+
+/// From when on a request counts as slow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Slow {
+    /// Never.
+    #[default]
+    Never,
+    /// From this many ticks on.
+    Ticks(u64),
+    /// When it took longer than 99 of 100 requests of its route did lately: of a thousand or more, counted anew each
+    /// time. Until there are a hundred nothing is slow.
+    P99,
+}
+
+/// What one route keeps, besides failed requests and those that were asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rule {
+    /// Slow requests.
+    pub slow: Slow,
+    /// One in so many, whatever became of it; 0 for none.
+    pub sample: u32,
+}
+
+/// The rules of the routes that have one; the others go by the recorder's settings.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    /// By the route's number: 1 and its index in `states`, 0 for none.
+    index: Vec<u16>,
+    states: Vec<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    rule: Rule,
+    /// A request that took more ticks is slow.
+    bound: u64,
+    /// Requests until the bound is computed again.
+    until_bound: u32,
+    /// What the route had counted then.
+    counted: Histogram,
+    /// Requests until the next one that is drawn.
+    until_sample: u32,
+}
+
+/// What the rule of its route says of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) slow: bool,
+    pub(crate) drawn: bool,
+}
+
+impl Rules {
+    pub(crate) fn new(rules: impl IntoIterator<Item = (Site, Rule)>) -> Rules {
+        let mut all = Rules::default();
+        for (route, rule) in rules {
+            let at = route.index();
+            if all.index.len() <= at {
+                all.index.resize(at + 1, 0);
+            }
+            all.states.push(State::new(rule));
+            all.index[at] = u16::try_from(all.states.len()).unwrap_or(0);
+        }
+        all
+    }
+
+    /// Judges a finished request; `None` if its route has no rule.
+    #[inline]
+    pub(crate) fn judge(&mut self, route: Site, total: u64, shared: &Shared) -> Option<Judgement> {
+        let index = usize::from(*self.index.get(route.index())?).checked_sub(1)?;
+        Some(self.states[index].judge(route, total, shared))
+    }
+}
+
+impl State {
+    fn new(rule: Rule) -> State {
+        let bound = match rule.slow {
+            Slow::Ticks(ticks) => ticks.saturating_sub(1),
+            Slow::Never | Slow::P99 => u64::MAX,
+        };
+        // Not all routes draw the same requests.
+        let until_sample = rule.sample;
+        State { rule, bound, until_bound: FIRST_BOUND, counted: Histogram::new(), until_sample }
+    }
+
+    #[inline]
+    fn judge(&mut self, route: Site, total: u64, shared: &Shared) -> Judgement {
+        if self.rule.slow == Slow::P99 {
+            self.until_bound -= 1;
+            if self.until_bound == 0 {
+                self.compute(route, shared);
+            }
+        }
+        let mut drawn = false;
+        if self.rule.sample > 0 {
+            self.until_sample -= 1;
+            drawn = self.until_sample == 0;
+            if drawn {
+                self.until_sample = self.rule.sample;
+            }
+        }
+        Judgement { slow: total > self.bound, drawn }
+    }
+
+    /// The 99th percentile of the requests since it was computed last: some microseconds, once in a thousand requests.
+    #[cold]
+    fn compute(&mut self, route: Site, shared: &Shared) {
+        self.until_bound = NEXT_BOUND;
+        let Some(total) = shared.total(route) else { return };
+        let lately = total.since(&self.counted);
+        if lately.count() >= FEWEST {
+            self.bound = lately.quantile(0.99);
+            self.counted = total;
+        }
+    }
+}
+
+/// Requests before the first bound.
+const FIRST_BOUND: u32 = 128;
+const NEXT_BOUND: u32 = 1024;
+/// Fewer requests have no 99th percentile.
+const FEWEST: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(slow: Slow, sample: u32) -> Rules {
+        Rules::new([(Site(70), Rule { slow, sample })])
+    }
+
+    #[test]
+    fn a_route_without_a_rule_has_no_judgement() {
+        let shared = Shared::new(0);
+        let mut rules = rules(Slow::Never, 0);
+        assert_eq!(rules.judge(Site(69), 1, &shared), None);
+        assert_eq!(rules.judge(Site(71), 1, &shared), None);
+        assert_eq!(rules.judge(Site(70), u64::MAX, &shared), Some(Judgement { slow: false, drawn: false }));
+    }
+
+    #[test]
+    fn a_fixed_bound_is_the_first_slow_time() {
+        let shared = Shared::new(0);
+        let mut rules = rules(Slow::Ticks(500), 0);
+        let mut slow = |total| rules.judge(Site(70), total, &shared).is_some_and(|judged| judged.slow);
+        assert!(!slow(499) && slow(500));
+    }
+
+    #[test]
+    fn one_in_so_many_is_drawn() {
+        let shared = Shared::new(0);
+        let mut rules = rules(Slow::Never, 8);
+        let drawn = (0..80).filter(|_| rules.judge(Site(70), 1, &shared).is_some_and(|judged| judged.drawn));
+        assert_eq!(drawn.count(), 10);
+    }
+
+    #[test]
+    fn the_99th_percentile_follows_the_route() {
+        let shared = Shared::new(0);
+        let mut rules = rules(Slow::P99, 0);
+        let mut slow = 0;
+        let mut play = |total: u64| {
+            let judged = rules.judge(Site(70), total, &shared).expect("it has a rule");
+            shared.site(Site(70)).request(200, total);
+            slow += u32::from(judged.slow);
+            judged.slow
+        };
+        (0..128).for_each(|n| assert!(!play(1_000 + n % 50), "nothing is slow at first"));
+        assert!(!play(1_000) && play(2_000));
+        // The load becomes three times as slow: after a thousand requests that is normal.
+        (0..2_200).for_each(|_| {
+            play(3_000);
+        });
+        assert!(!play(3_000) && play(4_000));
+    }
+}

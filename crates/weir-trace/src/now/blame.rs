@@ -1,0 +1,228 @@
+//! Who made whom wait inside the loop.
+//!
+//! When the loop's wait ends, everything it woke for is ready; what runs first makes the rest wait. So each request's
+//! delay since the turn began is known to be the sum of the stretches that ran before it in the same turn.
+
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Run;
+use crate::site::Site;
+
+/// What one route lost to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blame {
+    /// The route whose requests were ready and had to wait.
+    pub victim: Site,
+    /// The route whose requests ran meanwhile; [`Site::OTHER`] is the loop itself, and routes beyond those that a turn
+    /// tells apart.
+    pub culprit: Site,
+    /// Ticks waited.
+    pub ticks: u64,
+    /// How often.
+    pub times: u64,
+}
+
+/// What ran in this turn of the loop, by route.
+#[derive(Debug)]
+pub(super) struct Turn {
+    stamp: Cell<u64>,
+    len: Cell<usize>,
+    ran: [Cell<(Site, u64)>; ROUTES],
+}
+
+impl Turn {
+    #[inline]
+    pub(super) fn ran(&self, run: Run, ledger: &Ledger) {
+        if self.stamp.get() != run.turn {
+            self.stamp.set(run.turn);
+            self.len.set(0);
+        }
+        if run.queued {
+            self.charge(&run, ledger);
+        }
+        self.add(run.route, run.end.saturating_sub(run.start));
+    }
+
+    /// Charges the delay of a request to what ran before it.
+    #[inline]
+    fn charge(&self, run: &Run, ledger: &Ledger) {
+        let mut delay = run.start.saturating_sub(run.turn);
+        for entry in &self.ran[..self.len.get()] {
+            let (culprit, ticks) = entry.get();
+            let ticks = ticks.min(delay);
+            delay -= ticks;
+            ledger.add(run.route, culprit, ticks);
+        }
+        if delay > 0 {
+            ledger.add(run.route, Site::OTHER, delay);
+        }
+    }
+
+    #[inline]
+    fn add(&self, route: Site, ticks: u64) {
+        let ran = &self.ran[..self.len.get()];
+        if let Some(entry) = ran.iter().find(|entry| entry.get().0 == route) {
+            entry.set((route, entry.get().1 + ticks));
+        } else if ran.len() + 1 < ROUTES {
+            self.ran[ran.len()].set((route, ticks));
+            self.len.set(ran.len() + 1);
+        } else {
+            let last = &self.ran[ROUTES - 1];
+            let before = if ran.len() == ROUTES { last.get().1 } else { 0 };
+            last.set((Site::OTHER, before + ticks));
+            self.len.set(ROUTES);
+        }
+    }
+}
+
+impl Default for Turn {
+    fn default() -> Turn {
+        Turn {
+            stamp: Cell::new(0),
+            len: Cell::new(0),
+            ran: std::array::from_fn(|_| Cell::new((Site::NONE, 0))),
+        }
+    }
+}
+
+/// The sums, by victim and culprit: a table of fixed size with one writer.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    /// [`PAIRS`] of them, and one for what they have no room for.
+    entries: Box<[Entry]>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Victim and culprit; 0 while free.
+    pair: AtomicU64,
+    ticks: AtomicU64,
+    times: AtomicU64,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Ledger {
+        Ledger { entries: (0..=PAIRS).map(|_| Entry::default()).collect() }
+    }
+
+    #[inline]
+    pub(super) fn add(&self, victim: Site, culprit: Site, ticks: u64) {
+        let entry = self.entry(victim, culprit);
+        entry.ticks.store(entry.ticks.load(Relaxed).wrapping_add(ticks), Relaxed);
+        entry.times.store(entry.times.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The pair's entry; that of "other" in a full neighbourhood.
+    #[inline]
+    fn entry(&self, victim: Site, culprit: Site) -> &Entry {
+        let pair = pair(victim, culprit);
+        let at = (pair.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize;
+        for step in 0..PROBES {
+            let entry = &self.entries[(at + step) % PAIRS];
+            match entry.pair.load(Relaxed) {
+                0 => {
+                    entry.pair.store(pair, Relaxed);
+                    return entry;
+                }
+                other if other == pair => return entry,
+                _ => {}
+            }
+        }
+        let rest = &self.entries[PAIRS];
+        rest.pair.store(self::pair(Site::OTHER, Site::OTHER), Relaxed);
+        rest
+    }
+
+    pub(super) fn read(&self) -> Vec<Blame> {
+        let used = self.entries.iter().filter(|entry| entry.pair.load(Relaxed) != 0);
+        let mut all: Vec<Blame> = used
+            .map(|entry| {
+                let pair = entry.pair.load(Relaxed);
+                Blame {
+                    victim: Site((pair >> 16) as u16),
+                    culprit: Site(pair as u16),
+                    ticks: entry.ticks.load(Relaxed),
+                    times: entry.times.load(Relaxed),
+                }
+            })
+            .collect();
+        all.sort_by_key(|blame| std::cmp::Reverse(blame.ticks));
+        all
+    }
+}
+
+#[inline]
+fn pair(victim: Site, culprit: Site) -> u64 {
+    USED | u64::from(victim.0) << 16 | u64::from(culprit.0)
+}
+
+/// Routes that one turn tells apart; the last place is for all others.
+const ROUTES: usize = 8;
+/// Pairs of routes that are told apart: 24 bytes each.
+const PAIRS: usize = 1024;
+/// Neighbours that are looked at for a pair.
+const PROBES: usize = 16;
+const USED: u64 = 1 << 63;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(turn: u64, route: u16, start: u64, end: u64) -> Run {
+        Run { turn, start, end, route: Site(route), queued: true }
+    }
+
+    fn ticks(ledger: &Ledger, victim: u16, culprit: u16) -> Option<u64> {
+        let all = ledger.read();
+        let pair = |blame: &&Blame| (blame.victim, blame.culprit) == (Site(victim), Site(culprit));
+        all.iter().find(pair).map(|blame| blame.ticks)
+    }
+
+    #[test]
+    fn a_delay_is_charged_to_what_ran_before() {
+        let (turn, ledger) = (Turn::default(), Ledger::new());
+        turn.ran(run(1_000, 70, 1_010, 1_510), &ledger);
+        turn.ran(run(1_000, 71, 1_510, 1_710), &ledger);
+        turn.ran(run(1_000, 70, 1_720, 1_800), &ledger);
+        assert_eq!(ticks(&ledger, 70, 70), Some(500));
+        assert_eq!(ticks(&ledger, 70, 71), Some(200));
+        assert_eq!(ticks(&ledger, 71, 70), Some(500));
+        // What no request ran is the loop's: 10 before the first, 10 of the second's, 20 of the third's.
+        assert_eq!((ticks(&ledger, 70, 1), ticks(&ledger, 71, 1)), (Some(30), Some(10)));
+        let sum: u64 = ledger.read().iter().map(|blame| blame.ticks).sum();
+        assert_eq!(sum, 10 + 510 + 720, "every tick of delay has its culprit");
+    }
+
+    #[test]
+    fn a_turn_begins_with_a_clean_sheet_and_pipelined_requests_did_not_wait() {
+        let (turn, ledger) = (Turn::default(), Ledger::new());
+        turn.ran(run(1_000, 70, 1_000, 9_000), &ledger);
+        turn.ran(Run { queued: false, ..run(1_000, 71, 9_000, 9_500) }, &ledger);
+        turn.ran(run(10_000, 72, 10_000, 10_100), &ledger);
+        assert!(ledger.read().is_empty());
+    }
+
+    #[test]
+    fn many_routes_in_one_turn_are_summed_up() {
+        let (turn, ledger) = (Turn::default(), Ledger::new());
+        for n in 0..20 {
+            turn.ran(
+                Run { queued: n == 19, ..run(0, 100 + n, u64::from(n) * 10, u64::from(n + 1) * 10) },
+                &ledger,
+            );
+        }
+        assert_eq!(ticks(&ledger, 119, 100), Some(10));
+        assert_eq!(ticks(&ledger, 119, 1), Some(120), "12 routes that had no place of their own");
+    }
+
+    #[test]
+    fn a_full_ledger_loses_names_and_no_time() {
+        let ledger = Ledger::new();
+        for n in 0..5_000u16 {
+            ledger.add(Site(n), Site(n / 2), 3);
+        }
+        assert_eq!(ledger.read().iter().map(|blame| blame.ticks).sum::<u64>(), 15_000);
+    }
+}

@@ -1,0 +1,185 @@
+//! The table of requests in flight: fixed places, each written by the worker alone.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+use crate::model::WaitKind;
+use crate::record::{RequestId, Text};
+use crate::site::Site;
+
+/// One request in flight, as another thread sees it. Times are ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// Its number.
+    pub id: RequestId,
+    /// Its worker.
+    pub worker: u16,
+    /// When it began.
+    pub start: u64,
+    /// The method, cut at 8 bytes.
+    pub method: Text<8>,
+    /// The path without arguments, cut at 64 bytes.
+    pub path: Text<64>,
+    /// Its location so far; [`Site::NONE`] before one was found.
+    pub route: Site,
+    /// Where it waits: the innermost open site; [`Site::NONE`] while it runs.
+    pub site: Site,
+    /// What it waits for; `None` while it runs.
+    pub wait: Option<WaitKind>,
+    /// Since when it does what it does.
+    pub since: u64,
+    /// It is the one that its worker runs at this moment.
+    pub is_running: bool,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Doing {
+    Runs,
+    Waits(WaitKind),
+}
+
+/// Places, allocated by the chunk.
+#[derive(Debug)]
+pub(super) struct Table {
+    chunks: Box<[OnceLock<Box<[Place; CHUNK]>>]>,
+}
+
+impl Table {
+    pub(super) fn new() -> Table {
+        Table { chunks: (0..usize::from(PLACES) / CHUNK).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Place `number`, from 1 to [`PLACES`].
+    #[inline]
+    pub(super) fn place(&self, number: u16) -> &Place {
+        let index = usize::from(number - 1);
+        let chunk =
+            self.chunks[index / CHUNK].get_or_init(|| Box::new(std::array::from_fn(|_| Place::default())));
+        &chunk[index % CHUNK]
+    }
+
+    /// Place `number`, if it was ever used.
+    pub(super) fn find(&self, number: u16) -> Option<&Place> {
+        let index = usize::from(number.checked_sub(1)?);
+        Some(&self.chunks.get(index / CHUNK)?.get()?[index % CHUNK])
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = (u16, &Place)> {
+        let used = self.chunks.iter().enumerate().filter_map(|(n, chunk)| Some((n, chunk.get()?)));
+        used.flat_map(|(n, places)| {
+            places.iter().enumerate().map(move |(m, place)| ((n * CHUNK + m + 1) as u16, place))
+        })
+    }
+}
+
+/// One place: two cache lines. The name (number, start, method, path) stands behind a sequence number, odd while it is
+/// being written; the state is one word.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Place {
+    sequence: AtomicU64,
+    /// Kind of doing, wait kind, site, route; 0 while the place is free.
+    state: AtomicU64,
+    since: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+impl Place {
+    #[inline]
+    pub(super) fn name(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) {
+        let sequence = self.sequence.load(Relaxed);
+        self.sequence.store(sequence | 1, Relaxed);
+        fence(Release);
+        let [id_high, id_low, began, verb, words @ ..] = &self.words;
+        id_high.store((id.0 >> 64) as u64, Relaxed);
+        id_low.store(id.0 as u64, Relaxed);
+        began.store(start, Relaxed);
+        verb.store(word(&method[..method.len().min(8)]), Relaxed);
+        let path = &path[..path.len().min(PATH)];
+        let (whole, rest) = path.as_chunks::<8>();
+        for (slot, bytes) in words.iter().zip(whole) {
+            slot.store(u64::from_le_bytes(*bytes), Relaxed);
+        }
+        // A zero ends the text; the words behind it are of no meaning.
+        if let Some(slot) = words.get(whole.len()) {
+            slot.store(word(rest), Relaxed);
+        }
+        self.since.store(start, Relaxed);
+        self.state.store(RUNS, Relaxed);
+        self.sequence.store((sequence | 1) + 1, Release);
+    }
+
+    pub(super) fn state(&self, doing: Doing, route: Site, site: Site, now: u64) {
+        let kind = match doing {
+            Doing::Runs => RUNS,
+            Doing::Waits(wait) => WAITS | (wait as u64) << 32,
+        };
+        self.since.store(now, Relaxed);
+        self.state.store(kind | u64::from(route.0) << 16 | u64::from(site.0), Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn route(&self, route: Site) {
+        self.state.store(RUNS | u64::from(route.0) << 16, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn clear(&self) {
+        self.state.store(0, Relaxed);
+    }
+
+    /// The request in here; `None` if there is none, or it changes faster than it can be read.
+    pub(super) fn read(&self, is_running: bool, worker: u16) -> Option<InFlight> {
+        (0..TRIES).find_map(|_| self.try_read(is_running, worker))
+    }
+
+    fn try_read(&self, is_running: bool, worker: u16) -> Option<InFlight> {
+        let sequence = self.sequence.load(Acquire);
+        let (state, since) = (self.state.load(Relaxed), self.since.load(Relaxed));
+        let words: [u64; WORDS] = std::array::from_fn(|n| self.words[n].load(Relaxed));
+        fence(Acquire);
+        if state == 0 || sequence & 1 == 1 || self.sequence.load(Relaxed) != sequence {
+            return None;
+        }
+        let [id_high, id_low, start, method, path @ ..] = words;
+        let text: Vec<u8> = path.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let wait = (state & WAITS != 0).then(|| WaitKind::from_code((state >> 32) as u16 & 0xff));
+        Some(InFlight {
+            id: RequestId(u128::from(id_high) << 64 | u128::from(id_low)),
+            worker,
+            start,
+            method: Text::new(until_zero(&method.to_le_bytes())),
+            path: Text::new(until_zero(&text)),
+            route: Site((state >> 16) as u16),
+            site: Site(state as u16),
+            wait,
+            since,
+            is_running,
+        })
+    }
+}
+
+/// Up to eight bytes as a word, zeros behind them.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+fn until_zero(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// Requests listed at most; those beyond are served and not listed.
+pub(super) const PLACES: u16 = 4096;
+/// Places allocated together: 8 KiB.
+const CHUNK: usize = 64;
+const PATH: usize = 64;
+const WORDS: usize = 4 + PATH / 8;
+const RUNS: u64 = 1 << 62;
+const WAITS: u64 = 1 << 63;
+/// A worker that starts a request every microsecond leaves a gap at the second try.
+const TRIES: usize = 8;

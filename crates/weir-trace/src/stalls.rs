@@ -1,0 +1,151 @@
+//! Turns of a loop that took too long: told by the worker when they are over, and by the watchdog while they last.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::model::Stall;
+use crate::record::RequestId;
+
+/// The last stalls of one worker. Behind a lock: there is at most one every few milliseconds, by definition.
+#[derive(Clone, Debug)]
+pub struct Stalls {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    last: VecDeque<Stall>,
+    room: usize,
+    count: u64,
+}
+
+impl Stalls {
+    pub(crate) fn new(room: usize) -> Stalls {
+        Stalls { inner: Arc::new(Mutex::new(Inner { last: VecDeque::new(), room, count: 0 })) }
+    }
+
+    /// Adds what is known of a stall. What the worker and the watchdog say of the same one (their times overlap)
+    /// becomes one: the worker knows its length, site and victims, the watchdog what the kernel and the stack showed.
+    pub fn add(&self, stall: Stall) {
+        let mut inner = self.lock();
+        if let Some(same) = inner.last.iter_mut().rev().find(|known| known.overlaps(&stall)) {
+            return same.join(stall);
+        }
+        inner.count += 1;
+        if inner.last.len() >= inner.room {
+            inner.last.pop_front();
+        }
+        if inner.room > 0 {
+            inner.last.push_back(stall);
+        }
+    }
+
+    /// The last ones, oldest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<Stall> {
+        self.lock().last.iter().cloned().collect()
+    }
+
+    /// How many there were since the start.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.lock().count
+    }
+
+    pub(crate) fn set_room(&self, room: usize) {
+        let mut inner = self.lock();
+        inner.room = room;
+        while inner.last.len() > room {
+            inner.last.pop_front();
+        }
+    }
+
+    /// Adds to the stall that lasted at `at`, if there is one, a request that was ready then, with the ticks it lost.
+    /// Of many victims the first are named.
+    pub fn victim(&self, at: u64, request: RequestId, ticks: u64) {
+        let mut inner = self.lock();
+        let covers = |stall: &&mut Stall| stall.start <= at && at <= stall.start + stall.duration;
+        if let Some(stall) = inner.last.iter_mut().rev().find(covers)
+            && stall.victims.len() < VICTIMS
+        {
+            stall.victims.push((request, ticks));
+        }
+    }
+
+    /// What a panicking thread left behind is whole: entries are pushed and joined in one step.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stall {
+    fn overlaps(&self, other: &Stall) -> bool {
+        self.start <= other.start + other.duration && other.start <= self.start + self.duration
+    }
+
+    fn join(&mut self, other: Stall) {
+        let end = (self.start + self.duration).max(other.start + other.duration);
+        self.start = self.start.min(other.start);
+        self.duration = end - self.start;
+        if self.state == 0 {
+            self.state = other.state;
+        }
+        self.syscall = self.syscall.or(other.syscall);
+        if self.wait_channel.is_empty() {
+            self.wait_channel = other.wait_channel;
+        }
+        let (mine, theirs) = (&mut self.sample, other.sample);
+        if mine.site.is_none() {
+            mine.site = theirs.site;
+        }
+        if mine.request.0 == 0 {
+            mine.request = theirs.request;
+        }
+        if mine.frames.is_empty() {
+            (mine.time, mine.vm_state, mine.frames) = (theirs.time, theirs.vm_state, theirs.frames);
+        }
+        self.victims.extend(other.victims);
+    }
+}
+
+/// Victims named with a stall.
+const VICTIMS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Sample;
+    use crate::site::Site;
+
+    #[test]
+    fn worker_and_watchdog_tell_of_one_stall() {
+        let stalls = Stalls::new(4);
+        let sample = Sample { frames: vec![1, 2], ..Sample::default() };
+        stalls.add(Stall {
+            start: 110,
+            duration: 20,
+            state: b'S',
+            syscall: Some(61),
+            sample,
+            ..Stall::default()
+        });
+        let sample = Sample { site: Site(70), request: RequestId(9), ..Sample::default() };
+        stalls.add(Stall { start: 100, duration: 60, sample, ..Stall::default() });
+        let [stall] = &stalls.list()[..] else { panic!("one stall") };
+        assert_eq!((stall.start, stall.duration, stall.state, stall.syscall), (100, 60, b'S', Some(61)));
+        assert_eq!((stall.sample.site, stall.sample.request.0, stall.sample.frames.len()), (Site(70), 9, 2));
+        stalls.add(Stall { start: 200, duration: 10, ..Stall::default() });
+        assert_eq!((stalls.list().len(), stalls.count()), (2, 2));
+    }
+
+    #[test]
+    fn only_the_last_are_there() {
+        let stalls = Stalls::new(2);
+        (0..5).for_each(|n| stalls.add(Stall { start: n * 100, duration: 10, ..Stall::default() }));
+        assert_eq!(stalls.list().iter().map(|stall| stall.start).collect::<Vec<_>>(), [300, 400]);
+        (0..100).for_each(|n| stalls.victim(305, RequestId(n), 5));
+        stalls.victim(350, RequestId(1), 5);
+        assert_eq!((stalls.list()[0].victims.len(), stalls.list()[1].victims.len()), (VICTIMS, 0));
+        assert_eq!(stalls.count(), 5);
+    }
+}
