@@ -25,6 +25,7 @@ pub mod net;
 mod output;
 pub mod process;
 mod runtime;
+pub mod sampler;
 pub mod signal;
 mod socket;
 mod stats;

@@ -21,7 +21,7 @@ use crate::stats::LoopStats;
 use crate::task::{self, TaskId};
 use crate::timeout::Timers;
 use crate::waker::{task_of, waker};
-use crate::{blocking as pool, clock};
+use crate::{blocking as pool, clock, sampler};
 
 /// What a runtime is made with.
 #[derive(Clone, Debug)]
@@ -170,6 +170,7 @@ impl Runtime {
         let _entered = Entered::new(&self.core);
         let output = core.run(f);
         core.drive(clock::ticks(), Some(0)); // what was queued or closed last goes out
+        sampler::mine().turn_ended(0, 0, 0);
         output
     }
 
@@ -269,6 +270,7 @@ impl Core {
 
     fn start(&self) {
         self.stamp.set(clock::ticks());
+        sampler::mine().turn_began(self.stamp.get());
         self.now_ms.set(clock::monotonic_ms());
         self.turn.set(self.turn.get() + 1);
         self.read_mail();
@@ -286,6 +288,7 @@ impl Core {
 
     /// After every poll: its output goes out while it is in the cache.
     fn polled(&self) {
+        sampler::current().clear();
         self.stats.tasks_polled.add(1);
         self.io.with(|io| io.flush_dirty(self));
         self.sched.wake_foreign();
@@ -307,6 +310,7 @@ impl Core {
         self.stats.busy_ns.add(busy_ns);
         self.stats.longest_poll_ns.max(busy_ns);
         self.stats.tasks_live.set(self.sched.live());
+        sampler::mine().turn_ended(self.stamp.get(), stamp, busy_ns);
         self.stamp.set(stamp);
         let mail = self.io.with(|io| io.turn(self, wait));
         if mail || self.mail_left.get() {
@@ -323,6 +327,7 @@ impl Core {
         self.stats.parked_ns.add(parked_ns);
         self.stats.turns.add(1);
         self.stamp.set(now);
+        sampler::mine().turn_began(now);
         self.turn.set(self.turn.get() + 1);
         self.received();
         self.now_ms.set(clock::monotonic_ms());

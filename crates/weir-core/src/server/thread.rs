@@ -62,6 +62,10 @@ pub(super) fn start(
         {
             log::cycle(Level::Alert, &format_args!("sched_setaffinity() failed ({error})"));
         }
+        let shown = weir_rt::sampler::attach(u32::from(id));
+        if let Err(error) = &shown {
+            log::cycle(Level::Warn, &format_args!("worker {id} can't be profiled: {error}"));
+        }
         match runtime(id, driver) {
             Ok(runtime) => {
                 let worker = Worker::with(id, mine, recorder, now);

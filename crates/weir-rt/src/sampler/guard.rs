@@ -1,0 +1,185 @@
+//! Loads that may fail: the walk reads memory by addresses that it found in registers and on stacks.
+//!
+//! The load is the first instruction of a function of its own. A fault at exactly that address makes the fault
+//! handler continue at a second function, which returns "nothing" to the caller; no other fault is touched. So there
+//! is no flag to set and no stack to jump across.
+
+use std::io;
+use std::sync::OnceLock;
+
+use libc::{c_int, c_void};
+
+/// What a load gave.
+#[repr(C)]
+struct Loaded {
+    value: u64,
+    ok: u64,
+}
+
+/// The eight bytes at `address`; `None` if reading them faults.
+#[inline]
+pub(super) fn load(address: u64) -> Option<u64> {
+    // SAFETY: faults are caught as described above (`install` ran before any timer was armed); the bytes are only
+    // copied, and what they mean is the caller's to judge.
+    let loaded = unsafe { guarded_load(address) };
+    (loaded.ok == 1).then_some(loaded.value)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn guarded_load(address: u64) -> Loaded {
+    std::arch::naked_asm!("mov rax, [rdi]", "mov edx, 1", "ret")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn load_failed() -> Loaded {
+    std::arch::naked_asm!("xor eax, eax", "xor edx, edx", "ret")
+}
+
+/// No walk on other processors yet: samples have their place, not their stack.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C" fn guarded_load(_address: u64) -> Loaded {
+    Loaded { value: 0, ok: 0 }
+}
+
+/// The handlers that were there before ours, of SIGSEGV and SIGBUS.
+static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
+
+/// Installs the fault handler in front of those that exist (the standard library's reports stack overflow).
+pub(super) fn install() -> io::Result<()> {
+    for (n, signal) in [libc::SIGSEGV, libc::SIGBUS].into_iter().enumerate() {
+        if BEFORE[n].get().is_some() {
+            continue;
+        }
+        let old = action(signal, None)?;
+        BEFORE[n].get_or_init(|| old);
+        // SAFETY: integers and pointers, for which zero is a value.
+        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+        new.sa_sigaction = faulted as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        action(signal, Some(&new))?;
+    }
+    Ok(())
+}
+
+/// Sets (or only reads) what a signal does; gives what it did before.
+pub(super) fn action(signal: c_int, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    // SAFETY: integers and pointers, for which zero is a value.
+    let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `new` is null or readable, `old` writable; handlers given here are async-signal-safe.
+    match unsafe { libc::sigaction(signal, new, &mut old) } {
+        0 => Ok(old),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Async-signal-safe: looks at registers, may call sigaction(2) and tgkill(2).
+extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes both, valid during the handler.
+    let (code, context_ref) = unsafe { ((*info).si_code, &mut *context.cast::<libc::ucontext_t>()) };
+    if code > 0 && recovered(context_ref) {
+        return;
+    }
+    let before = BEFORE[usize::from(signal == libc::SIGBUS)].get();
+    match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
+        // A signal that somebody sent happens once: the default must act now. A fault comes again by itself.
+        libc::SIG_DFL | libc::SIG_IGN => die_of(signal, code <= 0),
+        _ if code <= 0 => die_of(signal, true),
+        handler => {
+            let flags = before.map_or(0, |before| before.sa_flags);
+            // SAFETY: an address that sigaction(2) gave for a handler of this form.
+            unsafe { forward(handler, flags, signal, info, context) };
+        }
+    }
+}
+
+/// If the fault is our load's, the thread goes on behind it with nothing loaded.
+#[cfg(target_arch = "x86_64")]
+fn recovered(context: &mut libc::ucontext_t) -> bool {
+    let ip = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+    let ours = *ip as usize == guarded_load as *const () as usize;
+    if ours {
+        *ip = load_failed as *const () as usize as i64;
+    }
+    ours
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn recovered(_context: &mut libc::ucontext_t) -> bool {
+    false
+}
+
+/// The default action from here on; `again` raises the signal once more, to be delivered when the handler returns.
+fn die_of(signal: c_int, again: bool) {
+    // SAFETY: integers and pointers, for which zero is a value: SIG_DFL.
+    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    // Neither can fail with these arguments, and there is nobody to tell.
+    let _ = action(signal, Some(&default));
+    if again {
+        // SAFETY: no pointers.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal) };
+    }
+}
+
+/// # Safety
+/// `handler` must be what sigaction(2) gave together with `flags`, and neither SIG_DFL nor SIG_IGN.
+unsafe fn forward(
+    handler: usize,
+    flags: c_int,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    type Long = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+    type Short = extern "C" fn(c_int);
+    if flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: as the caller promises: with this flag handlers have three parameters.
+        let handler = unsafe { std::mem::transmute::<usize, Long>(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: as the caller promises: without it they have one.
+        let handler = unsafe { std::mem::transmute::<usize, Short>(handler) };
+        handler(signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::in_child;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_load_that_faults_gives_nothing() {
+        install().expect("two handlers");
+        let here = 0x1234_5678_9abc_def0u64;
+        assert_eq!(load(&raw const here as u64), Some(here));
+        for wild in [0, 8, u64::MAX - 7, 1 << 63, 0x7fff_ffff_f000] {
+            assert_eq!(load(wild), None, "{wild:x}");
+        }
+    }
+
+    #[test]
+    fn other_faults_and_sent_signals_still_kill() {
+        let name = "sampler::guard::tests::other_faults_and_sent_signals_still_kill";
+        for how in ["fault", "sent"] {
+            if let Some(out) = in_child(name, &[("WEIR_RT_TEST_HOW", how)]) {
+                assert_eq!(out.status.signal(), Some(libc::SIGSEGV), "{how}: {out:?}");
+                continue;
+            }
+            install().expect("two handlers");
+            if std::env::var("WEIR_RT_TEST_HOW").is_ok_and(|how| how == "fault") {
+                // SAFETY: it is not, on purpose.
+                std::hint::black_box(unsafe {
+                    std::hint::black_box(std::ptr::dangling::<u64>()).read_volatile()
+                });
+            }
+            // SAFETY: no pointers.
+            unsafe { libc::raise(libc::SIGSEGV) };
+            std::process::exit(0);
+        }
+    }
+}

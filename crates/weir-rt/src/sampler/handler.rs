@@ -1,0 +1,117 @@
+//! What runs on a sampled thread when the signal comes. Everything here is async-signal-safe: reads of the thread's
+//! own cells, relaxed stores, the clock's counter (or the vDSO), the walk; errno is as it was.
+
+use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use libc::{c_int, c_void};
+
+use super::guard;
+use super::probe::{self, Probe};
+use super::ring::{Header, Source};
+use super::walk::{self, Limits, Registers};
+use crate::clock;
+
+/// Makes SIGPROF ours; afterwards timers may be armed.
+///
+/// # Errors
+/// `EBUSY` if another profiler has the signal.
+pub(super) fn install() -> io::Result<()> {
+    static INSTALLED: Mutex<bool> = Mutex::new(false);
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let there = guard::action(libc::SIGPROF, None)?.sa_sigaction;
+    if there == sampled as *const () as usize && *installed {
+        return Ok(());
+    }
+    if there != libc::SIG_DFL && there != libc::SIG_IGN {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    guard::install()?;
+    text(); // found now rather than in the handler
+    // SAFETY: integers and pointers, for which zero is a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = sampled as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    guard::action(libc::SIGPROF, Some(&action))?;
+    *installed = true;
+    Ok(())
+}
+
+extern "C" fn sampled(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let time = clock::ticks();
+    // SAFETY: the address of the thread's errno is valid as long as the thread lives.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel passes both, valid during the handler.
+    let (info, context) = unsafe { (&*info, &*context.cast::<libc::ucontext_t>()) };
+    record(probe::mine(), time, info, registers(context));
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+fn record(probe: &Probe, time: u64, info: &libc::siginfo_t, registers: Option<Registers>) {
+    let Some(ring) = probe.ring() else { return };
+    let (source, periods) = cause(info);
+    let header = Header {
+        time,
+        source,
+        weight_ns: probe.period_ns(source).saturating_mul(periods),
+        place: probe.current().place().pack(),
+        request: probe.current().request(),
+        parked: probe.busy_since() == 0,
+    };
+    ring.push(&header, |emit| match registers {
+        Some(registers) if probe.may_walk() => {
+            let limits = Limits { stack: probe.stack(), text: text() };
+            let load = |address| {
+                let word = guard::load(address);
+                if word.is_none() {
+                    probe.fault();
+                }
+                word
+            };
+            walk::walk(registers, &limits, load, emit);
+        }
+        _ => {}
+    });
+}
+
+/// Which timer it was, and how many of its periods the signal stands for.
+fn cause(info: &libc::siginfo_t) -> (Source, u64) {
+    /// The kernel's layout of what a timer's signal carries, which the libc crate does not show whole.
+    #[repr(C)]
+    struct TimerInfo {
+        head: [c_int; 4],
+        timer: c_int,
+        overrun: c_int,
+        value: usize,
+    }
+    if info.si_code != libc::SI_TIMER {
+        return (Source::Asked, 0);
+    }
+    // SAFETY: the kernel's record of 128 bytes has this form for SI_TIMER; it is larger than the part read.
+    let timer = unsafe { &*std::ptr::from_ref(info).cast::<TimerInfo>() };
+    let source = if timer.value == Source::Wall as usize { Source::Wall } else { Source::Cpu };
+    (source, 1 + u64::try_from(timer.overrun).unwrap_or(0))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::ucontext_t) -> Option<Registers> {
+    let of = |register: c_int| context.uc_mcontext.gregs[register as usize] as u64;
+    Some(Registers { ip: of(libc::REG_RIP), sp: of(libc::REG_RSP), fp: of(libc::REG_RBP) })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn registers(_context: &libc::ucontext_t) -> Option<Registers> {
+    None
+}
+
+/// The program's own code, as the linker laid it out; without shared libraries.
+fn text() -> std::ops::Range<u64> {
+    unsafe extern "C" {
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    static TEXT: OnceLock<(u64, u64)> = OnceLock::new();
+    let &(start, end) = TEXT.get_or_init(|| (&raw const __executable_start as u64, &raw const etext as u64));
+    start..end
+}

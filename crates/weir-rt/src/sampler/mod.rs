@@ -1,0 +1,42 @@
+//! Samples of running threads: who spends the processor, and what a stuck loop is doing.
+//!
+//! A thread that [`attach`]es shows a [`Probe`]: where it is ([`Current`], written by the engine at its marks), since
+//! when its turn runs, and a ring of stack samples. A timer of the kernel on the thread's own CPU time sends it a
+//! signal; the handler walks the frame pointers and writes the ring. It allocates nothing, takes no lock, calls no
+//! unwinder and no function of the C library, and is not run at all while the thread sleeps. Somebody else
+//! (`weir-core`'s housekeeping) drains the rings; addresses get their names in the `weir` command, not here.
+//!
+//! The signal is SIGPROF: debuggers let it pass without stopping. A process whose SIGPROF belongs to another profiler
+//! is not sampled ([`Probe::arm`] says so).
+
+mod current;
+mod doze;
+mod frame;
+mod guard;
+mod handler;
+mod probe;
+mod ring;
+mod timers;
+mod walk;
+
+pub use current::{Current, Place};
+pub use doze::doze;
+pub(crate) use doze::rouse;
+pub use frame::Frame;
+pub use probe::{Attached, LongTurn, Probe, attach, probes};
+pub use ring::{Sample, Source};
+
+/// Where the calling thread is: its own cells when it is attached, cells that nobody reads otherwise.
+#[inline]
+pub fn current() -> &'static Current {
+    probe::mine().current()
+}
+
+/// The calling thread's probe.
+#[inline]
+pub(crate) fn mine() -> &'static Probe {
+    probe::mine()
+}
+
+#[cfg(test)]
+mod tests;

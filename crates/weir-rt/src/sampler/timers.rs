@@ -1,0 +1,62 @@
+//! Timers of the kernel that send SIGPROF to one thread: on its CPU time, and on real time.
+
+use std::io;
+use std::ptr::{null_mut, without_provenance_mut};
+
+use super::ring::Source;
+
+/// One timer; deleted when dropped. Not tied to the thread that made it.
+#[derive(Debug)]
+pub(super) struct Timer(libc::timer_t);
+
+// SAFETY: a timer's id is a number of the process, whichever thread uses it.
+unsafe impl Send for Timer {}
+
+impl Timer {
+    /// A stopped timer on `clock` whose signals go to thread `tid` of this process and carry `source`.
+    pub(super) fn new(clock: libc::clockid_t, tid: libc::pid_t, source: Source) -> io::Result<Timer> {
+        // SAFETY: integers and pointers, for which zero is a value.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = libc::SIGPROF;
+        event.sigev_notify_thread_id = tid;
+        event.sigev_value.sival_ptr = without_provenance_mut(source as usize);
+        let mut timer: libc::timer_t = null_mut();
+        // SAFETY: `event` is readable and `timer` writable for the call.
+        match unsafe { libc::timer_create(clock, &mut event, &mut timer) } {
+            0 => Ok(Timer(timer)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Fires every `period_ns` from now on; 0 stops it.
+    pub(super) fn set(&self, period_ns: u64) -> io::Result<()> {
+        let time = libc::timespec {
+            tv_sec: (period_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (period_ns % 1_000_000_000) as libc::c_long,
+        };
+        let both = libc::itimerspec { it_interval: time, it_value: time };
+        // SAFETY: the timer exists until dropped; `both` is readable for the call.
+        match unsafe { libc::timer_settime(self.0, 0, &both, null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: the timer exists and is not used again.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+/// The calling thread's CPU-time clock, by a number that other threads can use too.
+pub(super) fn cpu_clock() -> io::Result<libc::clockid_t> {
+    let mut clock = 0;
+    // SAFETY: the calling thread lives; `clock` is writable.
+    match unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } {
+        0 => Ok(clock),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
