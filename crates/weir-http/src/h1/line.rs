@@ -23,9 +23,11 @@ pub(super) struct RequestLine {
 /// Reads the line at the cursor, its end included.
 pub(super) fn request_line(cursor: &mut Cursor<'_>) -> Result<RequestLine, Stop> {
     let start = cursor.at;
-    let method_span = method_name(cursor)?;
-    let method = Method::parse(method_span.of(cursor.buf));
-    let at = skip_spaces(cursor, method_span.end as usize);
+    let (method, method_span, at) = if cursor.rest(start).starts_with(b"GET /") {
+        (Method::Get, Span::new(start, start + 3), start + 4)
+    } else {
+        method_name(cursor)?
+    };
     let (target, absolute) = match (method, cursor.buf.get(at)) {
         (_, None) => return Err(Stop::More),
         (Method::Connect, _) => (authority_form(cursor, at)?, None),
@@ -42,14 +44,16 @@ pub(super) fn request_line(cursor: &mut Cursor<'_>) -> Result<RequestLine, Stop>
     Ok(RequestLine { method, method_span, target, absolute, version, protocol, text })
 }
 
-fn method_name(cursor: &mut Cursor<'_>) -> Result<Span, Stop> {
+/// The method, its text, and where the target begins.
+fn method_name(cursor: &mut Cursor<'_>) -> Result<(Method, Span, usize), Stop> {
     let start = cursor.at;
     let length = cursor.rest(start).iter().position(|&byte| !is_method_byte(byte)).ok_or(Stop::More)?;
     let end = start + length;
     if length == 0 || cursor.buf.get(end) != Some(&b' ') {
         return Err(cursor.bad(end, BadRequest::InvalidMethod));
     }
-    Ok(Span::new(start, end))
+    let span = Span::new(start, end);
+    Ok((Method::parse(span.of(cursor.buf)), span, skip_spaces(cursor, end)))
 }
 
 /// Origin-form, or the path of an absolute one: everything up to a space or the end of the line.

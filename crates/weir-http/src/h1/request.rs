@@ -177,18 +177,24 @@ impl RequestHead {
         if self.version == Version::V09 {
             return Ok(());
         }
+        let buf = cursor.buf;
         let mut fields = std::mem::take(&mut self.fields);
         let read =
-            section(cursor, limits, &mut fields, |index, known, value| self.notice(index, known, value));
+            section(cursor, limits, &mut fields, |index, known, value| self.notice(buf, index, known, value));
         self.fields = fields;
         read?;
         Ok(self.check_framing()?)
     }
 
     /// Takes note of a known field. One that may come once is refused the second time, as nginx does.
-    #[inline]
-    fn notice(&mut self, index: u16, known: Known, value: &[u8]) -> Result<(), BadRequest> {
-        if self.seen.add(known) && known.is_single() {
+    #[inline(always)]
+    fn notice(&mut self, buf: &[u8], index: u16, known: Known, value: Span) -> Result<(), BadRequest> {
+        let before = self.seen.add(known);
+        if known.is_noticed() { self.act(index, known, value.of(buf), before) } else { Ok(()) }
+    }
+
+    fn act(&mut self, index: u16, known: Known, value: &[u8], before: bool) -> Result<(), BadRequest> {
+        if before && known.is_single() {
             return Err(match known {
                 Known::Host => BadRequest::RepeatedHost,
                 Known::ContentLength => BadRequest::ContentLengthRepeated,

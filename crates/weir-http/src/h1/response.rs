@@ -139,8 +139,8 @@ impl ResponseHead {
         if cursor.at > limits.max_line {
             return Err(Stop::Bad(BadRequest::LineTooLong));
         }
-        let mut fields = std::mem::take(&mut self.fields);
-        let read = section(cursor, limits, &mut fields, |_, known, value| self.notice(known, value));
+        let (buf, mut fields) = (cursor.buf, std::mem::take(&mut self.fields));
+        let read = section(cursor, limits, &mut fields, |_, known, value| self.notice(known, value.of(buf)));
         self.fields = fields;
         read
     }

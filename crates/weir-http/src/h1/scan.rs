@@ -1,40 +1,113 @@
-//! Finding the byte that ends a token: sixteen bytes at a time as the compiler vectorises them, then eight at a time
-//! in a 64-bit word.
-//!
-//! Why no intrinsics: they cannot be called without `unsafe`, and tokens are short (in a browser's request a name has
-//! 12 bytes and a value 32 on average), so that a called `memchr` costs more than it saves.
+//! Finding the bytes that end tokens and lines: sixteen at a time by [`weir_sys::bytes`], the rest of a buffer by a
+//! block that overlaps the one before it.
+
+use weir_sys::bytes::{self, BLOCK};
 
 /// Offset of the first `:`, or the length of `text`.
 #[inline(always)]
 pub(super) fn colon(text: &[u8]) -> usize {
-    blocks(text, |word| equal(word, b':'), |byte| byte == b':')
-}
-
-/// The name in the first 16 bytes when a `:` ends it there: its length, and its bytes as two words padded with zeros.
-#[inline(always)]
-pub(super) fn short_name(block: &[u8; 16]) -> Option<(usize, (u64, u64))> {
-    let block = u128::from_le_bytes(*block);
-    let (first, last) = (block as u64, (block >> 64) as u64);
-    let (in_first, in_last) = (equal(first, b':'), equal(last, b':'));
-    if in_first != 0 {
-        return Some((place(in_first), (first & before(in_first), 0)));
-    }
-    if in_last != 0 {
-        return Some((8 + place(in_last), (first, last & before(in_last))));
-    }
-    None
+    first(text, |block| bytes::equal(block, b':'), |byte| byte == b':')
 }
 
 /// Offset of the first control byte (below 0x20), or the length of `text`.
 #[inline(always)]
 pub(super) fn control(text: &[u8]) -> usize {
-    blocks(text, |word| below(word, 0x20), |byte| byte < 0x20)
+    first(text, bytes::controls, |byte| byte < 0x20)
 }
 
 /// Offset of the first control byte, space or DEL, or the length of `text`.
 #[inline(always)]
 pub(super) fn target_end(text: &[u8]) -> usize {
-    blocks(text, |word| below(word, 0x21) | equal(word, 0x7f), |byte| byte <= 0x20 || byte == 0x7f)
+    first(text, bytes::target_ends, |byte| byte <= 0x20 || byte == 0x7f)
+}
+
+/// The name in the first 16 bytes when a `:` ends it there: its length, and its bytes as two words padded with zeros.
+#[inline(always)]
+pub(super) fn short_name(block: &[u8; BLOCK]) -> Option<(usize, (u64, u64))> {
+    let marks = bytes::equal(block, b':');
+    let length = marks.trailing_zeros() as usize;
+    let &(first, last) = NAMES.get(length)?;
+    let block = u128::from_le_bytes(*block);
+    Some((length, (block as u64 & first, (block >> 64) as u64 & last)))
+}
+
+/// The bits of a name of each length below 16.
+#[expect(clippy::indexing_slicing, reason = "at compile time")]
+static NAMES: [(u64, u64); BLOCK] = {
+    let (mut masks, mut length) = ([(0, 0); BLOCK], 0);
+    while length < BLOCK {
+        let mask = (1_u128 << (8 * length)) - 1;
+        masks[length] = (mask as u64, (mask >> 64) as u64);
+        length += 1;
+    }
+    masks
+};
+
+/// Where the control bytes of a buffer are, asked for in order. Lines end at one: so where a line ends is known
+/// without waiting for what is in it, and the processor reads several lines at once.
+pub(super) struct Controls<'b> {
+    /// The whole buffer.
+    buf: &'b [u8],
+    /// Where the block of `marks` begins.
+    base: usize,
+    /// One bit for each control byte among the 64 from `base` on.
+    marks: u64,
+}
+
+impl<'b> Controls<'b> {
+    /// The first question is about `at` or a later place.
+    #[inline(always)]
+    pub(super) fn new(buf: &'b [u8], at: usize) -> Controls<'b> {
+        Controls { buf, base: at, marks: marks(buf.get(at..).unwrap_or_default()) }
+    }
+
+    /// The first control byte at `at` or later, the length of the buffer if there is none. `at` must not be before
+    /// that of an earlier call.
+    #[inline(always)]
+    pub(super) fn find(&mut self, at: usize) -> usize {
+        let mut passed = at.saturating_sub(self.base);
+        loop {
+            if passed < 64 {
+                let ahead = self.marks >> passed << passed;
+                if ahead != 0 {
+                    return self.base + ahead.trailing_zeros() as usize;
+                }
+            }
+            let Some(rest) = self.buf.get(self.base + 64..).filter(|rest| !rest.is_empty()) else {
+                return self.buf.len();
+            };
+            self.base += 64;
+            self.marks = marks(rest);
+            passed = at.saturating_sub(self.base);
+        }
+    }
+}
+
+/// A bit for each control byte among the first 64.
+#[inline(always)]
+fn marks(text: &[u8]) -> u64 {
+    match text.first_chunk::<64>() {
+        Some(chunk) => {
+            let (blocks, _) = chunk.as_chunks::<BLOCK>();
+            blocks.iter().rev().fold(0, |marks, block| marks << 16 | u64::from(bytes::controls(block)))
+        }
+        None => last_marks(text),
+    }
+}
+
+/// The same of fewer than 64 bytes.
+fn last_marks(text: &[u8]) -> u64 {
+    let (blocks, rest) = text.as_chunks::<BLOCK>();
+    let whole =
+        blocks.iter().rev().fold(0, |marks, block| marks << BLOCK | u64::from(bytes::controls(block)));
+    let done = BLOCK * blocks.len();
+    let last = match text.last_chunk::<BLOCK>() {
+        // Of the overlapping block only the bytes that are new.
+        Some(block) => u64::from(bytes::controls(block)) >> (BLOCK - rest.len()),
+        None => rest.iter().rev().fold(0, |marks, &byte| marks << 1 | u64::from(byte < 0x20)),
+    };
+    // 48 bytes done leave at most 15: the shift is below 64.
+    whole | last << done
 }
 
 /// Whether nginx passes a field name with `byte` in it without further settings.
@@ -42,65 +115,21 @@ pub(super) const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
 }
 
-/// A word of eight equal bytes.
-const fn all(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; 8])
-}
-
-/// Bit 7 of each byte below `limit` (at most 0x80). The borrow of a hit may mark bytes above it wrongly, so only
-/// the lowest mark counts.
+/// The first byte that `marks` marks, or `is` holds for where there are fewer than 16.
 #[inline(always)]
-const fn below(word: u64, limit: u8) -> u64 {
-    word.wrapping_sub(all(limit)) & !word & all(0x80)
-}
-
-/// Bit 7 of each byte equal to `byte`, with the same reserve.
-#[inline(always)]
-const fn equal(word: u64, byte: u8) -> u64 {
-    below(word ^ all(byte), 1)
-}
-
-/// The first byte that `stops` marks.
-#[inline(always)]
-fn blocks(text: &[u8], stops: impl Fn(u64) -> u64, stop: impl Fn(u8) -> bool) -> usize {
-    let mut rest = text;
-    while let Some((block, after)) = rest.split_first_chunk::<16>() {
-        // A fold without branches becomes a comparison of all 16 bytes at once.
-        if block.iter().fold(0, |any, &byte| any | if stop(byte) { 0xff_u8 } else { 0 }) != 0 {
-            let block = u128::from_le_bytes(*block);
-            let marks = u128::from(stops(block as u64)) | u128::from(stops((block >> 64) as u64)) << 64;
-            return text.len() - rest.len() + (marks.trailing_zeros() / 8) as usize;
+fn first(text: &[u8], marks: impl Fn(&[u8; BLOCK]) -> u16, is: impl Fn(u8) -> bool) -> usize {
+    let (blocks, rest) = text.as_chunks::<BLOCK>();
+    for (number, block) in blocks.iter().enumerate() {
+        let found = marks(block);
+        if found != 0 {
+            return BLOCK * number + found.trailing_zeros() as usize;
         }
-        rest = after;
     }
-    text.len() - rest.len() + words(rest, stops, stop)
-}
-
-/// The first byte that `stops` marks in a word and `stop` holds for among the last seven.
-#[inline(always)]
-fn words(text: &[u8], stops: impl Fn(u64) -> u64, stop: impl Fn(u8) -> bool) -> usize {
-    let mut rest = text;
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let marks = stops(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return text.len() - rest.len() + place(marks);
-        }
-        rest = after;
+    match text.last_chunk::<BLOCK>() {
+        // Nothing before `rest` is marked, so the overlap adds nothing; no mark at all is 16 zeros.
+        Some(last) => text.len() - BLOCK + marks(last).trailing_zeros() as usize,
+        None => rest.iter().position(|&byte| is(byte)).unwrap_or(rest.len()),
     }
-    let last = rest.iter().position(|&byte| stop(byte)).unwrap_or(rest.len());
-    text.len() - rest.len() + last
-}
-
-/// All bits of the bytes below the one that the lowest mark belongs to.
-#[inline(always)]
-const fn before(marks: u64) -> u64 {
-    ((marks & marks.wrapping_neg()) >> 7).wrapping_sub(1)
-}
-
-/// The byte that the lowest mark belongs to.
-#[inline(always)]
-const fn place(marks: u64) -> usize {
-    (marks.trailing_zeros() / 8) as usize
 }
 
 #[cfg(test)]
@@ -129,10 +158,39 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_mark_is_right_when_a_borrow_spoils_those_above() {
-        assert_eq!(control(b"ab\x1f\x20\x20\x20\x20\x20"), 2);
-        assert_eq!(colon(b"a:;;;;;;"), 1);
-        assert_eq!(target_end(b"\x7f\x20\x20\x20\x20\x20\x20\x20"), 0);
-        assert_eq!(target_end(b"\xff\xa0\x80\x7e\x21\x21\x21\x21"), 8);
+    fn controls_are_found_in_order_wherever_the_question_begins() {
+        for length in (0..=66).chain([127, 128, 129, 200]) {
+            for place in 0..length {
+                let mut buf = vec![b'a'; length];
+                buf[place] = b'\n';
+                if place + 70 < length {
+                    buf[place + 70] = 0x1f;
+                }
+                for begin in [0, 1, 17, place.saturating_sub(1), place, length / 2].map(|b| b.min(length)) {
+                    let mut controls = Controls::new(&buf, begin);
+                    for at in begin..=length {
+                        let plain =
+                            at + buf[at..].iter().position(|&byte| byte < 0x20).unwrap_or(length - at);
+                        assert_eq!(controls.find(at), plain, "{at} of {length}, from {begin}, {place}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_name_is_what_stands_before_the_colon() {
+        for length in 0..BLOCK {
+            let block: [u8; BLOCK] =
+                std::array::from_fn(|at| if at == length { b':' } else { b'a' + at as u8 });
+            let (found, (first, last)) = short_name(&block).expect("a colon is there");
+            let mut name = block;
+            name[length..].fill(0);
+            assert_eq!(
+                (found, u128::from(last) << 64 | u128::from(first)),
+                (length, u128::from_le_bytes(name))
+            );
+        }
+        assert_eq!(short_name(b"abcdefghijklmnop"), None);
     }
 }

@@ -6,8 +6,8 @@
 mod name;
 mod value;
 
-pub(crate) use name::lookup;
 pub use name::{Known, classify};
+pub(crate) use name::{classify_clean, lookup, lookup_clean};
 pub use value::{decimal, tokens, trim};
 
 /// A range of bytes in the buffer that was parsed; 32 bits each, since no head is longer than 2 GiB.
