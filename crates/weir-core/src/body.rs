@@ -8,8 +8,10 @@ use crate::error::Error;
 use crate::file::OpenFile;
 
 /// What a content handler answers with; the engine pulls it through the filters.
+#[derive(Default)]
 pub enum Body {
     /// No body; a `Content-Length: 0` is added where the status allows one.
+    #[default]
     Empty,
     /// All of it, in memory.
     Whole(Buf),
@@ -72,6 +74,13 @@ pub enum Buf {
         /// Bytes.
         len: u64,
     },
+}
+
+impl Default for Buf {
+    /// No bytes.
+    fn default() -> Buf {
+        Buf::Static(b"")
+    }
 }
 
 impl Buf {

@@ -1,4 +1,9 @@
 //! One request from its phases to its log line.
+//!
+//! The engine is a plain function, [`advance`]: it runs phases, follows redirects and error pages and sends the
+//! response, until all is done or something must be waited for, which it names ([`Wait`]). Whoever awaits is the other
+//! half, [`conclude`]: it waits for that one thing and calls `advance` again. A request that never waits is served by
+//! [`serve`] alone, without a future: it then costs no allocation and no state outside the processor's registers.
 
 use weir_http::Version;
 use weir_rt::clock;
@@ -6,92 +11,197 @@ use weir_trace::{Cause, RequestId, RequestRecord, Site, Step};
 
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
-use crate::output::{self, Broken};
-use crate::phase::{self, Phase, Verdict};
+use crate::output::{self, Sent};
+use crate::phase::{self, Phase, Phases, Verdict, Walk};
 use crate::{redirect, special};
 
-/// Answers `x`, whose head is read and whose server is chosen, and logs it.
-pub(crate) async fn serve(x: &mut Exchange) {
-    conclude(x, Next::Run(Phase::PostRead)).await;
-    finish(x).await;
+/// What is left of a request that has to wait.
+pub(crate) enum Rest {
+    /// Its answer.
+    Answer(Course, Wait),
+    /// Its log phase, from this handler on.
+    Log(usize),
+}
+
+/// Answers `x`, whose head is read and whose server is chosen, and logs it. What has to wait is left to [`rest`].
+pub(crate) fn serve(x: &mut Exchange) -> Option<Rest> {
+    let mut course = Course::default();
+    if let Some(wait) = advance(x, &mut course, Next::Run(Phase::PostRead)) {
+        return Some(Rest::Answer(course, wait));
+    }
+    if let Some(at) = phase::log(x, 0) {
+        return Some(Rest::Log(at));
+    }
+    record(x);
+    None
+}
+
+/// Does what [`serve`] left.
+pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
+    match rest {
+        Rest::Answer(course, wait) => {
+            go_on(x, course, wait).await;
+            log(x).await;
+        }
+        Rest::Log(at) => phase::log_waiting(x, at).await,
+    }
+    record(x);
 }
 
 /// Answers `x` with `status` without running its phases (a head that could not be read), and logs it.
 pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
     x.cause = Cause::BadRequest;
     conclude(x, Next::Judge(Verdict::Status(status))).await;
-    finish(x).await;
+    log(x).await;
+    record(x);
 }
 
 /// Logs `x`, which is closed without an answer, with `status`.
 pub(crate) async fn close(x: &mut Exchange, status: u16) {
     x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientGone };
     conclude(x, Next::Judge(Verdict::Close(status))).await;
-    finish(x).await;
+    log(x).await;
+    record(x);
+}
+
+/// Runs the log phase.
+pub(crate) async fn log(x: &mut Exchange) {
+    if let Some(at) = phase::log(x, 0) {
+        phase::log_waiting(x, at).await;
+    }
 }
 
 /// What is to be done next for a request.
 pub(crate) enum Next {
     /// Run its phases, from this one on.
     Run(Phase),
+    /// See what its phases came to.
+    Phases(Phases),
     /// Do what they decided.
     Judge(Verdict),
+    /// See how its response came along.
+    Sent(Sent),
+    /// Its response is out, or can't be.
+    Responded(Result<(), Error>),
+}
+
+/// What a request waits for.
+pub(crate) enum Wait {
+    /// A handler.
+    Handler(Walk),
+    /// `auth_delay`; then this is the verdict.
+    Delay(Verdict),
+    /// A header filter.
+    Filter(usize),
+    /// Its body's way to the client.
+    Body,
+}
+
+/// What the engine remembers of a request while it waits.
+#[derive(Default)]
+pub(crate) struct Course {
+    /// Internal redirects that were followed, each open in the trace.
+    redirects: u8,
 }
 
 /// Runs phases, follows redirects and error pages until a response has gone out.
 pub(crate) async fn conclude(x: &mut Exchange, next: Next) {
-    let mut next = next;
-    let mut redirects = 0u8;
+    let mut course = Course::default();
+    if let Some(wait) = advance(x, &mut course, next) {
+        go_on(x, course, wait).await;
+    }
+}
+
+/// Waits, and goes on, until a response has gone out.
+async fn go_on(x: &mut Exchange, mut course: Course, mut wait: Wait) {
     loop {
-        let verdict = match next {
-            Next::Run(phase) => phase::run(x, phase).await,
-            Next::Judge(verdict) => verdict,
+        let next = match wait {
+            Wait::Handler(walk) => Next::Phases(walk.wait(x).await),
+            Wait::Delay(verdict) => {
+                phase::delay(x).await;
+                Next::Judge(verdict)
+            }
+            Wait::Filter(at) => Next::Sent(match output::filtered(x, at).await {
+                Some(instead) => Sent::Instead(instead),
+                None => output::respond_behind(x, at),
+            }),
+            // Boxed: what few requests need shall not make the future of all larger.
+            Wait::Body => Next::Responded(Box::pin(output::send_body(x)).await),
         };
-        let verdict = match verdict {
-            Verdict::Respond(body) => match output::respond(x, body).await {
-                Ok(()) => {
-                    x.complete = true;
-                    break;
-                }
-                Err(Broken::Instead(verdict)) => {
-                    x.body_filters.clear();
-                    verdict
-                }
-                Err(Broken::Connection(error)) => break broken(x, error),
+        match advance(x, &mut course, next) {
+            Some(again) => wait = again,
+            None => return,
+        }
+    }
+}
+
+/// Goes on with a request until its response has gone out, or to what must be waited for.
+fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait> {
+    loop {
+        next = match next {
+            Next::Run(phase) => Next::Phases(Walk::new(x, phase).run(x)),
+            Next::Phases(Phases::End(verdict)) => Next::Judge(verdict),
+            Next::Phases(Phases::Handler(walk)) => return Some(Wait::Handler(walk)),
+            Next::Phases(Phases::Delay(verdict)) => return Some(Wait::Delay(verdict)),
+            Next::Judge(Verdict::Respond) => Next::Sent(output::respond(x)),
+            Next::Judge(verdict) => match judge(x, course, verdict) {
+                Some(next) => next,
+                None => break,
             },
-            Verdict::Redirect(to) => {
-                // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
-                x.shared.open(Site::REDIRECT);
-                redirects += 1;
-                match redirect::follow(x, to) {
-                    Ok(phase) => {
-                        next = Next::Run(phase);
-                        continue;
-                    }
-                    Err(status) => Verdict::Status(status),
-                }
-            }
-            Verdict::Status(status) if x.response.header_sent => break too_late(x, status),
-            Verdict::Status(status) => {
-                let verdict = special::answer(x, status);
-                x.mark(Site::step(Step::SpecialResponse));
-                verdict
-            }
-            Verdict::Close(status) => {
-                x.keep_alive = false;
-                x.response.status = status;
-                break;
-            }
-            Verdict::Done => {
+            Next::Sent(Sent::All) | Next::Responded(Ok(())) => {
                 x.complete = true;
                 break;
             }
-            Verdict::Ok | Verdict::Declined => break,
+            Next::Sent(Sent::Filter(at)) => return Some(Wait::Filter(at)),
+            Next::Sent(Sent::Body) => return Some(Wait::Body),
+            Next::Sent(Sent::Instead(verdict)) => {
+                x.body_filters.clear();
+                Next::Judge(verdict)
+            }
+            Next::Responded(Err(error)) => {
+                broken(x, error);
+                break;
+            }
         };
-        next = Next::Judge(verdict);
     }
-    for _ in 0..redirects {
+    for _ in 0..course.redirects {
         x.shared.close(Site::REDIRECT);
+    }
+    None
+}
+
+/// Does what the phases decided, where that is no response yet; `None`: nothing is left to do.
+fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next> {
+    match verdict {
+        Verdict::Respond => Some(Next::Judge(Verdict::Respond)),
+        Verdict::Redirect(to) => {
+            // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
+            x.shared.open(Site::REDIRECT);
+            course.redirects += 1;
+            Some(match redirect::follow(x, *to) {
+                Ok(phase) => Next::Run(phase),
+                Err(status) => Next::Judge(Verdict::Status(status)),
+            })
+        }
+        Verdict::Status(status) if x.response.header_sent => {
+            too_late(x, status);
+            None
+        }
+        Verdict::Status(status) => {
+            let verdict = special::answer(x, status);
+            x.mark(Site::step(Step::SpecialResponse));
+            Some(Next::Judge(verdict))
+        }
+        Verdict::Close(status) => {
+            x.keep_alive = false;
+            x.response.status = status;
+            None
+        }
+        Verdict::Done => {
+            x.complete = true;
+            None
+        }
+        Verdict::Ok | Verdict::Declined | Verdict::Wait => None,
     }
 }
 
@@ -118,14 +228,6 @@ fn broken(x: &mut Exchange, error: Error) {
 fn too_late(x: &mut Exchange, status: u16) {
     x.keep_alive = false;
     x.log_error(&format_args!("header already sent, status {status} is lost"));
-}
-
-/// Log phase, and the trace's end.
-async fn finish(x: &mut Exchange) {
-    if !x.plan.phase(Phase::Log).is_empty() {
-        phase::log(x).await;
-    }
-    record(x);
 }
 
 /// Hands the trace to the worker's recorder.

@@ -9,7 +9,7 @@ use weir_trace::Site;
 use crate::body::Chain;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::phase::{LocalFuture, Outcome};
+use crate::phase::{self, LocalFuture, Verdict};
 
 /// The places of filters, in order of execution (nginx's `auto/modules`, read from its end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,8 +61,14 @@ pub enum Slot {
 
 /// Looks at, and may change, the head of a response. One instance per location and worker.
 pub trait HeaderFilter {
-    /// `Verdict::Ok` goes on; `Verdict::Status` throws the response away for that status' own page.
-    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x>;
+    /// [`Verdict::Ok`] goes on; [`Verdict::Status`] throws the response away for that status' own page;
+    /// [`Verdict::Wait`] has to be waited for.
+    fn filter(&self, x: &mut Exchange) -> Verdict;
+
+    /// As [`Handler::wait`](crate::phase::Handler::wait).
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        phase::nothing_to_wait_for(x)
+    }
 }
 
 /// Changes the bytes of one response.

@@ -34,5 +34,5 @@ pub use conf::Configuration;
 pub use error::Error;
 pub use exchange::Exchange;
 pub use module::{Module, ModuleDef};
-pub use phase::{Handler, Outcome, Phase, Verdict};
+pub use phase::{Handler, LocalFuture, Phase, Verdict};
 pub use text::{Arena, Span, Text};

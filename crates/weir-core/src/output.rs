@@ -10,64 +10,96 @@ use crate::conn::{Transport, h1, heads};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, ROOM, Step};
-use crate::phase::{Outcome, Verdict};
+use crate::phase::Verdict;
 use crate::read;
 
-/// Why a response did not go out.
-pub(crate) enum Broken {
-    /// A header filter wants another response; nothing was sent yet.
+/// How far a response came without waiting.
+pub(crate) enum Sent {
+    /// Whole: its bytes are with the connection.
+    All,
+    /// To a header filter that waits: [`filtered`].
+    Filter(usize),
+    /// To its body, which waits or may wait: [`send_body`].
+    Body,
+    /// Not at all: a header filter wants another response.
     Instead(Verdict),
-    /// The connection is no longer of use.
-    Connection(Error),
 }
 
-impl From<Error> for Broken {
-    fn from(error: Error) -> Broken {
-        Broken::Connection(error)
-    }
-}
-
-/// Sends the head that stands in `x.response`, and `body`.
-pub(crate) async fn respond(x: &mut Exchange, body: Body) -> Result<(), Broken> {
-    if x.body.is_pending() {
-        read::before_answer(x).map_err(|status| Broken::Instead(Verdict::Status(status)))?;
+/// Sends the response that stands in `x.response`, as far as that goes without waiting.
+pub(crate) fn respond(x: &mut Exchange) -> Sent {
+    if x.body.is_pending()
+        && let Err(status) = read::before_answer(x)
+    {
+        return Sent::Instead(Verdict::Status(status));
     }
     if x.response.content_length.is_none() {
-        x.response.content_length = match &body {
+        x.response.content_length = match &x.response.body {
             Body::Empty => Some(0),
             Body::Whole(buf) => Some(buf.len()),
             Body::Chain(chain) => Some(chain.len()),
             Body::Source(_) => None,
         };
     }
-    send_head(x).await?;
-    match at_once(x, body) {
-        None => Ok(()),
-        // Boxed: what few requests need shall not make the future of all larger.
-        Some(body) => Ok(Box::pin(send_body(x, body)).await?),
+    if x.response.header_sent {
+        return body_at_once(x);
+    }
+    prepare(x);
+    filters(x, 0)
+}
+
+/// Goes on behind the header filter `at`, for which [`filtered`] has waited.
+pub(crate) fn respond_behind(x: &mut Exchange, at: usize) -> Sent {
+    filters(x, at + 1)
+}
+
+/// The header filters from `at` on, the head, the body.
+#[inline]
+fn filters(x: &mut Exchange, at: usize) -> Sent {
+    match head(x, at) {
+        Head::Sent => body_at_once(x),
+        Head::Filter(at) => Sent::Filter(at),
+        Head::Instead(verdict) => Sent::Instead(verdict),
     }
 }
 
-/// Sends a body that is there and needs no filter, rate or waiting; gives back any other.
+/// Waits for the header filter `at`; its verdict when it wants another response.
+pub(crate) async fn filtered(x: &mut Exchange, at: usize) -> Option<Verdict> {
+    let plan = x.plan.clone();
+    let shared = x.shared.clone();
+    let entry = plan.header_filters.get(at)?;
+    let verdict = shared.pending(entry.filter.wait(x)).await;
+    shared.close(entry.site);
+    match verdict {
+        Verdict::Ok | Verdict::Declined => None,
+        instead => Some(instead),
+    }
+}
+
+/// Sends a body that is there and needs no filter, rate or waiting; any other is left to [`send_body`].
 #[inline]
-fn at_once(x: &mut Exchange, body: Body) -> Option<Body> {
-    let Transport::H1(wire) = &x.transport else { return Some(body) };
-    let framed = x.response.chunked || !x.body_filters.is_empty() || h1::is_paced(x);
-    match body {
-        Body::Empty if !framed => {}
-        Body::Whole(buf) if !framed && wire.takes(buf.len()) => {
+fn body_at_once(x: &mut Exchange) -> Sent {
+    let Transport::H1(wire) = &x.transport else { return Sent::Body };
+    if x.response.chunked || !x.body_filters.is_empty() || h1::is_paced(x) {
+        return Sent::Body;
+    }
+    match &mut x.response.body {
+        Body::Empty => {}
+        Body::Whole(buf) if wire.takes(buf.len()) => {
+            let buf = std::mem::take(buf);
             if !x.response.header_only {
                 x.body_sent += buf.len();
                 wire.queue(buf);
             }
         }
-        body => return Some(body),
+        _ => return Sent::Body,
     }
     x.mark(Site::step(ConnStep::Write));
-    None
+    Sent::All
 }
 
-async fn send_body(x: &mut Exchange, body: Body) -> Result<(), Error> {
+/// Sends the body of `x.response` behind the head, whatever it is.
+pub(crate) async fn send_body(x: &mut Exchange) -> Result<(), Error> {
+    let body = std::mem::take(&mut x.response.body);
     if !x.response.header_only {
         match body {
             Body::Empty => body_part(x, Chain::end()).await?,
@@ -82,24 +114,27 @@ async fn send_body(x: &mut Exchange, body: Body) -> Result<(), Error> {
     finish(x).await
 }
 
-/// Runs the header filters and hands the head to the connection.
-pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
-    if x.response.header_sent {
-        return Ok(());
-    }
-    prepare(x);
+/// How far a head came.
+enum Head {
+    Sent,
+    /// To this header filter, which waits.
+    Filter(usize),
+    Instead(Verdict),
+}
+
+/// Runs the header filters from `at` on and hands the head to the connection.
+fn head(x: &mut Exchange, at: usize) -> Head {
     let plan = x.plan.clone();
-    let shared = x.shared.clone();
-    for entry in &plan.header_filters {
-        shared.open(entry.site);
-        let verdict = match entry.filter.filter(x) {
-            Outcome::Ready(verdict) => verdict,
-            Outcome::Pending(future) => shared.pending(future).await,
-        };
-        shared.close(entry.site);
+    for (at, entry) in plan.header_filters.iter().enumerate().skip(at) {
+        x.shared.open(entry.site);
+        let verdict = entry.filter.filter(x);
+        if let Verdict::Wait = verdict {
+            return Head::Filter(at);
+        }
+        x.shared.close(entry.site);
         match verdict {
             Verdict::Ok | Verdict::Declined => {}
-            instead => return Err(Broken::Instead(instead)),
+            instead => return Head::Instead(instead),
         }
     }
     settle(x);
@@ -108,7 +143,25 @@ pub(crate) async fn send_head(x: &mut Exchange) -> Result<(), Broken> {
         x.header_size = wire.compose(|out| heads::head(x, out));
     }
     x.mark(Site::HEADER);
-    Ok(())
+    Head::Sent
+}
+
+/// Runs the header filters and hands the head to the connection, unless that was done before. `false`: a filter wants
+/// another response.
+async fn send_head(x: &mut Exchange) -> bool {
+    if x.response.header_sent {
+        return true;
+    }
+    prepare(x);
+    let mut from = 0;
+    loop {
+        match head(x, from) {
+            Head::Sent => return true,
+            Head::Instead(_) => return false,
+            Head::Filter(at) if filtered(x, at).await.is_some() => return false,
+            Head::Filter(at) => from = at + 1,
+        }
+    }
 }
 
 /// Before the filters: what the status and method imply.
@@ -324,17 +377,13 @@ impl Exchange {
     /// # Errors
     /// The client is gone or too slow; the handler should return [`Verdict::Close`].
     pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
-        match send_head(self).await {
-            Ok(()) => {}
-            Err(Broken::Connection(error)) => return Err(error),
+        if !send_head(self).await {
             // Imperative handlers can't start over; the filter's status becomes the response's.
-            Err(Broken::Instead(_)) => {
-                return Err(Error {
-                    kind: crate::error::Kind::Internal,
-                    side: crate::error::Side::Server,
-                    errno: None,
-                });
-            }
+            return Err(Error {
+                kind: crate::error::Kind::Internal,
+                side: crate::error::Side::Server,
+                errno: None,
+            });
         }
         let last = chain.last;
         body_part(self, chain).await?;

@@ -1,16 +1,16 @@
 //! The eleven phases, what runs in them, and how their results are read.
 //!
-//! A [`Handler`] answers a [`Verdict`] at once or, when it has to wait, a future that gives one later
-//! ([`Outcome`]): only waiting allocates (measured: 2.4 ns a call against 14.6 ns for a boxed future per call).
-//! The runner is [`run`]; which handlers stand where is the location's [`Plan`](crate::plan::Plan).
+//! A [`Handler`] gives a [`Verdict`] at once or says that it has to wait ([`Verdict::Wait`]), and only then is asked for
+//! a future. So the runner, [`Walk::run`], is a plain function that stops where something must be waited for: a request
+//! that never waits meets no future at all, and who waits for the others is the [`engine`](crate::engine). Which
+//! handlers stand where is the location's [`Plan`](crate::plan::Plan).
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 
 use weir_trace::{Kind, Site};
 
-use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::plan::Plan;
 use crate::redirect::Redirect;
@@ -70,7 +70,7 @@ impl Phase {
     }
 }
 
-/// What a handler decided: nginx packs all of this in one integer.
+/// What a handler decided: nginx packs all of this in one integer. Two words, so that it is handed on in registers.
 #[derive(Debug)]
 pub enum Verdict {
     /// Not mine: the next handler.
@@ -78,46 +78,48 @@ pub enum Verdict {
     /// As nginx's checker of that phase reads `NGX_OK`: generic phases go on with the next phase, `satisfy any`
     /// is content, header filters go on.
     Ok,
+    /// Not decided yet: what is to be waited for says [`Handler::wait`] or [`HeaderFilter::wait`].
+    ///
+    /// [`HeaderFilter::wait`]: crate::filter::HeaderFilter::wait
+    Wait,
     /// The response was produced already, through [`Exchange::send`].
     Done,
-    /// The response's head stands in [`Exchange::response`]; this is its body.
-    Respond(Body),
+    /// Head and body stand in [`Exchange::response`]; made by [`Exchange::respond`].
+    Respond,
     /// Answer with this status: `error_page` applies, else nginx's page for it.
     Status(u16),
     /// Go on elsewhere: internal redirect, `@named` location.
-    Redirect(Redirect),
+    Redirect(Box<Redirect>),
     /// Close the connection without an answer (nginx's 444, a client that is gone: 499, ...); logged with this status.
     Close(u16),
+}
+
+impl From<Redirect> for Verdict {
+    fn from(redirect: Redirect) -> Verdict {
+        Verdict::Redirect(Box::new(redirect))
+    }
 }
 
 /// A future that stays on its worker.
 pub type LocalFuture<'x, T> = Pin<Box<dyn Future<Output = T> + 'x>>;
 
-/// A verdict now, or later.
-pub enum Outcome<'x> {
-    /// Now: nothing was allocated.
-    Ready(Verdict),
-    /// Later; the engine awaits it in the request's own task.
-    Pending(LocalFuture<'x, Verdict>),
-}
-
-impl From<Verdict> for Outcome<'_> {
-    fn from(verdict: Verdict) -> Self {
-        Outcome::Ready(verdict)
-    }
-}
-
-impl<'x> Outcome<'x> {
-    /// A verdict that is waited for.
-    pub fn wait(future: impl Future<Output = Verdict> + 'x) -> Self {
-        Outcome::Pending(Box::pin(future))
-    }
-}
-
 /// Something that runs in a phase. One instance per location and worker, so it may hold `Rc`s and `Cell`s.
 pub trait Handler {
-    /// Looks at the exchange and decides.
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x>;
+    /// Looks at the exchange and decides, or says [`Verdict::Wait`].
+    fn handle(&self, x: &mut Exchange) -> Verdict;
+
+    /// What a handler that said [`Verdict::Wait`] waits for, and its verdict then; awaited in the request's own task.
+    /// What `handle` has found out for it goes through [`Exchange::state`].
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        nothing_to_wait_for(x)
+    }
+}
+
+/// The default of those that never wait. Who says that it waits must say for what.
+#[cold]
+pub(crate) fn nothing_to_wait_for(x: &mut Exchange) -> LocalFuture<'_, Verdict> {
+    x.log(crate::log::Level::Alert, &"a handler waits and does not say for what");
+    Box::pin(ready(Verdict::Status(500)))
 }
 
 /// One handler's place in a plan.
@@ -130,45 +132,8 @@ pub struct Entry {
     pub handler: Box<dyn Handler>,
 }
 
-/// Runs the phases of `x` from `from` on; the result is never [`Verdict::Declined`] or [`Verdict::Ok`].
-///
-/// One flat loop: nearly all handlers answer at once, and each layer of futures between them and the connection
-/// would cost every request some forty instructions.
-pub(crate) async fn run(x: &mut Exchange, from: Phase) -> Verdict {
-    let shared = x.shared.clone();
-    let mut walk = Walk::new(x, from);
-    let end = loop {
-        let entry = match walk.seek(x) {
-            Ok(entry) => entry,
-            Err(end) => break end,
-        };
-        shared.open(entry.site);
-        let verdict = match entry.handler.handle(x) {
-            Outcome::Ready(verdict) => verdict,
-            Outcome::Pending(future) => shared.pending(future).await,
-        };
-        shared.close(entry.site);
-        x.answered = entry.site;
-        if let Some(end) = walk.judge(x, verdict) {
-            break end;
-        }
-    };
-    if walk.delays(x, &end) { delayed(x, end).await } else { end }
-}
-
-/// `auth_delay`: who guesses passwords learns late that one is wrong, and for all of them after the same time.
-#[cold]
-fn delayed(x: &mut Exchange, end: Verdict) -> LocalFuture<'_, Verdict> {
-    Box::pin(async move {
-        x.log(crate::log::Level::Info, &"delaying unauthorized request");
-        let delay = std::time::Duration::from_millis(x.plan.core.auth_delay);
-        x.shared.pending(Box::pin(weir_rt::sleep(delay))).await;
-        end
-    })
-}
-
 /// Where a request stands in its phases.
-struct Walk {
+pub(crate) struct Walk {
     phase: Phase,
     /// The plan of the phase: the server's up to find-config, then the location's.
     plan: Rc<Plan>,
@@ -181,8 +146,74 @@ struct Walk {
     refused: Option<u16>,
 }
 
+/// How far the phases came without waiting.
+pub(crate) enum Phases {
+    /// To their end; never [`Verdict::Declined`], [`Verdict::Ok`] or [`Verdict::Wait`].
+    End(Verdict),
+    /// To a handler that waits: [`Walk::wait`].
+    Handler(Walk),
+    /// To a 401 that `auth_delay` holds back: [`delay`].
+    Delay(Verdict),
+}
+
+/// `auth_delay`: who guesses passwords learns late that one is wrong, and for all of them after the same time.
+pub(crate) async fn delay(x: &mut Exchange) {
+    x.log(crate::log::Level::Info, &"delaying unauthorized request");
+    let delay = std::time::Duration::from_millis(x.plan.core.auth_delay);
+    x.shared.pending(Box::pin(weir_rt::sleep(delay))).await;
+}
+
 impl Walk {
-    fn new(x: &mut Exchange, from: Phase) -> Walk {
+    /// Runs the phases from here on.
+    pub(crate) fn run(mut self, x: &mut Exchange) -> Phases {
+        loop {
+            let entry = match self.seek(x) {
+                Ok(entry) => entry,
+                Err(end) => return self.ended(x, end),
+            };
+            let site = entry.site;
+            x.shared.open(site);
+            let verdict = entry.handler.handle(x);
+            if let Verdict::Wait = verdict {
+                return Phases::Handler(self);
+            }
+            if let Some(end) = self.left(x, site, verdict) {
+                return end;
+            }
+        }
+    }
+
+    /// Waits for the handler at which [`Walk::run`] stopped; then the phases go on.
+    pub(crate) async fn wait(mut self, x: &mut Exchange) -> Phases {
+        let entry = self.asked();
+        let site = entry.site;
+        let shared = x.shared.clone();
+        let verdict = shared.pending(entry.handler.wait(x)).await;
+        match self.left(x, site, verdict) {
+            Some(end) => end,
+            None => self.run(x),
+        }
+    }
+
+    /// A handler has decided.
+    #[inline]
+    fn left(&mut self, x: &mut Exchange, site: Site, verdict: Verdict) -> Option<Phases> {
+        x.shared.close(site);
+        x.answered = site;
+        let end = self.judge(x, verdict)?;
+        Some(self.ended(x, end))
+    }
+
+    /// The phases have come to `end`, which `auth_delay` may hold back when it is the access phase's 401.
+    #[inline]
+    fn ended(&self, x: &Exchange, end: Verdict) -> Phases {
+        match (self.phase, end) {
+            (Phase::Access, end @ Verdict::Status(401)) if x.plan.core.auth_delay > 0 => Phases::Delay(end),
+            (_, end) => Phases::End(end),
+        }
+    }
+
+    pub(crate) fn new(x: &Exchange, from: Phase) -> Walk {
         let plan = if from <= Phase::FindConfig { x.server.plan.clone() } else { x.plan.clone() };
         // Most servers have no handlers of their own.
         let from = if from == Phase::PostRead && plan.is_empty_before(Phase::FindConfig) {
@@ -207,6 +238,14 @@ impl Walk {
         }
         self.at += 1;
         Ok(self.plan.entry(self.at - 1))
+    }
+
+    /// The handler that was asked last.
+    fn asked(&self) -> &Entry {
+        match &self.plan.content {
+            Some(own) if self.own => own,
+            _ => self.plan.entry(self.at - 1),
+        }
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -298,7 +337,9 @@ impl Walk {
     #[inline]
     fn judge(&mut self, x: &mut Exchange, verdict: Verdict) -> Option<Verdict> {
         match (self.phase, verdict) {
-            (_, verdict @ Verdict::Respond(_)) => Some(verdict),
+            (_, Verdict::Respond) => Some(Verdict::Respond),
+            // Only `Handler::wait` may wait, and that is over.
+            (_, Verdict::Wait) => Some(Verdict::Status(500)),
             (Phase::Content, Verdict::Declined) if self.own => Some(Verdict::Status(404)),
             (_, Verdict::Declined) => None,
             (Phase::Content, Verdict::Ok) => Some(Verdict::Done),
@@ -310,12 +351,6 @@ impl Walk {
             }
             (_, end) => Some(end),
         }
-    }
-
-    /// Whether `end` is the access phase's 401, and `auth_delay` holds it back.
-    #[inline]
-    fn delays(&self, x: &Exchange, end: &Verdict) -> bool {
-        matches!((self.phase, end), (Phase::Access, Verdict::Status(401))) && x.plan.core.auth_delay > 0
     }
 
     /// Under `satisfy all` every handler must let the request pass; under `satisfy any` the first `Ok` does, and a
@@ -368,15 +403,31 @@ fn post_rewrite(x: &mut Exchange) -> PostRewrite {
     PostRewrite::Again
 }
 
-/// The log phase: every handler runs, whatever the others say.
-pub(crate) async fn log(x: &mut Exchange) {
+/// The log phase, from its handler `at` on: every handler runs, whatever the others say. The one that waits, if any.
+pub(crate) fn log(x: &mut Exchange, at: usize) -> Option<usize> {
+    if x.plan.phase(Phase::Log).len() <= at {
+        return None;
+    }
+    let plan = x.plan.clone();
+    for (at, entry) in plan.phase(Phase::Log).iter().enumerate().skip(at) {
+        x.shared.open(entry.site);
+        if let Verdict::Wait = entry.handler.handle(x) {
+            return Some(at);
+        }
+        x.shared.close(entry.site);
+    }
+    None
+}
+
+/// The rest of the log phase, whose handler `at` waits.
+pub(crate) async fn log_waiting(x: &mut Exchange, at: usize) {
     let plan = x.plan.clone();
     let shared = x.shared.clone();
-    for entry in plan.phase(Phase::Log) {
-        shared.open(entry.site);
-        if let Outcome::Pending(future) = entry.handler.handle(x) {
-            shared.pending(future).await;
-        }
+    let mut waits = Some(at);
+    while let Some(at) = waits {
+        let Some(entry) = plan.phase(Phase::Log).get(at) else { return };
+        shared.pending(entry.handler.wait(x)).await;
         shared.close(entry.site);
+        waits = log(x, at + 1);
     }
 }

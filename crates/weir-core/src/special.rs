@@ -50,9 +50,9 @@ fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
                 x.request.method = Method::Get;
                 x.request.method_span = x.arena.push(b"GET");
             }
-            Verdict::Redirect(Redirect::to(x, &target))
+            Redirect::to(x, &target).into()
         }
-        Some(b'@') => Verdict::Redirect(Redirect::to(x, &target)),
+        Some(b'@') => Redirect::to(x, &target).into(),
         _ => {
             let redirects = |status: &u16| matches!(status, 301 | 302 | 303 | 307 | 308);
             let status = page.overwrite.filter(redirects).unwrap_or(302);
@@ -95,7 +95,7 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
         Some(bytes) => html(x, bytes),
         None => {
             x.response.content_type = None;
-            Verdict::Respond(Body::Empty)
+            x.respond(Body::Empty)
         }
     }
 }
@@ -104,7 +104,7 @@ fn html(x: &mut Exchange, page: Rc<[u8]>) -> Verdict {
     x.response.content_type = Some(Text::Static(b"text/html"));
     x.response.charset = None;
     x.response.content_length = Some(page.len() as u64);
-    Verdict::Respond(Body::Whole(Buf::shared(page)))
+    x.respond(Body::Whole(Buf::shared(page)))
 }
 
 /// `msie_refresh`: whether a redirect is a page for old Internet Explorers, which lose the part behind `#` otherwise.

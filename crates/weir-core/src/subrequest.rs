@@ -16,7 +16,7 @@ use crate::conn::Transport;
 use crate::engine::{self, Next};
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::{Exchange, Request, Shared};
-use crate::phase::{self, LocalFuture, Phase};
+use crate::phase::{LocalFuture, Phase};
 use crate::read::RequestBody;
 
 /// What a subrequest is like; by default as those of nginx's own modules.
@@ -149,7 +149,7 @@ impl<'x> Child<'x> {
         let x = self.exchange.as_mut().expect("taken only when dropped");
         engine::conclude(x, Next::Run(Phase::ServerRewrite)).await;
         if x.plan.core.log_subrequest {
-            phase::log(x).await;
+            engine::log(x).await;
         }
         captured(x)
     }

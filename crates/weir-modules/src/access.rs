@@ -3,7 +3,7 @@
 use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Verdict, inherit};
+use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_rt::net::SockAddr;
 
 use crate::cidr::Cidr;
@@ -71,7 +71,7 @@ impl Check {
 }
 
 impl Handler for Check {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         match self.denies(x.client()) {
             None => Verdict::Declined,
             Some(false) => Verdict::Ok,
@@ -83,7 +83,6 @@ impl Handler for Check {
                 Verdict::Status(403)
             }
         }
-        .into()
     }
 }
 

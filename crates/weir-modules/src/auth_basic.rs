@@ -15,7 +15,7 @@ use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Script;
 use weir_core::variable::core::credentials::{self, Credentials};
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict, inherit};
+use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
 use weir_rt::file::errno::ENOENT;
 use weir_rt::file::errno_text;
@@ -99,28 +99,37 @@ struct Ask {
 }
 
 impl Handler for Ask {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         let realm = self.realm.get(x);
         if x.text(&realm) == OFF {
-            return Verdict::Declined.into();
+            return Verdict::Declined;
         }
         let Some(credentials) = credentials::basic(x) else {
             x.log(Level::Info, &"no user/password was provided for basic authentication");
-            return refuse(x, &realm).into();
+            return refuse(x, &realm);
         };
         match self.stored(x, credentials) {
             Stored::Password(stored) if password::is_slow(&stored) => {
-                Outcome::wait(check_slowly(x, credentials, realm, stored))
+                x.state::<Slow>().0 = Some((credentials, realm, stored));
+                Verdict::Wait
             }
             Stored::Password(stored) => {
                 let right = password::is_right(x.arena.get(credentials.password), &stored);
-                decide(x, credentials, &realm, right).into()
+                decide(x, credentials, &realm, right)
             }
-            Stored::Nobody => refuse(x, &realm).into(),
-            Stored::Status(status) => Verdict::Status(status).into(),
+            Stored::Nobody => refuse(x, &realm),
+            Stored::Status(status) => Verdict::Status(status),
         }
     }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(check_slowly(x))
+    }
 }
+
+/// What is known of a user whose password takes long to check.
+#[derive(Default)]
+struct Slow(Option<(Credentials, Text, Vec<u8>)>);
 
 /// What the file says of a user.
 enum Stored {
@@ -173,7 +182,9 @@ fn find<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
     found.next()?.split(|byte| matches!(byte, b':' | b'\r')).next()
 }
 
-async fn check_slowly(x: &mut Exchange, credentials: Credentials, realm: Text, stored: Vec<u8>) -> Verdict {
+/// Checks the password on a thread of the pool.
+async fn check_slowly(x: &mut Exchange) -> Verdict {
+    let Some((credentials, realm, stored)) = x.state::<Slow>().0.take() else { return Verdict::Status(500) };
     let password = x.arena.get(credentials.password).to_vec();
     let job = weir_rt::blocking(move || password::is_right(&password, &stored));
     let right = x.waiting_for(WaitKind::ThreadPool, Box::pin(job)).await;

@@ -12,7 +12,7 @@ use weir_core::body::{Body, Buf, Piece, Source};
 use weir_core::file;
 use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict, inherit};
+use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::Method;
 
 /// The module.
@@ -101,11 +101,15 @@ struct List {
 }
 
 impl Handler for List {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head) {
-            return Verdict::Declined.into();
+            return Verdict::Declined;
         }
-        Outcome::wait(self.list(x))
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(self.list(x))
     }
 }
 
@@ -138,7 +142,7 @@ impl List {
             x.response.charset = Some(Text::from(charset));
         }
         let page = self.render(x, &entries, callback.as_deref());
-        Verdict::Respond(Body::Source(Box::new(Once(Some(page)))))
+        x.respond(Body::Source(Box::new(Once(Some(page)))))
     }
 
     /// The function that `?callback=` names, for JSONP; an empty name is none.

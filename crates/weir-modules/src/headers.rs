@@ -10,7 +10,7 @@ use weir_core::exchange::{Header, Name};
 use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Script;
-use weir_core::{Exchange, Module, Outcome, Text, Verdict, inherit};
+use weir_core::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::{Known, classify, date};
 use weir_trace::{Kind, Site};
 
@@ -225,7 +225,7 @@ struct AddHeaders {
 }
 
 impl HeaderFilter for AddHeaders {
-    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest() {
             let ordinary = is_ordinary(x.response.status);
             if let (true, Some(expires)) = (ordinary, &self.expires)
@@ -235,7 +235,7 @@ impl HeaderFilter for AddHeaders {
             }
             self.fields.iter().filter(|field| ordinary || field.always).for_each(|field| field.set(x));
         }
-        Verdict::Ok.into()
+        Verdict::Ok
     }
 }
 
@@ -246,13 +246,13 @@ struct AddTrailers {
 }
 
 impl HeaderFilter for AddTrailers {
-    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
         let ordinary = is_ordinary(x.response.status);
         if !x.is_subrequest() && self.fields.iter().any(|field| ordinary || field.always) {
             x.response.expect_trailers = true;
             x.body_filter(Slot::Trailers, self.body, Trailers { fields: self.fields.clone() });
         }
-        Verdict::Ok.into()
+        Verdict::Ok
     }
 }
 

@@ -8,7 +8,7 @@ use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
 use weir_core::redirect::Redirect;
 use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Span, Verdict, inherit};
+use weir_core::{Exchange, Handler, Module, Phase, Span, Verdict, inherit};
 use weir_http::Method;
 use weir_rt::file::errno::{EACCES, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
@@ -61,8 +61,8 @@ struct Find {
 }
 
 impl Handler for Find {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
-        self.find(x).into()
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        self.find(x)
     }
 }
 
@@ -77,14 +77,14 @@ impl Find {
         for name in &*self.names {
             let name = text(x, name);
             if x.arena.get(name).starts_with(b"/") {
-                return Verdict::Redirect(Redirect::Uri { uri: name, args: x.request.args });
+                return Redirect::Uri { uri: name, args: x.request.args }.into();
             }
             let folder = *folder.get_or_insert_with(|| file::map_uri(x));
             let path = join(x, folder.span, name);
             match file::test(x, path) {
                 Ok(_) => {
                     let uri = join(x, x.request.uri, name);
-                    return Verdict::Redirect(Redirect::Uri { uri, args: x.request.args });
+                    return Redirect::Uri { uri, args: x.request.args }.into();
                 }
                 Err(ELOOP | EMLINK) => return Verdict::Status(403),
                 Err(errno @ (ENOTDIR | ENAMETOOLONG | EACCES)) => {

@@ -12,7 +12,7 @@ use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::{Script, Variable};
 use weir_core::zone::{Handle, SharedZone, Table};
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict};
+use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
 
 use crate::limit::{self, Answer};
 
@@ -166,9 +166,9 @@ impl Drop for Place {
 }
 
 impl Handler for Limits {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         if x.lasting_if::<State>().is_some_and(|state| state.status.is_some()) {
-            return Verdict::Declined.into();
+            return Verdict::Declined;
         }
         for limit in &self.limits {
             let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
@@ -182,13 +182,13 @@ impl Handler for Limits {
                 Err(Refused::Full) => return self.refuse(x, None),
             }
         }
-        Verdict::Declined.into()
+        Verdict::Declined
     }
 }
 
 impl Limits {
     /// Nothing of a refused request counts. nginx says nothing when a zone is full, so `limit` may be missing.
-    fn refuse<'x>(&self, x: &mut Exchange, limit: Option<&Limit>) -> Outcome<'x> {
+    fn refuse(&self, x: &mut Exchange, limit: Option<&Limit>) -> Verdict {
         if let Some(limit) = limit {
             let dry = if self.dry_run { ", dry run," } else { "" };
             x.log(self.level, &format_args!("limiting connections{dry} by zone \"{}\"", limit.zone.name));
@@ -197,10 +197,10 @@ impl Limits {
         state.places.clear();
         if self.dry_run {
             state.status = Some("REJECTED_DRY_RUN");
-            return Verdict::Declined.into();
+            return Verdict::Declined;
         }
         state.status = Some("REJECTED");
-        Verdict::Status(self.status).into()
+        Verdict::Status(self.status)
     }
 }
 

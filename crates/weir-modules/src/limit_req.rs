@@ -20,7 +20,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::server::notify::either;
 use weir_core::variable::{Script, Variable};
 use weir_core::zone::{SharedZone, Table};
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict};
+use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
 
 use crate::limit::{self, Answer};
 use bucket::{Decision, ENTRY, Limit, decide};
@@ -189,18 +189,22 @@ struct Limits {
 
 /// What was decided of a request, while it lasts.
 #[derive(Default)]
-struct Decided(Option<&'static str>);
+struct Decided {
+    status: Option<&'static str>,
+    /// For [`Limits::wait`].
+    delay_ms: u64,
+}
 
 impl Handler for Limits {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         if x.lasting_if::<Decided>().is_some() {
-            return Verdict::Declined.into();
+            return Verdict::Declined;
         }
         match decide(x, &self.limits, weir_rt::now_ms()) {
-            Decision::Unlimited => Verdict::Declined.into(),
+            Decision::Unlimited => Verdict::Declined,
             Decision::Pass => {
-                x.lasting::<Decided>().0 = Some("PASSED");
-                Verdict::Declined.into()
+                x.lasting::<Decided>().status = Some("PASSED");
+                Verdict::Declined
             }
             Decision::Delay { ms, excess, limit } => self.delay(x, ms, excess, limit),
             Decision::Refuse { excess, limit } => {
@@ -211,26 +215,31 @@ impl Handler for Limits {
             }
         }
     }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        let ms = x.lasting::<Decided>().delay_ms;
+        Box::pin(wait(x, ms))
+    }
 }
 
 impl Limits {
-    fn refuse<'x>(&self, x: &mut Exchange) -> Outcome<'x> {
+    fn refuse(&self, x: &mut Exchange) -> Verdict {
         if self.dry_run {
-            x.lasting::<Decided>().0 = Some("REJECTED_DRY_RUN");
-            return Verdict::Declined.into();
+            x.lasting::<Decided>().status = Some("REJECTED_DRY_RUN");
+            return Verdict::Declined;
         }
-        x.lasting::<Decided>().0 = Some("REJECTED");
-        Verdict::Status(self.status).into()
+        x.lasting::<Decided>().status = Some("REJECTED");
+        Verdict::Status(self.status)
     }
 
-    fn delay<'x>(&self, x: &'x mut Exchange, ms: u64, excess: u64, limit: &Limit) -> Outcome<'x> {
+    fn delay(&self, x: &mut Exchange, ms: u64, excess: u64, limit: &Limit) -> Verdict {
         self.log(x, self.delay_level, "delaying request", ", by", excess, limit);
         if self.dry_run {
-            x.lasting::<Decided>().0 = Some("DELAYED_DRY_RUN");
-            return Verdict::Declined.into();
+            x.lasting::<Decided>().status = Some("DELAYED_DRY_RUN");
+            return Verdict::Declined;
         }
-        x.lasting::<Decided>().0 = Some("DELAYED");
-        Outcome::wait(wait(x, ms))
+        *x.lasting() = Decided { status: Some("DELAYED"), delay_ms: ms };
+        Verdict::Wait
     }
 
     fn log(&self, x: &Exchange, level: Level, what: &str, by: &str, excess: u64, limit: &Limit) {
@@ -269,7 +278,7 @@ fn below(level: Level) -> Level {
 
 /// `$limit_req_status`
 fn status(x: &mut Exchange) -> Option<Text> {
-    x.lasting_if::<Decided>()?.0.map(Text::from)
+    x.lasting_if::<Decided>()?.status.map(Text::from)
 }
 
 /// The directive that declares zones.

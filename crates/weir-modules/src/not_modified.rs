@@ -6,7 +6,7 @@ use weir_conf::Directive;
 use weir_core::conf::core::IfModifiedSince;
 use weir_core::filter::{HeaderFilter, Slot};
 use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Module, Outcome, Verdict};
+use weir_core::{Exchange, Module, Verdict};
 use weir_http::{Known, etag};
 
 /// The module; it has no directives of its own.
@@ -26,16 +26,16 @@ impl Module for NotModified {
 struct Filter;
 
 impl HeaderFilter for Filter {
-    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.status != 200 || x.response.disable_not_modified || x.is_subrequest() {
-            return Verdict::Ok.into();
+            return Verdict::Ok;
         }
         match evaluate(x) {
-            etag::Verdict::Proceed => Verdict::Ok.into(),
-            etag::Verdict::PreconditionFailed => Verdict::Status(412).into(),
+            etag::Verdict::Proceed => Verdict::Ok,
+            etag::Verdict::PreconditionFailed => Verdict::Status(412),
             etag::Verdict::NotModified => {
                 not_modified(x);
-                Verdict::Ok.into()
+                Verdict::Ok
             }
         }
     }

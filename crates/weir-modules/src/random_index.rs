@@ -7,7 +7,7 @@ use weir_conf::{Directive, Error};
 use weir_core::file;
 use weir_core::plan::PlanBuilder;
 use weir_core::redirect::Redirect;
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Verdict, inherit};
+use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Verdict, inherit};
 use weir_http::Method;
 use weir_rt::file::FileKind;
 
@@ -45,12 +45,16 @@ pub struct RandomIndexConf {
 struct Draw;
 
 impl Handler for Draw {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post)
         {
-            return Verdict::Declined.into();
+            return Verdict::Declined;
         }
-        Outcome::wait(draw(x))
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(draw(x))
     }
 }
 
@@ -75,7 +79,7 @@ async fn draw(x: &mut Exchange) -> Verdict {
     let start = x.arena.mark();
     x.arena.copy(uri);
     x.arena.push(&drawn.name);
-    Verdict::Redirect(Redirect::Uri { uri: x.arena.since(start), args })
+    Redirect::Uri { uri: x.arena.since(start), args }.into()
 }
 
 /// The keys of the standard library's hash tables come from the system's random numbers, and differ each time.

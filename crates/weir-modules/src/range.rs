@@ -11,7 +11,7 @@ use weir_core::body::{Buf, Chain};
 use weir_core::error::Error;
 use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
 use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Module, Outcome, Text, Verdict};
+use weir_core::{Exchange, Module, Text, Verdict};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
 use weir_http::{Known, Version};
 use weir_trace::{Kind, Site};
@@ -37,8 +37,8 @@ struct Filter {
 }
 
 impl HeaderFilter for Filter {
-    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
-        self.decide(x).into()
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        self.decide(x)
     }
 }
 

@@ -9,7 +9,7 @@ use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::plan::{Level, PlanBuilder};
 use weir_core::variable::Variable;
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict, inherit};
+use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
 use weir_rt::net::SockAddr;
 
@@ -110,11 +110,11 @@ struct Replace {
 }
 
 impl Handler for Replace {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         if x.client.is_none() {
             x.client = self.client(x);
         }
-        Verdict::Declined.into()
+        Verdict::Declined
     }
 }
 

@@ -7,7 +7,7 @@ use weir_core::body::{Body, Buf};
 use weir_core::file::{self, Found, OpenFile};
 use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Text, Verdict};
+use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
 use weir_http::escape::{self, Set};
 use weir_http::{Known, Method};
 
@@ -30,8 +30,8 @@ impl Module for Static {
 struct Serve;
 
 impl Handler for Serve {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
-        serve(x).into()
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        serve(x)
     }
 }
 
@@ -66,7 +66,7 @@ fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
     x.set_content_type();
     x.response.allow_ranges = true;
     let body = if sends_body(x) { file.body() } else { None };
-    Verdict::Respond(Body::Whole(match body {
+    x.respond(Body::Whole(match body {
         Some(bytes) => Buf::shared(bytes),
         None => Buf::File { offset: 0, len: file.size(), file },
     }))

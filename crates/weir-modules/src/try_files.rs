@@ -14,7 +14,7 @@ use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
 use weir_core::redirect::Redirect;
 use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Module, Outcome, Phase, Span, Text, Verdict};
+use weir_core::{Exchange, Handler, Module, Phase, Span, Text, Verdict};
 use weir_rt::file::errno::{ENAMETOOLONG, ENOENT, ENOTDIR};
 use weir_rt::file::{FileKind, errno_text};
 
@@ -91,20 +91,19 @@ impl TryFilesConf {
 }
 
 impl Handler for Files {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         for try_ in &*self.tries {
             let name = text(x, &try_.name);
             let path = path(x, name, try_.name.constant().is_none());
             if is_there(x, path, try_.directory) {
                 take_over(x, path, try_.directory);
-                return Verdict::Declined.into();
+                return Verdict::Declined;
             }
         }
         match &self.last {
             Last::Status(code) => Verdict::Status(*code),
             Last::Goal(goal) => go(x, goal),
         }
-        .into()
     }
 }
 
@@ -181,5 +180,5 @@ fn go(x: &mut Exchange, goal: &Script) -> Verdict {
     let skip = replaced(x, name, goal.constant().is_none());
     let Range { start, end } = name.start + skip..name.end;
     let goal = x.arena.get(Span { start, end }).to_vec();
-    Verdict::Redirect(Redirect::to(x, &goal))
+    Redirect::to(x, &goal).into()
 }

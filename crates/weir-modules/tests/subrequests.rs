@@ -14,7 +14,7 @@ use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
 use weir_core::plan::PlanBuilder;
 use weir_core::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
-use weir_core::{Exchange, Handler, Module, ModuleDef, Outcome, Verdict};
+use weir_core::{Exchange, Handler, LocalFuture, Module, ModuleDef, Verdict};
 use weir_http::Method;
 use weir_modules::{Headers, NotModified, Range, Rewrite, Static};
 use weir_test::Client;
@@ -61,8 +61,12 @@ fn set(conf: &mut Option<Question>, line: &mut LineCx<'_>) -> weir_conf::Result 
 }
 
 impl Handler for Question {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
-        Outcome::wait(self.ask(x))
+    fn handle(&self, _: &mut Exchange) -> Verdict {
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(self.ask(x))
     }
 }
 
@@ -87,7 +91,7 @@ impl Question {
         let text = describe(&captured);
         x.response.status = 200;
         x.response.content_type = Some("text/plain".into());
-        Verdict::Respond(Body::Whole(Buf::Bytes(text.into_bytes())))
+        x.respond(Body::Whole(Buf::Bytes(text.into_bytes())))
     }
 
     fn options(&self) -> SubrequestOptions {

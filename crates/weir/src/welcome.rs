@@ -3,7 +3,7 @@
 use weir_conf::{Args, Contexts, Directive};
 use weir_core::body::{Body, Buf};
 use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Outcome, Text, Verdict};
+use weir_core::{Exchange, Handler, Module, Text, Verdict};
 use weir_http::escape;
 use weir_trace::{SiteTable, render};
 
@@ -39,7 +39,7 @@ impl Module for Welcome {
 struct Page;
 
 impl Handler for Page {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         let mut page = Vec::with_capacity(8 * 1024);
         page.extend_from_slice(HEAD.as_bytes());
         escape::html(&mut page, now(x).as_bytes());
@@ -48,7 +48,7 @@ impl Handler for Page {
         page.extend_from_slice(TAIL.as_bytes());
         x.response.status = 200;
         x.response.content_type = Some(Text::Static(b"text/html"));
-        Verdict::Respond(Body::Whole(Buf::Bytes(page))).into()
+        x.respond(Body::Whole(Buf::Bytes(page)))
     }
 }
 

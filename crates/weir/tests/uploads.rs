@@ -18,7 +18,7 @@ use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
 use weir_core::plan::PlanBuilder;
 use weir_core::server::{Options, Server};
-use weir_core::{Exchange, Handler, Module, ModuleDef, Outcome, Text, Verdict};
+use weir_core::{Exchange, Handler, LocalFuture, Module, ModuleDef, Text, Verdict};
 use weir_modules::{Log, Rewrite};
 use weir_test::{Client, DEADLINE, Driver, TempDir, both_drivers, free_port, wait_for};
 
@@ -363,8 +363,12 @@ fn set(conf: &mut Conf, to: Conf) -> Result<(), weir_conf::Error> {
 }
 
 impl Handler for Conf {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
-        Outcome::wait(async move {
+    fn handle(&self, _: &mut Exchange) -> Verdict {
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async move {
             let answer = match self {
                 Conf::Off => return Verdict::Declined,
                 Conf::Echo => match x.read_body().await {
@@ -387,7 +391,7 @@ impl Handler for Conf {
                 }
             };
             x.response.status = 200;
-            Verdict::Respond(Body::Whole(Buf::Bytes(answer)))
+            x.respond(Body::Whole(Buf::Bytes(answer)))
         })
     }
 }

@@ -17,7 +17,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::redirect::Redirect;
 use weir_core::server::{Options, Server};
 use weir_core::subrequest::SubrequestOptions;
-use weir_core::{Error, Exchange, Handler, Module, ModuleDef, Outcome, Verdict};
+use weir_core::{Error, Exchange, Handler, Module, ModuleDef, Verdict};
 use weir_modules::{Index, Static};
 use weir_rt::{DriverChoice, clock};
 use weir_test::{Client, Driver, TempDir, both_drivers, free_port};
@@ -98,14 +98,18 @@ fn asked(x: &Exchange, what: &str, place: &str) -> bool {
 struct At(&'static str);
 
 impl Handler for At {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         if asked(x, "burn", self.0) {
             burn();
         }
         if !["wait", "inner", "hang"].iter().any(|what| asked(x, what, self.0)) {
-            return self.answer(x).into();
+            return self.answer(x);
         }
-        Outcome::wait(async {
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async {
             if asked(x, "wait", self.0) {
                 weir_rt::sleep(WAIT).await;
             }
@@ -128,13 +132,13 @@ impl At {
             return Verdict::Declined;
         }
         if x.uri() == b"/from" {
-            return Verdict::Redirect(Redirect::to(x, b"/to?wait=rewrite"));
+            return Redirect::to(x, b"/to?wait=rewrite").into();
         }
         if x.uri() == b"/broken" {
             return Verdict::Status(404);
         }
         x.response.status = 200;
-        Verdict::Respond(Body::Whole(Buf::Static(b"content")))
+        x.respond(Body::Whole(Buf::Static(b"content")))
     }
 }
 
@@ -142,19 +146,23 @@ impl At {
 struct Filters(weir_trace::Site);
 
 impl HeaderFilter for Filters {
-    fn filter<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
         let body = Pass { wait: asked(x, "wait", "body_filter") };
         x.body_filter(Slot::Sub, self.0, body);
         if asked(x, "burn", "header_filter") {
             burn();
         }
         if asked(x, "wait", "header_filter") {
-            return Outcome::wait(async {
-                weir_rt::sleep(WAIT).await;
-                Verdict::Ok
-            });
+            return Verdict::Wait;
         }
-        Verdict::Ok.into()
+        Verdict::Ok
+    }
+
+    fn wait<'x>(&'x self, _: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async {
+            weir_rt::sleep(WAIT).await;
+            Verdict::Ok
+        })
     }
 }
 

@@ -1,7 +1,9 @@
 //! An HTTP/1 connection: one task, one request after the other, pipelined answers leaving together.
 //!
-//! While idle the task holds a timer and its socket, no buffer and no exchange (its future is a few hundred bytes);
-//! at the first byte it boxes [`active`], which answers requests until no byte is left.
+//! While idle the task holds a timer and its socket, no buffer and no exchange (its future is a few hundred bytes).
+//! What came in is answered by plain functions ([`answer`], [`one`]) as long as nothing must be waited for; where
+//! something must, they say what ([`Stop`], [`Stage`]), and the future [`active`] is boxed, which waits for it and calls
+//! them again.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -142,7 +144,15 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             }
         }
         wire.idle.set(false);
-        match Box::pin(active(&worker, &connection, &wire)).await {
+        let mut busy = Busy::new(&worker, &connection);
+        let answered = match answer(&mut busy, &wire) {
+            Ok(timeout) => {
+                drop(busy);
+                Some(timeout)
+            }
+            Err(stop) => Box::pin(active(busy, &wire, stop)).await,
+        };
+        match answered {
             Some(timeout) => idle = timeout,
             None => break,
         }
@@ -159,33 +169,77 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
     }
 }
 
-/// Answers requests until there is nothing left to read; then how long to wait for more, or `None` to close.
-async fn active(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<u64> {
-    let mut busy = Busy::new(worker, connection);
+/// What a busy connection waits for.
+enum Stop {
+    /// Something in a request.
+    Request(Stage),
+    /// The client, until it took some of the answers; then how long to wait for more requests.
+    Room(u64),
+    /// Other tasks: it has had many requests at a stretch.
+    Turn,
+}
+
+/// Answers requests as long as nothing must be waited for; how long to wait for more when nothing is left to read.
+fn answer(busy: &mut Busy<'_>, wire: &Rc<Wire>) -> Result<u64, Stop> {
     loop {
-        let idle = one(busy.exchange(), wire).await?;
-        busy.batch += 1;
-        let more = !wire.input.borrow().is_empty();
-        if !more {
-            wire.flush();
-            if wire.stream.unsent() <= HIGH {
-                return Some(idle);
+        let idle = one(busy.exchange(), wire).map_err(Stop::Request)?;
+        if let Some(idle) = answered(busy, wire, idle)? {
+            return Ok(idle);
+        }
+    }
+}
+
+/// Behind a request: how long to wait for more when nothing is left to read; `None`: on to the next one.
+fn answered(busy: &mut Busy<'_>, wire: &Wire, idle: u64) -> Result<Option<u64>, Stop> {
+    busy.batch += 1;
+    if wire.input.borrow().is_empty() {
+        wire.flush();
+        return if wire.stream.unsent() <= HIGH { Ok(Some(idle)) } else { Err(Stop::Room(idle)) };
+    }
+    if wire.pending() > HIGH {
+        wire.flush();
+        return Err(Stop::Room(idle));
+    }
+    if busy.batch.is_multiple_of(64) {
+        wire.flush();
+        return Err(Stop::Turn);
+    }
+    busy.next();
+    Ok(None)
+}
+
+/// Waits, and answers on, until there is nothing left to read; then how long to wait for more, or `None` to close.
+async fn active(mut busy: Busy<'_>, wire: &Rc<Wire>, stop: Stop) -> Option<u64> {
+    let mut stop = stop;
+    loop {
+        let more = match stop {
+            Stop::Request(stage) => {
+                let idle = waited(busy.exchange(), wire, stage).await?;
+                answered(&mut busy, wire, idle)
             }
-        } else if wire.pending() > HIGH {
-            wire.flush();
-        } else {
-            if busy.batch.is_multiple_of(64) {
-                wire.flush();
+            Stop::Room(idle) => {
+                Box::pin(wait_room(busy.exchange(), wire)).await?;
+                if wire.input.borrow().is_empty() {
+                    return Some(idle);
+                }
+                busy.next();
+                Ok(None)
+            }
+            Stop::Turn => {
                 weir_rt::yield_now().await;
+                busy.next();
+                Ok(None)
             }
-            busy.next();
-            continue;
+        };
+        let done = match more {
+            Ok(Some(idle)) => Ok(idle),
+            Ok(None) => answer(&mut busy, wire),
+            Err(stop) => Err(stop),
+        };
+        match done {
+            Ok(idle) => return Some(idle),
+            Err(again) => stop = again,
         }
-        Box::pin(wait_room(busy.exchange(), wire)).await?;
-        if !more {
-            return Some(idle);
-        }
-        busy.next();
     }
 }
 
@@ -232,34 +286,85 @@ async fn wait_room(x: &Exchange, wire: &Wire) -> Option<()> {
     wire.stream.drained(HIGH / 2, Some(&wire.timer)).await.inspect_err(|_| wire.broken.set(true)).ok()
 }
 
-/// One request. `None`: the connection is closed (what was sent is still delivered).
-async fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Option<u64> {
+/// Where a request stands that has to wait.
+enum Stage {
+    /// Its head has not come whole.
+    Head,
+    /// It has none that is any good.
+    NoHead(NoHead),
+    /// The engine waits.
+    Engine(engine::Rest),
+    /// It is answered, and its body is not read or its connection not kept.
+    Answered,
+}
+
+/// One request, as far as that goes without waiting; how long its connection is kept.
+fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Result<u64, Stage> {
     begin(x, wire);
-    let head = match head::at_once(x, wire) {
-        Some(head) => head,
-        None => Box::pin(head::read(x, wire)).await,
-    };
+    match head::at_once(x, wire) {
+        Some(head) => serve(x, wire, head),
+        None => Err(Stage::Head),
+    }
+}
+
+/// Answers a request whose head was read.
+fn serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Result<u64, Stage> {
     x.connection.requests.set(x.connection.requests.get() + 1);
-    let unread = head.is_err();
-    match head {
-        Ok(()) => {
-            x.worker.counters.requests.add(1);
-            x.worker.counters.writing.add(1);
-            read::start(x);
-            engine::serve(x).await;
-            x.worker.counters.writing.sub(1);
-        }
-        Err(no_head) => Box::pin(without_head(x, no_head)).await?,
+    head.map_err(Stage::NoHead)?;
+    x.worker.counters.requests.add(1);
+    x.worker.counters.writing.add(1);
+    read::start(x);
+    match engine::serve(x) {
+        None => served(x, wire),
+        Some(rest) => Err(Stage::Engine(rest)),
     }
-    let idle = x.plan.core.keepalive_timeout;
+}
+
+/// Behind the answer of a request that had a head.
+fn served(x: &Exchange, wire: &Wire) -> Result<u64, Stage> {
+    x.worker.counters.writing.sub(1);
     settle(x, wire);
-    if x.keep_alive && (!x.body.is_pending() || Box::pin(read::rest(x, wire)).await) {
-        return Some(idle);
+    if x.keep_alive && !x.body.is_pending() {
+        return Ok(x.plan.core.keepalive_timeout);
     }
+    Err(Stage::Answered)
+}
+
+/// Waits for what [`one`] stopped at, and for all else in the request. `None`: the connection is closed (what was sent
+/// is still delivered).
+async fn waited(x: &mut Exchange, wire: &Rc<Wire>, stage: Stage) -> Option<u64> {
+    let mut stage = stage;
     // After wrong framing the rest of the body can't be told from anything else.
-    let unread = unread || x.body.is_broken();
-    Box::pin(super::linger::close(x, wire, unread)).await;
-    None
+    let mut unread = false;
+    loop {
+        let next = match stage {
+            Stage::Head => {
+                let head = Box::pin(head::read(x, wire)).await;
+                serve(x, wire, head)
+            }
+            Stage::NoHead(no_head) => {
+                Box::pin(without_head(x, no_head)).await?;
+                settle(x, wire);
+                unread = true;
+                Err(Stage::Answered)
+            }
+            Stage::Engine(rest) => {
+                engine::rest(x, rest).await;
+                served(x, wire)
+            }
+            Stage::Answered => {
+                if x.keep_alive && (!x.body.is_pending() || Box::pin(read::rest(x, wire)).await) {
+                    return Some(x.plan.core.keepalive_timeout);
+                }
+                Box::pin(super::linger::close(x, wire, unread || x.body.is_broken())).await;
+                return None;
+            }
+        };
+        match next {
+            Ok(idle) => return Some(idle),
+            Err(again) => stage = again,
+        }
+    }
 }
 
 /// What the location's rarer settings want of the connection from here on.
@@ -421,7 +526,8 @@ mod tests {
             let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
             let wire = Rc::new(Wire::new(Stream::from_fd(ours.into()).expect("a socket")));
             let (worker, connection) = (x.worker.clone(), x.connection.clone());
-            let busy = active(&worker, &connection, &wire);
+            let stop = Stop::Request(Stage::Head);
+            let busy = active(Busy::new(&worker, &connection), &wire, stop);
             // glibc keeps blocks of up to 1,032 bytes in a list of the thread's own.
             assert!(size_of_val(&busy) <= 1032, "{} bytes", size_of_val(&busy));
             drop(busy);

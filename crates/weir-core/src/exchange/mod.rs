@@ -22,11 +22,12 @@ pub use shared::Shared;
 use weir_rt::net::SockAddr;
 use weir_trace::{Cause, Site, WaitKind};
 
+use crate::body::Body;
 use crate::conf::server::Server;
 use crate::conn::{Connection, Transport};
 use crate::filter::{BodyEntry, BodyFilter, Slot};
 use crate::log::Level;
-use crate::phase::LocalFuture;
+use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
 use crate::read::RequestBody;
 use crate::text::{Arena, Span, Text};
@@ -178,6 +179,7 @@ impl Exchange {
     /// Lets go of what the exchange holds while it waits in the free list.
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
+        self.response.body = Body::Empty;
         self.shared.attach(None);
         self.clear_rare();
     }
@@ -243,6 +245,13 @@ impl Exchange {
     /// Awaits `future`, accounted as waiting for a `kind` of thing.
     pub async fn waiting_for<T>(&self, kind: WaitKind, future: LocalFuture<'_, T>) -> T {
         self.shared.clone().waiting_for(kind, future).await
+    }
+
+    /// The verdict that the response is whole: its head stands in [`Exchange::response`], and this is its body.
+    #[inline]
+    pub fn respond(&mut self, body: Body) -> Verdict {
+        self.response.body = body;
+        Verdict::Respond
     }
 
     /// Adds a body filter to this response. Called by header filters; the order is that of the slots.

@@ -2,6 +2,7 @@
 
 use weir_http::Known;
 
+use crate::body::Body;
 use crate::text::{Arena, Text};
 
 /// A field of a response: its name, known or as written, and its value.
@@ -37,7 +38,7 @@ impl Name {
     }
 }
 
-/// The head of a response. What nearly every response has is a typed field and is written in nginx's order;
+/// A response, its head above all. What nearly every response has is a typed field and is written in nginx's order;
 /// everything else stands in `headers`.
 #[derive(Debug, Default)]
 pub struct Response {
@@ -85,6 +86,8 @@ pub struct Response {
     pub server: Option<Text>,
     /// `Date` was set by an upstream or a script.
     pub date: Option<Text>,
+    /// What follows the head, until the engine takes it.
+    pub(crate) body: Body,
 }
 
 impl Response {
@@ -155,6 +158,7 @@ impl Response {
             err_status,
             server,
             date,
+            body,
         } = self;
         (*status, *err_status) = (0, 0);
         (*content_length, *last_modified) = (None, None);
@@ -165,6 +169,7 @@ impl Response {
         }
         headers.clear();
         trailers.clear();
+        *body = Body::Empty;
         (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
         (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
         (*header_only, *chunked, *error_page_done) = (false, false, false);

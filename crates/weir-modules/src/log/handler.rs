@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weir_core::log::{Level, LogFile, Target};
 use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Outcome, Verdict};
+use weir_core::{Exchange, Handler, Verdict};
 use weir_rt::file::{self, FileKind, errno_text};
 
 use super::cache::Cache;
@@ -23,11 +23,11 @@ pub(super) struct AccessLogs {
 }
 
 impl Handler for AccessLogs {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.is_subrequest() || x.plan.core.log_subrequest {
             self.logs.iter().for_each(|log| self.log(x, log));
         }
-        Verdict::Declined.into()
+        Verdict::Declined
     }
 }
 

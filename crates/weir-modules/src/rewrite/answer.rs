@@ -6,7 +6,7 @@
 use weir_conf::{LineCx, Result, parse_number};
 use weir_core::body::{Body, Buf};
 use weir_core::variable::Script;
-use weir_core::{Exchange, Handler, Outcome, Text, Verdict};
+use weir_core::{Exchange, Handler, Text, Verdict};
 
 use crate::value::Value;
 
@@ -72,15 +72,15 @@ impl Return {
                 let buf = buf(x, text);
                 x.response.content_length = Some(buf.len());
                 x.set_content_type();
-                Verdict::Respond(Body::Whole(buf))
+                x.respond(Body::Whole(buf))
             }
         }
     }
 }
 
 impl Handler for Return {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
-        self.answer(x).into()
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        Return::answer(self, x)
     }
 }
 

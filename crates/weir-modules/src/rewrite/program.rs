@@ -2,7 +2,7 @@
 
 use weir_core::plan::Level;
 use weir_core::variable::VarIndex;
-use weir_core::{Exchange, Handler, Outcome, Verdict};
+use weir_core::{Exchange, Handler, Verdict};
 
 use super::answer::Return;
 use super::condition::Condition;
@@ -104,12 +104,11 @@ impl Program {
 }
 
 impl Handler for Program {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
         match self.run(x, &mut Run { log: self.log, quote: true }) {
             Flow::Next => Verdict::Declined,
             Flow::End(verdict) => verdict,
         }
-        .into()
     }
 }
 
