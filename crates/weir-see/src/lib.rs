@@ -8,10 +8,23 @@
 //! Nothing leaves with arguments, cookies or authorization in it: records never hold them.
 #![forbid(unsafe_code)]
 
+mod answer;
+pub mod commands;
+pub mod control;
+mod filter;
 pub mod formats;
 mod gzip;
 mod json;
+mod source;
 pub mod stacks;
 pub mod symbols;
+mod table;
 
+pub use source::{Source, scale};
 pub use stacks::{Frame, Origin, Stacks, Unit};
+
+/// Headline and tree of a kept request, as `weir trace` prints them.
+#[must_use]
+pub fn show(kept: &weir_trace::Kept) -> String {
+    answer::trace::text(kept)
+}

@@ -25,6 +25,48 @@ pub fn set_linger_zero(socket: &impl AsFd) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Who is at the other end of a unix stream socket, as the kernel noted when it was connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process.
+    pub pid: i32,
+    /// Its effective user.
+    pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
+}
+
+/// The peer of a connected unix stream socket: SO_PEERCRED, unix(7).
+///
+/// # Errors
+/// The error of getsockopt(2); `ENOTSOCK` when the descriptor is not a socket.
+pub fn peer(socket: &impl AsFd) -> io::Result<Peer> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed, hence open, for the whole call; `peer` and `len` live on this stack frame,
+    // `len` is the size of `peer`, and the kernel writes no more than that and keeps no pointer.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    match failed {
+        0 => Ok(Peer { pid: peer.pid, uid: peer.uid, gid: peer.gid }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The effective user of this process.
+#[must_use]
+pub fn effective_user() -> u32 {
+    // SAFETY: takes no pointer and always succeeds.
+    unsafe { libc::geteuid() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{ErrorKind, Read};
@@ -44,8 +86,16 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_of_a_pair_are_this_process() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let peer = peer(&one).expect("a unix socket");
+        assert_eq!((peer.pid.cast_unsigned(), peer.uid), (std::process::id(), effective_user()));
+    }
+
+    #[test]
     fn a_descriptor_that_is_no_socket_is_an_error() {
         let file = std::fs::File::open("/dev/null").expect("always there");
+        assert_eq!(peer(&file).expect_err("no socket").raw_os_error(), Some(libc::ENOTSOCK));
         let error = set_linger_zero(&file).expect_err("no socket");
         assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
     }

@@ -1,0 +1,194 @@
+//! What is spoken on the control socket.
+//!
+//! The client sends one line: a verb and `key=value` pairs, separated by spaces, `%XX` for what is not plain. The server
+//! answers in frames: a line `KIND LENGTH` and as many bytes. `out` is part of the answer, `note` says how far it is
+//! (for people), `done` ends an answer, `fail` ends one with the reason. A client that sends `stop` gets what there is so
+//! far, then `done`; one that closes gets nothing more.
+
+use std::io::{self, BufRead, Write};
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// Of what sort.
+    pub verb: String,
+    options: Vec<(String, String)>,
+}
+
+impl Question {
+    /// A question without options.
+    #[must_use]
+    pub fn new(verb: &str) -> Question {
+        Question { verb: verb.to_owned(), options: Vec::new() }
+    }
+
+    /// The same with an option more.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl ToString) -> Question {
+        self.options.push((key.to_owned(), value.to_string()));
+        self
+    }
+
+    /// The value of an option.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.options.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether an option is there, whatever its value.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// The value of an option as a number; `default` without it.
+    ///
+    /// # Errors
+    /// It is no number.
+    pub fn number(&self, key: &str, default: u64) -> Result<u64, String> {
+        match self.value(key) {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|_| format!("\"{text}\" is no number for \"{key}\"")),
+        }
+    }
+
+    /// The question as a line, its end included.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut line = escape(&self.verb);
+        for (key, value) in &self.options {
+            line.push_str(&format!(" {}={}", escape(key), escape(value)));
+        }
+        line.push('\n');
+        line
+    }
+
+    /// Reads a line.
+    #[must_use]
+    pub fn parse(line: &str) -> Question {
+        let mut words = line.split_ascii_whitespace();
+        let mut question = Question::new(&unescape(words.next().unwrap_or("")));
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            question.options.push((unescape(key), unescape(value)));
+        }
+        question
+    }
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Part of the answer.
+    Out,
+    /// How far it is.
+    Note,
+    /// The end.
+    Done,
+    /// The end, and why it is not a good one.
+    Fail,
+}
+
+impl Kind {
+    const ALL: [(Kind, &'static str); 4] =
+        [(Kind::Out, "out"), (Kind::Note, "note"), (Kind::Done, "done"), (Kind::Fail, "fail")];
+
+    fn as_str(self) -> &'static str {
+        Kind::ALL[self as usize].1
+    }
+}
+
+/// Writes a frame.
+///
+/// # Errors
+/// Those of the stream.
+pub fn write_frame(stream: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    let mut frame = format!("{} {}\n", kind.as_str(), bytes.len()).into_bytes();
+    frame.extend_from_slice(bytes);
+    stream.write_all(&frame)
+}
+
+/// Reads a frame; `None` at the end of the stream.
+///
+/// # Errors
+/// Those of the stream, and `InvalidData` for what is no frame.
+pub fn read_frame(stream: &mut impl BufRead) -> io::Result<Option<(Kind, Vec<u8>)>> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the server speaks something else");
+    let mut line = Vec::new();
+    io::Read::take(&mut *stream, 64).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let text = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix('\n')).ok_or_else(wrong)?;
+    let (kind, length) = text.split_once(' ').ok_or_else(wrong)?;
+    let (kind, _) = Kind::ALL.iter().find(|(_, name)| *name == kind).ok_or_else(wrong)?;
+    let length: usize = length.parse().ok().filter(|&length| length <= LARGEST).ok_or_else(wrong)?;
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes)?;
+    Ok(Some((*kind, bytes)))
+}
+
+/// `text` as one word: everything but letters, digits and a few signs as `%XX`.
+pub(crate) fn escape(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:*^$~,()".contains(&b);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+/// The reverse; what is no escape stays as it is.
+pub(crate) fn unescape(word: &str) -> String {
+    let bytes = word.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = word.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Bytes of a frame at most.
+const LARGEST: usize = 1 << 30;
+/// Bytes of a question at most.
+pub(crate) const LONGEST_QUESTION: u64 = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_survives_its_line() {
+        let question = Question::new("trace").with("match", "~ ^/a b=c%").with("n", 3).with("json", "");
+        let line = question.line();
+        assert_eq!(line, "trace match=~%20^/a%20b%3Dc%25 n=3 json=\n");
+        assert_eq!(Question::parse(&line), question);
+        assert_eq!((question.number("n", 1), question.number("m", 1)), (Ok(3), Ok(1)));
+        assert!(question.has("json") && question.number("match", 1).is_err());
+        assert_eq!(unescape("%zz%4"), "%zz%4");
+    }
+
+    #[test]
+    fn frames_are_read_as_written() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, Kind::Note, b"half").expect("memory");
+        write_frame(&mut bytes, Kind::Out, b"a\nb").expect("memory");
+        write_frame(&mut bytes, Kind::Done, b"").expect("memory");
+        assert_eq!(bytes, b"note 4\nhalfout 3\na\nbdone 0\n");
+        let mut input = &bytes[..];
+        let mut next = || read_frame(&mut input).expect("frames");
+        assert_eq!(next(), Some((Kind::Note, b"half".to_vec())));
+        assert_eq!(next(), Some((Kind::Out, b"a\nb".to_vec())));
+        assert_eq!((next(), next()), (Some((Kind::Done, Vec::new())), None));
+        for wrong in [&b"out\n"[..], b"out x\n", b"out 9\nab", b"what 1\na", b"out 99999999999\n", &[b'a'; 100]] {
+            assert!(read_frame(&mut &wrong[..]).is_err(), "{wrong:?}");
+        }
+    }
+}

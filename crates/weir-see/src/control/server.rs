@@ -1,0 +1,119 @@
+//! The server's end: a thread that accepts, and one for each question.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weir_core::log::{self, Level};
+use weir_sys::socket;
+
+use super::protocol::{Kind, LONGEST_QUESTION, Question, write_frame};
+use crate::answer::{self, Failure, Reply};
+use crate::source::Source;
+
+/// Answers on `listener` until the process ends. Only root and the user whom this process runs as are answered, whatever
+/// the socket's permissions have become.
+///
+/// # Errors
+/// No thread can be started.
+pub fn serve(listener: UnixListener, source: Arc<Source>) -> io::Result<()> {
+    std::thread::Builder::new().name("weir control".to_owned()).spawn(move || accept(&listener, &source))?;
+    Ok(())
+}
+
+fn accept(listener: &UnixListener, source: &Arc<Source>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                log::cycle(Level::Alert, &format_args!("accept() on the control socket failed: {error}"));
+                // Without descriptors or memory the next one fails, too; the listener stays ready all the time.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let Some(place) = Place::take(&open) else { continue };
+        let source = source.clone();
+        let answer = move || {
+            let _place = place;
+            if let Err(error) = converse(stream, &source) {
+                log::cycle(Level::Info, &format_args!("control connection: {error}"));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("weir control".to_owned()).spawn(answer) {
+            log::cycle(Level::Warn, &format_args!("control connection: {error}"));
+        }
+    }
+}
+
+/// One of the places for conversations; given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>) -> Option<Place> {
+        let place = Place(open.clone());
+        (open.fetch_add(1, Ordering::Relaxed) < MOST).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn converse(mut stream: UnixStream, source: &Source) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let peer = socket::peer(&stream)?;
+    if peer.uid != 0 && peer.uid != socket::effective_user() {
+        log::cycle(Level::Warn, &format_args!("control connection of user {} refused", peer.uid));
+        return write_frame(&mut stream, Kind::Fail, b"only the server's user and root are answered");
+    }
+    let mut line = String::new();
+    BufReader::new((&stream).take(LONGEST_QUESTION)).read_line(&mut line)?;
+    let mut reply = Answering { stream, stopped: false };
+    let (kind, text) = match answer::answer(source, &Question::parse(&line), &mut reply) {
+        Ok(()) => (Kind::Done, String::new()),
+        Err(Failure::Gone(error)) => return Err(error),
+        Err(Failure::Wrong(text)) => (Kind::Fail, text),
+    };
+    write_frame(&mut reply.stream, kind, text.as_bytes())
+}
+
+/// An answer on its way.
+struct Answering {
+    stream: UnixStream,
+    stopped: bool,
+}
+
+impl Reply for Answering {
+    fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        write_frame(&mut self.stream, Kind::Out, bytes)
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        write_frame(&mut self.stream, Kind::Note, text.as_bytes())
+    }
+
+    /// The client sends nothing but `stop`; the end of its side means that it has gone. Waits for neither.
+    fn is_stopped(&mut self) -> bool {
+        if self.stopped {
+            return true;
+        }
+        let mut byte = [0; 8];
+        let read = self.stream.set_nonblocking(true).and_then(|()| (&self.stream).read(&mut byte));
+        let back = self.stream.set_nonblocking(false);
+        let nothing = matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        self.stopped = !nothing || back.is_err();
+        self.stopped
+    }
+}
+
+/// Conversations at once; more are closed unanswered.
+const MOST: usize = 64;
+/// How long a client may take to send its question, or to make room for the answer.
+const PATIENCE: Duration = Duration::from_secs(10);

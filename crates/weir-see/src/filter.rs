@@ -1,0 +1,149 @@
+//! Which requests are meant: what `--match` says.
+
+use weir_trace::{RequestRecord, SiteTable};
+
+use crate::source;
+
+/// Conditions that must all hold; none holds for every request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Condition {
+    /// The path begins so.
+    Prefix(String),
+    /// The path is this.
+    Path(String),
+    Method(String),
+    /// A status, or a class of them: its first digit.
+    Status(u16),
+    Class(u16),
+    Location(String),
+    /// The whole time is at least so many nanoseconds.
+    Over(u64),
+}
+
+impl Filter {
+    /// Reads conditions separated by spaces: a path's beginning (`/img/`), an address whose path is meant
+    /// (`http://host/a.txt`), `path=`, `method=`, `status=404`, `status=5xx`, `location=`, `over=20ms`.
+    ///
+    /// # Errors
+    /// What can't be understood.
+    pub(crate) fn parse(text: &str) -> Result<Filter, String> {
+        let conditions = text.split_whitespace().map(Condition::parse).collect::<Result<_, _>>()?;
+        Ok(Filter { conditions })
+    }
+
+    /// Whether the request is meant.
+    pub(crate) fn takes(&self, record: &RequestRecord) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(record))
+    }
+}
+
+impl Condition {
+    fn parse(word: &str) -> Result<Condition, String> {
+        for scheme in ["http://", "https://"] {
+            if let Some(rest) = word.strip_prefix(scheme) {
+                let path = rest.find('/').map_or("/", |at| &rest[at..]);
+                return Ok(Condition::Path(without_arguments(path)));
+            }
+        }
+        let Some((key, value)) = word.split_once('=').filter(|_| !word.starts_with('/')) else {
+            return Ok(Condition::Prefix(without_arguments(word)));
+        };
+        Ok(match key {
+            "path" => Condition::Path(without_arguments(value)),
+            "method" => Condition::Method(value.to_ascii_uppercase()),
+            "location" | "route" => Condition::Location(value.to_owned()),
+            "over" => Condition::Over(duration_ns(value)?),
+            "status" => Condition::status(value)?,
+            _ => return Err(format!("\"{key}\" is nothing requests are chosen by")),
+        })
+    }
+
+    fn status(value: &str) -> Result<Condition, String> {
+        let wrong = || format!("\"{value}\" is no status");
+        if let Some(class) = value.strip_suffix("xx") {
+            return class.parse().map(Condition::Class).map_err(|_| wrong());
+        }
+        value.parse().map(Condition::Status).map_err(|_| wrong())
+    }
+
+    fn holds(&self, record: &RequestRecord) -> bool {
+        match self {
+            Condition::Prefix(prefix) => record.path.as_bytes().starts_with(prefix.as_bytes()),
+            Condition::Path(path) => record.path == weir_trace::Text::new(path.as_bytes()),
+            Condition::Method(method) => record.method.as_bytes() == method.as_bytes(),
+            Condition::Status(status) => record.status == *status,
+            Condition::Class(class) => record.status / 100 == *class,
+            Condition::Location(location) => {
+                !record.route.is_none() && *SiteTable::global().info(record.route).location == **location
+            }
+            Condition::Over(ns) => source::scale(record.total) >= *ns,
+        }
+    }
+}
+
+/// Records hold paths without arguments.
+fn without_arguments(path: &str) -> String {
+    path.split(['?', '#']).next().unwrap_or(path).to_owned()
+}
+
+/// A time as nginx writes it, in nanoseconds: `10ms`, `2s`, `5m`, `1h`; a bare number is seconds.
+///
+/// # Errors
+/// What it is not.
+pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "" | "s" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
+        _ => return Err(format!("\"{text}\" is no time: a number with us, ms, s, m or h is")),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number >= 0.0 && number * factor < 1e18 => Ok((number * factor) as u64),
+        _ => Err(format!("\"{text}\" is no time: a number with us, ms, s, m or h is")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(method: &str, path: &str, status: u16) -> RequestRecord {
+        let mut record = RequestRecord { status, ..RequestRecord::default() };
+        record.method.set(method.as_bytes());
+        record.set_path(path.as_bytes());
+        record
+    }
+
+    #[test]
+    fn all_conditions_must_hold() {
+        let of = |text: &str| Filter::parse(text).expect("valid");
+        let get = record("GET", "/img/a.txt?secret", 404);
+        for text in ["", "/img/", "method=get status=404", "status=4xx /", "http://h:80/img/a.txt?x", "path=/img/a.txt"] {
+            assert!(of(text).takes(&get), "{text}");
+        }
+        for text in ["/b", "status=5xx", "status=404 method=POST", "http://h", "path=/img/", "over=1ms", "location=/"] {
+            assert!(!of(text).takes(&get), "{text}");
+        }
+        assert!(Filter::parse("colour=red").is_err() && Filter::parse("status=abc").is_err());
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, ns) in [("10ms", 10_000_000), ("2", 2_000_000_000), ("1.5s", 1_500_000_000), ("5m", 300_000_000_000)] {
+            assert_eq!(duration_ns(text), Ok(ns));
+        }
+        for text in ["", "ms", "1d", "-1s", "1.2.3s", "99999999999h"] {
+            assert!(duration_ns(text).is_err(), "{text}");
+        }
+    }
+}
