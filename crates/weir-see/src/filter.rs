@@ -128,10 +128,19 @@ mod tests {
     fn all_conditions_must_hold() {
         let of = |text: &str| Filter::parse(text).expect("valid");
         let get = record("GET", "/img/a.txt?secret", 404);
-        for text in ["", "/img/", "method=get status=404", "status=4xx /", "http://h:80/img/a.txt?x", "path=/img/a.txt"] {
+        for text in [
+            "",
+            "/img/",
+            "method=get status=404",
+            "status=4xx /",
+            "http://h:80/img/a.txt?x",
+            "path=/img/a.txt",
+        ] {
             assert!(of(text).takes(&get), "{text}");
         }
-        for text in ["/b", "status=5xx", "status=404 method=POST", "http://h", "path=/img/", "over=1ms", "location=/"] {
+        for text in
+            ["/b", "status=5xx", "status=404 method=POST", "http://h", "path=/img/", "over=1ms", "location=/"]
+        {
             assert!(!of(text).takes(&get), "{text}");
         }
         assert!(Filter::parse("colour=red").is_err() && Filter::parse("status=abc").is_err());
@@ -139,7 +148,9 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        for (text, ns) in [("10ms", 10_000_000), ("2", 2_000_000_000), ("1.5s", 1_500_000_000), ("5m", 300_000_000_000)] {
+        for (text, ns) in
+            [("10ms", 10_000_000), ("2", 2_000_000_000), ("1.5s", 1_500_000_000), ("5m", 300_000_000_000)]
+        {
             assert_eq!(duration_ns(text), Ok(ns));
         }
         for text in ["", "ms", "1d", "-1s", "1.2.3s", "99999999999h"] {

@@ -18,6 +18,13 @@ impl Json {
         json.out
     }
 
+    /// Everything inside is one array.
+    pub(crate) fn array(f: impl FnOnce(&mut Json)) -> String {
+        let mut json = Json::default();
+        json.nest('[', ']', f);
+        json.out
+    }
+
     /// `"key":`; a value must follow.
     pub(crate) fn key(&mut self, key: &str) -> &mut Json {
         self.separate();

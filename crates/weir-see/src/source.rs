@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::server::{Server, with_worker};
 use weir_core::worker::{Counters, Worker};
-use weir_rt::{DriverKind, LoopStats, Remote, clock};
+use weir_rt::{LoopStats, Remote, clock};
 use weir_trace::{RecorderReader, Site, SiteTotals};
 
 /// A running server, seen from the threads that answer questions about it.
@@ -22,7 +22,6 @@ pub(crate) struct Thread {
     pub(crate) counters: Arc<Counters>,
     pub(crate) recorder: RecorderReader,
     pub(crate) stats: Arc<LoopStats>,
-    pub(crate) driver: DriverKind,
 }
 
 /// What workers said, and how many have not yet.
@@ -49,7 +48,6 @@ impl Source {
             counters: thread.counters.clone(),
             recorder: thread.recorder.clone(),
             stats: thread.stats.clone(),
-            driver: thread.driver,
         });
         *self.workers.write().unwrap_or_else(PoisonError::into_inner) = workers.collect();
     }
@@ -71,7 +69,12 @@ impl Source {
 
     /// Has every worker run `f` when it comes to it.
     pub(crate) fn tell(&self, f: impl Fn(&Worker) + Clone + Send + 'static) {
-        for worker in self.workers().iter() {
+        Source::tell_these(&self.workers(), f);
+    }
+
+    /// The same for workers that were looked up before.
+    pub(crate) fn tell_these(workers: &[Thread], f: impl Fn(&Worker) + Clone + Send + 'static) {
+        for worker in workers {
             let f = f.clone();
             worker.remote.run(Box::new(move || {
                 with_worker(|worker| f(worker));
@@ -107,12 +110,5 @@ pub fn scale(ticks: u64) -> u64 {
     clock::scale().ticks_to_ns(ticks)
 }
 
-/// Ticks of that clock.
-pub(crate) fn ticks(ns: u64) -> u64 {
-    clock::scale().ns_to_ticks(ns)
-}
-
 /// How long a worker is waited for where its answer is the point.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// The same where the answer is good without it, too, and must come while a worker is stuck.
-pub(crate) const BRIEFLY: Duration = Duration::from_millis(50);

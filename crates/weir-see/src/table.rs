@@ -1,47 +1,128 @@
-//! Tables for a terminal: columns as wide as what stands in them.
+//! Tables, for a terminal and as JSON.
 
-/// Rows under a head; the first columns are text, the rest numbers.
-pub(crate) struct Table {
-    texts: usize,
-    rows: Vec<Vec<String>>,
+use crate::json::Json;
+
+/// Rows of cells under named columns: text for people, an array of objects for programs.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    columns: &'static [Column],
+    rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
-    /// A table with that head; the first `texts` columns are aligned left, the others right.
-    pub(crate) fn new(texts: usize, head: &[&str]) -> Table {
-        Table { texts, rows: vec![head.iter().map(|&text| text.to_owned()).collect()] }
+/// A column: its head in a table, its key in an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column(pub(crate) &'static str, pub(crate) &'static str);
+
+/// A value, and how it is to be read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cell {
+    /// Not known here.
+    None,
+    Text(String),
+    Count(u64),
+    /// So many in a second.
+    Rate(f64),
+    /// Nanoseconds.
+    Time(u64),
+    /// Of one.
+    Share(f64),
+    Bytes(u64),
+}
+
+impl Cell {
+    /// `part` of `whole`; of nothing it is not known.
+    pub(crate) fn share(part: u64, whole: u64) -> Cell {
+        if whole == 0 { Cell::None } else { Cell::Share(part as f64 / whole as f64) }
     }
 
-    /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+    /// A text.
+    pub(crate) fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into())
     }
 
-    /// The text, a line a row.
+    fn shown(&self) -> String {
+        match self {
+            Cell::None => "-".to_owned(),
+            Cell::Text(text) => text.clone(),
+            Cell::Count(count) => count.to_string(),
+            Cell::Rate(rate) if *rate < 10.0 => format!("{rate:.1}"),
+            Cell::Rate(rate) => format!("{rate:.0}"),
+            Cell::Time(ns) => time(*ns),
+            Cell::Share(share) => format!("{:.1}%", share * 100.0),
+            Cell::Bytes(count) => bytes(*count),
+        }
+    }
+
+    fn json(&self, json: &mut Json) {
+        match self {
+            Cell::None => json.raw("null"),
+            Cell::Text(text) => json.text(text),
+            Cell::Count(number) | Cell::Time(number) | Cell::Bytes(number) => json.raw(number),
+            Cell::Rate(number) | Cell::Share(number) => json.raw(format_args!("{number:.6}")),
+        }
+    }
+}
+
+impl Report {
+    /// Without rows yet.
+    pub(crate) fn new(columns: &'static [Column]) -> Report {
+        Report { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row: a cell a column.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let cells: Vec<Cell> = cells.into_iter().collect();
+        debug_assert_eq!(cells.len(), self.columns.len(), "a cell a column");
+        self.rows.push(cells);
+    }
+
+    /// The rows of the greatest value of `key`, which is no text, first.
+    pub(crate) fn sort_by(&mut self, key: impl Fn(&[Cell]) -> f64) {
+        self.rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    }
+
+    /// As people read it, or with `json` as programs do.
+    pub(crate) fn write(&self, json: bool) -> String {
+        if json { self.json() } else { self.text() }
+    }
+
+    /// Lines of aligned columns: text to the left, figures to the right.
     pub(crate) fn text(&self) -> String {
-        let columns = self.rows[0].len();
-        let width = |column: usize| self.rows.iter().map(|row| chars(row, column)).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut lines: Vec<Vec<String>> =
+            vec![self.columns.iter().map(|column| column.0.to_owned()).collect()];
+        lines.extend(self.rows.iter().map(|row| row.iter().map(Cell::shown).collect()));
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let is_text = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
+        let left: Vec<bool> = (0..self.columns.len()).map(is_text).collect();
         let mut out = String::new();
-        for row in &self.rows {
+        for cells in lines {
             let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
                 line.push_str(if column == 0 { "" } else { "  " });
-                if column < self.texts {
-                    line.push_str(&format!("{cell:<width$}"));
-                } else {
-                    line.push_str(&format!("{cell:>width$}"));
-                }
+                line.push_str(&match left[column] {
+                    true => format!("{cell:<width$}"),
+                    false => format!("{cell:>width$}"),
+                });
             }
             out.push_str(line.trim_end());
             out.push('\n');
         }
         out
     }
-}
 
-fn chars(row: &[String], column: usize) -> usize {
-    row.get(column).map_or(0, |cell| cell.chars().count())
+    /// One line: an array with an object a row.
+    pub(crate) fn json(&self) -> String {
+        Json::array(|json| {
+            for row in &self.rows {
+                json.nested(|json| {
+                    for (column, cell) in self.columns.iter().zip(row) {
+                        cell.json(json.key(column.1));
+                    }
+                });
+            }
+        }) + "\n"
+    }
 }
 
 /// Nanoseconds as milliseconds or microseconds, with their unit.
@@ -52,11 +133,6 @@ pub(crate) fn time(ns: u64) -> String {
         1_000_000..1_000_000_000 => format!("{}.{} ms", ns / 1_000_000, ns % 1_000_000 / 100_000),
         _ => format!("{}.{:02} s", ns / 1_000_000_000, ns % 1_000_000_000 / 10_000_000),
     }
-}
-
-/// `part` of `whole` in percent; `-` of nothing.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 { "-".to_owned() } else { format!("{:.1}%", part as f64 * 100.0 / whole as f64) }
 }
 
 /// Bytes in units of 1,024.
@@ -77,16 +153,26 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_they_need() {
-        let mut table = Table::new(1, &["route", "rps"]);
-        table.row(["/".to_owned(), "1".to_owned()]);
-        table.row(["/a/long/one".to_owned(), "12345".to_owned()]);
-        assert_eq!(table.text(), "route          rps\n/                1\n/a/long/one  12345\n");
+        let mut report =
+            Report::new(&[Column("route", "location"), Column("rps", "rps"), Column("4xx", "share_4xx")]);
+        report.row([Cell::text("/"), Cell::Rate(1.0), Cell::share(1, 3)]);
+        report.row([Cell::text("/a/<long>"), Cell::Rate(12345.4), Cell::None]);
+        assert_eq!(
+            report.text(),
+            "route        rps    4xx\n/            1.0  33.3%\n/a/<long>  12345      -\n"
+        );
+        let json = r#"[{"location":"/","rps":1.000000,"share_4xx":0.333333},{"location":"/a/\u003clong\u003e","rps":12345.400000,"share_4xx":null}]"#;
+        assert_eq!(report.json(), format!("{json}\n"));
+        report.sort_by(|row| if let Cell::Rate(rate) = row[1] { rate } else { 0.0 });
+        assert!(report.text().lines().nth(1).is_some_and(|line| line.starts_with("/a/")));
     }
 
     #[test]
     fn figures_carry_their_unit() {
-        assert_eq!([time(0), time(1_500), time(2_500_000), time(3_020_000_000)], ["0", "1.5 µs", "2.5 ms", "3.02 s"]);
-        assert_eq!([percent(1, 3), percent(1, 0)], ["33.3%", "-"]);
+        assert_eq!(
+            [time(0), time(1_500), time(2_500_000), time(3_020_000_000)],
+            ["0", "1.5 µs", "2.5 ms", "3.02 s"]
+        );
         assert_eq!([bytes(1023), bytes(1536), bytes(3 << 30)], ["1023 B", "1.5 KiB", "3.0 GiB"]);
     }
 }

@@ -14,11 +14,14 @@ mod version;
 use std::process::ExitCode;
 
 use cli::Action;
+use weir_see::commands;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if arguments.first().is_some_and(|word| word == "trace") {
-        return trace::command(&arguments[1..]);
+    if let Some((name, rest)) = arguments.split_first()
+        && commands::is_command(name)
+    {
+        return trace::command(name, rest);
     }
     let line = match cli::parse(&arguments) {
         Ok(line) => line,

@@ -9,6 +9,7 @@ use weir_core::log::{self, Level};
 use weir_core::server::{Options, Server, StartError};
 use weir_rt::process::Readiness;
 use weir_rt::signal::{self, Signals};
+use weir_see::Source;
 
 use crate::cli::CommandLine;
 use crate::control::Control;
@@ -57,12 +58,13 @@ fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
     // Where only root may write, perhaps; and what is wrong with it belongs on the terminal.
     let pid = PidFile::write(pid_path.clone())
         .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
-    let control = Control::start(&pid_path, &server);
+    let source = Source::new(&server);
+    let control = Control::start(&pid_path, &source);
     settings::become_user(&server.configuration().main).map_err(|error| vec![error])?;
     announce(&server, &paths);
     log::lead_stderr().map_err(|error| vec![error])?;
     ready(readiness);
-    let result = wait(server, &signals, &paths);
+    let result = wait(server, &signals, &paths, &source);
     drop(control);
     drop(pid);
     log::cycle(Level::Notice, &"exit");
@@ -111,11 +113,14 @@ fn ready(readiness: Option<Readiness>) {
 }
 
 /// Handles signals until the server has ended.
-fn wait(mut server: Server, signals: &Signals, paths: &Paths) -> Result<(), Vec<String>> {
+fn wait(mut server: Server, signals: &Signals, paths: &Paths, source: &Source) -> Result<(), Vec<String>> {
     loop {
         let received = signals.wait().map_err(|error| vec![format!("signalfd read failed: {error}")])?;
         match received {
-            signal::SIGHUP => reload(&server, paths),
+            signal::SIGHUP => {
+                reload(&server, paths);
+                source.update(&server);
+            }
             signal::SIGUSR1 => {
                 log::cycle(Level::Notice, &"reopening logs");
                 log::reopen();

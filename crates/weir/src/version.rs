@@ -31,7 +31,7 @@ fn product() -> String {
 /// `-h`
 pub(crate) fn help() -> ExitCode {
     eprintln!("{}", product());
-    eprintln!("{HELP}");
+    eprintln!("{HELP}\n\nCommands (each has --help):\n{}", weir_see::commands::summary().trim_end());
     ExitCode::SUCCESS
 }
 
@@ -60,7 +60,7 @@ const WITHOUT: [&str; 18] = [
 const HELP: &str = "\
 Usage: weir [-?hvVtTq] [-s signal] [-p prefix]
             [-e filename] [-c filename] [-g directives]
-       weir trace --once [-c filename] [-p prefix]
+       weir COMMAND [-c filename] [-p prefix]   asks a running server
 
 Options:
   -?,-h         : this help

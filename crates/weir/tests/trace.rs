@@ -225,7 +225,7 @@ both_drivers! {
     fn what_it_cannot_do_it_says(driver) {
         let server = started();
         tell(&server, &["--level", "full"]);
-        for words in [&["--level", "loud"][..], &["--level"], &["--once", "--what"], &[]] {
+        for words in [&["--level", "loud"][..], &["--level"], &["--once", "--what"], &["/a", "/b"], &["colour=red"]] {
             let child = Command::new(env!("CARGO_BIN_EXE_weir"))
                 .arg("trace")
                 .args(["-c", "nginx.conf", "-p"])

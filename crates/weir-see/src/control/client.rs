@@ -39,7 +39,11 @@ impl Client {
     ///
     /// # Errors
     /// The server's reason, or that it has gone.
-    pub fn ask(self, question: &Question, mut take: impl FnMut(Kind, &[u8]) -> io::Result<()>) -> Result<End, String> {
+    pub fn ask(
+        self,
+        question: &Question,
+        mut take: impl FnMut(Kind, &[u8]) -> io::Result<()>,
+    ) -> Result<End, String> {
         let lost = |error: io::Error| format!("the server at \"{}\" is gone: {error}", self.path.display());
         let interrupts = interrupts(&self.stream).map_err(lost)?;
         (&self.stream).write_all(question.line().as_bytes()).map_err(lost)?;
@@ -50,7 +54,12 @@ impl Client {
                 Some((Kind::Done, _)) => return Ok(End::Whole),
                 Some((Kind::Fail, text)) => return Err(String::from_utf8_lossy(&text).into_owned()),
                 Some((kind, bytes)) => take(kind, &bytes).map_err(|error| error.to_string())?,
-                None => return Err(format!("the server at \"{}\" ended before its answer did", self.path.display())),
+                None => {
+                    return Err(format!(
+                        "the server at \"{}\" ended before its answer did",
+                        self.path.display()
+                    ));
+                }
             }
         }
     }

@@ -187,7 +187,9 @@ mod tests {
         assert_eq!(next(), Some((Kind::Note, b"half".to_vec())));
         assert_eq!(next(), Some((Kind::Out, b"a\nb".to_vec())));
         assert_eq!((next(), next()), (Some((Kind::Done, Vec::new())), None));
-        for wrong in [&b"out\n"[..], b"out x\n", b"out 9\nab", b"what 1\na", b"out 99999999999\n", &[b'a'; 100]] {
+        for wrong in
+            [&b"out\n"[..], b"out x\n", b"out 9\nab", b"what 1\na", b"out 99999999999\n", &[b'a'; 100]]
+        {
             assert!(read_frame(&mut &wrong[..]).is_err(), "{wrong:?}");
         }
     }

@@ -1,0 +1,97 @@
+//! `slow` and `explain`: the trees that were kept.
+
+use weir_trace::{Kept, RequestId, SiteTable};
+
+use super::{Failure, trace};
+use crate::control::protocol::Question;
+use crate::filter::Filter;
+use crate::source::{PATIENCE, Source, scale};
+use crate::table::{Cell, Column, Report};
+
+/// The slowest kept requests.
+pub(crate) fn slow(source: &Source, question: &Question) -> Result<String, Failure> {
+    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let count = question.number("n", 20)?.min(MOST) as usize;
+    let said = source.ask(PATIENCE, move |worker| {
+        let recorder = worker.recorder.borrow();
+        let mut kept: Vec<Kept> =
+            recorder.kept().filter(|kept| filter.takes(kept.record())).cloned().collect();
+        kept.sort_by_key(|kept| std::cmp::Reverse(kept.record().total));
+        kept.truncate(count);
+        kept
+    });
+    let mut all: Vec<Kept> = said.answers.into_iter().flatten().collect();
+    all.sort_by_key(|kept| std::cmp::Reverse(kept.record().total));
+    all.truncate(count);
+    if question.has("json") {
+        return Ok(all.iter().map(trace::json).collect());
+    }
+    let mut text = listed(&all);
+    if said.stuck > 0 {
+        text.push_str(&format!("{} workers are busy; theirs are missing\n", said.stuck));
+    }
+    Ok(text)
+}
+
+fn listed(all: &[Kept]) -> String {
+    let sites = SiteTable::global();
+    let (seconds, nanos) = weir_rt::clock::unix_time();
+    let now = seconds * 1000 + u64::from(nanos) / 1_000_000;
+    let mut report = Report::new(&COLUMNS);
+    for kept in all {
+        let record = kept.record();
+        let location = if record.route.is_none() { "-".into() } else { sites.info(record.route).location };
+        report.row([
+            Cell::text(record.id.to_string()),
+            Cell::text(format!("{} {}", record.method, record.path)),
+            Cell::text(&*location),
+            Cell::Count(record.status.into()),
+            Cell::text(kept.why().as_str()),
+            Cell::Time(scale(record.total)),
+            Cell::Time(scale(record.run)),
+            Cell::Time(scale(record.wait())),
+            Cell::Time(now.saturating_sub(record.unix_ms) * 1_000_000),
+        ]);
+    }
+    report.text()
+}
+
+/// The tree of the kept request that `id` names, or begins to name.
+pub(crate) fn explain(source: &Source, question: &Question) -> Result<String, Failure> {
+    let id = question.value("id").unwrap_or("").to_ascii_lowercase();
+    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::Wrong(format!("\"{id}\" is no request id: hexadecimal digits are")));
+    }
+    let wanted = id.clone();
+    let said = source.ask(PATIENCE, move |worker| {
+        let recorder = worker.recorder.borrow();
+        let mut kept = recorder.kept().filter(|kept| named(kept.record().id, &wanted));
+        kept.next().cloned()
+    });
+    match said.answers.into_iter().flatten().next() {
+        Some(kept) => Ok(trace::shown(question)(&kept)),
+        None if said.stuck > 0 => Err(Failure::Wrong(format!(
+            "request {id} is not kept by the workers that answer; {} are busy",
+            said.stuck
+        ))),
+        None => Err(Failure::Wrong(format!("request {id} was not kept, or its place was needed"))),
+    }
+}
+
+fn named(id: RequestId, digits: &str) -> bool {
+    id.to_string().starts_with(digits)
+}
+
+const COLUMNS: [Column; 9] = [
+    Column("id", "id"),
+    Column("request", "request"),
+    Column("location", "location"),
+    Column("status", "status"),
+    Column("kept as", "why"),
+    Column("total", "total_ns"),
+    Column("run", "run_ns"),
+    Column("wait", "wait_ns"),
+    Column("ago", "age_ns"),
+];
+/// Listed at most.
+const MOST: u64 = 1000;

@@ -1,0 +1,87 @@
+//! `level`: how much is recorded, from the next request on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_core::worker::Worker;
+use weir_rt::clock;
+use weir_trace::Level;
+
+use super::Failure;
+use crate::control::protocol::Question;
+use crate::filter::duration_ns;
+use crate::source::{PATIENCE, Source};
+
+/// Changes the level, if one is given, for the time that `for` says or for good. The answer has a line a worker, taken
+/// at that moment: the level, its requests so far and the CPU time of its thread, so that levels can be compared under
+/// load.
+pub(crate) fn level(source: &Source, question: &Question) -> Result<String, Failure> {
+    let wanted = question.value("set").map(named).transpose()?;
+    let limit = question.value("for").map(duration_ns).transpose()?.map(Duration::from_nanos);
+    if wanted.is_some() {
+        // Any change ends the wait for an older one to run out.
+        CHANGES.fetch_add(1, Ordering::Relaxed);
+    }
+    let before = wanted.and(limit).map(|limit| (limit, current(source)));
+    let said = source.ask(PATIENCE, move |worker| {
+        if let Some(level) = wanted {
+            worker.recorder.borrow_mut().set_level(level);
+        }
+        line(worker)
+    });
+    if let Some((limit, Some(before))) = before {
+        back_after(source, limit, before);
+    }
+    let mut text = said.answers.concat();
+    if said.stuck > 0 {
+        text.push_str(&format!("{} workers are busy and follow when they can\n", said.stuck));
+    }
+    Ok(text)
+}
+
+fn line(worker: &Worker) -> String {
+    let level = name(worker.recorder.borrow().settings().level);
+    let (cpu_ns, requests) = (clock::thread_cpu_ns(), worker.counters.requests.get());
+    format!("worker {} level {level} requests {requests} cpu_ns {cpu_ns}\n", worker.id)
+}
+
+/// The level of the first worker that says; they all have the same.
+fn current(source: &Source) -> Option<Level> {
+    source.ask(PATIENCE, |worker| worker.recorder.borrow().settings().level).answers.first().copied()
+}
+
+/// Goes back to `before` after `limit`, unless somebody changes the level first.
+fn back_after(source: &Source, limit: Duration, before: Level) {
+    let change = CHANGES.load(Ordering::Relaxed);
+    let workers = source.workers();
+    let back = move || {
+        std::thread::sleep(limit);
+        if CHANGES.load(Ordering::Relaxed) == change {
+            Source::tell_these(&workers, move |worker| worker.recorder.borrow_mut().set_level(before));
+        }
+    };
+    // Without the thread the level would stay for good, which the answer has not said.
+    if std::thread::Builder::new().name("weir level".to_owned()).spawn(back).is_err() {
+        source.tell(move |worker| worker.recorder.borrow_mut().set_level(before));
+    }
+}
+
+fn named(word: &str) -> Result<Level, String> {
+    match word {
+        "0" | "off" => Ok(Level::Off),
+        "1" | "sampled" => Ok(Level::Sampled),
+        "2" | "full" => Ok(Level::Full),
+        _ => Err("the level is off, sampled or full (0, 1, 2)".to_owned()),
+    }
+}
+
+const fn name(level: Level) -> &'static str {
+    match level {
+        Level::Off => "off",
+        Level::Sampled => "sampled",
+        Level::Full => "full",
+    }
+}
+
+/// Counts changes of the level.
+static CHANGES: AtomicU64 = AtomicU64::new(0);

@@ -1,0 +1,198 @@
+//! What happened between two moments.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weir_rt::LoopSnapshot;
+use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
+
+use crate::source::{Source, scale};
+
+/// All figures at one moment.
+pub(super) struct Snapshot {
+    at: Instant,
+    sites: BTreeMap<Site, SiteTotals>,
+    workers: Vec<WorkerFigures>,
+}
+
+/// A worker's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WorkerFigures {
+    pub(super) requests: u64,
+    pub(super) accepted: u64,
+    pub(super) active: u64,
+    pub(super) waiting: u64,
+    pub(super) writing: u64,
+    pub(super) turns: LoopSnapshot,
+}
+
+impl Snapshot {
+    /// Now.
+    pub(super) fn take(source: &Source) -> Snapshot {
+        let workers = source.workers();
+        let figures = |worker: &crate::source::Thread| WorkerFigures {
+            requests: worker.counters.requests.get(),
+            accepted: worker.counters.accepted.get(),
+            active: worker.counters.active.get(),
+            waiting: worker.counters.waiting.get(),
+            writing: worker.counters.writing.get(),
+            turns: worker.stats.snapshot(),
+        };
+        Snapshot {
+            at: Instant::now(),
+            sites: source.totals().into_iter().collect(),
+            workers: workers.iter().map(figures).collect(),
+        }
+    }
+}
+
+/// The difference of two moments.
+pub(super) struct Window {
+    pub(super) time: Duration,
+    /// Sites with something in them.
+    pub(super) sites: Vec<(Site, Lately)>,
+    /// Before and after.
+    pub(super) workers: Vec<(WorkerFigures, WorkerFigures)>,
+    /// Connections of each worker, on average; empty when nobody looked.
+    pub(super) connections: Vec<f64>,
+}
+
+/// What a site got in a window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lately {
+    pub(super) run: Spread,
+    pub(super) wait: Spread,
+    pub(super) total: Spread,
+    pub(super) calls: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    pub(super) errors: u64,
+    pub(super) status: StatusCounts,
+}
+
+impl Window {
+    /// From `before` to `after`.
+    pub(super) fn between(before: &Snapshot, after: &Snapshot) -> Window {
+        let none = SiteTotals::default();
+        let sites = after
+            .sites
+            .iter()
+            .map(|(site, totals)| (*site, Lately::between(before.sites.get(site).unwrap_or(&none), totals)));
+        let was = |n: usize| before.workers.get(n).copied().unwrap_or_default();
+        Window {
+            time: after.at.duration_since(before.at),
+            sites: sites.filter(|(_, lately)| lately.calls > 0 || lately.status.total() > 0).collect(),
+            workers: after.workers.iter().enumerate().map(|(n, now)| (was(n), *now)).collect(),
+            connections: Vec::new(),
+        }
+    }
+
+    /// Since the server began.
+    pub(super) fn of_all_time(source: &Source) -> Window {
+        let now = Snapshot::take(source);
+        let nothing = Snapshot { at: now.at, sites: BTreeMap::new(), workers: Vec::new() };
+        Window { time: source.uptime(), ..Window::between(&nothing, &now) }
+    }
+
+    /// So many in a second.
+    pub(super) fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.time.as_secs_f64().max(1e-9)
+    }
+}
+
+impl Lately {
+    fn between(before: &SiteTotals, after: &SiteTotals) -> Lately {
+        Lately {
+            run: Spread::between(&before.run, &after.run),
+            wait: Spread::between(&before.wait, &after.wait),
+            total: Spread::between(&before.total, &after.total),
+            calls: after.counts.calls - before.counts.calls,
+            bytes_in: after.counts.bytes_in - before.counts.bytes_in,
+            bytes_out: after.counts.bytes_out - before.counts.bytes_out,
+            errors: after.counts.errors - before.counts.errors,
+            status: statuses(&before.status.unwrap_or_default(), &after.status.unwrap_or_default()),
+        }
+    }
+
+    /// Adds another site's.
+    pub(super) fn add(&mut self, other: &Lately) {
+        self.run.add(&other.run);
+        self.wait.add(&other.wait);
+        self.total.add(&other.total);
+        self.calls += other.calls;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.errors += other.errors;
+        self.status.merge(&other.status);
+    }
+}
+
+fn statuses(before: &StatusCounts, after: &StatusCounts) -> StatusCounts {
+    StatusCounts {
+        classes: std::array::from_fn(|n| after.classes[n] - before.classes[n]),
+        named: std::array::from_fn(|n| after.named[n] - before.named[n]),
+    }
+}
+
+/// How times are spread, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spread {
+    pub(super) count: u64,
+    /// All together.
+    pub(super) sum: u64,
+    /// The largest value of each bucket, in ticks, and how many are in it.
+    buckets: BTreeMap<u64, u64>,
+}
+
+impl Spread {
+    fn between(before: &Histogram, after: &Histogram) -> Spread {
+        let mut buckets: BTreeMap<u64, u64> = after.buckets().collect();
+        for (bound, count) in before.buckets() {
+            if let Some(now) = buckets.get_mut(&bound) {
+                *now -= count;
+            }
+        }
+        Spread {
+            count: after.count() - before.count(),
+            sum: scale(after.sum().wrapping_sub(before.sum())),
+            buckets,
+        }
+    }
+
+    fn add(&mut self, other: &Spread) {
+        self.count += other.count;
+        self.sum += other.sum;
+        for (bound, count) in &other.buckets {
+            *self.buckets.entry(*bound).or_default() += count;
+        }
+    }
+
+    /// The value at or below which the share `q` lies; 0 of nothing.
+    pub(super) fn quantile(&self, q: f64) -> u64 {
+        let rank = ((q * self.count as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        let found = self.buckets.iter().find(|(_, count)| {
+            seen += **count;
+            seen >= rank
+        });
+        found.map_or(0, |(bound, _)| scale(*bound))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_of_its_window_only() {
+        let mut before = Histogram::new();
+        (0..100).for_each(|_| before.record(1_000_000));
+        let mut after = before.clone();
+        (1..=10).for_each(|n| after.record(n * 10));
+        let spread = Spread::between(&before, &after);
+        assert_eq!((spread.count, spread.sum), (10, scale(550)));
+        assert!((scale(50)..=scale(54)).contains(&spread.quantile(0.5)), "{spread:?}");
+        assert!((scale(100)..=scale(107)).contains(&spread.quantile(0.99)), "{spread:?}");
+        assert_eq!(Spread::default().quantile(0.5), 0);
+    }
+}

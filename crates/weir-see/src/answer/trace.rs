@@ -1,0 +1,75 @@
+//! `trace`: the trees of the next requests.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use weir_trace::{Kept, SiteTable, Watch, render};
+
+use super::{Failure, Reply, STEP};
+use crate::control::protocol::Question;
+use crate::filter::Filter;
+use crate::source::{Source, scale};
+
+/// Sends the trees of the next `n` requests that `match` takes, each as it ends.
+pub(super) fn next(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let count = question.number("n", 1)?.clamp(1, MOST) as usize;
+    let (watch, kept) = Watch::channel(count, move |record| filter.takes(record));
+    let asked = watch.clone();
+    source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
+    let show = shown(question);
+    let limit = Instant::now() + PATIENCE;
+    let mut seen = 0;
+    while seen < count {
+        match kept.recv_timeout(STEP) {
+            Ok(kept) => {
+                seen += 1;
+                reply.out(show(&kept).as_bytes())?;
+                if count > 1 {
+                    reply.note(&format!("{seen} of {count} requests"))?;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if Instant::now() < limit && !reply.is_stopped() => {}
+            Err(_) => break,
+        }
+    }
+    watch.cancel();
+    // Some worker may have been about to deliver.
+    for kept in kept.try_iter().take(count - seen) {
+        reply.out(show(&kept).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The form that is asked for.
+pub(super) fn shown(question: &Question) -> fn(&Kept) -> String {
+    match (question.has("json"), question.has("flow")) {
+        (true, _) => json,
+        (_, true) => flow,
+        _ => text,
+    }
+}
+
+/// Headline and tree.
+pub(crate) fn text(kept: &Kept) -> String {
+    let sites = SiteTable::global();
+    let headline = render::headline(kept.record(), sites, &scale);
+    format!("{headline}\n{}", render::tree(&kept.tree(), sites, &scale))
+}
+
+/// Headline and every boundary.
+fn flow(kept: &Kept) -> String {
+    let sites = SiteTable::global();
+    let headline = render::headline(kept.record(), sites, &scale);
+    format!("{headline}\n{}", render::flow(kept.events(), sites, &scale))
+}
+
+/// A line of JSON.
+pub(crate) fn json(kept: &Kept) -> String {
+    render::kept_json(kept, SiteTable::global(), &scale) + "\n"
+}
+
+/// Trees at once at most: each is sent as it comes, so more is another question.
+const MOST: u64 = 10_000;
+/// A trace that nobody's request ends is given up after this long.
+const PATIENCE: Duration = Duration::from_secs(3600);

@@ -1,0 +1,59 @@
+//! Asking and showing: what comes goes to standard output, how far it is to standard error when that is a terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use super::Locate;
+use super::options::Asked;
+use crate::control::client::{Client, End};
+use crate::control::protocol::{Kind, Question};
+
+/// Asks the server that is meant and prints the answer as it comes.
+pub(super) fn show(asked: &Asked, locate: Locate<'_>, question: &Question) -> Result<End, String> {
+    let question = with_form(asked, question);
+    let mut shown = false;
+    let end = client(asked, locate)?.ask(&question, |kind, bytes| {
+        shown |= kind == Kind::Out;
+        match kind {
+            Kind::Note => note(bytes),
+            _ => print(bytes),
+        }
+    })?;
+    if !shown && end == End::Stopped {
+        return Err("stopped before anything came".to_owned());
+    }
+    Ok(end)
+}
+
+/// A connection to the server that is meant.
+pub(super) fn client(asked: &Asked, locate: Locate<'_>) -> Result<Client, String> {
+    let path = match &asked.place.socket {
+        Some(path) => path.clone(),
+        None => locate(&asked.place)?,
+    };
+    Client::connect(&path)
+}
+
+/// The question in the form that the command line wants.
+pub(super) fn with_form(asked: &Asked, question: &Question) -> Question {
+    let question = question.clone();
+    if asked.has("--json") { question.with("json", "") } else { question }
+}
+
+/// A reader that has gone (`| head`) has enough: that is the end, and no failure.
+pub(super) fn print(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result,
+    }
+}
+
+/// One line that the next one overwrites; nothing when nobody would see it.
+pub(super) fn note(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stderr().lock();
+    if !out.is_terminal() {
+        return Ok(());
+    }
+    write!(out, "\r\x1b[K{}", String::from_utf8_lossy(bytes))?;
+    out.flush()
+}

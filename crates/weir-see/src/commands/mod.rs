@@ -1,0 +1,117 @@
+//! The commands that look into a running server: `weir trace`, `weir top` and their like.
+
+mod ask;
+mod options;
+mod questions;
+mod top;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use options::{Asked, Choice};
+
+/// Which server is meant, as the command line says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// `--socket`: the control socket itself.
+    pub socket: Option<PathBuf>,
+    /// `-c`: the server's configuration file.
+    pub conf: Option<PathBuf>,
+    /// `-p`: its prefix.
+    pub prefix: Option<PathBuf>,
+}
+
+/// Finds the control socket of the server that is meant.
+pub type Locate<'a> = &'a dyn Fn(&Place) -> Result<PathBuf, String>;
+
+/// A command: what it is called, what it takes, what it does.
+struct Command {
+    name: &'static str,
+    /// What follows the name, for the usage line.
+    words: &'static str,
+    about: &'static str,
+    choices: &'static [Choice],
+    run: fn(&Asked, Locate<'_>) -> Result<(), String>,
+}
+
+/// Whether `word` is the name of one of these commands.
+#[must_use]
+pub fn is_command(word: &OsStr) -> bool {
+    COMMANDS.iter().any(|command| word == command.name)
+}
+
+/// Runs the command `name` with what follows it on the command line.
+#[must_use]
+pub fn run(name: &OsStr, arguments: &[OsString], locate: Locate<'_>) -> ExitCode {
+    let Some(command) = COMMANDS.iter().find(|command| name == command.name) else {
+        return fail(&format!("\"{}\" is no command", name.to_string_lossy()));
+    };
+    if arguments.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{}", options::help(command.name, command.words, command.about, command.choices));
+        return ExitCode::SUCCESS;
+    }
+    match Asked::parse(arguments, command.choices).and_then(|asked| (command.run)(&asked, locate)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => fail(&message),
+    }
+}
+
+/// The commands and what they are for, a line each, for the program's own help.
+#[must_use]
+pub fn summary() -> String {
+    COMMANDS
+        .iter()
+        .map(|command| format!("  weir {:<9} {}\n", command.name, first_sentence(command.about)))
+        .collect()
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("weir: {message}");
+    ExitCode::FAILURE
+}
+
+static COMMANDS: &[Command] = &[
+    Command {
+        name: "trace",
+        words: "[URL]",
+        about: "Shows the next matching requests as trees of where their time went. Every phase, handler and filter \
+                stands with its running time, what it waited for, and the bytes that went through it.",
+        choices: questions::TRACE,
+        run: questions::trace,
+    },
+    Command {
+        name: "slow",
+        words: "[URL]",
+        about: "Lists the slowest requests whose trees were kept. The id is what `weir explain` takes.",
+        choices: questions::SLOW,
+        run: questions::slow,
+    },
+    Command {
+        name: "explain",
+        words: "ID",
+        about: "Shows the tree of a kept request. ID is its `$request_id`, or the beginning of it.",
+        choices: questions::EXPLAIN,
+        run: questions::explain,
+    },
+    Command {
+        name: "top",
+        words: "[routes|phases|modules|workers|upstreams]",
+        about: "Shows what the server does right now, as a table that is drawn anew every second. Figures are of the \
+                last interval; CPU and waiting times are per request.",
+        choices: top::CHOICES,
+        run: top::run,
+    },
+    Command {
+        name: "profile",
+        words: "level off|sampled|full",
+        about: "Changes how much is recorded, or says how much is. 0, 1 and 2 stand for off, sampled and full; `--for` \
+                goes back by itself.",
+        choices: questions::PROFILE,
+        run: questions::profile,
+    },
+];

@@ -1,0 +1,82 @@
+//! Commands that ask one question and print what comes.
+
+use super::Locate;
+use super::ask::show;
+use super::options::{Asked, Choice};
+use crate::control::protocol::Question;
+
+const MATCH: Choice = Choice {
+    name: "--match",
+    value: "WHAT",
+    about: "which requests: /path, path=, method=, status=404|5xx, location=, over=20ms; several in quotes",
+};
+
+/// `weir trace`
+pub(super) const TRACE: &[Choice] = &[
+    MATCH,
+    Choice { name: "-n", value: "N", about: "how many; one without" },
+    Choice { name: "--flow", value: "", about: "every boundary by itself, in order" },
+    Choice { name: "--once", value: "", about: "the next one: what happens without options" },
+    Choice { name: "--sites", value: "", about: "the figures of every site since the server began" },
+    Choice { name: "--level", value: "LEVEL", about: "as weir profile level" },
+];
+
+pub(super) fn trace(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    let question = if asked.has("--sites") {
+        Question::new("sites")
+    } else if let Some(level) = asked.value("--level") {
+        Question::new("level").with("set", level)
+    } else {
+        let question = matching(asked, Question::new("trace"))?;
+        let question = question.with("n", asked.value("-n").unwrap_or("1"));
+        if asked.has("--flow") { question.with("flow", "") } else { question }
+    };
+    show(asked, locate, &question).map(drop)
+}
+
+/// `weir slow`
+pub(super) const SLOW: &[Choice] = &[MATCH, Choice { name: "-n", value: "N", about: "how many; 20 without" }];
+
+pub(super) fn slow(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    let question = matching(asked, Question::new("slow"))?;
+    show(asked, locate, &question.with("n", asked.value("-n").unwrap_or("20"))).map(drop)
+}
+
+/// `weir explain`
+pub(super) const EXPLAIN: &[Choice] =
+    &[Choice { name: "--flow", value: "", about: "every boundary by itself, in order" }];
+
+pub(super) fn explain(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(1)?;
+    let id = asked.words.first().ok_or("which request? weir slow lists ids")?;
+    let question = Question::new("explain").with("id", id);
+    let question = if asked.has("--flow") { question.with("flow", "") } else { question };
+    show(asked, locate, &question).map(drop)
+}
+
+/// `weir profile`
+pub(super) const PROFILE: &[Choice] =
+    &[Choice { name: "--for", value: "TIME", about: "then as before: 30s, 10m; for good without" }];
+
+pub(super) fn profile(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(2)?;
+    let words: Vec<&str> = asked.words.iter().map(String::as_str).collect();
+    let question = match words[..] {
+        [] | ["level"] => Question::new("level"),
+        ["level", level] => Question::new("level").with("set", level),
+        _ => return Err(format!("\"{}\" is nothing to profile with: level is", words[0])),
+    };
+    let question = match asked.value("--for") {
+        Some(time) => question.with("for", time),
+        None => question,
+    };
+    show(asked, locate, &question).map(drop)
+}
+
+/// With the requests that are meant: by `--match` or by one word.
+pub(super) fn matching(asked: &Asked, question: Question) -> Result<Question, String> {
+    asked.at_most(1)?;
+    let words: Vec<&str> =
+        asked.value("--match").into_iter().chain(asked.words.first().map(String::as_str)).collect();
+    Ok(if words.is_empty() { question } else { question.with("match", words.join(" ")) })
+}

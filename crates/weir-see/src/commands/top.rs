@@ -1,0 +1,60 @@
+//! `weir top`: a table that is drawn anew in place.
+
+use std::io::{self, IsTerminal};
+
+use super::Locate;
+use super::ask::{client, print, with_form};
+use super::options::{Asked, Choice};
+use crate::control::protocol::{Kind, Question};
+
+pub(super) const CHOICES: &[Choice] = &[
+    Choice {
+        name: "-b",
+        value: "",
+        about: "one table, then end; what happens when the output is no terminal",
+    },
+    Choice { name: "-d", value: "TIME", about: "between two tables: 1s without; 0 is one of all time" },
+    Choice { name: "-n", value: "N", about: "so many tables, then end" },
+];
+
+pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(1)?;
+    let view = asked.words.first().map_or("routes", String::as_str);
+    let live = !asked.has("-b") && !asked.has("--json") && io::stdout().is_terminal();
+    let question = Question::new("top").with("of", view).with("every", asked.value("-d").unwrap_or("1s"));
+    let question = match (asked.value("-n"), live) {
+        (Some(count), _) => question.with("n", count),
+        (None, true) => question,
+        (None, false) => question.with("n", 1),
+    };
+    let question = with_form(asked, &question);
+    client(asked, locate)?.ask(&question, |kind, bytes| match kind {
+        Kind::Out if live => print(&drawn(view, bytes)),
+        Kind::Out => print(bytes),
+        _ => Ok(()),
+    })?;
+    Ok(())
+}
+
+/// The table in place of the one before: cursor home, each line cleared behind its end, then all below.
+fn drawn(view: &str, table: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(table);
+    let mut out = format!("\x1b[H\x1b[1mweir top {view}\x1b[0m   (Ctrl-C ends)\x1b[K\n\x1b[K\n");
+    for line in text.lines() {
+        out.push_str(line);
+        out.push_str("\x1b[K\n");
+    }
+    out.push_str("\x1b[J");
+    out.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_covers_the_one_before() {
+        let text = String::from_utf8(drawn("phases", b"a\nb\n")).expect("text");
+        assert!(text.starts_with("\x1b[H") && text.ends_with("a\x1b[K\nb\x1b[K\n\x1b[J"), "{text:?}");
+    }
+}
