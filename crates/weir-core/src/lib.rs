@@ -13,6 +13,7 @@ pub mod error;
 pub mod exchange;
 pub mod file;
 pub mod filter;
+pub mod housekeeping;
 pub mod log;
 pub mod module;
 mod output;

@@ -15,6 +15,7 @@ use weir_rt::{DriverChoice, Remote};
 use weir_trace::{Level, NowReader, RecorderReader};
 
 use crate::conf::Configuration;
+use crate::housekeeping;
 use crate::worker::{Counters, Worker};
 use crate::zone::Zones;
 
@@ -109,6 +110,7 @@ impl Server {
         options: Options,
         sockets: Sockets,
     ) -> Result<Server, StartError> {
+        housekeeping::start()?;
         let count = options.workers(&configuration);
         let (exit, exits) = channel();
         let mut server = Server {

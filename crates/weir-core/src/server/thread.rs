@@ -15,6 +15,7 @@ use super::{Options, StartError, Thread};
 use crate::conf::Configuration;
 use crate::conf::server::Generation;
 use crate::conn::accept;
+use crate::housekeeping::{self, Watched};
 use crate::log::{self, Level};
 use crate::worker::{Counters, Worker};
 
@@ -68,6 +69,15 @@ pub(super) fn start(
         }
         match runtime(id, driver) {
             Ok(runtime) => {
+                let watched = shown.as_ref().ok().map(|shown| Watched {
+                    probe: shown.probe(),
+                    worker: u16::from(id),
+                    recorder: recorder.reader(),
+                    now: now.reader(),
+                    counters: mine.clone(),
+                    stats: runtime.stats(),
+                });
+                let watching = watched.map(housekeeping::watch);
                 let worker = Worker::with(id, mine, recorder, now);
                 let local = Rc::new(Local {
                     worker,
@@ -80,6 +90,7 @@ pub(super) fn start(
                 runtime.block_on(local.done.forever());
                 local.worker.logs.flush_all();
                 LOCAL.set(None);
+                drop(watching);
                 drop(local);
                 drop(runtime);
             }

@@ -23,7 +23,7 @@ pub use current::{Current, Place};
 pub use doze::doze;
 pub(crate) use doze::rouse;
 pub use frame::Frame;
-pub use probe::{Attached, LongTurn, Probe, attach, probes};
+pub use probe::{Attached, LongTurn, MAX_FAULTS, Probe, attach, probes};
 pub use ring::{Sample, Source};
 
 /// Where the calling thread is: its own cells when it is attached, cells that nobody reads otherwise.

@@ -168,13 +168,14 @@ impl Probe {
         self.ring.get().map_or(0, Ring::lost)
     }
 
-    /// Loads in the walk that faulted since [`Probe::forgive`]. After ten of them stacks are no longer walked: samples
-    /// have their place only.
+    /// Loads in the walk that faulted since [`Probe::forgive`]. After [`MAX_FAULTS`] stacks are no longer walked:
+    /// samples have their place only.
     pub fn faults(&self) -> u32 {
         self.faults.load(Relaxed)
     }
 
-    /// Stacks are walked (again): to be called about once a minute as long as [`Probe::faults`] is below ten.
+    /// Stacks are walked (again): to be called about once a minute as long as [`Probe::faults`] is below
+    /// [`MAX_FAULTS`].
     pub fn forgive(&self) {
         self.faults.store(0, Relaxed);
     }
@@ -221,7 +222,7 @@ impl Probe {
     }
 
     pub(super) fn may_walk(&self) -> bool {
-        self.faults.load(Relaxed) < FAULTS
+        self.faults.load(Relaxed) < MAX_FAULTS
     }
 
     pub(super) fn fault(&self) {
@@ -233,8 +234,8 @@ impl Probe {
     }
 }
 
-/// Loads that may fault before walking ends: one is an accident, ten are a mistake of ours.
-const FAULTS: u32 = 10;
+/// Faults ([`Probe::faults`]) after which stacks are no longer walked: one is an accident, ten are a mistake of ours.
+pub const MAX_FAULTS: u32 = 10;
 
 fn gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ESRCH)

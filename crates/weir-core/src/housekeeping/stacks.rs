@@ -1,0 +1,415 @@
+//! Samples added up by stack: of the last two minutes by the second, and for whoever collects.
+//!
+//! Bounded in every direction: at most so many different stacks are held; when there is no room, a sample counts for its
+//! place without frames, so that sums stay right.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use weir_rt::clock;
+use weir_rt::sampler::{Place, Sample, Source};
+use weir_trace::Site;
+
+/// A stack that was seen, and where the engine was then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stack {
+    /// The worker.
+    pub worker: u16,
+    /// The innermost phase, handler, filter or step; [`Site::NONE`] between those.
+    pub site: Site,
+    /// The location; [`Site::NONE`] where none is known.
+    pub route: Site,
+    /// The loop waited for events.
+    pub parked: bool,
+    /// Outer frames are missing: the stack was too deep.
+    pub truncated: bool,
+    /// State of the Lua VM; 0 outside of Lua.
+    pub vm_state: u8,
+    /// Innermost first; see [`weir_rt::sampler::Frame`]. Empty if there was no room for another stack.
+    pub frames: Vec<u64>,
+}
+
+/// How often a stack was seen, and for how long that stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// Samples.
+    pub samples: u64,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+/// Stacks of a stretch of time.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// What was sampled: CPU time or real time.
+    pub source: Source,
+    /// When it begins, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// How long it is.
+    pub duration: Duration,
+    /// Nanoseconds between two samples as asked for; 0 if several rates are mixed.
+    pub period_ns: u64,
+    /// The stacks, heaviest first.
+    pub stacks: Vec<(Arc<Stack>, Weight)>,
+}
+
+/// Everything held.
+#[derive(Default)]
+pub(super) struct Stacks {
+    known: HashSet<Arc<Stack>>,
+    /// Words of frames in `known`.
+    words: usize,
+    /// When room was last made: trying it for every sample would take longer than sampling.
+    swept: Option<Instant>,
+    seconds: VecDeque<Second>,
+    collections: Vec<Weak<Mutex<Tally>>>,
+    /// Used again for each sample.
+    scratch: Stack,
+}
+
+/// CPU samples of one second.
+struct Second {
+    /// Which one, of the monotonic clock.
+    number: u64,
+    counts: Counts,
+}
+
+type Counts = HashMap<ByAddress, Weight>;
+
+impl Stacks {
+    /// Counts a sample.
+    pub(super) fn add(&mut self, worker: u16, sample: &Sample) {
+        if sample.source == Source::Asked {
+            return; // the watchdog's: it stands for no time
+        }
+        let stack = ByAddress(self.intern(worker, sample));
+        if sample.source == Source::Cpu {
+            let number = second_of(sample.time);
+            if self.seconds.back().is_none_or(|second| second.number < number) {
+                self.seconds.push_back(Second { number, counts: Counts::new() });
+                self.forget(number);
+            }
+            // Of several workers' rings one may be drained a little later than the other.
+            let second = self.seconds.iter_mut().rev().find(|second| second.number <= number);
+            if let Some(second) = second {
+                count(&mut second.counts, &stack, sample.weight_ns);
+            }
+        }
+        for tally in &self.collections {
+            if let Some(tally) = tally.upgrade() {
+                super::lock(&tally).add(&stack, sample);
+            }
+        }
+    }
+
+    /// What was counted in the last `last`, whole seconds.
+    pub(super) fn last(&self, source: Source, last: Duration) -> Profile {
+        let now = second_of(clock::ticks());
+        let first = now.saturating_sub(last.as_secs().clamp(1, WINDOW));
+        let mut sum = Counts::new();
+        for second in self.seconds.iter().filter(|second| second.number >= first) {
+            for (stack, weight) in &second.counts {
+                let total = sum.entry(stack.clone()).or_default();
+                total.samples += weight.samples;
+                total.ns += weight.ns;
+            }
+        }
+        let duration = Duration::from_secs(now - first);
+        Profile {
+            source,
+            unix_ms: unix_ms().saturating_sub(duration.as_millis() as u64),
+            duration,
+            period_ns: period(sum.values()),
+            stacks: sorted(&sum),
+        }
+    }
+
+    /// Begins to collect.
+    pub(super) fn collect(&mut self, source: Source, hz: u32, limit: Duration) -> Arc<Mutex<Tally>> {
+        let tally = Arc::new(Mutex::new(Tally {
+            source,
+            hz,
+            limit,
+            begin: Instant::now(),
+            first_tick: clock::ticks(),
+            unix_ms: unix_ms(),
+            length: None,
+            counts: Counts::new(),
+        }));
+        self.collections.push(Arc::downgrade(&tally));
+        tally
+    }
+
+    /// Whether somebody collects.
+    pub(super) fn is_collecting(&self) -> bool {
+        !self.collections.is_empty()
+    }
+
+    /// Ends collections whose time is over; `true` if there was one.
+    pub(super) fn expire(&mut self) -> bool {
+        let before = self.collections.len();
+        self.collections.retain(|tally| {
+            tally.upgrade().is_some_and(|tally| {
+                let mut tally = super::lock(&tally);
+                if tally.begin.elapsed() >= tally.limit {
+                    tally.end();
+                }
+                tally.length.is_none()
+            })
+        });
+        before > self.collections.len()
+    }
+
+    /// The highest rate that a collection wants.
+    pub(super) fn rate(&self, source: Source) -> u32 {
+        let tallies = self.collections.iter().filter_map(Weak::upgrade);
+        let rates = tallies.map(|tally| super::lock(&tally).rate(source));
+        rates.max().unwrap_or(0)
+    }
+
+    /// The one copy of the sample's stack.
+    fn intern(&mut self, worker: u16, sample: &Sample) -> Arc<Stack> {
+        let Place { site, route } = sample.place;
+        let scratch = &mut self.scratch;
+        (scratch.worker, scratch.site, scratch.route) = (worker, Site(site), Site(route));
+        (scratch.parked, scratch.truncated) = (sample.parked, sample.truncated);
+        scratch.vm_state = sample.vm_state;
+        scratch.frames.clear();
+        scratch.frames.extend_from_slice(&sample.frames);
+        if let Some(known) = self.known.get(scratch) {
+            return known.clone();
+        }
+        if self.is_full() && self.swept.is_none_or(|swept| swept.elapsed() >= Duration::from_secs(1)) {
+            self.sweep();
+        }
+        if self.is_full() {
+            self.scratch.frames.clear();
+            self.scratch.truncated = true;
+        }
+        let new = Arc::new(self.scratch.clone());
+        if !new.frames.is_empty() {
+            self.words += new.frames.len();
+            self.known.insert(new.clone());
+        }
+        new
+    }
+
+    fn is_full(&self) -> bool {
+        self.known.len() >= STACKS || self.words + self.scratch.frames.len() > WORDS
+    }
+
+    /// Lets go of stacks that nobody counts any more.
+    fn sweep(&mut self) {
+        self.swept = Some(Instant::now());
+        self.known.retain(|stack| Arc::strong_count(stack) > 1);
+        self.words = self.known.iter().map(|stack| stack.frames.len()).sum();
+    }
+
+    fn forget(&mut self, now: u64) {
+        while self.seconds.front().is_some_and(|second| second.number + WINDOW < now) {
+            self.seconds.pop_front();
+        }
+    }
+}
+
+/// What one collector has so far.
+pub(super) struct Tally {
+    source: Source,
+    hz: u32,
+    limit: Duration,
+    begin: Instant,
+    first_tick: u64,
+    unix_ms: u64,
+    /// Set when it is over.
+    length: Option<Duration>,
+    counts: Counts,
+}
+
+impl Tally {
+    fn add(&mut self, stack: &ByAddress, sample: &Sample) {
+        if self.length.is_none() && sample.source == self.source && sample.time >= self.first_tick {
+            count(&mut self.counts, stack, sample.weight_ns);
+        }
+    }
+
+    fn rate(&self, source: Source) -> u32 {
+        if self.length.is_none() && self.source == source { self.hz } else { 0 }
+    }
+
+    /// No more from here on; gives what was collected from.
+    pub(super) fn end(&mut self) -> Source {
+        let elapsed = self.begin.elapsed();
+        self.length.get_or_insert(elapsed.min(self.limit));
+        self.source
+    }
+
+    pub(super) fn profile(&self) -> Profile {
+        Profile {
+            source: self.source,
+            unix_ms: self.unix_ms,
+            duration: self.length.unwrap_or_else(|| self.begin.elapsed()),
+            period_ns: period(self.counts.values()),
+            stacks: sorted(&self.counts),
+        }
+    }
+}
+
+/// A stack compared by where it lies: there is one copy of each.
+#[derive(Clone)]
+struct ByAddress(Arc<Stack>);
+
+impl PartialEq for ByAddress {
+    fn eq(&self, other: &ByAddress) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.frames.is_empty() && self.0 == other.0
+    }
+}
+
+impl Eq for ByAddress {}
+
+impl Hash for ByAddress {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Those without frames are not interned.
+        if self.0.frames.is_empty() {
+            self.0.hash(state);
+        } else {
+            Arc::as_ptr(&self.0).hash(state);
+        }
+    }
+}
+
+fn count(counts: &mut Counts, stack: &ByAddress, ns: u64) {
+    if let Some(weight) = counts.get_mut(stack) {
+        weight.samples += 1;
+        weight.ns += ns;
+    } else {
+        counts.insert(stack.clone(), Weight { samples: 1, ns });
+    }
+}
+
+fn sorted(counts: &Counts) -> Vec<(Arc<Stack>, Weight)> {
+    let mut all: Vec<_> = counts.iter().map(|(stack, weight)| (stack.0.clone(), *weight)).collect();
+    all.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| a.0.frames.cmp(&b.0.frames)));
+    all
+}
+
+/// The mean time that a sample stands for.
+fn period<'w>(weights: impl Iterator<Item = &'w Weight>) -> u64 {
+    let (samples, ns) = weights.fold((0, 0), |(n, ns), weight| (n + weight.samples, ns + weight.ns));
+    ns.checked_div(samples).unwrap_or(0)
+}
+
+/// Which second of the stamps' clock.
+fn second_of(ticks: u64) -> u64 {
+    clock::scale().ticks_to_ns(ticks) / 1_000_000_000
+}
+
+fn unix_ms() -> u64 {
+    let (seconds, ms) = clock::unix_time();
+    seconds * 1000 + u64::from(ms)
+}
+
+/// Seconds that are kept.
+const WINDOW: u64 = 120;
+/// Different stacks held: a busy server has some hundreds, ten thousand is a megabyte or two.
+const STACKS: usize = 16_384;
+/// Words of frames held: 4 MB.
+const WORDS: usize = 1 << 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(frames: &[u64], source: Source) -> Sample {
+        Sample {
+            time: clock::ticks(),
+            source,
+            weight_ns: 10,
+            place: Place { site: 70, route: 71 },
+            frames: frames.to_vec(),
+            ..Sample::default()
+        }
+    }
+
+    fn frames_of(profile: &Profile) -> Vec<(Vec<u64>, u64, u64)> {
+        let stacks = profile.stacks.iter();
+        stacks.map(|(stack, weight)| (stack.frames.clone(), weight.samples, weight.ns)).collect()
+    }
+
+    #[test]
+    fn equal_stacks_are_counted_together() {
+        let mut stacks = Stacks::default();
+        for frames in [&[1, 2][..], &[1, 3], &[1, 2]] {
+            stacks.add(0, &sample(frames, Source::Cpu));
+        }
+        stacks.add(0, &sample(&[9], Source::Asked));
+        stacks.add(0, &sample(&[8], Source::Wall));
+        let profile = stacks.last(Source::Cpu, Duration::from_secs(10));
+        assert_eq!(frames_of(&profile), [(vec![1, 2], 2, 20), (vec![1, 3], 1, 10)]);
+        let first = &profile.stacks[0].0;
+        assert_eq!((first.site, first.route, profile.period_ns), (Site(70), Site(71), 10));
+        stacks.add(1, &sample(&[1, 2], Source::Cpu));
+        let by_worker = stacks.last(Source::Cpu, Duration::from_secs(10));
+        assert_eq!(by_worker.stacks.len(), 3, "of another worker it is another stack");
+    }
+
+    #[test]
+    fn a_collection_has_what_came_while_it_lasted() {
+        let mut stacks = Stacks::default();
+        stacks.add(0, &sample(&[1], Source::Wall));
+        let early = sample(&[2], Source::Wall);
+        let tally = stacks.collect(Source::Wall, 200, Duration::from_secs(60));
+        stacks.add(0, &early); // still in the ring when collecting began
+        stacks.add(0, &sample(&[3], Source::Wall));
+        stacks.add(0, &sample(&[4], Source::Cpu));
+        assert_eq!((stacks.rate(Source::Wall), stacks.rate(Source::Cpu)), (200, 0));
+        assert!(stacks.is_collecting() && !stacks.expire());
+        super::super::lock(&tally).end();
+        stacks.add(0, &sample(&[5], Source::Wall));
+        assert_eq!(stacks.rate(Source::Wall), 0);
+        assert_eq!(frames_of(&super::super::lock(&tally).profile()), [(vec![3], 1, 10)]);
+        assert!(stacks.expire() && !stacks.is_collecting());
+    }
+
+    #[test]
+    fn a_collection_ends_at_its_limit_or_with_its_collector() {
+        let mut stacks = Stacks::default();
+        let short = stacks.collect(Source::Cpu, 99, Duration::ZERO);
+        assert!(stacks.expire());
+        assert_eq!(super::super::lock(&short).profile().duration, Duration::ZERO);
+        drop(stacks.collect(Source::Cpu, 99, Duration::from_secs(60)));
+        assert!(stacks.expire() && !stacks.is_collecting());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_sums_stay_right() {
+        let mut stacks = Stacks::default();
+        let many = STACKS as u64 + 5_000;
+        for n in 0..many {
+            stacks.add(0, &sample(&[n], Source::Cpu));
+        }
+        assert_eq!(stacks.known.len(), STACKS);
+        let profile = stacks.last(Source::Cpu, Duration::from_secs(120));
+        assert_eq!(profile.stacks.iter().map(|(_, weight)| weight.samples).sum::<u64>(), many);
+        let rest = profile.stacks.iter().find(|(stack, _)| stack.frames.is_empty()).expect("no room");
+        assert_eq!((rest.1.samples, rest.0.site, rest.0.truncated), (5_000, Site(70), true));
+        stacks.seconds.clear();
+        stacks.swept = None;
+        drop(profile);
+        stacks.add(0, &sample(&[1 << 40], Source::Cpu));
+        assert_eq!(stacks.known.len(), 1, "what nobody counts makes room");
+    }
+
+    #[test]
+    fn old_seconds_go() {
+        let mut stacks = Stacks::default();
+        let second = clock::scale().ns_to_ticks(1_000_000_000);
+        let now = clock::ticks();
+        for ago in (0..WINDOW + 50).rev() {
+            let time = now + (WINDOW + 50 - ago) * second;
+            stacks.add(0, &Sample { time, ..sample(&[ago], Source::Cpu) });
+        }
+        assert!(stacks.seconds.len() as u64 <= WINDOW + 1);
+    }
+}

@@ -1,0 +1,152 @@
+//! Finds turns of loops that take too long, while they last.
+//!
+//! A worker shows since when its turn runs. The watchdog looks again when the oldest turn would become a stall, or one
+//! limit later if all loops wait: so a stall is found as it begins to be one, by two looks per limit at most. What the
+//! kernel tells of the thread is read at once; then the thread is asked for its stack, once per stall. How long the
+//! turn was in the end, the loop itself notes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use weir_rt::clock;
+use weir_rt::sampler::{self, LongTurn};
+use weir_trace::{RequestId, Sample, Site, Stall};
+
+use super::Entry;
+use super::usage::InKernel;
+
+/// What is remembered of each worker between two looks, by the probe's serial number.
+#[derive(Default)]
+pub(super) struct Watchdog {
+    workers: HashMap<u64, Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Turns when last looked, and for how many looks they have been the same.
+    turns: u64,
+    still: u32,
+    /// The stall that was found last, and whether it has its stack.
+    stall: Option<Found>,
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    start: u64,
+    /// Known once it is over.
+    end: Option<u64>,
+    has_stack: bool,
+}
+
+/// What to do after a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Next {
+    /// When to look again.
+    pub(super) wait: Duration,
+    /// No loop has done anything for a while: it is enough to look when one begins to.
+    pub(super) quiet: bool,
+    /// A stack was asked for and will be in the ring.
+    pub(super) asked: bool,
+}
+
+impl Watchdog {
+    /// Looks at all workers; `limit` is the shortest stall, `None` for no watching.
+    pub(super) fn look(&mut self, entries: &[Entry], limit: Option<Duration>) -> Next {
+        self.workers.retain(|serial, _| entries.iter().any(|entry| entry.serial == *serial));
+        let idle = Next { wait: limit.unwrap_or(UNWATCHED), quiet: true, asked: false };
+        let ticks = limit.map(|limit| clock::scale().ns_to_ticks(limit.as_nanos() as u64));
+        entries.iter().fold(idle, |next, entry| {
+            let seen = self.workers.entry(entry.serial).or_default();
+            let busy = seen.look(entry, ticks.unwrap_or(u64::MAX));
+            let due = busy.due.map(|due| Duration::from_nanos(clock::scale().ticks_to_ns(due)));
+            Next {
+                wait: due.map_or(next.wait, |due| due.max(SHORTEST).min(next.wait)),
+                quiet: next.quiet && seen.still >= STILL,
+                asked: next.asked || busy.asked,
+            }
+        })
+    }
+
+    /// A sample came out of a worker's ring: the stack of its stall, if it was taken then.
+    pub(super) fn sampled(&mut self, entry: &Entry, sample: &sampler::Sample) {
+        let found = self.workers.get_mut(&entry.serial).and_then(|seen| seen.stall.as_mut());
+        if let Some(found) = found
+            && !found.has_stack
+            && sample.time >= found.start
+            && found.end.is_none_or(|end| sample.time <= end)
+        {
+            found.has_stack = true;
+            let duration = sample.time - found.start;
+            let sample = Sample {
+                time: sample.time,
+                site: Site(sample.place.site),
+                request: RequestId(sample.request),
+                vm_state: sample.vm_state,
+                frames: sample.frames.clone(),
+            };
+            let stall = Stall { start: found.start, duration, sample, ..Stall::default() };
+            entry.watched.recorder.stalls().add(stall);
+        }
+    }
+}
+
+/// What one worker's turn asks for.
+#[derive(Default)]
+struct Busy {
+    /// In how many ticks the turn becomes a stall.
+    due: Option<u64>,
+    asked: bool,
+}
+
+impl Seen {
+    fn look(&mut self, entry: &Entry, limit: u64) -> Busy {
+        let (probe, stalls) = (entry.watched.probe, entry.watched.recorder.stalls());
+        probe.long_turns(|LongTurn { start, end }| {
+            stalls.add(Stall { start, duration: end - start, ..Stall::default() });
+            match &mut self.stall {
+                Some(found) if found.start == start => found.end = Some(end),
+                found => *found = Some(Found { start, end: Some(end), has_stack: false }),
+            }
+        });
+        // The time first: if the turn is over in between, what we take for its length is shorter, not longer.
+        let now = clock::ticks();
+        let since = probe.busy_since();
+        let turns = entry.watched.stats.snapshot().turns;
+        self.still = if turns == self.turns && since == 0 { self.still.saturating_add(1) } else { 0 };
+        self.turns = turns;
+        if since == 0 {
+            return Busy::default();
+        }
+        let age = now.saturating_sub(since);
+        if age < limit {
+            return Busy { due: Some(limit - age), asked: false };
+        }
+        let known = self.stall.is_some_and(|found| found.start == since);
+        if known {
+            stalls.add(Stall { start: since, duration: age, ..Stall::default() });
+            return Busy::default();
+        }
+        self.stall = Some(Found { start: since, end: None, has_stack: false });
+        stalls.add(describe(entry, since, age));
+        // One that ends at this moment needs no stack.
+        Busy { due: None, asked: probe.ask().is_ok() }
+    }
+}
+
+/// What can be seen from outside of a worker that is stuck since `start`.
+fn describe(entry: &Entry, start: u64, duration: u64) -> Stall {
+    let probe = entry.watched.probe;
+    let InKernel { state, syscall, wait_channel } = InKernel::read(probe.tid());
+    let current = probe.current();
+    let running = entry.watched.now.running();
+    let request = running.map_or(RequestId(current.request()), |running| running.id);
+    let sample = Sample { site: Site(current.place().site), request, ..Sample::default() };
+    Stall { start, duration, state, syscall, wait_channel, sample, ..Stall::default() }
+}
+
+/// Between two looks at least: a turn is not found to be just too young again and again.
+const SHORTEST: Duration = Duration::from_micros(200);
+/// Between two looks when nothing is watched: rings are emptied all the same.
+const UNWATCHED: Duration = Duration::from_millis(500);
+/// Looks without a turn after which a loop counts as asleep.
+const STILL: u32 = 5;
