@@ -7,7 +7,7 @@
 
 use weir_http::Version;
 use weir_rt::clock;
-use weir_trace::{Cause, RequestId, RequestRecord, Site, Step};
+use weir_trace::{Cause, RequestRecord, Site, Step};
 
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
@@ -237,7 +237,11 @@ fn record(x: &mut Exchange) {
         record.cause = x.cause;
         record.route = x.plan.route;
         record.protocol = protocol(x.request.version);
-        record.id = x.variables.request_id().map_or(RequestId::default(), |id| number(x.arena.get(id)));
+        record.id = x.id();
+        record.receive_wait = x.shared.presence.receive_wait();
+        if x.connection.requests.get() == 1 {
+            record.accept_wait = x.connection.accept_wait;
+        }
         let (seconds, ms) = weir_rt::unix_time();
         let age = weir_rt::now_ms().saturating_sub(x.start_ms);
         record.unix_ms = (seconds * 1000 + u64::from(ms)).saturating_sub(age);
@@ -248,13 +252,16 @@ fn record(x: &mut Exchange) {
     };
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.finish(|trace| {
+        let mut end = None;
         if trace.is_on() {
             // Behind an answer that went out whole there is nothing left to do, and a stamp costs more than that.
             let now = if x.complete { trace.start() + trace.total() } else { clock::ticks() };
             trace.mark(Site::step(Step::Finalise), now);
             trace.end(now);
+            end = Some(now);
         }
         recorder.finish_with(trace, fill);
+        x.shared.presence.end(trace, end);
     });
 }
 
@@ -266,10 +273,4 @@ fn protocol(version: Version) -> u8 {
         Version::V20 => 20,
         Version::V30 => 30,
     }
-}
-
-/// The number that these hexadecimal digits are.
-fn number(digits: &[u8]) -> RequestId {
-    let digit = |byte: &u8| u128::from(char::from(*byte).to_digit(16).unwrap_or_default());
-    RequestId(digits.iter().fold(0, |number, byte| number << 4 | digit(byte)))
 }

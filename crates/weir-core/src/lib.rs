@@ -27,6 +27,7 @@ mod special;
 pub mod subrequest;
 mod temp;
 pub mod text;
+pub mod trace;
 pub mod variable;
 pub mod worker;
 pub mod zone;

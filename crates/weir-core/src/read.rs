@@ -144,6 +144,7 @@ impl RequestBody {
 
 /// Sets the framing from the head.
 pub(crate) fn start(x: &mut Exchange) {
+    crate::trace::enter(x);
     x.body.framing = if x.request.chunked {
         let limits = TrailerLimits::default();
         Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))

@@ -19,6 +19,7 @@ use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
 use crate::server;
 use crate::server::notify::{Notify, either};
+use crate::trace::Present;
 
 /// One thread's state.
 pub struct Worker {
@@ -28,8 +29,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Sinks of traces.
     pub recorder: RefCell<Recorder>,
-    /// What it does at this moment, for other threads.
-    pub now: Rc<Now>,
+    /// What its requests do at this moment, and what they have in common.
+    pub(crate) present: Rc<Present>,
     /// Open files and small bodies.
     pub files: Files,
     /// Buffers of access logs.
@@ -72,8 +73,8 @@ impl Worker {
         Rc::new(Worker {
             id,
             counters,
+            present: Rc::new(Present::new(now, recorder.stalls().clone())),
             recorder: RefCell::new(recorder),
-            now: Rc::new(now),
             files: Files::default(),
             logs: WorkerLogs::default(),
             scratch: RefCell::default(),

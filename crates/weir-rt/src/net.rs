@@ -324,6 +324,8 @@ pub struct TcpInfo {
     pub rcv_space: u32,
     /// Milliseconds since the last ACK came in; right after accept, the time spent in the accept queue.
     pub last_ack_recv_ms: u32,
+    /// Milliseconds since the last data came in; before it is read, the time spent in the receive queue.
+    pub last_data_recv_ms: u32,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
     /// Segments retransmitted so far.
@@ -342,6 +344,7 @@ pub fn tcp_info(fd: RawFd) -> io::Result<TcpInfo> {
         snd_cwnd: info.tcpi_snd_cwnd,
         rcv_space: info.tcpi_rcv_space,
         last_ack_recv_ms: info.tcpi_last_ack_recv,
+        last_data_recv_ms: info.tcpi_last_data_recv,
         unacked: info.tcpi_unacked,
         total_retrans: info.tcpi_total_retrans,
     })

@@ -40,6 +40,7 @@ mod kept;
 mod live;
 mod model;
 pub mod now;
+mod place;
 mod record;
 mod recorder;
 pub mod render;

@@ -42,6 +42,18 @@ impl RecorderReader {
         self.shared.status.read()
     }
 
+    /// How long connections waited to be accepted, in ticks; not all are asked.
+    #[must_use]
+    pub fn accept_waits(&self) -> Histogram {
+        self.shared.accept_waits.read()
+    }
+
+    /// How long requests waited in their sockets' receive queues, in ticks; asked where the loop was late.
+    #[must_use]
+    pub fn receive_waits(&self) -> Histogram {
+        self.shared.receive_waits.read()
+    }
+
     /// The counts of one site; nothing if it was never charged here.
     #[must_use]
     pub fn site(&self, site: Site) -> Option<SiteTotals> {
@@ -146,6 +158,8 @@ impl StatusCounts {
 pub(crate) struct Shared {
     worker: u16,
     pub(crate) status: LiveStatus,
+    accept_waits: LiveHistogram,
+    receive_waits: LiveHistogram,
     chunks: Box<[OnceLock<Chunk>]>,
 }
 
@@ -154,7 +168,18 @@ type Chunk = Box<[OnceLock<Arc<LiveSite>>; CHUNK]>;
 impl Shared {
     pub(crate) fn new(worker: u16) -> Shared {
         let chunks = (0..=usize::from(u16::MAX) / CHUNK).map(|_| OnceLock::new()).collect();
-        Shared { worker, status: LiveStatus::default(), chunks }
+        let (accept_waits, receive_waits) = (LiveHistogram::default(), LiveHistogram::default());
+        Shared { worker, status: LiveStatus::default(), accept_waits, receive_waits, chunks }
+    }
+
+    /// A connection was accepted after that many ticks.
+    pub(crate) fn accepted(&self, ticks: u64) {
+        self.accept_waits.record(ticks);
+    }
+
+    /// A request's bytes were read after that many ticks.
+    pub(crate) fn received(&self, ticks: u64) {
+        self.receive_waits.record(ticks);
     }
 
     /// The counts of a site, made at first use. The writer keeps what it gets, and need not look again.

@@ -110,7 +110,9 @@ pub struct Stall {
     pub start: u64,
     /// How long it took, in ticks.
     pub duration: u64,
-    /// The thread's state as the kernel names it: `R`, `S`, `D`.
+    /// The location whose request ran; [`Site::NONE`] if that is not known.
+    pub route: Site,
+    /// The thread's state as the kernel names it: `R`, `S`, `D`; 0 while nobody looked.
     pub state: u8,
     /// The system call it was in, if any.
     pub syscall: Option<u32>,

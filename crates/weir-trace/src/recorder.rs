@@ -188,6 +188,9 @@ impl Recorder {
             charge(&mut self.shapes, &self.shared, trace, record);
         }
         self.shared.status.count(record.status);
+        if record.receive_wait > 0 {
+            self.shared.received(record.receive_wait);
+        }
         if !record.route.is_none() {
             count_route(&self.shared, record, recorded);
         }
@@ -223,6 +226,11 @@ impl Recorder {
     pub fn take_average(&mut self, watch: &AverageWatch) -> Option<Average> {
         let at = self.averages.iter().position(|collector| collector.is_for(watch))?;
         Some(self.averages.swap_remove(at).finish())
+    }
+
+    /// Counts a connection that waited that many ticks to be accepted.
+    pub fn accepted(&self, ticks: u64) {
+        self.shared.accepted(ticks);
     }
 
     /// Adds what is known of a stall; see [`Stalls::add`].

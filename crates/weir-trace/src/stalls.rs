@@ -90,6 +90,9 @@ impl Stall {
         if self.state == 0 {
             self.state = other.state;
         }
+        if self.route.is_none() {
+            self.route = other.route;
+        }
         self.syscall = self.syscall.or(other.syscall);
         if self.wait_channel.is_empty() {
             self.wait_channel = other.wait_channel;

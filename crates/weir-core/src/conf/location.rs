@@ -130,6 +130,7 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
         return Some(Verdict::Status(404));
     }
     limit_except(x);
+    crate::trace::routed(x);
     keepalive::update(x);
     let limit = x.plan.core.client_max_body_size;
     match x.request.content_length {

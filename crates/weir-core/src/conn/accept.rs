@@ -50,6 +50,7 @@ fn take(worker: &Rc<Worker>, stream: Stream, address: usize) {
         serial: Cell::new(worker.serial()),
         requests: Cell::new(0),
         started_ms: weir_rt::now_ms(),
+        accept_wait: crate::trace::accepted(worker, fd),
         proxied: OnceCell::new(),
         ssl: false,
         retired: Cell::new(false),

@@ -415,9 +415,12 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.start(|trace| {
         recorder.begin_at(trace, || ready.unwrap_or_else(clock::ticks));
+        let mut now = trace.start();
         if ready.is_some() && trace.is_on() {
-            trace.queued(Site::step(Step::HeadRead), clock::ticks());
+            now = clock::ticks();
+            trace.queued(Site::step(Step::HeadRead), now);
         }
+        x.shared.presence.begin(now, ready.is_some());
         trace.is_on()
     });
 }

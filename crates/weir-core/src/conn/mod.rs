@@ -40,6 +40,8 @@ pub struct Connection {
     pub requests: Cell<u64>,
     /// When it was accepted: milliseconds of the worker's monotonic clock.
     pub started_ms: u64,
+    /// How long it waited to be accepted, in ticks; 0 also where that was not asked.
+    pub(crate) accept_wait: u64,
     /// What a PROXY protocol header said.
     pub proxied: OnceCell<Proxied>,
     /// The connection came over TLS.

@@ -22,6 +22,7 @@ pub(crate) fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
         serial: Cell::new(worker.serial()),
         requests: Cell::new(2),
         started_ms: weir_rt::now_ms(),
+        accept_wait: 0,
         proxied: OnceCell::new(),
         ssl: false,
         retired: Cell::new(false),

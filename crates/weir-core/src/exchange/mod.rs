@@ -108,7 +108,7 @@ impl Exchange {
             client: None,
             server: server.clone(),
             plan: server.plan.clone(),
-            shared: Rc::default(),
+            shared: Rc::new(Shared::new(worker)),
             transport: Transport::None,
             internal: false,
             add_uri_to_alias: false,
@@ -180,6 +180,7 @@ impl Exchange {
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
         self.response.body = Body::Empty;
+        self.shared.presence.leave();
         self.shared.attach(None);
         self.clear_rare();
     }

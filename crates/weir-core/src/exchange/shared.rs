@@ -10,11 +10,14 @@ use weir_trace::{Site, Trace, WaitKind};
 
 use crate::conn::h1::Wire;
 use crate::phase::LocalFuture;
+use crate::trace::Presence;
+use crate::worker::Worker;
 
 /// The part of an exchange that is reached while its handler holds the exchange itself. No borrow of the trace
 /// lives across an await.
-#[derive(Default)]
 pub struct Shared {
+    /// The request among those in flight.
+    pub(crate) presence: Presence,
     trace: RefCell<Trace>,
     /// Level `off`: no boundary reads the clock.
     on: Cell<bool>,
@@ -25,6 +28,17 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// For requests of that worker.
+    pub(crate) fn new(worker: &Worker) -> Shared {
+        Shared {
+            presence: Presence::new(&worker.present),
+            trace: RefCell::default(),
+            on: Cell::new(false),
+            subrequests: Cell::new(0),
+            wire: RefCell::default(),
+        }
+    }
+
     /// Starts a request's trace; `begin` says whether boundaries are recorded.
     pub(crate) fn start(&self, begin: impl FnOnce(&mut Trace) -> bool) {
         self.on.set(begin(&mut self.trace.borrow_mut()));
@@ -33,6 +47,12 @@ impl Shared {
     /// The request is over: what its connection waits for later is nobody's time.
     pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace)) {
         finish(&mut self.trace.borrow_mut());
+        self.on.set(false);
+    }
+
+    /// Nothing is recorded of this request (`profile off`).
+    pub(crate) fn forget(&self) {
+        self.trace.borrow_mut().clear();
         self.on.set(false);
     }
 
@@ -60,6 +80,7 @@ impl Shared {
     pub fn enter(&self, site: Site) {
         if self.on.get() {
             self.trace.borrow_mut().enter(site, clock::ticks());
+            self.presence.at(site);
         }
     }
 
@@ -68,6 +89,7 @@ impl Shared {
     pub fn leave(&self, site: Site) {
         if self.on.get() {
             self.trace.borrow_mut().leave(site, clock::ticks());
+            self.presence.at(Site::NONE);
         }
     }
 
@@ -76,6 +98,7 @@ impl Shared {
     pub fn open(&self, site: Site) {
         if self.on.get() {
             self.trace.borrow_mut().open(site);
+            self.presence.at(site);
         }
     }
 
@@ -84,6 +107,7 @@ impl Shared {
     pub fn close(&self, site: Site) {
         if self.on.get() {
             self.trace.borrow_mut().close(site, clock::ticks());
+            self.presence.at(Site::NONE);
         }
     }
 
@@ -139,8 +163,10 @@ impl Shared {
         if self.on.get() {
             let mut trace = self.trace.borrow_mut();
             if !trace.is_suspended() {
-                trace.suspend(clock::ticks());
+                let now = clock::ticks();
+                trace.suspend(now);
                 trace.wait_kind(kind);
+                self.presence.suspended(kind, &trace, now);
             }
         }
     }
@@ -150,7 +176,9 @@ impl Shared {
         if self.on.get() {
             let mut trace = self.trace.borrow_mut();
             if trace.is_suspended() {
-                trace.resume_ready(weir_rt::turn_stamp(), clock::ticks());
+                let now = clock::ticks();
+                trace.resume_ready(weir_rt::turn_stamp(), now);
+                self.presence.resumed(&trace, now);
             }
         }
     }

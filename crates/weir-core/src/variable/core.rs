@@ -9,7 +9,6 @@ mod connection;
 pub mod credentials;
 mod fields;
 mod request;
-mod request_id;
 mod response;
 #[cfg(test)]
 mod tests;
@@ -38,7 +37,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable::new("request_port", request::port),
     Variable::new("is_request_port", request::is_port),
     Variable::new("request_length", request::length).volatile(),
-    Variable::new("request_id", request_id::id),
+    Variable::new("request_id", crate::trace::request_id),
     Variable::new("request_body", request::body),
     Variable::new("request_body_file", request::body_file),
     Variable::new("content_length", request::content_length),

@@ -118,8 +118,6 @@ impl Table {
 pub struct Variables {
     slots: Vec<Slot>,
     used: bool,
-    /// `$request_id`, also when it was asked for by name only and has no slot.
-    request_id: Option<Span>,
 }
 
 #[derive(Clone, Default)]
@@ -135,15 +133,6 @@ impl Variables {
         if std::mem::take(&mut self.used) {
             self.slots.fill(Slot::Unknown);
         }
-        self.request_id = None;
-    }
-
-    pub(crate) fn request_id(&self) -> Option<Span> {
-        self.request_id
-    }
-
-    pub(crate) fn keep_request_id(&mut self, id: Span) {
-        self.request_id = Some(id);
     }
 
     fn slot(&mut self, index: VarIndex) -> &mut Slot {

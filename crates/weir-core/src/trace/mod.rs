@@ -1,0 +1,90 @@
+//! What the engine tells of itself while it runs: who is in flight, who made whom wait, which turns of the loop were too
+//! long; the numbers of requests; and the directives and variables of all that.
+//!
+//! The hooks are few: a request's beginning (`conn::h1`), its head (`read::start`), its location
+//! (`conf::location::find`), each stop and go ([`Shared`](crate::exchange::Shared)) and its end (`engine::record`).
+
+mod id;
+mod presence;
+mod present;
+
+pub(crate) use presence::Presence;
+pub(crate) use present::Present;
+
+use weir_rt::net;
+use weir_trace::{RequestId, Site};
+
+use crate::exchange::Exchange;
+use crate::text::Text;
+use crate::worker::Worker;
+
+/// The head of `x` was read: from here on the request is in flight, and has a number.
+pub(crate) fn enter(x: &Exchange) {
+    let parent = match x.request.span(weir_http::Known::Traceparent) {
+        Some(parent) => id::parse(x.arena.get(parent)),
+        None => None,
+    };
+    let presence = &x.shared.presence;
+    presence.set_parent(parent);
+    let target = x.arena.get(x.request.unparsed_uri);
+    let path = &target[..memchr::memchr2(b'?', b'#', target).unwrap_or(target.len())];
+    presence.enter(x.arena.get(x.request.method_span), path);
+    if !x.pipelined && x.worker.present.is_late() {
+        presence.late(received_before(x));
+    }
+}
+
+/// The location of `x` was found.
+pub(crate) fn routed(x: &Exchange) {
+    x.shared.presence.routed(x.plan.route);
+}
+
+/// How long ago the last bytes of `x` came to the kernel, in ticks: in the turn after one that was too long, the time
+/// they waited there. To the millisecond, or the kernel's tick.
+#[cold]
+fn received_before(x: &Exchange) -> u64 {
+    let Ok(info) = net::tcp_info(x.connection.fd) else { return 0 };
+    ticks(info.last_data_recv_ms)
+}
+
+/// How long a connection just accepted waited for it, in ticks; not all are asked, since asking is a system
+/// call.
+#[inline]
+pub(crate) fn accepted(worker: &Worker, fd: i32) -> u64 {
+    if !worker.present.asks_accept() {
+        return 0;
+    }
+    let Ok(info) = net::tcp_info(fd) else { return 0 };
+    let waited = ticks(info.last_ack_recv_ms);
+    worker.recorder.borrow().accepted(waited);
+    waited
+}
+
+fn ticks(ms: u32) -> u64 {
+    weir_rt::clock::scale().ns_to_ticks(u64::from(ms) * 1_000_000)
+}
+
+impl Exchange {
+    /// The request's number: that of its `traceparent` if it came with one, else a new one (`$request_id`).
+    pub fn id(&self) -> RequestId {
+        self.shared.presence.id()
+    }
+
+    /// The value for a `traceparent` field to whoever is asked on behalf of this request (`$traceparent`): W3C Trace
+    /// Context, version 00.
+    pub fn traceparent(&self) -> String {
+        let presence = &self.shared.presence;
+        let sampled = self.shared.with_trace(|trace| trace.is_sampled() || trace.is_asked());
+        id::traceparent(presence.id(), presence.span(), presence.is_sampled() || sampled)
+    }
+}
+
+/// `$request_id`, `$trace_id`: the request's number in 32 hexadecimal digits, the same for its subrequests and after
+/// internal redirects.
+pub(crate) fn request_id(x: &mut Exchange) -> Option<Text> {
+    let digits = id::digits(x.id());
+    Some(Text::Span(x.arena.push(&digits)))
+}
+
+/// Where a request is before its location is known.
+pub(crate) const BEFORE: Site = Site::step(weir_trace::Step::HeadRead);

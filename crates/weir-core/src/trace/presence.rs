@@ -1,0 +1,173 @@
+//! One request's presence on its worker: its number, its place among those in flight, and the stretch of the loop that
+//! it has to itself.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use weir_rt::sampler::{self, Place};
+use weir_trace::{RequestId, Run, Site, Ticket, Trace, WaitKind};
+
+use super::id::Parent;
+use super::{BEFORE, Present};
+
+/// What is known of a request in flight besides its trace; shared with its subrequests.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    present: Rc<Present>,
+    ticket: Cell<Ticket>,
+    id: Cell<RequestId>,
+    /// Our own number in the trace, of `$traceparent`; 0 until asked for.
+    span: Cell<u64>,
+    /// `traceparent` said so.
+    sampled: Cell<bool>,
+    route: Cell<Site>,
+    /// When the stretch began.
+    since: Cell<u64>,
+    /// It was ready when the loop woke.
+    queued: Cell<bool>,
+    /// How long its bytes waited in the kernel, where that was asked.
+    receive_wait: Cell<u64>,
+}
+
+impl Presence {
+    pub(crate) fn new(present: &Rc<Present>) -> Presence {
+        Presence {
+            present: present.clone(),
+            ticket: Cell::default(),
+            id: Cell::default(),
+            span: Cell::new(0),
+            sampled: Cell::new(false),
+            route: Cell::new(BEFORE),
+            since: Cell::new(0),
+            queued: Cell::new(false),
+            receive_wait: Cell::new(0),
+        }
+    }
+
+    /// A request begins to run at `now`, 0 if its boundaries are not recorded; `queued` says whether it was ready when
+    /// the loop woke.
+    #[inline]
+    pub(crate) fn begin(&self, now: u64, queued: bool) {
+        self.id.set(RequestId::default());
+        self.route.set(BEFORE);
+        self.since.set(now);
+        self.queued.set(queued);
+        self.receive_wait.set(0);
+    }
+
+    /// Its bytes waited for `ticks` in the kernel, while a turn of the loop took too long.
+    #[cold]
+    pub(crate) fn late(&self, ticks: u64) {
+        self.receive_wait.set(ticks);
+        if ticks > 0 {
+            self.present.victim(ticks, self.id.get());
+        }
+    }
+
+    /// See [`late`](Presence::late).
+    pub(crate) fn receive_wait(&self) -> u64 {
+        self.receive_wait.get()
+    }
+
+    /// What its `traceparent` field said, if it has a valid one.
+    #[inline]
+    pub(crate) fn set_parent(&self, parent: Option<Parent>) {
+        let id = parent.map_or_else(|| self.present.ids.next(), |parent| parent.trace);
+        self.id.set(id);
+        self.span.set(0);
+        self.sampled.set(parent.is_some_and(|parent| parent.sampled));
+    }
+
+    /// The head was read.
+    #[inline]
+    pub(crate) fn enter(&self, method: &[u8], path: &[u8]) {
+        let id = self.id.get();
+        sampler::current().set_request(id.0);
+        let start = match self.since.get() {
+            0 => weir_rt::turn_stamp(),
+            since => since,
+        };
+        self.ticket.set(self.present.now.enter(id, start, method, path));
+    }
+
+    /// The location is known.
+    #[inline]
+    pub(crate) fn routed(&self, route: Site) {
+        self.route.set(route);
+        self.present.now.routed(self.ticket.get(), route);
+    }
+
+    /// The request is at `site` from here on, for samples: none between handlers and filters.
+    #[inline]
+    pub(crate) fn at(&self, site: Site) {
+        sampler::current().set(Place { site: site.0, route: self.route.get().0 });
+    }
+
+    /// It stops for `wait`, inside what `trace` has open.
+    pub(crate) fn suspended(&self, wait: WaitKind, trace: &Trace, now: u64) {
+        self.ran(trace, now);
+        let ticket = self.ticket.get();
+        if !ticket.is_none() {
+            self.present.now.suspended(ticket, self.route.get(), trace.innermost(), wait, now);
+        }
+    }
+
+    /// It goes on.
+    pub(crate) fn resumed(&self, trace: &Trace, now: u64) {
+        self.since.set(now);
+        self.queued.set(true);
+        let current = sampler::current();
+        current.set_request(self.id.get().0);
+        current.set(Place { site: trace.innermost().0, route: self.route.get().0 });
+        self.present.now.resumed(self.ticket.get(), self.route.get(), now);
+    }
+
+    /// It is over; `now` is `None` when its boundaries were not recorded.
+    #[inline]
+    pub(crate) fn end(&self, trace: &Trace, now: Option<u64>) {
+        if let Some(now) = now {
+            self.ran(trace, now);
+        }
+        self.leave();
+    }
+
+    /// It is not in flight any more, also when it was dropped where it stood.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.present.now.left(self.ticket.replace(Ticket::NONE));
+    }
+
+    /// The request's number.
+    pub(crate) fn id(&self) -> RequestId {
+        if self.id.get() == RequestId::default() {
+            self.id.set(self.present.ids.next());
+        }
+        self.id.get()
+    }
+
+    /// Our own number in the request's trace.
+    pub(crate) fn span(&self) -> u64 {
+        if self.span.get() == 0 {
+            self.span.set(self.present.ids.next().0 as u64);
+        }
+        self.span.get()
+    }
+
+    /// Whether who called us records the trace.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.sampled.get()
+    }
+
+    #[inline]
+    fn ran(&self, trace: &Trace, end: u64) {
+        let (start, queued) = (self.since.get(), self.queued.get());
+        let run = Run { turn: weir_rt::turn_stamp(), start, end, route: self.route.get(), queued };
+        self.present.ran(run, self.id.get(), || trace.longest_since(start));
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

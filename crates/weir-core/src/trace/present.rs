@@ -1,0 +1,105 @@
+//! A worker's present: what its requests have in common while they run.
+
+use std::cell::Cell;
+
+use weir_trace::{Now, RequestId, Run, Sample, Site, Stall, Stalls};
+
+use super::id::Ids;
+
+/// What all presences of a worker share.
+#[derive(Debug)]
+pub(crate) struct Present {
+    pub(crate) now: Now,
+    pub(crate) ids: Ids,
+    stalls: Stalls,
+    /// Ticks after which a stretch of the loop is a stall (`profile_blocked`).
+    blocked: Cell<u64>,
+    /// The turn and the beginning of the last stall, until the turn after it is over; 0 for none.
+    stalled: Cell<(u64, u64)>,
+    /// The turn after it.
+    after: Cell<u64>,
+    accepts: Cell<u32>,
+}
+
+impl Present {
+    pub(crate) fn new(now: Now, stalls: Stalls) -> Present {
+        Present {
+            now,
+            ids: Ids::new(),
+            stalls,
+            blocked: Cell::new(u64::MAX),
+            stalled: Cell::new((0, 0)),
+            after: Cell::new(0),
+            accepts: Cell::new(0),
+        }
+    }
+
+    /// From here on stretches of the loop of more than `ticks` are stalls.
+    pub(crate) fn set_blocked(&self, ticks: u64) {
+        self.blocked.set(ticks);
+    }
+
+    /// Accounts a stretch of the loop that a request had to itself; `site` tells which place in it was the longest,
+    /// should it have been too long.
+    #[inline]
+    pub(crate) fn ran(&self, run: Run, request: RequestId, site: impl FnOnce() -> Site) {
+        self.now.ran(run);
+        if self.stalled.get().0 != 0 && run.turn == self.stalled.get().0 {
+            self.victim(run.start.saturating_sub(run.turn), request);
+        }
+        if run.end.saturating_sub(run.start) > self.blocked.get() {
+            self.stall(run, request, site());
+        }
+    }
+
+    /// Whether this is the turn after one with a stall: what begins now came meanwhile, perhaps.
+    #[inline]
+    pub(crate) fn is_late(&self) -> bool {
+        self.stalled.get().0 != 0 && self.turn_after()
+    }
+
+    /// Whether this connection's wait in the accept queue is asked for.
+    #[inline]
+    pub(crate) fn asks_accept(&self) -> bool {
+        self.accepts.set(self.accepts.get().wrapping_add(1));
+        self.accepts.get() % ACCEPTS == 1
+    }
+
+    /// A request that begins now waited this long in the kernel because of the last stall.
+    #[cold]
+    pub(crate) fn victim(&self, ticks: u64, request: RequestId) {
+        self.stalls.victim(self.stalled.get().1, request, ticks);
+    }
+
+    #[cold]
+    fn turn_after(&self) -> bool {
+        let turn = weir_rt::turn_stamp();
+        if turn == self.stalled.get().0 {
+            return false;
+        }
+        if self.after.get() == 0 {
+            self.after.set(turn);
+        }
+        if self.after.get() != turn {
+            self.stalled.set((0, 0));
+        }
+        self.after.get() == turn
+    }
+
+    #[cold]
+    fn stall(&self, run: Run, request: RequestId, site: Site) {
+        let sample = Sample { time: run.end, site, request, ..Sample::default() };
+        self.stalls.add(Stall {
+            start: run.start,
+            duration: run.end - run.start,
+            route: run.route,
+            sample,
+            ..Stall::default()
+        });
+        self.stalled.set((run.turn, run.start));
+        self.after.set(0);
+    }
+}
+
+/// Of so many connections one is asked how long it waited in the accept queue, and the first.
+const ACCEPTS: u32 = 16;
