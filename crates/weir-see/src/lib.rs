@@ -19,6 +19,7 @@ mod source;
 pub mod stacks;
 pub mod symbols;
 mod table;
+mod wire;
 
 pub use source::{Source, scale};
 pub use stacks::{Frame, Origin, Stacks, Unit};

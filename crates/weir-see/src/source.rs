@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weir_core::server::{Server, with_worker};
 use weir_core::worker::{Counters, Worker};
 use weir_rt::{LoopStats, Remote, clock};
-use weir_trace::{RecorderReader, Site, SiteTotals};
+use weir_trace::{NowReader, RecorderReader, Site, SiteTotals};
 
 /// A running server, seen from the threads that answer questions about it.
 pub struct Source {
@@ -21,6 +21,7 @@ pub(crate) struct Thread {
     pub(crate) remote: Remote,
     pub(crate) counters: Arc<Counters>,
     pub(crate) recorder: RecorderReader,
+    pub(crate) now: NowReader,
     pub(crate) stats: Arc<LoopStats>,
 }
 
@@ -47,6 +48,7 @@ impl Source {
             remote: thread.remote.clone(),
             counters: thread.counters.clone(),
             recorder: thread.recorder.clone(),
+            now: thread.now.clone(),
             stats: thread.stats.clone(),
         });
         *self.workers.write().unwrap_or_else(PoisonError::into_inner) = workers.collect();

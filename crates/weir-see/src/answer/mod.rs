@@ -1,7 +1,11 @@
 //! Answers: what a question finds in the server, as text for people or as JSON.
 
+pub(crate) mod average;
+pub(crate) mod blocked;
+pub(crate) mod flame;
 pub(crate) mod kept;
 pub(crate) mod level;
+pub(crate) mod reqs;
 pub(crate) mod sites;
 pub(crate) mod top;
 pub(crate) mod trace;
@@ -47,6 +51,11 @@ impl From<String> for Failure {
 pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
     match question.verb.as_str() {
         "trace" => trace::next(source, question, reply),
+        "average" => average::answer(source, question, reply),
+        "reqs" => text(reply, reqs::answer(source, question)?),
+        "blocked" => blocked::answer(source, question, reply),
+        "blame" => text(reply, blocked::blame(source, question)),
+        "flame" => flame::answer(source, question, reply),
         "slow" => text(reply, kept::slow(source, question)?),
         "explain" => text(reply, kept::explain(source, question)?),
         "sites" => text(reply, sites::all(source, question)),

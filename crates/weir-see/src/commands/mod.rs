@@ -1,6 +1,7 @@
 //! The commands that look into a running server: `weir trace`, `weir top` and their like.
 
 mod ask;
+mod flame;
 mod options;
 mod questions;
 mod top;
@@ -105,6 +106,30 @@ static COMMANDS: &[Command] = &[
                 last interval; CPU and waiting times are per request.",
         choices: top::CHOICES,
         run: top::run,
+    },
+    Command {
+        name: "flame",
+        words: "[cpu|wait|wall]",
+        about: "Draws a flame graph of the next seconds. cpu is what runs, by samples; wait is what requests wait for and \
+                wall both, by the marks of every request. Frames are location, phase, module and functions.",
+        choices: flame::CHOICES,
+        run: flame::run,
+    },
+    Command {
+        name: "blocked",
+        words: "",
+        about: "Lists the times a worker's loop was blocked: how long, in which request, phase and module, what the \
+                thread did, and which requests had to wait for it.",
+        choices: questions::BLOCKED,
+        run: questions::blocked,
+    },
+    Command {
+        name: "reqs",
+        words: "",
+        about: "Lists the requests in flight, oldest first: where they are and what they wait for. Works while workers \
+                are stuck.",
+        choices: questions::REQS,
+        run: questions::reqs,
     },
     Command {
         name: "profile",

@@ -5,7 +5,7 @@ use super::ask::show;
 use super::options::{Asked, Choice};
 use crate::control::protocol::Question;
 
-const MATCH: Choice = Choice {
+pub(super) const MATCH: Choice = Choice {
     name: "--match",
     value: "WHAT",
     about: "which requests: /path, path=, method=, status=404|5xx, location=, over=20ms; several in quotes",
@@ -15,6 +15,7 @@ const MATCH: Choice = Choice {
 pub(super) const TRACE: &[Choice] = &[
     MATCH,
     Choice { name: "-n", value: "N", about: "how many; one without" },
+    Choice { name: "--avg", value: "N", about: "the mean of so many requests instead of each" },
     Choice { name: "--flow", value: "", about: "every boundary by itself, in order" },
     Choice { name: "--once", value: "", about: "the next one: what happens without options" },
     Choice { name: "--sites", value: "", about: "the figures of every site since the server began" },
@@ -26,6 +27,8 @@ pub(super) fn trace(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
         Question::new("sites")
     } else if let Some(level) = asked.value("--level") {
         Question::new("level").with("set", level)
+    } else if let Some(count) = asked.value("--avg") {
+        matching(asked, Question::new("average"))?.with("n", count)
     } else {
         let question = matching(asked, Question::new("trace"))?;
         let question = question.with("n", asked.value("-n").unwrap_or("1"));
@@ -71,6 +74,46 @@ pub(super) fn profile(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
         None => question,
     };
     show(asked, locate, &question).map(drop)
+}
+
+/// `weir reqs`
+pub(super) const REQS: &[Choice] = &[
+    Choice { name: "--over", value: "TIME", about: "those that have lasted this long" },
+    Choice { name: "-n", value: "N", about: "how many at most" },
+];
+
+pub(super) fn reqs(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(0)?;
+    show(asked, locate, &options(asked, Question::new("reqs"), &[("--over", "over"), ("-n", "n")])).map(drop)
+}
+
+/// `weir blocked`
+pub(super) const BLOCKED: &[Choice] = &[
+    Choice { name: "--over", value: "TIME", about: "those that lasted this long" },
+    Choice { name: "-n", value: "N", about: "the last so many" },
+    Choice { name: "--follow", value: "", about: "and all that come, until Ctrl-C" },
+    Choice {
+        name: "--blame",
+        value: "",
+        about: "instead: which locations make which others wait inside the loop",
+    },
+];
+
+pub(super) fn blocked(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(0)?;
+    if asked.has("--blame") {
+        return show(asked, locate, &Question::new("blame")).map(drop);
+    }
+    let given = [("--over", "over"), ("-n", "n"), ("--follow", "follow")];
+    show(asked, locate, &options(asked, Question::new("blocked"), &given)).map(drop)
+}
+
+/// `question` with the options that were given.
+fn options(asked: &Asked, question: Question, given: &[(&str, &str)]) -> Question {
+    given.iter().fold(question, |question, (option, key)| match asked.value(option) {
+        Some(value) => question.with(key, value),
+        None => question,
+    })
 }
 
 /// With the requests that are meant: by `--match` or by one word.

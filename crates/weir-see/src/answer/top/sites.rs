@@ -35,16 +35,34 @@ pub(super) fn routes(window: &Window) -> Report {
     report
 }
 
-/// The phases in their order, with the handlers of all modules and locations added up.
+/// The phases in their order, with the handlers of all modules and locations added up: times are per request that came
+/// there, however many handlers it met.
 pub(super) fn phases(window: &Window) -> Report {
-    let rank = |phase: &str| PHASES.iter().position(|name| *name == phase).unwrap_or(PHASES.len());
-    let of_phase = known(window)
-        .filter_map(|(info, lately)| Some(((rank(info.phase?), info.phase?.to_owned()), lately)));
-    times(
-        window,
-        &PHASE_COLUMNS,
-        sums(of_phase).into_iter().map(|((_, name), lately)| (name, lately)).collect(),
-    )
+    let mut sums: BTreeMap<usize, BTreeMap<String, Lately>> = BTreeMap::new();
+    for (info, lately) in known(window) {
+        let Some(rank) = info.phase.and_then(|phase| PHASES.iter().position(|name| *name == phase)) else {
+            continue;
+        };
+        let sum = sums.entry(rank).or_default().entry(info.location.to_string()).or_default();
+        let requests = sum.run.count.max(lately.run.count);
+        sum.add(lately);
+        sum.run.count = requests;
+    }
+    let all = running(window);
+    let mut report = Report::new(&PHASE_COLUMNS);
+    for (rank, locations) in sums {
+        let sum = |of: fn(&Lately) -> u64| locations.values().map(of).sum::<u64>();
+        let requests = sum(|lately| lately.run.count);
+        report.row([
+            Cell::text(PHASES[rank]),
+            Cell::Rate(window.rate(requests)),
+            Cell::Time(sum(|lately| lately.run.sum).checked_div(requests).unwrap_or(0)),
+            Cell::Time(sum(|lately| lately.wait.sum).checked_div(requests).unwrap_or(0)),
+            Cell::share(sum(|lately| lately.run.sum), all),
+            Cell::Count(sum(|lately| lately.errors)),
+        ]);
+    }
+    report
 }
 
 /// What modules do, the dearest first: handlers and filters of all locations added up.
@@ -54,7 +72,7 @@ pub(super) fn modules(window: &Window) -> Report {
         Kind::Request | Kind::Phase(_) | Kind::Other => None,
         _ => Some((info.label(), lately)),
     });
-    let mut report = times(window, &MODULE_COLUMNS, sums(named).into_iter().collect());
+    let mut report = times(window, sums(named).into_iter().collect());
     report.sort_by(|row| if let Cell::Share(share) = row[6] { share } else { 0.0 });
     report
 }
@@ -128,8 +146,24 @@ const ROUTES: [Column; 12] = [
     Column("wait/req", "wait_ns"),
     Column("out/s", "bytes_out_per_second"),
 ];
-const PHASE_COLUMNS: [Column; 8] = named("phase");
-const MODULE_COLUMNS: [Column; 8] = named("module");
+const PHASE_COLUMNS: [Column; 6] = [
+    Column("phase", "phase"),
+    Column("req/s", "requests_per_second"),
+    Column("run/req", "run_ns"),
+    Column("wait/req", "wait_ns"),
+    Column("share", "share_of_run"),
+    Column("errors", "errors"),
+];
+const MODULE_COLUMNS: [Column; 8] = [
+    Column("module", "module"),
+    Column("calls/s", "calls_per_second"),
+    Column("run", "run_ns"),
+    Column("p50", "run_p50_ns"),
+    Column("p99", "run_p99_ns"),
+    Column("wait", "wait_ns"),
+    Column("share", "share_of_run"),
+    Column("errors", "errors"),
+];
 const UPSTREAMS: [Column; 8] = [
     Column("peer", "peer"),
     Column("tries/s", "tries_per_second"),
@@ -140,16 +174,3 @@ const UPSTREAMS: [Column; 8] = [
     Column("in/s", "bytes_in_per_second"),
     Column("out/s", "bytes_out_per_second"),
 ];
-
-const fn named(what: &'static str) -> [Column; 8] {
-    [
-        Column(what, what),
-        Column("calls/s", "calls_per_second"),
-        Column("run", "run_ns"),
-        Column("p50", "run_p50_ns"),
-        Column("p99", "run_p99_ns"),
-        Column("wait", "wait_ns"),
-        Column("share", "share_of_run"),
-        Column("errors", "errors"),
-    ]
-}

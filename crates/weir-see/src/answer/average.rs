@@ -1,0 +1,78 @@
+//! `average`: the mean tree of many requests.
+
+use std::time::{Duration, Instant};
+
+use weir_trace::{Average, AverageWatch, SiteTable, render};
+
+use super::{Failure, Reply, STEP};
+use crate::control::protocol::Question;
+use crate::filter::{Filter, duration_ns};
+use crate::source::{PATIENCE, Source, scale};
+
+/// The average of the next `n` requests that `match` takes; of fewer when whoever asked has enough, or `for` is over.
+pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+    let count = question.number("n", 1000)?.max(1);
+    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let limit = match question.value("for") {
+        Some(time) => Duration::from_nanos(duration_ns(time)?),
+        None => LONGEST,
+    };
+    let watch = AverageWatch::new(count as usize, SiteTable::global(), move |record| filter.takes(record));
+    let (average, stuck) = collect(source, &[watch], limit, |left| {
+        let done = count - (left as u64).min(count);
+        reply.note(&format!("{done} of {count} requests"))?;
+        Ok(!reply.is_stopped())
+    })?;
+    let average = average.into_iter().next().unwrap_or_default();
+    let text = match question.has("json") {
+        true => render::average_json(&average, SiteTable::global(), &scale) + "\n",
+        false => render::average(&average, SiteTable::global(), &scale),
+    };
+    reply.out(text.as_bytes())?;
+    if stuck > 0 {
+        reply.note(&format!("{stuck} workers are busy; theirs are missing"))?;
+    }
+    Ok(())
+}
+
+/// What all workers add up for each of `watches`, until those have all they want, `limit` is over or `go_on`, which is
+/// told how many are missing, says no; and how many workers did not give theirs.
+pub(super) fn collect(
+    source: &Source,
+    watches: &[AverageWatch],
+    limit: Duration,
+    mut go_on: impl FnMut(usize) -> Result<bool, Failure>,
+) -> Result<(Vec<Average>, usize), Failure> {
+    let asked = watches.to_vec();
+    source.tell(move |worker| {
+        let mut recorder = worker.recorder.borrow_mut();
+        asked.iter().for_each(|watch| recorder.average(watch.clone()));
+    });
+    let until = Instant::now() + limit;
+    let result = loop {
+        let left: usize = watches.iter().map(AverageWatch::left).sum();
+        match go_on(left) {
+            Ok(true) if left > 0 && Instant::now() < until => {}
+            result => break result,
+        }
+        std::thread::sleep(STEP.min(until.saturating_duration_since(Instant::now())));
+    };
+    // Also when whoever asked has gone: workers would count on.
+    watches.iter().for_each(AverageWatch::cancel);
+    let wanted = watches.to_vec();
+    let said = source.ask(PATIENCE, move |worker| {
+        let mut recorder = worker.recorder.borrow_mut();
+        wanted.iter().map(|watch| recorder.take_average(watch)).collect::<Vec<_>>()
+    });
+    result?;
+    let mut averages = vec![Average::new(); watches.len()];
+    for parts in &said.answers {
+        for (average, part) in averages.iter_mut().zip(parts) {
+            part.iter().for_each(|part| average.merge(part));
+        }
+    }
+    Ok((averages, said.stuck))
+}
+
+/// An average that does not come about is given up after this long.
+const LONGEST: Duration = Duration::from_secs(3600);

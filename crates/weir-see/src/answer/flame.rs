@@ -1,0 +1,168 @@
+//! `flame`: stacks of where time goes: on the CPU by sampling, waiting and altogether by the marks of every request.
+
+use std::time::Duration;
+
+use weir_rt::clock;
+use weir_trace::{Average, AverageWatch, Kind, PHASES, Site, SiteTable, Tree};
+
+use super::average::collect;
+use super::{Failure, Reply};
+use crate::control::protocol::Question;
+use crate::filter::{Filter, duration_ns};
+use crate::source::{Source, scale};
+use crate::stacks::{Origin, Weight};
+use crate::wire::{Raw, RawFrame};
+
+/// Stacks of the next `for`, as lines: see [`crate::wire`].
+pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+    let raw = stacks(source, question, reply)?;
+    Ok(reply.out(raw.write().as_bytes())?)
+}
+
+/// The same, not written yet.
+pub(crate) fn stacks(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<Raw, Failure> {
+    let time = duration_ns(question.value("for").unwrap_or("10s"))?;
+    let time = Duration::from_nanos(time).min(LONGEST);
+    let kind = question.value("kind").unwrap_or("cpu");
+    let parts = match kind {
+        "wait" => Parts { run: false, wait: true },
+        "wall" => Parts { run: true, wait: true },
+        _ => return Err(Failure::Wrong(format!("\"{kind}\" is no flame graph: cpu, wait and wall are"))),
+    };
+    let (seconds, nanos) = clock::unix_time();
+    let began = std::time::Instant::now();
+    let mut raw = Raw {
+        kind: kind.to_owned(),
+        unix_ms: seconds * 1000 + u64::from(nanos) / 1_000_000,
+        pid: std::process::id(),
+        ..Raw::default()
+    };
+    marks(source, question, reply, time, parts, &mut raw)?;
+    raw.duration_ns = began.elapsed().as_nanos() as u64;
+    Ok(raw)
+}
+
+/// Which times of the trees are wanted.
+#[derive(Clone, Copy)]
+struct Parts {
+    run: bool,
+    wait: bool,
+}
+
+/// From the marks of all requests that end in `time`.
+fn marks(
+    source: &Source,
+    question: &Question,
+    reply: &mut dyn Reply,
+    time: Duration,
+    parts: Parts,
+    raw: &mut Raw,
+) -> Result<(), Failure> {
+    let routes = routes(source, question.value("route"));
+    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let watches: Vec<AverageWatch> = routes.iter().map(|route| watch(route, &filter)).collect();
+    let until = std::time::Instant::now() + time;
+    let (averages, _) = collect(source, &watches, time, |left| {
+        let seen = watches.len().wrapping_mul(ALL).wrapping_sub(left);
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        reply.note(&format!("{seen} requests, {:.0} s left", left.as_secs_f64().ceil()))?;
+        Ok(!reply.is_stopped())
+    })?;
+    for (route, average) in routes.iter().zip(&averages) {
+        unfold(&route.name, average, parts, question.value("phase"), raw);
+    }
+    Ok(())
+}
+
+/// Requests of one location, or all others.
+struct Route {
+    name: String,
+    sites: Vec<Site>,
+    others: bool,
+}
+
+/// The busiest locations, each by itself, and the rest together; or the one that is wanted.
+fn routes(source: &Source, wanted: Option<&str>) -> Vec<Route> {
+    let table = SiteTable::global();
+    let mut known: Vec<(u64, Site, String)> = source
+        .totals()
+        .into_iter()
+        .map(|(site, totals)| (totals.status.map_or(0, |status| status.total()), site, table.info(site)))
+        .filter(|(.., info)| info.kind == Kind::Request)
+        .map(|(requests, site, info)| (requests, site, info.location.to_string()))
+        .collect();
+    if let Some(wanted) = wanted {
+        let sites = known.iter().filter(|(.., name)| name == wanted).map(|(_, site, _)| *site).collect();
+        return vec![Route { name: wanted.to_owned(), sites, others: false }];
+    }
+    known.sort_by_key(|(requests, ..)| std::cmp::Reverse(*requests));
+    known.truncate(ROUTES);
+    let all: Vec<Site> = known.iter().map(|(_, site, _)| *site).collect();
+    let single = |(_, site, name): (u64, Site, String)| Route { name, sites: vec![site], others: false };
+    let mut routes: Vec<Route> = known.into_iter().map(single).collect();
+    routes.push(Route { name: "other locations".to_owned(), sites: all, others: true });
+    routes
+}
+
+fn watch(route: &Route, filter: &Filter) -> AverageWatch {
+    let (sites, others, filter) = (route.sites.clone(), route.others, filter.clone());
+    AverageWatch::new(ALL, SiteTable::global(), move |record| {
+        sites.contains(&record.route) != others && filter.takes(record)
+    })
+}
+
+/// The own times of every node as a stack: location, phase, modules, and what was waited for.
+fn unfold(route: &str, average: &Average, parts: Parts, phase: Option<&str>, raw: &mut Raw) {
+    let sites = SiteTable::global();
+    let (tree, _) = average.arranged(sites);
+    let mut paths: Vec<Vec<RawFrame>> = Vec::with_capacity(tree.nodes().len());
+    let mut inside: Vec<bool> = Vec::with_capacity(tree.nodes().len());
+    for (index, node) in tree.nodes().iter().enumerate() {
+        let (path, wanted) = match index {
+            0 => (vec![RawFrame::Named(Origin::Route, route.to_owned())], phase.is_none()),
+            _ => {
+                let info = sites.info(node.site);
+                let mut path = paths[node.parent as usize].clone();
+                path.push(RawFrame::Named(origin(info.kind), info.label()));
+                (path, inside[node.parent as usize] || phase == Some(&*info.name))
+            }
+        };
+        if wanted {
+            push(&tree, index, &path, parts, raw);
+        }
+        paths.push(path);
+        inside.push(wanted);
+    }
+}
+
+fn push(tree: &Tree, index: usize, path: &[RawFrame], parts: Parts, raw: &mut Raw) {
+    let node = &tree.nodes()[index];
+    let run = scale(node.self_run);
+    if parts.run && run > 0 {
+        raw.stacks.push((Weight { count: node.calls, value: run }, path.to_vec()));
+    }
+    if !parts.wait {
+        return;
+    }
+    for wait in tree.waits(index as u32).filter(|wait| wait.ticks > 0) {
+        let mut path = path.to_vec();
+        path.push(RawFrame::Named(Origin::Wait, format!("wait {}", wait.kind.as_str())));
+        raw.stacks.push((Weight { count: wait.calls, value: scale(wait.ticks) }, path));
+    }
+}
+
+/// Phases and steps stand where nginx's do; what runs inside them is a module's.
+pub(super) fn origin(kind: Kind) -> Origin {
+    match kind {
+        Kind::Phase(phase) if usize::from(phase) < PHASES.len() => Origin::Phase,
+        Kind::Connection(_) => Origin::Phase,
+        _ => Origin::Module,
+    }
+}
+
+/// Locations that stand by themselves.
+const ROUTES: usize = 24;
+/// More requests than can come; the sum of all must not overflow.
+const ALL: usize = usize::MAX / 64;
+/// A recording at most.
+const LONGEST: Duration = Duration::from_secs(3600);

@@ -1,0 +1,156 @@
+//! Stacks on the control socket: addresses go as they are, and get their names where they are read.
+//!
+//! Lines of fields separated by tabs. First `kind period duration time pid`, then a line a stack: count, value, and
+//! frames outermost first, each a letter for its origin and the name, `%XX` for what would break a line; `@` and
+//! hexadecimal digits for an address.
+
+use crate::control::protocol::{escape, unescape};
+use crate::stacks::{Frame, Origin, Stacks, Unit, Weight};
+use crate::symbols::Symbols;
+
+/// Stacks with frames that have no names yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Raw {
+    pub(crate) kind: String,
+    pub(crate) period_ns: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) unix_ms: u64,
+    /// The process whose addresses they are.
+    pub(crate) pid: u32,
+    pub(crate) stacks: Vec<(Weight, Vec<RawFrame>)>,
+}
+
+/// A frame, named or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RawFrame {
+    Named(Origin, String),
+    Address(u64),
+}
+
+impl Raw {
+    /// The lines.
+    pub(crate) fn write(&self) -> String {
+        let (kind, period, duration) = (escape(&self.kind), self.period_ns, self.duration_ns);
+        let mut out = format!("{kind}\t{period}\t{duration}\t{}\t{}\n", self.unix_ms, self.pid);
+        for (weight, frames) in &self.stacks {
+            out.push_str(&format!("{}\t{}", weight.count, weight.value));
+            for frame in frames {
+                match frame {
+                    RawFrame::Named(origin, name) => {
+                        out.push_str(&format!("\t{}{}", letter(*origin), escape(name)));
+                    }
+                    RawFrame::Address(address) => out.push_str(&format!("\t@{address:x}")),
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Reads the lines.
+    ///
+    /// # Errors
+    /// They are something else.
+    pub(crate) fn parse(text: &str) -> Result<Raw, String> {
+        let wrong = |line: &str| format!("these are no stacks: \"{line}\"");
+        let mut lines = text.lines();
+        let head = lines.next().unwrap_or("");
+        let mut fields = head.split('\t');
+        let kind = unescape(fields.next().unwrap_or(""));
+        let mut number = || fields.next().and_then(|field| field.parse().ok()).ok_or_else(|| wrong(head));
+        let mut raw = Raw {
+            kind,
+            period_ns: number()?,
+            duration_ns: number()?,
+            unix_ms: number()?,
+            pid: u32::try_from(number()?).map_err(|_| wrong(head))?,
+            stacks: Vec::new(),
+        };
+        for line in lines {
+            let mut fields = line.split('\t');
+            let mut number = || fields.next().and_then(|field| field.parse().ok()).ok_or_else(|| wrong(line));
+            let weight = Weight { count: number()?, value: number()? };
+            let frames: Option<Vec<RawFrame>> = fields.map(frame).collect();
+            raw.stacks.push((weight, frames.ok_or_else(|| wrong(line))?));
+        }
+        Ok(raw)
+    }
+
+    /// With the names that `symbols` knows.
+    pub(crate) fn resolve(&self, symbols: &mut dyn Symbols) -> Stacks {
+        let mut stacks = Stacks::new(self.kind.clone(), Unit::Nanoseconds);
+        (stacks.period_ns, stacks.duration_ns, stacks.unix_ms) =
+            (self.period_ns, self.duration_ns, self.unix_ms);
+        for (weight, raw) in &self.stacks {
+            let mut frames = Vec::with_capacity(raw.len());
+            for frame in raw {
+                match frame {
+                    RawFrame::Named(origin, name) => frames.push(Frame::new(*origin, name.clone())),
+                    RawFrame::Address(address) => symbols.frames(*address, &mut frames),
+                }
+            }
+            stacks.add(frames, *weight);
+        }
+        stacks
+    }
+}
+
+fn frame(field: &str) -> Option<RawFrame> {
+    if let Some(digits) = field.strip_prefix('@') {
+        return u64::from_str_radix(digits, 16).ok().map(RawFrame::Address);
+    }
+    let origin = Origin::ALL.into_iter().find(|&origin| field.starts_with(letter(origin)))?;
+    Some(RawFrame::Named(origin, unescape(&field[1..])))
+}
+
+const fn letter(origin: Origin) -> char {
+    match origin {
+        Origin::Route => 'r',
+        Origin::Phase => 'p',
+        Origin::Module => 'm',
+        Origin::Native => 'n',
+        Origin::Kernel => 'k',
+        Origin::Lua => 'l',
+        Origin::Wait => 'w',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::Bare;
+
+    #[test]
+    fn stacks_are_read_as_written() {
+        let named = |origin, name: &str| RawFrame::Named(origin, name.to_owned());
+        let raw = Raw {
+            kind: "cpu".to_owned(),
+            period_ns: 10,
+            duration_ns: 20,
+            unix_ms: 30,
+            pid: 7,
+            stacks: vec![
+                (
+                    Weight { count: 1, value: 2 },
+                    vec![named(Origin::Route, "~ ^/a\tb\n%"), RawFrame::Address(0x7f00)],
+                ),
+                (Weight { count: 3, value: 4 }, vec![]),
+            ],
+        };
+        assert_eq!(Raw::parse(&raw.write()), Ok(raw.clone()));
+        let stacks = raw.resolve(&mut Bare);
+        assert_eq!(
+            stacks.frames().iter().map(|frame| frame.name.as_str()).collect::<Vec<_>>(),
+            ["~ ^/a\tb\n%", "0x7f00"]
+        );
+        for wrong in [
+            "",
+            "cpu\t1\t2\t3",
+            "cpu\t1\t2\t3\t4\nx",
+            "cpu\t1\t2\t3\t4\n1\t2\t?a",
+            "cpu\t1\t2\t3\t4\n1\t2\t@xyz",
+        ] {
+            assert!(Raw::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
