@@ -108,11 +108,15 @@ fn sums<'a, K: Ord>(rows: impl Iterator<Item = (K, &'a Lately)>) -> BTreeMap<K, 
     sums
 }
 
+/// The running time of all requests.
+fn running(window: &Window) -> u64 {
+    known(window).filter(|(info, _)| info.kind == Kind::Request).map(|(_, lately)| lately.run.sum).sum()
+}
+
 /// Times of named things; shares are of all running time of requests.
-fn times(window: &Window, columns: &'static [Column], rows: Vec<(String, Lately)>) -> Report {
-    let all: u64 =
-        known(window).filter(|(info, _)| info.kind == Kind::Request).map(|(_, lately)| lately.run.sum).sum();
-    let mut report = Report::new(columns);
+fn times(window: &Window, rows: Vec<(String, Lately)>) -> Report {
+    let all = running(window);
+    let mut report = Report::new(&MODULE_COLUMNS);
     for (name, lately) in rows {
         report.row([
             Cell::Text(name),
