@@ -6,10 +6,17 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
+mod channel;
+mod child;
 mod environment;
+pub mod inherit;
+mod poll;
 mod title;
 
+pub use channel::{Channel, Message};
+pub use child::{End, Ended, Fork, fork, parent, reap};
 pub use environment::set_environment;
+pub use poll::readable;
 pub use title::Title;
 
 /// The process id.

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::c_int;
 pub use libc::{
-    SIGABRT, SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGPIPE, SIGQUIT, SIGSYS, SIGTERM, SIGUSR1,
-    SIGUSR2, SIGWINCH,
+    SIGABRT, SIGALRM, SIGBUS, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGPIPE, SIGQUIT, SIGSEGV, SIGSYS,
+    SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 
 /// A set of signals, blocked since [`Signals::new`] and delivered here. Dropping it leaves them blocked.
@@ -88,6 +88,12 @@ impl Signals {
     }
 }
 
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// Sends `signal` to the process `pid`; 0 only asks whether it exists.
 ///
 /// # Errors
@@ -104,6 +110,19 @@ pub fn kill(pid: i32, signal: c_int) -> io::Result<()> {
 pub fn ignore(signal: c_int) -> io::Result<()> {
     // SAFETY: SIG_IGN installs no code.
     if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Gives `signal` back to the kernel, whose default it becomes again. For SIGSEGV and SIGBUS: the handler that Rust's
+/// start-up installs returns once to where the signal came from, and so swallows one that was sent by kill(2).
+///
+/// # Errors
+/// `EINVAL` if it is no signal.
+pub fn set_default(signal: c_int) -> io::Result<()> {
+    // SAFETY: SIG_DFL installs no code.
+    if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
         return Err(io::Error::last_os_error());
     }
     Ok(())
@@ -129,7 +148,7 @@ pub(crate) fn block_all() -> io::Result<OldMask> {
         libc::sigfillset(set.as_mut_ptr());
         set.assume_init()
     };
-    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, SIGABRT] {
+    for fault in [SIGSEGV, SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, SIGABRT] {
         // SAFETY: an initialised set and a valid number.
         unsafe { libc::sigdelset(&mut set, fault) };
     }

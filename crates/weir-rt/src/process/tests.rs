@@ -25,7 +25,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 
 /// Forks, and gives the status of the child, which has one thread only. For use [`in_child`], where no other
 /// thread does anything a lock would be held for.
-fn forked(body: impl FnOnce() -> i32) -> i32 {
+pub(crate) fn forked(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY: see above; the child ends by _exit.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
