@@ -7,6 +7,7 @@
 
 mod buffer;
 pub mod file;
+mod given;
 mod gzip;
 mod line;
 mod spec;
@@ -28,9 +29,10 @@ use crate::conn::Connection;
 use crate::error::{self, Side};
 use crate::exchange::Exchange;
 pub use file::{Buffering, LogFile};
+pub use given::{Given, give, opened, reopen_for};
 pub use spec::{LogSpec, Target};
 pub use worker::WorkerLogs;
-pub use writer::{flush, lost, reopen};
+pub use writer::{flush, lost, reopen, threaded};
 
 /// How grave a message is; nginx's order, so that `level <= limit` is what gets logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -307,12 +309,19 @@ pub fn open_early(path: &Path) -> std::io::Result<()> {
 /// # Errors
 /// `open() "/path" failed (2: No such file or directory)`, in nginx's words.
 pub fn start(configuration: &Configuration) -> Result<(), String> {
-    let log = match &configuration.main.error_log_open {
-        Some(log) => log.clone(),
-        None => usual(&configuration.prefix)?,
-    };
-    set_main(log);
+    set_main(main_of(configuration)?);
     Ok(())
+}
+
+/// The main log of `configuration`, for [`set_main`]: opened now, taken into use when nothing can fail any more.
+///
+/// # Errors
+/// As [`start`].
+pub fn main_of(configuration: &Configuration) -> Result<ErrorLog, String> {
+    match &configuration.main.error_log_open {
+        Some(log) => Ok(log.clone()),
+        None => usual(&configuration.prefix),
+    }
 }
 
 /// From here on standard error leads to the main log, so that what libraries print is found there. Not before the

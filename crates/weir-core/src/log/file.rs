@@ -10,7 +10,7 @@ use weir_rt::FileHandle;
 use weir_rt::file as rt;
 
 use super::syslog::{self, Socket};
-use super::{Level, Target, line, writer};
+use super::{Level, Target, given, line, writer};
 
 /// An open log. Clones are the same log; the file is closed when the last one is gone and its lines are written.
 #[derive(Clone)]
@@ -36,12 +36,20 @@ impl LogFile {
     pub fn open(target: &Target, buffering: Option<Buffering>) -> io::Result<LogFile> {
         let mut open = table();
         open.retain(|file| file.strong_count() > 0);
-        let same =
-            |file: &Arc<File>| file.target == *target && file.buffering == buffering && file.is_there();
+        let given = given::find(target);
+        let same = |file: &Arc<File>| {
+            let is_it = |given: &FileHandle| file.is(given);
+            file.target == *target
+                && file.buffering == buffering
+                && given.as_ref().map_or_else(|| file.is_there(), is_it)
+        };
         if let Some(file) = open.iter().filter_map(Weak::upgrade).find(same) {
             return Ok(LogFile(file));
         }
-        let file = Arc::new(File::open(target.clone(), buffering)?);
+        let file = Arc::new(match given {
+            Some(given) => File::new(target.clone(), buffering, Output::File(Arc::new(given))),
+            None => File::open(target.clone(), buffering)?,
+        });
         open.push(Arc::downgrade(&file));
         Ok(LogFile(file))
     }
@@ -174,6 +182,24 @@ impl File {
         }
     }
 
+    /// Whether it is the file that `other` has open.
+    fn is(&self, other: &FileHandle) -> bool {
+        match (self.output(), other.meta()) {
+            (Output::File(handle), Ok(there)) => {
+                handle.meta().is_ok_and(|here| (there.dev, there.ino) == (here.dev, here.ino))
+            }
+            _ => false,
+        }
+    }
+
+    /// Its path and descriptor, if it is a file.
+    pub(super) fn handle(&self) -> Option<(&Path, Arc<FileHandle>)> {
+        match (&self.target, self.output()) {
+            (Target::File(path), Output::File(handle)) => Some((path, handle)),
+            _ => None,
+        }
+    }
+
     /// Writes all of `bytes`, in one call as a rule.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
         match self.output() {
@@ -191,11 +217,18 @@ impl File {
         }
     }
 
-    /// Opens the path anew; the old file stays when that fails.
-    fn reopen(&self) -> Result<(), String> {
+    /// Opens the path anew, or takes the descriptor that was given for it; the old file stays when that fails. With
+    /// an `owner` the file becomes that user's.
+    pub(super) fn reopen(&self, owner: Option<u32>) -> Result<(), String> {
         let Target::File(path) = &self.target else { return Ok(()) };
-        let failed = |error| format!("open() \"{}\" failed ({})", path.display(), line::io(&error));
-        let handle = rt::open_append(path).map_err(failed)?;
+        let handle = match given::find(&self.target) {
+            Some(given) => given,
+            None => rt::open_append(path)
+                .map_err(|error| format!("open() \"{}\" failed ({})", path.display(), line::io(&error)))?,
+        };
+        if let Some(owner) = owner {
+            given::hand_to(&handle, path, owner)?;
+        }
         *self.output.lock().unwrap_or_else(PoisonError::into_inner) = Output::File(Arc::new(handle));
         if self.leads_stderr.load(Relaxed) {
             self.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
@@ -217,8 +250,12 @@ impl File {
 
 /// Opens all logs anew by their paths; what failed, in nginx's words.
 pub(super) fn reopen_all() -> Vec<String> {
-    let files: Vec<_> = table().iter().filter_map(Weak::upgrade).collect();
-    files.iter().filter_map(|file| file.reopen().err()).collect()
+    all().iter().filter_map(|file| file.reopen(None).err()).collect()
+}
+
+/// All open logs, in the order in which they were opened.
+pub(super) fn all() -> Vec<Arc<File>> {
+    table().iter().filter_map(Weak::upgrade).collect()
 }
 
 fn same_file(path: &Path, handle: &FileHandle) -> bool {

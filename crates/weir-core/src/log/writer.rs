@@ -29,6 +29,17 @@ pub fn reopen() {
     }
 }
 
+/// Whether a thread writes (the default) or whoever has lines. Without threads is for a process that forks: a master
+/// has few lines to say. Turned on again in its child, where no line waits either.
+pub fn threaded(on: bool) {
+    let mut queue = WRITER.lock();
+    match (on, queue.thread) {
+        (true, Thread::Refused) => queue.thread = Thread::None,
+        (false, Thread::None) => queue.thread = Thread::Refused,
+        _ => {}
+    }
+}
+
 /// How many lines of this process could not be written.
 pub fn lost() -> u64 {
     LOST.load(Relaxed)

@@ -153,6 +153,7 @@ fn receive_group(socket: BorrowedFd<'_>, fds: &mut Vec<OwnedFd>) -> io::Result<(
         // SAFETY: not null, so within the control buffer.
         let (level, kind, len) = unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
         if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
+            #[allow(clippy::unnecessary_cast, reason = "musl's type is another")]
             // SAFETY: arithmetic only.
             let size = len as usize - unsafe { libc::CMSG_LEN(0) } as usize;
             for i in 0..size / size_of::<RawFd>() {
