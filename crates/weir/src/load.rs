@@ -1,17 +1,19 @@
 //! From a command line to a configuration: which file, which prefix, what is wrong with it.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use weir::modules::MODULES;
-use weir_conf::{MemoryFiles, RealFiles, Tree};
+use weir_conf::{Files, MemoryFiles, RealFiles, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
 use weir_core::conf::temp_path;
 use weir_core::log::{self, Level};
+use weir_rt::net;
 
 use crate::cli::CommandLine;
-use crate::settings;
+use crate::{pid, settings};
 
 /// Which files are meant.
 #[derive(Clone, Debug)]
@@ -57,11 +59,11 @@ impl Paths {
         self.conf.as_ref().map_or_else(|| EMBEDDED.to_owned(), |path| path.display().to_string())
     }
 
-    fn tree(&self) -> Result<Tree, Vec<String>> {
+    fn tree(&self, files: &dyn Files) -> Result<Tree, Vec<String>> {
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let globals = self.globals.as_deref();
         let loaded = match &self.conf {
-            Some(path) => weir_conf::load(path, &self.prefix, &RealFiles, raw, globals),
+            Some(path) => weir_conf::load(path, &self.prefix, files, raw, globals),
             None => {
                 // Not in the current folder: that one is served.
                 let elsewhere = format!("{}/weir", std::env::temp_dir().display());
@@ -81,13 +83,13 @@ impl Paths {
         })
     }
 
-    /// Reads and checks the configuration and does what [`settle`] does, before it is served. Warnings are the second
-    /// value.
+    /// Reads and checks the configuration, whose texts `files` has, and does what [`settle`] does, before it is served.
+    /// Warnings are the second value.
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
-    pub(crate) fn prepare(&self) -> Result<(Configuration, Vec<String>), Vec<String>> {
-        let (configuration, warnings) = self.load()?;
+    pub(crate) fn prepare(&self, files: &dyn Files) -> Result<(Configuration, Vec<String>), Vec<String>> {
+        let (configuration, warnings) = self.load(files)?;
         settle(&configuration).map_err(|error| vec![error])?;
         Ok((configuration, warnings))
     }
@@ -96,8 +98,8 @@ impl Paths {
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
-    pub(crate) fn load(&self) -> Result<(Configuration, Vec<String>), Vec<String>> {
-        let tree = self.tree()?;
+    pub(crate) fn load(&self, files: &dyn Files) -> Result<(Configuration, Vec<String>), Vec<String>> {
+        let tree = self.tree(files)?;
         match build(tree, MODULES, self.prefix.clone()) {
             (Ok(configuration), warnings) => {
                 let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
@@ -148,7 +150,7 @@ pub(crate) fn dump(line: &CommandLine) -> ExitCode {
 /// Says how far the configuration is good; `None` if that is not to its end.
 fn tested(line: &CommandLine) -> Option<Configuration> {
     let paths = Paths::of(line);
-    let loaded = paths.load().and_then(|(configuration, warnings)| {
+    let loaded = paths.load(&RealFiles).and_then(|(configuration, warnings)| {
         for warning in warnings {
             log::cycle(Level::Warn, &warning);
         }
@@ -156,6 +158,11 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
             eprintln!("weir: the configuration file {} syntax is ok", paths.name());
         }
         settle(&configuration).map_err(|error| vec![error])?;
+        try_binding(&configuration)?;
+        let pid = configuration.main.pid(&configuration.prefix);
+        pid::probe(&pid).map_err(|error| {
+            vec![format!("open() \"{}\" failed ({})", pid.display(), settings::reason(&error))]
+        })?;
         Ok(configuration)
     });
     match loaded {
@@ -185,6 +192,25 @@ fn settle(configuration: &Configuration) -> Result<(), String> {
         return Err("no \"events\" section in configuration".to_owned());
     }
     temp_path::create(configuration)
+}
+
+/// Whether each address could be listened on. That one is in use says nothing, since the server may be running.
+///
+/// # Errors
+/// nginx's words for each that can't be bound for another reason.
+fn try_binding(configuration: &Configuration) -> Result<(), Vec<String>> {
+    let wanted = configuration.addresses.iter().filter(|address| address.wildcard_of.is_none());
+    let tried = wanted.filter_map(|address| match net::bind(&address.addr, &address.options) {
+        Ok(_) => {
+            // The file of a unix socket was made just now.
+            let _ = net::unlink(&address.addr);
+            None
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+        Err(error) => Some(format!("bind() to {} failed ({})", address.addr, settings::reason(&error))),
+    });
+    let failed: Vec<String> = tried.collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed) }
 }
 
 /// What the embedded configuration is called in messages.

@@ -1,13 +1,19 @@
 //! Weir, the program: command line and process. What it serves with is the library's.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod cli;
 mod control;
 mod load;
+mod master;
+mod notify;
 mod pid;
 mod run;
+mod server;
 mod settings;
 mod signals;
+mod single;
+mod status;
 mod trace;
 mod version;
 
@@ -17,7 +23,10 @@ use cli::Action;
 use weir_see::commands;
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    // Before anything gives the process another title.
+    let mut arguments = std::env::args_os();
+    let called = arguments.next().unwrap_or_default();
+    let arguments: Vec<_> = arguments.collect();
     if let Some((name, rest)) = arguments.split_first()
         && commands::is_command(name)
     {
@@ -40,6 +49,6 @@ fn main() -> ExitCode {
         Action::Test => load::test(&line),
         Action::Dump => load::dump(&line),
         Action::Signal(signal) => signals::send(&line, signal),
-        Action::Run => run::run(&line),
+        Action::Run => run::run(&line, run::Program { name: called, arguments }),
     }
 }

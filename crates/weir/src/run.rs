@@ -1,183 +1,201 @@
-//! Serving: load, bind, tell, wait for signals.
+//! Serving: what a start does whichever way it goes on, as a master with a server below it or as one process.
 
+use std::ffi::OsString;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use weir_core::Configuration;
 use weir_core::log::{self, Level};
-use weir_core::server::{Options, Server, StartError};
-use weir_rt::process::Readiness;
-use weir_rt::signal::{self, Signals};
-use weir_see::Source;
+use weir_core::server::{Options, Part, Sockets, StartError};
+use weir_rt::net;
+use weir_rt::process::inherit::{self, Inherited};
+use weir_rt::process::{self, Readiness};
+use weir_rt::signal::{self, Received, Signals};
 
+use crate::bundle::Recorder;
 use crate::cli::CommandLine;
-use crate::control::Control;
 use crate::load::Paths;
-use crate::pid::PidFile;
-use crate::settings;
+use crate::notify::Notify;
 use crate::version::NGINX;
+use crate::{master, settings, single};
+
+/// How this program was called: a binary upgrade calls it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// As which it was called.
+    pub name: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// A start, as far as it is the same for both ways.
+pub(crate) struct Start {
+    /// Which files are meant.
+    pub paths: Paths,
+    /// Those that were read.
+    pub recorder: Recorder,
+    /// What they say.
+    pub configuration: Configuration,
+    /// The listening sockets.
+    pub sockets: Sockets,
+    /// The signals, blocked.
+    pub signals: Signals,
+    /// Who waits for the daemon to be ready.
+    pub readiness: Option<Readiness>,
+    /// systemd.
+    pub notify: Notify,
+    /// The process that this one takes over from.
+    pub predecessor: Option<u32>,
+}
 
 /// Serves until a signal ends it.
-pub(crate) fn run(line: &CommandLine) -> ExitCode {
-    match serve(line) {
+pub(crate) fn run(line: &CommandLine, program: Program) -> ExitCode {
+    let result = start(line).and_then(|start| match start.configuration.main.master_process() {
+        true => master::run(start, program),
+        false => single::run(start),
+    });
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(errors) => {
             for error in errors {
                 log::startup(&error);
             }
-            log::flush();
             ExitCode::FAILURE
         }
-    }
+    };
+    log::flush();
+    code
 }
 
-fn serve(line: &CommandLine) -> Result<(), Vec<String>> {
-    let paths = Paths::of(line);
-    let (configuration, warnings) = paths.prepare()?;
+fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
+    // A process that forks has no threads.
+    log::threaded(false);
+    let inherited = Inherited::take();
+    let (upgrade, notify) = (inherited.upgrade, Notify::from_environment());
+    let (paths, recorder) = (Paths::of(line), Recorder::default());
+    let (configuration, warnings) = paths.prepare(&recorder)?;
     for warning in warnings {
         log::cycle(Level::Warn, &warning);
     }
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: std::io::Error| vec![format!("{what} ({})", settings::reason(&error))]
-    };
-    settings::apply(&configuration.main);
-    let readiness = match configuration.main.daemon() && paths.conf.is_some() {
-        true => Some(weir_rt::process::daemonize().map_err(failed("daemon() failed"))?),
+    // The predecessor is in the background already, or wants to be in the foreground.
+    let readiness = match configuration.main.daemon() && paths.conf.is_some() && !upgrade {
+        true => Some(process::daemonize().map_err(failed("daemon() failed"))?),
         false => None,
     };
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     signal::ignore(signal::SIGPIPE).map_err(failed("sigaction(SIGPIPE) failed"))?;
-    weir_rt::set_panic_hook(|message| {
-        log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}"));
-    });
-    let pid_path = configuration.main.pid(&configuration.prefix);
     log::start(&configuration).map_err(|error| vec![error])?;
-    let server = start(configuration)?;
-    // Where only root may write, perhaps; and what is wrong with it belongs on the terminal.
-    let pid = PidFile::write(pid_path.clone())
-        .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
-    let source = Source::new(&server);
-    let control = Control::start(&pid_path, &source);
-    settings::become_user(&server.configuration().main).map_err(|error| vec![error])?;
-    announce(&server, &paths);
-    log::lead_stderr().map_err(|error| vec![error])?;
-    ready(readiness);
-    let result = wait(server, &signals, &paths, &source);
-    drop(control);
-    drop(pid);
-    log::cycle(Level::Notice, &"exit");
-    log::flush();
-    result
+    let sockets = open(&configuration, import(inherited)?)?;
+    let predecessor = upgrade.then(process::parent);
+    Ok(Start { paths, recorder, configuration, sockets, signals, readiness, notify, predecessor })
 }
 
-/// Binds and starts; an address in use is tried again, as nginx does, since the old server may still be leaving.
-fn start(configuration: Configuration) -> Result<Server, Vec<String>> {
-    let configuration = Arc::new(configuration);
+/// What was inherited, as a set of sockets that are not known to be anybody's yet.
+fn import(inherited: Inherited) -> Result<Sockets, Vec<String>> {
+    for complaint in &inherited.complaints {
+        log::cycle(Level::Emerg, complaint);
+    }
+    if inherited.sockets.is_empty() {
+        return Ok(Sockets::default());
+    }
+    let fds: Vec<_> = inherited.sockets.iter().map(std::os::fd::AsFd::as_fd).collect();
+    log::cycle(Level::Notice, &format_args!("using inherited sockets from \"{}\"", inherit::list(&fds)));
+    let parts = inherited.sockets.into_iter().enumerate().filter_map(|(index, fd)| {
+        let part = part(fd, index);
+        part.inspect_err(|error| {
+            log::cycle(Level::Emerg, &format_args!("inherited socket, ignored: {error}"));
+        })
+        .ok()
+    });
+    Sockets::import(parts.collect()).map_err(failed("getsockname() of an inherited socket failed"))
+}
+
+fn part(fd: OwnedFd, index: usize) -> io::Result<Part> {
+    // Only the flag is set; which kind of socket it is does not matter. systemd's wait.
+    let socket = TcpListener::from(fd);
+    socket.set_nonblocking(true)?;
+    let fd = OwnedFd::from(socket);
+    Ok(Part { addr: net::local_addr(fd.as_raw_fd())?, reuseport: false, index, fd })
+}
+
+/// Opens what is not open yet; an address in use is tried again, as nginx does, since the old server may still be
+/// leaving.
+fn open(configuration: &Configuration, inherited: Sockets) -> Result<Sockets, Vec<String>> {
+    let workers = Options::default().workers(configuration);
     for _ in 1..BIND_ATTEMPTS {
-        match Server::start(configuration.clone(), Options::default()) {
+        match inherited.reopen(configuration, workers) {
             Err(StartError(error)) if error.contains("(98: ") => {
                 for line in error.lines() {
                     log::startup(&line);
                 }
                 std::thread::sleep(Duration::from_millis(500));
             }
-            result => return result.map_err(|StartError(error)| error.lines().map(str::to_owned).collect()),
+            result => return result.map_err(lines),
         }
     }
-    Server::start(configuration, Options::default()).map_err(|StartError(error)| {
-        let mut lines: Vec<String> = error.lines().map(str::to_owned).collect();
+    inherited.reopen(configuration, workers).map_err(|error| {
+        let mut lines = lines(error);
         lines.push("still could not bind()".to_owned());
         lines
     })
 }
 
-fn announce(server: &Server, paths: &Paths) {
-    if let Some(thread) = server.threads().first() {
-        log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
-    }
-    log::cycle(Level::Notice, &format_args!("weir/{} (nginx/{NGINX})", env!("CARGO_PKG_VERSION")));
-    log::cycle(Level::Notice, &"start worker processes");
-    if paths.conf.is_none() {
-        for address in server.addresses() {
-            println!("Weir serves on http://{address}/ and this folder on http://{address}/files/");
-        }
-    }
+/// The lines of an error, each of which is logged as one.
+pub(crate) fn lines(StartError(error): StartError) -> Vec<String> {
+    error.lines().map(str::to_owned).collect()
 }
 
-fn ready(readiness: Option<Readiness>) {
+/// nginx's form of an error of the system.
+pub(crate) fn failed(what: &str) -> impl FnOnce(io::Error) -> Vec<String> + use<> {
+    let what = what.to_owned();
+    move |error| vec![format!("{what} ({})", settings::reason(&error))]
+}
+
+/// What nginx says when it begins to serve.
+pub(crate) fn announce() {
+    log::cycle(Level::Notice, &format_args!("weir/{} (nginx/{NGINX})", env!("CARGO_PKG_VERSION")));
+    log::cycle(Level::Notice, &"start worker processes");
+}
+
+/// What nginx says of a signal, with what it leads to.
+pub(crate) fn log_signal(received: Received, action: &str) {
+    let name = match received.signal {
+        signal::SIGHUP => "SIGHUP",
+        signal::SIGINT => "SIGINT",
+        signal::SIGTERM => "SIGTERM",
+        signal::SIGQUIT => "SIGQUIT",
+        signal::SIGUSR1 => "SIGUSR1",
+        signal::SIGUSR2 => "SIGUSR2",
+        signal::SIGWINCH => "SIGWINCH",
+        signal::SIGCHLD => "SIGCHLD",
+        _ => "a signal",
+    };
+    let number = received.signal;
+    let sender = match received.pid {
+        0 => String::new(),
+        pid => format!(" from {pid}"),
+    };
+    log::cycle(Level::Notice, &format_args!("signal {number} ({name}) received{sender}{action}"));
+}
+
+/// Whoever started a daemon may go on.
+pub(crate) fn ready(readiness: Option<Readiness>) {
     if let Some(Err(error)) = readiness.map(Readiness::notify) {
         log::cycle(Level::Alert, &format_args!("the parent process is gone: {error}"));
     }
 }
 
-/// Handles signals until the server has ended.
-fn wait(mut server: Server, signals: &Signals, paths: &Paths, source: &Source) -> Result<(), Vec<String>> {
-    loop {
-        let received = signals.wait().map_err(|error| vec![format!("signalfd read failed: {error}")])?;
-        match received {
-            signal::SIGHUP => {
-                reload(&server, paths);
-                source.update(&server);
-            }
-            signal::SIGUSR1 => {
-                log::cycle(Level::Notice, &"reopening logs");
-                log::reopen();
-            }
-            signal::SIGQUIT => {
-                log::cycle(Level::Notice, &"gracefully shutting down");
-                server.quit();
-                return drain(server, signals);
-            }
-            signal::SIGTERM | signal::SIGINT => {
-                server.stop();
-                server.join(Some(Duration::from_secs(10)));
-                return Ok(());
-            }
-            other => log::cycle(Level::Notice, &format_args!("signal {other} is not supported yet")),
-        }
-    }
+/// A panic of a request's task goes to the log.
+pub(crate) fn log_panics() {
+    weir_rt::set_panic_hook(|message| {
+        log::cycle(Level::Crit, &format_args!("a request's task panicked: {message}"));
+    });
 }
 
-/// After QUIT: until the last request has ended, or a TERM says enough.
-fn drain(mut server: Server, signals: &Signals) -> Result<(), Vec<String>> {
-    while !server.join(Some(Duration::from_millis(20))) {
-        if let Some(signal::SIGTERM | signal::SIGINT) = signals.read() {
-            server.stop();
-            server.join(Some(Duration::from_secs(10)));
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// HUP: the new configuration, or the old one and the reason why.
-fn reload(server: &Server, paths: &Paths) {
-    log::cycle(Level::Notice, &"reconfiguring");
-    let (configuration, warnings) = match paths.prepare() {
-        Ok(loaded) => loaded,
-        Err(errors) => {
-            for error in errors {
-                log::cycle(Level::Emerg, &error);
-            }
-            return;
-        }
-    };
-    for warning in warnings {
-        log::cycle(Level::Warn, &warning);
-    }
-    if let Err(error) = log::start(&configuration).and_then(|()| log::lead_stderr()) {
-        return log::cycle(Level::Emerg, &error);
-    }
-    if let Err(StartError(error)) = server.reload(Arc::new(configuration)) {
-        for line in error.lines() {
-            log::cycle(Level::Emerg, &line);
-        }
-    }
-}
-
-const SIGNALS: [i32; 7] = [
+const SIGNALS: [i32; 8] = [
     signal::SIGHUP,
     signal::SIGINT,
     signal::SIGTERM,
@@ -185,6 +203,7 @@ const SIGNALS: [i32; 7] = [
     signal::SIGUSR1,
     signal::SIGUSR2,
     signal::SIGWINCH,
+    signal::SIGCHLD,
 ];
 /// nginx's: half a second apart.
 const BIND_ATTEMPTS: u32 = 5;

@@ -49,18 +49,28 @@ pub(crate) fn apply(main: &MainConf) {
     }
 }
 
-/// Becomes the configured user once the sockets are bound; only root can, and without `user` root stays root, since
-/// the one process of this build must also read keys and logs at a reload.
+/// Becomes the user that [`MainConf::run_as`] names, if any.
 ///
 /// # Errors
 /// The system refused; going on as root would be wrong.
 pub(crate) fn become_user(main: &MainConf) -> Result<(), String> {
-    let Some((user, group)) = &main.user else { return Ok(()) };
-    if !process::is_root() || user.uid == 0 {
+    let Some((user, group)) = main.run_as() else { return Ok(()) };
+    if user.uid == 0 {
         return Ok(());
     }
-    process::drop_privileges(user, *group)
+    process::drop_privileges(&user, group)
         .map_err(|error| format!("setuid({}) failed ({})", user.uid, reason(&error)))
+}
+
+/// Whether a process that was started with `old` can't become what `new` says of it.
+pub(crate) fn differ(old: &MainConf, new: &MainConf) -> bool {
+    old.run_as() != new.run_as()
+        || old.env != new.env
+        || old.priority() != new.priority()
+        || old.working_directory != new.working_directory
+        || old.worker_rlimit_nofile != new.worker_rlimit_nofile
+        || old.worker_rlimit_core != new.worker_rlimit_core
+        || old.driver() != new.driver()
 }
 
 /// What the system says of an error, as nginx shows it: `2: No such file or directory`.

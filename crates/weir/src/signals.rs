@@ -2,23 +2,32 @@
 
 use std::process::ExitCode;
 
+use weir_conf::RealFiles;
 use weir_rt::signal;
 
 use crate::cli::{CommandLine, Signal};
 use crate::load::Paths;
-use crate::pid;
+use crate::status::Waiter;
+use crate::{pid, settings};
 
-/// Sends `signal` to the server whose pid file the configuration names.
+/// Sends `signal` to the server whose pid file the configuration names. A reload is waited for: its outcome is the
+/// exit status, its reasons are on standard error.
 pub(crate) fn send(line: &CommandLine, which: Signal) -> ExitCode {
-    let configuration = match Paths::of(line).load() {
-        Ok((configuration, _)) => configuration,
-        Err(errors) => {
-            for error in errors {
-                eprintln!("weir: [emerg] {error}");
+    match sent(line, which) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(lines) => {
+            for line in lines {
+                eprintln!("weir: {line}");
             }
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
+    }
+}
+
+fn sent(line: &CommandLine, which: Signal) -> Result<(), Vec<String>> {
+    let emerg = |lines: Vec<String>| lines.iter().map(|line| format!("[emerg] {line}")).collect::<Vec<_>>();
+    // As in nginx a file that is wrong stops every signal, a reload above all.
+    let (configuration, _) = Paths::of(line).load(&RealFiles).map_err(emerg)?;
     let path = configuration.main.pid(&configuration.prefix);
     let number = match which {
         Signal::Stop => signal::SIGTERM,
@@ -26,12 +35,18 @@ pub(crate) fn send(line: &CommandLine, which: Signal) -> ExitCode {
         Signal::Reopen => signal::SIGUSR1,
         Signal::Reload => signal::SIGHUP,
     };
-    let sent = pid::read(&path).and_then(|pid| signal::kill(pid, number));
-    match sent {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("weir: [error] can't signal the server of \"{}\": {error}", path.display());
-            ExitCode::FAILURE
-        }
+    let pid = pid::read(&path).map_err(|error| vec![format!("[error] {error}")])?;
+    let waiter = Waiter::new(&path);
+    signal::kill(pid, number).map_err(|error| {
+        vec![format!("[alert] kill({pid}, {number}) failed ({})", settings::reason(&error))]
+    })?;
+    if which == Signal::Reload {
+        let lives = || signal::kill(pid, 0).is_ok();
+        waiter.wait(&path, lives).map_err(|lines| {
+            let mut lines = emerg(lines);
+            lines.push("[error] the reload failed, the configuration before stays in force".to_owned());
+            lines
+        })?;
     }
+    Ok(())
 }

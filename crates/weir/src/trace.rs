@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use weir_conf::RealFiles;
 use weir_see::commands::{self, Place};
 
 use crate::cli::CommandLine;
@@ -19,6 +20,6 @@ pub(crate) fn command(name: &OsStr, arguments: &[OsString]) -> ExitCode {
 fn socket(place: &Place) -> Result<PathBuf, String> {
     let line =
         CommandLine { conf: place.conf.clone(), prefix: place.prefix.clone(), ..CommandLine::default() };
-    let (configuration, _) = Paths::of(&line).load().map_err(|errors| errors.join("\n"))?;
+    let (configuration, _) = Paths::of(&line).load(&RealFiles).map_err(|errors| errors.join("\n"))?;
     Ok(pid::socket(&configuration.main.pid(&configuration.prefix)))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_conf::names::*;
 use weir_conf::{Directive, Result};
 use weir_rt::DriverChoice;
-use weir_rt::process::User;
+use weir_rt::process::{self, User};
 
 use super::registry::Registry;
 use crate::log::{ErrorLog, LogSpec};
@@ -136,7 +136,7 @@ impl MainConf {
     /// How many worker threads to start; 1.
     pub fn workers(&self) -> usize {
         match self.worker_processes {
-            Some(Processes::Auto) => weir_rt::process::cpu_count().clamp(1, MOST_WORKERS.into()),
+            Some(Processes::Auto) => process::cpu_count().clamp(1, MOST_WORKERS.into()),
             Some(Processes::Number(number)) => number.into(),
             None => 1,
         }
@@ -172,6 +172,23 @@ impl MainConf {
         self.master_process.unwrap_or(true)
     }
 
+    /// The user and the group that a server started by root becomes; `None`: it stays who it is. Without `user` that is
+    /// nobody, as in nginx, since a master keeps root for what needs it; one process alone goes on as root.
+    pub fn run_as(&self) -> Option<(User, u32)> {
+        if !process::is_root() {
+            return None;
+        }
+        if self.user.is_some() || !self.master_process() {
+            return self.user.clone();
+        }
+        let user = process::user("nobody").ok().flatten();
+        // A container may know no users at all; the number is what Linux calls nobody.
+        let user = user.unwrap_or(User { name: c"nobody".into(), uid: 65_534, gid: 65_534 });
+        let group = ["nobody", "nogroup"].iter().find_map(|name| process::group(name).ok().flatten());
+        let group = group.unwrap_or(user.gid);
+        Some((user, group))
+    }
+
     /// The priority of the workers, as nice(1) counts; 0.
     pub fn priority(&self) -> i32 {
         self.worker_priority.unwrap_or(0)
@@ -188,7 +205,7 @@ impl MainConf {
         match self.worker_cpu_affinity.as_ref()? {
             Affinity::Masks(masks) => masks.get(id).or(masks.last()).cloned(),
             Affinity::Auto(Some(cpus)) => Some(vec![*cpus.get(id % cpus.len().max(1))?]),
-            Affinity::Auto(None) => Some(vec![id % weir_rt::process::cpu_count()]),
+            Affinity::Auto(None) => Some(vec![id % process::cpu_count()]),
         }
     }
 }
@@ -198,10 +215,11 @@ type Row = Directive<MainConf>;
 
 const TABLE: &[Row] = &[
     // The process.
-    Row::new("user", MAIN, ONE_OR_TWO, set::user).doc("The user, and the group, that the server runs as."),
+    Row::new("user", MAIN, ONE_OR_TWO, set::user)
+        .doc("The user, and the group, that the server process of a master runs as; nobody."),
     Row::new("daemon", MAIN, FLAG, |c, line| line.flag(&mut c.daemon)).doc("Goes to the background; on."),
     Row::new("master_process", MAIN, FLAG, |c, line| line.flag(&mut c.master_process))
-        .doc("Accepted; the server is one process in this version."),
+        .doc("A master that keeps root and a server process below it, or one process for all; on."),
     Row::new("pid", MAIN, ONE, |c, line| line.path(&mut c.pid))
         .doc("The file that holds the process' number; logs/nginx.pid."),
     Row::new("lock_file", MAIN, ONE, |c, line| line.path(&mut c.lock_file))

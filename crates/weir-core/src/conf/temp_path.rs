@@ -63,8 +63,7 @@ impl TempPaths {
 /// What nginx says of the first that can't be made: `mkdir() "/path" failed (2: No such file or directory)`.
 pub fn create(configuration: &Configuration) -> std::result::Result<(), String> {
     let Some(paths) = configuration.tables.shared::<TempPaths>() else { return Ok(()) };
-    let user = configuration.main.user.as_ref().map(|(user, _)| user.uid);
-    let owner = user.filter(|_| weir_rt::process::is_root());
+    let owner = configuration.main.run_as().map(|(user, _)| user.uid);
     for path in &paths.0 {
         make(path)?;
         if let Some(uid) = owner {

@@ -1,0 +1,305 @@
+//! What master and server tell each other.
+//!
+//! The server builds the configuration that the master has built, out of the same texts: it may not read the files
+//! itself any more, and they may have changed since. A [`Record`] has every text and every answer to a pattern, in
+//! the form in which they were given.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use weir_conf::{Files, RealFiles};
+
+/// The files of a configuration as they were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    texts: BTreeMap<PathBuf, Vec<u8>>,
+    patterns: BTreeMap<PathBuf, Vec<PathBuf>>,
+}
+
+impl Files for Record {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.texts.get(path).cloned().ok_or_else(|| io::Error::from_raw_os_error(ENOENT))
+    }
+
+    fn glob(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(self.patterns.get(pattern).cloned().unwrap_or_default())
+    }
+}
+
+/// The file system, and a record of what was read from it.
+#[derive(Default)]
+pub(crate) struct Recorder(RefCell<Record>);
+
+impl Recorder {
+    /// What was read.
+    pub(crate) fn finish(self) -> Record {
+        self.0.into_inner()
+    }
+}
+
+impl Files for Recorder {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let text = RealFiles.read(path)?;
+        self.0.borrow_mut().texts.insert(path.to_path_buf(), text.clone());
+        Ok(text)
+    }
+
+    fn glob(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let found = RealFiles.glob(pattern)?;
+        self.0.borrow_mut().patterns.insert(pattern.to_path_buf(), found.clone());
+        Ok(found)
+    }
+}
+
+/// What the master asks of its server. Descriptors come beside the message, in the order of the lists.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// A new configuration.
+    Reload(Bundle),
+    /// New descriptors for these logs.
+    Reopen(Vec<PathBuf>),
+}
+
+/// A configuration on its way to the server.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bundle {
+    /// Its files.
+    pub record: Record,
+    /// Its listening sockets.
+    pub sockets: Vec<Socket>,
+    /// Its logs, and those that are still open of the one before.
+    pub logs: Vec<PathBuf>,
+}
+
+/// A listening socket, told by its address as text.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Socket {
+    /// As configured.
+    pub address: String,
+    /// `reuseport`
+    pub reuseport: bool,
+    /// Which of the address' sockets.
+    pub index: usize,
+}
+
+/// What the server says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It accepts connections.
+    Ready,
+    /// The configuration is in force, or why it is not.
+    Reloaded(Result<(), Vec<String>>),
+}
+
+impl Order {
+    /// The bytes of the message.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        match self {
+            Order::Reload(Bundle { record, sockets, logs }) => {
+                out.number(RELOAD);
+                out.list(record.texts.iter(), |out, (path, text)| {
+                    out.path(path);
+                    out.bytes(text);
+                });
+                out.list(record.patterns.iter(), |out, (pattern, paths)| {
+                    out.path(pattern);
+                    out.list(paths.iter(), |out, path| out.path(path));
+                });
+                out.list(sockets.iter(), |out, socket| {
+                    out.bytes(socket.address.as_bytes());
+                    out.number(u64::from(socket.reuseport));
+                    out.number(socket.index as u64);
+                });
+                out.list(logs.iter(), |out, path| out.path(path));
+            }
+            Order::Reopen(logs) => {
+                out.number(REOPEN);
+                out.list(logs.iter(), |out, path| out.path(path));
+            }
+        }
+        out.0
+    }
+
+    /// Reads a message; `None` if it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Order> {
+        let mut from = Reader(bytes);
+        let order = match from.number()? {
+            RELOAD => Order::Reload(Bundle {
+                record: Record {
+                    texts: from
+                        .list(|from| Some((from.path()?, from.bytes()?.to_vec())))?
+                        .into_iter()
+                        .collect(),
+                    patterns: from
+                        .list(|from| Some((from.path()?, from.list(Reader::path)?)))?
+                        .into_iter()
+                        .collect(),
+                },
+                sockets: from.list(|from| {
+                    let address = from.string()?;
+                    Some(Socket { address, reuseport: from.number()? != 0, index: from.number()? as usize })
+                })?,
+                logs: from.list(Reader::path)?,
+            }),
+            REOPEN => Order::Reopen(from.list(Reader::path)?),
+            _ => return None,
+        };
+        from.0.is_empty().then_some(order)
+    }
+}
+
+impl Answer {
+    /// The bytes of the message.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        match self {
+            Answer::Ready => out.number(READY),
+            Answer::Reloaded(Ok(())) => out.number(RELOADED),
+            Answer::Reloaded(Err(lines)) => {
+                out.number(REFUSED);
+                out.list(lines.iter(), |out, line| out.bytes(line.as_bytes()));
+            }
+        }
+        out.0
+    }
+
+    /// Reads a message; `None` if it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Answer> {
+        let mut from = Reader(bytes);
+        let answer = match from.number()? {
+            READY => Answer::Ready,
+            RELOADED => Answer::Reloaded(Ok(())),
+            REFUSED => Answer::Reloaded(Err(from.list(Reader::string)?)),
+            _ => return None,
+        };
+        from.0.is_empty().then_some(answer)
+    }
+}
+
+const RELOAD: u64 = 1;
+const REOPEN: u64 = 2;
+const READY: u64 = 3;
+const RELOADED: u64 = 4;
+const REFUSED: u64 = 5;
+
+/// Numbers of eight bytes; strings and lists behind their length.
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn path(&mut self, path: &Path) {
+        self.bytes(path.as_os_str().as_bytes());
+    }
+
+    fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut item: impl FnMut(&mut Writer, T)) {
+        self.number(items.len() as u64);
+        items.for_each(|one| item(self, one));
+    }
+}
+
+struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    fn bytes(&mut self) -> Option<&'b [u8]> {
+        let len = usize::try_from(self.number()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn path(&mut self) -> Option<PathBuf> {
+        self.bytes().map(|bytes| OsString::from_vec(bytes.to_vec()).into())
+    }
+
+    fn string(&mut self) -> Option<String> {
+        self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.number()?;
+        let mut items = Vec::new(); // as long as there are bytes for, whatever the number says
+        for _ in 0..count {
+            items.push(item(self)?);
+        }
+        Some(items)
+    }
+}
+
+const ENOENT: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reload() -> Order {
+        let record = Record {
+            texts: [("/a".into(), b"x;".to_vec()), ("/b\u{fe}".into(), Vec::new())].into(),
+            patterns: [("/c/*".into(), vec!["/c/1".into(), "/c/2".into()]), ("/d/*".into(), vec![])].into(),
+        };
+        let sockets = vec![Socket { address: "127.0.0.1:80".to_owned(), reuseport: true, index: 3 }];
+        Order::Reload(Bundle { record, sockets, logs: vec!["/l".into()] })
+    }
+
+    #[test]
+    fn messages_read_back() {
+        for order in [reload(), Order::Reload(Bundle::default()), Order::Reopen(vec!["/a".into()])] {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        let refused = Answer::Reloaded(Err(vec!["why".to_owned(), String::new()]));
+        for answer in [Answer::Ready, Answer::Reloaded(Ok(())), refused] {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_changed_is_no_message() {
+        let whole = reload().encode();
+        for end in 0..whole.len() {
+            assert_eq!(Order::decode(&whole[..end]), None, "{end}");
+        }
+        assert_eq!(Order::decode(&[&whole[..], b"x"].concat()), None);
+        // A list that claims to be long ends with the bytes.
+        let mut long = RELOAD.to_le_bytes().to_vec();
+        long.extend_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(Order::decode(&long), None);
+        assert_eq!(Answer::decode(&9u64.to_le_bytes()), None);
+    }
+
+    #[test]
+    fn a_record_gives_what_was_read() {
+        let folder = std::env::temp_dir().join(format!("weir-bundle-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("nothing there");
+        let (one, pattern) = (folder.join("one.conf"), folder.join("*.conf"));
+        std::fs::write(&one, "a;").expect("ours");
+        let recorder = Recorder::default();
+        let found = recorder.glob(&pattern).expect("there");
+        assert_eq!(recorder.read(&one).expect("there"), b"a;");
+        assert!(recorder.read(&folder.join("two.conf")).is_err());
+        std::fs::remove_dir_all(&folder).expect("ours");
+        let record = recorder.finish();
+        assert_eq!(record.glob(&pattern).expect("recorded"), found);
+        assert_eq!(record.read(&one).expect("recorded"), b"a;");
+        let missing = record.read(&folder.join("two.conf")).expect_err("not read");
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,173 @@
+//! A server process from its master's side.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use weir_core::log::{self, Level};
+use weir_rt::process::{Channel, End, Fork, fork};
+use weir_rt::signal;
+
+use super::{Hatching, Reload};
+use crate::bundle::{Answer, Order};
+use crate::server::{self, Inheritance};
+use crate::settings;
+
+/// A server process.
+pub(super) struct Child {
+    pub(super) pid: u32,
+    /// `None` once it is known to be deaf.
+    pub(super) channel: Option<Channel>,
+    pub(super) started: Instant,
+    /// It accepts connections.
+    pub(super) ready: bool,
+}
+
+impl Child {
+    /// Sends it a signal; that it has just ended is no news.
+    pub(super) fn kill(&self, number: i32) {
+        if let Err(error) = signal::kill(self.pid as i32, number)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            let (pid, reason) = (self.pid, settings::reason(&error));
+            log::cycle(Level::Alert, &format_args!("kill({pid}, {number}) failed ({reason})"));
+        }
+    }
+
+    /// Tells it what to do.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub(super) fn send(&self, order: &Order, fds: &[OwnedFd]) -> io::Result<()> {
+        let channel = self.channel.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        channel.send(&order.encode(), &fds)
+    }
+
+    /// What it says; `None`: nothing more.
+    pub(super) fn receive(&self) -> Option<Answer> {
+        let message = self.channel.as_ref()?.receive().ok()??;
+        Answer::decode(&message.bytes)
+    }
+}
+
+impl Hatching {
+    /// The first server; when it returns, connections are accepted.
+    ///
+    /// # Errors
+    /// It did not come so far; what it had to say of it, it has said itself.
+    pub(super) fn first(&mut self) -> Result<Child, Vec<String>> {
+        let spawned = self.spawn(&mut Reload::default());
+        let mut child = spawned.map_err(|error| {
+            vec![format!("fork() failed while spawning \"worker process\" ({})", settings::reason(&error))]
+        })?;
+        match child.receive() {
+            Some(Answer::Ready) => {
+                child.ready = true;
+                Ok(child)
+            }
+            _ => {
+                child.kill(signal::SIGKILL);
+                Err(vec![format!("worker process {} did not start", child.pid)])
+            }
+        }
+    }
+
+    /// Forks a server. In the child this does not return.
+    ///
+    /// # Errors
+    /// The errno of fork(2) or socketpair(2).
+    pub(super) fn spawn(&mut self, reload: &mut Reload) -> io::Result<Child> {
+        let (ours, theirs) = Channel::pair()?;
+        match fork()? {
+            Fork::Parent(pid) => {
+                log::cycle(Level::Notice, &format_args!("start worker process {pid}"));
+                Ok(Child { pid, channel: Some(ours), started: Instant::now(), ready: false })
+            }
+            Fork::Child => {
+                drop(ours);
+                reload.forget();
+                let code = server::run(self.bequeath(theirs));
+                // Nothing of the master's is dropped: its files are still in use.
+                std::process::exit(code)
+            }
+        }
+    }
+
+    /// What the child goes on with. Whatever it held besides it would hold open.
+    fn bequeath(&mut self, channel: Channel) -> Inheritance {
+        if let Some(title) = &mut self.title {
+            title.set("weir: server");
+        }
+        let sockets = std::mem::take(&mut self.cycle.sockets);
+        sockets.own_names(false);
+        Inheritance {
+            configuration: self.cycle.configuration.clone(),
+            sockets,
+            control: self.control.take(),
+            channel,
+            paths: self.paths.clone(),
+        }
+    }
+}
+
+/// When a server that died is started again: at once, unless that did not help.
+#[derive(Default)]
+pub(super) struct Respawn {
+    /// When; `None`: nobody waits.
+    pub(super) at: Option<Instant>,
+    /// How often in a row one died soon after its start.
+    failures: u32,
+}
+
+impl Respawn {
+    /// `server` has died.
+    pub(super) fn after(&mut self, server: &Child) {
+        self.failures = if server.started.elapsed() < SOON { self.failures + 1 } else { 0 };
+        let delay = delay(self.failures);
+        if !delay.is_zero() {
+            let (ms, times) = (delay.as_millis(), self.failures);
+            let text = format_args!(
+                "worker processes died {times} times soon after their start, the next starts in {ms} ms"
+            );
+            log::cycle(Level::Alert, &text);
+        }
+        self.at = Some(Instant::now() + delay);
+    }
+}
+
+fn delay(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        n => (FIRST_DELAY * 2u32.saturating_pow(n - 2)).min(LONGEST_DELAY),
+    }
+}
+
+/// nginx's words for the end of a process.
+pub(super) fn log_end(name: &str, pid: u32, how: End) {
+    match how {
+        End::Killed(signal, core) => {
+            let core = if core { " (core dumped)" } else { "" };
+            log::cycle(Level::Alert, &format_args!("{name} {pid} exited on signal {signal}{core}"));
+        }
+        End::Exited(code) => {
+            log::cycle(Level::Notice, &format_args!("{name} {pid} exited with code {code}"));
+        }
+    }
+}
+
+/// A server that lives longer was not killed by its start.
+const SOON: Duration = Duration::from_secs(1);
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const LONGEST_DELAY: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_death_costs_no_time_and_many_cost_little() {
+        let ms = |failures| delay(failures).as_millis();
+        assert_eq!([ms(0), ms(1), ms(2), ms(3), ms(4), ms(40)], [0, 0, 100, 200, 400, 5000]);
+    }
+}

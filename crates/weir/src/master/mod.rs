@@ -1,0 +1,363 @@
+//! The master process: root, the pid file, the signals. It reads the configuration, opens listeners, logs and folders,
+//! and forks the server, which has all of them by inheritance; later ones it passes over a socket pair. It has one
+//! thread, never reads a client's byte, and starts the server again when that dies, while the listeners stay open.
+
+mod child;
+mod reload;
+mod upgrade;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_core::Configuration;
+use weir_core::log::{self, Level};
+use weir_core::server::Sockets;
+use weir_rt::process::{self, End, Ended, Title};
+use weir_rt::signal::{self, Received, Signals};
+
+use crate::bundle::{Answer, Order, Record};
+use crate::load::Paths;
+use crate::notify::Notify;
+use crate::pid::PidFile;
+use crate::run::{self, Program, Start, announce, failed, log_signal};
+use crate::{control, settings, single};
+use child::{Child, Respawn};
+use reload::Reload;
+
+/// Starts the server and looks after it until a signal ends both.
+///
+/// # Errors
+/// What keeps the server from starting.
+pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
+    let readiness = start.readiness;
+    let daemon = readiness.is_some() || start.predecessor.is_some();
+    let pid_path = start.configuration.main.pid(&start.configuration.prefix);
+    let owner = start.configuration.main.run_as().map(|(user, _)| user.uid);
+    // A predecessor has moved its own away.
+    let control = control::bind(&pid_path, owner);
+    let mut title = Title::claim().ok();
+    if let Some(title) = &mut title {
+        title.set(&master_title(&program));
+    }
+    let mut hatching = Hatching {
+        paths: start.paths,
+        title,
+        control,
+        cycle: Cycle {
+            configuration: Arc::new(start.configuration),
+            sockets: start.sockets,
+            record: start.recorder.finish(),
+        },
+    };
+    announce();
+    let server = hatching.first().inspect_err(|_| {
+        // The name is ours, as the pid file would have been.
+        let _ = std::fs::remove_file(crate::pid::socket(&pid_path));
+    })?;
+    let pid = PidFile::write(pid_path.clone()).map_err(|error| {
+        server.kill(signal::SIGTERM);
+        failed(&format!("open() \"{}\" failed", pid_path.display()))(error)
+    })?;
+    single::tell(&pid, 0, Ok(()));
+    start.notify.ready();
+    let lead = log::lead_stderr();
+    run::ready(readiness);
+    let mut master = Master {
+        hatching,
+        program,
+        signals: start.signals,
+        notify: start.notify,
+        pid,
+        server: Some(server),
+        leaving: Vec::new(),
+        respawn: Respawn::default(),
+        stage: Stage::Serving,
+        retired: false,
+        reload: Reload::default(),
+        predecessor: start.predecessor,
+        successor: None,
+        daemon,
+    };
+    if let Err(error) = lead {
+        log::cycle(Level::Alert, &error);
+    }
+    master.look_after();
+    log::cycle(Level::Notice, &"exit");
+    Ok(())
+}
+
+fn master_title(program: &Program) -> String {
+    let words = std::iter::once(&program.name).chain(&program.arguments);
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    format!("weir: master process {}", words.join(" "))
+}
+
+/// The process.
+struct Master {
+    hatching: Hatching,
+    program: Program,
+    signals: Signals,
+    notify: Notify,
+    pid: PidFile,
+    /// The server in force; `None` between its death and its successor, and after WINCH.
+    server: Option<Child>,
+    /// Servers that were told to end.
+    leaving: Vec<Child>,
+    respawn: Respawn,
+    stage: Stage,
+    /// WINCH has sent the server away, until HUP or the end of a new binary.
+    retired: bool,
+    reload: Reload,
+    /// The master whose sockets this one has inherited.
+    predecessor: Option<u32>,
+    /// The master that has inherited from this one.
+    successor: Option<u32>,
+    /// Whether there is no terminal whose changes of size are signals.
+    daemon: bool,
+}
+
+/// What a server is made from.
+struct Hatching {
+    paths: Paths,
+    title: Option<Title>,
+    control: Option<UnixListener>,
+    cycle: Cycle,
+}
+
+/// A configuration with what was opened for it.
+struct Cycle {
+    configuration: Arc<Configuration>,
+    sockets: Sockets,
+    record: Record,
+}
+
+/// Where in its life the master is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    /// QUIT: the server ends with its last request.
+    Quitting,
+    /// TERM: it ends at once, and is killed at this time.
+    Stopping(Option<Instant>),
+}
+
+impl Master {
+    /// Handles signals and the server's words until nobody is left to look after.
+    fn look_after(&mut self) {
+        while self.stage == Stage::Serving || self.server.is_some() || !self.leaving.is_empty() {
+            if let Err(error) = self.turn() {
+                log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
+                // The only error left is want of memory.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let limit = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let signals = self.signals.as_fd();
+        let channel = self.server.as_ref().and_then(|server| server.channel.as_ref());
+        let (signalled, said) = match channel {
+            Some(channel) => process::readable([signals, channel.as_fd()], limit)?.into(),
+            None => (process::readable([signals], limit)?[0], false),
+        };
+        if said {
+            self.hear();
+        }
+        while let Some(received) = signalled.then(|| self.signals.receive()).flatten() {
+            self.handle(received);
+        }
+        self.on_time();
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let kill = if let Stage::Stopping(at) = self.stage { at } else { None };
+        kill.into_iter().chain(self.respawn.at).min()
+    }
+
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        if self.respawn.at.is_some_and(|at| at <= now) {
+            self.respawn.at = None;
+            self.spawn();
+        }
+        if let Stage::Stopping(Some(at)) = self.stage
+            && at <= now
+        {
+            self.stage = Stage::Stopping(None);
+            self.signal_all(signal::SIGKILL);
+        }
+    }
+
+    fn handle(&mut self, received: Received) {
+        match received.signal {
+            signal::SIGCHLD => {
+                while let Some(ended) = process::reap() {
+                    self.ended(ended);
+                }
+            }
+            _ if self.stage != Stage::Serving => self.handle_at_the_end(received),
+            signal::SIGHUP => self.reconfigure(received),
+            signal::SIGUSR1 => self.reopen(received),
+            signal::SIGUSR2 => self.upgrade(received),
+            signal::SIGWINCH => self.retire(received),
+            signal::SIGQUIT => {
+                log_signal(received, ", shutting down");
+                self.leave();
+                self.stage = Stage::Quitting;
+                self.signal_all(signal::SIGQUIT);
+            }
+            _ => {
+                log_signal(received, ", exiting");
+                self.leave();
+                self.stop();
+            }
+        }
+    }
+
+    /// What still counts after QUIT or TERM.
+    fn handle_at_the_end(&mut self, received: Received) {
+        match received.signal {
+            signal::SIGTERM | signal::SIGINT if self.stage == Stage::Quitting => {
+                log_signal(received, ", exiting");
+                self.stop();
+            }
+            signal::SIGUSR1 => self.reopen(received),
+            _ => log_signal(received, ", ignoring"),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stage = Stage::Stopping(Some(Instant::now() + PATIENCE));
+        self.signal_all(signal::SIGTERM);
+    }
+
+    fn signal_all(&self, number: i32) {
+        self.server.iter().chain(&self.leaving).for_each(|child| child.kill(number));
+    }
+
+    /// The end begins: addresses are left to whoever has them too, or closed.
+    fn leave(&mut self) {
+        match self.successor {
+            Some(pid) => self.notify.successor(pid),
+            None => self.notify.stopping(),
+        }
+        self.respawn.at = None;
+        self.fail_reload("the server ends");
+        let sockets = std::mem::take(&mut self.hatching.cycle.sockets);
+        if self.successor.is_some() {
+            sockets.own_names(false);
+        } else if self.outlived_predecessor() {
+            sockets.own_names(true);
+        }
+        self.hatching.control = None;
+    }
+
+    /// WINCH: the server ends gracefully, the master stays.
+    fn retire(&mut self, received: Received) {
+        if !self.daemon && received.pid == 0 {
+            return; // the terminal has another size
+        }
+        log_signal(received, ", shutting down worker processes");
+        self.retired = true;
+        self.respawn.at = None;
+        self.fail_reload("the server process was told to end");
+        if let Some(server) = self.server.take() {
+            server.kill(signal::SIGQUIT);
+            self.leaving.push(server);
+        }
+    }
+
+    /// USR1: all logs anew, by who may open them.
+    fn reopen(&mut self, received: Received) {
+        log_signal(received, ", reopening logs");
+        let owner = self.hatching.cycle.configuration.main.run_as().map(|(user, _)| user.uid);
+        log::reopen_for(owner).iter().for_each(|failed| log::cycle(Level::Emerg, failed));
+        // What they hold open may be of an older configuration; they can but try themselves.
+        self.leaving.iter().for_each(|child| child.kill(signal::SIGUSR1));
+        let Some(server) = &self.server else { return };
+        let sent = log::opened().and_then(|logs| {
+            let (paths, fds): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
+            server.send(&Order::Reopen(paths), &fds)
+        });
+        if let Err(error) = sent {
+            let reason = settings::reason(&error);
+            log::cycle(Level::Alert, &format_args!("the server process can't be given new logs ({reason})"));
+        }
+    }
+
+    /// Something came from the server.
+    fn hear(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        match server.receive() {
+            Some(Answer::Ready) => {
+                server.ready = true;
+                self.replaced();
+            }
+            Some(Answer::Reloaded(result)) => self.reloaded(result),
+            // It is about to end; how, SIGCHLD tells.
+            None => server.channel = None,
+        }
+    }
+
+    fn ended(&mut self, Ended { pid, how }: Ended) {
+        if self.successor == Some(pid) {
+            child::log_end("new binary process", pid, how);
+            return self.successor_ended();
+        }
+        if let Some(at) = self.leaving.iter().position(|child| child.pid == pid) {
+            child::log_end("worker process", pid, how);
+            self.leaving.swap_remove(at);
+        }
+        if self.reload.loses(pid) {
+            child::log_end("worker process", pid, how);
+        }
+        // Else, as process 1, what others left behind.
+        if let Some(server) = self.server.take_if(|server| server.pid == pid) {
+            child::log_end("worker process", pid, how);
+            self.server_ended(&server, how);
+        }
+    }
+
+    fn server_ended(&mut self, server: &Child, how: End) {
+        if self.stage != Stage::Serving || self.restore(how) {
+            return;
+        }
+        self.fail_reload("the server process ended before it answered");
+        if how == End::Exited(FATAL) {
+            let pid = server.pid;
+            log::cycle(
+                Level::Alert,
+                &format_args!("worker process {pid} exited with fatal code {FATAL} and cannot be respawned"),
+            );
+            return;
+        }
+        self.respawn.after(server);
+    }
+
+    /// Starts the server, or tries again later.
+    fn spawn(&mut self) {
+        // A new server process would keep the addresses of one that is to be replaced from ever being closed.
+        match self.hatching.spawn(&mut self.reload) {
+            Ok(server) => self.server = Some(server),
+            Err(error) => {
+                let reason = settings::reason(&error);
+                log::cycle(
+                    Level::Alert,
+                    &format_args!("fork() failed while spawning \"worker process\" ({reason})"),
+                );
+                self.respawn.at = Some(Instant::now() + Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+/// How long the server may take to end at once before it is killed: a disk that does not take the last lines of a log
+/// is waited for as long.
+const PATIENCE: Duration = Duration::from_secs(6);
+/// nginx's exit status of a process that could not even begin.
+const FATAL: i32 = 2;

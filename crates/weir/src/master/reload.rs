@@ -1,0 +1,252 @@
+//! HUP: the new configuration is built whole, what needs root is opened, and the running server gets both. It swaps them
+//! in and says so; until then nothing of the old one is given up.
+//!
+//! What a running process can't change of itself (its user, limits, environment) takes a new server process, as every
+//! reload does in nginx; the old one ends gracefully then.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_core::log::{self, ErrorLog, Level};
+use weir_core::server::Options;
+use weir_rt::clock;
+use weir_rt::process::End;
+use weir_rt::signal::{self, Received};
+
+use super::{Child, Cycle, Master};
+use crate::bundle::{Bundle, Order, Recorder, Socket};
+use crate::run::{lines, log_signal};
+use crate::{settings, single};
+
+/// What goes on of a reload: at most one of the two.
+#[derive(Default)]
+pub(super) struct Reload {
+    asked: Option<Asked>,
+    replacing: Option<Replacing>,
+    /// Another HUP came meanwhile.
+    again: bool,
+}
+
+/// The server has the new configuration and has not answered yet.
+struct Asked {
+    /// When the signal was seen.
+    began: u64,
+    next: Next,
+}
+
+/// A new server process was started with the new configuration, and is not ready yet.
+struct Replacing {
+    began: u64,
+    before: Cycle,
+    /// The one that goes on until then; none, if there was none.
+    server: Option<Child>,
+    /// That there was none, was as it should be.
+    retired: bool,
+}
+
+/// A configuration that is to be.
+struct Next {
+    cycle: Cycle,
+    log: ErrorLog,
+}
+
+impl Reload {
+    /// In a server process: lets go of what the master holds.
+    pub(super) fn forget(&mut self) {
+        if let Some(Asked { next, .. }) = self.asked.take() {
+            next.cycle.sockets.own_names(false);
+        }
+        if let Some(Replacing { before, .. }) = self.replacing.take() {
+            before.sockets.own_names(false);
+        }
+    }
+
+    /// Whether `pid` was the server that is to be replaced; it can't be gone back to any more.
+    pub(super) fn loses(&mut self, pid: u32) -> bool {
+        let server = self
+            .replacing
+            .as_mut()
+            .and_then(|replacing| replacing.server.take_if(|server| server.pid == pid));
+        server.is_some()
+    }
+}
+
+impl Master {
+    /// HUP.
+    pub(super) fn reconfigure(&mut self, received: Received) {
+        log_signal(received, ", reconfiguring");
+        if self.successor.is_some() {
+            return self.come_back();
+        }
+        match self.reload.asked.is_some() || self.reload.replacing.is_some() {
+            true => self.reload.again = true,
+            false => self.begin(),
+        }
+    }
+
+    /// As in nginx a master that has a successor does not read anything anew, but starts its server again.
+    fn come_back(&mut self) {
+        if self.retired {
+            log::cycle(Level::Notice, &"start worker processes");
+            self.retired = false;
+            self.spawn();
+        }
+    }
+
+    fn begin(&mut self) {
+        let began = clock::monotonic_ns();
+        log::cycle(Level::Notice, &"reconfiguring");
+        self.notify.reloading();
+        match self.prepare() {
+            Ok(next) => self.hand_over(began, next),
+            Err(errors) => self.conclude(began, Err(errors)),
+        }
+    }
+
+    /// Builds and opens everything.
+    fn prepare(&self) -> Result<Next, Vec<String>> {
+        let recorder = Recorder::default();
+        let (configuration, warnings) = self.hatching.paths.prepare(&recorder)?;
+        for warning in warnings {
+            log::cycle(Level::Warn, &warning);
+        }
+        let log = log::main_of(&configuration).map_err(|error| vec![error])?;
+        let workers = Options::default().workers(&configuration);
+        let sockets = self.hatching.cycle.sockets.reopen(&configuration, workers).map_err(lines)?;
+        let cycle = Cycle { configuration: Arc::new(configuration), sockets, record: recorder.finish() };
+        Ok(Next { cycle, log })
+    }
+
+    fn hand_over(&mut self, began: u64, next: Next) {
+        let (old, new) = (&self.hatching.cycle.configuration.main, &next.cycle.configuration.main);
+        match &self.server {
+            Some(server) if !settings::differ(old, new) => {
+                let asked = bundle(&next.cycle).and_then(|(order, fds)| server.send(&order, &fds));
+                match asked {
+                    Ok(()) => self.reload.asked = Some(Asked { began, next }),
+                    Err(error) => {
+                        let reason = settings::reason(&error);
+                        let told = format!("the server process can't be given the configuration ({reason})");
+                        self.conclude(began, Err(vec![told]));
+                    }
+                }
+            }
+            _ => self.replace(began, next),
+        }
+    }
+
+    fn replace(&mut self, began: u64, next: Next) {
+        log::cycle(Level::Notice, &"start worker processes");
+        let before = std::mem::replace(&mut self.hatching.cycle, next.cycle);
+        let (server, retired) = (self.server.take(), std::mem::take(&mut self.retired));
+        self.respawn.at = None;
+        log::set_main(next.log);
+        self.reload.replacing = Some(Replacing { began, before, server, retired });
+        self.spawn();
+    }
+
+    /// The new server process is ready: the one before may go.
+    pub(super) fn replaced(&mut self) {
+        let Some(Replacing { began, server, .. }) = self.reload.replacing.take() else { return };
+        if let Some(server) = server {
+            server.kill(signal::SIGQUIT);
+            self.leaving.push(server);
+        }
+        self.settle();
+        self.conclude(began, Ok(()));
+    }
+
+    /// The server process has ended. When it was to replace another, that one goes on: `true`.
+    pub(super) fn restore(&mut self, how: End) -> bool {
+        let Some(Replacing { began, before, server, retired }) = self.reload.replacing.take() else {
+            return false;
+        };
+        self.hatching.cycle = before;
+        if let Err(error) = log::start(&self.hatching.cycle.configuration) {
+            log::cycle(Level::Emerg, &error);
+        }
+        if server.is_none() && !retired {
+            self.respawn.at = Some(Instant::now());
+        }
+        (self.server, self.retired) = (server, retired);
+        self.conclude(began, Err(vec![format!("the new worker process ended before it was ready: {how:?}")]));
+        true
+    }
+
+    /// The running server has answered.
+    pub(super) fn reloaded(&mut self, result: Result<(), Vec<String>>) {
+        let Some(Asked { began, next }) = self.reload.asked.take() else { return };
+        if result.is_ok() {
+            self.hatching.cycle = next.cycle;
+            log::set_main(next.log);
+            self.settle();
+        }
+        self.conclude(began, result);
+    }
+
+    /// The new configuration is in force.
+    fn settle(&mut self) {
+        if self.outlived_predecessor() {
+            self.hatching.cycle.sockets.own_names(true);
+        }
+        if let Err(error) = log::lead_stderr() {
+            log::cycle(Level::Alert, &error);
+        }
+        let configuration = &self.hatching.cycle.configuration;
+        let path = configuration.main.pid(&configuration.prefix);
+        if path != self.pid.path()
+            && let Err(error) = self.pid.rename(path.clone())
+        {
+            let (from, reason) = (self.pid.path().display(), settings::reason(&error));
+            let text = format_args!("rename() {from} to {} failed ({reason})", path.display());
+            log::cycle(Level::Alert, &text);
+        }
+    }
+
+    /// Says what became of it, and does what was asked for meanwhile.
+    fn conclude(&mut self, began: u64, result: Result<(), Vec<String>>) {
+        match &result {
+            Ok(()) => self.notify.ready(),
+            Err(errors) => {
+                errors.iter().for_each(|error| log::cycle(Level::Emerg, error));
+                self.notify.unchanged();
+            }
+        }
+        single::tell(&self.pid, began, result);
+        if std::mem::take(&mut self.reload.again) {
+            self.begin();
+        }
+    }
+
+    /// Gives a reload under way up.
+    pub(super) fn fail_reload(&mut self, why: &str) {
+        self.reload.again = false;
+        if let Some(Asked { began, .. }) = self.reload.asked.take() {
+            self.conclude(began, Err(vec![why.to_owned()]));
+        }
+        if let Some(Replacing { began, server, .. }) = self.reload.replacing.take() {
+            if let Some(server) = server {
+                server.kill(signal::SIGQUIT);
+                self.leaving.push(server);
+            }
+            self.conclude(began, Err(vec![why.to_owned()]));
+        }
+    }
+}
+
+/// A configuration as the server gets it.
+fn bundle(cycle: &Cycle) -> io::Result<(Order, Vec<OwnedFd>)> {
+    let (mut sockets, mut fds) = (Vec::new(), Vec::new());
+    for part in cycle.sockets.export()? {
+        sockets.push(Socket { address: part.addr.to_string(), reuseport: part.reuseport, index: part.index });
+        fds.push(part.fd);
+    }
+    let mut logs = Vec::new();
+    for (path, fd) in log::opened()? {
+        logs.push(path);
+        fds.push(fd);
+    }
+    Ok((Order::Reload(Bundle { record: cycle.record.clone(), sockets, logs }), fds))
+}

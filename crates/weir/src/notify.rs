@@ -1,0 +1,76 @@
+//! Telling systemd how the server does (sd_notify(3)): one datagram a state.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use weir_core::log::{self, Level};
+use weir_rt::clock;
+
+/// Who wants to know; nobody, without `NOTIFY_SOCKET`.
+pub(crate) struct Notify {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+}
+
+impl Notify {
+    /// Reads `NOTIFY_SOCKET`, which may be a path or, behind an `@`, an abstract name.
+    pub(crate) fn from_environment() -> Notify {
+        let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Notify { socket: None } };
+        match open(&name) {
+            Ok(socket) => Notify { socket: Some(socket) },
+            Err(error) => {
+                log::cycle(
+                    Level::Warn,
+                    &format_args!("NOTIFY_SOCKET {} can't be used: {error}", name.display()),
+                );
+                Notify { socket: None }
+            }
+        }
+    }
+
+    /// Connections are accepted, by this process and those below it.
+    pub(crate) fn ready(&self) {
+        self.send(&format!("READY=1\nMAINPID={}\nSTATUS=Serving", std::process::id()));
+    }
+
+    /// A reload has begun; [`Notify::ready`] ends it.
+    pub(crate) fn reloading(&self) {
+        let now = clock::monotonic_ns() / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS=Reading the configuration"));
+    }
+
+    /// A reload came to nothing; the server goes on.
+    pub(crate) fn unchanged(&self) {
+        self.send("READY=1\nSTATUS=Serving; the last reload failed, see the error log");
+    }
+
+    /// The end has begun.
+    pub(crate) fn stopping(&self) {
+        self.send("STOPPING=1\nSTATUS=Ending");
+    }
+
+    /// The process `pid` goes on in place of this one.
+    pub(crate) fn successor(&self, pid: u32) {
+        self.send(&format!("MAINPID={pid}"));
+    }
+
+    fn send(&self, state: &str) {
+        let Some((socket, address)) = &self.socket else { return };
+        if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
+            log::cycle(Level::Warn, &format_args!("systemd can't be told: {error}"));
+        }
+    }
+}
+
+fn open(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let address = match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(name)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    // systemd reads at once; a full queue must not hold the server up.
+    socket.set_nonblocking(true)?;
+    Ok((socket, address))
+}

@@ -1,0 +1,194 @@
+//! The server process: holds all worker threads, as the configured user. It ends when its master says so or is gone;
+//! what needs root it gets from the master.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_core::Configuration;
+use weir_core::log::{self, Level};
+use weir_core::server::{Options, Part, Server, Sockets};
+use weir_rt::process::{self, Channel};
+use weir_rt::signal::{self, Signals};
+use weir_see::Source;
+
+use crate::bundle::{Answer, Bundle, Order, Socket};
+use crate::load::Paths;
+use crate::run::{self, failed, lines};
+use crate::{control, settings, single};
+
+/// What the master leaves to its child.
+pub(crate) struct Inheritance {
+    /// What to serve.
+    pub configuration: Arc<Configuration>,
+    /// Where.
+    pub sockets: Sockets,
+    /// The control socket.
+    pub control: Option<UnixListener>,
+    /// The way to the master.
+    pub channel: Channel,
+    /// Names and places that stay the same.
+    pub paths: Paths,
+}
+
+/// Serves until the master says enough; the exit status. 2 is nginx's for a start that will not go better a second
+/// time.
+pub(crate) fn run(inheritance: Inheritance) -> i32 {
+    log::threaded(true);
+    run::log_panics();
+    let code = match start(inheritance) {
+        Ok(process) => {
+            process.wait();
+            0
+        }
+        Err(errors) => {
+            for error in errors {
+                log::startup(&error);
+            }
+            FATAL
+        }
+    };
+    log::cycle(Level::Notice, &"exit");
+    log::flush();
+    code
+}
+
+fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
+    let Inheritance { configuration, sockets, control, channel, paths } = inheritance;
+    let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
+    for fault in [signal::SIGSEGV, signal::SIGBUS] {
+        signal::set_default(fault).map_err(failed("sigaction() failed"))?;
+    }
+    settings::apply(&configuration.main);
+    settings::become_user(&configuration.main).map_err(|error| vec![error])?;
+    let server = Server::start_with(configuration, Options::default(), sockets).map_err(lines)?;
+    let source = Source::new(&server);
+    if let Some(listener) = control {
+        control::serve(listener, &source);
+    }
+    if let Some(thread) = server.threads().first() {
+        log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
+    }
+    channel.send(&Answer::Ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
+    log::lead_stderr().map_err(|error| vec![error])?;
+    Ok(Process { server, source, signals, channel, paths })
+}
+
+/// The process.
+struct Process {
+    server: Server,
+    source: Arc<Source>,
+    signals: Signals,
+    channel: Channel,
+    paths: Paths,
+}
+
+impl Process {
+    /// Does what it is told until that is to end.
+    fn wait(self) {
+        loop {
+            let awaited = [self.signals.as_fd(), self.channel.as_fd()];
+            let ready = process::readable(awaited, None);
+            // Signals first: a master that ends says so, and is gone then.
+            while let Some(signal) = self.signals.read() {
+                match signal {
+                    signal::SIGQUIT | signal::SIGWINCH => return self.quit(),
+                    signal::SIGTERM | signal::SIGINT => {
+                        log::cycle(Level::Notice, &"exiting");
+                        return single::stop(self.server);
+                    }
+                    signal::SIGUSR1 => reopen(),
+                    _ => {}
+                }
+            }
+            let go_on = match ready {
+                Ok([_, false]) => true,
+                Ok([_, true]) => self.obey(),
+                Err(error) => {
+                    log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
+                    false
+                }
+            };
+            if !go_on {
+                return self.quit();
+            }
+        }
+    }
+
+    fn quit(self) {
+        log::cycle(Level::Notice, &"gracefully shutting down");
+        self.server.quit();
+        single::drain(self.server, &self.signals);
+    }
+
+    /// Does what the master asks; `false` when there is none any more. Without one nobody could reload, restart or end
+    /// this process, and it would keep the addresses of the next server.
+    fn obey(&self) -> bool {
+        let message = match self.channel.receive() {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                log::cycle(Level::Alert, &"the master process is gone");
+                return false;
+            }
+            Err(error) => {
+                let reason = settings::reason(&error);
+                log::cycle(Level::Alert, &format_args!("the master process can't be understood ({reason})"));
+                return false;
+            }
+        };
+        match Order::decode(&message.bytes) {
+            Some(Order::Reload(bundle)) => {
+                let answer = Answer::Reloaded(self.reload(bundle, message.fds));
+                if let Err(error) = self.channel.send(&answer.encode(), &[]) {
+                    let reason = settings::reason(&error);
+                    log::cycle(Level::Alert, &format_args!("the master process can't be told ({reason})"));
+                }
+            }
+            Some(Order::Reopen(logs)) => {
+                let given = log::give(logs.into_iter().zip(message.fds).collect());
+                reopen();
+                drop(given);
+            }
+            None => log::cycle(Level::Alert, &"the master process asks for something unknown"),
+        }
+        true
+    }
+
+    /// Builds what the master has built, and takes it into use.
+    fn reload(&self, bundle: Bundle, fds: Vec<OwnedFd>) -> Result<(), Vec<String>> {
+        let Bundle { record, sockets, logs } = bundle;
+        let mut fds = fds.into_iter();
+        let parts: Vec<(Socket, OwnedFd)> = sockets.into_iter().zip(fds.by_ref()).collect();
+        let given = log::give(logs.into_iter().zip(fds).collect::<Vec<(PathBuf, OwnedFd)>>());
+        // The master has logged the warnings.
+        let (configuration, _) = self.paths.load(&record)?;
+        let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
+        drop(given);
+        let sockets = import(&configuration, parts)?;
+        self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
+        self.source.update(&self.server);
+        log::set_main(main_log);
+        log::lead_stderr().map_err(|error| vec![error])
+    }
+}
+
+fn reopen() {
+    log::cycle(Level::Notice, &"reopening logs");
+    log::reopen();
+}
+
+/// The master's sockets, for the addresses that the configuration has by the same words.
+fn import(configuration: &Configuration, parts: Vec<(Socket, OwnedFd)>) -> Result<Sockets, Vec<String>> {
+    let part = |(Socket { address, reuseport, index }, fd)| {
+        let known = configuration.addresses.iter().find(|known| known.addr.to_string() == address);
+        let known = known.ok_or_else(|| vec![format!("the address {address} is another one here")])?;
+        Ok(Part { addr: known.addr.clone(), reuseport, index, fd })
+    };
+    let parts = parts.into_iter().map(part).collect::<Result<Vec<Part>, Vec<String>>>()?;
+    Sockets::import(parts).map_err(failed("getsockname() failed"))
+}
+
+const SIGNALS: [i32; 6] =
+    [signal::SIGQUIT, signal::SIGWINCH, signal::SIGTERM, signal::SIGINT, signal::SIGUSR1, signal::SIGHUP];
+const FATAL: i32 = 2;

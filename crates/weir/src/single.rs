@@ -1,0 +1,157 @@
+//! `master_process off`: one process does everything. It has no one to restart it, keeps the user it was started as
+//! unless `user` names one, and can't be upgraded under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_conf::RealFiles;
+use weir_core::log::{self, Level};
+use weir_core::server::{Options, Server};
+use weir_rt::clock;
+use weir_rt::signal::{self, Signals};
+use weir_see::Source;
+
+use crate::load::Paths;
+use crate::notify::Notify;
+use crate::pid::PidFile;
+use crate::run::{self, Start, announce, failed, lines, log_signal};
+use crate::status::Outcome;
+use crate::{control, settings};
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// What keeps it from starting.
+pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
+    let Start { paths, configuration, sockets, signals, readiness, notify, .. } = start;
+    settings::apply(&configuration.main);
+    log::threaded(true);
+    run::log_panics();
+    let pid_path = configuration.main.pid(&configuration.prefix);
+    let server = Server::start_with(Arc::new(configuration), Options::default(), sockets).map_err(lines)?;
+    // Where only root may write, perhaps; and what is wrong with it belongs on the terminal.
+    let pid = PidFile::write(pid_path.clone())
+        .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
+    let source = Source::new(&server);
+    let main = &server.configuration().main;
+    if let Some(listener) = control::bind(&pid_path, main.run_as().map(|(user, _)| user.uid)) {
+        control::serve(listener, &source);
+    }
+    settings::become_user(main).map_err(|error| vec![error])?;
+    tell(&pid, 0, Ok(()));
+    if let Some(thread) = server.threads().first() {
+        log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
+    }
+    announce();
+    if paths.conf.is_none() {
+        for address in server.addresses() {
+            println!("Weir serves on http://{address}/ and this folder on http://{address}/files/");
+        }
+    }
+    log::lead_stderr().map_err(|error| vec![error])?;
+    notify.ready();
+    run::ready(readiness);
+    let one = One { server, source, signals, paths, pid, notify };
+    let result = one.wait();
+    log::cycle(Level::Notice, &"exit");
+    result
+}
+
+/// The process.
+struct One {
+    server: Server,
+    source: Arc<Source>,
+    signals: Signals,
+    paths: Paths,
+    pid: PidFile,
+    notify: Notify,
+}
+
+impl One {
+    /// Handles signals until the server has ended.
+    fn wait(self) -> Result<(), Vec<String>> {
+        loop {
+            // The number alone: who sent it is known to `receive`, which does not wait.
+            let number = self.signals.wait().map_err(failed("reading signals failed"))?;
+            match number {
+                signal::SIGHUP => self.reload(),
+                signal::SIGUSR1 => {
+                    log::cycle(Level::Notice, &"reopening logs");
+                    log::reopen();
+                }
+                signal::SIGQUIT => {
+                    log::cycle(Level::Notice, &"gracefully shutting down");
+                    self.notify.stopping();
+                    self.server.quit();
+                    drain(self.server, &self.signals);
+                    return Ok(());
+                }
+                signal::SIGTERM | signal::SIGINT => {
+                    log::cycle(Level::Notice, &"exiting");
+                    self.notify.stopping();
+                    stop(self.server);
+                    return Ok(());
+                }
+                signal::SIGCHLD => {}
+                signal => {
+                    let received = signal::Received { signal, pid: 0, uid: 0 };
+                    log_signal(received, ", ignoring: there is no master process");
+                }
+            }
+        }
+    }
+
+    /// HUP: the new configuration, or the old one and the reason why.
+    fn reload(&self) {
+        let began = clock::monotonic_ns();
+        log::cycle(Level::Notice, &"reconfiguring");
+        self.notify.reloading();
+        let result = self.replace();
+        match &result {
+            Ok(()) => self.notify.ready(),
+            Err(errors) => {
+                errors.iter().for_each(|error| log::cycle(Level::Emerg, error));
+                self.notify.unchanged();
+            }
+        }
+        tell(&self.pid, began, result);
+    }
+
+    fn replace(&self) -> Result<(), Vec<String>> {
+        let (configuration, warnings) = self.paths.prepare(&RealFiles)?;
+        for warning in warnings {
+            log::cycle(Level::Warn, &warning);
+        }
+        let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
+        self.server.reload(Arc::new(configuration)).map_err(lines)?;
+        self.source.update(&self.server);
+        log::set_main(main_log);
+        log::lead_stderr().map_err(|error| vec![error])
+    }
+}
+
+/// Writes the outcome of a reload, or that there is one to be had, beside the pid file.
+pub(crate) fn tell(pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
+    if let Err(error) = (Outcome { began, result }).write(pid.path()) {
+        let reason = settings::reason(&error);
+        log::cycle(
+            Level::Warn,
+            &format_args!("\"weir -s reload\" can't be answered beside the pid file ({reason})"),
+        );
+    }
+}
+
+/// After [`Server::quit`]: until the last request has ended, or a TERM says enough.
+pub(crate) fn drain(mut server: Server, signals: &Signals) {
+    while !server.join(Some(Duration::from_millis(20))) {
+        if let Some(signal::SIGTERM | signal::SIGINT) = signals.read() {
+            return stop(server);
+        }
+    }
+}
+
+/// Ends at once.
+pub(crate) fn stop(mut server: Server) {
+    server.stop();
+    server.join(Some(Duration::from_secs(10)));
+}

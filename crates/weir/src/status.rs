@@ -1,0 +1,133 @@
+//! What became of a reload: a file beside the pid file, by which `-s reload` learns it.
+//!
+//! Its first line has the time at which the reload began, on the clock that all processes share, so whoever sent the
+//! signal knows whether what stands there is the answer to it. The other lines say what was wrong.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use weir_rt::clock;
+
+use crate::pid;
+
+/// The outcome of a reload.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// When the signal was seen, nanoseconds of the monotonic clock.
+    pub began: u64,
+    /// Why the configuration before goes on; `Ok`: the new one is in force.
+    pub result: Result<(), Vec<String>>,
+}
+
+impl Outcome {
+    /// Writes it beside the pid file, whole or not at all; only the server's owner may read it, since messages quote
+    /// the configuration.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn write(&self, pid: &Path) -> io::Result<()> {
+        let path = pid::status(pid);
+        let draft = path.with_extension("status.new");
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let word = if self.result.is_ok() { "ok" } else { "failed" };
+        writeln!(file, "{} {word}", self.began)?;
+        for line in self.result.as_ref().err().into_iter().flatten() {
+            writeln!(file, "{line}")?;
+        }
+        std::fs::rename(&draft, &path)
+    }
+
+    /// What stands beside the pid file.
+    fn read(pid: &Path) -> Option<Outcome> {
+        Outcome::parse(&std::fs::read_to_string(pid::status(pid)).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Outcome> {
+        let mut lines = text.lines();
+        let (began, word) = lines.next()?.split_once(' ')?;
+        let began = began.parse().ok()?;
+        let result = match word {
+            "ok" => Ok(()),
+            _ => Err(lines.map(str::to_owned).collect()),
+        };
+        Some(Outcome { began, result })
+    }
+}
+
+/// Waits for the outcome of a reload. Made before the signal is sent.
+pub(crate) struct Waiter {
+    since: u64,
+    answers: bool,
+}
+
+impl Waiter {
+    /// For the server with that pid file; one that is no Weir will not answer.
+    pub(crate) fn new(pid: &Path) -> Waiter {
+        Waiter { since: clock::monotonic_ns(), answers: Outcome::read(pid).is_some() }
+    }
+
+    /// The outcome; `Ok` also for a server that does not tell.
+    ///
+    /// # Errors
+    /// The server's reasons, or that it does not answer.
+    pub(crate) fn wait(&self, pid: &Path, lives: impl Fn() -> bool) -> Result<(), Vec<String>> {
+        if !self.answers {
+            return Ok(());
+        }
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(outcome) = Outcome::read(pid).filter(|outcome| outcome.began >= self.since) {
+                return outcome.result;
+            }
+            if !lives() {
+                return Err(vec!["the server ended meanwhile".to_owned()]);
+            }
+            if Instant::now() > end {
+                return Err(vec![format!("no answer within {} seconds", PATIENCE.as_secs())]);
+            }
+            std::thread::sleep(EVERY);
+        }
+    }
+}
+
+/// More than a server gives its workers to take a configuration.
+const PATIENCE: Duration = Duration::from_secs(120);
+const EVERY: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_read_back() {
+        let folder = std::env::temp_dir().join(format!("weir-status-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("nothing there");
+        let pid = folder.join("nginx.pid");
+        for result in [Ok(()), Err(vec!["one".to_owned(), "two: \"x\"".to_owned()])] {
+            let outcome = Outcome { began: 17, result };
+            outcome.write(&pid).expect("ours");
+            assert_eq!(Outcome::read(&pid), Some(outcome));
+        }
+        assert_eq!(Outcome::parse(""), None);
+        assert_eq!(Outcome::parse("x ok"), None);
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn only_an_answer_to_this_signal_counts() {
+        let folder = std::env::temp_dir().join(format!("weir-status-wait-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("nothing there");
+        let pid = folder.join("nginx.pid");
+        assert_eq!(Waiter::new(&pid).wait(&pid, || true), Ok(()), "no Weir");
+        Outcome { began: 0, result: Ok(()) }.write(&pid).expect("ours");
+        let waiter = Waiter::new(&pid);
+        assert_eq!(waiter.wait(&pid, || false), Err(vec!["the server ended meanwhile".to_owned()]));
+        let failed = Err(vec!["why".to_owned()]);
+        Outcome { began: clock::monotonic_ns(), result: failed.clone() }.write(&pid).expect("ours");
+        assert_eq!(waiter.wait(&pid, || true), failed);
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
+}
