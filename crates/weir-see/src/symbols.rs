@@ -1,6 +1,11 @@
 //! Names for addresses.
 
+mod maps;
+mod process;
+
 use crate::stacks::Frame;
+
+pub use process::ProcessSymbols;
 
 /// Gives the frames of a sampled address their names, in the process of the command: the server ships addresses.
 pub trait Symbols {
