@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use weir_trace::WaitKind;
+
 use crate::error::Error;
 use crate::file::OpenFile;
 
@@ -37,6 +39,15 @@ pub trait Source {
     /// The next piece. `Ready(Err(_))` breaks the response off: the connection is closed, so that the client sees
     /// that the body is not whole.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>>;
+
+    /// Called while the client is waited for: a source may read ahead, within its own limits, so that what it reads
+    /// from is free the sooner.
+    fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
+
+    /// What is waited for while no piece is there.
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::Other
+    }
 }
 
 /// What a [`Source`] gives.

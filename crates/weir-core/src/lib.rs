@@ -28,6 +28,7 @@ pub mod subrequest;
 mod temp;
 pub mod text;
 pub mod trace;
+pub mod upstream;
 pub mod variable;
 pub mod worker;
 pub mod zone;

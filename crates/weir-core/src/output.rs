@@ -1,6 +1,7 @@
 //! A response on its way out: header filters, the head, the body through its filters, and the client's pace.
 
 use std::future::poll_fn;
+use std::pin::pin;
 
 use weir_http::{Known, Method, Version};
 use weir_trace::{Site, Step as ConnStep};
@@ -219,15 +220,24 @@ fn settle(x: &mut Exchange) {
 async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
     let (shared, site) = (x.shared.clone(), x.answered);
     loop {
+        let kind = source.waits_for();
         let next = poll_fn(|cx| source.poll_next(cx));
         shared.open(site);
-        let piece = shared.waiting(Box::pin(next)).await;
+        let piece = shared.waiting_for(kind, Box::pin(next)).await;
         shared.close(site);
         match piece {
             Ok(Piece::Data(buf)) => {
                 let mut chain = Chain::default();
                 chain.push(buf);
-                body_part(x, chain).await?;
+                let mut part = pin!(body_part(x, chain));
+                poll_fn(|cx| {
+                    let poll = part.as_mut().poll(cx);
+                    if poll.is_pending() {
+                        source.poll_ahead(cx);
+                    }
+                    poll
+                })
+                .await?;
             }
             Ok(Piece::Flush) => body_part(x, Chain::flush()).await?,
             Ok(Piece::End) => return body_part(x, Chain::end()).await,

@@ -35,6 +35,8 @@ pub struct Worker {
     pub files: Files,
     /// Buffers of access logs.
     pub logs: WorkerLogs,
+    /// Choosers and idle connections of upstreams.
+    pub upstreams: crate::upstream::Local,
     /// A buffer for whoever needs one between two statements; taken and put back, never held across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
     generation: RefCell<Option<Rc<Generation>>>,
@@ -77,6 +79,7 @@ impl Worker {
             recorder: RefCell::new(recorder),
             files: Files::default(),
             logs: WorkerLogs::default(),
+            upstreams: Default::default(),
             scratch: RefCell::default(),
             generation: RefCell::new(None),
             serial: Cell::new(0),

@@ -13,6 +13,7 @@ use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf, Matcher, ServerConf, http_core::HttpCoreConf, listen};
 use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
+use crate::upstream::UpstreamConf;
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
 ///
@@ -107,12 +108,14 @@ impl<'t> Builder<'t> {
         let mut confs = Confs::new(&self.modules);
         let mut servers = Vec::new();
         for line in &block.lines {
-            if line.name.is("server") {
-                self.inside(line, Contexts::HTTP, SERVER, |this, block| {
+            match line.name.str() {
+                "server" => self.inside(line, Contexts::HTTP, SERVER, |this, block| {
                     servers.push(this.server(line, block));
-                });
-            } else {
-                self.directive(line, Contexts::HTTP, &mut confs);
+                }),
+                "upstream" => self.inside(line, Contexts::HTTP, UPSTREAM, |this, block| {
+                    this.upstream(line, block);
+                }),
+                _ => self.directive(line, Contexts::HTTP, &mut confs),
             }
         }
         self.settle(&mut confs, main);
@@ -122,6 +125,18 @@ impl<'t> Builder<'t> {
             self.settle_locations(&mut server.locations, &server.confs);
         }
         servers
+    }
+
+    /// `upstream name { }`: all its lines together make a group.
+    fn upstream(&mut self, line: &'t Line, block: &'t Block) {
+        let mut confs = Confs::new(&self.modules);
+        for line in &block.lines {
+            self.directive(line, Contexts::UPSTREAM, &mut confs);
+        }
+        let conf = confs.0.iter_mut().find_map(|conf| conf.downcast_mut::<UpstreamConf>());
+        if let Some(Err(error)) = conf.map(|conf| conf.define(&mut self.registry, line)) {
+            self.errors.push(error);
+        }
     }
 
     fn server(&mut self, line: &'t Line, block: &'t Block) -> ServerConf {
@@ -375,10 +390,11 @@ const fn block(name: &'static str, contexts: Contexts, args: Args, doc: &'static
 const EVENTS: Signature = block("events", Contexts::MAIN, Args::NONE, "Settings of connection processing.");
 const HTTP: Signature = block("http", Contexts::MAIN, Args::NONE, "Settings of the HTTP server.");
 const SERVER: Signature = block("server", Contexts::HTTP, Args::NONE, "A virtual server.");
+const UPSTREAM: Signature = block("upstream", Contexts::HTTP, Args::ONE, "A group of servers to ask.");
 const LOCATION: Signature =
     block("location", Contexts::SERVER.or(Contexts::LOCATION), Args::ONE_OR_TWO, "Settings for some URIs.");
 const LIMIT_EXCEPT: Signature =
     block("limit_except", Contexts::LOCATION, Args::MORE, "Settings for all methods but those named.");
 
 /// The blocks that the builder itself understands.
-pub const STRUCTURE: [Signature; 5] = [EVENTS, HTTP, SERVER, LOCATION, LIMIT_EXCEPT];
+pub const STRUCTURE: [Signature; 6] = [EVENTS, HTTP, SERVER, UPSTREAM, LOCATION, LIMIT_EXCEPT];

@@ -13,6 +13,9 @@ use crate::variable::Script;
 /// The settings of one location, after inheritance and defaults. Times are milliseconds, sizes bytes.
 #[derive(Clone)]
 pub struct Core {
+    /// Bytes of the URI that the location's name is: what the URI of a `proxy_pass` replaces; 0 for a location by
+    /// regular expression or name.
+    pub location_len: usize,
     /// `root`, or `alias` when [`Core::alias`] is set.
     pub root: Script,
     /// `alias`: how many bytes of the URI it replaces, or that the location is a regular expression.

@@ -223,7 +223,12 @@ impl HttpCoreConf {
         let temp = self.client_body_temp_path.clone();
         let disabled = self.keepalive_disable.unwrap_or(MSIE6);
         let limited = |script: &Option<Script>| script.clone().filter(|s| s.constant() != Some(b"0"));
+        let location_len = match &self.matcher {
+            Some(Matcher::Exact(path) | Matcher::Prefix(path, _)) => path.len(),
+            _ => 0,
+        };
         Core {
+            location_len,
             root: root.path,
             alias: root.alias,
             types: self.types.clone().unwrap_or_else(|| Arc::new(Types::builtin())),

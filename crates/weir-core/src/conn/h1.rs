@@ -90,6 +90,13 @@ impl Wire {
         composed
     }
 
+    /// Sends bytes that are not HTTP: those of a tunnel.
+    pub(crate) fn pass(&self, bytes: Vec<u8>) {
+        self.flush();
+        self.written.set(self.written.get() + bytes.len() as u64);
+        self.stream.send(bytes);
+    }
+
     /// Bytes composed or queued and not yet taken by the kernel.
     fn pending(&self) -> u64 {
         self.out.borrow().len() as u64 + self.stream.unsent()

@@ -59,6 +59,13 @@ impl Input {
         }
     }
 
+    /// Takes all bytes out.
+    pub fn take(&mut self) -> Vec<u8> {
+        let bytes = self.bytes().to_vec();
+        self.release();
+        bytes
+    }
+
     /// Gives all memory back.
     pub fn release(&mut self) {
         self.buf = None;

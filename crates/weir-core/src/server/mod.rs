@@ -16,6 +16,7 @@ use weir_trace::{Level, NowReader, RecorderReader};
 
 use crate::conf::Configuration;
 use crate::housekeeping;
+use crate::upstream::Upstreams;
 use crate::worker::{Counters, Worker};
 use crate::zone::Zones;
 
@@ -171,6 +172,11 @@ impl Server {
     /// What is in the zones of the configuration in force stays in those of the next.
     fn keep_zones(&self, next: &Configuration) -> Result<(), StartError> {
         let before = self.configuration();
+        if let (Some(next), Some(before)) =
+            (next.tables.shared::<Upstreams>(), before.tables.shared::<Upstreams>())
+        {
+            next.adopt(before);
+        }
         match (next.tables.shared::<Zones>(), before.tables.shared::<Zones>()) {
             (Some(next), Some(before)) => next.adopt(before).map_err(StartError),
             _ => Ok(()),

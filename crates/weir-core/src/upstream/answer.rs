@@ -1,0 +1,240 @@
+//! The body of an answer: read from the server, freed of its framing, handed to the engine piece by piece.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use weir_rt::Recv;
+use weir_trace::WaitKind;
+
+use super::attempt::Upstream;
+use super::connection::Connection;
+use super::local::Lease;
+use super::protocol::{Decoder, Incoming};
+use super::settings::Settings;
+use super::tries::Tries;
+use crate::body::{Body, Buf, Piece, Source};
+use crate::error::{Error, Kind, Side};
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+use crate::worker::Worker;
+
+/// A body that comes from a server.
+pub(crate) struct Answer {
+    open: Option<Open>,
+    decoder: Decoder,
+    ready: VecDeque<Buf>,
+    ready_len: u64,
+    /// Something was handed over since the last flush.
+    unflushed: bool,
+    failed: Option<Error>,
+    settings: Arc<Settings>,
+    worker: Rc<Worker>,
+    tries: Tries,
+    keep: bool,
+}
+
+/// The connection while the body is not over.
+struct Open {
+    connection: Connection,
+    lease: Lease,
+}
+
+impl Answer {
+    /// Begins to hand the body on. One that has come whole already is handed over whole.
+    #[allow(clippy::too_many_arguments, reason = "the parts of a try, each used once")]
+    pub(crate) fn begin(
+        x: &mut Exchange,
+        up: &Upstream,
+        incoming: Incoming,
+        connection: Connection,
+        lease: Lease,
+        rest: Vec<u8>,
+        keep: bool,
+        tries: Tries,
+    ) -> Verdict {
+        connection.timer.arm(up.settings.read_timeout);
+        let mut answer = Answer {
+            open: Some(Open { connection, lease }),
+            decoder: incoming.decoder,
+            ready: VecDeque::new(),
+            ready_len: 0,
+            unflushed: false,
+            failed: None,
+            settings: up.settings.clone(),
+            worker: x.worker.clone(),
+            tries,
+            keep,
+        };
+        answer.take(rest);
+        let whole = answer.open.is_none() && answer.failed.is_none() && answer.ready.len() == 1;
+        if whole && x.response.content_length.is_some()
+            && let Some(buf) = answer.ready.pop_front()
+        {
+            return Verdict::Respond(Body::Whole(buf));
+        }
+        Verdict::Respond(Body::Source(Box::new(answer)))
+    }
+
+    /// Frees `bytes` of their framing.
+    fn take(&mut self, bytes: Vec<u8>) {
+        let received = bytes.len() as u64;
+        let before = self.ready_len;
+        let result = self.decode(bytes);
+        self.tries.count(self.ready_len - before, 0, 0);
+        match result {
+            Ok(false) => {}
+            Ok(true) => self.over(),
+            Err(message) => self.broken(&message),
+        }
+        let _ = received;
+    }
+
+    fn decode(&mut self, bytes: Vec<u8>) -> Result<bool, String> {
+        match &mut self.decoder {
+            Decoder::None => {
+                self.keep &= bytes.is_empty();
+                Ok(true)
+            }
+            Decoder::UntilClose => {
+                self.push(bytes);
+                Ok(false)
+            }
+            Decoder::Length(left) => {
+                let mut bytes = bytes;
+                if bytes.len() as u64 > *left {
+                    // What follows answers nothing.
+                    self.keep = false;
+                    crate::log::cycle(
+                        crate::log::Level::Warn,
+                        &"upstream sent more data than specified in \"Content-Length\" header while reading upstream",
+                    );
+                    bytes.truncate(*left as usize);
+                }
+                *left -= bytes.len() as u64;
+                let done = *left == 0;
+                self.push(bytes);
+                Ok(done)
+            }
+            Decoder::Chunked(decoder) => {
+                let mut body = Vec::with_capacity(bytes.len());
+                let mut at = 0;
+                let mut done = false;
+                while !done && at < bytes.len() {
+                    let step = decoder.decode(&bytes[at..]).map_err(|_| "upstream sent invalid chunked response")?;
+                    body.extend_from_slice(&bytes[at..][step.data]);
+                    at += step.consumed;
+                    done = step.done;
+                }
+                if done {
+                    self.keep &= at == bytes.len();
+                    let trailers = decoder.trailers();
+                    for field in trailers.fields() {
+                        self.tries.trailer(field.name.of(trailers.bytes()), field.value.of(trailers.bytes()));
+                    }
+                }
+                self.push(body);
+                Ok(done)
+            }
+            Decoder::Other(decoder) => {
+                let mut body = Vec::with_capacity(bytes.len());
+                let (used, done) = decoder.decode(&bytes, &mut body)?;
+                self.keep &= !done || used == bytes.len();
+                self.push(body);
+                Ok(done)
+            }
+        }
+    }
+
+    fn push(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.ready_len += bytes.len() as u64;
+            self.ready.push_back(Buf::Bytes(bytes));
+        }
+    }
+
+    /// The body is there whole: its connection is free for others.
+    fn over(&mut self) {
+        self.tries.end(None);
+        self.tries.over();
+        if let Some(Open { connection, lease }) = self.open.take()
+            && self.keep
+        {
+            lease.group.pool.give(&self.worker, &lease.peer, connection);
+        }
+    }
+
+    fn broken(&mut self, message: &str) {
+        self.tries.end(None);
+        self.open = None;
+        self.failed = Some(Error { kind: Kind::Protocol, side: Side::Upstream, errno: None });
+        crate::log::cycle(crate::log::Level::Error, &format_args!("{message} while reading upstream"));
+    }
+
+    /// Reads once. `Ready`: something changed.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(open) = &self.open else { return Poll::Ready(()) };
+        match open.connection.stream.poll_recv(cx, Some(&open.connection.timer)) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Recv::Data(bytes)) => {
+                open.connection.timer.touch(self.settings.read_timeout);
+                self.tries.count(0, 0, bytes.len() as u64);
+                let bytes = bytes.to_vec();
+                self.take(bytes);
+            }
+            Poll::Ready(Recv::Eof) if matches!(self.decoder, Decoder::UntilClose) => self.over(),
+            Poll::Ready(Recv::Eof) => self.broken("upstream prematurely closed connection"),
+            Poll::Ready(Recv::TimedOut) => {
+                self.broken("upstream timed out (110: Connection timed out)");
+                self.failed = Some(Error { kind: Kind::TimedOut, side: Side::Upstream, errno: None });
+            }
+            Poll::Ready(Recv::Err(errno)) => {
+                let text = weir_rt::file::errno_text(errno);
+                self.broken(&format!("recv() failed ({errno}: {text})"));
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// What may be read ahead of the client in memory.
+    fn room(&self) -> u64 {
+        self.settings.buffers.number * self.settings.buffers.size
+    }
+}
+
+impl Source for Answer {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
+        loop {
+            if let Some(buf) = self.ready.pop_front() {
+                self.ready_len -= buf.len();
+                self.unflushed = true;
+                return Poll::Ready(Ok(Piece::Data(buf)));
+            }
+            if let Some(error) = self.failed {
+                return Poll::Ready(Err(error));
+            }
+            if self.open.is_none() {
+                return Poll::Ready(Ok(Piece::End));
+            }
+            if self.poll_read(cx).is_pending() {
+                if std::mem::take(&mut self.unflushed) {
+                    return Poll::Ready(Ok(Piece::Flush));
+                }
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        while self.settings.buffering
+            && self.open.is_some()
+            && self.ready_len < self.room()
+            && self.poll_read(cx).is_ready()
+        {}
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::UpstreamBody
+    }
+}

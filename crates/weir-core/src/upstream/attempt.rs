@@ -1,0 +1,436 @@
+//! A request's way through the servers of a group: try after try, until one answers or no other may be asked.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use weir_rt::{Chunk, Recv, SendError};
+use weir_trace::{Cause, Site, WaitKind};
+
+use super::answer::Answer;
+use super::balance::Tried;
+use super::connection::Connection;
+use super::local::{Lease, LocalGroup};
+use super::protocol::{Head, Incoming, Outgoing, Protocol};
+use super::reason::Reason;
+use super::request;
+use super::settings::Settings;
+use super::tries::Tries;
+use super::{headers, log, tunnel};
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+
+/// What a location needs to ask servers.
+pub struct Upstream {
+    /// What they speak.
+    pub protocol: Rc<dyn Protocol>,
+    /// The location's settings.
+    pub settings: Arc<Settings>,
+    /// Where a try's time goes.
+    pub site: Site,
+}
+
+impl Upstream {
+    /// Asks a server of `group` for `x`'s answer.
+    pub async fn run(&self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
+        if let Err(verdict) = request::body(x, &self.settings).await {
+            return verdict;
+        }
+        let mut out = Outgoing::default();
+        if let Err(verdict) = self.protocol.request(x, &mut out) {
+            return verdict;
+        }
+        let tries = Tries::begin(x);
+        let left = request::tries(group.count(), self.settings.next_tries);
+        let mut run = Run { up: self, out, tries, left, began: weir_rt::now_ms(), body_begun: false };
+        let verdict = run.all(x, group).await;
+        run.tries.over();
+        verdict
+    }
+}
+
+/// A request's tries.
+struct Run<'u> {
+    up: &'u Upstream,
+    out: Outgoing,
+    tries: Tries,
+    /// How many more servers may be asked.
+    left: u64,
+    began: u64,
+    /// Some of a body that is passed on as it comes was taken: it can't be sent again.
+    body_begun: bool,
+}
+
+/// Why a try gave no answer.
+enum Failed {
+    /// Another server may be asked.
+    Next(Reason),
+    /// Nobody is asked any more.
+    End(Verdict),
+}
+
+/// A try that gave an answer: its head, and the bytes behind it.
+struct Answered {
+    incoming: Incoming,
+    connection: Connection,
+    lease: Lease,
+    rest: Vec<u8>,
+}
+
+impl Run<'_> {
+    async fn all(&mut self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
+        let mut tried = Tried::default();
+        loop {
+            let Some(lease) = group.pick(x, &mut tried) else {
+                self.tries.nobody(&group.group.name, self.up.protocol.scheme(), self.out.uri);
+                log::error(x, &"no live upstreams while connecting to upstream");
+                x.cause = Cause::Upstream;
+                return Verdict::Status(Reason::NO_LIVE.status());
+            };
+            let site = self.up.site;
+            x.shared.open(site);
+            let result = self.one(x, lease).await;
+            x.shared.close(site);
+            match result {
+                Ok(answered) => return self.answer(x, answered).await,
+                Err(Failed::End(verdict)) => return verdict,
+                Err(Failed::Next(reason)) => {
+                    if !self.again(x, reason) {
+                        x.cause = Cause::Upstream;
+                        return Verdict::Status(reason.status());
+                    }
+                }
+            }
+        }
+    }
+
+    /// One try, up to its answer's head. Statuses that another server may do better than are failures.
+    async fn one(&mut self, x: &mut Exchange, lease: Lease) -> Result<Answered, Failed> {
+        self.tries.start(&lease.peer, self.up.protocol.scheme(), self.out.uri);
+        let mut lease = lease;
+        loop {
+            let kept = lease.group.pool.take(&lease.peer);
+            let reused = kept.is_some();
+            let connection = match kept {
+                Some(connection) => connection,
+                None => self.connect(x, &mut lease).await?,
+            };
+            self.tries.connected();
+            match self.ask(x, connection, lease).await {
+                Ok(answered) => return self.judge(x, answered),
+                Err((Failed::Next(Reason::ERROR), back)) if reused && !self.body_begun => {
+                    // The server closed it while the request was on its way: not its fault, and not counted.
+                    if !request::may_repeat(x, &self.up.settings) {
+                        return Err(Failed::Next(Reason::ERROR));
+                    }
+                    lease = back;
+                }
+                Err((failed, mut back)) => {
+                    if let Failed::Next(reason) = failed
+                        && reason.counts()
+                    {
+                        back.fail();
+                    }
+                    return Err(failed);
+                }
+            }
+        }
+    }
+
+    async fn connect(&self, x: &mut Exchange, lease: &mut Lease) -> Result<Connection, Failed> {
+        let settings = &self.up.settings;
+        let local = request::local(x, settings).map_err(Failed::End)?;
+        let peer = lease.peer.clone();
+        let connect = Connection::open(&peer.addr, local.as_ref(), settings.connect_timeout);
+        let result = self.unless_gone(x, WaitKind::UpstreamConnect, connect).await?;
+        match result {
+            Ok(connection) => {
+                if settings.socket_keepalive {
+                    request::probe(&connection);
+                }
+                Ok(connection)
+            }
+            Err(error) => {
+                lease.fail();
+                self.tries.end(Some(if error.kind() == io::ErrorKind::TimedOut { 504 } else { 502 }));
+                Err(Failed::Next(log::connect(x, &error)))
+            }
+        }
+    }
+
+    /// Sends the request and reads the head. The lease comes back when there is none.
+    async fn ask(
+        &mut self,
+        x: &mut Exchange,
+        connection: Connection,
+        lease: Lease,
+    ) -> Result<Answered, (Failed, Lease)> {
+        let mut connection = connection;
+        connection.sent_before = connection.stream.sent();
+        connection.requests += 1;
+        let mut received = Vec::new();
+        let mut incoming = Incoming::default();
+        let result = match self.send(x, &connection, &mut received).await {
+            Ok(()) => self.head(x, &connection, &mut received, &mut incoming).await,
+            Err(failed) => Err(failed),
+        };
+        connection.reused = true;
+        self.tries.count(0, connection.sent(), received.len() as u64);
+        match result {
+            Ok(len) => {
+                self.tries.head(incoming.status, &incoming.fields);
+                let rest = received.split_off(len);
+                Ok(Answered { incoming, connection, lease, rest })
+            }
+            Err(failed) => {
+                if let Failed::Next(reason) = &failed {
+                    self.tries.end(Some(reason.status()));
+                }
+                Err((failed, lease))
+            }
+        }
+    }
+
+    /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. An answer that
+    /// comes before the body's end ends the sending.
+    async fn send(&mut self, x: &mut Exchange, connection: &Connection, received: &mut Vec<u8>) -> Result<(), Failed> {
+        connection.stream.queue(Chunk::Bytes(self.out.head.clone()));
+        if let Some(body) = &self.out.body {
+            connection.stream.queue(Chunk::Bytes(body.clone()));
+        } else if self.out.framing != super::protocol::Framing::None {
+            if !x.body.is_read() {
+                connection.stream.flush();
+                return self.stream_body(x, connection, received).await;
+            }
+            request::queue_body(x, &*self.up.protocol, self.out.framing, connection);
+        }
+        connection.stream.flush();
+        Ok(())
+    }
+
+    async fn stream_body(
+        &mut self,
+        x: &mut Exchange,
+        connection: &Connection,
+        received: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        let (protocol, framing) = (self.up.protocol.clone(), self.out.framing);
+        self.body_begun = true;
+        loop {
+            let early = {
+                let mut piece = Box::pin(x.body_piece());
+                poll_fn(|cx| {
+                    if let Poll::Ready(recv) = connection.stream.poll_recv(cx, None) {
+                        return Poll::Ready(Err(recv));
+                    }
+                    piece.as_mut().poll(cx).map(Ok)
+                })
+                .await
+            };
+            match early {
+                Ok(Ok(Some(piece))) => connection.stream.queue(Chunk::Bytes(protocol.body(piece, framing))),
+                Ok(Ok(None)) => {
+                    connection.stream.queue(Chunk::Bytes(protocol.body_end(framing)));
+                    connection.stream.flush();
+                    return Ok(());
+                }
+                Ok(Err(error)) => return Err(Failed::End(Verdict::Status(error.status()))),
+                Err(Recv::Data(bytes)) => {
+                    received.extend_from_slice(&bytes);
+                    return Ok(());
+                }
+                // What became of the connection is told by the next receive, or by the next send.
+                Err(_) => return Ok(()),
+            }
+            connection.timer.arm(self.up.settings.send_timeout);
+            let room = connection.stream.drained(AHEAD, Some(&connection.timer));
+            match self.unless_gone(x, WaitKind::UpstreamSend, room).await? {
+                Ok(()) => {}
+                Err(SendError::TimedOut) => {
+                    return Err(Failed::Next(log::timed_out(x, "sending request to upstream")));
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads the head of the answer while the request leaves; the number of its bytes.
+    async fn head(
+        &mut self,
+        x: &mut Exchange,
+        connection: &Connection,
+        received: &mut Vec<u8>,
+        incoming: &mut Incoming,
+    ) -> Result<usize, Failed> {
+        let settings = self.up.settings.clone();
+        let mut sending = connection.stream.unsent() > 0;
+        connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
+        loop {
+            if !received.is_empty()
+                && let Some(len) = self.parse(x, received, incoming)?
+            {
+                return Ok(len);
+            }
+            let event = poll_fn(|cx| {
+                if sending {
+                    match connection.stream.poll_drained(cx, 0, Some(&connection.timer)) {
+                        Poll::Ready(Err(SendError::TimedOut)) => return Poll::Ready(None),
+                        // A server that refuses the rest of a body may have said why.
+                        Poll::Ready(_) => {
+                            sending = false;
+                            connection.timer.arm(settings.read_timeout);
+                        }
+                        Poll::Pending => {}
+                    }
+                }
+                let timer = if sending { None } else { Some(&connection.timer) };
+                connection.stream.poll_recv(cx, timer).map(Some)
+            });
+            match self.unless_gone(x, WaitKind::UpstreamFirstByte, event).await? {
+                Some(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
+                None => return Err(Failed::Next(log::timed_out(x, "sending request to upstream"))),
+                Some(Recv::TimedOut) => {
+                    return Err(Failed::Next(log::timed_out(x, "reading response header from upstream")));
+                }
+                Some(Recv::Eof) => {
+                    log::error(x, &"upstream prematurely closed connection while reading response header from upstream");
+                    return Err(Failed::Next(Reason::ERROR));
+                }
+                Some(Recv::Err(errno)) => {
+                    log::receive(x, errno);
+                    return Err(Failed::Next(Reason::ERROR));
+                }
+            }
+        }
+    }
+
+    /// The length of the head at the start of `received`, if it is whole; interim answers are taken out.
+    fn parse(
+        &self,
+        x: &mut Exchange,
+        received: &mut Vec<u8>,
+        incoming: &mut Incoming,
+    ) -> Result<Option<usize>, Failed> {
+        let most = self.up.settings.buffer_size as usize;
+        loop {
+            match self.up.protocol.head(x, received, incoming) {
+                Ok(Head::Complete(len)) if len <= most => return Ok(Some(len)),
+                Ok(Head::Interim(len)) if len <= most => {
+                    headers::interim(x, incoming);
+                    received.drain(..len);
+                    *incoming = Incoming::default();
+                    if received.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                Ok(Head::Incomplete) if received.len() < most => return Ok(None),
+                Ok(_) => {
+                    log::error(x, &"upstream sent too big header while reading response header from upstream");
+                    return Err(Failed::Next(Reason::INVALID_HEADER));
+                }
+                Err(message) => {
+                    log::error(x, &format_args!("{message} while reading response header from upstream"));
+                    return Err(Failed::Next(Reason::INVALID_HEADER));
+                }
+            }
+        }
+    }
+
+    /// Whether the answer is one that another server shall do better than.
+    fn judge(&mut self, x: &mut Exchange, answered: Answered) -> Result<Answered, Failed> {
+        let Some(reason) = Reason::of_status(answered.incoming.status) else { return Ok(answered) };
+        if !self.up.settings.wants(self.mask(x, reason)) || self.left <= 1 || !self.in_time() || self.body_begun {
+            return Ok(answered);
+        }
+        let mut answered = answered;
+        self.tries.end(None);
+        if reason.counts() {
+            answered.lease.fail();
+        }
+        Err(Failed::Next(reason))
+    }
+
+    /// Whether another server is asked after `reason`.
+    fn again(&mut self, x: &Exchange, reason: Reason) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0 && self.up.settings.wants(self.mask(x, reason)) && self.in_time() && !self.body_begun
+    }
+
+    fn in_time(&self) -> bool {
+        let limit = self.up.settings.next_timeout;
+        limit == 0 || weir_rt::now_ms().saturating_sub(self.began) < limit
+    }
+
+    /// The bits that `*_next_upstream` must all have.
+    fn mask(&self, x: &Exchange, reason: Reason) -> u32 {
+        let sent = self.tries_sent();
+        reason.0 | if sent && !request::is_idempotent(x) { Reason::NON_IDEMPOTENT.0 } else { 0 }
+    }
+
+    /// Whether the request reached a server: a connection stood.
+    fn tries_sent(&self) -> bool {
+        self.tries.was_connected()
+    }
+
+    async fn answer(&mut self, x: &mut Exchange, answered: Answered) -> Verdict {
+        let Answered { incoming, connection, lease, rest } = answered;
+        if let Some(verdict) = headers::instead(x, self.up, &incoming, &self.tries) {
+            self.tries.end(None);
+            return verdict;
+        }
+        if incoming.upgraded {
+            return tunnel::run(x, self.up, incoming, connection, lease, rest, &self.tries).await;
+        }
+        headers::copy(x, self.up, &incoming);
+        let keep = self.out.keep_alive && incoming.keep_alive && !self.body_begun_unfinished(x);
+        Answer::begin(x, self.up, incoming, connection, lease, rest, keep, self.tries.clone())
+    }
+
+    /// The client's body was not sent to its end: the connection is of no further use.
+    fn body_begun_unfinished(&self, x: &Exchange) -> bool {
+        self.body_begun && x.body.is_pending()
+    }
+
+    /// Awaits `future` unless the client leaves before.
+    async fn unless_gone<T>(
+        &self,
+        x: &mut Exchange,
+        kind: WaitKind,
+        future: impl Future<Output = T>,
+    ) -> Result<T, Failed> {
+        let wire = if self.up.settings.ignore_client_abort { None } else { x.transport.h1().cloned() };
+        let shared = x.shared.clone();
+        let mut future = Box::pin(future);
+        let watched = Box::pin(poll_fn(|cx| {
+            if let Poll::Ready(value) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(value));
+            }
+            match &wire {
+                Some(wire) => wire.stream.poll_closed(cx).map(|_| None),
+                None => Poll::Pending,
+            }
+        }));
+        match shared.waiting_for(kind, watched).await {
+            Some(value) => Ok(value),
+            None => {
+                log::client_gone(x);
+                x.keep_alive = false;
+                x.cause = Cause::ClientGone;
+                self.tries.end(Some(499));
+                Err(Failed::End(Verdict::Close(499)))
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// Whether `*_next_upstream` has all of these bits.
+    fn wants(&self, mask: u32) -> bool {
+        self.next_upstream & Reason::OFF.0 == 0 && self.next_upstream & mask == mask
+    }
+}
+
+/// How much of a body that is passed on may be on its way to the server.
+const AHEAD: u64 = 64 * 1024;

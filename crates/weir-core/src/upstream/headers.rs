@@ -1,0 +1,223 @@
+//! The head of an answer on its way to the client: what is hidden, acted on, changed, or answered instead.
+
+use weir_http::{Field, Known, Span, date};
+
+use super::attempt::Upstream;
+use super::protocol::Incoming;
+use super::settings::ignored;
+use super::tries::Tries;
+use crate::exchange::Exchange;
+use crate::exchange::{Header, Name};
+use crate::log::Level;
+use crate::phase::Verdict;
+use crate::redirect::Redirect;
+use crate::text::Text;
+
+/// An interim answer: 103 would be passed on where the client's protocol allows it; others are of no use to it.
+pub(super) fn interim(_x: &mut Exchange, _incoming: &Incoming) {}
+
+/// What the client gets instead of this answer: the goal of `X-Accel-Redirect`, or an error page.
+pub(super) fn instead(x: &mut Exchange, up: &Upstream, incoming: &Incoming, tries: &Tries) -> Option<Verdict> {
+    if up.settings.ignore_headers & ignored::REDIRECT == 0
+        && let Some(field) = incoming.fields.iter().find(|field| is(x, field, b"x-accel-redirect"))
+    {
+        return Some(accel(x, incoming, field.value, tries));
+    }
+    let status = incoming.status;
+    if status < 300 || !up.settings.intercept_errors || status == 304 {
+        return None;
+    }
+    x.plan.core.error_pages.iter().find(|page| page.status == status)?;
+    if status == 401 {
+        for field in incoming.fields.iter().filter(|field| field.known == Known::WwwAuthenticate) {
+            x.response.add(Known::WwwAuthenticate, field.value);
+        }
+    }
+    Some(Verdict::Status(status))
+}
+
+/// `X-Accel-Redirect: /uri?args` or `@name`. The fields that are about the client, not about this body, stay.
+fn accel(x: &mut Exchange, incoming: &Incoming, goal: Span, tries: &Tries) -> Verdict {
+    for field in &incoming.fields {
+        match field.known {
+            Known::SetCookie | Known::Expires | Known::CacheControl | Known::ContentDisposition => {
+                x.response.add(field.known, field.value);
+            }
+            _ if is(x, field, b"x-accel-limit-rate") => limit_rate(x, field.value),
+            _ => {}
+        }
+    }
+    tries.over();
+    let goal = x.arena.get(goal).to_vec();
+    if goal.first() != Some(&b'@') {
+        x.request.method = match x.request.method {
+            weir_http::Method::Head => weir_http::Method::Head,
+            _ => {
+                x.request.method_span = x.arena.push(b"GET");
+                weir_http::Method::Get
+            }
+        };
+    }
+    Verdict::Redirect(Redirect::to(x, &goal))
+}
+
+/// Fills the response's head from the answer's.
+pub(super) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming) {
+    x.response.status = incoming.status;
+    x.response.reason = incoming.reason.map(Text::Span);
+    x.response.content_length = incoming.content_length;
+    x.response.force_ranges = up.settings.force_ranges;
+    if up.settings.force_ranges {
+        x.response.allow_ranges = true;
+        x.response.single_range = true;
+    }
+    for field in &incoming.fields {
+        one(x, up, field);
+    }
+}
+
+fn one(x: &mut Exchange, up: &Upstream, field: &Field) {
+    let value = field.value;
+    match field.known {
+        Known::Connection | Known::KeepAlive | Known::TransferEncoding | Known::ContentLength => return,
+        Known::ContentType => return content_type(x, up, value),
+        _ => {}
+    }
+    act(x, up, field);
+    if is_hidden(x, up, field) {
+        return;
+    }
+    match field.known {
+        Known::Server => x.response.server = Some(up.protocol.field(x, field, value)),
+        Known::Date => x.response.date = Some(up.protocol.field(x, field, value)),
+        Known::Location => {
+            let value = up.protocol.field(x, field, value);
+            x.response.location = None;
+            x.response.headers.push(Header { name: Name::Known(Known::Location), value });
+        }
+        Known::Other => {
+            let value = up.protocol.field(x, field, value);
+            x.response.add_named(Text::Span(field.name), value);
+        }
+        known => {
+            if known == Known::LastModified {
+                x.response.last_modified = date::parse(x.arena.get(value));
+            }
+            let value = up.protocol.field(x, field, value);
+            // Written as the server wrote it.
+            let same = x.arena.get(field.name) == known.name().as_bytes();
+            let name = if same { Name::Known(known) } else { Name::Other(Text::Span(field.name)) };
+            let name = if matters(known) { Name::Known(known) } else { name };
+            x.response.headers.push(Header { name, value });
+        }
+    }
+}
+
+/// Fields that filters look for by what they are.
+fn matters(known: Known) -> bool {
+    matches!(
+        known,
+        Known::Etag
+            | Known::LastModified
+            | Known::ContentEncoding
+            | Known::AcceptRanges
+            | Known::ContentRange
+            | Known::Vary
+            | Known::CacheControl
+            | Known::Expires
+            | Known::WwwAuthenticate
+    )
+}
+
+/// The type and its charset apart, as nginx keeps them.
+fn content_type(x: &mut Exchange, up: &Upstream, value: Span) {
+    if up.settings.hidden.contains(&b"content-type"[..]) {
+        return;
+    }
+    let text = x.arena.get(value);
+    let cut = charset(text);
+    let (kind, charset) = match cut {
+        None => (value, None),
+        Some((end, start, stop)) => {
+            let at = |offset: usize| value.start + offset as u32;
+            (Span { start: value.start, end: at(end) }, Some(Span { start: at(start), end: at(stop) }))
+        }
+    };
+    x.response.content_type = Some(Text::Span(kind));
+    if let Some(charset) = charset {
+        x.response.charset = Some(Text::Span(charset));
+    }
+}
+
+/// Where the type ends, and where its charset begins and ends; `None` when there is none.
+fn charset(text: &[u8]) -> Option<(usize, usize, usize)> {
+    let semicolon = text.iter().position(|byte| *byte == b';')?;
+    let rest = text.get(semicolon + 1..)?;
+    let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
+    let name = rest.get(blanks..)?;
+    if !name.get(..8)?.eq_ignore_ascii_case(b"charset=") {
+        return None;
+    }
+    let start = semicolon + 1 + blanks + 8;
+    let value = text.get(start..)?;
+    let quoted = value.first() == Some(&b'"') && value.len() > 1 && value.last() == Some(&b'"');
+    let (start, end) = if quoted { (start + 1, text.len() - 1) } else { (start, text.len()) };
+    Some((semicolon, start, end))
+}
+
+/// What a field asks of this server.
+fn act(x: &mut Exchange, up: &Upstream, field: &Field) {
+    let ignore = up.settings.ignore_headers;
+    if field.known != Known::Other {
+        return;
+    }
+    if is(x, field, b"x-accel-limit-rate") && ignore & ignored::LIMIT_RATE == 0 {
+        limit_rate(x, field.value);
+    } else if is(x, field, b"x-accel-charset") && ignore & ignored::CHARSET == 0 {
+        x.response.charset = Some(Text::Span(field.value));
+    }
+}
+
+fn limit_rate(x: &mut Exchange, value: Span) {
+    if let Some(rate) = weir_http::header::decimal(x.arena.get(value)) {
+        x.limit_rate = Some(rate);
+    } else {
+        x.log(Level::Warn, &"upstream sent invalid \"X-Accel-Limit-Rate\"");
+    }
+}
+
+fn is_hidden(x: &Exchange, up: &Upstream, field: &Field) -> bool {
+    let name = x.arena.get(field.name);
+    let mut lower = [0u8; LONGEST];
+    match lower.get_mut(..name.len()) {
+        Some(lower) => {
+            lower.copy_from_slice(name);
+            lower.make_ascii_lowercase();
+            up.settings.hidden.contains(&*lower)
+        }
+        None => up.settings.hidden.contains(&*name.to_ascii_lowercase()),
+    }
+}
+
+fn is(x: &Exchange, field: &Field, lower: &[u8]) -> bool {
+    x.arena.get(field.name).eq_ignore_ascii_case(lower)
+}
+
+/// Names up to this length are folded without memory from the heap.
+const LONGEST: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::charset;
+
+    #[test]
+    fn a_charset_is_told_from_its_type() {
+        let parts = |text: &'static str| {
+            charset(text.as_bytes()).map(|(end, start, stop)| (&text[..end], &text[start..stop]))
+        };
+        assert_eq!(parts("text/html"), None);
+        assert_eq!(parts("text/html; charset=utf-8"), Some(("text/html", "utf-8")));
+        assert_eq!(parts("text/html;charset=\"utf-8\""), Some(("text/html", "utf-8")));
+        assert_eq!(parts("multipart/mixed; boundary=x"), None);
+    }
+}

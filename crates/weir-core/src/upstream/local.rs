@@ -1,0 +1,137 @@
+//! A worker's side of a group: its chooser and its idle connections.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use super::balance::{Balancer, Method, Tried};
+use super::group::{Group, Keep, Members, Peer};
+use super::pool::Pool;
+use crate::exchange::Exchange;
+
+/// The groups that a worker uses.
+#[derive(Default)]
+pub struct Local {
+    groups: RefCell<Vec<Weak<LocalGroup>>>,
+    /// Of addresses that were computed for a request, by their text.
+    addresses: RefCell<HashMap<Box<str>, Rc<LocalGroup>>>,
+}
+
+impl Local {
+    /// The worker's side of `group`, the same for all who hold it.
+    pub fn group(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
+        let mut known = self.groups.borrow_mut();
+        known.retain(|group| group.strong_count() > 0);
+        if let Some(found) = known.iter().filter_map(Weak::upgrade).find(|known| Arc::ptr_eq(&known.group, group)) {
+            return found;
+        }
+        let new = Rc::new(LocalGroup::new(group));
+        known.push(Rc::downgrade(&new));
+        new
+    }
+
+    /// The group of an address that was computed before.
+    pub fn address(&self, address: &str) -> Option<Rc<LocalGroup>> {
+        self.addresses.borrow().get(address).cloned()
+    }
+
+    /// Makes the group of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
+    /// make, and clients may name as many as they like.
+    pub fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
+        let keep = Keep { connections: 0, ..Keep::default() };
+        let members = Members { primary, backup: Vec::new() };
+        let group = Arc::new(Group::new(address, Method::RoundRobin, keep, members, true));
+        let local = Rc::new(LocalGroup::new(&group));
+        let mut addresses = self.addresses.borrow_mut();
+        if addresses.len() >= ADDRESSES {
+            addresses.clear();
+        }
+        addresses.insert(address.into(), local.clone());
+        local
+    }
+}
+
+/// How many computed addresses a worker remembers.
+const ADDRESSES: usize = 1024;
+
+/// A worker's side of one group.
+pub struct LocalGroup {
+    /// The group.
+    pub group: Arc<Group>,
+    chooser: RefCell<Chooser>,
+    pub(crate) pool: Rc<Pool>,
+}
+
+struct Chooser {
+    version: u64,
+    count: usize,
+    balancer: Box<dyn Balancer>,
+}
+
+impl Chooser {
+    fn new(group: &Group) -> Chooser {
+        let version = group.version();
+        let members = group.members();
+        let count = members.primary.len() + members.backup.len();
+        Chooser { version, count, balancer: group.method.balancer(&members) }
+    }
+}
+
+impl LocalGroup {
+    fn new(group: &Arc<Group>) -> LocalGroup {
+        LocalGroup {
+            chooser: RefCell::new(Chooser::new(group)),
+            pool: Rc::new(Pool::new(group.keep)),
+            group: group.clone(),
+        }
+    }
+
+    /// The next peer for `x`.
+    pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut Tried) -> Option<Lease> {
+        let mut chooser = self.chooser.borrow_mut();
+        if chooser.version != self.group.version() {
+            *chooser = Chooser::new(&self.group);
+        }
+        let peer = chooser.balancer.pick(x, tried)?;
+        Some(Lease { peer, group: self.clone(), failed: false })
+    }
+
+    /// How many peers there are.
+    pub(crate) fn count(&self) -> usize {
+        self.chooser.borrow().count
+    }
+
+    fn done(&self, peer: &Arc<Peer>, failed: bool) {
+        self.chooser.borrow_mut().balancer.done(peer, failed);
+    }
+}
+
+/// A peer in use; it is given back when this is dropped.
+pub(crate) struct Lease {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) group: Rc<LocalGroup>,
+    failed: bool,
+}
+
+impl Lease {
+    /// What was tried counts against the peer.
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // A lone server is asked whatever happened.
+        let failed = self.failed && self.group.count() > 1;
+        let taken_out = self.peer.done(super::balance::now(), failed);
+        self.group.done(&self.peer, failed);
+        if taken_out {
+            crate::log::cycle(
+                crate::log::Level::Warn,
+                &format_args!("upstream server temporarily disabled while connecting to {}", self.peer.name),
+            );
+        }
+    }
+}

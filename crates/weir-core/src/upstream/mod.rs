@@ -1,0 +1,43 @@
+//! Upstreams: groups of servers, the choice among them, tries, connections kept, and answers on their way back.
+//!
+//! What speaks to a server (HTTP, FastCGI, ...) is a [`Protocol`]: it composes a request and reads the head of an
+//! answer. Everything else is here and is the same for all of them:
+//!
+//! ```text
+//!  handler ── Upstream::run ──► Group ── Balancer::pick ──► Peer
+//!                 │                                           │
+//!                 │  each try: connect or reuse ─► send ─► head (Protocol::head)
+//!                 │     └── failed, and `*_next_upstream` allows: the next peer
+//!                 ▼
+//!         head filtered into `Exchange::response` ─► Verdict::Respond(Body::Source(Answer))
+//!                                                        └── the engine pulls the body at the client's pace
+//! ```
+//!
+//! A [`Group`] is shared by all workers; choosing is each worker's own business ([`Local`]), so that no lock is on a
+//! request's path: only counts of connections and failures are atomics of the peer.
+
+mod answer;
+mod attempt;
+pub mod balance;
+mod connection;
+pub mod group;
+mod headers;
+pub mod local;
+mod log;
+mod module;
+mod pool;
+pub mod protocol;
+mod reason;
+mod request;
+pub mod settings;
+mod tries;
+mod tunnel;
+
+pub use attempt::Upstream;
+pub use group::{Group, Peer, Upstreams};
+pub use local::Local;
+pub use module::{UpstreamConf, UpstreamModule};
+pub use protocol::{Incoming, Outgoing, Protocol};
+pub use reason::Reason;
+pub use settings::{Family, Settings};
+pub use tries::Tries;

@@ -1,0 +1,140 @@
+//! What speaks to a server: composes requests, reads heads, tells where a body ends.
+
+use weir_http::h1::ChunkedDecoder;
+use weir_http::{Field, Span};
+
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+use crate::text::Text;
+
+/// A protocol that servers of an upstream speak. One instance per location and worker.
+pub trait Protocol {
+    /// What stands before an address in messages: `http://`.
+    fn scheme(&self) -> &'static str;
+
+    /// Composes the request for a try; runs once per request, before the first try, and again when a try must be made
+    /// with another name. `Err`: what to answer instead.
+    ///
+    /// # Errors
+    /// The verdict that ends the request (a bad variable, say).
+    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict>;
+
+    /// Frames a piece of the request's body; as it is by default.
+    fn body(&self, piece: Vec<u8>, framing: Framing) -> Vec<u8> {
+        match framing {
+            Framing::Chunked => chunk(&piece),
+            Framing::None | Framing::Plain => piece,
+        }
+    }
+
+    /// What follows the last piece of the request's body.
+    fn body_end(&self, framing: Framing) -> Vec<u8> {
+        match framing {
+            Framing::Chunked => b"0\r\n\r\n".to_vec(),
+            Framing::None | Framing::Plain => Vec::new(),
+        }
+    }
+
+    /// Reads the head of an answer from the start of `bytes`, of which it may take as many as it needs. What it finds
+    /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such.
+    ///
+    /// # Errors
+    /// Why it is none, in nginx's words.
+    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String>;
+
+    /// Changes a field of the answer before the client gets it (`Location`, `Set-Cookie`, `Refresh`).
+    fn field(&self, _x: &mut Exchange, _field: &Field, value: Span) -> Text {
+        Text::Span(value)
+    }
+}
+
+/// What [`Protocol::head`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A whole head of so many bytes.
+    Complete(usize),
+    /// An interim answer of so many bytes; another head follows.
+    Interim(usize),
+    /// More bytes are needed.
+    Incomplete,
+}
+
+/// How the body of a request is framed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    #[default]
+    None,
+    /// As it is.
+    Plain,
+    /// In chunks.
+    Chunked,
+}
+
+/// A request as it is sent.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    /// Its head.
+    pub head: Vec<u8>,
+    /// A body other than the client's.
+    pub body: Option<Vec<u8>>,
+    /// How the client's body follows.
+    pub framing: Framing,
+    /// The URI in it, for messages; of the exchange's arena.
+    pub uri: Span,
+    /// The connection may be kept, as far as the request says.
+    pub keep_alive: bool,
+}
+
+/// The head of an answer. Spans are of the exchange's arena.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    /// The status.
+    pub status: u16,
+    /// The reason as sent; `None`: the usual one.
+    pub reason: Option<Span>,
+    /// The fields.
+    pub fields: Vec<Field>,
+    /// The length of the body, if it was told.
+    pub content_length: Option<u64>,
+    /// Where the body ends.
+    pub decoder: Decoder,
+    /// The server keeps the connection.
+    pub keep_alive: bool,
+    /// The connection speaks another protocol from here on.
+    pub upgraded: bool,
+}
+
+/// Finds the end of an answer's body, and takes its framing off.
+#[derive(Debug, Default)]
+pub enum Decoder {
+    /// There is no body.
+    #[default]
+    None,
+    /// So many bytes are to come.
+    Length(u64),
+    /// Chunks.
+    Chunked(Box<ChunkedDecoder>),
+    /// Everything until the connection is closed.
+    UntilClose,
+    /// Another protocol's.
+    Other(Box<dyn Decode>),
+}
+
+/// A body's framing of another protocol.
+pub trait Decode: std::fmt::Debug {
+    /// Takes from `input`, appends the body's bytes to `out`. Returns how much was taken, and whether the body is
+    /// over.
+    ///
+    /// # Errors
+    /// The framing is wrong, in nginx's words.
+    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String>;
+}
+
+fn chunk(piece: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(piece.len() + 20);
+    weir_http::h1::chunk_head(&mut out, piece.len() as u64);
+    out.extend_from_slice(piece);
+    out.extend_from_slice(b"\r\n");
+    out
+}

@@ -1,0 +1,96 @@
+//! The request on its way to a server: its body, and what decides whether it may be sent twice.
+
+use std::os::fd::OwnedFd;
+
+use weir_http::Method;
+use weir_rt::net::{Keepalive, SockAddr};
+use weir_rt::Chunk;
+
+use super::connection::Connection;
+use super::protocol::{Framing, Protocol};
+use super::reason::Reason;
+use super::settings::Settings;
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+
+/// Reads the client's body if it is to be sent as a whole.
+pub(super) async fn body(x: &mut Exchange, settings: &Settings) -> Result<(), Verdict> {
+    if !settings.pass_request_body || (!settings.request_buffering && !x.is_subrequest()) {
+        return Ok(());
+    }
+    if !x.body.is_pending() && !x.body.is_read() && x.body.received() == 0 && x.transport.h1().is_some() {
+        // There is none: most requests.
+        return Ok(());
+    }
+    match x.read_body().await {
+        Ok(()) => Ok(()),
+        Err(error) if x.body.is_gone() => Err(Verdict::Close(error.status())),
+        Err(error) => Err(Verdict::Status(error.status())),
+    }
+}
+
+/// Queues a body that was read. The file is shared with the exchange, memory is copied: it may be sent again.
+pub(super) fn queue_body(x: &Exchange, protocol: &dyn Protocol, framing: Framing, connection: &Connection) {
+    match x.body.file() {
+        Some(file) if framing == Framing::Plain => {
+            connection.stream.queue(Chunk::File { file: file.handle.clone(), offset: 0, len: file.len });
+        }
+        _ if x.body.memory().is_empty() => {}
+        _ => connection.stream.queue(Chunk::Bytes(protocol.body(x.body.memory().to_vec(), framing))),
+    }
+    let end = protocol.body_end(framing);
+    if !end.is_empty() {
+        connection.stream.queue(Chunk::Bytes(end));
+    }
+}
+
+/// How many servers may be asked.
+pub(super) fn tries(servers: usize, limit: u64) -> u64 {
+    let servers = servers.max(1) as u64;
+    if limit == 0 { servers } else { servers.min(limit) }
+}
+
+/// RFC 9110 section 9.2.2, as nginx has it.
+pub(super) fn is_idempotent(x: &Exchange) -> bool {
+    !matches!(x.request.method, Method::Post | Method::Lock | Method::Patch)
+}
+
+/// Whether the request may go out again on a fresh connection when a kept one turned out closed.
+pub(super) fn may_repeat(x: &Exchange, settings: &Settings) -> bool {
+    is_idempotent(x) || settings.next_upstream & Reason::NON_IDEMPOTENT.0 != 0
+}
+
+/// The local address of connections (`*_bind`).
+pub(super) fn local(x: &mut Exchange, settings: &Settings) -> Result<Option<SockAddr>, Verdict> {
+    let Some(bind) = &settings.bind else { return Ok(None) };
+    let value = bind.address.value(x);
+    let text = String::from_utf8_lossy(x.text(&value)).into_owned();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let with_port = format!("{text}:0");
+    match text.parse().or_else(|_| with_port.parse()) {
+        Ok(addr) => Ok(Some(addr)),
+        Err(_) => {
+            x.log_error(&format_args!("invalid local address \"{text}\""));
+            Ok(None)
+        }
+    }
+}
+
+/// `*_socket_keepalive`
+pub(super) fn probe(connection: &Connection) {
+    let on = Keepalive { on: true, ..Keepalive::default() };
+    // A connection that can't be probed serves all the same.
+    let _ = weir_rt::net::keepalive(connection.stream.fd(), &on);
+}
+
+/// Binds a socket that is to connect.
+pub(super) fn bind(socket: &OwnedFd, local: &SockAddr) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    if local.port() == Some(0) {
+        // Older kernels choose the port at once, and then there are fewer of them: no reason not to go on.
+        let _ = weir_rt::net::bind_address_no_port(socket.as_raw_fd());
+    }
+    weir_rt::net::bind_to(socket.as_raw_fd(), local)
+}

@@ -1,0 +1,344 @@
+//! The directives that every `*_pass` module has under its own prefix (`proxy_read_timeout`, `fastcgi_read_timeout`,
+//! ...): written once as [`Family`], resolved to [`Settings`].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use weir_conf::{Bufs, Error, LineCx, Result, parse_size};
+
+use super::reason::Reason;
+use crate::conf::registry::Registry;
+use crate::conf::temp_path::{TempPath, TempPaths};
+use crate::inherit;
+use crate::variable::Script;
+
+/// The family's settings of one block as written. Times are milliseconds, sizes bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Family {
+    /// `_bind`; `Some(None)`: `off`.
+    pub bind: Option<Option<Bind>>,
+    /// `_socket_keepalive`
+    pub socket_keepalive: Option<bool>,
+    /// `_connect_timeout`
+    pub connect_timeout: Option<u64>,
+    /// `_send_timeout`
+    pub send_timeout: Option<u64>,
+    /// `_read_timeout`
+    pub read_timeout: Option<u64>,
+    /// `_buffering`
+    pub buffering: Option<bool>,
+    /// `_request_buffering`
+    pub request_buffering: Option<bool>,
+    /// `_buffer_size`
+    pub buffer_size: Option<u64>,
+    /// `_buffers`
+    pub buffers: Option<Bufs>,
+    /// `_busy_buffers_size`
+    pub busy_buffers_size: Option<u64>,
+    /// `_max_temp_file_size`
+    pub max_temp_file_size: Option<u64>,
+    /// `_temp_file_write_size`
+    pub temp_file_write_size: Option<u64>,
+    /// `_temp_path`
+    pub temp_path: Option<TempPath>,
+    /// `_next_upstream`, bits of [`Reason`].
+    pub next_upstream: Option<u32>,
+    /// `_next_upstream_tries`
+    pub next_tries: Option<u64>,
+    /// `_next_upstream_timeout`
+    pub next_timeout: Option<u64>,
+    /// `_ignore_client_abort`
+    pub ignore_client_abort: Option<bool>,
+    /// `_intercept_errors`
+    pub intercept_errors: Option<bool>,
+    /// `_pass_request_headers`
+    pub pass_request_headers: Option<bool>,
+    /// `_pass_request_body`
+    pub pass_request_body: Option<bool>,
+    /// `_pass_header`
+    pub pass_headers: Option<Vec<String>>,
+    /// `_hide_header`
+    pub hide_headers: Option<Vec<String>>,
+    /// `_ignore_headers`, bits of [`IGNORED`].
+    pub ignore_headers: Option<u32>,
+    /// `_limit_rate`
+    pub limit_rate: Option<Script>,
+    /// `_force_ranges`
+    pub force_ranges: Option<bool>,
+    resolved: Option<Arc<Settings>>,
+}
+
+/// `_bind address [transparent]`.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// The address, perhaps of variables.
+    pub address: Script,
+    /// The address need not be this machine's.
+    pub transparent: bool,
+}
+
+/// The family's settings of a location.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The module's prefix: `proxy`.
+    pub prefix: &'static str,
+    /// See [`Family`]; so are all others.
+    pub bind: Option<Bind>,
+    /// Probes an idle connection (`SO_KEEPALIVE`).
+    pub socket_keepalive: bool,
+    /// For connecting.
+    pub connect_timeout: u64,
+    /// Between two successful sends.
+    pub send_timeout: u64,
+    /// Between two receives.
+    pub read_timeout: u64,
+    /// Answers are read as fast as they come, not as the client takes them.
+    pub buffering: bool,
+    /// Requests are sent when they are there whole.
+    pub request_buffering: bool,
+    /// Longest head of an answer.
+    pub buffer_size: u64,
+    /// What may be read ahead of the client in memory.
+    pub buffers: Bufs,
+    /// What may be read ahead of the client in a file; 0: nothing.
+    pub max_temp_file_size: u64,
+    /// Where that file is.
+    pub temp_path: TempPath,
+    /// Bits of [`Reason`].
+    pub next_upstream: u32,
+    /// Most tries; 0: as many as there are servers.
+    pub next_tries: u64,
+    /// No other server is asked after this time; 0: no limit.
+    pub next_timeout: u64,
+    /// Goes on when the client left.
+    pub ignore_client_abort: bool,
+    /// `error_page` applies to answers, too.
+    pub intercept_errors: bool,
+    /// The client's fields are sent.
+    pub pass_request_headers: bool,
+    /// The client's body is sent.
+    pub pass_request_body: bool,
+    /// Names of fields, in lower case, that do not reach the client.
+    pub hidden: HashSet<Box<[u8]>>,
+    /// Bits of [`IGNORED`].
+    pub ignore_headers: u32,
+    /// Bytes a second read from the server.
+    pub limit_rate: Option<Script>,
+    /// Ranges are cut whatever the server says.
+    pub force_ranges: bool,
+}
+
+impl Family {
+    /// Takes from the block around what is not set.
+    pub fn inherit(&mut self, parent: &Family) {
+        let (conf, parent) = (self, parent);
+        inherit!(conf, parent, bind, socket_keepalive, connect_timeout, send_timeout, read_timeout, buffering);
+        inherit!(conf, parent, request_buffering, buffer_size, buffers, busy_buffers_size);
+        inherit!(conf, parent, max_temp_file_size, temp_file_write_size, temp_path, next_upstream, next_tries);
+        inherit!(conf, parent, next_timeout, ignore_client_abort, intercept_errors, pass_request_headers);
+        inherit!(conf, parent, pass_request_body, ignore_headers, limit_rate, force_ranges);
+        // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
+        inherit!(conf, parent, pass_headers, hide_headers);
+    }
+
+    /// Checks the block and makes its [`Settings`]. `hidden`: the fields hidden by default.
+    ///
+    /// # Errors
+    /// nginx's words for sizes that do not fit together.
+    pub fn resolve(&mut self, prefix: &'static str, hidden: &[&str], registry: &mut Registry) -> Result {
+        let page = 4096;
+        let buffer_size = self.buffer_size.unwrap_or(page);
+        let buffers = self.buffers.unwrap_or(Bufs { number: 8, size: page });
+        if buffers.number < 2 {
+            return Err(Error::new(format!("there must be at least 2 \"{prefix}_buffers\"")));
+        }
+        let largest = buffer_size.max(buffers.size);
+        let busy = self.busy_buffers_size.unwrap_or(2 * largest);
+        if busy < largest {
+            return Err(Error::new(format!(
+                "\"{prefix}_busy_buffers_size\" must be equal to or greater than the maximum of the value of \
+                 \"{prefix}_buffer_size\" and one of the \"{prefix}_buffers\""
+            )));
+        }
+        if busy > (buffers.number - 1) * buffers.size {
+            return Err(Error::new(format!(
+                "\"{prefix}_busy_buffers_size\" must be less than the size of all \"{prefix}_buffers\" minus one buffer"
+            )));
+        }
+        let max_temp_file_size = self.max_temp_file_size.unwrap_or(1 << 30);
+        if max_temp_file_size != 0 && max_temp_file_size < largest {
+            return Err(Error::new(format!(
+                "\"{prefix}_max_temp_file_size\" must be equal to zero to disable temporary files usage or must be \
+                 equal to or greater than the maximum of the value of \"{prefix}_buffer_size\" and one of the \
+                 \"{prefix}_buffers\""
+            )));
+        }
+        let folder = registry.paths.prefix.join(format!("{prefix}_temp"));
+        let temp_path =
+            self.temp_path.get_or_insert_with(|| TempPath { path: Arc::new(folder), levels: [1, 2, 0] }).clone();
+        registry.shared::<TempPaths>().add(&temp_path.path);
+        self.resolved = Some(Arc::new(Settings {
+            prefix,
+            bind: self.bind.clone().flatten(),
+            socket_keepalive: self.socket_keepalive.unwrap_or(false),
+            connect_timeout: self.connect_timeout.unwrap_or(60_000),
+            send_timeout: self.send_timeout.unwrap_or(60_000),
+            read_timeout: self.read_timeout.unwrap_or(60_000),
+            buffering: self.buffering.unwrap_or(true),
+            request_buffering: self.request_buffering.unwrap_or(true),
+            buffer_size,
+            buffers,
+            max_temp_file_size,
+            temp_path,
+            next_upstream: self.next_upstream.unwrap_or(Reason::ERROR.0 | Reason::TIMEOUT.0),
+            next_tries: self.next_tries.unwrap_or(0),
+            next_timeout: self.next_timeout.unwrap_or(0),
+            ignore_client_abort: self.ignore_client_abort.unwrap_or(false),
+            intercept_errors: self.intercept_errors.unwrap_or(false),
+            pass_request_headers: self.pass_request_headers.unwrap_or(true),
+            pass_request_body: self.pass_request_body.unwrap_or(true),
+            hidden: self.hidden(hidden),
+            ignore_headers: self.ignore_headers.unwrap_or(0),
+            limit_rate: self.limit_rate.clone(),
+            force_ranges: self.force_ranges.unwrap_or(false),
+        }));
+        Ok(())
+    }
+
+    /// What [`Family::resolve`] made.
+    pub fn settings(&self) -> Option<Arc<Settings>> {
+        self.resolved.clone()
+    }
+
+    fn hidden(&self, default: &[&str]) -> HashSet<Box<[u8]>> {
+        let lower = |name: &String| name.to_ascii_lowercase().into_bytes().into_boxed_slice();
+        let passed: HashSet<_> = self.pass_headers.iter().flatten().map(lower).collect();
+        let default = default.iter().map(|name| lower(&(*name).to_owned()));
+        let own = self.hide_headers.iter().flatten().map(lower);
+        default.filter(|name| !passed.contains(name)).chain(own).collect()
+    }
+
+    /// `_bind address [transparent] | off`
+    ///
+    /// # Errors
+    /// nginx's words for another parameter.
+    pub fn set_bind(slot: &mut Option<Option<Bind>>, line: &mut LineCx<'_>) -> Result {
+        if line.args().len() == 1 && line.arg(0) == "off" {
+            return line.once(slot, None);
+        }
+        let address = Script::compile(line, 0)?;
+        let transparent = match line.args().get(1) {
+            None => false,
+            Some(word) if word.is("transparent") => true,
+            Some(_) => return Err(line.invalid_parameter(1)),
+        };
+        line.once(slot, Some(Bind { address, transparent }))
+    }
+
+    /// `_limit_rate rate`, a size or a value of variables.
+    ///
+    /// # Errors
+    /// nginx's words for a constant that is no size.
+    pub fn set_rate(slot: &mut Option<Script>, line: &mut LineCx<'_>) -> Result {
+        let rate = Script::compile(line, 0)?;
+        if rate.constant().is_some_and(|text| parse_size(text).is_none()) {
+            return Err(line.refuse_arg(0, "invalid value"));
+        }
+        line.once(slot, rate)
+    }
+}
+
+/// The fields that `_ignore_headers` can name.
+pub const IGNORED: [(&str, u32); 9] = [
+    ("X-Accel-Redirect", ignored::REDIRECT),
+    ("X-Accel-Expires", ignored::X_EXPIRES),
+    ("X-Accel-Limit-Rate", ignored::LIMIT_RATE),
+    ("X-Accel-Buffering", ignored::BUFFERING),
+    ("X-Accel-Charset", ignored::CHARSET),
+    ("Expires", ignored::EXPIRES),
+    ("Cache-Control", ignored::CACHE_CONTROL),
+    ("Set-Cookie", ignored::SET_COOKIE),
+    ("Vary", ignored::VARY),
+];
+
+/// Bits of [`Settings::ignore_headers`].
+#[allow(missing_docs, reason = "each is the field of the same name")]
+pub mod ignored {
+    pub const REDIRECT: u32 = 1;
+    pub const X_EXPIRES: u32 = 1 << 1;
+    pub const LIMIT_RATE: u32 = 1 << 2;
+    pub const BUFFERING: u32 = 1 << 3;
+    pub const CHARSET: u32 = 1 << 4;
+    pub const EXPIRES: u32 = 1 << 5;
+    pub const CACHE_CONTROL: u32 = 1 << 6;
+    pub const SET_COOKIE: u32 = 1 << 7;
+    pub const VARY: u32 = 1 << 8;
+}
+
+/// The table of a `*_pass` module: the family's directives under `$prefix`, stored in the field `$family` of `$conf`,
+/// and behind them the module's own rows.
+#[macro_export]
+macro_rules! upstream_directives {
+    ($prefix:literal, $conf:ty, $family:ident, [$($own:expr),* $(,)?]) => {{
+        use $crate::upstream::settings::{Family, IGNORED};
+        use $crate::upstream::Reason;
+        use weir_conf::names::{ANY, FLAG, MORE, ONE, ONE_OR_TWO, TWO};
+        use weir_conf::{Args, Directive};
+        const TABLE: &[Directive<$conf>] = &[
+            Directive::new(concat!($prefix, "_bind"), ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.$family.bind, l))
+                .doc("The local address that connections to servers begin at."),
+            Directive::new(concat!($prefix, "_socket_keepalive"), ANY, FLAG, |c, l| l.flag(&mut c.$family.socket_keepalive))
+                .doc("Probes connections to servers (SO_KEEPALIVE)."),
+            Directive::new(concat!($prefix, "_connect_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.connect_timeout))
+                .doc("How long a connection to a server may take."),
+            Directive::new(concat!($prefix, "_send_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.send_timeout))
+                .doc("How long a server may take nothing of a request."),
+            Directive::new(concat!($prefix, "_read_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.read_timeout))
+                .doc("How long a server may send nothing of an answer."),
+            Directive::new(concat!($prefix, "_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.buffering))
+                .doc("Reads answers as fast as they come, not as the client takes them."),
+            Directive::new(concat!($prefix, "_request_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.request_buffering))
+                .doc("Sends requests when they are there whole."),
+            Directive::new(concat!($prefix, "_buffer_size"), ANY, ONE, |c, l| l.size(&mut c.$family.buffer_size))
+                .doc("The longest head of an answer."),
+            Directive::new(concat!($prefix, "_buffers"), ANY, TWO, |c, l| l.bufs(&mut c.$family.buffers))
+                .doc("How much of an answer is read ahead of the client in memory."),
+            Directive::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| l.size(&mut c.$family.busy_buffers_size))
+                .doc("How much of what is read ahead may be on its way to the client."),
+            Directive::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| l.offset(&mut c.$family.max_temp_file_size))
+                .doc("How much of an answer is read ahead of the client in a file; 0: nothing."),
+            Directive::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| l.size(&mut c.$family.temp_file_write_size))
+                .doc("How much is written to that file at a time."),
+            Directive::new(concat!($prefix, "_temp_path"), ANY, Args::range(1, 4), |c, l| {
+                $crate::conf::http_core::TempPath::set(&mut c.$family.temp_path, l)
+            }).doc("Where that file is."),
+            Directive::new(concat!($prefix, "_next_upstream"), ANY, MORE, |c, l| l.bits(&mut c.$family.next_upstream, &Reason::WORDS))
+                .doc("When the next server is asked."),
+            Directive::new(concat!($prefix, "_next_upstream_tries"), ANY, ONE, |c, l| l.number(&mut c.$family.next_tries, ..))
+                .doc("How many servers are asked at most; 0: all."),
+            Directive::new(concat!($prefix, "_next_upstream_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.next_timeout))
+                .doc("For how long other servers are asked; 0: without limit."),
+            Directive::new(concat!($prefix, "_ignore_client_abort"), ANY, FLAG, |c, l| l.flag(&mut c.$family.ignore_client_abort))
+                .doc("Goes on when the client has left."),
+            Directive::new(concat!($prefix, "_intercept_errors"), ANY, FLAG, |c, l| l.flag(&mut c.$family.intercept_errors))
+                .doc("Applies error_page to answers of servers, too."),
+            Directive::new(concat!($prefix, "_pass_request_headers"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_headers))
+                .doc("Sends the client's header fields."),
+            Directive::new(concat!($prefix, "_pass_request_body"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_body))
+                .doc("Sends the client's body."),
+            Directive::new(concat!($prefix, "_pass_header"), ANY, ONE, |c, l| l.push(&mut c.$family.pass_headers))
+                .doc("Shows the client a field that is hidden otherwise."),
+            Directive::new(concat!($prefix, "_hide_header"), ANY, ONE, |c, l| l.push(&mut c.$family.hide_headers))
+                .doc("Hides a field of answers from the client."),
+            Directive::new(concat!($prefix, "_ignore_headers"), ANY, MORE, |c, l| l.bits(&mut c.$family.ignore_headers, &IGNORED))
+                .doc("Does not act on these fields of answers."),
+            Directive::new(concat!($prefix, "_limit_rate"), ANY, ONE, |c, l| Family::set_rate(&mut c.$family.limit_rate, l))
+                .doc("Bytes a second read from a server."),
+            Directive::new(concat!($prefix, "_force_ranges"), ANY, FLAG, |c, l| l.flag(&mut c.$family.force_ranges))
+                .doc("Cuts ranges whatever the server says."),
+            $($own),*
+        ];
+
+        TABLE
+    }};
+}

@@ -1,0 +1,289 @@
+//! What a request knows of its tries: `$upstream_*`, and the context of messages.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::io::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_http::{Field, Span};
+
+use super::group::Peer;
+use crate::exchange::Exchange;
+use crate::text::{Arena, Text};
+use crate::variable::Variable;
+
+/// The tries of a request, those before an internal redirect included. Clones share them.
+#[derive(Clone, Default)]
+pub struct Tries(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    list: RefCell<Vec<Try>>,
+    /// Who is being asked, for messages.
+    asked: RefCell<Option<Asked>>,
+    /// The fields of the last answer.
+    fields: RefCell<Vec<Field>>,
+    /// The trailer of the last answer.
+    trailers: RefCell<Vec<(Box<[u8]>, Box<[u8]>)>>,
+    began: Cell<u64>,
+}
+
+struct Asked {
+    scheme: &'static str,
+    name: Name,
+    uri: Span,
+}
+
+/// One try. Times are milliseconds since it began.
+#[derive(Default)]
+struct Try {
+    /// `None` stands for the border between two handlers of one request.
+    name: Option<Name>,
+    status: Option<u16>,
+    connect: Option<u64>,
+    header: Option<u64>,
+    response: Option<u64>,
+    length: u64,
+    sent: u64,
+    received: u64,
+}
+
+#[derive(Clone)]
+enum Name {
+    Peer(Arc<Peer>),
+    /// No server of this group was available.
+    Group(Rc<str>),
+}
+
+impl Name {
+    fn as_str(&self) -> &str {
+        match self {
+            Name::Peer(peer) => &peer.name,
+            Name::Group(name) => name,
+        }
+    }
+}
+
+impl Tries {
+    /// The tries of `x`; a handler begins to ask.
+    pub(crate) fn begin(x: &mut Exchange) -> Tries {
+        let tries = x.lasting::<Tries>().clone();
+        let mut list = tries.0.list.borrow_mut();
+        if !list.is_empty() {
+            list.push(Try::default());
+        }
+        drop(list);
+        tries
+    }
+
+    /// A try of `peer` begins.
+    pub(crate) fn start(&self, peer: &Arc<Peer>, scheme: &'static str, uri: Span) {
+        self.0.began.set(weir_rt::now_ms());
+        self.add(Name::Peer(peer.clone()), scheme, uri);
+    }
+
+    /// Nobody of the group `name` can be asked.
+    pub(crate) fn nobody(&self, name: &str, scheme: &'static str, uri: Span) {
+        self.0.began.set(weir_rt::now_ms());
+        self.add(Name::Group(name.into()), scheme, uri);
+        self.with(|this| {
+            this.status = Some(502);
+            this.response = Some(0);
+        });
+    }
+
+    fn add(&self, name: Name, scheme: &'static str, uri: Span) {
+        *self.0.asked.borrow_mut() = Some(Asked { scheme, name: name.clone(), uri });
+        self.0.fields.borrow_mut().clear();
+        self.0.trailers.borrow_mut().clear();
+        self.0.list.borrow_mut().push(Try { name: Some(name), ..Try::default() });
+    }
+
+    /// The connection stands.
+    pub(crate) fn connected(&self) {
+        let age = self.age();
+        self.with(|this| this.connect = Some(age));
+    }
+
+    /// The head is there.
+    pub(crate) fn head(&self, status: u16, fields: &[Field]) {
+        let age = self.age();
+        self.with(|this| {
+            this.status = Some(status);
+            this.header = Some(age);
+        });
+        self.0.fields.borrow_mut().extend_from_slice(fields);
+    }
+
+    /// The try has ended, with this status if no head came.
+    pub(crate) fn end(&self, status: Option<u16>) {
+        let age = self.age();
+        self.with(|this| {
+            this.response = Some(age);
+            this.status = this.status.or(status);
+        });
+    }
+
+    /// Whether the current try had a connection.
+    pub(crate) fn was_connected(&self) -> bool {
+        self.0.list.borrow().last().is_some_and(|this| this.connect.is_some())
+    }
+
+    /// Counts bytes: of the body for the client, sent, and received.
+    pub(crate) fn count(&self, length: u64, sent: u64, received: u64) {
+        self.with(|this| {
+            this.length += length;
+            this.sent = this.sent.max(sent);
+            this.received += received;
+        });
+    }
+
+    /// The trailer of the answer.
+    pub(crate) fn trailer(&self, name: &[u8], value: &[u8]) {
+        self.0.trailers.borrow_mut().push((name.into(), value.into()));
+    }
+
+    fn age(&self) -> u64 {
+        weir_rt::now_ms().saturating_sub(self.0.began.get())
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Try)) {
+        if let Some(last) = self.0.list.borrow_mut().last_mut() {
+            change(last);
+        }
+    }
+
+    /// Nobody is being asked any more: messages say nothing of it.
+    pub(crate) fn over(&self) {
+        *self.0.asked.borrow_mut() = None;
+    }
+
+    /// `http://127.0.0.1:8000/uri`, for messages while somebody is being asked.
+    pub(crate) fn context(&self, arena: &Arena, out: &mut Vec<u8>) {
+        if let Some(asked) = &*self.0.asked.borrow() {
+            out.extend_from_slice(b", upstream: \"");
+            out.extend_from_slice(asked.scheme.as_bytes());
+            out.extend_from_slice(asked.name.as_str().as_bytes());
+            out.extend_from_slice(arena.get(asked.uri));
+            out.push(b'"');
+        }
+    }
+
+    fn list(&self) -> Ref<'_, Vec<Try>> {
+        self.0.list.borrow()
+    }
+}
+
+/// The variables.
+pub(super) const VARIABLES: &[Variable] = &[
+    Variable::new("upstream_addr", |x| each(x, |t, out| out.extend_from_slice(t.name().as_bytes()))).volatile(),
+    Variable::new("upstream_status", |x| each(x, |t, out| optional(out, t.status.map(u64::from)))).volatile(),
+    Variable::new("upstream_connect_time", |x| each(x, |t, out| seconds(out, t.connect))).volatile(),
+    Variable::new("upstream_header_time", |x| each(x, |t, out| seconds(out, t.header))).volatile(),
+    Variable::new("upstream_response_time", |x| each(x, |t, out| seconds(out, t.response))).volatile(),
+    Variable::new("upstream_response_length", |x| each(x, |t, out| optional(out, Some(t.length)))).volatile(),
+    Variable::new("upstream_bytes_received", |x| each(x, |t, out| optional(out, Some(t.received)))).volatile(),
+    Variable::new("upstream_bytes_sent", |x| each(x, |t, out| optional(out, Some(t.sent)))).volatile(),
+    Variable::new("upstream_cache_status", |_| None).volatile(),
+    Variable::prefix("upstream_http_", field).volatile(),
+    Variable::prefix("upstream_trailer_", trailer).volatile(),
+    Variable::prefix("upstream_cookie_", cookie).volatile(),
+];
+
+impl Try {
+    fn name(&self) -> &str {
+        self.name.as_ref().map_or("", Name::as_str)
+    }
+}
+
+/// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.
+fn each(x: &mut Exchange, write: impl Fn(&Try, &mut Vec<u8>)) -> Option<Text> {
+    let tries = x.lasting_if::<Tries>()?.clone();
+    let list = tries.list();
+    if list.is_empty() {
+        return None;
+    }
+    let span = x.arena.write(|out| {
+        let mut border = "";
+        for this in list.iter() {
+            if this.name.is_none() {
+                border = " : ";
+                continue;
+            }
+            out.extend_from_slice(border.as_bytes());
+            write(this, out);
+            border = ", ";
+        }
+    });
+    Some(Text::Span(span))
+}
+
+/// Writing to a vector can't fail.
+fn optional(out: &mut Vec<u8>, number: Option<u64>) {
+    let _ = match number {
+        Some(number) => write!(out, "{number}"),
+        None => write!(out, "-"),
+    };
+}
+
+fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
+    let _ = match ms {
+        Some(ms) => write!(out, "{}.{:03}", ms / 1000, ms % 1000),
+        None => write!(out, "-"),
+    };
+}
+
+/// All fields of the last answer with this name (`-` written as `_`), joined as nginx does.
+fn field(x: &mut Exchange, name: &str) -> Option<Text> {
+    let tries = x.lasting_if::<Tries>()?.clone();
+    let fields = tries.0.fields.borrow();
+    let found: Vec<Span> =
+        fields.iter().filter(|field| is_named(x.arena.get(field.name), name)).map(|field| field.value).collect();
+    match &found[..] {
+        [] => None,
+        [one] => Some(Text::Span(*one)),
+        several => {
+            let start = x.arena.mark();
+            for (at, value) in several.iter().enumerate() {
+                if at > 0 {
+                    x.arena.push(b", ");
+                }
+                x.arena.copy(*value);
+            }
+            Some(Text::Span(x.arena.since(start)))
+        }
+    }
+}
+
+fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
+    let tries = x.lasting_if::<Tries>()?.clone();
+    let trailers = tries.0.trailers.borrow();
+    let (_, value) = trailers.iter().find(|(known, _)| is_named(known, name))?;
+    Some(Text::Span(x.arena.push(value)))
+}
+
+/// The value that the last answer gives a cookie.
+fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
+    let tries = x.lasting_if::<Tries>()?.clone();
+    let fields = tries.0.fields.borrow();
+    let cookies = fields.iter().filter(|field| field.known == weir_http::Known::SetCookie);
+    cookies.filter_map(|field| value_of(&x.arena, field.value, name)).next().map(Text::Span)
+}
+
+/// The value in `name=value; ...`, as a span of the arena.
+fn value_of(arena: &Arena, cookie: Span, name: &str) -> Option<Span> {
+    let text = arena.get(cookie);
+    let value = text.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name.as_bytes()))?;
+    let rest = text.get(value.len()..)?.strip_prefix(b"=")?;
+    let end = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+    arena.locate(&rest[..end])
+}
+
+/// Whether a field called `field` is meant by the variable's `name`: in any case, and with `_` for `-`.
+fn is_named(field: &[u8], name: &str) -> bool {
+    field.len() == name.len()
+        && field.iter().zip(name.bytes()).all(|(field, name)| match field {
+            b'-' => name == b'_',
+            field => field.to_ascii_lowercase() == name,
+        })
+}

@@ -1,0 +1,82 @@
+//! HTTP/1 as a protocol of upstreams.
+
+use std::sync::Arc;
+
+use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
+use weir_core::upstream::Settings;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Span, Verdict};
+use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
+use weir_http::{Known, Method};
+
+use super::request::{self, Fields};
+
+/// A location's way of speaking HTTP.
+pub(super) struct Http {
+    pub(super) fields: Fields,
+    pub(super) version: u8,
+    pub(super) method: Option<Script>,
+    pub(super) body: Option<Script>,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl Protocol for Http {
+    fn scheme(&self) -> &'static str {
+        "http://"
+    }
+
+    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
+        request::compose(self, x, out)
+    }
+
+    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String> {
+        let most = self.settings.buffer_size as usize;
+        let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
+        let mut head = ResponseHead::default();
+        match head.parse(bytes, &limits) {
+            Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
+            Ok(Parse::Complete) => {}
+            Err(error) => return Err(error.message().to_owned()),
+        }
+        if (100..200).contains(&head.status) && head.status != 101 {
+            incoming.status = head.status;
+            return Ok(Head::Interim(head.len));
+        }
+        self.fill(x, bytes, head, incoming)
+    }
+}
+
+impl Http {
+    /// Moves the head into the arena.
+    fn fill(&self, x: &mut Exchange, bytes: &[u8], head: ResponseHead, incoming: &mut Incoming) -> Result<Head, String> {
+        let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
+        let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
+        let method = if request::is_head(self, x) { Method::Head } else { Method::Get };
+        let upgraded = head.status == 101 && x.request.fields.iter().any(|field| field.known == Known::Upgrade);
+        incoming.status = head.status;
+        incoming.reason = Some(moved(head.reason));
+        incoming.keep_alive = head.keep_alive() && head.status != 101;
+        incoming.content_length = head.content_length;
+        incoming.upgraded = upgraded;
+        incoming.decoder = match head.body_length(method) {
+            BodyLength::None => Decoder::None,
+            BodyLength::Bytes(0) => Decoder::None,
+            BodyLength::Bytes(length) => Decoder::Length(length),
+            BodyLength::Chunked => {
+                let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+                Decoder::Chunked(Box::new(decoder))
+            }
+            BodyLength::UntilClose => {
+                incoming.keep_alive = false;
+                Decoder::UntilClose
+            }
+        };
+        let len = head.len;
+        incoming.fields = head.fields;
+        for field in &mut incoming.fields {
+            field.name = moved(field.name);
+            field.value = moved(field.value);
+        }
+        Ok(Head::Complete(len))
+    }
+}

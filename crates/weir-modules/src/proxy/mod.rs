@@ -1,0 +1,142 @@
+//! `proxy_pass`: requests answered by HTTP servers (nginx's `ngx_http_proxy_module`).
+//!
+//! The engine of upstreams is the core's; here are the directives, where a request goes ([`pass`]), what is sent
+//! ([`request`]), and how an answer's head is read ([`http`]).
+
+mod http;
+mod pass;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::names::{ANY, LIMIT_EXCEPT, LOCATION, LOCATION_IF, ONE, TWO};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::plan::PlanBuilder;
+use weir_core::upstream::{Family, Upstream};
+use weir_core::variable::{Script, Variable};
+use weir_core::{Exchange, Handler, Module, Outcome, inherit};
+use weir_trace::Kind;
+
+use http::Http;
+use pass::{Pass, Target};
+use request::Fields;
+
+/// The module.
+pub struct Proxy;
+
+impl Module for Proxy {
+    const NAME: &'static str = "proxy";
+    type Conf = ProxyConf;
+    const DIRECTIVES: &'static [Directive<ProxyConf>] = weir_core::upstream_directives!("proxy", ProxyConf, family, [
+        Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
+            .doc("Has requests answered by an HTTP server, or by one of a group."),
+        Row::new("proxy_set_header", ANY, TWO, ProxyConf::set_header)
+            .doc("A field of requests to servers; an empty value leaves the field out."),
+        Row::new("proxy_set_body", ANY, ONE, |c, l| {
+            let body = Script::compile(l, 0)?;
+            l.once(&mut c.body, body)
+        }).doc("The body of requests to servers, instead of the client's."),
+        Row::new("proxy_method", ANY, ONE, |c, l| {
+            let method = Script::compile(l, 0)?;
+            l.once(&mut c.method, method)
+        }).doc("The method of requests to servers, instead of the client's."),
+        Row::new("proxy_http_version", ANY, ONE, |c, l| l.one_of(&mut c.version, &[("1.0", 10), ("1.1", 11)]))
+            .doc("The version of HTTP spoken to servers."),
+    ]);
+    const VARIABLES: &'static [Variable] = request::VARIABLES;
+
+    fn inherit(conf: &mut ProxyConf, parent: &ProxyConf) {
+        conf.family.inherit(&parent.family);
+        inherit!(conf, parent, set_headers, body, method, version);
+    }
+
+    fn resolve(conf: &mut ProxyConf, registry: &mut Registry) -> Result {
+        conf.family.resolve("proxy", &HIDDEN, registry)?;
+        if let Some(pass) = &mut conf.pass {
+            pass.resolve(registry)?;
+        }
+        Ok(())
+    }
+
+    fn install(conf: &ProxyConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let Some(pass) = &conf.pass else { return Ok(()) };
+        let Some(settings) = conf.family.settings() else { return Ok(()) };
+        let fields = Fields::new(conf.set_headers.as_deref().map_or(&[], |list| list), conf.version.unwrap_or(11));
+        let protocol = Http {
+            fields,
+            version: conf.version.unwrap_or(11),
+            method: conf.method.clone(),
+            body: conf.body.clone(),
+            settings: settings.clone(),
+        };
+        let site = plan.site(Kind::UpstreamTry, Self::NAME);
+        let upstream = Rc::new(Upstream { protocol: Rc::new(protocol), settings, site });
+        let target = pass.install(plan.worker)?;
+        plan.redirect_missing_slash();
+        plan.content(Self::NAME, Proxied { upstream, target });
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<ProxyConf>;
+
+/// The fields of answers that clients do not see by default.
+const HIDDEN: [&str; 8] = [
+    "Date",
+    "Server",
+    "X-Pad",
+    "X-Accel-Expires",
+    "X-Accel-Redirect",
+    "X-Accel-Limit-Rate",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+];
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct ProxyConf {
+    family: Family,
+    pass: Option<Pass>,
+    set_headers: Option<Vec<(Arc<str>, Script)>>,
+    body: Option<Script>,
+    method: Option<Script>,
+    version: Option<u8>,
+}
+
+impl ProxyConf {
+    fn set_pass(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.pass.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        self.pass = Some(Pass::parse(line)?);
+        Ok(())
+    }
+
+    fn set_header(&mut self, line: &mut LineCx<'_>) -> Result {
+        let value = Script::compile(line, 1)?;
+        self.set_headers.get_or_insert_default().push((line.arg(0).into(), value));
+        Ok(())
+    }
+}
+
+/// The content handler of a location.
+struct Proxied {
+    upstream: Rc<Upstream>,
+    target: Target,
+}
+
+impl Handler for Proxied {
+    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
+        let group = match self.target.choose(x) {
+            Ok(group) => group,
+            Err(verdict) => return verdict.into(),
+        };
+        Outcome::wait(async move { self.upstream.run(x, &group).await })
+    }
+}
+

@@ -1,0 +1,193 @@
+//! Where a request goes: the argument of `proxy_pass`.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx, Result, Span as Place};
+use weir_core::conf::registry::Registry;
+use weir_core::upstream::group::{Group, Peer, Upstreams, resolve, split_port};
+use weir_core::upstream::local::LocalGroup;
+use weir_core::variable::Script;
+use weir_core::worker::Worker;
+use weir_core::{Exchange, Text, Verdict};
+
+/// The argument, as written and as resolved.
+pub(super) struct Pass {
+    place: Place,
+    to: To,
+}
+
+enum To {
+    /// Known when the configuration is read.
+    Fixed { url: Url, group: Option<Arc<Group>> },
+    /// Computed for each request.
+    Computed(Script),
+}
+
+/// `http://host[:port][/uri]`, in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Url {
+    /// `host`, `host:port` or `unix:/path`.
+    pub(super) host: String,
+    /// Path and arguments; `None` where none is written: the client's are sent.
+    pub(super) uri: Option<String>,
+}
+
+impl Url {
+    /// Reads what follows the scheme.
+    fn parse(text: &str) -> std::result::Result<Url, &'static str> {
+        let rest = match text.get(..7) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("http://") => &text[7..],
+            _ => return Err("invalid URL prefix"),
+        };
+        if rest.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
+            let (path, uri) = match rest[5..].find(':') {
+                Some(at) => (&rest[..5 + at], Some(rest[5 + at + 1..].to_owned())),
+                None => (rest, None),
+            };
+            return Ok(Url { host: path.to_owned(), uri: uri.filter(|uri| !uri.is_empty()) });
+        }
+        match rest.find(['/', '?']) {
+            Some(at) => {
+                let uri = &rest[at..];
+                let uri = if uri.starts_with('?') { format!("/{uri}") } else { uri.to_owned() };
+                Ok(Url { host: rest[..at].to_owned(), uri: Some(uri) })
+            }
+            None => Ok(Url { host: rest.to_owned(), uri: None }),
+        }
+    }
+}
+
+impl Pass {
+    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Pass> {
+        let place = line.args()[0].span;
+        let script = Script::compile(line, 0)?;
+        let to = match script.constant() {
+            None => To::Computed(script),
+            Some(text) => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                let url = Url::parse(&text).map_err(|message| line.fail_arg(0, message))?;
+                if url.host.is_empty() {
+                    return Err(line.fail_arg(0, format!("no host in upstream \"{}\"", &text[7..])));
+                }
+                To::Fixed { url, group: None }
+            }
+        };
+        Ok(Pass { place, to })
+    }
+
+    /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
+    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
+        let place = self.place;
+        if let To::Fixed { url, group } = &mut self.to {
+            let upstreams = registry.shared::<Upstreams>();
+            let found = match upstreams.find(&url.host) {
+                Some(found) => found.clone(),
+                None => upstreams.implicit(&url.host, 80).map_err(|message| Error::new(message).at(place))?,
+            };
+            *group = Some(found);
+        }
+        Ok(())
+    }
+
+    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<Target> {
+        Ok(match &self.to {
+            To::Fixed { url, group } => {
+                let group = group.as_ref().ok_or_else(|| Error::new("proxy_pass without a server"))?;
+                Target::Fixed {
+                    group: worker.upstreams.group(group),
+                    host: Text::shared(url.host.as_bytes()),
+                    uri: url.uri.as_ref().map(|uri| Text::shared(uri.as_bytes())),
+                }
+            }
+            To::Computed(script) => Target::Computed(script.clone()),
+        })
+    }
+}
+
+/// Where a location's requests go, on one worker.
+pub(super) enum Target {
+    Fixed { group: Rc<LocalGroup>, host: Text, uri: Option<Text> },
+    Computed(Script),
+}
+
+/// Where this request goes; the request's state.
+#[derive(Default)]
+pub(super) struct Goal {
+    /// `$proxy_host`: the name and port as `proxy_pass` has them.
+    pub(super) host: Option<Text>,
+    /// The URI that `proxy_pass` has.
+    pub(super) uri: Option<Text>,
+    /// That URI is all of it: it was computed.
+    pub(super) whole: bool,
+}
+
+impl Target {
+    /// The group to ask for `x`, whose [`Goal`] is set.
+    pub(super) fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+        match self {
+            Target::Fixed { group, host, uri } => {
+                *x.state::<Goal>() = Goal { host: Some(host.clone()), uri: uri.clone(), whole: false };
+                Ok(group.clone())
+            }
+            Target::Computed(script) => computed(x, script),
+        }
+    }
+}
+
+fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+    let value = script.value(x);
+    let text = String::from_utf8_lossy(x.text(&value)).into_owned();
+    let refuse = |x: &Exchange, message: String| {
+        x.log_error(&message);
+        Err(Verdict::Status(500))
+    };
+    let url = match Url::parse(&text) {
+        Ok(url) => url,
+        Err(message) => return refuse(x, format!("{message} in \"{text}\"")),
+    };
+    if url.host.is_empty() {
+        return refuse(x, format!("no host in upstream \"{}\"", text.get(7..).unwrap_or_default()));
+    }
+    let host = Text::Span(x.arena.push(url.host.as_bytes()));
+    let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri.as_bytes())));
+    *x.state::<Goal>() = Goal { host: Some(host), uri, whole: true };
+    let link = x.server.generation();
+    let known = link.configuration.tables.shared::<Upstreams>().and_then(|all| all.find(&url.host));
+    if let Some(group) = known {
+        return Ok(x.worker.upstreams.group(group));
+    }
+    if let Some(group) = x.worker.upstreams.address(&url.host) {
+        return Ok(group);
+    }
+    // An address needs no name server; names do.
+    let literal = url.host.starts_with("unix:")
+        || split_port(&url.host).is_ok_and(|(name, _)| name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok());
+    if !literal {
+        x.log_error(&format_args!("no resolver defined to resolve {}", split_port(&url.host).map_or("", |(name, _)| name)));
+        return Err(Verdict::Status(502));
+    }
+    match resolve(&url.host, 80) {
+        Ok(addrs) => {
+            let peers = addrs.into_iter().map(|addr| Arc::new(Peer::plain(addr, &url.host))).collect();
+            Ok(x.worker.upstreams.add_address(&url.host, peers))
+        }
+        Err(message) => refuse(x, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_in_parts() {
+        let parts = |text: &str| Url::parse(text).map(|url| (url.host, url.uri));
+        assert_eq!(parts("http://a"), Ok(("a".into(), None)));
+        assert_eq!(parts("HTTP://a:81/x?y"), Ok(("a:81".into(), Some("/x?y".into()))));
+        assert_eq!(parts("http://a?y"), Ok(("a".into(), Some("/?y".into()))));
+        assert_eq!(parts("http://unix:/tmp/s"), Ok(("unix:/tmp/s".into(), None)));
+        assert_eq!(parts("http://unix:/tmp/s:/x"), Ok(("unix:/tmp/s".into(), Some("/x".into()))));
+        assert_eq!(parts("ftp://a"), Err("invalid URL prefix"));
+    }
+}

@@ -1,0 +1,234 @@
+//! What is sent to a server: the request line, the fields of `proxy_set_header`, the client's others.
+
+use std::sync::Arc;
+
+use weir_core::upstream::protocol::{Framing, Outgoing};
+use weir_core::variable::{Script, Variable};
+use weir_core::{Exchange, Span, Text, Verdict};
+use weir_http::escape::{Set, escape};
+use weir_http::{Known, Method, h1};
+
+use super::http::Http;
+use super::pass::Goal;
+use crate::value::Value;
+
+/// The fields of `proxy_set_header` and nginx's own, on one worker.
+pub(super) struct Fields {
+    host: Option<Value>,
+    set: Vec<(Arc<str>, Value)>,
+    /// Names, in lower case, of the client's fields that are not sent as they came.
+    replaced: Vec<Box<[u8]>>,
+}
+
+impl Fields {
+    pub(super) fn new(written: &[(Arc<str>, Script)], _version: u8) -> Fields {
+        let lower = |name: &str| name.to_ascii_lowercase().into_bytes().into_boxed_slice();
+        let host = written.iter().rfind(|(name, _)| name.eq_ignore_ascii_case("Host"));
+        let set = written.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("Host"));
+        let own = OWN.iter().map(|name| lower(name));
+        Fields {
+            host: host.map(|(_, value)| Value::new(value)),
+            set: set.map(|(name, value)| (name.clone(), Value::new(value))).collect(),
+            replaced: written.iter().map(|(name, _)| lower(name)).chain(own).collect(),
+        }
+    }
+
+    /// Whether `proxy_set_header` names this field, or nginx composes it itself.
+    fn replaces(&self, name: &[u8]) -> bool {
+        self.replaced.iter().any(|replaced| replaced.eq_ignore_ascii_case(name))
+    }
+
+    fn sets(&self, name: &str) -> bool {
+        self.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Fields of the client that belong to its own connection, or are composed anew.
+const OWN: [&str; 9] = [
+    "Host",
+    "Connection",
+    "Proxy-Connection",
+    "Content-Length",
+    "Transfer-Encoding",
+    "TE",
+    "Keep-Alive",
+    "Expect",
+    "Upgrade",
+];
+
+/// Composes the request for `x`.
+pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
+    let values: Vec<Text> = http.fields.set.iter().map(|(_, value)| value.get(x)).collect();
+    let host = host(http, x);
+    let method = http.method.as_ref().map(|method| method.value(x));
+    let body = http.body.as_ref().map(|body| body.value(x));
+    if let Some(body) = &body {
+        out.body = Some(x.text(body).to_vec());
+    }
+    frame(http, x, out);
+    out.uri = uri(x)?;
+    let head = &mut out.head;
+    head.reserve(512);
+    match &method {
+        Some(method) => head.extend_from_slice(x.text(method)),
+        None => head.extend_from_slice(x.arena.get(x.request.method_span)),
+    }
+    head.push(b' ');
+    head.extend_from_slice(x.arena.get(out.uri));
+    head.extend_from_slice(if http.version == 11 { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
+    if !x.text(&host).is_empty() {
+        h1::field(head, b"Host", x.text(&host));
+    }
+    let mut closes = false;
+    for ((name, _), value) in http.fields.set.iter().zip(&values) {
+        let value = x.text(value);
+        if !value.is_empty() {
+            closes |= name.eq_ignore_ascii_case("Connection") && value.eq_ignore_ascii_case(b"close");
+            h1::field(head, name.as_bytes(), value);
+        }
+    }
+    if !http.fields.sets("Content-Length")
+        && let Some(length) = length(x, out.body.as_deref(), out.framing)
+    {
+        h1::content_length(&mut out.head, length);
+    }
+    if out.framing == Framing::Chunked && !http.fields.sets("Transfer-Encoding") {
+        out.head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    if http.settings.pass_request_headers {
+        for field in &x.request.fields {
+            let name = x.arena.get(field.name);
+            if field.valid && !http.fields.replaces(name) {
+                h1::field(&mut out.head, name, x.arena.get(field.value));
+            }
+        }
+    }
+    out.head.extend_from_slice(b"\r\n");
+    // What an HTTP/1.0 server keeps it says so itself.
+    out.keep_alive = !closes;
+    Ok(())
+}
+
+/// How the client's body follows.
+fn frame(http: &Http, x: &Exchange, out: &mut Outgoing) {
+    if out.body.is_some() || !http.settings.pass_request_body {
+        return;
+    }
+    let chunked = x.request.chunked && !x.body.is_read();
+    out.framing = match () {
+        () if chunked => Framing::Chunked,
+        () if x.body.is_read() || x.body.is_pending() || x.request.content_length.is_some() => Framing::Plain,
+        () => Framing::None,
+    };
+}
+
+/// What `Content-Length` says, if anything.
+fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Option<u64> {
+    match (body, framing) {
+        (Some(body), _) => Some(body.len() as u64),
+        (None, Framing::Plain) if x.body.is_read() => {
+            let length = x.body.file().map_or(x.body.memory().len() as u64, |file| file.len);
+            (length > 0 || x.request.content_length.is_some() || x.request.chunked).then_some(length)
+        }
+        (None, Framing::Plain) => x.request.content_length,
+        (None, Framing::None | Framing::Chunked) => None,
+    }
+}
+
+/// `Host`: as set, else as `proxy_pass` names the server; HTTP/1.1 must have one.
+fn host(http: &Http, x: &mut Exchange) -> Text {
+    let set = http.fields.host.as_ref().map(|value| value.get(x));
+    match set {
+        Some(set) if http.version != 11 || !x.text(&set).is_empty() => set,
+        _ => proxy_host(x).unwrap_or(Text::EMPTY),
+    }
+}
+
+/// The URI that is sent, in the arena.
+fn uri(x: &mut Exchange) -> Result<Span, Verdict> {
+    let (given, whole) = x.state_if::<Goal>().map_or((None, false), |goal| (goal.uri.clone(), goal.whole));
+    let uri = match given {
+        Some(given) if whole => x.arena.append(&given),
+        None if x.request.uri_is_plain => x.request.unparsed_uri,
+        given => {
+            let replaced = match &given {
+                Some(_) if x.valid_location => location_len(x).min(x.uri().len()),
+                _ => 0,
+            };
+            let start = x.arena.mark();
+            if let Some(given) = given.filter(|_| x.valid_location) {
+                x.arena.append(&given);
+            }
+            let rest = x.uri()[replaced..].to_vec();
+            x.arena.write(|out| escape(out, &rest, Set::Uri));
+            if !x.args().is_empty() {
+                let args = x.request.args;
+                x.arena.push(b"?");
+                x.arena.copy(args);
+            }
+            x.arena.since(start)
+        }
+    };
+    if uri.is_empty() {
+        x.log_error(&"zero length URI to proxy");
+        return Err(Verdict::Status(500));
+    }
+    Ok(uri)
+}
+
+/// How much of the URI the location's name is, which the URI of `proxy_pass` replaces.
+fn location_len(x: &Exchange) -> usize {
+    x.plan.core.location_len
+}
+
+/// `$proxy_host`
+fn proxy_host(x: &mut Exchange) -> Option<Text> {
+    let host = x.state_if::<Goal>()?.host.clone()?;
+    if x.text(&host).starts_with(b"unix:") {
+        return Some(Text::Static(b"localhost"));
+    }
+    Some(host)
+}
+
+/// The variables.
+pub(super) const VARIABLES: &[Variable] = &[
+    Variable::new("proxy_host", proxy_host).volatile(),
+    Variable::new("proxy_port", |x| {
+        let host = x.state_if::<Goal>()?.host.clone()?;
+        let text = String::from_utf8_lossy(x.text(&host)).into_owned();
+        let port = weir_core::upstream::group::split_port(&text).ok()?.1.unwrap_or(80);
+        Some(Text::Span(x.arena.push(port.to_string().as_bytes())))
+    })
+    .volatile(),
+    Variable::new("proxy_add_x_forwarded_for", |x| {
+        let client = x.client().host().to_string();
+        let start = x.arena.mark();
+        let spans: Vec<Span> = x
+            .request
+            .fields
+            .iter()
+            .filter(|field| field.known == Known::XForwardedFor)
+            .map(|field| field.value)
+            .collect();
+        for span in spans {
+            x.arena.copy(span);
+            x.arena.push(b", ");
+        }
+        x.arena.push(client.as_bytes());
+        Some(Text::Span(x.arena.since(start)))
+    })
+    .volatile(),
+    Variable::new("proxy_internal_body_length", |_| None).volatile(),
+    Variable::new("proxy_internal_chunked", |_| None).volatile(),
+];
+
+/// Whether the answer to `x` has no body because of the method that was sent.
+pub(super) fn is_head(http: &Http, x: &mut Exchange) -> bool {
+    match &http.method {
+        Some(method) => {
+            let method = method.value(x);
+            x.text(&method).eq_ignore_ascii_case(b"HEAD")
+        }
+        None => x.request.method == Method::Head,
+    }
+}
