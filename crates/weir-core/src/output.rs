@@ -149,7 +149,7 @@ fn head(x: &mut Exchange, at: usize) -> Head {
 
 /// Runs the header filters and hands the head to the connection, unless that was done before. `false`: a filter wants
 /// another response.
-async fn send_head(x: &mut Exchange) -> bool {
+pub(crate) async fn send_head(x: &mut Exchange) -> bool {
     if x.response.header_sent {
         return true;
     }

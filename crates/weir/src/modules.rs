@@ -2,9 +2,10 @@
 
 use weir_core::ModuleDef;
 use weir_core::conf::with_core;
+use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, AuthBasic, Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, RandomIndex,
-    Range, Realip, Rewrite, SplitClients, Static, TempFolders, TryFiles,
+    Access, AuthBasic, Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, Proxy,
+    RandomIndex, Range, Realip, Rewrite, SplitClients, Static, TempFolders, TryFiles,
 };
 
 use crate::welcome::Welcome;
@@ -14,6 +15,7 @@ pub static MODULES: &[ModuleDef] = &with_core::<{ 3 + OWN.len() }>(OWN);
 
 /// The modules that are not the core's.
 const OWN: &[ModuleDef] = &[
+    ModuleDef::of::<UpstreamModule>(),
     ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Realip>(),
@@ -25,6 +27,7 @@ const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Access>(),
     ModuleDef::of::<AuthBasic>(),
     ModuleDef::of::<TryFiles>(),
+    ModuleDef::of::<Proxy>(),
     ModuleDef::of::<Welcome>(),
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),

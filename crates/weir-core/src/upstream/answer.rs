@@ -69,12 +69,13 @@ impl Answer {
         };
         answer.take(rest);
         let whole = answer.open.is_none() && answer.failed.is_none() && answer.ready.len() == 1;
-        if whole && x.response.content_length.is_some()
+        if whole
+            && x.response.content_length.is_some()
             && let Some(buf) = answer.ready.pop_front()
         {
-            return Verdict::Respond(Body::Whole(buf));
+            return x.respond(Body::Whole(buf));
         }
-        Verdict::Respond(Body::Source(Box::new(answer)))
+        x.respond(Body::Source(Box::new(answer)))
     }
 
     /// Frees `bytes` of their framing.
@@ -122,7 +123,8 @@ impl Answer {
                 let mut at = 0;
                 let mut done = false;
                 while !done && at < bytes.len() {
-                    let step = decoder.decode(&bytes[at..]).map_err(|_| "upstream sent invalid chunked response")?;
+                    let step =
+                        decoder.decode(&bytes[at..]).map_err(|_| "upstream sent invalid chunked response")?;
                     body.extend_from_slice(&bytes[at..][step.data]);
                     at += step.consumed;
                     done = step.done;

@@ -195,7 +195,12 @@ impl Run<'_> {
 
     /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. An answer that
     /// comes before the body's end ends the sending.
-    async fn send(&mut self, x: &mut Exchange, connection: &Connection, received: &mut Vec<u8>) -> Result<(), Failed> {
+    async fn send(
+        &mut self,
+        x: &mut Exchange,
+        connection: &Connection,
+        received: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
         connection.stream.queue(Chunk::Bytes(self.out.head.clone()));
         if let Some(body) = &self.out.body {
             connection.stream.queue(Chunk::Bytes(body.clone()));
@@ -295,7 +300,10 @@ impl Run<'_> {
                     return Err(Failed::Next(log::timed_out(x, "reading response header from upstream")));
                 }
                 Some(Recv::Eof) => {
-                    log::error(x, &"upstream prematurely closed connection while reading response header from upstream");
+                    log::error(
+                        x,
+                        &"upstream prematurely closed connection while reading response header from upstream",
+                    );
                     return Err(Failed::Next(Reason::ERROR));
                 }
                 Some(Recv::Err(errno)) => {
@@ -327,7 +335,10 @@ impl Run<'_> {
                 }
                 Ok(Head::Incomplete) if received.len() < most => return Ok(None),
                 Ok(_) => {
-                    log::error(x, &"upstream sent too big header while reading response header from upstream");
+                    log::error(
+                        x,
+                        &"upstream sent too big header while reading response header from upstream",
+                    );
                     return Err(Failed::Next(Reason::INVALID_HEADER));
                 }
                 Err(message) => {
@@ -341,7 +352,11 @@ impl Run<'_> {
     /// Whether the answer is one that another server shall do better than.
     fn judge(&mut self, x: &mut Exchange, answered: Answered) -> Result<Answered, Failed> {
         let Some(reason) = Reason::of_status(answered.incoming.status) else { return Ok(answered) };
-        if !self.up.settings.wants(self.mask(x, reason)) || self.left <= 1 || !self.in_time() || self.body_begun {
+        if !self.up.settings.wants(self.mask(x, reason))
+            || self.left <= 1
+            || !self.in_time()
+            || self.body_begun
+        {
             return Ok(answered);
         }
         let mut answered = answered;

@@ -48,7 +48,10 @@ impl Connection {
 
     /// Nothing has come since the last answer, and the server has not closed it.
     pub(crate) fn is_good(&self) -> bool {
-        self.stream.error().is_none() && !self.stream.is_eof() && self.stream.unsent() == 0 && self.is_silent()
+        self.stream.error().is_none()
+            && !self.stream.is_eof()
+            && self.stream.unsent() == 0
+            && self.is_silent()
     }
 
     /// A byte that nobody asked for makes the connection useless, and taking it away shows that.

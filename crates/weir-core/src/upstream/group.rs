@@ -257,7 +257,8 @@ impl Upstreams {
 pub fn resolve(host: &str, default_port: u16) -> Result<Vec<SockAddr>, String> {
     use std::net::ToSocketAddrs;
     if host.starts_with("unix:") {
-        let address = host.parse().map_err(|_| format!("no path in the unix domain socket in upstream \"{host}\""))?;
+        let address =
+            host.parse().map_err(|_| format!("no path in the unix domain socket in upstream \"{host}\""))?;
         return Ok(vec![address]);
     }
     let (name, port) = split_port(host).map_err(|_| format!("invalid port in upstream \"{host}\""))?;
@@ -266,7 +267,8 @@ pub fn resolve(host: &str, default_port: u16) -> Result<Vec<SockAddr>, String> {
     }
     let port = port.unwrap_or(default_port);
     let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let found = (bare, port).to_socket_addrs().map_err(|_| format!("host not found in upstream \"{host}\""))?;
+    let found =
+        (bare, port).to_socket_addrs().map_err(|_| format!("host not found in upstream \"{host}\""))?;
     let addrs: Vec<SockAddr> = found.map(SockAddr::from).collect();
     if addrs.is_empty() { Err(format!("host not found in upstream \"{host}\"")) } else { Ok(addrs) }
 }
@@ -305,7 +307,8 @@ mod tests {
 
     #[test]
     fn names_are_taken_once() {
-        let group = |name: &str| Group::new(name, Method::RoundRobin, Keep::default(), Members::default(), false);
+        let group =
+            |name: &str| Group::new(name, Method::RoundRobin, Keep::default(), Members::default(), false);
         let mut upstreams = Upstreams::default();
         assert_eq!(upstreams.define(group("u")), Ok(()));
         assert_eq!(upstreams.define(group("U")), Err("duplicate upstream \"U\"".to_owned()));

@@ -17,7 +17,12 @@ use crate::text::Text;
 pub(super) fn interim(_x: &mut Exchange, _incoming: &Incoming) {}
 
 /// What the client gets instead of this answer: the goal of `X-Accel-Redirect`, or an error page.
-pub(super) fn instead(x: &mut Exchange, up: &Upstream, incoming: &Incoming, tries: &Tries) -> Option<Verdict> {
+pub(super) fn instead(
+    x: &mut Exchange,
+    up: &Upstream,
+    incoming: &Incoming,
+    tries: &Tries,
+) -> Option<Verdict> {
     if up.settings.ignore_headers & ignored::REDIRECT == 0
         && let Some(field) = incoming.fields.iter().find(|field| is(x, field, b"x-accel-redirect"))
     {
@@ -58,7 +63,7 @@ fn accel(x: &mut Exchange, incoming: &Incoming, goal: Span, tries: &Tries) -> Ve
             }
         };
     }
-    Verdict::Redirect(Redirect::to(x, &goal))
+    Redirect::to(x, &goal).into()
 }
 
 /// Fills the response's head from the answer's.

@@ -23,7 +23,9 @@ impl Local {
     pub fn group(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
         let mut known = self.groups.borrow_mut();
         known.retain(|group| group.strong_count() > 0);
-        if let Some(found) = known.iter().filter_map(Weak::upgrade).find(|known| Arc::ptr_eq(&known.group, group)) {
+        if let Some(found) =
+            known.iter().filter_map(Weak::upgrade).find(|known| Arc::ptr_eq(&known.group, group))
+        {
             return found;
         }
         let new = Rc::new(LocalGroup::new(group));

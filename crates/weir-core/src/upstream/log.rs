@@ -21,7 +21,10 @@ pub(super) fn connect(x: &Exchange, error: &io::Error) -> Reason {
     }
     let errno = error.raw_os_error().unwrap_or(0);
     let level = if errno == 11 { Level::Crit } else { Level::Error };
-    x.log(level, &format_args!("connect() failed ({errno}: {}) while connecting to upstream", errno_text(errno)));
+    x.log(
+        level,
+        &format_args!("connect() failed ({errno}: {}) while connecting to upstream", errno_text(errno)),
+    );
     Reason::ERROR
 }
 

@@ -120,4 +120,3 @@ fn parameter(line: &LineCx<'_>, at: usize, peer: &mut Peer, backup: &mut bool) -
     }
     Ok(())
 }
-

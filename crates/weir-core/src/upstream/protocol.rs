@@ -91,7 +91,7 @@ pub struct Outgoing {
 pub struct Incoming {
     /// The status.
     pub status: u16,
-    /// The reason as sent; `None`: the usual one.
+    /// The status and the reason as sent (`200 OK`); `None`: the usual one.
     pub reason: Option<Span>,
     /// The fields.
     pub fields: Vec<Field>,

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 
 use weir_http::Method;
-use weir_rt::net::{Keepalive, SockAddr};
 use weir_rt::Chunk;
+use weir_rt::net::{Keepalive, SockAddr};
 
 use super::connection::Connection;
 use super::protocol::{Framing, Protocol};

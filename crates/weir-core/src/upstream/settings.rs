@@ -132,9 +132,26 @@ impl Family {
     /// Takes from the block around what is not set.
     pub fn inherit(&mut self, parent: &Family) {
         let (conf, parent) = (self, parent);
-        inherit!(conf, parent, bind, socket_keepalive, connect_timeout, send_timeout, read_timeout, buffering);
+        inherit!(
+            conf,
+            parent,
+            bind,
+            socket_keepalive,
+            connect_timeout,
+            send_timeout,
+            read_timeout,
+            buffering
+        );
         inherit!(conf, parent, request_buffering, buffer_size, buffers, busy_buffers_size);
-        inherit!(conf, parent, max_temp_file_size, temp_file_write_size, temp_path, next_upstream, next_tries);
+        inherit!(
+            conf,
+            parent,
+            max_temp_file_size,
+            temp_file_write_size,
+            temp_path,
+            next_upstream,
+            next_tries
+        );
         inherit!(conf, parent, next_timeout, ignore_client_abort, intercept_errors, pass_request_headers);
         inherit!(conf, parent, pass_request_body, ignore_headers, limit_rate, force_ranges);
         // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
@@ -174,8 +191,10 @@ impl Family {
             )));
         }
         let folder = registry.paths.prefix.join(format!("{prefix}_temp"));
-        let temp_path =
-            self.temp_path.get_or_insert_with(|| TempPath { path: Arc::new(folder), levels: [1, 2, 0] }).clone();
+        let temp_path = self
+            .temp_path
+            .get_or_insert_with(|| TempPath { path: Arc::new(folder), levels: [1, 2, 0] })
+            .clone();
         registry.shared::<TempPaths>().add(&temp_path.path);
         self.resolved = Some(Arc::new(Settings {
             prefix,
@@ -284,57 +303,58 @@ macro_rules! upstream_directives {
         use $crate::upstream::Reason;
         use weir_conf::names::{ANY, FLAG, MORE, ONE, ONE_OR_TWO, TWO};
         use weir_conf::{Args, Directive};
-        const TABLE: &[Directive<$conf>] = &[
-            Directive::new(concat!($prefix, "_bind"), ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.$family.bind, l))
+        type Line = Directive<$conf>;
+        const TABLE: &[Line] = &[
+            Line::new(concat!($prefix, "_bind"), ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.$family.bind, l))
                 .doc("The local address that connections to servers begin at."),
-            Directive::new(concat!($prefix, "_socket_keepalive"), ANY, FLAG, |c, l| l.flag(&mut c.$family.socket_keepalive))
+            Line::new(concat!($prefix, "_socket_keepalive"), ANY, FLAG, |c, l| l.flag(&mut c.$family.socket_keepalive))
                 .doc("Probes connections to servers (SO_KEEPALIVE)."),
-            Directive::new(concat!($prefix, "_connect_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.connect_timeout))
+            Line::new(concat!($prefix, "_connect_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.connect_timeout))
                 .doc("How long a connection to a server may take."),
-            Directive::new(concat!($prefix, "_send_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.send_timeout))
+            Line::new(concat!($prefix, "_send_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.send_timeout))
                 .doc("How long a server may take nothing of a request."),
-            Directive::new(concat!($prefix, "_read_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.read_timeout))
+            Line::new(concat!($prefix, "_read_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.read_timeout))
                 .doc("How long a server may send nothing of an answer."),
-            Directive::new(concat!($prefix, "_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.buffering))
+            Line::new(concat!($prefix, "_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.buffering))
                 .doc("Reads answers as fast as they come, not as the client takes them."),
-            Directive::new(concat!($prefix, "_request_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.request_buffering))
+            Line::new(concat!($prefix, "_request_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.request_buffering))
                 .doc("Sends requests when they are there whole."),
-            Directive::new(concat!($prefix, "_buffer_size"), ANY, ONE, |c, l| l.size(&mut c.$family.buffer_size))
+            Line::new(concat!($prefix, "_buffer_size"), ANY, ONE, |c, l| l.size(&mut c.$family.buffer_size))
                 .doc("The longest head of an answer."),
-            Directive::new(concat!($prefix, "_buffers"), ANY, TWO, |c, l| l.bufs(&mut c.$family.buffers))
+            Line::new(concat!($prefix, "_buffers"), ANY, TWO, |c, l| l.bufs(&mut c.$family.buffers))
                 .doc("How much of an answer is read ahead of the client in memory."),
-            Directive::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| l.size(&mut c.$family.busy_buffers_size))
+            Line::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| l.size(&mut c.$family.busy_buffers_size))
                 .doc("How much of what is read ahead may be on its way to the client."),
-            Directive::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| l.offset(&mut c.$family.max_temp_file_size))
+            Line::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| l.offset(&mut c.$family.max_temp_file_size))
                 .doc("How much of an answer is read ahead of the client in a file; 0: nothing."),
-            Directive::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| l.size(&mut c.$family.temp_file_write_size))
+            Line::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| l.size(&mut c.$family.temp_file_write_size))
                 .doc("How much is written to that file at a time."),
-            Directive::new(concat!($prefix, "_temp_path"), ANY, Args::range(1, 4), |c, l| {
+            Line::new(concat!($prefix, "_temp_path"), ANY, Args::range(1, 4), |c, l| {
                 $crate::conf::http_core::TempPath::set(&mut c.$family.temp_path, l)
             }).doc("Where that file is."),
-            Directive::new(concat!($prefix, "_next_upstream"), ANY, MORE, |c, l| l.bits(&mut c.$family.next_upstream, &Reason::WORDS))
+            Line::new(concat!($prefix, "_next_upstream"), ANY, MORE, |c, l| l.bits(&mut c.$family.next_upstream, &Reason::WORDS))
                 .doc("When the next server is asked."),
-            Directive::new(concat!($prefix, "_next_upstream_tries"), ANY, ONE, |c, l| l.number(&mut c.$family.next_tries, ..))
+            Line::new(concat!($prefix, "_next_upstream_tries"), ANY, ONE, |c, l| l.number(&mut c.$family.next_tries, ..))
                 .doc("How many servers are asked at most; 0: all."),
-            Directive::new(concat!($prefix, "_next_upstream_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.next_timeout))
+            Line::new(concat!($prefix, "_next_upstream_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.next_timeout))
                 .doc("For how long other servers are asked; 0: without limit."),
-            Directive::new(concat!($prefix, "_ignore_client_abort"), ANY, FLAG, |c, l| l.flag(&mut c.$family.ignore_client_abort))
+            Line::new(concat!($prefix, "_ignore_client_abort"), ANY, FLAG, |c, l| l.flag(&mut c.$family.ignore_client_abort))
                 .doc("Goes on when the client has left."),
-            Directive::new(concat!($prefix, "_intercept_errors"), ANY, FLAG, |c, l| l.flag(&mut c.$family.intercept_errors))
+            Line::new(concat!($prefix, "_intercept_errors"), ANY, FLAG, |c, l| l.flag(&mut c.$family.intercept_errors))
                 .doc("Applies error_page to answers of servers, too."),
-            Directive::new(concat!($prefix, "_pass_request_headers"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_headers))
+            Line::new(concat!($prefix, "_pass_request_headers"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_headers))
                 .doc("Sends the client's header fields."),
-            Directive::new(concat!($prefix, "_pass_request_body"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_body))
+            Line::new(concat!($prefix, "_pass_request_body"), ANY, FLAG, |c, l| l.flag(&mut c.$family.pass_request_body))
                 .doc("Sends the client's body."),
-            Directive::new(concat!($prefix, "_pass_header"), ANY, ONE, |c, l| l.push(&mut c.$family.pass_headers))
+            Line::new(concat!($prefix, "_pass_header"), ANY, ONE, |c, l| l.push(&mut c.$family.pass_headers))
                 .doc("Shows the client a field that is hidden otherwise."),
-            Directive::new(concat!($prefix, "_hide_header"), ANY, ONE, |c, l| l.push(&mut c.$family.hide_headers))
+            Line::new(concat!($prefix, "_hide_header"), ANY, ONE, |c, l| l.push(&mut c.$family.hide_headers))
                 .doc("Hides a field of answers from the client."),
-            Directive::new(concat!($prefix, "_ignore_headers"), ANY, MORE, |c, l| l.bits(&mut c.$family.ignore_headers, &IGNORED))
+            Line::new(concat!($prefix, "_ignore_headers"), ANY, MORE, |c, l| l.bits(&mut c.$family.ignore_headers, &IGNORED))
                 .doc("Does not act on these fields of answers."),
-            Directive::new(concat!($prefix, "_limit_rate"), ANY, ONE, |c, l| Family::set_rate(&mut c.$family.limit_rate, l))
+            Line::new(concat!($prefix, "_limit_rate"), ANY, ONE, |c, l| Family::set_rate(&mut c.$family.limit_rate, l))
                 .doc("Bytes a second read from a server."),
-            Directive::new(concat!($prefix, "_force_ranges"), ANY, FLAG, |c, l| l.flag(&mut c.$family.force_ranges))
+            Line::new(concat!($prefix, "_force_ranges"), ANY, FLAG, |c, l| l.flag(&mut c.$family.force_ranges))
                 .doc("Cuts ranges whatever the server says."),
             $($own),*
         ];

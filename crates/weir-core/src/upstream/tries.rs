@@ -176,13 +176,15 @@ impl Tries {
 
 /// The variables.
 pub(super) const VARIABLES: &[Variable] = &[
-    Variable::new("upstream_addr", |x| each(x, |t, out| out.extend_from_slice(t.name().as_bytes()))).volatile(),
+    Variable::new("upstream_addr", |x| each(x, |t, out| out.extend_from_slice(t.name().as_bytes())))
+        .volatile(),
     Variable::new("upstream_status", |x| each(x, |t, out| optional(out, t.status.map(u64::from)))).volatile(),
     Variable::new("upstream_connect_time", |x| each(x, |t, out| seconds(out, t.connect))).volatile(),
     Variable::new("upstream_header_time", |x| each(x, |t, out| seconds(out, t.header))).volatile(),
     Variable::new("upstream_response_time", |x| each(x, |t, out| seconds(out, t.response))).volatile(),
     Variable::new("upstream_response_length", |x| each(x, |t, out| optional(out, Some(t.length)))).volatile(),
-    Variable::new("upstream_bytes_received", |x| each(x, |t, out| optional(out, Some(t.received)))).volatile(),
+    Variable::new("upstream_bytes_received", |x| each(x, |t, out| optional(out, Some(t.received))))
+        .volatile(),
     Variable::new("upstream_bytes_sent", |x| each(x, |t, out| optional(out, Some(t.sent)))).volatile(),
     Variable::new("upstream_cache_status", |_| None).volatile(),
     Variable::prefix("upstream_http_", field).volatile(),
@@ -237,8 +239,11 @@ fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
 fn field(x: &mut Exchange, name: &str) -> Option<Text> {
     let tries = x.lasting_if::<Tries>()?.clone();
     let fields = tries.0.fields.borrow();
-    let found: Vec<Span> =
-        fields.iter().filter(|field| is_named(x.arena.get(field.name), name)).map(|field| field.value).collect();
+    let found: Vec<Span> = fields
+        .iter()
+        .filter(|field| is_named(x.arena.get(field.name), name))
+        .map(|field| field.value)
+        .collect();
     match &found[..] {
         [] => None,
         [one] => Some(Text::Span(*one)),

@@ -15,7 +15,7 @@ use super::protocol::Incoming;
 use super::tries::Tries;
 use crate::conn::h1::Wire;
 use crate::exchange::Exchange;
-use crate::output::{self, Broken};
+use crate::output;
 use crate::phase::Verdict;
 
 /// Passes the answer's head on, then bytes both ways.
@@ -31,10 +31,8 @@ pub(super) async fn run(
     let Some(wire) = x.transport.h1().cloned() else { return Verdict::Status(502) };
     headers::copy(x, up, &incoming);
     x.keep_alive = false;
-    match output::send_head(x).await {
-        Ok(()) => {}
-        Err(Broken::Instead(verdict)) => return verdict,
-        Err(Broken::Connection(error)) => return Verdict::Close(error.status()),
+    if !output::send_head(x).await {
+        return Verdict::Status(500);
     }
     wire.flush();
     let tunnel = Tunnel { wire, connection, timeout: up.settings.read_timeout };
@@ -45,7 +43,10 @@ pub(super) async fn run(
     tries.end(None);
     drop(lease);
     if let End::TimedOut = end {
-        super::log::error(x, &"upstream timed out (110: Connection timed out) while proxying upgraded connection");
+        super::log::error(
+            x,
+            &"upstream timed out (110: Connection timed out) while proxying upgraded connection",
+        );
     }
     tries.over();
     Verdict::Done
@@ -84,8 +85,10 @@ impl Tunnel {
         let (client, server) = (&self.wire.stream, &self.connection.stream);
         let timer = &self.connection.timer;
         loop {
-            let forth = pass(cx, client, &mut ended.0, |bytes| server.send(bytes), server, timer, self.timeout);
-            let back = pass(cx, server, &mut ended.1, |bytes| self.wire.pass(bytes), client, timer, self.timeout);
+            let forth =
+                pass(cx, client, &mut ended.0, |bytes| server.send(bytes), server, timer, self.timeout);
+            let back =
+                pass(cx, server, &mut ended.1, |bytes| self.wire.pass(bytes), client, timer, self.timeout);
             match (forth, back) {
                 (Moved::Broken, _) | (_, Moved::Broken) => return Poll::Ready(End::Closed),
                 (Moved::Some, _) | (_, Moved::Some) => {}

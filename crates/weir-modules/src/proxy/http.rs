@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::Settings;
+use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::variable::Script;
 use weir_core::{Exchange, Span, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
@@ -48,13 +48,22 @@ impl Protocol for Http {
 
 impl Http {
     /// Moves the head into the arena.
-    fn fill(&self, x: &mut Exchange, bytes: &[u8], head: ResponseHead, incoming: &mut Incoming) -> Result<Head, String> {
+    fn fill(
+        &self,
+        x: &mut Exchange,
+        bytes: &[u8],
+        head: ResponseHead,
+        incoming: &mut Incoming,
+    ) -> Result<Head, String> {
         let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
         let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
         let method = if request::is_head(self, x) { Method::Head } else { Method::Get };
-        let upgraded = head.status == 101 && x.request.fields.iter().any(|field| field.known == Known::Upgrade);
+        let upgraded =
+            head.status == 101 && x.request.fields.iter().any(|field| field.known == Known::Upgrade);
         incoming.status = head.status;
-        incoming.reason = Some(moved(head.reason));
+        // `HTTP/1.1 ` comes before it.
+        let line = Span { start: 9, end: head.reason.end.max(12) };
+        incoming.reason = Some(moved(line));
         incoming.keep_alive = head.keep_alive() && head.status != 101;
         incoming.content_length = head.content_length;
         incoming.upgraded = upgraded;

@@ -12,13 +12,14 @@ mod tests;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::names::{ANY, LIMIT_EXCEPT, LOCATION, LOCATION_IF, ONE, TWO};
+use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::conf::registry::Registry;
+use weir_core::phase::LocalFuture;
 use weir_core::plan::PlanBuilder;
 use weir_core::upstream::{Family, Upstream};
 use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Handler, Module, Outcome, inherit};
+use weir_core::{Exchange, Handler, Module, Verdict, inherit};
 use weir_trace::Kind;
 
 use http::Http;
@@ -31,22 +32,30 @@ pub struct Proxy;
 impl Module for Proxy {
     const NAME: &'static str = "proxy";
     type Conf = ProxyConf;
-    const DIRECTIVES: &'static [Directive<ProxyConf>] = weir_core::upstream_directives!("proxy", ProxyConf, family, [
-        Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
-            .doc("Has requests answered by an HTTP server, or by one of a group."),
-        Row::new("proxy_set_header", ANY, TWO, ProxyConf::set_header)
-            .doc("A field of requests to servers; an empty value leaves the field out."),
-        Row::new("proxy_set_body", ANY, ONE, |c, l| {
-            let body = Script::compile(l, 0)?;
-            l.once(&mut c.body, body)
-        }).doc("The body of requests to servers, instead of the client's."),
-        Row::new("proxy_method", ANY, ONE, |c, l| {
-            let method = Script::compile(l, 0)?;
-            l.once(&mut c.method, method)
-        }).doc("The method of requests to servers, instead of the client's."),
-        Row::new("proxy_http_version", ANY, ONE, |c, l| l.one_of(&mut c.version, &[("1.0", 10), ("1.1", 11)]))
+    const DIRECTIVES: &'static [Directive<ProxyConf>] = weir_core::upstream_directives!(
+        "proxy",
+        ProxyConf,
+        family,
+        [
+            Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
+                .doc("Has requests answered by an HTTP server, or by one of a group."),
+            Row::new("proxy_set_header", ANY, TWO, ProxyConf::set_header)
+                .doc("A field of requests to servers; an empty value leaves the field out."),
+            Row::new("proxy_set_body", ANY, ONE, |c: &mut ProxyConf, l| {
+                let body = Script::compile(l, 0)?;
+                l.once(&mut c.body, body)
+            })
+            .doc("The body of requests to servers, instead of the client's."),
+            Row::new("proxy_method", ANY, ONE, |c: &mut ProxyConf, l| {
+                let method = Script::compile(l, 0)?;
+                l.once(&mut c.method, method)
+            })
+            .doc("The method of requests to servers, instead of the client's."),
+            Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
+                .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11)]))
             .doc("The version of HTTP spoken to servers."),
-    ]);
+        ]
+    );
     const VARIABLES: &'static [Variable] = request::VARIABLES;
 
     fn inherit(conf: &mut ProxyConf, parent: &ProxyConf) {
@@ -65,7 +74,7 @@ impl Module for Proxy {
     fn install(conf: &ProxyConf, plan: &mut PlanBuilder<'_>) -> Result {
         let Some(pass) = &conf.pass else { return Ok(()) };
         let Some(settings) = conf.family.settings() else { return Ok(()) };
-        let fields = Fields::new(conf.set_headers.as_deref().map_or(&[], |list| list), conf.version.unwrap_or(11));
+        let fields = Fields::new(conf.set_headers.as_deref().unwrap_or_default(), conf.version.unwrap_or(11));
         let protocol = Http {
             fields,
             version: conf.version.unwrap_or(11),
@@ -131,12 +140,16 @@ struct Proxied {
 }
 
 impl Handler for Proxied {
-    fn handle<'x>(&'x self, x: &'x mut Exchange) -> Outcome<'x> {
-        let group = match self.target.choose(x) {
-            Ok(group) => group,
-            Err(verdict) => return verdict.into(),
-        };
-        Outcome::wait(async move { self.upstream.run(x, &group).await })
+    fn handle(&self, _x: &mut Exchange) -> Verdict {
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async move {
+            match self.target.choose(x) {
+                Ok(group) => self.upstream.run(x, &group).await,
+                Err(verdict) => verdict,
+            }
+        })
     }
 }
-

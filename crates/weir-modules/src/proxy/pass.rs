@@ -162,9 +162,13 @@ fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGr
     }
     // An address needs no name server; names do.
     let literal = url.host.starts_with("unix:")
-        || split_port(&url.host).is_ok_and(|(name, _)| name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok());
+        || split_port(&url.host)
+            .is_ok_and(|(name, _)| name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok());
     if !literal {
-        x.log_error(&format_args!("no resolver defined to resolve {}", split_port(&url.host).map_or("", |(name, _)| name)));
+        x.log_error(&format_args!(
+            "no resolver defined to resolve {}",
+            split_port(&url.host).map_or("", |(name, _)| name)
+        ));
         return Err(Verdict::Status(502));
     }
     match resolve(&url.host, 80) {

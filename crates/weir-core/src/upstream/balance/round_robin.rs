@@ -23,11 +23,8 @@ impl RoundRobin {
     /// A fresh turn.
     pub fn new(members: &Arc<Members>) -> RoundRobin {
         let turns = |peers: &[Arc<Peer>]| {
-            let turn = |peer: &Arc<Peer>| Turn {
-                peer: peer.clone(),
-                effective: i64::from(peer.weight),
-                current: 0,
-            };
+            let turn =
+                |peer: &Arc<Peer>| Turn { peer: peer.clone(), effective: i64::from(peer.weight), current: 0 };
             peers.iter().map(turn).collect()
         };
         RoundRobin { primary: turns(&members.primary), backup: turns(&members.backup) }
@@ -104,7 +101,8 @@ mod tests {
         };
         let members = Members { primary: weights.iter().enumerate().map(peer).collect(), backup: Vec::new() };
         let mut turn = RoundRobin::new(&Arc::new(members));
-        let next = |_| turn.next(&mut Tried::default(), |_| true).map_or_else(String::new, |p| p.server.to_string());
+        let next =
+            |_| turn.next(&mut Tried::default(), |_| true).map_or_else(String::new, |p| p.server.to_string());
         (0..picks).map(next).collect()
     }
 
@@ -118,7 +116,8 @@ mod tests {
     #[test]
     fn a_peer_is_tried_once_and_a_lone_one_though_it_failed() {
         let peer = Arc::new(Peer::plain("127.0.0.1:1".parse().expect("an address"), "a"));
-        let mut turn = RoundRobin::new(&Arc::new(Members { primary: vec![peer.clone()], backup: Vec::new() }));
+        let mut turn =
+            RoundRobin::new(&Arc::new(Members { primary: vec![peer.clone()], backup: Vec::new() }));
         peer.chosen(now());
         peer.done(now(), true);
         let mut tried = Tried::default();
