@@ -36,7 +36,7 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 18] = [
+const WITHOUT: [&str; 17] = [
     "http_charset_module",
     "http_gzip_module",
     "http_ssi_module",
@@ -44,7 +44,6 @@ const WITHOUT: [&str; 18] = [
     "http_mirror_module",
     "http_geo_module",
     "http_referer_module",
-    "http_proxy_module",
     "http_fastcgi_module",
     "http_uwsgi_module",
     "http_scgi_module",

@@ -24,9 +24,12 @@ struct Inner {
     /// The fields of the last answer.
     fields: RefCell<Vec<Field>>,
     /// The trailer of the last answer.
-    trailers: RefCell<Vec<(Box<[u8]>, Box<[u8]>)>>,
+    trailers: RefCell<Vec<Trailer>>,
     began: Cell<u64>,
 }
+
+/// A name and its value.
+type Trailer = (Box<[u8]>, Box<[u8]>);
 
 struct Asked {
     scheme: &'static str,

@@ -63,5 +63,5 @@ impl Tried {
 
 /// Seconds of the clock that failures are counted by.
 pub(crate) fn now() -> u64 {
-    weir_rt::unix_time().0
+    weir_rt::clock::unix_time().0
 }
