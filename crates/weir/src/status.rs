@@ -35,7 +35,8 @@ impl Outcome {
         let word = if self.result.is_ok() { "ok" } else { "failed" };
         writeln!(file, "{} {word}", self.began)?;
         for line in self.result.as_ref().err().into_iter().flatten() {
-            writeln!(file, "{line}")?;
+            // What shows the place in the file has further lines.
+            writeln!(file, "{}", line.replace('\n', "\n\t"))?;
         }
         std::fs::rename(&draft, &path)
     }
@@ -51,10 +52,21 @@ impl Outcome {
         let began = began.parse().ok()?;
         let result = match word {
             "ok" => Ok(()),
-            _ => Err(lines.map(str::to_owned).collect()),
+            _ => Err(messages(lines)),
         };
         Some(Outcome { began, result })
     }
+}
+
+fn messages<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
+    let mut messages: Vec<String> = Vec::new();
+    for line in lines {
+        match (line.strip_prefix('\t'), messages.last_mut()) {
+            (Some(more), Some(message)) => message.extend(["\n", more]),
+            _ => messages.push(line.to_owned()),
+        }
+    }
+    messages
 }
 
 /// Waits for the outcome of a reload. Made before the signal is sent.
@@ -106,7 +118,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-status-{}", std::process::id()));
         std::fs::create_dir(&folder).expect("nothing there");
         let pid = folder.join("nginx.pid");
-        for result in [Ok(()), Err(vec!["one".to_owned(), "two: \"x\"".to_owned()])] {
+        for result in [Ok(()), Err(vec!["one\n  ^^^".to_owned(), "two: \"x\"".to_owned()])] {
             let outcome = Outcome { began: 17, result };
             outcome.write(&pid).expect("ours");
             assert_eq!(Outcome::read(&pid), Some(outcome));

@@ -14,13 +14,14 @@ pub(crate) fn short() -> ExitCode {
 /// `-V`, in nginx's form, since tools parse it.
 pub(crate) fn long() -> ExitCode {
     eprintln!("{}", product());
-    eprintln!("built with rustc, edition 2024");
+    eprintln!("built by rustc {} (edition 2024)", env!("CARGO_PKG_RUST_VERSION"));
     match weir_rt::probe_io_uring() {
         Ok(()) => eprintln!("event methods: io_uring epoll"),
         Err(error) => eprintln!("event methods: epoll (io_uring can't be used here: {error})"),
     }
-    let without = WITHOUT.map(|module| format!(" --without-{module}")).concat();
-    eprintln!("configure arguments: --with-threads --with-file-aio --with-http_realip_module{without}");
+    let with = WITH.iter().map(|module| format!(" --with-{module}"));
+    let without = WITHOUT.iter().map(|module| format!(" --without-{module}"));
+    eprintln!("configure arguments:{}", with.chain(without).collect::<String>());
     ExitCode::SUCCESS
 }
 
@@ -35,6 +36,8 @@ pub(crate) fn help() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What is built in and no default of nginx's.
+const WITH: [&str; 4] = ["threads", "file-aio", "http_realip_module", "http_random_index_module"];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
 const WITHOUT: [&str; 17] = [
     "http_charset_module",

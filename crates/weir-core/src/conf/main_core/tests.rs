@@ -114,14 +114,14 @@ fn workers_run_on_the_cpus_of_their_masks() {
     );
     assert_eq!(main("worker_cpu_affinity auto;").affinity(0), Some(vec![0]));
     let auto = main("worker_processes auto;");
-    assert_eq!(auto.workers(), weir_rt::process::cpu_count());
+    assert_eq!(auto.workers(), process::cpu_count());
 }
 
 #[test]
 fn users_are_looked_up_by_who_can_become_one() {
     let files = |text: &str| MemoryFiles::new().with(FILE, text);
     let (result, warnings) = load_files(&files("user no-such-user;"), &CORE_MODULES);
-    if weir_rt::process::is_root() {
+    if process::is_root() {
         let error = result.err().unwrap_or_default();
         assert!(error.starts_with("getpwnam(\"no-such-user\") failed in"), "{error}");
         assert!(main("user root;").user.is_some_and(|(user, group)| user.uid == 0 && group == 0));

@@ -1,0 +1,47 @@
+//! USR1.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use weir_test::{Server, Signal, both_drivers, wait_for};
+
+use super::*;
+
+both_drivers! {
+    /// The "Must show": logs in a folder that is root's alone are renamed and made anew; no line is lost.
+    fn logs_are_reopened_where_only_root_may(driver) {
+        let builder = Server::builder(
+            "master_process on; http { access_log %%DIR%%/secret/access.log; server { listen 127.0.0.1:%%PORT%%; return 200 a; } }",
+        );
+        let secret = builder.dir().join("secret");
+        fs::create_dir(&secret).expect("ours");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).expect("ours");
+        let mut server = builder.start();
+        server.get("/1");
+        for (number, signalled) in [(1, true), (2, false)] {
+            let old = secret.join(format!("access.log.{number}"));
+            fs::rename(secret.join("access.log"), &old).expect("it is there");
+            server.get(&format!("/{number}-late"));
+            match signalled {
+                true => server.signal(Signal::Usr1),
+                false => assert!(weir(&server, &["-s", "reopen"]).status.success()),
+            }
+            wait_for("new log", || secret.join("access.log").exists().then_some(()));
+            let line = format!("GET /{number}-late ");
+            wait_for("late line", || {
+                let new = server.dir().read("secret/access.log");
+                (fs::read_to_string(&old).expect("renamed") + &new).contains(&line).then_some(())
+            });
+            let path = format!("/{number}-new");
+            wait_for("line in the new log", || {
+                server.get(&path);
+                server.dir().read("secret/access.log").contains(&path).then_some(())
+            });
+        }
+        if is_root() {
+            // As nginx does, so that its workers may.
+            assert_eq!(fs::metadata(secret.join("access.log")).expect("there").uid(), 65_534);
+        }
+        let server_log = server.error_log();
+        assert!(!server_log.contains("[emerg]"), "{server_log}");
+    }
+}

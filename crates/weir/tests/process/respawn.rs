@@ -1,0 +1,136 @@
+//! Deaths and ends.
+
+use std::net::TcpStream;
+use std::time::Instant;
+
+use weir_test::{Server, Signal, both_drivers, wait_for};
+
+use super::*;
+
+both_drivers! {
+    /// The "Must show": a crash under load is logged, and the next connection is answered within 200 ms: the
+    /// listening sockets stay open. The time is printed; asserted is only that it is far from a second start by hand.
+    fn a_server_that_crashes_is_there_again(driver) {
+        let server = Server::builder(&answering("v")).allow("exited on signal 11").start();
+        let first = server_of(server.pid(), None);
+        assert!(title(server.pid()).starts_with("weir: master process /"), "{}", title(server.pid()));
+        under_load(server.addr(0), |load| {
+            load.wait(100);
+            kill(first, "SEGV");
+            let died = Instant::now();
+            while ask(server.addr(0)).is_err() {
+                std::thread::sleep(PAUSE);
+            }
+            let gap = died.elapsed();
+            println!("answers again after {} ms", gap.as_millis());
+            assert!(gap < DEADLINE / 4, "{gap:?}");
+            load.wait(100);
+        });
+        let line = server.error_log_line("exited on signal 11");
+        assert!(line.contains("[alert]") && line.contains(&format!("worker process {first} exited")), "{line}");
+        assert_ne!(server_of(server.pid(), None), first);
+    }
+
+    /// As in nginx one that is ended by itself comes back.
+    fn a_server_that_is_told_to_end_comes_back(driver) {
+        let server = Server::start(&answering("v"));
+        let first = server_of(server.pid(), None);
+        kill(first, "TERM");
+        let line = server.error_log_line(&format!("worker process {first} exited with code 0"));
+        assert!(line.contains("[notice]"), "{line}");
+        let second = server_of(server.pid(), Some(first));
+        assert_eq!(server.get("/").text(), "v");
+        assert_ne!(first, second);
+    }
+
+    /// QUIT waits for the answer under way; another TERM does not.
+    fn a_second_signal_ends_what_the_first_waits_for(driver) {
+        let conf = "master_process on; http { server { listen 127.0.0.1:%%PORT%%; client_max_body_size 1m; root html; } }";
+        let mut server = Server::start(conf);
+        let mut slow = server.client();
+        slow.send("GET /none HTTP/1.1\r\nHo");
+        // A connection without a request may be closed at once; one with half a head is waited for.
+        wait_for("head on its way", || ask_any(&server).then_some(()));
+        server.signal(Signal::Quit);
+        crate::support::wait_refused(&server);
+        slow.send("st: a\r\nConnection: close\r\n\r\n");
+        assert_eq!(slow.response().status, 404);
+        assert!(server.wait_exit().status.success());
+        assert!(!server.dir().path().join("nginx.pid").exists(), "removed");
+
+        let mut server = Server::start(conf);
+        let mut slow = server.client();
+        slow.send("GET /none HTTP/1.1\r\nHo");
+        wait_for("head on its way", || ask_any(&server).then_some(()));
+        server.signal(Signal::Quit);
+        crate::support::wait_refused(&server);
+        server.signal(Signal::Term);
+        assert!(server.wait_exit().status.success());
+        slow.expect_close();
+    }
+}
+
+/// Whether the server answers; what was sent before on other connections is read by then.
+fn ask_any(server: &Server) -> bool {
+    server.get("/").status == 404
+}
+
+/// Nobody could tell an orphan anything, and it would keep the address.
+#[test]
+fn a_server_ends_with_its_master() {
+    let mut server = Server::builder(&answering("v")).allow("the master process is gone").start();
+    let child = server_of(server.pid(), None);
+    server.signal(Signal::Kill);
+    assert!(!server.wait_exit().status.success());
+    wait_gone(child);
+    assert!(TcpStream::connect(server.addr(0)).is_err());
+}
+
+/// The server is the configured user's, nobody's without one; the master stays root.
+#[test]
+fn privileges_are_the_servers_alone() {
+    if !is_root() {
+        return weir_test::skip("only root has privileges to give up");
+    }
+    let uid = |pid: u32| {
+        let status = status(pid);
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("a living process");
+        line.split_whitespace().nth(1).and_then(|uid| uid.parse::<u32>().ok()).expect("a number")
+    };
+    for (user, wanted) in [("", Some(65_534)), ("user root;", Some(0)), ("user daemon;", None)] {
+        let server = Server::start(&format!("{user} {}", answering("v")));
+        assert_eq!(uid(server.pid()), 0);
+        let found = uid(server_of(server.pid(), None));
+        match wanted {
+            Some(wanted) => assert_eq!(found, wanted, "{user}"),
+            None => assert_ne!(found, 0, "{user}"),
+        }
+    }
+}
+
+/// A server that can't even begin is not tried for ever: the start fails, with the reason.
+#[test]
+fn a_server_that_cannot_start_ends_the_start() {
+    let folder_less = "pid /no/such/folder/nginx.pid; master_process on; http { }";
+    let error = Server::builder(folder_less).run(&[]);
+    assert!(!error.status.success());
+    let wanted = "open() \"/no/such/folder/nginx.pid\" failed (2: No such file or directory)";
+    assert!(error.stderr.contains(wanted), "{error}");
+}
+
+/// One that dies at once, again and again, is started less and less often, and goes on when the cause is gone.
+#[test]
+fn deaths_in_a_row_are_slowed_down() {
+    let server =
+        Server::builder(&answering("v")).allow("exited on signal 9").allow("soon after their start").start();
+    let mut last = None;
+    for _ in 0..3 {
+        let child = server_of(server.pid(), last);
+        kill(child, "KILL");
+        last = Some(child);
+    }
+    let line = server.error_log_line("soon after their start");
+    assert!(line.contains("[alert]") && line.contains("the next starts in"), "{line}");
+    server_of(server.pid(), last);
+    assert_eq!(server.get("/").text(), "v");
+}
