@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::server::{Server, with_worker};
 use weir_core::worker::{Counters, Worker};
-use weir_rt::{LoopStats, Remote, clock};
+use weir_rt::{DriverKind, LoopStats, Remote, clock};
 use weir_trace::{NowReader, RecorderReader, Site, SiteTotals};
 
 /// A running server, seen from the threads that answer questions about it.
@@ -23,6 +23,7 @@ pub(crate) struct Thread {
     pub(crate) recorder: RecorderReader,
     pub(crate) now: NowReader,
     pub(crate) stats: Arc<LoopStats>,
+    pub(crate) driver: DriverKind,
 }
 
 /// What workers said, and how many have not yet.
@@ -50,6 +51,7 @@ impl Source {
             recorder: thread.recorder.clone(),
             now: thread.now.clone(),
             stats: thread.stats.clone(),
+            driver: thread.driver,
         });
         *self.workers.write().unwrap_or_else(PoisonError::into_inner) = workers.collect();
     }

@@ -1,6 +1,7 @@
 //! Stacks on the control socket: addresses go as they are, and get their names where they are read.
 //!
-//! Lines of fields separated by tabs. First `kind period duration time pid`, then a line a stack: count, value, and
+//! Lines of fields separated by tabs. First `kind period duration time pid`, then `=` and a line of the process' memory map
+//! for each that holds code (a server that gave up root can't be looked at by its own user any more), then a line a stack: count, value, and
 //! frames outermost first, each a letter for its origin and the name, `%XX` for what would break a line; `@` and
 //! hexadecimal digits for an address.
 
@@ -17,7 +18,15 @@ pub(crate) struct Raw {
     pub(crate) unix_ms: u64,
     /// The process whose addresses they are.
     pub(crate) pid: u32,
+    /// Lines of its `/proc/self/maps`.
+    pub(crate) maps: String,
     pub(crate) stacks: Vec<(Weight, Vec<RawFrame>)>,
+}
+
+/// The lines of this process' memory map that hold code; empty where they can't be read.
+pub(crate) fn code_maps() -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().filter(|line| line.contains(" r-xp ")).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// A frame, named or not.
@@ -32,6 +41,9 @@ impl Raw {
     pub(crate) fn write(&self) -> String {
         let (kind, period, duration) = (escape(&self.kind), self.period_ns, self.duration_ns);
         let mut out = format!("{kind}\t{period}\t{duration}\t{}\t{}\n", self.unix_ms, self.pid);
+        for line in self.maps.lines() {
+            out.push_str(&format!("={line}\n"));
+        }
         for (weight, frames) in &self.stacks {
             out.push_str(&format!("{}\t{}", weight.count, weight.value));
             for frame in frames {
@@ -64,9 +76,15 @@ impl Raw {
             duration_ns: number()?,
             unix_ms: number()?,
             pid: u32::try_from(number()?).map_err(|_| wrong(head))?,
+            maps: String::new(),
             stacks: Vec::new(),
         };
         for line in lines {
+            if let Some(map) = line.strip_prefix('=') {
+                raw.maps.push_str(map);
+                raw.maps.push('\n');
+                continue;
+            }
             let mut fields = line.split('\t');
             let mut number = || fields.next().and_then(|field| field.parse().ok()).ok_or_else(|| wrong(line));
             let weight = Weight { count: number()?, value: number()? };
@@ -129,6 +147,7 @@ mod tests {
             duration_ns: 20,
             unix_ms: 30,
             pid: 7,
+            maps: "55-56 r-xp 0 0:1 2 /weir\n".to_owned(),
             stacks: vec![
                 (
                     Weight { count: 1, value: 2 },

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use weir_core::housekeeping::{self, WorkerStall};
 use weir_rt::clock;
-use weir_trace::{RequestId, SiteTable, Stall};
+use weir_rt::sampler::Frame;
+use weir_trace::RequestId;
 
 use super::{Failure, Reply, pause, reqs};
 use crate::control::protocol::Question;
@@ -14,10 +16,10 @@ use crate::source::{Source, scale};
 use crate::table::{Cell, Column, Report, time};
 
 /// The last stalls of at least `over`, oldest first; with `follow` also those to come, each once it is over.
-pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(super) fn answer(question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
     let over = question.value("over").map(duration_ns).transpose()?.unwrap_or(0);
     let mut teller = Teller { over, json: question.has("json"), told: HashMap::new() };
-    let mut all = teller.news(source, false);
+    let mut all = teller.news(false);
     let count = question.number("n", u64::MAX)?.min(all.len() as u64) as usize;
     all.drain(..all.len() - count).for_each(drop);
     reply.out(all.concat().as_bytes())?;
@@ -28,7 +30,7 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         return Ok(());
     }
     while pause(reply, EVERY) {
-        for text in teller.news(source, true) {
+        for text in teller.news(true) {
             reply.out(text.as_bytes())?;
         }
     }
@@ -46,40 +48,41 @@ struct Teller {
 impl Teller {
     /// What is new, oldest first. With `settled` only what is over and known from all sides: worker and watchdog tell of
     /// a stall one after the other.
-    fn news(&mut self, source: &Source, settled: bool) -> Vec<String> {
+    fn news(&mut self, settled: bool) -> Vec<String> {
         let now = clock::ticks();
-        let mut news: Vec<(u16, Stall)> = Vec::new();
-        for worker in source.workers().iter() {
-            let number = worker.recorder.worker();
-            let told = self.told.get(&number).copied().unwrap_or(0);
-            for stall in worker.recorder.stalls().list() {
-                let age = scale(now.saturating_sub(stall.start + stall.duration));
-                let settled = !settled || age >= SETTLED.as_nanos() as u64;
-                if stall.start > told && scale(stall.duration) >= self.over && settled {
-                    self.told.insert(number, stall.start.max(told));
-                    news.push((number, stall));
-                }
+        let mut news = Vec::new();
+        for stall in housekeeping::handle().stalls() {
+            let told = self.told.get(&stall.worker).copied().unwrap_or(0);
+            let (start, lasted) = (stall.stall.start, duration(&stall, now));
+            let age = scale(now.saturating_sub(start)).saturating_sub(lasted);
+            let settled = !settled || !stall.ongoing && age >= SETTLED.as_nanos() as u64;
+            if start > told && lasted >= self.over && settled {
+                self.told.insert(stall.worker, start);
+                news.push(if self.json { json(&stall, now) } else { text(&stall, now) });
             }
         }
-        news.sort_by_key(|(_, stall)| stall.start);
-        news.iter()
-            .map(
-                |(worker, stall)| {
-                    if self.json { json(*worker, stall, now) } else { text(*worker, stall, now) }
-                },
-            )
-            .collect()
+        news
     }
 }
 
-fn text(worker: u16, stall: &Stall, now: u64) -> String {
-    let sample = &stall.sample;
+/// Nanoseconds; of one that lasts, until now.
+fn duration(stall: &WorkerStall, now: u64) -> u64 {
+    match stall.ongoing {
+        true => scale(now.saturating_sub(stall.stall.start)),
+        false => scale(stall.stall.duration),
+    }
+}
+
+fn text(told: &WorkerStall, now: u64) -> String {
+    let (stall, sample) = (&told.stall, &told.stall.sample);
+    let verb = if told.ongoing { "is blocked since" } else { "was blocked for" };
     let mut out = format!(
-        "worker {worker} blocked {} ({} ago) in {}, location {}",
-        time(scale(stall.duration)),
+        "worker {} {verb} {} ({} ago) in {}, location {}",
+        told.worker,
+        time(duration(told, now)),
         time(scale(now.saturating_sub(stall.start))),
         reqs::at(sample.site),
-        location(stall),
+        reqs::location(stall.route),
     );
     if sample.request != RequestId::default() {
         out.push_str(&format!(", req {}", sample.request));
@@ -88,7 +91,7 @@ fn text(worker: u16, stall: &Stall, now: u64) -> String {
     if stall.state != 0 {
         out.push_str(&format!("  thread {}", state(stall.state)));
         if let Some(number) = stall.syscall {
-            out.push_str(&format!(", system call {number}"));
+            out.push_str(&format!(", system call {}", syscall(number)));
         }
         if !stall.wait_channel.is_empty() {
             out.push_str(&format!(", in {}", stall.wait_channel));
@@ -96,7 +99,7 @@ fn text(worker: u16, stall: &Stall, now: u64) -> String {
         out.push('\n');
     }
     for frame in &sample.frames {
-        out.push_str(&format!("    {frame:#x}\n"));
+        out.push_str(&format!("    {}\n", address(*frame)));
     }
     for (request, ticks) in &stall.victims {
         out.push_str(&format!("  made wait {request} {}\n", time(scale(*ticks))));
@@ -104,24 +107,24 @@ fn text(worker: u16, stall: &Stall, now: u64) -> String {
     out
 }
 
-fn json(worker: u16, stall: &Stall, now: u64) -> String {
-    let sample = &stall.sample;
+fn json(told: &WorkerStall, now: u64) -> String {
+    let (stall, sample) = (&told.stall, &told.stall.sample);
     Json::object(|json| {
-        json.key("worker").raw(worker);
-        json.key("duration_ns").raw(scale(stall.duration));
+        json.key("worker").raw(told.worker);
+        json.key("ongoing").raw(told.ongoing);
+        json.key("duration_ns").raw(duration(told, now));
         json.key("age_ns").raw(scale(now.saturating_sub(stall.start)));
         json.key("site").text(&reqs::at(sample.site));
-        json.key("location").text(&location(stall));
+        json.key("location").text(&reqs::location(stall.route));
         json.key("request").text(&sample.request.to_string());
         if stall.state != 0 {
             json.key("state").text(&char::from(stall.state).to_string());
         }
         if let Some(number) = stall.syscall {
-            json.key("syscall").raw(number);
+            json.key("syscall").text(&syscall(number));
         }
         json.key("wait_channel").text(&stall.wait_channel);
-        json.key("stack")
-            .list(|json| sample.frames.iter().for_each(|frame| json.text(&format!("{frame:#x}"))));
+        json.key("stack").list(|json| sample.frames.iter().for_each(|frame| json.text(&address(*frame))));
         json.key("victims").list(|json| {
             for (request, ticks) in &stall.victims {
                 json.nested(|json| {
@@ -133,9 +136,13 @@ fn json(worker: u16, stall: &Stall, now: u64) -> String {
     }) + "\n"
 }
 
-fn location(stall: &Stall) -> String {
-    let info = SiteTable::global().info(stall.sample.site);
-    if info.location.is_empty() { "-".to_owned() } else { info.location.to_string() }
+/// An address for the command to name.
+fn address(word: u64) -> String {
+    match Frame::unpack(word) {
+        Frame::Native(address) => format!("@{address:x}@"),
+        Frame::Lua { proto, line, .. } => format!("lua function {proto}:{line}"),
+        Frame::Builtin(number) => format!("lua builtin {number}"),
+    }
 }
 
 fn state(letter: u8) -> &'static str {
@@ -145,6 +152,13 @@ fn state(letter: u8) -> &'static str {
         b'D' => "sleeps uninterruptibly",
         _ => "is in another state",
     }
+}
+
+/// A system call by its name, where loops meet it; else by its number.
+fn syscall(number: u32) -> String {
+    let name =
+        SYSCALLS.iter().find(|(known, _)| *known == i64::from(number)).map(|(_, name)| (*name).to_owned());
+    name.unwrap_or_else(|| number.to_string())
 }
 
 /// `blame`: which locations made which others wait inside the loop, since the server began.
@@ -173,6 +187,29 @@ fn culprit(route: weir_trace::Site) -> String {
     if route == weir_trace::Site::OTHER { "the loop".to_owned() } else { reqs::location(route) }
 }
 
+/// System calls in which a thread may be found, by their numbers.
+const SYSCALLS: [(i64, &str); 20] = [
+    (libc::SYS_read, "read"),
+    (libc::SYS_write, "write"),
+    (libc::SYS_pread64, "pread64"),
+    (libc::SYS_pwrite64, "pwrite64"),
+    (libc::SYS_readv, "readv"),
+    (libc::SYS_writev, "writev"),
+    (libc::SYS_openat, "openat"),
+    (libc::SYS_close, "close"),
+    (libc::SYS_fsync, "fsync"),
+    (libc::SYS_fdatasync, "fdatasync"),
+    (libc::SYS_futex, "futex"),
+    (libc::SYS_nanosleep, "nanosleep"),
+    (libc::SYS_clock_nanosleep, "clock_nanosleep"),
+    (libc::SYS_wait4, "wait4"),
+    (libc::SYS_connect, "connect"),
+    (libc::SYS_recvfrom, "recvfrom"),
+    (libc::SYS_sendto, "sendto"),
+    (libc::SYS_sendfile, "sendfile"),
+    (libc::SYS_getdents64, "getdents64"),
+    (libc::SYS_io_uring_enter, "io_uring_enter"),
+];
 const BLAME: [Column; 5] = [
     Column("location that waited", "victim"),
     Column("because of", "culprit"),

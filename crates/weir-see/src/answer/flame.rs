@@ -1,36 +1,47 @@
 //! `flame`: stacks of where time goes: on the CPU by sampling, waiting and altogether by the marks of every request.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use weir_core::housekeeping::{self, Profile};
 use weir_rt::clock;
+use weir_rt::sampler::{Frame as Sampled, Source};
 use weir_trace::{Average, AverageWatch, Kind, PHASES, Site, SiteTable, Tree};
 
 use super::average::collect;
-use super::{Failure, Reply};
+use super::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::{Filter, duration_ns};
-use crate::source::{Source, scale};
+use crate::source::{self, scale};
 use crate::stacks::{Origin, Weight};
-use crate::wire::{Raw, RawFrame};
+use crate::wire::{Raw, RawFrame, code_maps};
 
 /// Stacks of the next `for`, as lines: see [`crate::wire`].
-pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+pub(super) fn answer(
+    source: &source::Source,
+    question: &Question,
+    reply: &mut dyn Reply,
+) -> Result<(), Failure> {
     let raw = stacks(source, question, reply)?;
     Ok(reply.out(raw.write().as_bytes())?)
 }
 
 /// The same, not written yet.
-pub(crate) fn stacks(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<Raw, Failure> {
+pub(crate) fn stacks(
+    source: &source::Source,
+    question: &Question,
+    reply: &mut dyn Reply,
+) -> Result<Raw, Failure> {
     let time = duration_ns(question.value("for").unwrap_or("10s"))?;
     let time = Duration::from_nanos(time).min(LONGEST);
     let kind = question.value("kind").unwrap_or("cpu");
     let parts = match kind {
+        "cpu" => return cpu(question, reply, time),
         "wait" => Parts { run: false, wait: true },
         "wall" => Parts { run: true, wait: true },
         _ => return Err(Failure::Wrong(format!("\"{kind}\" is no flame graph: cpu, wait and wall are"))),
     };
     let (seconds, nanos) = clock::unix_time();
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let mut raw = Raw {
         kind: kind.to_owned(),
         unix_ms: seconds * 1000 + u64::from(nanos) / 1_000_000,
@@ -42,6 +53,83 @@ pub(crate) fn stacks(source: &Source, question: &Question, reply: &mut dyn Reply
     Ok(raw)
 }
 
+/// From samples: those to come, or with `last` those of the time before.
+fn cpu(question: &Question, reply: &mut dyn Reply, time: Duration) -> Result<Raw, Failure> {
+    let housekeeping = housekeeping::handle();
+    let hz =
+        question.number("hz", u64::from(housekeeping.settings().cpu_hz.max(99)))?.clamp(1, 10_000) as u32;
+    let profile = if question.has("last") {
+        housekeeping.stacks(time)
+    } else {
+        let collection = housekeeping.collect(Source::Cpu, hz, time + SPARE);
+        let collection = collection.map_err(|error| format!("no CPU samples: {error}"))?;
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            reply.note(&format!("{:.0} s left", left.as_secs_f64().ceil()))?;
+            if left.is_zero() || !pause(reply, left.min(TELL)) {
+                break collection.profile();
+            }
+        }
+    };
+    if profile.stacks.is_empty()
+        && let Some(refused) = housekeeping.refused()
+    {
+        return Err(Failure::Wrong(format!("no CPU samples: {refused}")));
+    }
+    Ok(sampled(&profile, question))
+}
+
+/// No stacks, but all that is needed to name addresses.
+pub(super) fn nothing() -> Raw {
+    Raw { kind: "cpu".to_owned(), pid: std::process::id(), maps: code_maps(), ..Raw::default() }
+}
+
+fn sampled(profile: &Profile, question: &Question) -> Raw {
+    let table = SiteTable::global();
+    let mut raw = Raw {
+        kind: "cpu".to_owned(),
+        period_ns: profile.period_ns,
+        duration_ns: profile.duration.as_nanos() as u64,
+        unix_ms: profile.unix_ms,
+        pid: std::process::id(),
+        maps: code_maps(),
+        stacks: Vec::new(),
+    };
+    for (stack, weight) in &profile.stacks {
+        let (site, route) = (table.info(stack.site), table.info(stack.route));
+        let location = if stack.route.is_none() { NOWHERE } else { &*route.location };
+        let phase = if stack.site.is_none() { "" } else { site.phase.unwrap_or(&site.name) };
+        let wanted = |key: &str, is: &str| question.value(key).is_none_or(|wanted| wanted == is);
+        if !wanted("route", location) || !wanted("phase", phase) {
+            continue;
+        }
+        let mut frames = vec![RawFrame::Named(Origin::Route, location.to_owned())];
+        if stack.parked {
+            frames.push(RawFrame::Named(Origin::Wait, "waits for events".to_owned()));
+        } else if !stack.site.is_none() {
+            if let Kind::Handler(_) = site.kind {
+                frames.push(RawFrame::Named(Origin::Phase, phase.to_owned()));
+            }
+            frames.push(RawFrame::Named(origin(site.kind), site.label()));
+        }
+        frames.extend(stack.frames.iter().rev().map(|word| sampled_frame(*word)));
+        raw.stacks.push((Weight { count: weight.samples, value: weight.ns }, frames));
+    }
+    raw
+}
+
+fn sampled_frame(word: u64) -> RawFrame {
+    match Sampled::unpack(word) {
+        Sampled::Native(address) => RawFrame::Address(address),
+        Sampled::Lua { proto, line, jit } => {
+            let jit = if jit { " [jit]" } else { "" };
+            RawFrame::Named(Origin::Lua, format!("lua function {proto}:{line}{jit}"))
+        }
+        Sampled::Builtin(number) => RawFrame::Named(Origin::Lua, format!("lua builtin {number}")),
+    }
+}
+
 /// Which times of the trees are wanted.
 #[derive(Clone, Copy)]
 struct Parts {
@@ -51,7 +139,7 @@ struct Parts {
 
 /// From the marks of all requests that end in `time`.
 fn marks(
-    source: &Source,
+    source: &source::Source,
     question: &Question,
     reply: &mut dyn Reply,
     time: Duration,
@@ -61,10 +149,10 @@ fn marks(
     let routes = routes(source, question.value("route"));
     let filter = Filter::parse(question.value("match").unwrap_or(""))?;
     let watches: Vec<AverageWatch> = routes.iter().map(|route| watch(route, &filter)).collect();
-    let until = std::time::Instant::now() + time;
+    let until = Instant::now() + time;
     let (averages, _) = collect(source, &watches, time, |left| {
         let seen = watches.len().wrapping_mul(ALL).wrapping_sub(left);
-        let left = until.saturating_duration_since(std::time::Instant::now());
+        let left = until.saturating_duration_since(Instant::now());
         reply.note(&format!("{seen} requests, {:.0} s left", left.as_secs_f64().ceil()))?;
         Ok(!reply.is_stopped())
     })?;
@@ -82,7 +170,7 @@ struct Route {
 }
 
 /// The busiest locations, each by itself, and the rest together; or the one that is wanted.
-fn routes(source: &Source, wanted: Option<&str>) -> Vec<Route> {
+fn routes(source: &source::Source, wanted: Option<&str>) -> Vec<Route> {
     let table = SiteTable::global();
     let mut known: Vec<(u64, Site, String)> = source
         .totals()
@@ -160,6 +248,12 @@ pub(super) fn origin(kind: Kind) -> Origin {
     }
 }
 
+/// Samples outside of any request.
+const NOWHERE: &str = "(no request)";
+/// A collection lives on for this long if its end is late.
+const SPARE: Duration = Duration::from_secs(2);
+/// How often the time that is left is told.
+const TELL: Duration = Duration::from_millis(500);
 /// Locations that stand by themselves.
 const ROUTES: usize = 24;
 /// More requests than can come; the sum of all must not overflow.

@@ -5,10 +5,12 @@ pub(crate) mod blocked;
 pub(crate) mod flame;
 pub(crate) mod kept;
 pub(crate) mod level;
+pub(crate) mod queue;
 pub(crate) mod reqs;
 pub(crate) mod sites;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod usage;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -53,8 +55,12 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         "trace" => trace::next(source, question, reply),
         "average" => average::answer(source, question, reply),
         "reqs" => text(reply, reqs::answer(source, question)?),
-        "blocked" => blocked::answer(source, question, reply),
+        "blocked" => blocked::answer(question, reply),
         "blame" => text(reply, blocked::blame(source, question)),
+        "queue" => text(reply, queue::answer(source, question)),
+        "use" => usage::answer(source, question, reply),
+        "maps" => text(reply, flame::nothing().write()),
+        "facts" => text(reply, usage::facts(source)),
         "flame" => flame::answer(source, question, reply),
         "slow" => text(reply, kept::slow(source, question)?),
         "explain" => text(reply, kept::explain(source, question)?),

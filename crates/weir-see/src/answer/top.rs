@@ -26,11 +26,9 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
     }
     let mut before = Snapshot::take(source);
     for _ in 0..count {
-        let connections = watch_connections(source, reply, every);
+        let stopped = !pause(reply, every);
         let after = Snapshot::take(source);
-        let stopped = reply.is_stopped();
-        let mut window = Window::between(&before, &after);
-        window.connections = connections;
+        let window = Window::between(&before, &after);
         reply.out(view.report(&window).write(json).as_bytes())?;
         if stopped {
             break;
@@ -38,26 +36,6 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         before = after;
     }
     Ok(())
-}
-
-/// Waits for `time`, looking now and then how many connections each worker has: their averages.
-fn watch_connections(source: &Source, reply: &mut dyn Reply, time: Duration) -> Vec<f64> {
-    let steps = (time.as_millis() / LOOK.as_millis()).clamp(1, 1000) as u32;
-    let mut sums: Vec<u64> = Vec::new();
-    let mut looked = 0;
-    for _ in 0..steps {
-        let go_on = pause(reply, time / steps);
-        let workers = source.workers();
-        sums.resize(workers.len(), 0);
-        for (sum, worker) in sums.iter_mut().zip(workers.iter()) {
-            *sum += worker.counters.active.get();
-        }
-        looked += 1;
-        if !go_on {
-            break;
-        }
-    }
-    sums.into_iter().map(|sum| sum as f64 / f64::from(looked)).collect()
 }
 
 /// What a table lists.
@@ -93,7 +71,5 @@ impl View {
     }
 }
 
-/// How often connections are counted.
-const LOOK: Duration = Duration::from_millis(50);
 /// A window at most.
 const LONGEST: Duration = Duration::from_secs(3600);

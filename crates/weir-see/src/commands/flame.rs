@@ -15,6 +15,12 @@ use crate::wire::Raw;
 pub(super) const CHOICES: &[Choice] = &[
     Choice { name: "-t", value: "TIME", about: "how long is recorded: 10s without" },
     Choice {
+        name: "--last",
+        value: "",
+        about: "cpu: the time before, out of what is always sampled, instead of the time to come",
+    },
+    Choice { name: "--hz", value: "N", about: "cpu: samples per second of CPU time: 99 without" },
+    Choice {
         name: "-o",
         value: "FORMAT",
         about: "svg, html, folded, pprof, firefox or speedscope; or a file named after one",
@@ -54,7 +60,9 @@ fn record(asked: &Asked, locate: Locate<'_>) -> Result<String, String> {
     let kind = asked.words.first().map_or("cpu", String::as_str);
     let mut question =
         Question::new("flame").with("kind", kind).with("for", asked.value("-t").unwrap_or("10s"));
-    for (option, key) in [("--route", "route"), ("--phase", "phase"), ("--match", "match")] {
+    for (option, key) in
+        [("--route", "route"), ("--phase", "phase"), ("--match", "match"), ("--last", "last"), ("--hz", "hz")]
+    {
         if let Some(value) = asked.value(option) {
             question = question.with(key, value);
         }
@@ -97,7 +105,7 @@ fn read(from: &str) -> io::Result<String> {
 }
 
 /// What knows the names of these addresses.
-fn symbols(_raw: &Raw) -> Box<dyn Symbols> {
+pub(super) fn symbols(_raw: &Raw) -> Box<dyn Symbols> {
     Box::new(Bare)
 }
 

@@ -1,6 +1,8 @@
 //! The commands that look into a running server: `weir trace`, `weir top` and their like.
 
 mod ask;
+pub(crate) mod blocked;
+mod doctor;
 mod flame;
 mod options;
 mod questions;
@@ -120,8 +122,8 @@ static COMMANDS: &[Command] = &[
         words: "",
         about: "Lists the times a worker's loop was blocked: how long, in which request, phase and module, what the \
                 thread did, and which requests had to wait for it.",
-        choices: questions::BLOCKED,
-        run: questions::blocked,
+        choices: blocked::CHOICES,
+        run: blocked::run,
     },
     Command {
         name: "reqs",
@@ -130,6 +132,28 @@ static COMMANDS: &[Command] = &[
                 are stuck.",
         choices: questions::REQS,
         run: questions::reqs,
+    },
+    Command {
+        name: "queue",
+        words: "",
+        about: "Shows how long connections waited to be accepted and requests waited in their sockets, which nobody else \
+                sees.",
+        choices: questions::QUEUE,
+        run: questions::queue,
+    },
+    Command {
+        name: "use",
+        words: "",
+        about: "Shows utilisation, saturation and errors of each resource over the next second.",
+        choices: questions::USE,
+        run: questions::usage,
+    },
+    Command {
+        name: "doctor",
+        words: "",
+        about: "Says what of all this works on this machine and with this server, and why not the rest.",
+        choices: doctor::CHOICES,
+        run: doctor::run,
     },
     Command {
         name: "profile",

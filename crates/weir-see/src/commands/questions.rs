@@ -87,29 +87,24 @@ pub(super) fn reqs(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     show(asked, locate, &options(asked, Question::new("reqs"), &[("--over", "over"), ("-n", "n")])).map(drop)
 }
 
-/// `weir blocked`
-pub(super) const BLOCKED: &[Choice] = &[
-    Choice { name: "--over", value: "TIME", about: "those that lasted this long" },
-    Choice { name: "-n", value: "N", about: "the last so many" },
-    Choice { name: "--follow", value: "", about: "and all that come, until Ctrl-C" },
-    Choice {
-        name: "--blame",
-        value: "",
-        about: "instead: which locations make which others wait inside the loop",
-    },
-];
+/// `weir queue`
+pub(super) const QUEUE: &[Choice] = &[];
 
-pub(super) fn blocked(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+pub(super) fn queue(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     asked.at_most(0)?;
-    if asked.has("--blame") {
-        return show(asked, locate, &Question::new("blame")).map(drop);
-    }
-    let given = [("--over", "over"), ("-n", "n"), ("--follow", "follow")];
-    show(asked, locate, &options(asked, Question::new("blocked"), &given)).map(drop)
+    show(asked, locate, &Question::new("queue")).map(drop)
+}
+
+/// `weir use`
+pub(super) const USE: &[Choice] = &[Choice { name: "-t", value: "TIME", about: "over how long: 1s without" }];
+
+pub(super) fn usage(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(0)?;
+    show(asked, locate, &options(asked, Question::new("use"), &[("-t", "every")])).map(drop)
 }
 
 /// `question` with the options that were given.
-fn options(asked: &Asked, question: Question, given: &[(&str, &str)]) -> Question {
+pub(super) fn options(asked: &Asked, question: Question, given: &[(&str, &str)]) -> Question {
     given.iter().fold(question, |question, (option, key)| match asked.value(option) {
         Some(value) => question.with(key, value),
         None => question,

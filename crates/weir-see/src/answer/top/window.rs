@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use weir_core::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_rt::LoopSnapshot;
 use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
 
@@ -24,12 +25,22 @@ pub(super) struct WorkerFigures {
     pub(super) waiting: u64,
     pub(super) writing: u64,
     pub(super) turns: LoopSnapshot,
+    /// What the kernel accounts; `None` where /proc can't be read.
+    pub(super) thread: Option<ThreadUse>,
+    /// Connections times milliseconds.
+    pub(super) connection_ms: u64,
+    pub(super) watched: Duration,
+    pub(super) stalls: u64,
 }
 
 impl Snapshot {
     /// Now.
     pub(super) fn take(source: &Source) -> Snapshot {
         let workers = source.workers();
+        let views = housekeeping::handle().workers();
+        let view = |worker: &crate::source::Thread| {
+            views.iter().find(|view| view.worker == worker.recorder.worker())
+        };
         let figures = |worker: &crate::source::Thread| WorkerFigures {
             requests: worker.counters.requests.get(),
             accepted: worker.counters.accepted.get(),
@@ -37,6 +48,10 @@ impl Snapshot {
             waiting: worker.counters.waiting.get(),
             writing: worker.counters.writing.get(),
             turns: worker.stats.snapshot(),
+            thread: view(worker).and_then(|view| view.thread),
+            connection_ms: view(worker).map_or(0, |view| view.connection_ms),
+            watched: view(worker).map_or(Duration::ZERO, |view| view.watched),
+            stalls: view(worker).map_or(0, |view| view.stalls),
         };
         Snapshot {
             at: Instant::now(),
@@ -53,8 +68,8 @@ pub(super) struct Window {
     pub(super) sites: Vec<(Site, Lately)>,
     /// Before and after.
     pub(super) workers: Vec<(WorkerFigures, WorkerFigures)>,
-    /// Connections of each worker, on average; empty when nobody looked.
-    pub(super) connections: Vec<f64>,
+    /// What the kernel accounts to the process at the end; `None` where /proc can't be read.
+    pub(super) process: Option<ProcessUse>,
 }
 
 /// What a site got in a window.
@@ -83,7 +98,7 @@ impl Window {
             time: after.at.duration_since(before.at),
             sites: sites.filter(|(_, lately)| lately.calls > 0 || lately.status.total() > 0).collect(),
             workers: after.workers.iter().enumerate().map(|(n, now)| (was(n), *now)).collect(),
-            connections: Vec::new(),
+            process: housekeeping::handle().process().ok(),
         }
     }
 

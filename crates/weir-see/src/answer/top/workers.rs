@@ -1,30 +1,68 @@
 //! The table of workers: load, connections, and what the kernel counts of their threads.
 
-use super::window::Window;
+use weir_core::housekeeping::ThreadUse;
+
+use super::window::{Window, WorkerFigures};
 use crate::table::{Cell, Column, Report};
 
-/// A row a worker.
+/// A row a worker, then the process: memory is shared by its threads.
 pub(super) fn report(window: &Window) -> Report {
     let mut report = Report::new(&COLUMNS);
     for (number, (before, now)) in window.workers.iter().enumerate() {
-        let parked = now.turns.parked_ns - before.turns.parked_ns;
-        let busy = now.turns.busy_ns - before.turns.busy_ns;
-        let connections = window.connections.get(number).copied();
-        report.row([
-            Cell::Count(number as u64),
-            Cell::Rate(window.rate(now.requests - before.requests)),
-            connections.map_or(Cell::Count(now.active), Cell::Rate),
-            Cell::Count(now.waiting),
-            Cell::Count(now.writing),
-            Cell::Rate(window.rate(now.accepted - before.accepted)),
-            Cell::share(busy, busy + parked),
-            Cell::Rate(window.rate(now.turns.turns - before.turns.turns)),
-        ]);
+        report.row(row(window, number, before, now));
+    }
+    if let Some(process) = &window.process {
+        let mut cells = vec![Cell::None; COLUMNS.len()];
+        cells[0] = Cell::text("process");
+        cells[MEMORY] = Cell::Bytes(process.resident);
+        report.row(cells);
     }
     report
 }
 
-const COLUMNS: [Column; 8] = [
+fn row(window: &Window, number: usize, before: &WorkerFigures, now: &WorkerFigures) -> Vec<Cell> {
+    let parked = now.turns.parked_ns - before.turns.parked_ns;
+    let busy = now.turns.busy_ns - before.turns.busy_ns;
+    let was = before.thread.unwrap_or_default();
+    let rate = |of: fn(&ThreadUse) -> u64| {
+        now.thread.as_ref().map_or(Cell::None, |is| Cell::Rate(window.rate(of(is).saturating_sub(of(&was)))))
+    };
+    let share = |of: fn(&ThreadUse) -> u64| {
+        let time = window.time.as_nanos() as u64;
+        now.thread.as_ref().map_or(Cell::None, |is| Cell::share(of(is).saturating_sub(of(&was)), time))
+    };
+    vec![
+        Cell::text(number.to_string()),
+        Cell::Rate(window.rate(now.requests - before.requests)),
+        Cell::Rate(connections(before, now)),
+        Cell::Count(now.waiting),
+        Cell::Count(now.writing),
+        Cell::Rate(window.rate(now.accepted - before.accepted)),
+        Cell::share(busy, busy + parked),
+        share(|thread| thread.cpu_ns),
+        share(|thread| thread.run_queue_ns),
+        rate(|thread| thread.switches_voluntary),
+        rate(|thread| thread.switches_forced),
+        rate(|thread| thread.faults_minor),
+        rate(|thread| thread.faults_major),
+        now.thread.as_ref().map_or(Cell::None, |is| {
+            let bytes = |thread: &ThreadUse| thread.disk_read + thread.disk_written;
+            Cell::Bytes(window.rate(bytes(is).saturating_sub(bytes(&was))) as u64)
+        }),
+        Cell::Count(now.stalls - before.stalls),
+        Cell::None,
+    ]
+}
+
+/// Live connections on average: their integral over the time between.
+fn connections(before: &WorkerFigures, now: &WorkerFigures) -> f64 {
+    let time = now.watched.saturating_sub(before.watched).as_millis() as f64;
+    if time <= 0.0 { now.active as f64 } else { (now.connection_ms - before.connection_ms) as f64 / time }
+}
+
+/// The column of the process' memory.
+const MEMORY: usize = 15;
+const COLUMNS: [Column; 16] = [
     Column("worker", "worker"),
     Column("req/s", "requests_per_second"),
     Column("conns", "connections"),
@@ -32,5 +70,13 @@ const COLUMNS: [Column; 8] = [
     Column("answering", "requests_in_flight"),
     Column("accept/s", "accepted_per_second"),
     Column("busy", "share_busy"),
-    Column("turns/s", "turns_per_second"),
+    Column("cpu", "share_cpu"),
+    Column("runq", "share_run_queue"),
+    Column("csw/s", "switches_voluntary_per_second"),
+    Column("preempt/s", "switches_forced_per_second"),
+    Column("minflt/s", "faults_minor_per_second"),
+    Column("majflt/s", "faults_major_per_second"),
+    Column("disk/s", "disk_bytes_per_second"),
+    Column("stalls", "stalls"),
+    Column("memory", "resident_bytes"),
 ];

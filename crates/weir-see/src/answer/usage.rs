@@ -1,0 +1,216 @@
+//! `use`: utilisation, saturation and errors of each resource; and the facts that `weir doctor` asks for.
+
+use std::time::Duration;
+
+use weir_core::housekeeping::{self, ProcessUse, ThreadUse, WorkerView};
+use weir_rt::{LoopSnapshot, clock};
+
+use super::queue::extension;
+use super::{Failure, Reply, pause};
+use crate::control::protocol::Question;
+use crate::filter::duration_ns;
+use crate::source::{Source, scale};
+use crate::table::{Cell, Column, Report};
+
+/// The table of the time `every`.
+pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+    let every = Duration::from_nanos(duration_ns(question.value("every").unwrap_or("1s"))?);
+    let before = Moment::take(source);
+    pause(reply, every.min(LONGEST));
+    let after = Moment::take(source);
+    Ok(reply.out(table(&before, &after).write(question.has("json")).as_bytes())?)
+}
+
+/// Everything at one time.
+struct Moment {
+    at: std::time::Instant,
+    turns: LoopSnapshot,
+    threads: ThreadUse,
+    busy: Option<Duration>,
+    stalls: u64,
+    process: ProcessUse,
+    connections: u64,
+    lost_lines: u64,
+    overflows: u64,
+    retransmits: u64,
+    accept_p99: u64,
+    receive_p99: u64,
+    samples_lost: u64,
+    workers: u64,
+}
+
+impl Moment {
+    fn take(source: &Source) -> Moment {
+        let housekeeping = housekeeping::handle();
+        let views = housekeeping.workers();
+        let workers = source.workers();
+        let netstat = std::fs::read_to_string("/proc/net/netstat").unwrap_or_default();
+        let snmp = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
+        let p99 = |of: fn(&weir_trace::RecorderReader) -> weir_trace::Histogram| {
+            workers.iter().map(|worker| scale(of(&worker.recorder).quantile(0.99))).max().unwrap_or(0)
+        };
+        Moment {
+            at: std::time::Instant::now(),
+            turns: sum_turns(workers.iter().map(|worker| worker.stats.snapshot())),
+            threads: sum_threads(&views),
+            busy: views.iter().filter_map(|view| view.busy).max(),
+            stalls: views.iter().map(|view| view.stalls).sum(),
+            // Without /proc there are zeros, which the table shows as such.
+            process: housekeeping.process().unwrap_or_default(),
+            connections: workers.iter().map(|worker| worker.counters.active.get()).sum(),
+            lost_lines: workers.iter().map(|worker| worker.counters.log_lost.get()).sum(),
+            overflows: extension(&netstat, "ListenOverflows").unwrap_or(0),
+            retransmits: retransmits(&snmp),
+            accept_p99: p99(weir_trace::RecorderReader::accept_waits),
+            receive_p99: p99(weir_trace::RecorderReader::receive_waits),
+            samples_lost: views.iter().map(|view| view.samples_lost).sum(),
+            workers: workers.len() as u64,
+        }
+    }
+}
+
+fn sum_turns(all: impl Iterator<Item = LoopSnapshot>) -> LoopSnapshot {
+    all.fold(LoopSnapshot::default(), |mut sum, one| {
+        sum.busy_ns += one.busy_ns;
+        sum.parked_ns += one.parked_ns;
+        sum.enobufs += one.enobufs;
+        sum.emfile += one.emfile;
+        sum.panics += one.panics;
+        sum.longest_poll_ns = sum.longest_poll_ns.max(one.longest_poll_ns);
+        sum
+    })
+}
+
+fn sum_threads(views: &[WorkerView]) -> ThreadUse {
+    views.iter().filter_map(|view| view.thread).fold(ThreadUse::default(), |mut sum, one| {
+        sum.cpu_ns += one.cpu_ns;
+        sum.run_queue_ns += one.run_queue_ns;
+        sum.faults_major += one.faults_major;
+        sum.disk_read += one.disk_read;
+        sum.disk_written += one.disk_written;
+        sum
+    })
+}
+
+/// `RetransSegs` of /proc/net/snmp: a line of names, then one of numbers.
+fn retransmits(table: &str) -> u64 {
+    let mut lines = table.lines().filter(|line| line.starts_with("Tcp:"));
+    let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else { return 0 };
+    let at = names.split_whitespace().position(|word| word == "RetransSegs");
+    at.and_then(|at| numbers.split_whitespace().nth(at)?.parse().ok()).unwrap_or(0)
+}
+
+fn table(before: &Moment, after: &Moment) -> Report {
+    let time = after.at.duration_since(before.at).as_nanos() as u64 * after.workers.max(1);
+    let busy = after.turns.busy_ns - before.turns.busy_ns;
+    let parked = after.turns.parked_ns - before.turns.parked_ns;
+    let cpu = after.threads.cpu_ns.saturating_sub(before.threads.cpu_ns);
+    let queue = after.threads.run_queue_ns.saturating_sub(before.threads.run_queue_ns);
+    let percent =
+        |part: u64, whole: u64| Cell::text(format!("{:.1}%", part as f64 * 100.0 / whole.max(1) as f64));
+    let ms = |ns: u64| Cell::text(crate::table::time(ns));
+    let mut report = Report::new(&COLUMNS);
+    let mut row = |resource: &str, used: Cell, saturated: Cell, errors: String| {
+        report.row([Cell::text(resource), used, saturated, Cell::text(errors)]);
+    };
+    row("cpu", percent(cpu, time), with("run queue", percent(queue, time)), "-".to_owned());
+    let stuck = after.busy.map_or(0, |busy| busy.as_nanos() as u64);
+    row(
+        "loops",
+        percent(busy, busy + parked),
+        with("longest turn", ms(after.turns.longest_poll_ns.max(stuck))),
+        format!(
+            "{} stalls, {} panics",
+            after.stalls - before.stalls,
+            after.turns.panics - before.turns.panics
+        ),
+    );
+    row(
+        "memory",
+        Cell::text(crate::table::bytes(after.process.resident)),
+        with(
+            "major faults",
+            Cell::Count(after.threads.faults_major.saturating_sub(before.threads.faults_major)),
+        ),
+        format!("{} receives without buffer", after.turns.enobufs - before.turns.enobufs),
+    );
+    let waits = format!(
+        "accept p99 {}, receive p99 {}",
+        crate::table::time(after.accept_p99),
+        crate::table::time(after.receive_p99)
+    );
+    row(
+        "network",
+        Cell::text(format!("{} connections", after.connections)),
+        Cell::text(waits),
+        format!(
+            "host: {} overflows, {} retransmits",
+            after.overflows.saturating_sub(before.overflows),
+            after.retransmits.saturating_sub(before.retransmits)
+        ),
+    );
+    let disk = |moment: &Moment| moment.process.disk_read + moment.process.disk_written;
+    row(
+        "disk",
+        Cell::text(format!(
+            "{}/s",
+            crate::table::bytes(
+                disk(after).saturating_sub(disk(before)) * 1_000_000_000
+                    / (time / after.workers.max(1)).max(1)
+            )
+        )),
+        Cell::text("-"),
+        format!("{} log lines lost", after.lost_lines - before.lost_lines),
+    );
+    row(
+        "descriptors",
+        Cell::text(format!("{} of {}", after.process.descriptors, limit(after.process.descriptors_limit))),
+        Cell::text("-"),
+        format!("{} accepts without", after.turns.emfile - before.turns.emfile),
+    );
+    row(
+        "profiling",
+        Cell::text(format!("{} Hz", housekeeping::handle().settings().cpu_hz)),
+        Cell::text("-"),
+        format!("{} samples lost", after.samples_lost - before.samples_lost),
+    );
+    report
+}
+
+fn with(what: &str, cell: Cell) -> Cell {
+    let mut report = Report::new(&[Column("", "")]);
+    report.row([cell]);
+    Cell::text(format!("{what} {}", report.text().trim()))
+}
+
+fn limit(limit: u64) -> String {
+    if limit == u64::MAX { "unlimited".to_owned() } else { limit.to_string() }
+}
+
+/// What only the server knows of what works: lines of `key value`.
+pub(crate) fn facts(source: &Source) -> String {
+    let housekeeping = housekeeping::handle();
+    let settings = housekeeping.settings();
+    let workers = source.workers();
+    let driver = workers.first().map_or_else(String::new, |worker| worker.driver.to_string());
+    let blocked =
+        settings.blocked.map_or("off".to_owned(), |limit| crate::table::time(limit.as_nanos() as u64));
+    let refused = housekeeping.refused().unwrap_or_else(|| "no".to_owned());
+    let counter = if clock::ticks_are_counter() { "the CPU's counter" } else { "the kernel's clock" };
+    format!(
+        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\n",
+        std::process::id(),
+        workers.len(),
+        source.uptime().as_secs(),
+        settings.cpu_hz,
+    )
+}
+
+/// A window at most.
+const LONGEST: Duration = Duration::from_secs(3600);
+const COLUMNS: [Column; 4] = [
+    Column("resource", "resource"),
+    Column("utilisation", "utilisation"),
+    Column("saturation", "saturation"),
+    Column("errors", "errors"),
+];

@@ -1,0 +1,111 @@
+//! `weir blocked`: stalls, with names for the addresses in their stacks.
+
+use super::Locate;
+use super::ask::{client, note, print, with_form};
+use super::options::{Asked, Choice};
+use super::questions::options;
+use crate::control::protocol::{Kind, Question};
+use crate::json::escape;
+use crate::stacks::Frame;
+use crate::symbols::Symbols;
+use crate::wire::Raw;
+
+pub(super) const CHOICES: &[Choice] = &[
+    Choice { name: "--over", value: "TIME", about: "those that lasted this long" },
+    Choice { name: "-n", value: "N", about: "the last so many" },
+    Choice { name: "--follow", value: "", about: "and all that come, until Ctrl-C" },
+    Choice {
+        name: "--blame",
+        value: "",
+        about: "instead: which locations make which others wait inside the loop",
+    },
+];
+
+pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(0)?;
+    if asked.has("--blame") {
+        return super::ask::show(asked, locate, &Question::new("blame")).map(drop);
+    }
+    let maps = client(asked, locate)?.text(&Question::new("maps"))?;
+    let mut symbols = super::flame::symbols(&Raw::parse(&maps)?);
+    let given = [("--over", "over"), ("-n", "n"), ("--follow", "follow")];
+    let question = with_form(asked, &options(asked, Question::new("blocked"), &given));
+    client(asked, locate)?.ask(&question, |kind, bytes| match kind {
+        Kind::Note => note(bytes),
+        _ => print(named(&String::from_utf8_lossy(bytes), &mut *symbols).as_bytes()),
+    })?;
+    Ok(())
+}
+
+/// `text` with every `@ADDRESS@` replaced by the names of its frames, innermost first: a line each, or a string each where
+/// it stands in quotes.
+pub(crate) fn named(text: &str, symbols: &mut dyn Symbols) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('@') {
+        let address = after
+            .split_once('@')
+            .and_then(|(hex, behind)| Some((u64::from_str_radix(hex, 16).ok()?, behind)));
+        let Some((address, behind)) = address else {
+            out.push_str(before);
+            out.push('@');
+            rest = after;
+            continue;
+        };
+        let mut frames = Vec::new();
+        symbols.frames(address, &mut frames);
+        let names: Vec<String> = frames.iter().rev().map(shown).collect();
+        match (before.strip_suffix('"'), behind.strip_prefix('"')) {
+            (Some(before), Some(behind)) => {
+                out.push_str(before);
+                for (number, name) in names.iter().enumerate() {
+                    out.push_str(if number > 0 { "," } else { "" });
+                    escape(&mut out, name);
+                }
+                rest = behind;
+            }
+            _ => {
+                out.push_str(before);
+                out.push_str(&names.join("\n    "));
+                rest = behind;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn shown(frame: &Frame) -> String {
+    match (frame.file.is_empty(), frame.line) {
+        (true, _) => frame.name.clone(),
+        (false, line) => format!("{} ({}:{line})", frame.name, frame.file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::Bare;
+
+    /// Two frames for each address: one inlined into the other.
+    struct Two;
+
+    impl Symbols for Two {
+        fn frames(&mut self, address: u64, out: &mut Vec<Frame>) {
+            Bare.frames(address, out);
+            out.push(Frame {
+                name: "inner".to_owned(),
+                file: "a.rs".to_owned(),
+                line: 3,
+                ..Frame::default()
+            });
+        }
+    }
+
+    #[test]
+    fn addresses_become_names_where_they_stand() {
+        assert_eq!(named("  x\n    @ab@\n", &mut Two), "  x\n    inner (a.rs:3)\n    0xab\n");
+        assert_eq!(named(r#"["@ab@","b"]"#, &mut Two), r#"["inner (a.rs:3)","0xab","b"]"#);
+        assert_eq!(named("a@b.c @1@", &mut Bare), "a@b.c 0x1");
+    }
+}
