@@ -32,7 +32,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     let question = with_form(asked, &options(asked, Question::new("blocked"), &given));
     client(asked, locate)?.ask(&question, |kind, bytes| match kind {
         Kind::Note => note(bytes),
-        _ => print(named(&String::from_utf8_lossy(bytes), &mut *symbols).as_bytes()),
+        _ => print(named(&String::from_utf8_lossy(bytes), &mut symbols).as_bytes()),
     })?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::options::{Asked, Choice};
 use super::questions::MATCH;
 use crate::control::protocol::{Kind, Question};
 use crate::formats::Format;
-use crate::symbols::{Bare, Symbols};
+use crate::symbols::ProcessSymbols;
 use crate::wire::Raw;
 
 pub(super) const CHOICES: &[Choice] = &[
@@ -45,7 +45,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     };
     let bytes = match asked.has("--raw") {
         true => raw.write().into_bytes(),
-        false => format.write(&raw.resolve(&mut *symbols(&raw))),
+        false => format.write(&raw.resolve(&mut symbols(&raw))),
     };
     match file {
         Some(path) => std::fs::write(path, &bytes).map_err(|error| format!("\"{path}\": {error}")),
@@ -105,8 +105,8 @@ fn read(from: &str) -> io::Result<String> {
 }
 
 /// What knows the names of these addresses.
-pub(super) fn symbols(_raw: &Raw) -> Box<dyn Symbols> {
-    Box::new(Bare)
+pub(super) fn symbols(raw: &Raw) -> ProcessSymbols {
+    ProcessSymbols::with_maps(raw.pid, &raw.maps)
 }
 
 const ENDINGS: [(&str, Format); 10] = [

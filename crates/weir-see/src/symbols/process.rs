@@ -45,9 +45,16 @@ impl ProcessSymbols {
     /// # Errors
     /// There is no such process, or it is not ours to look at.
     pub fn new(pid: u32) -> io::Result<ProcessSymbols> {
+        let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(ProcessSymbols::with_maps(pid, &text))
+    }
+
+    /// Of process `pid`, which says itself what its `/proc/self/maps` holds: one that gave up root can't be looked at by
+    /// its own user.
+    #[must_use]
+    pub fn with_maps(pid: u32, maps: &str) -> ProcessSymbols {
         let root = PathBuf::from(format!("/proc/{pid}"));
-        let text = fs::read_to_string(root.join("maps"))?;
-        Ok(ProcessSymbols { root, maps: maps::parse(&text), files: HashMap::new(), known: HashMap::new() })
+        ProcessSymbols { root, maps: maps::parse(maps), files: HashMap::new(), known: HashMap::new() }
     }
 
     fn name(&mut self, address: u64) -> Vec<Frame> {
@@ -88,7 +95,9 @@ impl Code {
     fn open(root: &Path, mapping: &Mapping) -> Option<Code> {
         let program = root.join("exe");
         let inside = root.join("root").join(mapping.path.trim_start_matches('/'));
-        let path = [program, inside].into_iter().find(|path| is_file(path, mapping))?;
+        // Where /proc/PID can't be read, this program and the path itself may still be the same files.
+        let candidates = [program, inside, PathBuf::from("/proc/self/exe"), PathBuf::from(&mapping.path)];
+        let path = candidates.into_iter().find(|path| is_file(path, mapping))?;
         let file = ReadCache::new(File::open(&path).ok()?);
         let object = object::File::parse(&file).ok()?;
         let segment = |segment: object::Segment<'_, '_, _>| {
