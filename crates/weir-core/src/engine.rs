@@ -188,6 +188,9 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             None
         }
         Verdict::Status(status) => {
+            if status >= 500 {
+                x.shared.failed(x.answered, status.into());
+            }
             let verdict = special::answer(x, status);
             x.mark(Site::step(Step::SpecialResponse));
             Some(Next::Judge(verdict))
@@ -248,7 +251,9 @@ fn record(x: &mut Exchange) {
         record.bytes_in = x.request.len as u64 + x.body.received();
         record.bytes_out = x.bytes_sent();
         record.method.set(x.arena.get(x.request.method_span));
-        record.set_path(x.arena.get(x.request.unparsed_uri));
+        record.rule = x.plan.rule;
+        let target = x.arena.get(x.request.unparsed_uri);
+        if x.plan.redact_args { record.set_path(target) } else { record.set_target(target) }
     };
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.finish(|trace| {

@@ -282,6 +282,9 @@ async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> R
             x.shared.open(entry.site);
             let step = entry.filter.step(x, &mut entry.input, &mut out);
             x.shared.bytes(entry.site, before - entry.input.len().min(before), out.len());
+            if let Err(error) = &step {
+                x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
+            }
             x.shared.close(entry.site);
             match step? {
                 Step::More => entry.full = false,

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::rc::Rc;
 
 use weir_conf::Error;
-use weir_trace::{Kind, Site, SiteTable};
+use weir_trace::{Kind, Rule, Site, SiteTable};
 
 use crate::conf::core::Core;
 use crate::filter::{HeaderEntry, HeaderFilter, Slot};
@@ -27,6 +27,12 @@ pub struct Plan {
     /// The location as a whole, for counts by route.
     pub route: Site,
     auto_redirect: bool,
+    /// `profile`: boundaries are recorded.
+    pub(crate) profile: bool,
+    /// `profile_redact args`: records hold no arguments.
+    pub(crate) redact_args: bool,
+    /// The number of the rule that says which trees are kept.
+    pub(crate) rule: u16,
     /// `limit_except`: the methods it leaves alone, and the plan of all others.
     pub limit_except: Option<(u32, Rc<Plan>)>,
     /// The plans of the blocks inside that inherit everything (`if`), in the order of the file.
@@ -102,6 +108,9 @@ pub struct PlanBuilder<'a> {
     content: Option<Entry>,
     header_filters: Vec<HeaderEntry>,
     auto_redirect: bool,
+    profile: bool,
+    redact_args: bool,
+    rule: u16,
     kept: Vec<Box<dyn Any>>,
 }
 
@@ -116,6 +125,9 @@ impl<'a> PlanBuilder<'a> {
             content: None,
             header_filters: Vec::new(),
             auto_redirect: false,
+            profile: true,
+            redact_args: true,
+            rule: 0,
             kept: Vec::new(),
         }
     }
@@ -149,6 +161,21 @@ impl<'a> PlanBuilder<'a> {
         self.auto_redirect = true;
     }
 
+    /// Whether boundaries of its requests are recorded.
+    pub fn profile(&mut self, on: bool) {
+        self.profile = on;
+    }
+
+    /// Whether records of its requests leave arguments out.
+    pub fn redact_args(&mut self, on: bool) {
+        self.redact_args = on;
+    }
+
+    /// Which trees of its requests are kept, instead of what holds for all.
+    pub fn keep_traces(&mut self, rule: Rule) {
+        self.rule = self.worker.present.add_rule(rule);
+    }
+
     /// A site of this location, for a body filter or anything else that a module accounts.
     pub fn site(&self, kind: Kind, module: &'static str) -> Site {
         SiteTable::global().intern(kind, &self.name, module)
@@ -171,6 +198,9 @@ impl<'a> PlanBuilder<'a> {
         Ok(Plan {
             route: SiteTable::global().intern(Kind::Request, &self.name, ""),
             auto_redirect: self.auto_redirect,
+            profile: self.profile,
+            redact_args: self.redact_args,
+            rule: self.rule,
             name: self.name,
             core,
             entries: self.entries.into(),

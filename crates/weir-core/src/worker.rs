@@ -75,7 +75,7 @@ impl Worker {
         Rc::new(Worker {
             id,
             counters,
-            present: Rc::new(Present::new(now, recorder.stalls().clone())),
+            present: Rc::new(Present::new(now, &recorder)),
             recorder: RefCell::new(recorder),
             files: Files::default(),
             logs: WorkerLogs::default(),

@@ -2,6 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::live::Shared;
+use crate::record::RequestRecord;
 use crate::site::Site;
 
 /// From when on a request counts as slow.
@@ -17,7 +18,7 @@ pub enum Slow {
     P99,
 }
 
-/// What one route keeps, besides failed requests and those that were asked for.
+/// What the requests of one location keep, besides failed requests and those that were asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rule {
     /// Slow requests.
@@ -26,11 +27,9 @@ pub struct Rule {
     pub sample: u32,
 }
 
-/// The rules of the routes that have one; the others go by the recorder's settings.
+/// The rules by their number; requests without one go by the recorder's settings.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// By the route's number: 1 and its index in `states`, 0 for none.
-    index: Vec<u16>,
     states: Vec<State>,
 }
 
@@ -55,24 +54,15 @@ pub(crate) struct Judgement {
 }
 
 impl Rules {
-    pub(crate) fn new(rules: impl IntoIterator<Item = (Site, Rule)>) -> Rules {
-        let mut all = Rules::default();
-        for (route, rule) in rules {
-            let at = route.index();
-            if all.index.len() <= at {
-                all.index.resize(at + 1, 0);
-            }
-            all.states.push(State::new(rule));
-            all.index[at] = u16::try_from(all.states.len()).unwrap_or(0);
-        }
-        all
+    pub(crate) fn new(rules: impl IntoIterator<Item = Rule>) -> Rules {
+        Rules { states: rules.into_iter().map(State::new).collect() }
     }
 
-    /// Judges a finished request; `None` if its route has no rule.
+    /// Judges a finished request; `None` if it has no rule.
     #[inline]
-    pub(crate) fn judge(&mut self, route: Site, total: u64, shared: &Shared) -> Option<Judgement> {
-        let index = usize::from(*self.index.get(route.index())?).checked_sub(1)?;
-        Some(self.states[index].judge(route, total, shared))
+    pub(crate) fn judge(&mut self, record: &RequestRecord, shared: &Shared) -> Option<Judgement> {
+        let state = self.states.get_mut(usize::from(record.rule.checked_sub(1)?))?;
+        Some(state.judge(record.route, record.total, shared))
     }
 }
 
@@ -82,9 +72,7 @@ impl State {
             Slow::Ticks(ticks) => ticks.saturating_sub(1),
             Slow::Never | Slow::P99 => u64::MAX,
         };
-        // Not all routes draw the same requests.
-        let until_sample = rule.sample;
-        State { rule, bound, until_bound: FIRST_BOUND, counted: Histogram::new(), until_sample }
+        State { rule, bound, until_bound: FIRST_BOUND, counted: Histogram::new(), until_sample: rule.sample }
     }
 
     #[inline]
@@ -130,23 +118,27 @@ mod tests {
     use super::*;
 
     fn rules(slow: Slow, sample: u32) -> Rules {
-        Rules::new([(Site(70), Rule { slow, sample })])
+        Rules::new([Rule { slow, sample }])
+    }
+
+    fn record(rule: u16, total: u64) -> RequestRecord {
+        RequestRecord { rule, route: Site(70), total, ..RequestRecord::default() }
     }
 
     #[test]
-    fn a_route_without_a_rule_has_no_judgement() {
+    fn a_request_without_a_rule_has_no_judgement() {
         let shared = Shared::new(0);
         let mut rules = rules(Slow::Never, 0);
-        assert_eq!(rules.judge(Site(69), 1, &shared), None);
-        assert_eq!(rules.judge(Site(71), 1, &shared), None);
-        assert_eq!(rules.judge(Site(70), u64::MAX, &shared), Some(Judgement { slow: false, drawn: false }));
+        assert_eq!(rules.judge(&record(0, 1), &shared), None);
+        assert_eq!(rules.judge(&record(2, 1), &shared), None);
+        assert_eq!(rules.judge(&record(1, u64::MAX), &shared), Some(Judgement { slow: false, drawn: false }));
     }
 
     #[test]
     fn a_fixed_bound_is_the_first_slow_time() {
         let shared = Shared::new(0);
         let mut rules = rules(Slow::Ticks(500), 0);
-        let mut slow = |total| rules.judge(Site(70), total, &shared).is_some_and(|judged| judged.slow);
+        let mut slow = |total| rules.judge(&record(1, total), &shared).is_some_and(|judged| judged.slow);
         assert!(!slow(499) && slow(500));
     }
 
@@ -154,7 +146,8 @@ mod tests {
     fn one_in_so_many_is_drawn() {
         let shared = Shared::new(0);
         let mut rules = rules(Slow::Never, 8);
-        let drawn = (0..80).filter(|_| rules.judge(Site(70), 1, &shared).is_some_and(|judged| judged.drawn));
+        let drawn =
+            (0..80).filter(|_| rules.judge(&record(1, 1), &shared).is_some_and(|judged| judged.drawn));
         assert_eq!(drawn.count(), 10);
     }
 
@@ -164,7 +157,7 @@ mod tests {
         let mut rules = rules(Slow::P99, 0);
         let mut slow = 0;
         let mut play = |total: u64| {
-            let judged = rules.judge(Site(70), total, &shared).expect("it has a rule");
+            let judged = rules.judge(&record(1, total), &shared).expect("it has a rule");
             shared.site(Site(70)).request(200, total);
             slow += u32::from(judged.slow);
             judged.slow

@@ -25,6 +25,9 @@ pub struct RequestRecord {
     /// The location that answered: a site of [`Kind::Request`](crate::Kind). What has none is counted only
     /// in the worker's totals.
     pub route: Site,
+    /// The number of the rule that judges whether its tree is kept ([`Recorder::configure`](crate::Recorder)), from
+    /// 1; 0: the recorder's settings do.
+    pub rule: u16,
     /// The status sent, or nginx's for a client that left (499).
     pub status: u16,
     /// Which worker.
@@ -73,6 +76,11 @@ impl RequestRecord {
     pub fn set_path(&mut self, target: &[u8]) {
         let end = target.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(target.len());
         self.path.set(&target[..end]);
+    }
+
+    /// Sets the path with its arguments: for who says that they may be shown (`profile_redact`).
+    pub fn set_target(&mut self, target: &[u8]) {
+        self.path.set(target);
     }
 
     /// All waiting together.

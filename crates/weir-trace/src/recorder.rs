@@ -10,7 +10,6 @@ use crate::live::{RecorderReader, Shared};
 use crate::model::Stall;
 use crate::record::{RequestId, RequestRecord};
 use crate::shape::Shapes;
-use crate::site::Site;
 use crate::stalls::Stalls;
 use crate::trace::Trace;
 use crate::tree::Tree;
@@ -108,9 +107,9 @@ impl Recorder {
         RecorderReader::new(self.shared.clone(), self.stalls.clone())
     }
 
-    /// Takes other settings from the next request on, and other rules by route. What was kept stays, as far as there
-    /// is room for it.
-    pub fn configure(&mut self, settings: Settings, rules: impl IntoIterator<Item = (Site, Rule)>) {
+    /// Takes other settings from the next request on, and other rules, which [`RequestRecord::rule`] numbers from 1.
+    /// What was kept stays, as far as there is room for it.
+    pub fn configure(&mut self, settings: Settings, rules: impl IntoIterator<Item = Rule>) {
         self.kept.resize(settings.kept);
         self.records.resize(settings.records);
         self.stalls.set_room(settings.stalls);
@@ -332,7 +331,7 @@ fn worth(
         return None;
     }
     let full = settings.level == Level::Full;
-    let (slow, drawn) = match rules.judge(record.route, record.total, shared) {
+    let (slow, drawn) = match rules.judge(record, shared) {
         // Below the full level the draw decided whether the request is recorded at all.
         Some(judged) => (judged.slow, if full { judged.drawn } else { trace.is_sampled() }),
         None => (record.total >= settings.slow, trace.is_sampled()),

@@ -277,6 +277,12 @@ impl SiteTable {
         inner.infos.get(site.index()).unwrap_or(&inner.infos[Site::OTHER.index()]).clone()
     }
 
+    /// The kinds of all sites, by number.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.lock().infos.iter().map(|info| info.kind).collect()
+    }
+
     /// How many numbers are in use, the reserved ones included: all sites are below it.
     #[must_use]
     pub fn len(&self) -> usize {

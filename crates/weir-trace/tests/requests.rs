@@ -258,12 +258,18 @@ fn rings_forget_the_oldest() {
 #[test]
 fn routes_have_rules_of_their_own() {
     let sites = sites();
+    let one = |recorder: &mut Recorder, sites: &Sites, status, id| {
+        let mut trace = Trace::new();
+        recorder.begin(&mut trace, 10_000);
+        play(&mut trace, sites);
+        recorder.finish(&trace, RequestRecord { rule: 1, ..record(sites, status, id) });
+    };
     let mut recorder = Recorder::new(0, quiet(Level::Full));
     let rule = Rule { slow: Slow::Ticks(871_000), sample: 0 };
-    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [(sites.route, rule)]);
+    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [rule]);
     one(&mut recorder, &sites, 200, 1);
     let rule = Rule { slow: Slow::Ticks(871_001), sample: 3 };
-    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [(sites.route, rule)]);
+    recorder.configure(Settings { slow: 1, ..quiet(Level::Full) }, [rule]);
     (2..=7).for_each(|id| one(&mut recorder, &sites, 200, id));
     let kept: Vec<_> = recorder.kept().map(|kept| (kept.record().id.0, kept.why())).collect();
     assert_eq!(kept, [(1, Why::Slow), (4, Why::Sampled), (7, Why::Sampled)]);

@@ -1,7 +1,7 @@
 //! The modules of this build, in the order that counts: within a phase the first runs first.
 
 use weir_core::ModuleDef;
-use weir_core::conf::with_core;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
     Access, AuthBasic, Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, Proxy,
@@ -11,7 +11,7 @@ use weir_modules::{
 use crate::welcome::Welcome;
 
 /// Every module. The core's own come first, since the others read what they set.
-pub static MODULES: &[ModuleDef] = &with_core::<{ 3 + OWN.len() }>(OWN);
+pub static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + OWN.len() }>(OWN);
 
 /// The modules that are not the core's.
 const OWN: &[ModuleDef] = &[

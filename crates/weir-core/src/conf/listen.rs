@@ -13,6 +13,7 @@ mod tests;
 use weir_conf::{LineCx, Result, Span};
 use weir_rt::net::{ListenOptions, SockAddr};
 
+pub(crate) use address::parse as parse_address;
 pub use collect::collect;
 pub use names::ServerName;
 

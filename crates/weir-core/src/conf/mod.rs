@@ -21,6 +21,7 @@ use weir_conf::Source;
 
 use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
+use crate::trace::Profile;
 use listen::Address;
 use registry::Tables;
 
@@ -29,13 +30,17 @@ pub use main_core::MainCore;
 pub use server_core::ServerCore;
 
 /// The modules that every configuration needs, the first of any list.
-pub static CORE_MODULES: [ModuleDef; 3] =
-    [ModuleDef::of::<MainCore>(), ModuleDef::of::<ServerCore>(), ModuleDef::of::<HttpCore>()];
+pub static CORE_MODULES: [ModuleDef; 4] = [
+    ModuleDef::of::<MainCore>(),
+    ModuleDef::of::<ServerCore>(),
+    ModuleDef::of::<HttpCore>(),
+    ModuleDef::of::<Profile>(),
+];
 
 /// The core's modules and `own` behind them: the list of a build, with `N` entries.
 ///
 /// # Panics
-/// When `N` is not three more than there are in `own`; in a constant, that is an error of the compiler.
+/// When `N` is not the number of both; in a constant, that is an error of the compiler.
 pub const fn with_core<const N: usize>(own: &[ModuleDef]) -> [ModuleDef; N] {
     assert!(N == CORE_MODULES.len() + own.len());
     let mut all = [CORE_MODULES[0]; N];

@@ -37,6 +37,7 @@ impl Generation {
     /// What a module finds out only here.
     pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
         let link = Rc::new(Link { configuration: configuration.clone() });
+        worker.present.begin_rules();
         let build = |conf| Server::build(conf, &link, worker).map(Rc::new);
         let servers = configuration.servers.iter().map(build).collect::<Result<Vec<_>, _>>()?;
         let hosts = configuration.addresses.iter();

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use weir_rt::clock;
-use weir_trace::{Site, Trace, WaitKind};
+use weir_trace::{EventKind, Site, Trace, WaitKind};
 
 use crate::conn::h1::Wire;
 use crate::phase::LocalFuture;
@@ -117,6 +117,12 @@ impl Shared {
         if self.on.get() {
             self.trace.borrow_mut().bytes(site, input, output);
         }
+    }
+
+    /// Notes that `site` failed, with a status or an errno.
+    #[cold]
+    pub fn failed(&self, site: Site, code: u64) {
+        self.trace.borrow_mut().note(EventKind::Error, site, code);
     }
 
     /// Awaits `future`, charging the time between its polls as waiting to the innermost open site.

@@ -142,6 +142,7 @@ pub(super) fn adopt(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocke
         .map_err(|error| error.render(&configuration.source))?;
     let before = local.worker.generation();
     local.worker.switch(Rc::new(generation));
+    crate::trace::configure(&local.worker, configuration);
     if let Some(limit) = before.and_then(|before| before.configuration.main.shutdown_timeout()) {
         let (worker, serial) = (local.worker.clone(), local.worker.serial());
         weir_rt::spawn(async move {

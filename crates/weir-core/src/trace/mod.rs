@@ -5,15 +5,21 @@
 //! (`conf::location::find`), each stop and go ([`Shared`](crate::exchange::Shared)) and its end (`engine::record`).
 
 mod id;
+mod module;
 mod presence;
 mod present;
+mod settings;
+mod variable;
 
+pub use module::{Profile, ProfileConf};
 pub(crate) use presence::Presence;
 pub(crate) use present::Present;
+pub use settings::{Admin, TraceSettings};
 
 use weir_rt::net;
-use weir_trace::{RequestId, Site};
+use weir_trace::{PhaseMap, RequestId, Settings, Site, SiteTable};
 
+use crate::conf::Configuration;
 use crate::exchange::Exchange;
 use crate::text::Text;
 use crate::worker::Worker;
@@ -37,6 +43,9 @@ pub(crate) fn enter(x: &Exchange) {
 /// The location of `x` was found.
 pub(crate) fn routed(x: &Exchange) {
     x.shared.presence.routed(x.plan.route);
+    if !x.plan.profile && x.shared.is_on() {
+        x.shared.forget();
+    }
 }
 
 /// How long ago the last bytes of `x` came to the kernel, in ticks: in the turn after one that was too long, the time
@@ -62,6 +71,23 @@ pub(crate) fn accepted(worker: &Worker, fd: i32) -> u64 {
 
 fn ticks(ms: u32) -> u64 {
     weir_rt::clock::scale().ns_to_ticks(u64::from(ms) * 1_000_000)
+}
+
+/// A worker has taken this configuration: its recorder goes by it from the next request on.
+pub(crate) fn configure(worker: &Worker, configuration: &Configuration) {
+    let (trace, present) = (configuration.trace(), &worker.present);
+    let scale = weir_rt::clock::scale();
+    let blocked = trace.blocked().map_or(u64::MAX, |limit| scale.ns_to_ticks(limit.as_nanos() as u64));
+    present.set_blocked(blocked);
+    *present.phases.borrow_mut() = PhaseMap::new(SiteTable::global());
+    let workers = configuration.main.workers().max(1);
+    let settings = Settings {
+        level: trace.level.unwrap_or(present.base.level),
+        sample: trace.sample.unwrap_or(present.base.sample),
+        kept: trace.keep().div_ceil(workers),
+        ..present.base
+    };
+    worker.recorder.borrow_mut().configure(settings, present.rules());
 }
 
 impl Exchange {

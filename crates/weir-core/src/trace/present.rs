@@ -1,8 +1,8 @@
 //! A worker's present: what its requests have in common while they run.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
-use weir_trace::{Now, RequestId, Run, Sample, Site, Stall, Stalls};
+use weir_trace::{Now, PhaseMap, Recorder, RequestId, Rule, Run, Sample, Settings, Site, Stall, Stalls};
 
 use super::id::Ids;
 
@@ -11,6 +11,12 @@ use super::id::Ids;
 pub(crate) struct Present {
     pub(crate) now: Now,
     pub(crate) ids: Ids,
+    /// The settings of the recorder where no configuration says otherwise.
+    pub(crate) base: Settings,
+    /// For variables.
+    pub(crate) phases: RefCell<PhaseMap>,
+    /// Which trees are kept, by the number that a plan has.
+    rules: RefCell<Vec<Rule>>,
     stalls: Stalls,
     /// Ticks after which a stretch of the loop is a stall (`profile_blocked`).
     blocked: Cell<u64>,
@@ -22,16 +28,36 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    pub(crate) fn new(now: Now, stalls: Stalls) -> Present {
+    pub(crate) fn new(now: Now, recorder: &Recorder) -> Present {
         Present {
             now,
             ids: Ids::new(),
-            stalls,
+            base: *recorder.settings(),
+            phases: RefCell::default(),
+            rules: RefCell::default(),
+            stalls: recorder.stalls().clone(),
             blocked: Cell::new(u64::MAX),
             stalled: Cell::new((0, 0)),
             after: Cell::new(0),
             accepts: Cell::new(0),
         }
+    }
+
+    /// The plans of a configuration are about to be built: their rules replace those there are.
+    pub(crate) fn begin_rules(&self) {
+        self.rules.borrow_mut().clear();
+    }
+
+    /// The number of a rule; 0, no rule, where there are too many.
+    pub(crate) fn add_rule(&self, rule: Rule) -> u16 {
+        let mut rules = self.rules.borrow_mut();
+        rules.push(rule);
+        u16::try_from(rules.len()).unwrap_or(0)
+    }
+
+    /// All rules, from number 1.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        self.rules.borrow().clone()
     }
 
     /// From here on stretches of the loop of more than `ticks` are stalls.

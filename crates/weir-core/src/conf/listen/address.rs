@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use weir_rt::net::{SockAddr, UnixAddr};
 
 /// The addresses that `text` stands for, none twice, or nginx's name of what is wrong.
-pub(super) fn parse(text: &[u8]) -> Result<Vec<SockAddr>, &'static str> {
+pub(crate) fn parse(text: &[u8]) -> Result<Vec<SockAddr>, &'static str> {
     if text.len() >= 5 && text[..5].eq_ignore_ascii_case(b"unix:") {
         return unix(&text[5..]).map(|addr| vec![addr]);
     }

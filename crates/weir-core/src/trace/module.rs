@@ -1,0 +1,368 @@
+//! The directives of tracing: what is recorded, what is kept, what is told.
+
+use weir_conf::names::*;
+use weir_conf::{Args, Contexts, Directive, LineCx, Result, parse_number, parse_time_ms};
+use weir_rt::clock;
+use weir_trace::{Level, Rule, SiteTable, Slow, render};
+
+use super::settings::{Admin, TraceSettings};
+use super::variable;
+use crate::conf::listen;
+use crate::conf::registry::Registry;
+use crate::exchange::Exchange;
+use crate::filter::{HeaderFilter, Slot};
+use crate::inherit;
+use crate::module::Module;
+use crate::phase::Verdict;
+use crate::plan::PlanBuilder;
+use crate::text::Text;
+use crate::variable::{Script, Variable};
+
+/// The module of tracing. It has no handler: boundaries are stamped by the engine, for all modules alike.
+pub struct Profile;
+
+impl Module for Profile {
+    const NAME: &'static str = "profile";
+    type Conf = ProfileConf;
+    const DIRECTIVES: &'static [Directive<ProfileConf>] = &[
+        Row::new("profile", ANY, FLAG, |c, line| line.flag(&mut c.profile))
+            .doc("Whether boundaries of requests are recorded here; on."),
+        Row::new("trace", ANY, MORE, ProfileConf::set_trace)
+            .doc("Which trees are kept: sample=1/64, slow=200ms or p99; in http keep=1000 and level=."),
+        Row::new("profile_redact", ANY, ONE_TO_THREE, |c, line| line.bits(&mut c.redact, REDACT))
+            .doc("What records and exports leave out: args, cookies, authorization; all. Of headers nothing is recorded."),
+        Row::new("server_timing", ANY, ONE, ProfileConf::set_server_timing)
+            .doc("The response field Server-Timing: on, off, or when this value is neither empty nor 0; off."),
+        Row::new("profile_cpu", PROCESS, ONE, |_, line| set_cpu(line))
+            .doc("Samples of running code a second of CPU time and worker; off, or up to 1000; 99."),
+        Row::new("profile_blocked", PROCESS, ONE, |_, line| set_blocked(line))
+            .doc("How long a turn of the loop may take until it counts as a stall; 10ms; off."),
+        Row::new("admin", PROCESS, ONE_OR_TWO, |_, line| set_admin(line))
+            .doc("Where the server answers questions about itself: unix:PATH, ADDRESS:PORT; token=WORD guards it."),
+    ];
+    const VARIABLES: &'static [Variable] = variable::VARIABLES;
+
+    fn inherit(conf: &mut ProfileConf, parent: &ProfileConf) {
+        inherit!(conf, parent, profile, slow, sample, redact, server_timing);
+    }
+
+    fn install(conf: &ProfileConf, plan: &mut PlanBuilder<'_>) -> Result {
+        plan.profile(conf.profile.unwrap_or(true));
+        plan.redact_args(conf.redact.is_none_or(|bits| bits & ARGS != 0));
+        if conf.slow.is_some() || conf.sample.is_some() {
+            let slow = conf.slow.unwrap_or(Bound::Ms(SLOW_MS)).slow();
+            plan.keep_traces(Rule { slow, sample: conf.sample.unwrap_or(SAMPLE) });
+        }
+        match &conf.server_timing {
+            None | Some(Timing::Never) => {}
+            Some(Timing::Always) => plan.header_filter(Slot::Headers, Self::NAME, ServerTiming(None)),
+            Some(Timing::When(value)) => {
+                plan.header_filter(Slot::Headers, Self::NAME, ServerTiming(Some(value.clone())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<ProfileConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct ProfileConf {
+    profile: Option<bool>,
+    /// `trace` stands here.
+    trace: Option<()>,
+    slow: Option<Bound>,
+    sample: Option<u32>,
+    redact: Option<u32>,
+    server_timing: Option<Timing>,
+}
+
+/// `trace slow=`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    Never,
+    Ms(u64),
+    P99,
+}
+
+impl Bound {
+    fn slow(self) -> Slow {
+        match self {
+            Bound::Never => Slow::Never,
+            Bound::Ms(ms) => Slow::Ticks(clock::scale().ns_to_ticks(ms.saturating_mul(1_000_000))),
+            Bound::P99 => Slow::P99,
+        }
+    }
+}
+
+/// `server_timing`
+#[derive(Clone)]
+enum Timing {
+    Never,
+    Always,
+    When(Script),
+}
+
+impl ProfileConf {
+    /// `trace [sample=1/N|off] [slow=TIME|p99|off] [keep=N] [level=off|sampled|full]`
+    fn set_trace(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.once(&mut self.trace, ())?;
+        for i in 0..line.args().len() {
+            let text = line.bytes(i);
+            if let Some(text) = text.strip_prefix(b"sample=") {
+                let sample = parse_share(text).ok_or_else(|| line.invalid_value(i))?;
+                self.sample = Some(sample);
+                if line.here() == HTTP {
+                    settings(line).sample = Some(sample);
+                }
+            } else if let Some(text) = text.strip_prefix(b"slow=") {
+                self.slow = Some(match text {
+                    b"off" => Bound::Never,
+                    b"p99" => Bound::P99,
+                    text => Bound::Ms(parse_time_ms(text).ok_or_else(|| line.invalid_value(i))?),
+                });
+            } else if let Some(text) = text.strip_prefix(b"keep=") {
+                whole_server(line, i, "keep")?;
+                let number = parse_number(text).and_then(|number| usize::try_from(number).ok());
+                let number = number.filter(|&number| number <= MOST_KEPT);
+                settings(line).keep = Some(number.ok_or_else(|| line.invalid_value(i))?);
+            } else if let Some(text) = text.strip_prefix(b"level=") {
+                whole_server(line, i, "level")?;
+                let level = match text {
+                    b"off" => Level::Off,
+                    b"sampled" => Level::Sampled,
+                    b"full" => Level::Full,
+                    _ => return Err(line.invalid_value(i)),
+                };
+                settings(line).level = Some(level);
+            } else {
+                return Err(line.invalid_parameter(i));
+            }
+        }
+        Ok(())
+    }
+
+    /// `server_timing on|off|string`
+    fn set_server_timing(&mut self, line: &mut LineCx<'_>) -> Result {
+        let timing = match line.bytes(0) {
+            b"on" => Timing::Always,
+            b"off" => Timing::Never,
+            _ => Timing::When(Script::compile(line, 0)?),
+        };
+        line.once(&mut self.server_timing, timing)
+    }
+}
+
+/// `profile_cpu number|off`
+fn set_cpu(line: &mut LineCx<'_>) -> Result {
+    let mut hz = settings(line).cpu;
+    match line.bytes(0) {
+        b"off" => line.once(&mut hz, 0)?,
+        _ => line.number(&mut hz, 0..=1000)?,
+    }
+    settings(line).cpu = hz;
+    Ok(())
+}
+
+/// `profile_blocked time|off`
+fn set_blocked(line: &mut LineCx<'_>) -> Result {
+    let mut blocked = settings(line).blocked;
+    match line.bytes(0) {
+        b"off" => line.once(&mut blocked, None)?,
+        text => {
+            let ms = parse_time_ms(text).filter(|&ms| ms > 0);
+            let ms = ms.ok_or_else(|| line.refuse_arg(0, "invalid value"))?;
+            line.once(&mut blocked, Some(ms))?;
+        }
+    }
+    settings(line).blocked = blocked;
+    Ok(())
+}
+
+/// `admin address [token=word]`
+fn set_admin(line: &mut LineCx<'_>) -> Result {
+    let (text, mut token) = (line.arg(0).to_owned(), None);
+    let addresses = listen::parse_address(line.bytes(0))
+        .map_err(|problem| line.fail_arg(0, format!("{problem} in \"{text}\" of the \"admin\" directive")))?;
+    if line.args().len() > 1 {
+        let word = line.arg(1).strip_prefix("token=").ok_or_else(|| line.invalid_parameter(1))?;
+        if word.len() < SHORTEST_TOKEN {
+            return Err(line.fail_arg(1, format!("the token must have at least {SHORTEST_TOKEN} characters")));
+        }
+        token = Some(word.to_owned());
+    }
+    for address in addresses {
+        let local = address.ip().is_none_or(|ip| ip.is_loopback());
+        if !local && token.is_none() {
+            let error =
+                line.fail_arg(0, format!("\"admin {text}\" can be reached from outside and has no token"));
+            return Err(
+                error.hint("give it token=WORD, or an address of this machine: unix:PATH, 127.0.0.1:PORT")
+            );
+        }
+        if settings(line).admin.iter().any(|admin| admin.address == address) {
+            return Err(line.fail_arg(0, format!("a duplicate admin {text}")));
+        }
+        settings(line).admin.push(Admin { address, token: token.clone() });
+    }
+    Ok(())
+}
+
+fn settings<'a>(line: &'a mut LineCx<'_>) -> &'a mut TraceSettings {
+    line.ext::<Registry>().shared()
+}
+
+/// Refuses a parameter outside of `http`.
+fn whole_server(line: &LineCx<'_>, i: usize, parameter: &str) -> Result {
+    if line.here() == HTTP {
+        return Ok(());
+    }
+    Err(line.fail_arg(i, format!("\"{parameter}=\" is allowed in \"http\" only")))
+}
+
+/// `1/64`, or `off`.
+fn parse_share(text: &[u8]) -> Option<u32> {
+    if text == b"off" {
+        return Some(0);
+    }
+    let number = parse_number(text.strip_prefix(b"1/")?)?;
+    u32::try_from(number).ok().filter(|&number| number > 0)
+}
+
+/// Adds `Server-Timing` (W3C), with what is known before the head leaves.
+struct ServerTiming(Option<Script>);
+
+impl HeaderFilter for ServerTiming {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if x.is_subrequest() || !x.shared.is_on() {
+            return Verdict::Ok;
+        }
+        if let Some(when) = &self.0 {
+            let value = when.value(x);
+            if matches!(x.text(&value), b"" | b"0") {
+                return Verdict::Ok;
+            }
+        }
+        // Somebody asked for it, so it may allocate.
+        let tree = x.shared.with_trace(|trace| {
+            let mut so_far = trace.clone();
+            so_far.end(clock::ticks());
+            so_far.tree()
+        });
+        let scale = |ticks| clock::scale().ticks_to_ns(ticks);
+        let value = render::server_timing(&tree, SiteTable::global(), &scale);
+        let value = x.arena.push(value.as_bytes());
+        x.response.add_named(Text::Static(b"Server-Timing"), Text::Span(value));
+        Verdict::Ok
+    }
+}
+
+const PROCESS: Contexts = Contexts::MAIN.or(Contexts::HTTP);
+const MORE: Args = Args::MORE;
+const ARGS: u32 = 1;
+const REDACT: &[(&str, u32)] =
+    &[("args", ARGS), ("cookie", 2), ("cookies", 2), ("authorization", 4), ("off", 8)];
+const SLOW_MS: u64 = 200;
+const SAMPLE: u32 = 64;
+const MOST_KEPT: usize = 1_000_000;
+/// What can be guessed guards nothing.
+const SHORTEST_TOKEN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::conf::test::{headlines, load};
+    use crate::conf::{CORE_MODULES, Configuration};
+    use crate::exchange::testing;
+
+    fn read(text: &str) -> Configuration {
+        load(text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
+    #[test]
+    fn what_is_not_written_has_its_default() {
+        let conf = read("events { } http { server { } }");
+        let trace = conf.trace();
+        assert_eq!((trace.level, trace.keep(), trace.cpu_hz()), (None, 1000, 99));
+        assert_eq!(trace.blocked(), Some(Duration::from_millis(10)));
+        assert!(trace.admin().is_empty());
+    }
+
+    #[test]
+    fn settings_of_the_process() {
+        let conf = read(
+            "profile_cpu off; admin unix:/run/weir.admin; events { } http { profile_blocked 1s;
+            trace keep=5 level=sampled sample=1/8 slow=p99; admin 127.0.0.1:9180 token=0123456789abcdef;
+            admin 0.0.0.0:9181 token=0123456789abcdef; server { location / { trace slow=1s; profile off; } } }",
+        );
+        let trace = conf.trace();
+        assert_eq!((trace.level, trace.keep(), trace.cpu_hz()), (Some(Level::Sampled), 5, 0));
+        assert_eq!((trace.blocked(), trace.sample), (Some(Duration::from_secs(1)), Some(8)));
+        let admin: Vec<_> =
+            trace.admin().iter().map(|admin| (admin.address.to_string(), admin.token.is_some())).collect();
+        let expected = [("unix:/run/weir.admin", false), ("127.0.0.1:9180", true), ("0.0.0.0:9181", true)];
+        assert_eq!(admin, expected.map(|(address, token)| (address.to_owned(), token)));
+        assert_eq!(read("profile_blocked off; events { }").trace().blocked(), None);
+    }
+
+    #[test]
+    fn mistakes_are_told_in_nginx_s_words() {
+        for (line, error) in [
+            (
+                "profile maybe;",
+                "invalid value \"maybe\" in \"profile\" directive, it must be \"on\" or \"off\" in weir.conf:2:9",
+            ),
+            ("trace slow=fast;", "invalid value \"slow=fast\" in weir.conf:2:7"),
+            ("trace sample=64;", "invalid value \"sample=64\" in weir.conf:2:7"),
+            ("trace sample=1/0;", "invalid value \"sample=1/0\" in weir.conf:2:7"),
+            ("trace all;", "invalid parameter \"all\" in weir.conf:2:7"),
+            ("trace slow=1s; trace slow=2s;", "\"trace\" directive is duplicate in weir.conf:2:16"),
+            ("server { trace keep=5; }", "\"keep=\" is allowed in \"http\" only in weir.conf:2:16"),
+            ("profile_cpu 5000;", "value must be between 0 and 1000 in weir.conf:2:13"),
+            ("profile_blocked 0;", "\"profile_blocked\" directive invalid value in weir.conf:2:17"),
+            (
+                "profile_blocked 1s; profile_blocked 2s;",
+                "\"profile_blocked\" directive is duplicate in weir.conf:2:21",
+            ),
+            ("profile_redact passwords;", "invalid value \"passwords\" in weir.conf:2:16"),
+            (
+                "admin 127.0.0.1:x;",
+                "invalid port in \"127.0.0.1:x\" of the \"admin\" directive in weir.conf:2:7",
+            ),
+            ("admin 9180;", "\"admin 9180\" can be reached from outside and has no token in weir.conf:2:7"),
+            (
+                "admin 127.0.0.1:1 token=short;",
+                "the token must have at least 16 characters in weir.conf:2:19",
+            ),
+            ("admin 127.0.0.1:1 secret;", "invalid parameter \"secret\" in weir.conf:2:19"),
+            ("admin unix:/a; admin unix:/a;", "a duplicate admin unix:/a in weir.conf:2:22"),
+        ] {
+            assert_eq!(
+                headlines(&format!("events {{ }} http {{\n{line} }}"), &CORE_MODULES),
+                [error],
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_location_has_its_rule_and_may_opt_out() {
+        let http =
+            "trace sample=1/8; server { location / { trace slow=p99; } location /off { profile off; } }";
+        testing::run(http, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
+            assert!(x.plan.profile && x.plan.redact_args);
+            let rule = x.worker.present.rules()[usize::from(x.plan.rule) - 1];
+            assert_eq!((rule.slow, rule.sample), (Slow::P99, 8));
+            let root = x.worker.present.rules()[usize::from(x.server.plan.rule) - 1];
+            assert_eq!((root.slow, root.sample), (Bound::Ms(200).slow(), 8));
+        });
+        testing::run(http, "GET /off HTTP/1.1\r\nHost: a\r\n\r\n", async |x| assert!(!x.plan.profile));
+        testing::run("server { profile_redact cookie; }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
+            assert!(x.plan.rule == 0 && !x.plan.redact_args);
+        });
+    }
+}

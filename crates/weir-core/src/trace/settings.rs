@@ -1,0 +1,74 @@
+//! What the configuration says of tracing as a whole: for the recorder, and for those who sample, watch and export.
+
+use std::time::Duration;
+
+use weir_rt::net::SockAddr;
+use weir_trace::Level;
+
+use crate::conf::Configuration;
+
+/// Settings of the process, of the `http` block or outside of it; see [`Configuration::trace`].
+#[derive(Clone, Debug, Default)]
+pub struct TraceSettings {
+    /// `trace level=`; `None`: as the program that has the server inside wants it, which is full by default.
+    pub level: Option<Level>,
+    /// `trace keep=`: trees kept, over all workers.
+    pub(crate) keep: Option<usize>,
+    /// `trace sample=` of the `http` block: which requests are recorded at level `sampled`.
+    pub(crate) sample: Option<u32>,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) blocked: Option<Option<u64>>,
+    pub(crate) admin: Vec<Admin>,
+}
+
+/// An `admin` line: where the server answers questions about itself.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// The address: a unix socket, loopback, or any other with a token.
+    pub address: SockAddr,
+    /// `token=`: what a request must show.
+    pub token: Option<String>,
+}
+
+impl TraceSettings {
+    /// Trees kept, over all workers; 1000 unless `trace keep=` says otherwise.
+    #[must_use]
+    pub fn keep(&self) -> usize {
+        self.keep.unwrap_or(KEEP)
+    }
+
+    /// `profile_cpu`: samples a second of CPU time and worker; 0 is off; 99 by default.
+    #[must_use]
+    pub fn cpu_hz(&self) -> u32 {
+        self.cpu.unwrap_or(CPU_HZ)
+    }
+
+    /// `profile_blocked`: after how long a turn of the loop is a stall; `None` is off; 10 ms by default.
+    #[must_use]
+    pub fn blocked(&self) -> Option<Duration> {
+        self.blocked.unwrap_or(Some(BLOCKED_MS)).map(Duration::from_millis)
+    }
+
+    /// `admin`, each line.
+    #[must_use]
+    pub fn admin(&self) -> &[Admin] {
+        &self.admin
+    }
+
+    const DEFAULT: TraceSettings =
+        TraceSettings { level: None, keep: None, sample: None, cpu: None, blocked: None, admin: Vec::new() };
+}
+
+impl Configuration {
+    /// What it says of tracing as a whole.
+    #[must_use]
+    pub fn trace(&self) -> &TraceSettings {
+        static DEFAULT: TraceSettings = TraceSettings::DEFAULT;
+        self.tables.shared().unwrap_or(&DEFAULT)
+    }
+}
+
+const KEEP: usize = 1000;
+/// Not a divisor of what runs a hundred or a thousand times a second, and below any kernel's tick.
+const CPU_HZ: u32 = 99;
+const BLOCKED_MS: u64 = 10;
