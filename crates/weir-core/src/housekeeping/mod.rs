@@ -107,6 +107,8 @@ struct Shared {
     settings: Mutex<Settings>,
     watched: Mutex<Vec<Entry>>,
     stacks: Mutex<Stacks>,
+    /// Taken after `stacks`, where both are.
+    watchdog: Mutex<Watchdog>,
     /// Why the sampler does not run, if it does not.
     refused: Mutex<Option<String>>,
 }
@@ -126,6 +128,7 @@ pub fn handle() -> Handle {
         settings: Mutex::new(Settings::default()),
         watched: Mutex::default(),
         stacks: Mutex::default(),
+        watchdog: Mutex::default(),
         refused: Mutex::default(),
     });
     Handle { shared }
@@ -281,20 +284,19 @@ impl Drop for Collection {
 impl Shared {
     /// The thread's life.
     fn run(&self) -> ! {
-        let mut watchdog = Watchdog::default();
         let (mut second, mut minute) = (Instant::now(), Instant::now());
         let mut before = Instant::now();
         loop {
             let entries = self.entries();
             let settings = *lock(&self.settings);
             self.account(&entries, &mut before);
-            let next = watchdog.look(&entries, settings.blocked);
+            let next = lock(&self.watchdog).look(&entries, settings.blocked);
             if next.asked || second.elapsed() >= SECOND || lock(&self.stacks).is_collecting() {
                 let late = Duration::from_micros(500);
                 if next.asked {
                     std::thread::sleep(late); // the signal is handled meanwhile
                 }
-                self.gather_for(&mut watchdog);
+                self.gather();
             }
             if second.elapsed() >= SECOND {
                 second = Instant::now();
@@ -334,19 +336,11 @@ impl Shared {
         }
     }
 
-    /// Takes the samples out of the rings.
+    /// Takes the samples out of the rings, and shows them to the watchdog.
     fn gather(&self) {
         let entries = self.entries();
         let mut stacks = lock(&self.stacks);
-        for entry in &entries {
-            entry.watched.probe.drain(|sample| stacks.add(entry.watched.worker, sample));
-        }
-    }
-
-    /// The same, and shows them to the watchdog.
-    fn gather_for(&self, watchdog: &mut Watchdog) {
-        let entries = self.entries();
-        let mut stacks = lock(&self.stacks); // before the ring's, as everywhere
+        let mut watchdog = lock(&self.watchdog);
         for entry in &entries {
             entry.watched.probe.drain(|sample| {
                 stacks.add(entry.watched.worker, sample);

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use weir_rt::clock;
-use weir_rt::sampler::{self, LongTurn};
+use weir_rt::sampler::{self, LongTurn, Place};
 use weir_trace::{RequestId, Sample, Site, Stall};
 
 use super::Entry;
@@ -77,6 +77,7 @@ impl Watchdog {
         {
             found.has_stack = true;
             let duration = sample.time - found.start;
+            let route = Site(sample.place.route);
             let sample = Sample {
                 time: sample.time,
                 site: Site(sample.place.site),
@@ -84,7 +85,7 @@ impl Watchdog {
                 vm_state: sample.vm_state,
                 frames: sample.frames.clone(),
             };
-            let stall = Stall { start: found.start, duration, sample, ..Stall::default() };
+            let stall = Stall { start: found.start, duration, route, sample, ..Stall::default() };
             entry.watched.recorder.stalls().add(stall);
         }
     }
@@ -138,10 +139,11 @@ fn describe(entry: &Entry, start: u64, duration: u64) -> Stall {
     let probe = entry.watched.probe;
     let InKernel { state, syscall, wait_channel } = InKernel::read(probe.tid());
     let current = probe.current();
+    let Place { site, route } = current.place();
     let running = entry.watched.now.running();
     let request = running.map_or(RequestId(current.request()), |running| running.id);
-    let sample = Sample { site: Site(current.place().site), request, ..Sample::default() };
-    Stall { start, duration, state, syscall, wait_channel, sample, ..Stall::default() }
+    let sample = Sample { site: Site(site), request, ..Sample::default() };
+    Stall { start, duration, route: Site(route), state, syscall, wait_channel, sample, ..Stall::default() }
 }
 
 /// Between two looks at least: a turn is not found to be just too young again and again.
