@@ -5,9 +5,9 @@
 //! half, [`conclude`]: it waits for that one thing and calls `advance` again. A request that never waits is served by
 //! [`serve`] alone, without a future: it then costs no allocation and no state outside the processor's registers.
 
-use weir_http::Version;
+use weir_http::{Method, Version};
 use weir_rt::clock;
-use weir_trace::{Cause, RequestRecord, Site, Step};
+use weir_trace::{Cause, RequestRecord, Site, Step, Text};
 
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
@@ -250,10 +250,19 @@ fn record(x: &mut Exchange) {
         record.unix_ms = (seconds * 1000 + u64::from(ms)).saturating_sub(age);
         record.bytes_in = x.request.len as u64 + x.body.received();
         record.bytes_out = x.bytes_sent();
-        record.method.set(x.arena.get(x.request.method_span));
+        if x.request.method == Method::Get {
+            record.method = GET;
+        } else {
+            record.method.set(x.arena.get(x.request.method_span));
+        }
         record.rule = x.plan.rule;
-        let target = x.arena.get(x.request.unparsed_uri);
-        if x.plan.redact_args { record.set_path(target) } else { record.set_target(target) }
+        let plain = x.request.uri.start == x.request.unparsed_uri.start && x.args().is_empty();
+        match x.plan.redact_args {
+            // Nearly always: the path is the target as it was sent.
+            _ if plain => record.set_target(x.uri()),
+            true => record.set_path(x.arena.get(x.request.unparsed_uri)),
+            false => record.set_target(x.arena.get(x.request.unparsed_uri)),
+        }
     };
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.finish(|trace| {
@@ -269,6 +278,9 @@ fn record(x: &mut Exchange) {
         x.shared.presence.end(trace, end);
     });
 }
+
+/// The method of nearly all requests.
+const GET: Text<16> = Text::of(b"GET");
 
 fn protocol(version: Version) -> u8 {
     match version {

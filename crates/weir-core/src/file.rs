@@ -186,6 +186,29 @@ pub fn lookup(x: &mut Exchange, path: impl Into<PathText>) -> Result<Found, i32>
     worker.files.lookup(arena.get(span), &plan.core, links)
 }
 
+/// Opens what the request's URI leads to under `root` or `alias`, or takes it from the caches: [`map_uri`] and [`lookup`]
+/// in one, which composes no path where another request of the loop turn did.
+///
+/// # Errors
+/// As [`lookup`], and the path.
+pub fn lookup_uri(x: &mut Exchange) -> Result<Found, (PathText, i32)> {
+    let Exchange { arena, plan, worker, request, .. } = &*x;
+    let core = &plan.core;
+    let shared = core.open_file_cache.is_none()
+        && matches!(core.disable_symlinks, DisableSymlinks::Off)
+        && !x.add_uri_to_alias
+        && core.root.constant().is_some();
+    if shared && let Some(found) = worker.files.found(plan, arena.get(request.uri)) {
+        return Ok(found);
+    }
+    let path = map_uri(x);
+    let found = lookup(x, path).map_err(|errno| (path, errno))?;
+    if shared {
+        x.worker.files.remember(&x.plan, x.uri(), &found);
+    }
+    Ok(found)
+}
+
 /// What `path` leads to. As [`lookup`], but a file that may not be read is still found.
 ///
 /// # Errors

@@ -12,9 +12,10 @@ use weir_trace::{Now, Recorder};
 
 use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
+use crate::conn::authority::Authorities;
 use crate::conn::h1::Wire;
 use crate::conn::heads::Heads;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Kinds};
 use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
 use crate::server;
@@ -56,6 +57,10 @@ pub struct Worker {
     dates: RefCell<Cached>,
     /// Heads of responses, composed before.
     pub(crate) heads: RefCell<Heads>,
+    /// Hosts that were checked before.
+    pub(crate) authorities: RefCell<Authorities>,
+    /// Media types that were looked up before.
+    pub(crate) kinds: RefCell<Kinds>,
     /// Texts of the times of files.
     modified: RefCell<Memo>,
     /// New connections are refused and idle ones closed.
@@ -88,6 +93,8 @@ impl Worker {
             numbers: Cell::new((0, 0)),
             free: RefCell::new(Vec::new()),
             heads: RefCell::default(),
+            authorities: RefCell::default(),
+            kinds: RefCell::default(),
             modified: RefCell::default(),
             dates: RefCell::new(Cached::new(time as i64, clock::local_offset(time) / 60)),
             stopping: Cell::new(false),
@@ -107,6 +114,7 @@ impl Worker {
         // Exchanges of the old configuration hold its plans; new ones are made as needed.
         self.free.borrow_mut().clear();
         self.heads.borrow_mut().clear();
+        self.kinds.borrow_mut().clear();
         self.files.clear();
     }
 

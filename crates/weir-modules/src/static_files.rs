@@ -42,17 +42,17 @@ fn serve(x: &mut Exchange) -> Verdict {
     if x.uri().ends_with(b"/") {
         return Verdict::Declined;
     }
-    let path = file::map_uri(x);
-    match file::lookup(x, path) {
+    match file::lookup_uri(x) {
         Ok(Found::File(_)) if x.request.method == Method::Post => Verdict::Status(405),
         Ok(Found::File(file)) => respond(x, file),
         Ok(Found::Dir { .. }) => add_slash(x),
         Ok(Found::Other) => {
+            let path = file::map_uri(x);
             let path = String::from_utf8_lossy(path.bytes(&x.arena));
             x.log(Level::Crit, &format_args!("\"{path}\" is not a regular file"));
             Verdict::Status(404)
         }
-        Err(errno) => Verdict::Status(file::failed(x, path, errno)),
+        Err((path, errno)) => Verdict::Status(file::failed(x, path, errno)),
     }
 }
 

@@ -71,6 +71,59 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// Makes it an empty one, but for bytes of texts that nobody sees: a whole new one would be made elsewhere and
+    /// copied, for every request.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        let RequestRecord { id, route, rule, status, worker, protocol, cause, waits, method, path, .. } =
+            self;
+        (*id, *route, *status, *worker) = Default::default();
+        (*protocol, *cause, *waits, *rule) = Default::default();
+        (method.len, path.len) = (0, 0);
+        let RequestRecord {
+            id: _,
+            route: _,
+            rule: _,
+            status: _,
+            worker: _,
+            protocol: _,
+            cause: _,
+            waits: _,
+            method: _,
+            path: _,
+            unix_ms,
+            start,
+            total,
+            run,
+            accept_wait,
+            receive_wait,
+            bytes_in,
+            bytes_out,
+            lock,
+            gc,
+            jit,
+            trace_exits,
+            lua_bytes,
+        } = self;
+        for number in [
+            unix_ms,
+            start,
+            total,
+            run,
+            accept_wait,
+            receive_wait,
+            bytes_in,
+            bytes_out,
+            lock,
+            gc,
+            jit,
+            trace_exits,
+            lua_bytes,
+        ] {
+            *number = 0;
+        }
+    }
+
     /// Sets the path from a request target. Arguments and fragment are left out: records, trees and every export
     /// are made from here, and secrets travel in arguments.
     pub fn set_path(&mut self, target: &[u8]) {
@@ -78,7 +131,8 @@ impl RequestRecord {
         self.path.set(&target[..end]);
     }
 
-    /// Sets the path with its arguments: for who says that they may be shown (`profile_redact`).
+    /// Sets the path with its arguments, if there are any: for who says that they may be shown (`profile_redact`).
+    #[inline]
     pub fn set_target(&mut self, target: &[u8]) {
         self.path.set(target);
     }
@@ -156,6 +210,17 @@ impl<const N: usize> Text<N> {
         this
     }
 
+    /// A constant.
+    ///
+    /// # Panics
+    /// When `text` does not fit; where a constant is made, the compiler says so.
+    #[must_use]
+    pub const fn of(text: &[u8]) -> Text<N> {
+        let mut bytes = [0; N];
+        bytes.split_at_mut(text.len()).0.copy_from_slice(text);
+        Text { len: text.len() as u8, bytes }
+    }
+
     /// Takes as much of `text` as fits, in place.
     #[inline]
     pub fn set(&mut self, text: &[u8]) {
@@ -216,6 +281,38 @@ mod tests {
         assert_eq!(record.path.as_bytes(), b"/login");
         record.set_path(b"/a#b?c");
         assert_eq!(record.path.as_bytes(), b"/a");
+    }
+
+    #[test]
+    fn a_cleared_record_is_an_empty_one() {
+        let ones = |n: u64| n.wrapping_mul(0x0101_0101_0101_0101);
+        let mut record = RequestRecord {
+            id: RequestId(7),
+            route: Site(3),
+            rule: 2,
+            status: 200,
+            worker: 1,
+            protocol: 11,
+            cause: Cause::File,
+            unix_ms: ones(1),
+            start: ones(2),
+            total: ones(3),
+            run: ones(4),
+            waits: [ones(5); WaitKind::COUNT],
+            accept_wait: ones(6),
+            receive_wait: ones(7),
+            bytes_in: ones(8),
+            bytes_out: ones(9),
+            lock: ones(10),
+            gc: ones(11),
+            jit: ones(12),
+            trace_exits: ones(13),
+            lua_bytes: ones(14),
+            method: Text::new(b"GET"),
+            path: Text::new(b"/a"),
+        };
+        record.clear();
+        assert_eq!(record, RequestRecord::default());
     }
 
     #[test]

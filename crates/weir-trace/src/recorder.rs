@@ -175,7 +175,7 @@ impl Recorder {
             Some(slot) => slot,
             None => outside.insert(RequestRecord::default()),
         };
-        *record = RequestRecord::default();
+        record.clear();
         fill(record);
         record.worker = self.worker;
         let recorded = trace.is_recorded();
@@ -191,7 +191,7 @@ impl Recorder {
             self.shared.received(record.receive_wait);
         }
         if !record.route.is_none() {
-            count_route(&self.shared, record, recorded);
+            count_route(&self.shared, record, recorded.then(|| trace.total_wait()));
         }
         let matched = !self.watches.is_empty() && deliver(&mut self.watches, trace, record);
         if !self.averages.is_empty() {
@@ -304,7 +304,7 @@ fn charge_tree(shared: &Shared, tree: &Tree) {
 }
 
 #[inline]
-fn count_route(shared: &Shared, record: &RequestRecord, recorded: bool) {
+fn count_route(shared: &Shared, record: &RequestRecord, waited: Option<u64>) {
     let live = shared.site(record.route);
     live.request(record.status, record.total);
     live.remark(EventKind::BytesIn, record.bytes_in);
@@ -312,8 +312,8 @@ fn count_route(shared: &Shared, record: &RequestRecord, recorded: bool) {
     if record.status >= 500 {
         live.remark(EventKind::Error, 1);
     }
-    if recorded {
-        live.record_one(record.run, record.wait());
+    if let Some(wait) = waited {
+        live.record_one(record.run, wait);
     }
 }
 

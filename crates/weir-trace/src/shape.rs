@@ -66,6 +66,9 @@ struct Shape {
     /// Nothing nests or comes twice: each site's run is that of one event, and so is its wait. So it is with requests
     /// that are answered from memory.
     flat: bool,
+    /// Of a flat shape, the sites that wait for nothing, each with the event that has its run.
+    runs: Vec<(Arc<LiveSite>, u16)>,
+    /// The sites called once; of a flat shape only those that wait.
     shares: Vec<Share>,
     several: Vec<Several>,
     /// The ranges of `several`, one site's behind the other's.
@@ -131,12 +134,12 @@ impl Shape {
     /// Charges what needs no sums: the time of a site is that of its event.
     #[inline]
     fn charge_flat(&self, events: &[Event]) {
+        let of = |at: u16| events.get(usize::from(at)).map_or(0, |event| event.value());
+        for (live, at) in &self.runs {
+            live.record_run(of(*at));
+        }
         for share in &self.shares {
-            let of = |at: u16| events.get(usize::from(at)).map_or(0, |event| event.value());
-            match share.single.wait {
-                NOWHERE => share.live.record_run(of(share.single.run)),
-                wait => share.live.record_one(of(share.single.run), of(wait)),
-            }
+            share.live.record_one(of(share.single.run), of(share.single.wait));
         }
         self.remark(events);
     }
@@ -240,6 +243,10 @@ impl Shape {
             }
         }
         self.flat = flat && self.several.is_empty();
+        if self.flat {
+            let runs = self.shares.extract_if(.., |share| share.single.wait == NOWHERE);
+            self.runs = runs.map(|share| (share.live, share.single.run)).collect();
+        }
     }
 }
 

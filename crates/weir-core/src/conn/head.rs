@@ -232,14 +232,16 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
 }
 
 fn choose_server(x: &mut Exchange) {
-    let hosts = x.connection.hosts.borrow().clone();
-    if !hosts.is_single() {
-        hosts.choose(x);
+    if x.connection.hosts.borrow().is_single() {
+        return;
     }
+    let hosts = x.connection.hosts.borrow().clone();
+    hosts.choose(x);
 }
 
 fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
-    let Ok(parts) = host::validate(x.arena.get(authority)) else { return Err(bad_host(x, authority)) };
+    let checked = x.worker.authorities.borrow_mut().validate(x.arena.get(authority));
+    let Ok(parts) = checked else { return Err(bad_host(x, authority)) };
     let name = Span { start: authority.start + parts.name.start, end: authority.start + parts.name.end };
     x.request.host = name;
     if parts.upper {

@@ -11,6 +11,7 @@ use weir_http::{Known, Version};
 use super::encode;
 use crate::exchange::{Exchange, Name, Response};
 use crate::plan::Plan;
+use crate::text::Text;
 
 /// The heads that one worker keeps.
 #[derive(Default)]
@@ -24,8 +25,8 @@ struct Head {
     length: u64,
     modified: Option<i64>,
     keep_alive: bool,
-    kind: Box<[u8]>,
-    fields: Box<[(Known, Box<[u8]>)]>,
+    kind: Text,
+    fields: Box<[(Known, Text)]>,
     /// Up to the date.
     before: Box<[u8]>,
     /// Behind the date.
@@ -84,15 +85,20 @@ impl Head {
     #[inline]
     fn fits(&self, x: &Exchange, length: u64) -> bool {
         let response = &x.response;
-        let same = |(header, (known, value)): (&crate::exchange::Header, &(Known, Box<[u8]>))| {
-            matches!(header.name, Name::Known(name) if name == *known) && *x.text(&header.value) == **value
+        // Mostly they are the very same bytes: constants, or of the file that is still open.
+        let same = |text: &Text, kept: &Text| {
+            let (text, kept) = (x.text(text), kept.bytes(&x.arena));
+            std::ptr::eq(text, kept) || text == kept
+        };
+        let is = |header: &crate::exchange::Header, (known, value): &(Known, Text)| {
+            matches!(header.name, Name::Known(name) if name == *known) && same(&header.value, value)
         };
         Rc::ptr_eq(&self.plan, &x.plan)
             && (self.status, self.length) == (response.status, length)
             && (self.modified, self.keep_alive) == (response.last_modified, x.keep_alive)
-            && response.content_type.as_ref().is_some_and(|kind| *x.text(kind) == *self.kind)
+            && response.content_type.as_ref().is_some_and(|kind| same(kind, &self.kind))
             && response.headers.len() == self.fields.len()
-            && response.headers.iter().zip(&self.fields).all(same)
+            && response.headers.iter().zip(&self.fields).all(|(header, field)| is(header, field))
     }
 }
 
@@ -101,8 +107,13 @@ fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<Head>> {
     let at = x.worker.dates(|dates| bytes.windows(DATE).position(|window| window == dates.line()))?;
     let (before, behind) = bytes.split_at(at);
     let response = &x.response;
+    // What lies in the request's arena goes with it.
+    let lasting = |text: &Text| match text {
+        Text::Span(span) => Text::shared(x.arena.get(*span)),
+        constant => constant.clone(),
+    };
     let field = |header: &crate::exchange::Header| match header.name {
-        Name::Known(known) => Some((known, x.text(&header.value).into())),
+        Name::Known(known) => Some((known, lasting(&header.value))),
         Name::Other(_) => None,
     };
     Some(Box::new(Head {
@@ -111,7 +122,7 @@ fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<Head>> {
         length,
         modified: response.last_modified,
         keep_alive: x.keep_alive,
-        kind: x.text(response.content_type.as_ref()?).into(),
+        kind: lasting(response.content_type.as_ref()?),
         fields: response.headers.iter().map(field).collect::<Option<_>>()?,
         before: before.into(),
         behind: behind.get(DATE..)?.into(),
@@ -129,7 +140,6 @@ const FIELDS: usize = 4;
 mod tests {
     use super::*;
     use crate::exchange::testing;
-    use crate::text::Text;
 
     fn composed(x: &Exchange) -> String {
         let (mut kept, mut fresh) = (Vec::new(), Vec::new());

@@ -1,5 +1,9 @@
 //! The media type of a response, from the extension of its URI (nginx's `ngx_http_set_content_type`).
 
+use std::sync::Arc;
+
+use weir_http::mime::Types;
+
 use super::Exchange;
 use crate::text::Text;
 
@@ -12,12 +16,81 @@ impl Exchange {
         }
         let core = &self.plan.core;
         let exten = self.arena.get(self.request.exten);
-        let known = if exten.is_empty() { None } else { core.types.find(exten) };
+        let known =
+            if exten.is_empty() { None } else { self.worker.kinds.borrow_mut().find(&core.types, exten) };
         self.response.content_type = match known {
-            // A few bytes in the arena are cheaper than a counted constant for each type and worker.
-            Some(kind) => Some(Text::Span(self.arena.push(kind))),
+            Some(kind) => Some(kind),
             None if core.default_type.is_empty() => None,
             None => Some(Text::Shared(core.default_type.clone())),
         };
+    }
+}
+
+/// What tables of types said of extensions, each in the one place that its bytes lead to; a newer one takes it over.
+/// Also makes of the tables' texts, which all workers share, such of this worker, which are handed on uncopied.
+#[derive(Default)]
+pub(crate) struct Kinds(Vec<Option<Kind>>);
+
+struct Kind {
+    /// Held, so that no other table gets its address.
+    types: Arc<Types>,
+    exten: Box<[u8]>,
+    kind: Option<Text>,
+}
+
+impl Kinds {
+    /// As [`Types::find`].
+    #[inline]
+    fn find(&mut self, types: &Arc<Types>, exten: &[u8]) -> Option<Text> {
+        let ends = exten.first().zip(exten.last());
+        let mixed = ends.map_or(0, |(first, last)| usize::from(*first) << 2 ^ usize::from(*last));
+        let at = (exten.len() ^ mixed) % PLACES;
+        match self.0.get(at) {
+            Some(Some(known)) if Arc::ptr_eq(&known.types, types) && *known.exten == *exten => {
+                known.kind.clone()
+            }
+            _ => self.look_up(types, exten, at),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, types: &Arc<Types>, exten: &[u8], at: usize) -> Option<Text> {
+        let kind = types.find(exten).map(Text::shared);
+        if exten.len() <= LONGEST {
+            self.0.resize_with(PLACES, || None);
+            self.0[at] = Some(Kind { types: types.clone(), exten: exten.into(), kind: kind.clone() });
+        }
+        kind
+    }
+
+    /// Forgets all: the tables end with their configuration.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Extensions remembered by a worker.
+const PLACES: usize = 64;
+/// Longer ones are none.
+const LONGEST: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_what_the_table_says() {
+        let tables = [Arc::new(Types::builtin()), Arc::new(Types::common())];
+        let mut kinds = Kinds::default();
+        for _ in 0..2 {
+            for (types, exten) in
+                tables.iter().flat_map(|t| ["html", "htmk", "js", "HTML", "none"].map(|e| (t, e)))
+            {
+                let kind = kinds.find(types, exten.as_bytes());
+                let arena = crate::text::Arena::default();
+                let said = kind.as_ref().map(|kind| kind.bytes(&arena));
+                assert_eq!(said, types.find(exten.as_bytes()), "{exten}");
+            }
+        }
     }
 }

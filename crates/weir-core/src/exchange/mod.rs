@@ -15,6 +15,7 @@ pub(crate) mod testing;
 use std::any::Any;
 use std::rc::Rc;
 
+pub(crate) use content_type::Kinds;
 pub use request::{Field, Request};
 
 pub use response::{Header, Name, Response};

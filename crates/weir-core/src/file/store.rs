@@ -9,6 +9,7 @@ use super::Found;
 use super::cache::Cache;
 use super::turn::Turn;
 use crate::conf::core::{Core, FileCache};
+use crate::plan::Plan;
 
 /// Open files and small bodies: those of this loop turn, and those that `open_file_cache` keeps.
 #[derive(Default)]
@@ -28,6 +29,17 @@ impl Files {
             // What a link may lead to depends on the location, so these are not shared.
             links => super::open(path, links),
         }
+    }
+
+    /// What `uri` led to in this turn, in the location of `plan`.
+    #[inline]
+    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<Found> {
+        self.turn.found(plan, uri)
+    }
+
+    /// Remembers for this turn what `uri` leads to in the location of `plan`, where nothing else decides it.
+    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &Found) {
+        self.turn.remember(plan, uri, found);
     }
 
     /// Locations whose settings are the same share their cache, also over a reload.

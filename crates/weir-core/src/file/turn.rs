@@ -11,12 +11,15 @@ use weir_rt::file::Links;
 
 use super::hash::hash;
 use super::{Found, open};
+use crate::plan::Plan;
 use crate::server::notify::Notify;
 
 /// Paths looked up in this turn, and what was found there.
 #[derive(Default)]
 pub(super) struct Turn {
     table: RefCell<Table>,
+    /// By URI and location: of what `table` has, the files and folders that requests asked for by name.
+    uris: RefCell<Table>,
     filled: Notify,
     swept: Cell<bool>,
 }
@@ -27,20 +30,36 @@ impl Turn {
         let key = hash(path);
         let mut table = self.table.borrow_mut();
         table.enter(weir_rt::epoch());
-        if let Some(found) = table.find(key, path) {
+        if let Some(found) = table.find(key, ANYWHERE, path) {
             return found.clone();
         }
         let found = open(path, Links::Follow);
         if table.is_empty() {
             self.sweep_later();
         }
-        table.add(key, path, &found);
+        table.add(key, ANYWHERE, path, &found);
         found
+    }
+
+    /// What [`Turn::remember`] was told in this turn.
+    #[inline]
+    pub(super) fn found(&self, plan: &Rc<Plan>, uri: &[u8]) -> Option<Found> {
+        let mut uris = self.uris.borrow_mut();
+        uris.enter(weir_rt::epoch());
+        uris.find(hash(uri), Rc::as_ptr(plan).addr(), uri)?.clone().ok()
+    }
+
+    /// Remembers what a path that [`Turn::lookup`] has opened in this turn was composed of.
+    pub(super) fn remember(&self, plan: &Rc<Plan>, uri: &[u8], found: &Found) {
+        let mut uris = self.uris.borrow_mut();
+        uris.enter(weir_rt::epoch());
+        uris.add(hash(uri), Rc::as_ptr(plan).addr(), uri, &Ok(found.clone()));
     }
 
     /// Forgets everything.
     pub(super) fn clear(&self) {
         self.table.borrow_mut().clear();
+        self.uris.borrow_mut().clear();
     }
 
     /// Wakes the task that clears: it runs behind the tasks that can run now.
@@ -68,6 +87,9 @@ struct Table {
 
 struct Entry {
     key: u64,
+    /// Of a URI, where its location's plan is: while anything of it is kept no other takes that place, since a new
+    /// configuration forgets everything.
+    of: usize,
     /// Where the path ends in `paths`; it begins where the one before ends.
     end: usize,
     found: Result<Found, i32>,
@@ -86,8 +108,10 @@ impl Table {
         self.entries.is_empty()
     }
 
-    fn find(&self, key: u64, path: &[u8]) -> Option<&Result<Found, i32>> {
-        let same = |(at, entry): &(usize, &Entry)| entry.key == key && self.path(*at) == path;
+    #[inline]
+    fn find(&self, key: u64, of: usize, path: &[u8]) -> Option<&Result<Found, i32>> {
+        let same =
+            |(at, entry): &(usize, &Entry)| (entry.key, entry.of) == (key, of) && self.path(*at) == path;
         self.entries.iter().enumerate().find(same).map(|(_, entry)| &entry.found)
     }
 
@@ -96,10 +120,10 @@ impl Table {
         &self.paths[start..self.entries[at].end]
     }
 
-    fn add(&mut self, key: u64, path: &[u8], found: &Result<Found, i32>) {
+    fn add(&mut self, key: u64, of: usize, path: &[u8], found: &Result<Found, i32>) {
         if self.entries.len() < ENTRIES {
             self.paths.extend_from_slice(path);
-            self.entries.push(Entry { key, end: self.paths.len(), found: found.clone() });
+            self.entries.push(Entry { key, of, end: self.paths.len(), found: found.clone() });
         }
     }
 
@@ -109,6 +133,8 @@ impl Table {
     }
 }
 
+/// Of no location: a path.
+const ANYWHERE: usize = 0;
 /// So few that comparing all keys costs less than a system call; also how many files a turn holds open on its own.
 const ENTRIES: usize = 64;
 
@@ -117,7 +143,7 @@ mod tests {
     use super::*;
 
     fn find(table: &Table, path: &[u8]) -> Option<i32> {
-        table.find(hash(path), path).map(|found| found.as_ref().err().copied().unwrap_or(0))
+        table.find(hash(path), ANYWHERE, path).map(|found| found.as_ref().err().copied().unwrap_or(0))
     }
 
     #[test]
@@ -125,7 +151,7 @@ mod tests {
         let mut table = Table::default();
         table.enter(1);
         for (at, path) in [&b"/a"[..], b"", b"/bc", b"/b"].into_iter().enumerate() {
-            table.add(hash(path), path, &Err(at as i32));
+            table.add(hash(path), ANYWHERE, path, &Err(at as i32));
         }
         assert_eq!(
             (find(&table, b"/b"), find(&table, b"/bc"), find(&table, b"")),
@@ -144,7 +170,7 @@ mod tests {
         let mut table = Table::default();
         for n in 0..ENTRIES as i32 + 10 {
             let path = n.to_be_bytes();
-            table.add(hash(&path), &path, &Err(n));
+            table.add(hash(&path), ANYWHERE, &path, &Err(n));
         }
         assert_eq!(table.entries.len(), ENTRIES);
         assert_eq!(find(&table, &(ENTRIES as i32).to_be_bytes()), None);
