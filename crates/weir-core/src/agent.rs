@@ -1,7 +1,7 @@
 //! Browsers that old rules are about, told by `User-Agent` with nginx's tests.
 
 /// An Internet Explorer, or a browser that says it is one.
-pub(crate) fn msie(agent: &[u8]) -> bool {
+pub fn msie(agent: &[u8]) -> bool {
     msie_at(agent).is_some() && !has(agent, b"Opera")
 }
 

@@ -11,6 +11,7 @@ use weir_trace::{Cause, RequestRecord, Site, Step, Text};
 
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
+use crate::log::Level;
 use crate::output::{self, Sent};
 use crate::phase::{self, Phase, Phases, Verdict, Walk};
 use crate::{redirect, special};
@@ -102,6 +103,8 @@ pub(crate) enum Wait {
 pub(crate) struct Course {
     /// Internal redirects that were followed, each open in the trace.
     redirects: u8,
+    /// Answers that header filters refused.
+    refusals: u8,
 }
 
 /// Runs phases, follows redirects and error pages until a response has gone out.
@@ -156,6 +159,10 @@ fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait
             Next::Sent(Sent::Body) => return Some(Wait::Body),
             Next::Sent(Sent::Instead(verdict)) => {
                 x.body_filters.clear();
+                course.refusals += 1;
+                if course.refusals == REFUSALS {
+                    unfiltered(x);
+                }
                 Next::Judge(verdict)
             }
             Next::Responded(Err(error)) => {
@@ -206,6 +213,13 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
         }
         Verdict::Ok | Verdict::Declined | Verdict::Wait => None,
     }
+}
+
+/// Header filters refuse each answer that is made because of the one before: the next one passes without them.
+#[cold]
+fn unfiltered(x: &mut Exchange) {
+    x.unfiltered = true;
+    x.log(Level::Alert, &"header filters refuse every response, the next one is sent without them");
 }
 
 #[cold]
@@ -291,3 +305,7 @@ fn protocol(version: Version) -> u8 {
         Version::V30 => 30,
     }
 }
+
+/// So many answers of a request may be refused by header filters. A refusal is answered by a page or an `error_page`,
+/// and that goes through filters, too: more than one for each change of the URI that a request may have is a loop.
+const REFUSALS: u8 = 12;

@@ -4,7 +4,7 @@
 //! is enough. The life of a request through this crate is drawn in `docs/life-of-a-request.md`.
 #![forbid(unsafe_code)]
 
-mod agent;
+pub mod agent;
 pub mod body;
 pub mod conf;
 pub mod conn;

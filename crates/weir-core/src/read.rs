@@ -134,6 +134,17 @@ impl RequestBody {
         self.file.as_ref()
     }
 
+    /// The same body for another request, if it was read; a file is shared, and removed by the first holder only.
+    pub(crate) fn copy(&self) -> RequestBody {
+        let file = self.file.as_ref().map(|file| TempFile {
+            handle: file.handle.clone(),
+            path: file.path.clone(),
+            len: file.len,
+            remove: false,
+        });
+        RequestBody { read: self.read, memory: self.memory.clone(), file, ..RequestBody::default() }
+    }
+
     /// Replaces the body, as `ngx.req.set_body_data` does.
     pub fn replace(&mut self, bytes: Vec<u8>) {
         self.memory = bytes;

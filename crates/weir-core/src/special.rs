@@ -72,7 +72,6 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
         return Verdict::Close(code);
     }
     let location = x.response.location.take();
-    let challenge = x.response.header(Known::WwwAuthenticate).cloned();
     x.response.clear_entity();
     x.response.status = code;
     // nginx's own codes choose the page; the client and the log get what they stand for. Otherwise the page has its
@@ -80,9 +79,6 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
     x.response.err_status = if matches!(code, 494..=497) { 400 } else { 0 };
     if matches!(code, 301 | 302 | 303 | 307 | 308 | 201) {
         x.response.location = location;
-    }
-    if let (401, Some(challenge)) = (code, challenge) {
-        x.response.set(Known::WwwAuthenticate, challenge);
     }
     x.body_filters.clear();
     if refreshes(x, code)

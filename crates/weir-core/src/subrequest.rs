@@ -5,6 +5,8 @@
 //! As in nginx a child begins at the server's rewrite phase, is internal, passes no access phase, and is logged only
 //! where `log_subrequest` is on. Its marks go to the parent's trace.
 
+mod background;
+
 use std::future::ready;
 use std::rc::Rc;
 
@@ -95,13 +97,41 @@ impl Exchange {
         args: Option<&[u8]>,
         options: SubrequestOptions,
     ) -> LocalFuture<'x, Captured> {
-        if self.shared.subrequests.get() >= NESTED {
-            let message = format!("subrequests cycle while processing \"{}\"", String::from_utf8_lossy(uri));
-            self.log_error(&message);
-            return Box::pin(ready(Captured { status: 500, ..Captured::default() }));
+        let answered = self.subrequest_then(uri, args, options, |_| ());
+        Box::pin(async {
+            let refused = || Captured { status: 500, ..Captured::default() };
+            answered.await.map_or_else(refused, |(captured, ())| captured)
+        })
+    }
+
+    /// As [`Exchange::subrequest`]; `then` looks at the child once it is answered, before it is gone: what its
+    /// variables say (`auth_request_set`). `None` where none is made.
+    pub fn subrequest_then<'x, T: 'x>(
+        &'x mut self,
+        uri: &[u8],
+        args: Option<&[u8]>,
+        options: SubrequestOptions,
+        then: impl FnOnce(&mut Exchange) -> T + 'x,
+    ) -> LocalFuture<'x, Option<(Captured, T)>> {
+        if self.is_nested_too_deep(uri) {
+            return Box::pin(ready(None));
         }
         let mut child = Child::new(self, uri, args.unwrap_or_default(), options);
-        Box::pin(async move { child.run().await })
+        Box::pin(async move {
+            let captured = child.run().await;
+            let x = child.exchange.as_mut().expect("taken only when dropped");
+            Some((captured, then(x)))
+        })
+    }
+
+    /// Whether a subrequest for `uri` would be one too many; that is logged.
+    fn is_nested_too_deep(&self, uri: &[u8]) -> bool {
+        let deep = self.shared.subrequests.get() >= NESTED;
+        if deep {
+            let uri = String::from_utf8_lossy(uri);
+            self.log_error(&format_args!("subrequests cycle while processing \"{uri}\""));
+        }
+        deep
     }
 }
 

@@ -55,6 +55,11 @@ impl Arena {
         }
     }
 
+    /// Takes over all text of `other`: its spans are this one's, too.
+    pub(crate) fn copy_from(&mut self, other: &Arena) {
+        self.bytes.clone_from(&other.bytes);
+    }
+
     /// Names `part`, a slice borrowed from this arena; `None` for bytes that lie elsewhere.
     pub fn locate(&self, part: &[u8]) -> Option<Span> {
         let start = part.as_ptr().addr().checked_sub(self.bytes.as_ptr().addr())?;

@@ -63,6 +63,10 @@ pub struct Worker {
     pub(crate) kinds: RefCell<Kinds>,
     /// Texts of the times of files.
     modified: RefCell<Memo>,
+    /// Background requests that are running.
+    background: Cell<usize>,
+    /// The counters of all workers of the server, the own among them.
+    everyone: RefCell<Arc<[Arc<Counters>]>>,
     /// New connections are refused and idle ones closed.
     stopping: Cell<bool>,
     offset: Cell<(u64, i32)>,
@@ -97,6 +101,8 @@ impl Worker {
             kinds: RefCell::default(),
             modified: RefCell::default(),
             dates: RefCell::new(Cached::new(time as i64, clock::local_offset(time) / 60)),
+            background: Cell::new(0),
+            everyone: RefCell::new(Arc::new([])),
             stopping: Cell::new(false),
             offset: Cell::new((time, clock::local_offset(time) / 60)),
         })
@@ -179,6 +185,27 @@ impl Worker {
         Open { worker: self.clone(), at }
     }
 
+    /// Counts a background request until what is returned is dropped.
+    pub(crate) fn busy(self: &Rc<Self>) -> Busy {
+        self.background.set(self.background.get() + 1);
+        Busy(self.clone())
+    }
+
+    /// Whether a connection is open or a background request runs.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.counters.active.get() > 0 || self.background.get() > 0
+    }
+
+    /// Tells the counters of all workers of the server.
+    pub(crate) fn know(&self, everyone: Arc<[Arc<Counters>]>) {
+        *self.everyone.borrow_mut() = everyone;
+    }
+
+    /// What `counter` says of all workers of the server together.
+    pub fn total(&self, counter: impl Fn(&Counters) -> u64) -> u64 {
+        self.everyone.borrow().iter().map(|counters| counter(counters)).sum()
+    }
+
     /// Waits while `worker_connections` are open.
     pub(crate) async fn room(&self) {
         let limit = self.generation().map_or(u64::MAX, |g| g.configuration.main.worker_connections());
@@ -254,6 +281,16 @@ impl Drop for Open {
         self.worker.counters.active.sub(1);
         self.worker.wires.borrow_mut().remove(self.at);
         self.worker.closed.notify();
+    }
+}
+
+/// A background request's place in its worker's count.
+pub(crate) struct Busy(Rc<Worker>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.background.set(self.0.background.get() - 1);
+        self.0.closed.notify();
     }
 }
 

@@ -6,7 +6,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_rt::net::SockAddr;
 
-use crate::cidr::Cidr;
+use crate::cidr::{self, Cidr};
 
 /// The module.
 pub struct Access;
@@ -65,7 +65,8 @@ struct Check {
 impl Check {
     /// Whether `client` is refused; `None` where no rule speaks of it.
     fn denies(&self, client: &SockAddr) -> Option<bool> {
-        let rule = self.rules.iter().find(|rule| rule.who.is_none_or(|who| who.contains(client)))?;
+        let ip = cidr::canonical(client);
+        let rule = self.rules.iter().find(|rule| rule.who.is_none_or(|who| who.contains_ip(ip)))?;
         Some(rule.deny)
     }
 }

@@ -56,7 +56,7 @@ impl Cidr {
             Some((addr, bits)) => (addr, Some(weir_conf::parse_number(bits.as_bytes())?)),
             None => (text, None),
         };
-        match ipv4(addr).or_else(|| addr.parse().ok())? {
+        match ip(addr)? {
             IpAddr::V4(addr) => {
                 let addr = u32::from(addr);
                 let mask = u32::MAX.checked_shl(32 - below(bits, 32)?).unwrap_or(0);
@@ -80,7 +80,13 @@ impl Cidr {
 
     /// Whether `addr` is in the network.
     pub(crate) fn contains(&self, addr: &SockAddr) -> bool {
-        match (self, addr.ip().map(|ip| ip.to_canonical())) {
+        self.contains_ip(canonical(addr))
+    }
+
+    /// As [`Cidr::contains`], for many networks: [`canonical`] needs to look at the address once only.
+    #[inline]
+    pub(crate) fn contains_ip(&self, ip: Option<IpAddr>) -> bool {
+        match (self, ip) {
             (Cidr::V4 { net, mask }, Some(IpAddr::V4(ip))) => u32::from(ip) & mask == *net,
             (Cidr::V6 { net, mask }, Some(IpAddr::V6(ip))) => u128::from(ip) & mask == *net,
             (Cidr::Unix, None) => true,
@@ -89,14 +95,38 @@ impl Cidr {
     }
 }
 
-/// Four numbers of any number of digits, as nginx reads them: 010 is ten.
+/// The address in `addr`, as IPv4 where it is mapped into IPv6; `None` for a unix socket.
+pub(crate) fn canonical(addr: &SockAddr) -> Option<IpAddr> {
+    addr.ip().map(|ip| ip.to_canonical())
+}
+
+/// An address without port or brackets, as nginx reads one.
+pub(crate) fn ip(text: &str) -> Option<IpAddr> {
+    ipv4(text).or_else(|| text.parse().ok())
+}
+
+/// Four numbers of any number of digits, as nginx reads them: 010 is ten. Byte by byte, since `geo` reads addresses
+/// of variables with it.
 fn ipv4(text: &str) -> Option<IpAddr> {
-    let mut octets = [0; 4];
-    let mut parts = text.split('.');
-    for octet in &mut octets {
-        *octet = weir_conf::parse_number(parts.next()?.as_bytes()).and_then(|n| u8::try_from(n).ok())?;
+    let (mut address, mut octet, mut digits, mut dots) = (0_u32, 0_u32, 0_u32, 0_u32);
+    for byte in text.bytes() {
+        match byte {
+            b'0'..=b'9' => {
+                octet = octet * 10 + u32::from(byte - b'0');
+                digits += 1;
+                if octet > 255 {
+                    return None;
+                }
+            }
+            b'.' if digits > 0 && dots < 3 => {
+                address = address << 8 | octet;
+                (octet, digits) = (0, 0);
+                dots += 1;
+            }
+            _ => return None,
+        }
     }
-    parts.next().is_none().then(|| IpAddr::from(octets))
+    (dots == 3 && digits > 0).then(|| IpAddr::from((address << 8 | octet).to_be_bytes()))
 }
 
 /// The number of bits, `all` without one; `None` for more than that.

@@ -10,9 +10,14 @@ use weir_core::{Exchange, Text};
 
 /// The name behind the `$` of argument 1 of a block that defines a variable.
 pub(crate) fn name<'a>(line: &LineCx<'a>) -> Result<&'a str> {
-    line.arg(1)
+    name_at(line, 1)
+}
+
+/// As [`name`], of another argument.
+pub(crate) fn name_at<'a>(line: &LineCx<'a>, at: usize) -> Result<&'a str> {
+    line.arg(at)
         .strip_prefix('$')
-        .ok_or_else(|| line.fail_arg(1, format!("invalid variable name \"{}\"", line.arg(1))))
+        .ok_or_else(|| line.fail_arg(at, format!("invalid variable name \"{}\"", line.arg(at))))
 }
 
 /// Defines variable `name`, which `compute` computes.

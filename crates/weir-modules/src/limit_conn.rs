@@ -4,6 +4,7 @@
 //! A request that is let in holds a place in each of its zones until it is over; giving it back can't be forgotten,
 //! since a place is given back when it is dropped.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::names::{ANY, FLAG, HTTP, ONE, TWO};
@@ -118,13 +119,18 @@ pub(crate) fn undeclared(zone: &SharedZone, span: Span) -> Error {
 impl Written {
     fn install(&self) -> Option<Limit> {
         let key = self.zone.settings::<Script>()?.clone();
-        let counts = self.zone.store(|size| Table::new(size, ENTRY));
-        Some(Limit { zone: self.zone.clone(), key, counts, most: self.most })
+        let counted = Rc::new(Counted { counts: self.zone.store(|size| Table::new(size, ENTRY)) });
+        Some(Limit { zone: self.zone.clone(), key, counted, most: self.most })
     }
 }
 
 /// Requests by key.
 type Counts = Table<u32>;
+
+/// A zone on one worker: its requests hold it by a count that is no atomic one.
+struct Counted {
+    counts: Arc<Counts>,
+}
 
 /// The limits of a location.
 struct Limits {
@@ -137,7 +143,7 @@ struct Limits {
 struct Limit {
     zone: Arc<SharedZone>,
     key: Script,
-    counts: Arc<Counts>,
+    counted: Rc<Counted>,
     most: u32,
 }
 
@@ -145,18 +151,29 @@ struct Limit {
 #[derive(Default)]
 struct State {
     status: Option<&'static str>,
+    /// In the first zone; most locations have no other.
+    place: Option<Place>,
     places: Vec<Place>,
+}
+
+impl State {
+    fn keep(&mut self, place: Place) {
+        match &self.place {
+            None => self.place = Some(place),
+            Some(_) => self.places.push(place),
+        }
+    }
 }
 
 /// One of those who count in a zone.
 struct Place {
-    counts: Arc<Counts>,
+    zone: Rc<Counted>,
     handle: Handle,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut entries = self.counts.lock_at(self.handle);
+        let mut entries = self.zone.counts.lock_at(self.handle);
         let count = entries.value(self.handle);
         *count -= 1;
         if *count == 0 {
@@ -176,7 +193,7 @@ impl Handler for Limits {
                 Ok(place) => {
                     let state = x.lasting::<State>();
                     state.status = Some("PASSED");
-                    state.places.push(place);
+                    state.keep(place);
                 }
                 Err(Refused::Many) => return self.refuse(x, Some(limit)),
                 Err(Refused::Full) => return self.refuse(x, None),
@@ -194,6 +211,7 @@ impl Limits {
             x.log(self.level, &format_args!("limiting connections{dry} by zone \"{}\"", limit.zone.name));
         }
         let state = x.lasting::<State>();
+        state.place = None;
         state.places.clear();
         if self.dry_run {
             state.status = Some("REJECTED_DRY_RUN");
@@ -212,7 +230,7 @@ enum Refused {
 
 impl Limit {
     fn enter(&self, key: &[u8]) -> std::result::Result<Place, Refused> {
-        let mut entries = self.counts.lock(key);
+        let mut entries = self.counted.counts.lock(key);
         let handle = match entries.find(key) {
             Some(handle) => {
                 let count = entries.value(handle);
@@ -224,7 +242,7 @@ impl Limit {
             }
             None => entries.insert(key, 1).ok_or(Refused::Full)?,
         };
-        Ok(Place { counts: self.counts.clone(), handle })
+        Ok(Place { zone: self.counted.clone(), handle })
     }
 }
 
@@ -276,9 +294,9 @@ mod tests {
 
     #[test]
     fn places_are_given_back() {
-        let counts = Arc::new(Table::new(1 << 20, ENTRY));
+        let counted = Rc::new(Counted { counts: Arc::new(Table::new(1 << 20, ENTRY)) });
         let zone = weir_core::zone::Zones::default().named(ZONE, "one").expect("the first");
-        let limit = Limit { zone, key: Script::default(), counts: counts.clone(), most: 2 };
+        let limit = Limit { zone, key: Script::default(), counted: counted.clone(), most: 2 };
         let first = limit.enter(b"k").ok();
         let second = limit.enter(b"k").ok();
         assert!(first.is_some() && second.is_some());
@@ -287,6 +305,6 @@ mod tests {
         drop(first);
         assert!(limit.enter(b"k").is_ok());
         drop(second);
-        assert!(counts.is_empty());
+        assert!(counted.counts.is_empty());
     }
 }

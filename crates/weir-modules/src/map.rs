@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result, Span};
-use weir_core::conf::names::Names;
 use weir_core::regex::Pattern;
 use weir_core::variable::Script;
 use weir_core::{Exchange, Module, Text};
 
 use crate::computed;
+use crate::hostnames::{Hostnames, Key};
 
 /// The module.
 pub struct Map;
@@ -60,12 +60,7 @@ struct Table {
     default: Option<Script>,
     /// Keys from here on are host names, and may have wildcards.
     hostnames: bool,
-    /// By text, in lower case.
-    exact: Names<Script>,
-    /// By what follows the star, its dot included.
-    heads: Names<Script>,
-    /// By what stands before the star, its dot included.
-    tails: Names<Script>,
+    texts: Hostnames<Script>,
     patterns: Vec<(Arc<Pattern>, Script)>,
 }
 
@@ -111,25 +106,15 @@ impl Table {
     }
 
     fn add_text(&mut self, entry: &LineCx<'_>, text: &[u8], value: Script) -> Result {
-        let shown = || String::from_utf8_lossy(text).into_owned();
+        let shown = |text| String::from_utf8_lossy(text).into_owned();
         let lower = text.to_ascii_lowercase();
         let key = match self.hostnames {
             true => Key::parse(&lower)
-                .ok_or_else(|| entry.fail(format!("invalid hostname or wildcard \"{}\"", shown())))?,
+                .ok_or_else(|| entry.fail(format!("invalid hostname or wildcard \"{}\"", shown(text))))?,
             false => Key::Exact(&lower),
         };
-        let taken = match key {
-            Key::Exact(text) => self.exact.insert(text.into(), value).is_some(),
-            Key::Head(rest) => self.heads.insert(rest.into(), value).is_some(),
-            Key::Tail(rest) => self.tails.insert(rest.into(), value).is_some(),
-            Key::Dot(rest) => {
-                let own = self.exact.insert(rest[1..].into(), value.clone());
-                self.heads.insert(rest.into(), value).is_some() || own.is_some()
-            }
-        };
-        if taken {
-            let shown = String::from_utf8_lossy(&lower);
-            return Err(entry.fail(format!("conflicting parameter \"{shown}\"")));
+        if !self.texts.insert(key, value) {
+            return Err(entry.fail(format!("conflicting parameter \"{}\"", shown(&lower))));
         }
         Ok(())
     }
@@ -143,7 +128,7 @@ impl Table {
             bytes = host;
         }
         let length = bytes.len();
-        if let Some(script) = lowered(bytes, |key| self.by_text(key)) {
+        if let Some(script) = self.texts.find(bytes) {
             return computed::value(x, script);
         }
         if !self.patterns.is_empty() {
@@ -160,65 +145,7 @@ impl Table {
         drop(source);
         self.default.as_ref().map_or(Text::EMPTY, |script| computed::value(x, script))
     }
-
-    fn by_text(&self, key: &[u8]) -> Option<&Script> {
-        if let Some(script) = self.exact.get(key) {
-            return Some(script);
-        }
-        if !self.heads.is_empty() {
-            let dots = key.iter().enumerate().filter(|(_, byte)| **byte == b'.');
-            if let Some(script) = dots.map(|(at, _)| &key[at..]).find_map(|rest| self.heads.get(rest)) {
-                return Some(script);
-            }
-        }
-        if !self.tails.is_empty() {
-            let dots = key.iter().enumerate().rev().filter(|(_, byte)| **byte == b'.');
-            return dots.map(|(at, _)| &key[..=at]).find_map(|rest| self.tails.get(rest));
-        }
-        None
-    }
 }
-
-/// A host name as a key, in lower case.
-enum Key<'k> {
-    Exact(&'k [u8]),
-    /// `*.example.com`, from the dot on.
-    Head(&'k [u8]),
-    /// `.example.com`: the name itself, too.
-    Dot(&'k [u8]),
-    /// `www.example.*`, up to the dot.
-    Tail(&'k [u8]),
-}
-
-impl<'k> Key<'k> {
-    /// One star at most, at an end beside a dot; no empty label, no NUL.
-    fn parse(name: &'k [u8]) -> Option<Key<'k>> {
-        let (key, inner) = match name {
-            [b'*', rest @ ..] if rest.len() > 1 && rest[0] == b'.' => (Key::Head(rest), rest),
-            [rest @ .., b'*'] if rest.len() > 1 && rest.ends_with(b".") => (Key::Tail(rest), rest),
-            [b'.', rest @ ..] if !rest.is_empty() => (Key::Dot(name), rest),
-            name => (Key::Exact(name), name),
-        };
-        let wrong = inner.iter().any(|byte| matches!(byte, b'*' | 0)) || name.windows(2).any(|w| w == b"..");
-        (!wrong).then_some(key)
-    }
-}
-
-/// Calls `f` with `text` in lower case, without allocating for texts of ordinary length.
-fn lowered<'t, R>(text: &[u8], f: impl FnOnce(&[u8]) -> Option<&'t R>) -> Option<&'t R> {
-    let mut buffer = [0; ORDINARY];
-    match buffer.get_mut(..text.len()) {
-        Some(lower) => {
-            lower.copy_from_slice(text);
-            lower.make_ascii_lowercase();
-            f(lower)
-        }
-        None => f(&text.to_ascii_lowercase()),
-    }
-}
-
-/// Longer texts are put into a vector.
-const ORDINARY: usize = 128;
 
 #[cfg(test)]
 mod tests {

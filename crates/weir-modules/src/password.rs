@@ -6,6 +6,8 @@ mod crypt;
 mod des;
 mod sha1;
 
+use crate::base64;
+
 /// Whether testing a password against `stored` takes so long that it must not happen in the loop: a hash of thousands
 /// of rounds takes milliseconds.
 pub(crate) fn is_slow(stored: &[u8]) -> bool {
@@ -37,7 +39,7 @@ pub(crate) fn is_right(password: &[u8], stored: &[u8]) -> bool {
 /// RFC 2307 section 5.3's `{SHA}`, and `{SSHA}` with the salt behind the digest: both base64.
 fn sha1(password: &[u8], text: &[u8], salted: bool) -> bool {
     // nginx compares texts: without its padding this is another one.
-    let Some(decoded) = base64(text).filter(|_| text.len().is_multiple_of(4)) else { return false };
+    let Some(decoded) = base64::decode(text).filter(|_| text.len().is_multiple_of(4)) else { return false };
     match decoded.split_at_checked(sha1::SIZE) {
         Some((digest, salt)) if salted || salt.is_empty() => {
             same(&sha1::digest(&[password, salt].concat()), digest)
@@ -46,28 +48,10 @@ fn sha1(password: &[u8], text: &[u8], salted: bool) -> bool {
     }
 }
 
-/// Base64 (RFC 4648 section 4), up to the first `=`.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text.split(|byte| *byte == b'=').next().unwrap_or_default();
-    let mut out = Vec::with_capacity(digits.len() * 3 / 4);
-    for group in digits.chunks(4) {
-        let mut bits = 0;
-        for byte in group {
-            let value = BASE64.iter().position(|digit| digit == byte)? as u32;
-            bits = bits << 6 | value;
-        }
-        let bytes = (bits << (6 * (4 - group.len()))).to_be_bytes();
-        out.extend(bytes.iter().skip(1).take(group.len() - 1));
-    }
-    Some(out)
-}
-
 /// Compares in a time that does not tell where the first difference is.
-fn same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The digits of crypt(3).
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

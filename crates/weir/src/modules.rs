@@ -4,8 +4,9 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, AuthBasic, Autoindex, Headers, Index, LimitConn, LimitReq, Log, Map, NotModified, Proxy,
-    RandomIndex, Range, Realip, Rewrite, SplitClients, Static, TempFolders, TryFiles,
+    Access, AuthBasic, AuthRequest, Autoindex, Browser, EmptyGif, Geo, Headers, Index, LimitConn, LimitReq,
+    Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink,
+    SplitClients, Static, StubStatus, TempFolders, TryFiles, UserId,
 };
 
 use crate::welcome::Welcome;
@@ -19,15 +20,23 @@ const OWN: &[ModuleDef] = &[
     ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Realip>(),
+    ModuleDef::of::<Geo>(),
     ModuleDef::of::<Map>(),
     ModuleDef::of::<SplitClients>(),
+    ModuleDef::of::<Referer>(),
+    ModuleDef::of::<Browser>(),
+    ModuleDef::of::<SecureLink>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<LimitReq>(),
     ModuleDef::of::<LimitConn>(),
     ModuleDef::of::<Access>(),
     ModuleDef::of::<AuthBasic>(),
+    ModuleDef::of::<AuthRequest>(),
     ModuleDef::of::<TryFiles>(),
+    ModuleDef::of::<Mirror>(),
     ModuleDef::of::<Proxy>(),
+    ModuleDef::of::<EmptyGif>(),
+    ModuleDef::of::<StubStatus>(),
     ModuleDef::of::<Welcome>(),
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),
@@ -35,5 +44,6 @@ const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Static>(),
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
+    ModuleDef::of::<UserId>(),
     ModuleDef::of::<Range>(),
 ];

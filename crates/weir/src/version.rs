@@ -37,23 +37,25 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 4] = ["threads", "file-aio", "http_realip_module", "http_random_index_module"];
+const WITH: [&str; 7] = [
+    "threads",
+    "file-aio",
+    "http_realip_module",
+    "http_random_index_module",
+    "http_auth_request_module",
+    "http_secure_link_module",
+    "http_stub_status_module",
+];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 17] = [
+const WITHOUT: [&str; 11] = [
     "http_charset_module",
     "http_gzip_module",
     "http_ssi_module",
-    "http_userid_module",
-    "http_mirror_module",
-    "http_geo_module",
-    "http_referer_module",
     "http_fastcgi_module",
     "http_uwsgi_module",
     "http_scgi_module",
     "http_grpc_module",
     "http_memcached_module",
-    "http_empty_gif_module",
-    "http_browser_module",
     "http_upstream_hash_module",
     "http_upstream_zone_module",
     "http-cache",

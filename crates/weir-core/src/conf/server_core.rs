@@ -92,10 +92,12 @@ pub struct Accepted {
 }
 
 /// What a server needs before a request's location is known, resolved. Times are milliseconds, sizes bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerSettings {
     /// `$server_name`: the first name; empty if there is none.
     pub name: Vec<u8>,
+    /// `server_name`, all names in order.
+    pub names: Vec<ServerName>,
     /// `client_header_timeout`.
     pub client_header_timeout: u64,
     /// `client_header_buffer_size`.
@@ -155,6 +157,7 @@ impl ServerCoreConf {
         let large = self.large_client_header_buffers.unwrap_or(LARGE_BUFFERS);
         ServerSettings {
             name: self.name().to_vec(),
+            names: self.names.clone(),
             client_header_timeout: self.client_header_timeout.unwrap_or(60_000),
             client_header_buffer_size: self.client_header_buffer_size.unwrap_or(1024),
             large_client_header_buffers: (large.number, large.size),

@@ -84,6 +84,8 @@ pub struct Exchange {
     pub subrequest_of: Option<Span>,
     pub(crate) variables: Variables,
     pub(crate) body_filters: Vec<BodyEntry>,
+    /// Header filters are not asked any more: they refused too many answers.
+    pub(crate) unfiltered: bool,
     /// The handler that answered: reading its body is its time.
     pub(crate) answered: Site,
     /// Why the request ends as it does, where the status does not say it.
@@ -95,6 +97,7 @@ pub struct Exchange {
     pub(crate) header_size: u64,
     pub(crate) bytes_before: u64,
     states: Vec<Box<dyn Any>>,
+    lasting: lasting::Lasting,
 }
 
 impl Exchange {
@@ -124,6 +127,7 @@ impl Exchange {
             subrequest_of: None,
             variables: Variables::default(),
             body_filters: Vec::new(),
+            unfiltered: false,
             answered: Site::OTHER,
             cause: Cause::None,
             complete: false,
@@ -131,6 +135,7 @@ impl Exchange {
             header_size: 0,
             bytes_before: 0,
             states: Vec::new(),
+            lasting: Vec::new(),
         }
     }
 
@@ -161,6 +166,7 @@ impl Exchange {
         self.variables.clear();
         self.cause = Cause::None;
         self.complete = false;
+        self.unfiltered = false;
         self.body_sent = 0;
         self.header_size = 0;
     }
@@ -174,6 +180,9 @@ impl Exchange {
         }
         if !self.states.is_empty() {
             self.states.clear();
+        }
+        if !self.lasting.is_empty() {
+            self.lasting.clear();
         }
     }
 
@@ -283,7 +292,7 @@ impl Exchange {
     }
 
     pub(crate) fn reset_states(&mut self) {
-        self.states.retain(|state| state.is::<lasting::Lasting>());
+        self.states.clear();
     }
 
     /// Logs at level error, with nginx's context (`client: ..., server: ..., request: "..."`).

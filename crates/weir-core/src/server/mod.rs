@@ -187,10 +187,13 @@ impl Server {
     fn distribute(&self, configuration: &Arc<Configuration>) -> Result<(), StartError> {
         let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let (done, results) = channel();
+        let everyone: Arc<[_]> = self.threads.iter().map(|thread| thread.counters.clone()).collect();
         for (id, thread) in self.threads.iter().enumerate() {
             let listeners = sockets.of_worker(configuration, id, self.threads.len())?;
             let (configuration, done) = (configuration.clone(), done.clone());
+            let everyone = everyone.clone();
             thread.remote.run(Box::new(move || {
+                with_worker(|worker| worker.know(everyone));
                 // The receiver waits for every worker; it can't be gone.
                 let _ = done.send(thread::adopt(&configuration, listeners));
             }));

@@ -189,7 +189,7 @@ pub(super) fn quit(limit: Option<Duration>) {
     local.worker.stop();
     weir_rt::spawn(async move {
         let until = limit.map(|limit| weir_rt::now_ms() + limit.as_millis() as u64);
-        while local.worker.counters.active.get() > 0 && until.is_none_or(|until| weir_rt::now_ms() < until) {
+        while local.worker.is_busy() && until.is_none_or(|until| weir_rt::now_ms() < until) {
             let left = until.map_or(u64::MAX, |until| until.saturating_sub(weir_rt::now_ms()));
             local.worker.wait_closed(left).await;
         }

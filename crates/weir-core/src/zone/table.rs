@@ -161,12 +161,12 @@ impl<V> Shard<V> {
         None
     }
 
-    fn cost(&self, key: &[u8]) -> u64 {
-        (self.overhead + key.len() as u64).next_power_of_two()
+    fn cost(&self, key: usize) -> u64 {
+        (self.overhead + key as u64).next_power_of_two()
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], value: V) -> Option<u32> {
-        let cost = self.cost(key);
+        let cost = self.cost(key.len());
         if self.used + cost > self.size {
             return None;
         }
@@ -175,15 +175,21 @@ impl<V> Shard<V> {
         }
         let bucket = self.bucket(hash);
         let chain = self.buckets[bucket];
-        let node = Node { hash, key: Box::from(key), value, chain, older: NONE, newer: NONE };
+        let node = |key| Node { hash, key, value, chain, older: NONE, newer: NONE };
         let at = match self.free {
             NONE => {
-                self.nodes.push(node);
+                self.nodes.push(node(Box::from(key)));
                 self.nodes.len() as u32 - 1
             }
             at => {
-                self.free = self.nodes[at as usize].chain;
-                self.nodes[at as usize] = node;
+                let old = &mut self.nodes[at as usize];
+                self.free = old.chain;
+                let mut room = std::mem::take(&mut old.key);
+                match room.len() == key.len() {
+                    true => room.copy_from_slice(key),
+                    false => room = Box::from(key),
+                }
+                *old = node(room);
                 at
             }
         };
@@ -197,7 +203,8 @@ impl<V> Shard<V> {
     fn remove(&mut self, at: u32) {
         self.unlink(at);
         let node = &mut self.nodes[at as usize];
-        let key = std::mem::take(&mut node.key);
+        // Its memory stays for the next entry with a key of that length: most zones have no others.
+        let len = node.key.len();
         let (hash, next) = (node.hash, std::mem::replace(&mut node.chain, self.free));
         self.free = at;
         let bucket = self.bucket(hash);
@@ -211,7 +218,7 @@ impl<V> Shard<V> {
             self.nodes[link as usize].chain = next;
         }
         self.count -= 1;
-        self.used -= self.cost(&key);
+        self.used -= self.cost(len);
     }
 
     /// Twice as many chains.

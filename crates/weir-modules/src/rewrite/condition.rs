@@ -116,8 +116,14 @@ impl Condition {
             }
             Condition::Equal(variable, script, negative) => {
                 let left = x.variable(*variable).unwrap_or(Text::EMPTY);
-                let right = value(x, script, run);
-                Ok((x.text(&left) == x.text(&right)) != *negative)
+                let same = match script.constant() {
+                    Some(right) => x.text(&left) == right,
+                    None => {
+                        let right = value(x, script, run);
+                        x.text(&left) == x.text(&right)
+                    }
+                };
+                Ok(same != *negative)
             }
             Condition::Match(variable, pattern, negative) => {
                 let subject = x.variable(*variable).unwrap_or(Text::EMPTY);

@@ -60,7 +60,7 @@ impl Program {
 
     fn run(&self, x: &mut Exchange, run: &mut Run) -> Flow {
         // An `if` may change the request's plan; those behind it are still of this one.
-        let plan = x.plan.clone();
+        let mut plan = None;
         for step in &self.steps {
             let flow = match step {
                 Step::Rewrite(replace) => replace.run(x, run),
@@ -82,6 +82,7 @@ impl Program {
                 Step::Return(answer) => Flow::End(answer.answer(x)),
                 Step::If(condition, index) => match condition.holds(x, run) {
                     Ok(true) => {
+                        let plan = plan.get_or_insert_with(|| x.plan.clone());
                         let Some(inner) = plan.nested.get(*index) else { continue };
                         if self.enters {
                             x.enter_nested(inner);

@@ -1,4 +1,5 @@
 //! A server of a test's own, with a folder for its files, asked over sockets.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,12 +20,17 @@ pub(crate) struct Site {
 impl Site {
     /// `inside` stands in the server block.
     pub(crate) fn new(modules: &'static [ModuleDef], inside: &str) -> Site {
+        Site::with(modules, "", inside)
+    }
+
+    /// `http` stands in the http block, `inside` in the server block.
+    pub(crate) fn with(modules: &'static [ModuleDef], http: &str, inside: &str) -> Site {
         let folder = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
         let root = folder.path().display();
         let text = format!(
             "error_log {root}/error.log info; worker_processes 1; events {{ }}
-            http {{ server {{ listen {address}; root {root}/root; absolute_redirect off; {inside} }} }}"
+            http {{ {http} server {{ listen {address}; root {root}/root; absolute_redirect off; {inside} }} }}"
         );
         std::fs::create_dir(folder.path().join("root")).expect("a fresh folder");
         let configuration = weir_core::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));

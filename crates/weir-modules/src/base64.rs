@@ -1,0 +1,92 @@
+//! Base64 (RFC 4648), as nginx reads it: up to the first `=`, which may lack, with a group of one digit refused.
+
+/// Section 4; `None` for other bytes, and for a number of digits that no text has.
+pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    read(text, b'+', b'/')
+}
+
+/// Section 5: safe in URLs and file names.
+pub(crate) fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
+    read(text, b'-', b'_')
+}
+
+/// Section 4, with padding.
+pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
+    for group in bytes.chunks(3) {
+        let mut word = [0; 4];
+        word[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(word);
+        for at in 0..4 {
+            let digit = bits >> (18 - 6 * at) & 63;
+            out.push(if at <= group.len() { DIGITS[digit as usize] } else { b'=' });
+        }
+    }
+}
+
+fn read(text: &[u8], plus: u8, slash: u8) -> Option<Vec<u8>> {
+    let digits = text.split(|byte| *byte == b'=').next().unwrap_or_default();
+    if digits.len() % 4 == 1 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(digits.len() * 3 / 4);
+    for group in digits.chunks(4) {
+        let mut bits = 0;
+        for byte in group {
+            bits = bits << 6 | digit(*byte, plus, slash)?;
+        }
+        let bytes = (bits << (6 * (4 - group.len()))).to_be_bytes();
+        out.extend(bytes.iter().skip(1).take(group.len() - 1));
+    }
+    Some(out)
+}
+
+fn digit(byte: u8, plus: u8, slash: u8) -> Option<u32> {
+    let value = match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        _ if byte == plus => 62,
+        _ if byte == slash => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_the_rfc() {
+        for (text, encoded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            let mut out = Vec::new();
+            encode(text.as_bytes(), &mut out);
+            assert_eq!(out, encoded.as_bytes());
+        }
+        assert_eq!(decode(b"Zm9vY"), None);
+        assert_eq!(decode(b"Zm9*"), None);
+        assert_eq!((decode_url(b"-_-_"), decode(b"-_-_")), (decode(b"+/+/"), None));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(bytes in vec(any::<u8>(), 0..60), padded in any::<bool>()) {
+            let mut out = Vec::new();
+            encode(&bytes, &mut out);
+            let end = if padded { out.len() } else { out.iter().position(|b| *b == b'=').unwrap_or(out.len()) };
+            prop_assert_eq!(decode(&out[..end]), Some(bytes));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `stub_status`: how many connections and requests there are and were, as a page and as variables (nginx's
+//! `ngx_http_stub_status_module`).
+//!
+//! The numbers are sums over all workers, each read without asking it: they may belong to moments a little apart.
+
+use weir_conf::names::{LOCATION, NONE_OR_ONE, SERVER};
+use weir_conf::{Directive, Result};
+use weir_core::body::{Body, Buf};
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Variable;
+use weir_core::worker::Worker;
+use weir_core::{Exchange, Handler, Module, Text, Verdict};
+use weir_http::Method;
+
+/// The module.
+pub struct StubStatus;
+
+impl Module for StubStatus {
+    const NAME: &'static str = "stub_status";
+    type Conf = StubStatusConf;
+    const DIRECTIVES: &'static [Directive<StubStatusConf>] =
+        &[Directive::<StubStatusConf>::new("stub_status", SERVER.or(LOCATION), NONE_OR_ONE, |conf, _| {
+            conf.on = true;
+            Ok(())
+        })
+        .doc("Answers with the numbers of connections and requests.")];
+    const VARIABLES: &'static [Variable] = &[
+        Variable::new("connections_active", |x| number(x, Counts::active)).volatile(),
+        Variable::new("connections_reading", |x| number(x, Counts::reading)).volatile(),
+        Variable::new("connections_writing", |x| number(x, |counts| counts.writing)).volatile(),
+        Variable::new("connections_waiting", |x| number(x, |counts| counts.waiting)).volatile(),
+    ];
+
+    fn install(conf: &StubStatusConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.on {
+            plan.content(Self::NAME, Page);
+        }
+        Ok(())
+    }
+}
+
+/// The setting of one block; it is not inherited.
+#[derive(Default)]
+pub struct StubStatusConf {
+    on: bool,
+}
+
+/// What is counted, over all workers.
+struct Counts {
+    accepted: u64,
+    requests: u64,
+    active: u64,
+    writing: u64,
+    waiting: u64,
+}
+
+impl Counts {
+    fn of(worker: &Worker) -> Counts {
+        Counts {
+            accepted: worker.total(|counters| counters.accepted.get()),
+            requests: worker.total(|counters| counters.requests.get()),
+            active: worker.total(|counters| counters.active.get()),
+            writing: worker.total(|counters| counters.writing.get()),
+            waiting: worker.total(|counters| counters.waiting.get()),
+        }
+    }
+
+    fn active(&self) -> u64 {
+        self.active
+    }
+
+    /// The connections that neither wait for a request nor are being answered.
+    fn reading(&self) -> u64 {
+        self.active.saturating_sub(self.writing + self.waiting)
+    }
+}
+
+struct Page;
+
+impl Handler for Page {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if !matches!(x.request.method, Method::Get | Method::Head) {
+            return Verdict::Status(405);
+        }
+        let counts = Counts::of(&x.worker);
+        x.response.status = 200;
+        x.response.content_type = Some("text/plain".into());
+        x.respond(Body::Whole(Buf::Bytes(page(&counts).into_bytes())))
+    }
+}
+
+/// nginx's page. Every connection that is accepted is handled: those that would exceed `worker_connections` are not
+/// accepted.
+fn page(counts: &Counts) -> String {
+    let Counts { accepted, requests, active, writing, waiting } = counts;
+    let reading = counts.reading();
+    format!(
+        "Active connections: {active} \nserver accepts handled requests\n {accepted} {accepted} {requests} \n\
+         Reading: {reading} Writing: {writing} Waiting: {waiting} \n"
+    )
+}
+
+fn number(x: &mut Exchange, of: fn(&Counts) -> u64) -> Option<Text> {
+    let number = of(&Counts::of(&x.worker));
+    Some(Text::Span(x.arena.write(|out| weir_http::h1::number(out, number))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_nginx_s() {
+        let counts = Counts { accepted: 12, requests: 345, active: 7, writing: 2, waiting: 4 };
+        assert_eq!(
+            page(&counts),
+            "Active connections: 7 \nserver accepts handled requests\n 12 12 345 \nReading: 1 Writing: 2 Waiting: 4 \n"
+        );
+    }
+}

@@ -1,0 +1,408 @@
+//! `userid`: a cookie that tells clients apart (nginx's `ngx_http_userid_filter_module`).
+//!
+//! A number has 128 bits: where it was made, when, a start value of the worker and a count. Version 2 keeps them in
+//! network order, version 1 in that of the machine.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use weir_conf::names::{ANY, ONE, ONE_TO_THREE};
+use weir_conf::{Directive, LineCx, Result, parse_time_s};
+use weir_core::filter::{HeaderFilter, Slot};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Variable;
+use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_http::{Known, cookie, date};
+
+use crate::base64;
+
+/// The module.
+pub struct UserId;
+
+impl Module for UserId {
+    const NAME: &'static str = "userid";
+    type Conf = UserIdConf;
+    const DIRECTIVES: &'static [Directive<UserIdConf>] = &[
+        Row::new("userid", ANY, ONE, |conf, line| line.one_of(&mut conf.enable, STATES))
+            .doc("Sets a cookie that tells clients apart: on, v1; log only reads it; off."),
+        Row::new("userid_service", ANY, ONE, |conf, line| line.number(&mut conf.service, ..))
+            .doc("The number of this server in cookies; its address, in version 1 zero."),
+        Row::new("userid_name", ANY, ONE, |conf, line| line.text(&mut conf.name))
+            .doc("The cookie's name; uid."),
+        Row::new("userid_domain", ANY, ONE, |conf, line| line.text(&mut conf.domain))
+            .doc("The cookie's domain; none."),
+        Row::new("userid_path", ANY, ONE, |conf, line| line.text(&mut conf.path))
+            .doc("The cookie's path; /."),
+        Row::new("userid_expires", ANY, ONE, UserIdConf::set_expires)
+            .doc("How long the cookie is kept: a time, max, or off for as long as the browser runs."),
+        Row::new("userid_flags", ANY, ONE_TO_THREE, |conf, line| line.bits(&mut conf.flags, FLAGS))
+            .doc("The cookie's flags: secure, httponly, samesite=strict, samesite=lax, samesite=none; off."),
+        Row::new("userid_p3p", ANY, ONE, |conf, line| line.text(&mut conf.p3p))
+            .doc("A P3P field that goes with the cookie; none."),
+        Row::new("userid_mark", ANY, ONE, UserIdConf::set_mark).doc(
+            "A character at the cookie's end; cookies without it are set anew with the same number; off.",
+        ),
+    ];
+    const VARIABLES: &'static [Variable] = &[
+        Variable::new("uid_got", got),
+        Variable::new("uid_set", set),
+        Variable::new("uid_reset", |_| Some(Text::EMPTY)).settable(reset),
+    ];
+
+    fn inherit(conf: &mut UserIdConf, parent: &UserIdConf) {
+        inherit!(conf, parent, enable, service, name, domain, path, expires, flags, p3p, mark);
+    }
+
+    fn install(conf: &UserIdConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let state = conf.enable.unwrap_or_default();
+        if state != State::Off {
+            plan.keep(conf.clone());
+        }
+        if state >= State::V1 {
+            plan.header_filter(Slot::UserId, Self::NAME, SetCookie);
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<UserIdConf>;
+
+/// `userid`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    #[default]
+    Off,
+    Log,
+    V1,
+    On,
+}
+
+const STATES: &[(&str, State)] =
+    &[("off", State::Off), ("log", State::Log), ("v1", State::V1), ("on", State::On)];
+
+const SECURE: u32 = 1;
+const HTTPONLY: u32 = 2;
+const STRICT: u32 = 4;
+const LAX: u32 = 8;
+const NONE: u32 = 16;
+const FLAGS: &[(&str, u32)] = &[
+    ("off", 32),
+    ("secure", SECURE),
+    ("httponly", HTTPONLY),
+    ("samesite=strict", STRICT),
+    ("samesite=lax", LAX),
+    ("samesite=none", NONE),
+];
+
+/// `userid_expires`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expires {
+    Off,
+    After(u64),
+    Max,
+}
+
+/// The settings of one block.
+#[derive(Clone, Default)]
+pub struct UserIdConf {
+    enable: Option<State>,
+    service: Option<u64>,
+    name: Option<Vec<u8>>,
+    /// `none` for none.
+    domain: Option<Vec<u8>>,
+    path: Option<Vec<u8>>,
+    expires: Option<Expires>,
+    flags: Option<u32>,
+    /// `none` for none.
+    p3p: Option<Vec<u8>>,
+    /// `Some(None)`: off.
+    mark: Option<Option<u8>>,
+}
+
+impl UserIdConf {
+    fn set_expires(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.expires.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let expires = match line.bytes(0) {
+            b"max" => Expires::Max,
+            b"off" => Expires::Off,
+            time => match parse_time_s(time).ok_or_else(|| line.refuse("invalid value"))? {
+                0 => Expires::Off,
+                seconds => Expires::After(seconds),
+            },
+        };
+        line.once(&mut self.expires, expires)
+    }
+
+    fn set_mark(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.mark.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let mark = match line.bytes(0) {
+            b"off" => None,
+            [mark] if mark.is_ascii_alphanumeric() || *mark == b'=' => Some(*mark),
+            _ => {
+                return Err(line.refuse("value must be \"off\" or a single letter, digit or \"=\" character"));
+            }
+        };
+        line.once(&mut self.mark, mark)
+    }
+
+    fn name(&self) -> &[u8] {
+        self.name.as_deref().unwrap_or(b"uid")
+    }
+
+    fn mark(&self) -> Option<u8> {
+        self.mark.flatten()
+    }
+}
+
+/// A number as it lies in memory, and in cookies.
+type Id = [u8; 16];
+
+/// Whether it is one: its count is never zero.
+fn is_set(id: &Id) -> bool {
+    id[12..] != [0; 4]
+}
+
+/// What a request knows of its client.
+#[derive(Default)]
+struct Client {
+    /// The cookie was looked for.
+    looked: bool,
+    /// The cookie, as it came.
+    cookie: Vec<u8>,
+    got: Id,
+    /// What is sent; nothing while its count is zero.
+    set: Id,
+    /// `$uid_reset`: neither empty nor 0.
+    wants_reset: bool,
+    /// `$uid_reset` is `log`.
+    log_reset: bool,
+    /// The number is a new one in place of the one that came.
+    is_reset: bool,
+}
+
+/// The settings that hold for `x`, from [`State::Log`] or from `least` on.
+fn settings(x: &Exchange, least: State) -> Option<UserIdConf> {
+    x.plan.kept::<UserIdConf>().filter(|conf| conf.enable.unwrap_or_default() >= least).cloned()
+}
+
+/// `$uid_got`: name and number of the cookie that came.
+fn got(x: &mut Exchange) -> Option<Text> {
+    let conf = settings(x, State::Log)?;
+    look(x, &conf);
+    let got = x.lasting::<Client>().got;
+    is_set(&got).then(|| text(x, &conf, &got))
+}
+
+/// `$uid_set`: name and number of the cookie that is sent.
+fn set(x: &mut Exchange) -> Option<Text> {
+    let conf = settings(x, State::V1)?;
+    look(x, &conf);
+    create(x, &conf);
+    let set = x.lasting::<Client>().set;
+    is_set(&set).then(|| text(x, &conf, &set))
+}
+
+/// `set $uid_reset ...`
+fn reset(x: &mut Exchange, value: &[u8]) {
+    let client = x.lasting::<Client>();
+    client.wants_reset = !matches!(value, b"" | b"0");
+    client.log_reset = value == b"log";
+}
+
+fn text(x: &mut Exchange, conf: &UserIdConf, id: &Id) -> Text {
+    let shown = shown(conf, id);
+    Text::Span(x.arena.push(&shown))
+}
+
+/// `name=` and the four numbers, as the machine reads them.
+fn shown(conf: &UserIdConf, id: &Id) -> Vec<u8> {
+    let mut out = conf.name().to_vec();
+    out.push(b'=');
+    for word in id.as_chunks::<4>().0 {
+        out.extend_from_slice(format!("{:08X}", u32::from_ne_bytes(*word)).as_bytes());
+    }
+    out
+}
+
+/// Looks for the cookie, once.
+fn look(x: &mut Exchange, conf: &UserIdConf) {
+    if std::mem::replace(&mut x.lasting::<Client>().looked, true) {
+        return;
+    }
+    let fields = x.request.fields.iter().filter(|field| field.known == Known::Cookie);
+    let found = fields.map(|field| x.arena.get(field.value)).find_map(|line| {
+        let value = cookie::find([line], conf.name())?;
+        Some((line.to_vec(), value.to_vec()))
+    });
+    let Some((line, value)) = found else { return };
+    let complain = |x: &Exchange, how| {
+        let line = String::from_utf8_lossy(&line).into_owned();
+        x.log_error(&format_args!("client sent {how} userid cookie \"{line}\""));
+    };
+    let mut got = Id::default();
+    // Behind the digits stands a mark, or padding that some clients have spoilt.
+    match value.get(..DIGITS).map(base64::decode) {
+        None => complain(x, "too short"),
+        Some(None) => complain(x, "invalid"),
+        Some(Some(bytes)) => got[..bytes.len()].copy_from_slice(&bytes),
+    }
+    let client = x.lasting::<Client>();
+    (client.cookie, client.got) = (value, got);
+}
+
+/// Decides once which number is sent, if any.
+fn create(x: &mut Exchange, conf: &UserIdConf) {
+    let client = x.lasting::<Client>();
+    if is_set(&client.set) {
+        return;
+    }
+    if is_set(&client.got) {
+        if !client.wants_reset {
+            let is_marked =
+                |mark| client.cookie.get(DIGITS..).is_some_and(|end| end.starts_with(&[mark, b'=']));
+            if conf.mark().is_some_and(|mark| !is_marked(mark)) {
+                client.set = client.got;
+            }
+            return;
+        }
+        client.is_reset = true;
+        if client.log_reset {
+            let shown = shown(conf, &client.got);
+            let shown = String::from_utf8_lossy(&shown);
+            x.log(Level::Notice, &format_args!("userid cookie \"{shown}\" was reset"));
+        }
+    }
+    let id = number(x, conf);
+    x.lasting::<Client>().set = id;
+}
+
+/// A new number.
+fn number(x: &Exchange, conf: &UserIdConf) -> Id {
+    let v1 = conf.enable == Some(State::V1);
+    let service = match (conf.service, v1) {
+        (Some(service), true) => (service as u32).to_ne_bytes(),
+        (Some(service), false) => (service as u32).to_be_bytes(),
+        (None, true) => [0; 4],
+        (None, false) => match x.connection.local().ip() {
+            Some(IpAddr::V4(ip)) => ip.octets(),
+            Some(IpAddr::V6(ip)) => (u128::from(ip) as u32).to_be_bytes(),
+            None => [0; 4],
+        },
+    };
+    let (count1, count2) = COUNTS.get();
+    let now = weir_rt::unix_time().0 as u32;
+    let words = [now, start(x.worker.id), if v1 { count1 } else { count2 }];
+    if v1 {
+        COUNTS.set((count1.wrapping_add(COUNT), count2));
+    } else {
+        COUNTS.set((count1, count2.checked_add(COUNT).unwrap_or(FIRST)));
+    }
+    let mut id = Id::default();
+    id[..4].copy_from_slice(&service);
+    for (bytes, word) in id[4..].chunks_mut(4).zip(words) {
+        bytes.copy_from_slice(&if v1 { word.to_ne_bytes() } else { word.to_be_bytes() });
+    }
+    id
+}
+
+/// What tells the numbers of this worker from those of others: the process, the worker, and when it made its first.
+fn start(worker: u8) -> u32 {
+    START.get().unwrap_or_else(|| {
+        let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_micros());
+        let start = ((now / 20) & 0xff) << 24 | u32::from(worker) << 16 | (weir_rt::process::pid() & 0xffff);
+        START.set(Some(start));
+        start
+    })
+}
+
+thread_local! {
+    static START: Cell<Option<u32>> = const { Cell::new(None) };
+    /// The next counts of both versions.
+    static COUNTS: Cell<(u32, u32)> = const { Cell::new((1, FIRST)) };
+}
+
+struct SetCookie;
+
+impl HeaderFilter for SetCookie {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if !x.is_subrequest()
+            && let Some(conf) = settings(x, State::V1)
+        {
+            look(x, &conf);
+            create(x, &conf);
+            send(x, &conf);
+        }
+        Verdict::Ok
+    }
+}
+
+/// Adds the fields, if there is a number to send.
+fn send(x: &mut Exchange, conf: &UserIdConf) {
+    let client = x.lasting::<Client>();
+    if !is_set(&client.set) {
+        return;
+    }
+    let mut value = conf.name().to_vec();
+    value.push(b'=');
+    if is_set(&client.got) && !client.is_reset {
+        value.extend_from_slice(&client.cookie[..DIGITS]);
+        value.extend(conf.mark().into_iter().chain([b'=']));
+    } else {
+        base64::encode(&client.set, &mut value);
+        if let Some(mark) = conf.mark() {
+            let at = value.len() - 2;
+            value[at] = mark;
+        }
+    }
+    attributes(&mut value, conf);
+    let value = x.arena.push(&value);
+    x.response.add(Known::SetCookie, value);
+    if let Some(p3p) = conf.p3p.as_deref().filter(|p3p| !matches!(*p3p, b"" | b"none")) {
+        let p3p = Text::Span(x.arena.push(p3p));
+        x.response.add_named("P3P".into(), p3p);
+    }
+}
+
+/// What follows the cookie's value.
+fn attributes(out: &mut Vec<u8>, conf: &UserIdConf) {
+    match conf.expires {
+        None | Some(Expires::Off) => {}
+        Some(Expires::Max) => out.extend_from_slice(b"; expires=Thu, 31-Dec-37 23:55:55 GMT"),
+        Some(Expires::After(seconds)) => {
+            out.extend_from_slice(b"; expires=");
+            date::cookie(out, weir_rt::unix_time().0.saturating_add(seconds) as i64);
+        }
+    }
+    if let Some(domain) = conf.domain.as_deref().filter(|domain| !matches!(*domain, b"" | b"none")) {
+        out.extend_from_slice(b"; domain=");
+        out.extend_from_slice(domain);
+    }
+    out.extend_from_slice(b"; path=");
+    out.extend_from_slice(conf.path.as_deref().unwrap_or(b"/"));
+    let flags = conf.flags.unwrap_or(0);
+    for (flag, text) in [
+        (SECURE, "; secure"),
+        (HTTPONLY, "; httponly"),
+        (STRICT, "; samesite=strict"),
+        (LAX, "; samesite=lax"),
+        (NONE, "; samesite=none"),
+    ] {
+        if flags & flag != 0 {
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+/// Digits of a number in base64, without padding.
+const DIGITS: usize = 22;
+/// The first count of version 2.
+const FIRST: u32 = 0x0303_0302;
+/// From one count to the next.
+const COUNT: u32 = 0x100;
