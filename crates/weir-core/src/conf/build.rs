@@ -178,6 +178,11 @@ impl<'t> Builder<'t> {
         };
         let core = confs.get_mut::<HttpCoreConf>();
         core.matcher = Some(matcher.clone());
+        let path = match &matcher {
+            Matcher::Exact(path) | Matcher::Prefix(path, _) => Some(String::from_utf8_lossy(path).into_owned()),
+            Matcher::Regex(_) | Matcher::Named(_) => None,
+        };
+        let around = self.registry.enter_location(path);
         let mut locations = Vec::new();
         let mut limit_except = None;
         let mut nested = Vec::new();
@@ -192,6 +197,7 @@ impl<'t> Builder<'t> {
                 _ => self.nesting(line, Contexts::LOCATION, &mut confs, &mut nested),
             }
         }
+        self.registry.enter_location(around);
         into.push(LocationConf { matcher, confs, locations, limit_except, nested });
     }
 
@@ -208,9 +214,11 @@ impl<'t> Builder<'t> {
             }
         }
         let mut confs = Confs::new(&self.modules);
+        let around = self.registry.enter_location(None);
         for line in &block.lines {
             self.directive(line, Contexts::LIMIT_EXCEPT, &mut confs);
         }
+        self.registry.enter_location(around);
         Some((methods, confs))
     }
 
@@ -222,9 +230,11 @@ impl<'t> Builder<'t> {
         let (Some(inside), Some(block)) = (self.registry.end_line(), &line.block) else { return };
         let mut inner = Confs::new(&self.modules);
         inner.get_mut::<HttpCoreConf>().matcher = confs.get::<HttpCoreConf>().matcher.clone();
+        let around = self.registry.enter_location(None);
         for line in &block.lines {
             self.directive(line, inside, &mut inner);
         }
+        self.registry.enter_location(around);
         nested.push(inner);
     }
 

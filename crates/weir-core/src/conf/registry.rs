@@ -20,6 +20,8 @@ pub struct Registry {
     shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     /// How many nested blocks the block being read has, and what the line being read wants of its own.
     nested: (usize, Option<Contexts>),
+    /// See [`Registry::location`].
+    location: Option<String>,
     /// Where relative paths begin.
     pub paths: weir_conf::Paths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
@@ -36,6 +38,7 @@ impl Registry {
             prefixes: Vec::new(),
             shared: HashMap::new(),
             nested: (0, None),
+            location: None,
             paths,
             main: Default::default(),
         };
@@ -110,6 +113,17 @@ impl Registry {
     pub fn nest(&mut self, inside: Contexts) -> usize {
         self.nested.1 = Some(inside);
         self.nested.0
+    }
+
+    /// The path of the location whose lines are being read; `None` outside of locations, in those by regular
+    /// expression or name, and in blocks without a name inside (`if`, `limit_except`).
+    pub fn location(&self) -> Option<String> {
+        self.location.clone()
+    }
+
+    /// From here on lines of that location are read; what was before is returned.
+    pub(crate) fn enter_location(&mut self, location: Option<String>) -> Option<String> {
+        std::mem::replace(&mut self.location, location)
     }
 
     pub(crate) fn begin_line(&mut self, nested: usize) {

@@ -92,27 +92,24 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field) {
     if is_hidden(x, up, field) {
         return;
     }
+    let changed = up.protocol.field(x, field);
+    if field.known == Known::Location && changed.is_some() {
+        // A path alone is completed as one of this server's own.
+        x.response.location = changed;
+        return;
+    }
+    let value = changed.unwrap_or(Text::Span(value));
     match field.known {
-        Known::Server => x.response.server = Some(up.protocol.field(x, field, value)),
-        Known::Date => x.response.date = Some(up.protocol.field(x, field, value)),
-        Known::Location => {
-            let value = up.protocol.field(x, field, value);
-            x.response.location = None;
-            x.response.headers.push(Header { name: Name::Known(Known::Location), value });
-        }
-        Known::Other => {
-            let value = up.protocol.field(x, field, value);
-            x.response.add_named(Text::Span(field.name), value);
-        }
+        Known::Server => x.response.server = Some(value),
+        Known::Date => x.response.date = Some(value),
+        Known::Other => x.response.add_named(Text::Span(field.name), value),
         known => {
             if known == Known::LastModified {
-                x.response.last_modified = date::parse(x.arena.get(value));
+                x.response.last_modified = date::parse(x.arena.get(field.value));
             }
-            let value = up.protocol.field(x, field, value);
-            // Written as the server wrote it.
+            // Written as the server wrote it, but for those that filters look for.
             let same = x.arena.get(field.name) == known.name().as_bytes();
-            let name = if same { Name::Known(known) } else { Name::Other(Text::Span(field.name)) };
-            let name = if matters(known) { Name::Known(known) } else { name };
+            let name = if same || matters(known) { Name::Known(known) } else { Name::Other(Text::Span(field.name)) };
             x.response.headers.push(Header { name, value });
         }
     }

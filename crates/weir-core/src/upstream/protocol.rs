@@ -42,9 +42,9 @@ pub trait Protocol {
     /// Why it is none, in nginx's words.
     fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String>;
 
-    /// Changes a field of the answer before the client gets it (`Location`, `Set-Cookie`, `Refresh`).
-    fn field(&self, _x: &mut Exchange, _field: &Field, value: Span) -> Text {
-        Text::Span(value)
+    /// Another value for a field of the answer (`Location`, `Set-Cookie`, `Refresh`); `None`: as it is.
+    fn field(&self, _x: &mut Exchange, _field: &Field) -> Option<Text> {
+        None
     }
 }
 

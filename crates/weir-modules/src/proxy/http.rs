@@ -5,11 +5,12 @@ use std::sync::Arc;
 use weir_core::upstream::Settings;
 use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::variable::Script;
-use weir_core::{Exchange, Span, Verdict};
+use weir_core::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
-use weir_http::{Known, Method};
+use weir_http::{Field, Known, Method};
 
 use super::request::{self, Fields};
+use super::rewrite::{self, Cookies, Rule};
 
 /// A location's way of speaking HTTP.
 pub(super) struct Http {
@@ -18,6 +19,8 @@ pub(super) struct Http {
     pub(super) method: Option<Script>,
     pub(super) body: Option<Script>,
     pub(super) settings: Arc<Settings>,
+    pub(super) redirects: Vec<Rule>,
+    pub(super) cookies: Cookies,
 }
 
 impl Protocol for Http {
@@ -43,6 +46,26 @@ impl Protocol for Http {
             return Ok(Head::Interim(head.len));
         }
         self.fill(x, bytes, head, incoming)
+    }
+
+    fn field(&self, x: &mut Exchange, field: &Field) -> Option<Text> {
+        let value = || x.arena.get(field.value).to_vec();
+        let new = match field.known {
+            Known::Location if !self.redirects.is_empty() => {
+                let value = value();
+                rewrite::first(&self.redirects, x, &value, 0)
+            }
+            Known::SetCookie if !self.cookies.is_empty() => {
+                let value = value();
+                self.cookies.rewrite(x, &value)
+            }
+            _ if !self.redirects.is_empty() && x.arena.get(field.name).eq_ignore_ascii_case(b"refresh") => {
+                let value = value();
+                rewrite::first(&self.redirects, x, &value, rewrite::refresh_url(&value)?)
+            }
+            _ => None,
+        };
+        new.map(|new| Text::Span(x.arena.push(&new)))
     }
 }
 

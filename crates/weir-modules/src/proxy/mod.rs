@@ -6,6 +6,7 @@
 mod http;
 mod pass;
 mod request;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use weir_trace::Kind;
 use http::Http;
 use pass::{Pass, Target};
 use request::Fields;
+use rewrite::{Cookies, Flags, Rule, Rules};
 
 /// The module.
 pub struct Proxy;
@@ -54,6 +56,22 @@ impl Module for Proxy {
             Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
                 .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11)]))
             .doc("The version of HTTP spoken to servers."),
+        Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
+            Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
+        })
+        .doc("Changes Location and Refresh of answers."),
+        Row::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
+            Rule::cookie_domain(&mut c.cookie_domains, l)
+        })
+        .doc("Changes the domain of cookies."),
+        Row::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
+            Rule::cookie_path(&mut c.cookie_paths, l)
+        })
+        .doc("Changes the path of cookies."),
+        Row::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c: &mut ProxyConf, l| {
+            Flags::set(&mut c.cookie_flags, l)
+        })
+        .doc("Changes the flags of cookies."),
         ]
     );
     const VARIABLES: &'static [Variable] = request::VARIABLES;
@@ -61,6 +79,7 @@ impl Module for Proxy {
     fn inherit(conf: &mut ProxyConf, parent: &ProxyConf) {
         conf.family.inherit(&parent.family);
         inherit!(conf, parent, set_headers, body, method, version);
+        inherit!(conf, parent, redirects, cookie_domains, cookie_paths, cookie_flags);
     }
 
     fn resolve(conf: &mut ProxyConf, registry: &mut Registry) -> Result {
@@ -75,7 +94,19 @@ impl Module for Proxy {
         let Some(pass) = &conf.pass else { return Ok(()) };
         let Some(settings) = conf.family.settings() else { return Ok(()) };
         let fields = Fields::new(conf.set_headers.as_deref().unwrap_or_default(), conf.version.unwrap_or(11));
+        let redirects = match &conf.redirects {
+            Some(rules) => rules.list().to_vec(),
+            None => pass.default_redirect().iter().map(|(url, to)| Rule::constant(url, to)).collect(),
+        };
+        let list = |rules: &Option<Rules<Rule>>| rules.as_ref().map_or_else(Vec::new, |r| r.list().to_vec());
+        let cookies = Cookies {
+            domains: list(&conf.cookie_domains),
+            paths: list(&conf.cookie_paths),
+            flags: conf.cookie_flags.as_ref().map_or_else(Vec::new, |rules| rules.list().to_vec()),
+        };
         let protocol = Http {
+            redirects,
+            cookies,
             fields,
             version: conf.version.unwrap_or(11),
             method: conf.method.clone(),
@@ -115,6 +146,10 @@ pub struct ProxyConf {
     body: Option<Script>,
     method: Option<Script>,
     version: Option<u8>,
+    redirects: Option<Rules<Rule>>,
+    cookie_domains: Option<Rules<Rule>>,
+    cookie_paths: Option<Rules<Rule>>,
+    cookie_flags: Option<Rules<Flags>>,
 }
 
 impl ProxyConf {
@@ -122,7 +157,8 @@ impl ProxyConf {
         if self.pass.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        self.pass = Some(Pass::parse(line)?);
+        let location = line.ext::<Registry>().location();
+        self.pass = Some(Pass::parse(line, location)?);
         Ok(())
     }
 

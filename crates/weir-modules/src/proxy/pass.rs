@@ -15,6 +15,10 @@ use weir_core::{Exchange, Text, Verdict};
 pub(super) struct Pass {
     place: Place,
     to: To,
+    /// Scheme, host and URI as written.
+    url: String,
+    /// What the location's name replaces in it, or is replaced by it; `None` where the location has no name of its own.
+    location: Option<String>,
 }
 
 enum To {
@@ -59,7 +63,7 @@ impl Url {
 }
 
 impl Pass {
-    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Pass> {
+    pub(super) fn parse(line: &mut LineCx<'_>, location: Option<String>) -> Result<Pass> {
         let place = line.args()[0].span;
         let script = Script::compile(line, 0)?;
         let to = match script.constant() {
@@ -70,10 +74,22 @@ impl Pass {
                 if url.host.is_empty() {
                     return Err(line.fail_arg(0, format!("no host in upstream \"{}\"", &text[7..])));
                 }
+                if url.uri.is_some() && location.is_none() {
+                    return Err(line.fail(NAMELESS));
+                }
                 To::Fixed { url, group: None }
             }
         };
-        Ok(Pass { place, to })
+        Ok(Pass { place, to, url: line.arg(0).to_owned(), location })
+    }
+
+    /// What `proxy_redirect default` replaces, and by what; `None` where the address is computed.
+    pub(super) fn default_redirect(&self) -> Option<(String, String)> {
+        let To::Fixed { url, .. } = &self.to else { return None };
+        Some(match url.uri {
+            Some(_) => (self.url.clone(), self.location.clone().unwrap_or_default()),
+            None => (format!("{}/", self.url), "/".to_owned()),
+        })
     }
 
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
@@ -104,6 +120,10 @@ impl Pass {
         })
     }
 }
+
+/// nginx's words for a URI that nothing can be replaced by.
+const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named \
+                        location, or inside \"if\" statement, or inside \"limit_except\" block";
 
 /// Where a location's requests go, on one worker.
 pub(super) enum Target {
