@@ -179,7 +179,9 @@ impl<'t> Builder<'t> {
         let core = confs.get_mut::<HttpCoreConf>();
         core.matcher = Some(matcher.clone());
         let path = match &matcher {
-            Matcher::Exact(path) | Matcher::Prefix(path, _) => Some(String::from_utf8_lossy(path).into_owned()),
+            Matcher::Exact(path) | Matcher::Prefix(path, _) => {
+                Some(String::from_utf8_lossy(path).into_owned())
+            }
             Matcher::Regex(_) | Matcher::Named(_) => None,
         };
         let around = self.registry.enter_location(path);

@@ -109,7 +109,8 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field) {
             }
             // Written as the server wrote it, but for those that filters look for.
             let same = x.arena.get(field.name) == known.name().as_bytes();
-            let name = if same || matters(known) { Name::Known(known) } else { Name::Other(Text::Span(field.name)) };
+            let name =
+                if same || matters(known) { Name::Known(known) } else { Name::Other(Text::Span(field.name)) };
             x.response.headers.push(Header { name, value });
         }
     }

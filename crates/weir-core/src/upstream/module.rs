@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use weir_conf::names::{MORE, ONE, UPSTREAM};
-use weir_conf::{Directive, Error, Line, LineCx, Result, parse_number, parse_time_s};
+use weir_conf::names::{MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
+use weir_conf::{Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_s};
 
 use super::balance::Method;
 use super::group::{Group, Keep, Members, Peer, Upstreams, resolve};
 use super::tries;
 use crate::conf::registry::Registry;
 use crate::module::Module;
-use crate::variable::Variable;
+use crate::variable::{Script, Variable};
 
 /// The module of `upstream` blocks.
 pub struct UpstreamModule;
@@ -20,7 +20,15 @@ impl Module for UpstreamModule {
     type Conf = UpstreamConf;
     const DIRECTIVES: &'static [Directive<UpstreamConf>] = &[
         Row::new("server", UPSTREAM, MORE, UpstreamConf::set_server).doc("A server of the group."),
-        Row::new("keepalive", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive, ..))
+        Row::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, Method::LeastConn))
+            .doc("Asks the server with the fewest connections for its weight."),
+        Row::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, Method::IpHash))
+            .doc("Chooses by the client's address."),
+        Row::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
+        Row::new("random", UPSTREAM, Args::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
+        Row::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
+            .doc("A name for what workers share; they share it with or without."),
+        Row::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
             .doc("How many idle connections each worker keeps."),
         Row::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
             .doc("After how many requests a connection is closed."),
@@ -69,6 +77,70 @@ impl UpstreamConf {
             ..model.clone()
         };
         self.servers.push(Server { backup, peers: addrs.into_iter().map(peer).collect() });
+        Ok(())
+    }
+
+    /// As in nginx a second method replaces the first, with a warning, and methods stand before `keepalive`.
+    fn set_method(&mut self, line: &mut LineCx<'_>, method: Method) -> Result {
+        if self.method.replace(method).is_some() {
+            line.warn("load balancing method redefined");
+        }
+        Ok(())
+    }
+
+    /// `hash key [consistent]`
+    fn set_hash(&mut self, line: &mut LineCx<'_>) -> Result {
+        let key = Script::compile(line, 0)?;
+        let method = match line.args().get(1) {
+            None => Method::Hash(key),
+            Some(word) if word.is("consistent") => Method::Consistent(key),
+            Some(_) => return Err(line.invalid_parameter(1)),
+        };
+        self.set_method(line, method)
+    }
+
+    /// `random [two [least_conn]]`
+    fn set_random(&mut self, line: &mut LineCx<'_>) -> Result {
+        let two = match line.args().first() {
+            None => false,
+            Some(word) if word.is("two") => true,
+            Some(_) => return Err(line.invalid_parameter(0)),
+        };
+        if line.args().get(1).is_some_and(|word| !word.is("least_conn")) {
+            return Err(line.invalid_parameter(1));
+        }
+        self.set_method(line, Method::Random { two })
+    }
+
+    /// `zone name [size]`: what workers know of servers is always shared, so only the arguments are checked.
+    fn set_zone(&mut self, line: &mut LineCx<'_>) -> Result {
+        if line.bytes(0).is_empty() {
+            return Err(line.fail_arg(0, "invalid zone name \"\""));
+        }
+        if line.args().len() == 2 {
+            match parse_size(line.bytes(1)) {
+                None => return Err(line.fail_arg(1, format!("invalid zone size \"{}\"", line.arg(1)))),
+                Some(size) if size < 8 * 4096 => {
+                    return Err(line.fail_arg(0, format!("zone \"{}\" is too small", line.arg(0))));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// `keepalive connections [local]`
+    fn set_keepalive(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.keepalive.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let number = parse_number(line.bytes(0)).ok_or_else(|| {
+            line.fail_arg(0, format!("invalid value \"{}\" in \"keepalive\" directive", line.arg(0)))
+        })?;
+        if line.args().get(1).is_some_and(|word| !word.is("local")) {
+            return Err(line.invalid_parameter(1));
+        }
+        self.keepalive = Some(number as usize);
         Ok(())
     }
 

@@ -56,22 +56,22 @@ impl Module for Proxy {
             Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
                 .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11)]))
             .doc("The version of HTTP spoken to servers."),
-        Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
-            Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
-        })
-        .doc("Changes Location and Refresh of answers."),
-        Row::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
-            Rule::cookie_domain(&mut c.cookie_domains, l)
-        })
-        .doc("Changes the domain of cookies."),
-        Row::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
-            Rule::cookie_path(&mut c.cookie_paths, l)
-        })
-        .doc("Changes the path of cookies."),
-        Row::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c: &mut ProxyConf, l| {
-            Flags::set(&mut c.cookie_flags, l)
-        })
-        .doc("Changes the flags of cookies."),
+            Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
+                Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
+            })
+            .doc("Changes Location and Refresh of answers."),
+            Row::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
+                Rule::cookie_domain(&mut c.cookie_domains, l)
+            })
+            .doc("Changes the domain of cookies."),
+            Row::new("proxy_cookie_path", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
+                Rule::cookie_path(&mut c.cookie_paths, l)
+            })
+            .doc("Changes the path of cookies."),
+            Row::new("proxy_cookie_flags", ANY, Args::range(1, 4), |c: &mut ProxyConf, l| {
+                Flags::set(&mut c.cookie_flags, l)
+            })
+            .doc("Changes the flags of cookies."),
         ]
     );
     const VARIABLES: &'static [Variable] = request::VARIABLES;

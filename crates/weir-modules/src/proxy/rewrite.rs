@@ -64,7 +64,11 @@ impl<T> Rules<T> {
 
 impl Rule {
     /// `proxy_redirect off | default | redirect replacement`
-    pub(super) fn redirect(slot: &mut Option<Rules<Rule>>, pass: Option<&Pass>, line: &mut LineCx<'_>) -> Result {
+    pub(super) fn redirect(
+        slot: &mut Option<Rules<Rule>>,
+        pass: Option<&Pass>,
+        line: &mut LineCx<'_>,
+    ) -> Result {
         if matches!(slot, Some(Rules::Off)) {
             return Err(line.refuse("is duplicate"));
         }
@@ -86,7 +90,8 @@ impl Rule {
                 "\"proxy_redirect default\" cannot be used with \"proxy_pass\" directive with variables",
             )),
             None => {
-                Err(line.fail("\"proxy_redirect default\" should be placed after the \"proxy_pass\" directive"))
+                Err(line
+                    .fail("\"proxy_redirect default\" should be placed after the \"proxy_pass\" directive"))
             }
         }
     }
@@ -105,7 +110,10 @@ impl Rule {
             return Rules::off(slot, line);
         }
         let rule = if line.bytes(0).first() == Some(&b'~') {
-            Rule { pattern: What::Regex(Pattern::compile(line, 0, 1, true)?), replacement: Script::compile(line, 1)? }
+            Rule {
+                pattern: What::Regex(Pattern::compile(line, 0, 1, true)?),
+                replacement: Script::compile(line, 1)?,
+            }
         } else {
             let bare = |text: &[u8]| text.strip_prefix(b".").unwrap_or(text).to_vec();
             let (domain, replacement) = (bare(line.bytes(0)), bare(line.bytes(1)));

@@ -1,5 +1,9 @@
 //! The choice of a peer.
 
+mod hash;
+mod ip_hash;
+mod least_conn;
+mod random;
 mod round_robin;
 
 use std::sync::Arc;
@@ -8,6 +12,7 @@ pub use round_robin::RoundRobin;
 
 use super::group::{Members, Peer};
 use crate::exchange::Exchange;
+use crate::variable::Script;
 
 /// How a group chooses.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +20,19 @@ pub enum Method {
     /// Smooth weighted round robin, nginx's default.
     #[default]
     RoundRobin,
+    /// The one with the fewest connections for its weight.
+    LeastConn,
+    /// By the client's address.
+    IpHash,
+    /// By a key: spread evenly.
+    Hash(Script),
+    /// By a key: a server that comes or goes moves few keys (ketama).
+    Consistent(Script),
+    /// By chance; of two the one with fewer connections.
+    Random {
+        /// `two`
+        two: bool,
+    },
 }
 
 impl Method {
@@ -22,6 +40,11 @@ impl Method {
     pub fn balancer(&self, members: &Arc<Members>) -> Box<dyn Balancer> {
         match self {
             Method::RoundRobin => Box::new(RoundRobin::new(members)),
+            Method::LeastConn => Box::new(least_conn::LeastConn::new(members)),
+            Method::IpHash => Box::new(ip_hash::IpHash::new(members)),
+            Method::Hash(key) => Box::new(hash::Hash::new(members, key)),
+            Method::Consistent(key) => Box::new(hash::Consistent::new(members, key)),
+            Method::Random { two } => Box::new(random::Random::new(members, *two)),
         }
     }
 }
@@ -35,30 +58,66 @@ pub trait Balancer {
     fn done(&mut self, _peer: &Arc<Peer>, _failed: bool) {}
 }
 
-/// The peers that a request has asked already.
+/// The peers that a request has asked already, and how far its method has come.
 #[derive(Debug, Default)]
-pub struct Tried(Vec<Arc<Peer>>);
+pub struct Tried {
+    peers: Vec<Arc<Peer>>,
+    /// The key of a hash, once it was computed.
+    key: Option<Box<[u8]>>,
+    hash: u32,
+    rehash: u32,
+    /// Draws that found nobody; after [`DRAWS`] it is round robin's turn.
+    draws: u32,
+}
+
+/// How often a method draws before it leaves the choice to round robin, as in nginx.
+const DRAWS: u32 = 20;
 
 impl Tried {
     /// Whether `peer` was asked.
     pub fn contains(&self, peer: &Arc<Peer>) -> bool {
-        self.0.iter().any(|tried| Arc::ptr_eq(tried, peer))
+        self.peers.iter().any(|tried| Arc::ptr_eq(tried, peer))
     }
 
     /// Notes that it is asked now.
     pub fn add(&mut self, peer: &Arc<Peer>) {
-        self.0.push(peer.clone());
+        self.peers.push(peer.clone());
     }
 
     /// How many were asked.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.peers.len()
     }
 
     /// None was.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.peers.is_empty()
     }
+}
+
+/// Takes `peer` if it may be asked, and counts it as chosen.
+fn take(peer: &Arc<Peer>, tried: &mut Tried, now: u64) -> bool {
+    if tried.contains(peer) || !peer.is_available(now) {
+        return false;
+    }
+    peer.chosen(now);
+    tried.add(peer);
+    true
+}
+
+/// The primary peer at `place` when each has as many places as weight.
+fn by_weight(members: &Members, place: u32) -> Option<&Arc<Peer>> {
+    let mut left = place;
+    members.primary.iter().find(|peer| {
+        let here = left < peer.weight;
+        left = left.wrapping_sub(if here { 0 } else { peer.weight });
+        here
+    })
+}
+
+/// The places of all primary peers together.
+fn total(members: &Members) -> u32 {
+    members.primary.iter().map(|peer| peer.weight).sum::<u32>().max(1)
 }
 
 /// Seconds of the clock that failures are counted by.

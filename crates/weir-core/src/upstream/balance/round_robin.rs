@@ -30,6 +30,20 @@ impl RoundRobin {
         RoundRobin { primary: turns(&members.primary), backup: turns(&members.backup) }
     }
 
+    /// The next peer.
+    pub(super) fn any(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
+        self.next(tried, |_| true)
+    }
+
+    /// The next primary peer that `usable` allows; without one nobody is chosen.
+    pub(super) fn primary(&mut self, tried: &mut Tried, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
+        let now = now();
+        let peer = choose(&mut self.primary, tried, now, &usable)?;
+        peer.chosen(now);
+        tried.add(&peer);
+        Some(peer)
+    }
+
     /// The next peer that `usable` allows.
     pub fn next(&mut self, tried: &mut Tried, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
         let now = now();

@@ -1,0 +1,79 @@
+//! `random` and `random two least_conn`: by chance, each peer as often as its weight says; of two drawn the one with
+//! fewer connections. Workers that know nothing of each other spread load well this way.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Balancer, DRAWS, RoundRobin, Tried, by_weight, now, take, total};
+use crate::exchange::Exchange;
+use crate::upstream::group::{Members, Peer};
+
+pub(super) struct Random {
+    members: Arc<Members>,
+    two: bool,
+    turn: RoundRobin,
+    /// The state of an xorshift generator.
+    seed: u64,
+}
+
+impl Random {
+    pub(super) fn new(members: &Arc<Members>, two: bool) -> Random {
+        let seed = weir_rt::clock::monotonic_ns() | 1;
+        Random { members: members.clone(), two, turn: RoundRobin::new(members), seed }
+    }
+
+    fn draw(&mut self) -> Option<Arc<Peer>> {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        by_weight(&self.members, (self.seed >> 33) as u32 % total(&self.members)).cloned()
+    }
+
+    fn one(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
+        let now = now();
+        while tried.draws <= DRAWS {
+            if let Some(peer) = self.draw()
+                && take(&peer, tried, now)
+            {
+                return Some(peer);
+            }
+            tried.draws += 1;
+        }
+        None
+    }
+
+    fn better_of_two(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
+        let now = now();
+        let mut first: Option<Arc<Peer>> = None;
+        while tried.draws <= DRAWS {
+            let drawn = self.draw().filter(|peer| !tried.contains(peer) && peer.is_available(now));
+            match (&first, drawn) {
+                (None, Some(peer)) => first = Some(peer),
+                (Some(first), Some(second)) if !Arc::ptr_eq(first, &second) => {
+                    let load = |peer: &Peer, other: &Peer| {
+                        u64::from(peer.state.conns.load(Relaxed)) * u64::from(other.weight)
+                    };
+                    let better =
+                        if load(first, &second) <= load(&second, first) { first.clone() } else { second };
+                    return take(&better, tried, now).then_some(better);
+                }
+                _ => tried.draws += 1,
+            }
+        }
+        first.filter(|peer| take(peer, tried, now))
+    }
+}
+
+impl Balancer for Random {
+    fn pick(&mut self, _x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+        if self.members.primary.len() < 2 {
+            return self.turn.any(tried);
+        }
+        let drawn = if self.two { self.better_of_two(tried) } else { self.one(tried) };
+        drawn.or_else(|| self.turn.any(tried))
+    }
+
+    fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
+        self.turn.done(peer, failed);
+    }
+}
