@@ -234,6 +234,12 @@ pub fn cycle(level: Level, message: &dyn Display) {
     }
 }
 
+/// Logs that the calling worker has ended with a configuration, or ended: nginx's line of a worker process, with the
+/// thread's number.
+pub(crate) fn worker_exited() {
+    cycle(Level::Notice, &format_args!("worker process {} exited with code 0", line::thread().1));
+}
+
 /// Logs why the server can't start: as [`cycle`], and to standard error even when the main log is open, since that is
 /// where whoever starts it looks.
 pub fn startup(message: &dyn Display) {

@@ -7,7 +7,7 @@ use weir_http::{Known, Method, Version};
 use weir_trace::{Site, Step as ConnStep};
 
 use crate::body::{Body, Buf, Chain, Piece, Source};
-use crate::conn::{Transport, h1, heads};
+use crate::conn::{Transport, h1, heads, keepalive};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, ROOM, Step};
@@ -168,6 +168,10 @@ pub(crate) async fn send_head(x: &mut Exchange) -> bool {
 
 /// Before the filters: what the status and method imply.
 fn prepare(x: &mut Exchange) {
+    // A reload or the end of the server may have come since the head was read.
+    if x.keep_alive && !keepalive::possible(x) && !x.is_subrequest() {
+        x.keep_alive = false;
+    }
     if x.response.err_status != 0 {
         x.response.status = x.response.err_status;
         x.response.reason = None;

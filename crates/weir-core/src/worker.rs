@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_http::date::{Cached, Memo};
 use weir_rt::clock;
-use weir_trace::{Now, Recorder};
+use weir_trace::{Now, Recorder, Settings};
 
 use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
@@ -69,6 +69,12 @@ pub struct Worker {
     everyone: RefCell<Arc<[Arc<Counters>]>>,
     /// New connections are refused and idle ones closed.
     stopping: Cell<bool>,
+    /// Answers say that their connection ends.
+    closing: Cell<bool>,
+    /// Listeners that are open.
+    doors: Cell<usize>,
+    /// When it was told last that connections are closed to make room.
+    crowded: Cell<Option<u64>>,
     offset: Cell<(u64, i32)>,
 }
 
@@ -104,6 +110,9 @@ impl Worker {
             background: Cell::new(0),
             everyone: RefCell::new(Arc::new([])),
             stopping: Cell::new(false),
+            closing: Cell::new(false),
+            doors: Cell::new(0),
+            crowded: Cell::new(None),
             offset: Cell::new((time, clock::local_offset(time) / 60)),
         })
     }
@@ -113,15 +122,39 @@ impl Worker {
         self.generation.borrow().clone()
     }
 
-    /// From here on new requests get `generation`.
-    pub fn switch(&self, generation: Rc<Generation>) {
-        *self.generation.borrow_mut() = Some(generation);
+    /// From here on new requests get `generation`; connections whose address it does not have, or has otherwise, end
+    /// with the request they are in. What it replaces is returned.
+    pub fn switch(&self, generation: Rc<Generation>) -> Option<Rc<Generation>> {
+        let before = self.generation.replace(Some(generation));
         self.serial.set(self.serial.get() + 1);
         // Exchanges of the old configuration hold its plans; new ones are made as needed.
         self.free.borrow_mut().clear();
         self.heads.borrow_mut().clear();
         self.kinds.borrow_mut().clear();
         self.files.clear();
+        for (wire, connection) in self.open_wires() {
+            if !wire.idle.get() {
+                connection.foresee(self);
+                continue;
+            }
+            connection.adopt(self);
+            // A client that has not asked yet is answered once.
+            if connection.retired.get() && connection.requests.get() > 0 {
+                wire.timer.arm(0);
+            }
+        }
+        before
+    }
+
+    /// Whether answers say that their connection ends, from the next one on.
+    pub(crate) fn close_after_answers(&self, close: bool) {
+        self.closing.set(close);
+    }
+
+    /// Whether a connection is to be kept when its request is answered.
+    #[inline]
+    pub(crate) fn keeps_connections(&self) -> bool {
+        !self.closing.get()
     }
 
     /// Whether the worker is being stopped gracefully.
@@ -129,13 +162,29 @@ impl Worker {
         self.stopping.get()
     }
 
-    /// Idle connections close, busy ones after their request.
+    /// Idle connections close, busy ones after their request. As in nginx a client that has not asked yet is waited
+    /// for as long as it may take: its request may be on the way.
     pub fn stop(&self) {
         self.stopping.set(true);
-        for (wire, _) in self.open_wires().iter().filter(|(wire, _)| wire.idle.get()) {
-            wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
+        self.closing.set(true);
+        for (wire, connection) in self.open_wires() {
+            if wire.idle.get() && connection.requests.get() > 0 {
+                wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
+            }
         }
         self.closed.notify();
+    }
+
+    /// Ends all connections, whatever they do.
+    pub(crate) fn end_all(&self) {
+        for (wire, connection) in self.open_wires() {
+            connection.retired.set(true);
+            if wire.idle.get() {
+                wire.timer.arm(0);
+            } else {
+                wire.stream.abort();
+            }
+        }
     }
 
     /// Ends the connections whose request, or whose waiting for the first one, began before generation `serial`
@@ -143,16 +192,13 @@ impl Worker {
     /// it will get the new configuration.
     pub(crate) fn end_before(&self, serial: u64) {
         for (wire, connection) in self.open_wires() {
-            if connection.serial.get() >= serial {
-                continue;
-            }
-            match (wire.idle.get(), connection.requests.get()) {
-                (true, 0) => {
+            if wire.idle.get() {
+                if connection.requests.get() == 0 && connection.born < serial {
                     connection.retired.set(true);
                     wire.timer.arm(0);
                 }
-                (true, _) => {}
-                (false, _) => wire.stream.abort(),
+            } else if connection.serial.get() < serial {
+                wire.stream.abort();
             }
         }
     }
@@ -192,7 +238,7 @@ impl Worker {
     }
 
     /// Whether a connection is open or a background request runs.
-    pub(crate) fn is_busy(&self) -> bool {
+    fn is_busy(&self) -> bool {
         self.counters.active.get() > 0 || self.background.get() > 0
     }
 
@@ -206,13 +252,61 @@ impl Worker {
         self.everyone.borrow().iter().map(|counters| counter(counters)).sum()
     }
 
-    /// Waits while `worker_connections` are open.
+    /// Counts a listener until what is returned is dropped.
+    pub(crate) fn hold(self: &Rc<Self>) -> Held {
+        self.doors.set(self.doors.get() + 1);
+        Held(self.clone())
+    }
+
+    /// Whether nothing is left to wait for: nothing goes on, and no listener may bring something.
+    pub(crate) fn is_vacant(&self) -> bool {
+        !self.is_busy() && self.doors.get() == 0
+    }
+
+    /// `worker_connections`
+    fn most(&self) -> u64 {
+        self.generation.borrow().as_ref().map_or(u64::MAX, |g| g.configuration.main.worker_connections())
+    }
+
+    /// Whether `worker_connections` are open.
+    pub(crate) fn is_full(&self) -> bool {
+        self.counters.active.get() >= self.most()
+    }
+
+    /// Waits while `worker_connections` are open, for the sake of a connection that has come. As in nginx some of those
+    /// that wait for a request are closed for it.
     pub(crate) async fn room(&self) {
-        let limit = self.generation().map_or(u64::MAX, |g| g.configuration.main.worker_connections());
-        while self.counters.active.get() >= limit {
-            log::cycle(Level::Alert, &format_args!("{limit} worker_connections are not enough"));
+        let mut told = false;
+        while self.is_full() {
+            let limit = self.most();
+            if self.reuse() {
+                let now = weir_rt::now_ms();
+                if self.crowded.get().is_none_or(|told| now >= told + TELL_MS) {
+                    self.crowded.set(Some(now));
+                    let text = format_args!("{limit} worker_connections are not enough, reusing connections");
+                    log::cycle(Level::Warn, &text);
+                }
+            } else if !std::mem::replace(&mut told, true) {
+                log::cycle(Level::Alert, &format_args!("{limit} worker_connections are not enough"));
+            }
             self.closed.notified().await;
         }
+        // Another listener may wait, too, and there may be room for both.
+        self.closed.notify();
+    }
+
+    /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
+    /// `false`: there is none.
+    fn reuse(&self) -> bool {
+        let mut idle = self.open_wires();
+        idle.retain(|(wire, connection)| wire.idle.get() && !connection.retired.get());
+        idle.sort_by_key(|(wire, _)| wire.idle_since.get());
+        let count = (idle.len() / 8).clamp(1, 32);
+        for (wire, connection) in idle.iter().take(count) {
+            connection.retired.set(true);
+            wire.timer.arm(0);
+        }
+        !idle.is_empty()
     }
 
     /// Waits until a connection was closed, for `ms` milliseconds at most.
@@ -247,6 +341,11 @@ impl Worker {
         offset
     }
 
+    /// The recorder, for the next thread of this number.
+    pub(crate) fn leave(&self) -> Recorder {
+        self.recorder.replace(Recorder::new(u16::MAX, Settings::default()))
+    }
+
     pub(crate) fn take_exchange(
         self: &Rc<Self>,
         connection: &Rc<Connection>,
@@ -263,10 +362,21 @@ impl Worker {
 
     pub(crate) fn give_exchange(&self, mut x: Box<Exchange>) {
         let mut free = self.free.borrow_mut();
-        if free.len() < FREE_EXCHANGES {
+        // One of an old configuration would keep that from ending.
+        if free.len() < FREE_EXCHANGES && x.connection.serial.get() == self.serial.get() {
             x.release();
             free.push(x);
         }
+    }
+}
+
+/// An open listener's entry with its worker.
+pub(crate) struct Held(Rc<Worker>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.doors.set(self.0.doors.get() - 1);
+        self.0.closed.notify();
     }
 }
 
@@ -371,5 +481,7 @@ impl Counter {
     }
 }
 
+/// That connections are closed to make room is told once in so many milliseconds, as in nginx.
+const TELL_MS: u64 = 1000;
 /// Exchanges kept for reuse; more than this many requests at once on one worker allocate.
 const FREE_EXCHANGES: usize = 256;

@@ -3,15 +3,18 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use crate::driver::sys;
 use crate::runtime::{Core, current};
 use crate::stream::Stream;
 
 /// Connections one listener hands out per turn, so that a burst of new ones does not starve the old.
 const PER_TURN: u32 = 64;
+/// Connections [`Listener::drain`] takes at most: more than come while it runs is not what waited before.
+const DRAIN_MOST: usize = 4096;
 
 /// A listening socket of this worker. One task accepts from it.
 ///
@@ -115,6 +118,32 @@ impl Listener {
         let (fd, accepted) = taken.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
         let streams = accepted.into_iter().map(|fd| Stream::adopt(Rc::clone(&self.core), fd));
         Ok((fd, streams.collect::<io::Result<_>>()?))
+    }
+
+    /// Accepts what waits in the kernel's queue, as far as that goes without waiting, and closes this descriptor: of the
+    /// last one of a socket, whose closing resets what is in the queue, and of one that others accept from too, where
+    /// connections may have woken this worker and nobody else. An error, if any, is what ended it early.
+    pub async fn drain(self) -> (Vec<Stream>, Option<io::Error>) {
+        let core = Rc::clone(&self.core);
+        let (fd, mut streams) = match self.into_fd().await {
+            Ok(stopped) => stopped,
+            Err(error) => return (Vec::new(), Some(error)),
+        };
+        loop {
+            match sys::accept(fd.as_raw_fd()) {
+                Ok(fd) => match Stream::adopt(Rc::clone(&core), fd) {
+                    Ok(stream) => streams.push(stream),
+                    Err(error) => return (streams, Some(error)),
+                },
+                Err(libc::EAGAIN) => return (streams, None),
+                // Gone while it waited.
+                Err(libc::ECONNABORTED | libc::EINTR | libc::EPERM) => {}
+                Err(errno) => return (streams, Some(io::Error::from_raw_os_error(errno))),
+            }
+            if streams.len() >= DRAIN_MOST {
+                return (streams, None);
+            }
+        }
     }
 
     fn wait(&self, cx: &Context<'_>) {

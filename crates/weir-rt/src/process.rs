@@ -118,6 +118,19 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) })
 }
 
+/// The CPUs the calling thread may run on.
+///
+/// # Errors
+/// The errno of sched_getaffinity(2).
+pub fn affinity() -> io::Result<Vec<usize>> {
+    // SAFETY: integers only, for which zero is a value: the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is writable for its size; 0 is the calling thread.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
+    // SAFETY: the numbers are within the set.
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
+}
+
 /// Sets the nice value of the calling thread (`worker_priority`), -20 to 20.
 ///
 /// # Errors

@@ -1,29 +1,20 @@
 //! What answers are made from: the workers' published figures, and a way to ask the workers themselves.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use weir_core::server::{Server, with_worker};
-use weir_core::worker::{Counters, Worker};
-use weir_rt::{DriverKind, LoopStats, Remote, clock};
-use weir_trace::{NowReader, RecorderReader, Site, SiteTotals};
+use weir_core::server::{Server, Threads, with_worker};
+use weir_core::worker::Worker;
+use weir_rt::clock;
+use weir_trace::{RecorderReader, Site, SiteTotals};
+
+pub(crate) use weir_core::server::Thread;
 
 /// A running server, seen from the threads that answer questions about it.
 pub struct Source {
-    workers: RwLock<Arc<[Thread]>>,
+    crew: Threads,
     started: Instant,
-}
-
-/// One worker as others see it: all but `remote` can be read while it is stuck.
-#[derive(Clone)]
-pub(crate) struct Thread {
-    pub(crate) remote: Remote,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) recorder: RecorderReader,
-    pub(crate) now: NowReader,
-    pub(crate) stats: Arc<LoopStats>,
-    pub(crate) driver: DriverKind,
 }
 
 /// What workers said, and how many have not yet.
@@ -38,22 +29,7 @@ impl Source {
     /// Of that server.
     #[must_use]
     pub fn new(server: &Server) -> Arc<Source> {
-        let source = Source { workers: RwLock::new(Arc::new([])), started: Instant::now() };
-        source.update(server);
-        Arc::new(source)
-    }
-
-    /// Looks at the server's workers anew: a reload may change their number.
-    pub fn update(&self, server: &Server) {
-        let workers = server.threads().iter().map(|thread| Thread {
-            remote: thread.remote.clone(),
-            counters: thread.counters.clone(),
-            recorder: thread.recorder.clone(),
-            now: thread.now.clone(),
-            stats: thread.stats.clone(),
-            driver: thread.driver,
-        });
-        *self.workers.write().unwrap_or_else(PoisonError::into_inner) = workers.collect();
+        Arc::new(Source { crew: server.crew(), started: Instant::now() })
     }
 
     /// Since the server began.
@@ -61,14 +37,14 @@ impl Source {
         self.started.elapsed()
     }
 
-    /// The workers as they are now.
-    pub(crate) fn workers(&self) -> Arc<[Thread]> {
-        self.workers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The workers as they are now: reloads change them. All but `remote` can be read while a worker is stuck.
+    pub(crate) fn workers(&self) -> Vec<Thread> {
+        self.crew.now()
     }
 
-    /// The counts of all sites, all workers added up; stuck ones are in it, too.
+    /// The counts of all sites, all workers added up; stuck ones are in it, and those that have ended.
     pub(crate) fn totals(&self) -> Vec<(Site, SiteTotals)> {
-        RecorderReader::merged(self.workers().iter().map(|worker| &worker.recorder))
+        RecorderReader::merged(self.crew.recorders().iter())
     }
 
     /// Has every worker run `f` when it comes to it.
@@ -94,8 +70,9 @@ impl Source {
         f: impl Fn(&Worker) -> T + Clone + Send + 'static,
     ) -> Said<T> {
         let (said, heard) = channel();
-        let count = self.workers().len();
-        self.tell(move |worker| {
+        let workers = self.workers();
+        let count = workers.len();
+        Source::tell_these(&workers, move |worker| {
             // Who asked may have given up waiting.
             let _ = said.send((worker.id, f(worker)));
         });

@@ -72,13 +72,12 @@ fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
     }
     channel.send(&Answer::Ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;
-    Ok(Process { server, source, signals, channel, paths })
+    Ok(Process { server, signals, channel, paths })
 }
 
 /// The process.
 struct Process {
     server: Server,
-    source: Arc<Source>,
     signals: Signals,
     channel: Channel,
     paths: Paths,
@@ -167,7 +166,6 @@ impl Process {
         drop(given);
         let sockets = import(&configuration, parts)?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
-        self.source.update(&self.server);
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])
     }

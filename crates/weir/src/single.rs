@@ -51,7 +51,7 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
     log::lead_stderr().map_err(|error| vec![error])?;
     notify.ready();
     run::ready(readiness);
-    let one = One { server, source, signals, paths, pid, notify };
+    let one = One { server, signals, paths, pid, notify };
     let result = one.wait();
     log::cycle(Level::Notice, &"exit");
     result
@@ -60,7 +60,6 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
 /// The process.
 struct One {
     server: Server,
-    source: Arc<Source>,
     signals: Signals,
     paths: Paths,
     pid: PidFile,
@@ -124,7 +123,6 @@ impl One {
         }
         let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
         self.server.reload(Arc::new(configuration)).map_err(lines)?;
-        self.source.update(&self.server);
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])
     }
@@ -142,7 +140,7 @@ pub(crate) fn tell(pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
 }
 
 /// After [`Server::quit`]: until the last request has ended, or a TERM says enough.
-pub(crate) fn drain(mut server: Server, signals: &Signals) {
+pub(crate) fn drain(server: Server, signals: &Signals) {
     while !server.join(Some(Duration::from_millis(20))) {
         if let Some(signal::SIGTERM | signal::SIGINT) = signals.read() {
             return stop(server);
@@ -151,7 +149,7 @@ pub(crate) fn drain(mut server: Server, signals: &Signals) {
 }
 
 /// Ends at once.
-pub(crate) fn stop(mut server: Server) {
+pub(crate) fn stop(server: Server) {
     server.stop();
     server.join(Some(Duration::from_secs(10)));
 }

@@ -161,7 +161,7 @@ impl Running {
     }
 
     fn stalls_of_mine(&self) -> impl Iterator<Item = weir_trace::Stall> + '_ {
-        self.server.threads().iter().flat_map(|thread| thread.recorder.stalls().list())
+        self.server.threads().into_iter().flat_map(|thread| thread.recorder.stalls().list())
     }
 
     /// The stall of that location, once it is over and has its stack: the answer may come before the turn is over.

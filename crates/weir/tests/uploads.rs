@@ -81,7 +81,7 @@ impl Site {
     /// Ends the server, so that the log is complete.
     #[track_caller]
     fn assert_logged(self, lines: &[&str]) {
-        let Site { folder, mut server, .. } = self;
+        let Site { folder, server, .. } = self;
         server.quit();
         assert!(server.join(Some(DEADLINE)), "it ends");
         drop(server);

@@ -1,5 +1,6 @@
 //! A configuration installed on one worker: servers with their plans, and who answers for which name.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::names::Names;
 use super::server_core::{ServerCoreConf, ServerSettings};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::exchange::Exchange;
+use crate::log;
 use crate::module::Confs;
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::Pattern;
@@ -28,6 +30,7 @@ pub struct Generation {
     pub servers: Vec<Rc<Server>>,
     /// For each of the configuration's addresses, who answers there.
     pub hosts: Vec<Rc<Hosts>>,
+    link: Rc<Link>,
 }
 
 impl Generation {
@@ -36,13 +39,18 @@ impl Generation {
     /// # Errors
     /// What a module finds out only here.
     pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
-        let link = Rc::new(Link { configuration: configuration.clone() });
+        let link = Rc::new(Link { configuration: configuration.clone(), retired: Cell::new(false) });
         worker.present.begin_rules();
         let build = |conf| Server::build(conf, &link, worker).map(Rc::new);
         let servers = configuration.servers.iter().map(build).collect::<Result<Vec<_>, _>>()?;
         let hosts = configuration.addresses.iter();
         let hosts = hosts.map(|address| Rc::new(Hosts::new(address, &servers, configuration)));
-        Ok(Generation { configuration: configuration.clone(), hosts: hosts.collect(), servers })
+        Ok(Generation { configuration: configuration.clone(), hosts: hosts.collect(), servers, link })
+    }
+
+    /// It is no longer in force: when its last request has ended, that is logged.
+    pub(crate) fn retire(self: Rc<Self>) {
+        self.link.retired.set(true);
     }
 }
 
@@ -50,6 +58,17 @@ impl Generation {
 pub struct Link {
     /// The configuration.
     pub configuration: Arc<Configuration>,
+    /// There is a newer one.
+    retired: Cell<bool>,
+}
+
+impl Drop for Link {
+    /// Who tests or supervises a reload waits for this line: one of each worker.
+    fn drop(&mut self) {
+        if self.retired.get() {
+            log::worker_exited();
+        }
+    }
 }
 
 impl Link {
@@ -147,6 +166,9 @@ impl Server {
 pub struct Hosts {
     /// The address.
     pub addr: SockAddr,
+    /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2. A connection made under one configuration
+    /// goes on under the next only if they are the same there.
+    pub(crate) protocols: [bool; 3],
     default: Rc<Server>,
     exact: Names<Rc<Server>>,
     /// `*.example.com`: what follows the star, dot included.
@@ -160,6 +182,7 @@ impl Hosts {
     fn new(address: &Address, servers: &[Rc<Server>], configuration: &Configuration) -> Hosts {
         let mut hosts = Hosts {
             addr: address.addr.clone(),
+            protocols: [address.proxy_protocol, address.ssl, address.http2],
             default: servers[address.default].clone(),
             exact: Names::default(),
             heads: Names::default(),

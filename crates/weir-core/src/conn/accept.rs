@@ -8,37 +8,84 @@ use weir_rt::{Listener, Stream};
 
 use super::h1::Wire;
 use super::{Connection, h1, proxy};
+use crate::conf::server::Generation;
 use crate::log::{self, Level};
 use crate::server::notify::{Notify, either};
 use crate::worker::Worker;
 
-/// Accepts from `listener` until `end` is notified. What the kernel had accepted by then is still served.
-pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, address: Rc<Cell<usize>>, end: Rc<Notify>) {
-    let mut told = None;
-    loop {
-        worker.room().await;
-        let accepted = either(listener.accept(), end.forever()).await;
-        match accepted {
-            Some(Ok(stream)) => take(&worker, stream, address.get()),
-            Some(Err(error)) => {
-                let errno = error.raw_os_error().unwrap_or(0);
-                let now = weir_rt::now_ms();
-                if told.is_none_or(|told| now >= told + TELL_MS) {
-                    told = Some(now);
-                    log::cycle(
-                        Level::Crit,
-                        &format_args!("accept4() failed ({errno}: {})", weir_rt::file::errno_text(errno)),
-                    );
+/// Where the connections of a listener lead to.
+pub(crate) struct Door {
+    /// The configuration, the worker's serial of it, and the index of the address in it. That of a socket that is
+    /// closed because its line is gone stays the last that had the line.
+    to: RefCell<(Rc<Generation>, u64, usize)>,
+    closed: Notify,
+}
+
+impl Door {
+    pub(crate) fn new(generation: &Rc<Generation>, serial: u64, address: usize) -> Door {
+        Door { to: RefCell::new((generation.clone(), serial, address)), closed: Notify::default() }
+    }
+
+    /// From here on connections belong to another configuration.
+    pub(crate) fn lead(&self, generation: &Rc<Generation>, serial: u64, address: usize) {
+        *self.to.borrow_mut() = (generation.clone(), serial, address);
+    }
+
+    /// Ends the listener: what waits in its queue is still served.
+    pub(crate) fn close(&self) {
+        self.closed.notify();
+    }
+}
+
+/// Accepts from `listener` until `door` is closed. What the kernel had accepted by then is still served, and what waits
+/// in the queue: a wake-up that was meant for this worker would be lost to the others that share the socket, and
+/// closing the last one resets what is left in it.
+pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Door>) {
+    let held = worker.hold();
+    let mut told = Told::default();
+    while !door.closed.is_set() {
+        match either(listener.accept(), door.closed.forever()).await {
+            Some(Ok(stream)) => {
+                if worker.is_full() {
+                    // Others that share the socket get the connections behind this one.
+                    listener.pause();
+                    either(worker.room(), door.closed.forever()).await;
+                    listener.resume();
                 }
+                take(&worker, stream, &door);
             }
-            None => return,
+            Some(Err(error)) => told.failed(&error),
+            None => break,
         }
+    }
+    let (left, error) = listener.drain().await;
+    left.into_iter().for_each(|stream| take(&worker, stream, &door));
+    if let Some(error) = error {
+        told.failed(&error);
+    }
+    drop(held);
+}
+
+/// When it was told last that accepting fails.
+#[derive(Default)]
+struct Told(Option<u64>);
+
+impl Told {
+    fn failed(&mut self, error: &std::io::Error) {
+        let now = weir_rt::now_ms();
+        if self.0.is_some_and(|told| now < told + TELL_MS) {
+            return;
+        }
+        self.0 = Some(now);
+        let errno = error.raw_os_error().unwrap_or(0);
+        let text = weir_rt::file::errno_text(errno);
+        log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {text})"));
     }
 }
 
 /// Makes a connection of an accepted socket and starts its task.
-fn take(worker: &Rc<Worker>, stream: Stream, address: usize) {
-    let Some(generation) = worker.generation() else { return };
+fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
+    let (generation, serial, address) = door.to.borrow().clone();
     let fd = stream.fd();
     let peer = net::peer_addr(fd).unwrap_or(SockAddr::UNSPECIFIED);
     let Some(hosts) = generation.hosts.get(address).cloned() else { return };
@@ -47,7 +94,8 @@ fn take(worker: &Rc<Worker>, stream: Stream, address: usize) {
         peer,
         fd,
         hosts: RefCell::new(hosts),
-        serial: Cell::new(worker.serial()),
+        serial: Cell::new(serial),
+        born: serial,
         requests: Cell::new(0),
         started_ms: weir_rt::now_ms(),
         accept_wait: crate::trace::accepted(worker, fd),

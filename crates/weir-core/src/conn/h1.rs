@@ -38,6 +38,8 @@ pub struct Wire {
     broken: Cell<bool>,
     /// Between two requests.
     pub(crate) idle: Cell<bool>,
+    /// Since when, in milliseconds of the worker's monotonic clock.
+    pub(crate) idle_since: Cell<u64>,
     /// A graceful stop does not close the idle connection before this time (`keepalive_min_timeout`); 0: at once.
     pub(crate) kept_until: Cell<u64>,
     /// `tcp_nodelay off` was applied.
@@ -55,6 +57,7 @@ impl Wire {
             written: Cell::new(0),
             broken: Cell::new(false),
             idle: Cell::new(true),
+            idle_since: Cell::new(weir_rt::now_ms()),
             kept_until: Cell::new(0),
             delays: Cell::new(false),
         }
@@ -135,6 +138,7 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
     let mut idle = connection.hosts.borrow().default().settings.client_header_timeout;
     loop {
         wire.idle.set(true);
+        wire.idle_since.set(weir_rt::now_ms());
         // Bytes of the first request may have come with a PROXY protocol header.
         let waits = wire.input.borrow().is_empty();
         if waits {
@@ -163,7 +167,9 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             Some(timeout) => idle = timeout,
             None => break,
         }
-        if worker.is_stopping() {
+        // Whoever waits is of the newest configuration: nothing else keeps the one before.
+        connection.adopt(&worker);
+        if worker.is_stopping() || connection.retired.get() {
             break;
         }
     }

@@ -18,9 +18,10 @@ pub(crate) fn update(x: &mut Exchange) {
     }
 }
 
-/// What the connection itself says, before any location is known.
-pub(super) fn possible(x: &Exchange) -> bool {
-    !x.worker.is_stopping() && !x.connection.retired.get()
+/// What the connection itself says, whatever the location.
+#[inline]
+pub(crate) fn possible(x: &Exchange) -> bool {
+    x.worker.keeps_connections() && !x.connection.retired.get()
 }
 
 /// Logs why a connection ends that was waiting for a request: `gone` is what came instead of it. Nothing is said

@@ -37,6 +37,8 @@ pub struct Connection {
     pub hosts: RefCell<Rc<Hosts>>,
     /// The worker's serial when the connection took its hosts; a reload changes it.
     pub(crate) serial: Cell<u64>,
+    /// The worker's serial when it was accepted.
+    pub(crate) born: u64,
     /// Requests so far; the current one counts from when its head was read.
     pub requests: Cell<u64>,
     /// When it was accepted: milliseconds of the worker's monotonic clock.
@@ -83,25 +85,34 @@ impl Connection {
         }
     }
 
-    /// After a reload: takes the hosts of the same address in the new configuration. `false`: there is none, the
-    /// connection ends with its current request.
-    pub(crate) fn adopt(&self, worker: &Worker) -> bool {
-        if self.serial.get() == worker.serial() {
-            return true;
+    /// After a reload: takes the hosts of the same address in the new configuration. When there is none, or its
+    /// connections are others now (TLS, HTTP/2, PROXY protocol), no further request is taken.
+    pub(crate) fn adopt(&self, worker: &Worker) {
+        if self.serial.get() == worker.serial() || self.retired.get() {
+            return;
         }
-        let Some(generation) = worker.generation() else { return true };
-        let same = generation.hosts.iter().find(|hosts| hosts.addr == self.hosts.borrow().addr).cloned();
-        self.serial.set(worker.serial());
-        match same {
+        let Some(generation) = worker.generation() else { return };
+        match self.successor(&generation) {
             Some(hosts) => {
+                self.serial.set(worker.serial());
                 *self.hosts.borrow_mut() = hosts;
-                true
+                self.narrow(&generation);
             }
-            None => {
-                self.retired.set(true);
-                false
-            }
+            None => self.retired.set(true),
         }
+    }
+
+    /// After a reload, in a request of the configuration before: whether another can follow it.
+    pub(crate) fn foresee(&self, worker: &Worker) {
+        if worker.generation().is_some_and(|generation| self.successor(&generation).is_none()) {
+            self.retired.set(true);
+        }
+    }
+
+    fn successor(&self, generation: &Generation) -> Option<Rc<Hosts>> {
+        let here = self.hosts.borrow();
+        let same = |hosts: &&Rc<Hosts>| hosts.addr == here.addr && hosts.protocols == here.protocols;
+        generation.hosts.iter().find(same).cloned()
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
         fd: -1,
         hosts: RefCell::new(hosts.clone()),
         serial: Cell::new(worker.serial()),
+        born: 0,
         requests: Cell::new(2),
         started_ms: weir_rt::now_ms(),
         accept_wait: 0,

@@ -129,7 +129,7 @@ pub(super) fn now() -> [u8; 19] {
 }
 
 /// The process' and the calling thread's number.
-fn thread() -> (u32, u32) {
+pub(super) fn thread() -> (u32, u32) {
     thread_local! {
         static IDS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }

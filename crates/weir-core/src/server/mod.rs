@@ -1,25 +1,29 @@
 //! The server: worker threads, their sockets, reload and stop. No signals, no files: that is the program's business,
 //! so that any program can have a server inside.
 
+mod affinity;
+mod crew;
 pub mod notify;
 mod sockets;
 mod thread;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use weir_rt::{DriverChoice, Remote};
-use weir_trace::{Level, NowReader, RecorderReader};
+use weir_rt::DriverChoice;
 
 use crate::conf::Configuration;
 use crate::housekeeping;
+use crate::log::{self, Level};
 use crate::upstream::Upstreams;
-use crate::worker::{Counters, Worker};
+use crate::worker::Worker;
 use crate::zone::Zones;
+use crew::{Called, Crew};
 
+pub use crew::{Thread, Threads};
 pub use sockets::{Part, Sockets};
 pub use thread::with_worker;
 
@@ -30,8 +34,10 @@ pub struct Options {
     pub workers: Option<usize>,
     /// The event driver; `None`: as `use` says, else by probing.
     pub driver: Option<DriverChoice>,
+    /// How long a reload waits for each worker to make the configuration ready before it gives up; 30 seconds.
+    pub patience: Duration,
     /// How much is recorded of requests.
-    pub trace: Level,
+    pub trace: weir_trace::Level,
 }
 
 impl Options {
@@ -43,34 +49,23 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { workers: None, driver: None, trace: Level::Full }
+        Options { workers: None, driver: None, patience: PATIENCE, trace: weir_trace::Level::Full }
     }
 }
 
 /// A running server. Dropping it stops it at once.
 pub struct Server {
-    threads: Vec<Thread>,
-    sockets: Mutex<Sockets>,
-    configuration: Mutex<Arc<Configuration>>,
+    crew: Crew,
     options: Options,
-    exits: Receiver<usize>,
+    /// Held while a configuration is taken into use, or the server ends.
+    state: Mutex<State>,
+    /// The one in force; a lock of its own, so that nobody who asks has to wait for a reload.
+    configuration: Mutex<Arc<Configuration>>,
 }
 
-/// What is known of a worker from outside.
-pub struct Thread {
-    /// Runs closures on its loop.
-    pub remote: Remote,
-    /// Its counters.
-    pub counters: Arc<Counters>,
-    /// Its histograms.
-    pub recorder: RecorderReader,
-    /// Its requests in flight, and who made whom wait.
-    pub now: NowReader,
-    /// Its loop's account.
-    pub stats: Arc<weir_rt::LoopStats>,
-    /// The event driver it runs on.
-    pub driver: weir_rt::DriverKind,
-    handle: Option<std::thread::JoinHandle<()>>,
+struct State {
+    sockets: Sockets,
+    quitting: bool,
 }
 
 /// Why a server could not start or reload; the text is nginx's.
@@ -112,26 +107,24 @@ impl Server {
         sockets: Sockets,
     ) -> Result<Server, StartError> {
         housekeeping::start()?;
-        let count = options.workers(&configuration);
-        let (exit, exits) = channel();
-        let mut server = Server {
-            threads: Vec::new(),
-            sockets: Mutex::new(sockets),
-            configuration: Mutex::new(configuration.clone()),
+        let server = Server {
+            crew: Crew::new(),
             options,
-            exits,
+            state: Mutex::new(State { sockets: Sockets::default(), quitting: false }),
+            configuration: Mutex::new(configuration.clone()),
         };
-        for id in 0..count {
-            let thread = thread::start(id as u8, &configuration, &server.options, exit.clone())?;
-            server.threads.push(thread);
-        }
-        server.distribute(&configuration)?;
+        server.take_up(&configuration, sockets, &mut server.state())?;
         Ok(server)
     }
 
-    /// The workers.
-    pub fn threads(&self) -> &[Thread] {
-        &self.threads
+    /// The workers that run now.
+    pub fn threads(&self) -> Vec<Thread> {
+        self.crew.threads().now()
+    }
+
+    /// The workers, as reloads change them.
+    pub fn crew(&self) -> Threads {
+        self.crew.threads().clone()
     }
 
     /// The configuration in force.
@@ -141,32 +134,41 @@ impl Server {
 
     /// The addresses that are listened on, as bound (a port 0 has become a real one).
     pub fn addresses(&self) -> Vec<weir_rt::net::SockAddr> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).addresses()
+        self.state().sockets.addresses()
+    }
+
+    /// The sockets that are listened on.
+    pub fn sockets(&self) -> Sockets {
+        self.state().sockets.clone()
     }
 
     /// Takes `configuration` into use: requests that begin from now on get it, on old connections too. New addresses
-    /// are bound first; when anything fails nothing has changed.
+    /// are bound first, workers added; when anything fails nothing has changed. Returns when all workers have it.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`Server::start`]; a worker that does not answer in time; the server is ending.
     pub fn reload(&self, configuration: Arc<Configuration>) -> Result<(), StartError> {
-        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let next = sockets.reopen(&configuration, self.threads.len())?;
-        self.reload_with(configuration, next)
+        let sockets = self.sockets().reopen(&configuration, self.options.workers(&configuration))?;
+        self.reload_with(configuration, sockets)
     }
 
     /// As [`Server::reload`], with sockets that are open already: the set that [`Sockets::reopen`] gives for
     /// `configuration`, perhaps in another process.
     ///
     /// # Errors
-    /// As [`Server::start_with`].
+    /// As [`Server::reload`].
     pub fn reload_with(&self, configuration: Arc<Configuration>, sockets: Sockets) -> Result<(), StartError> {
+        let mut state = self.state();
+        if state.quitting {
+            return Err(StartError("the server is shutting down".to_owned()));
+        }
         self.keep_zones(&configuration)?;
         thread::rehearse(&configuration)?;
-        sockets.adjust(&configuration);
-        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
-        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();
-        self.distribute(&configuration)
+        self.take_up(&configuration, sockets, &mut state)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is in the zones of the configuration in force stays in those of the next.
@@ -183,72 +185,61 @@ impl Server {
         }
     }
 
-    /// Gives every worker the configuration and its listeners, and waits until all have them.
-    fn distribute(&self, configuration: &Arc<Configuration>) -> Result<(), StartError> {
-        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        let (done, results) = channel();
-        let everyone: Arc<[_]> = self.threads.iter().map(|thread| thread.counters.clone()).collect();
-        for (id, thread) in self.threads.iter().enumerate() {
-            let listeners = sockets.of_worker(configuration, id, self.threads.len())?;
-            let (configuration, done) = (configuration.clone(), done.clone());
+    /// Calls up the workers and gives them the configuration, all of them or none.
+    fn take_up(
+        &self,
+        configuration: &Arc<Configuration>,
+        sockets: Sockets,
+        state: &mut State,
+    ) -> Result<(), StartError> {
+        let count = self.options.workers(configuration);
+        let called = self.crew.call_up(count, configuration, &self.options)?;
+        if let Err(error) = prepare(configuration, &sockets, count, &called, self.options.patience) {
+            called.iter().for_each(|worker| worker.remote.run(Box::new(thread::abandon)));
+            called.iter().filter(|worker| worker.new).for_each(|worker| self.crew.retire(worker));
+            return Err(error);
+        }
+        sockets.adjust(configuration);
+        // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
+        state.sockets = sockets;
+        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();
+        let everyone: Arc<[_]> = self.crew.threads().counters().into();
+        let commit = || {
             let everyone = everyone.clone();
-            thread.remote.run(Box::new(move || {
-                with_worker(|worker| worker.know(everyone));
-                // The receiver waits for every worker; it can't be gone.
-                let _ = done.send(thread::adopt(&configuration, listeners));
-            }));
+            move || thread::commit(everyone)
+        };
+        // It happens all the same, as soon as a worker that does not answer does.
+        if on_each(&called, self.options.patience, commit).is_err() {
+            log::cycle(Level::Alert, &"a worker is late in taking the configuration");
         }
-        for _ in &self.threads {
-            match results.recv_timeout(PATIENCE) {
-                Ok(result) => result.map_err(StartError)?,
-                Err(_) => {
-                    return Err(StartError("a worker did not take the configuration in time".to_owned()));
-                }
-            }
-        }
+        called.iter().for_each(|worker| worker.remote.run(Box::new(thread::release)));
+        called.iter().filter(|worker| worker.id >= count).for_each(|worker| self.crew.retire(worker));
         Ok(())
     }
 
     /// Stops accepting, closes idle connections, lets running requests end. Returns at once; see [`Server::join`].
     pub fn quit(&self) {
+        let mut state = self.state();
+        state.quitting = true;
         // A socket that anybody holds goes on taking connections, which nobody would accept.
-        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = Sockets::default();
+        state.sockets = Sockets::default();
         let limit = self.configuration().main.shutdown_timeout();
-        for thread in &self.threads {
-            thread.remote.run(Box::new(move || thread::quit(limit)));
-        }
+        self.crew.on_all(move || thread::quit(limit));
     }
 
     /// Stops at once: connections are closed where they are.
     pub fn stop(&self) {
-        for thread in &self.threads {
-            thread.remote.run(Box::new(thread::stop));
-        }
+        self.crew.on_all(thread::stop);
     }
 
-    /// Waits until all workers have ended, for `limit` at most. `true`: they have.
-    pub fn join(&mut self, limit: Option<Duration>) -> bool {
-        while !self.threads.is_empty() {
-            let ended = match limit {
-                Some(limit) => self.exits.recv_timeout(limit).ok(),
-                None => self.exits.recv().ok(),
-            };
-            let Some(id) = ended else { return false };
-            let Some(at) = self.threads.iter().position(|t| usize::from(t.remote.worker()) == id) else {
-                continue;
-            };
-            if let Some(handle) = self.threads.swap_remove(at).handle
-                && handle.join().is_err()
-            {
-                crate::log::cycle(crate::log::Level::Alert, &format_args!("worker {id} ended by a panic"));
-            }
-        }
-        true
+    /// Waits until all workers have ended, for `limit` at most after each. `true`: they have.
+    pub fn join(&self, limit: Option<Duration>) -> bool {
+        self.crew.join(limit)
     }
 
     /// Runs `f` on worker `id`'s loop.
     pub fn on_worker(&self, id: usize, f: impl FnOnce(&std::rc::Rc<Worker>) + Send + 'static) {
-        if let Some(thread) = self.threads.get(id) {
+        if let Some(thread) = self.threads().iter().find(|thread| usize::from(thread.remote.worker()) == id) {
             thread.remote.run(Box::new(move || {
                 with_worker(f);
             }));
@@ -263,6 +254,47 @@ impl Drop for Server {
     }
 }
 
+/// Has every worker make ready what can fail.
+fn prepare(
+    configuration: &Arc<Configuration>,
+    sockets: &Sockets,
+    count: usize,
+    called: &[Called],
+    patience: Duration,
+) -> Result<(), StartError> {
+    let mut theirs = Vec::new();
+    for worker in called {
+        // Those above the number only finish what they have.
+        let accepts = worker.id < count;
+        theirs.push(if accepts { sockets.of_worker(configuration, worker.id, count)? } else { Vec::new() });
+    }
+    let mut theirs = theirs.into_iter();
+    let results = on_each(called, patience, || {
+        let (configuration, sockets) = (configuration.clone(), theirs.next().unwrap_or_default());
+        move || thread::prepare(&configuration, sockets)
+    });
+    let late = || StartError("a worker did not take the configuration in time".to_owned());
+    results.map_err(|_| late())?.into_iter().try_for_each(|result| result.map_err(StartError))
+}
+
+/// Runs a closure on each worker's loop and waits for what all of them return.
+fn on_each<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
+    called: &[Called],
+    patience: Duration,
+    mut closure: impl FnMut() -> F,
+) -> Result<Vec<T>, RecvTimeoutError> {
+    let (done, results) = channel();
+    for worker in called {
+        let (run, done) = (closure(), done.clone());
+        worker.remote.run(Box::new(move || {
+            // Who waits may have given up.
+            let _ = done.send(run());
+        }));
+    }
+    let until = Instant::now() + patience;
+    called.iter().map(|_| results.recv_timeout(until.saturating_duration_since(Instant::now()))).collect()
+}
+
 /// A number for each connection of the process (`$connection`), given out in blocks so that workers share nothing.
 pub(crate) fn connection_numbers() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -271,5 +303,5 @@ pub(crate) fn connection_numbers() -> u64 {
 
 /// How many connection numbers a worker takes at a time.
 pub(crate) const NUMBERS: u64 = 1 << 16;
-/// How long a worker may take to answer before it counts as stuck.
+/// How long a worker may take to answer, or to end, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);

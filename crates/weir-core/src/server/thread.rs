@@ -1,20 +1,25 @@
 //! A worker thread: its runtime, what it listens on, and the closures that other threads run on it.
+//!
+//! A configuration comes in three steps, each of them on all workers before the next: [`prepare`] does what can fail,
+//! [`commit`] can't, and [`release`] lets go of the configuration before, which ends with its last request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_rt::{DriverChoice, Listener, Runtime};
-use weir_trace::{Now, Recorder, Settings};
+use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Remote, Runtime};
+use weir_trace::{Now, NowReader, Recorder, Settings};
 
+use super::crew::{Exit, Stage};
 use super::notify::Notify;
 use super::sockets::WorkerSocket;
-use super::{Options, StartError, Thread};
+use super::{Options, StartError, affinity::Affinity};
 use crate::conf::Configuration;
 use crate::conf::server::Generation;
-use crate::conn::accept;
+use crate::conn::accept::{self, Door};
 use crate::housekeeping::{self, Watched};
 use crate::log::{self, Level};
 use crate::worker::{Counters, Worker};
@@ -27,89 +32,87 @@ thread_local! {
 struct Local {
     worker: Rc<Worker>,
     listening: RefCell<Vec<Listening>>,
+    prepared: RefCell<Option<Prepared>>,
+    /// The configurations before, until all workers have the one in force.
+    before: RefCell<Vec<Rc<Generation>>>,
+    affinity: Affinity,
+    stage: Arc<Stage>,
     /// The thread may end.
     done: Notify,
     quitting: Cell<bool>,
 }
 
-/// One address this worker accepts from.
+/// A socket this worker accepts from.
 struct Listening {
     cookie: u64,
-    /// Index of the address in the configuration in force; changes with a reload.
-    address: Rc<Cell<usize>>,
-    end: Rc<Notify>,
+    door: Rc<Door>,
+}
+
+/// A configuration that can be taken into use.
+struct Prepared {
+    generation: Rc<Generation>,
+    /// Cookie and address of each socket, with the listener for those that are new to this worker.
+    sockets: Vec<(u64, usize, Option<Listener>)>,
+}
+
+/// A thread that runs.
+pub(super) struct Started {
+    pub(super) handle: JoinHandle<Recorder>,
+    pub(super) remote: Remote,
+    pub(super) now: NowReader,
+    pub(super) stats: Arc<LoopStats>,
+    pub(super) driver: DriverKind,
 }
 
 /// Starts worker `id`; it does nothing until it is given a configuration.
 pub(super) fn start(
     id: u8,
-    configuration: &Configuration,
-    options: &Options,
-    exit: Sender<usize>,
-) -> Result<Thread, StartError> {
-    let counters = Arc::new(Counters::default());
-    let mut settings = Settings { level: options.trace, seed: u64::from(id) * 2 + 1, ..Settings::default() };
-    settings.slow = weir_rt::clock::scale().ns_to_ticks(SLOW.as_nanos() as u64);
-    let recorder = Recorder::new(u16::from(id), settings);
-    let (reader, now) = (recorder.reader(), Now::new(u16::from(id)));
-    let now_reader = now.reader();
-    let driver = options.driver.unwrap_or_else(|| configuration.main.driver());
+    driver: DriverChoice,
+    recorder: Recorder,
+    counters: Arc<Counters>,
+    stage: Arc<Stage>,
+    exit: Exit,
+) -> Result<Started, StartError> {
+    let now = Now::new(u16::from(id));
+    let reader = now.reader();
     let (ready, started) = channel();
-    let mine = counters.clone();
-    let affinity = configuration.main.affinity(usize::from(id));
     let handle = std::thread::Builder::new().name(format!("weir worker {id}")).spawn(move || {
-        if let Some(cpus) = affinity
-            && let Err(error) = weir_rt::process::set_affinity(&cpus)
-        {
-            log::cycle(Level::Alert, &format_args!("sched_setaffinity() failed ({error})"));
-        }
+        let _exit = exit;
         let shown = weir_rt::sampler::attach(u32::from(id));
         if let Err(error) = &shown {
             log::cycle(Level::Warn, &format_args!("worker {id} can't be profiled: {error}"));
         }
-        match runtime(id, driver) {
+        let worker = match runtime(id, driver) {
             Ok(runtime) => {
                 let watched = shown.as_ref().ok().map(|shown| Watched {
                     probe: shown.probe(),
                     worker: u16::from(id),
                     recorder: recorder.reader(),
                     now: now.reader(),
-                    counters: mine.clone(),
+                    counters: counters.clone(),
                     stats: runtime.stats(),
                 });
                 let watching = watched.map(housekeeping::watch);
-                let worker = Worker::with(id, mine, recorder, now);
-                let local = Rc::new(Local {
-                    worker,
-                    listening: RefCell::default(),
-                    done: Notify::default(),
-                    quitting: Cell::new(false),
-                });
+                let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), stage));
                 LOCAL.set(Some(local.clone()));
+                // Who starts a thread waits for this.
                 let _ = ready.send(Ok((runtime.remote(), runtime.stats(), runtime.driver())));
                 runtime.block_on(local.done.forever());
-                local.worker.logs.flush_all();
+                local.end();
                 LOCAL.set(None);
                 drop(watching);
-                drop(local);
                 drop(runtime);
+                local.worker.clone()
             }
             Err(error) => {
                 let _ = ready.send(Err(error));
+                Worker::new(id, counters, recorder)
             }
-        }
-        let _ = exit.send(usize::from(id));
+        };
+        worker.leave()
     })?;
     match started.recv() {
-        Ok(Ok((remote, stats, driver))) => Ok(Thread {
-            remote,
-            counters,
-            recorder: reader,
-            now: now_reader,
-            stats,
-            driver,
-            handle: Some(handle),
-        }),
+        Ok(Ok((remote, stats, driver))) => Ok(Started { handle, remote, now: reader, stats, driver }),
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
         Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
     }
@@ -119,10 +122,20 @@ fn runtime(id: u8, driver: DriverChoice) -> std::io::Result<Runtime> {
     Runtime::new(&weir_rt::Options { driver, worker: id, buffers: 1024, name: format!("worker {id}") })
 }
 
+/// A recorder for worker `id`.
+pub(super) fn recorder(id: usize, options: &Options) -> Recorder {
+    let mut settings = Settings { level: options.trace, seed: id as u64 * 2 + 1, ..Settings::default() };
+    settings.slow = weir_rt::clock::scale().ns_to_ticks(SLOW.as_nanos() as u64);
+    Recorder::new(id as u16, settings)
+}
+
 /// Runs `f` with this thread's worker; `None` outside of worker threads.
 pub fn with_worker<R>(f: impl FnOnce(&Rc<Worker>) -> R) -> Option<R> {
-    let local = LOCAL.with_borrow(Clone::clone)?;
-    Some(f(&local.worker))
+    Some(f(&local()?.worker))
+}
+
+fn local() -> Option<Rc<Local>> {
+    LOCAL.with_borrow(Clone::clone)
 }
 
 /// Builds all plans once on the calling thread, so that what modules find out only then stops a reload before it begins.
@@ -134,62 +147,100 @@ pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartEr
     }
 }
 
-/// Takes a configuration into use on this worker. What goes on under the one before has its
-/// `worker_shutdown_timeout` to end.
-pub(super) fn adopt(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocket>) -> Result<(), String> {
-    let Some(local) = LOCAL.with_borrow(Clone::clone) else { return Err("not a worker".to_owned()) };
+/// Makes ready what [`commit`] takes into use.
+pub(super) fn prepare(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocket>) -> Result<(), String> {
+    let Some(local) = local() else { return Err("not a worker".to_owned()) };
     let generation = Generation::install(configuration, &local.worker)
         .map_err(|error| error.render(&configuration.source))?;
-    let before = local.worker.generation();
-    local.worker.switch(Rc::new(generation));
-    crate::trace::configure(&local.worker, configuration);
-    if let Some(limit) = before.and_then(|before| before.configuration.main.shutdown_timeout()) {
-        let (worker, serial) = (local.worker.clone(), local.worker.serial());
+    let mut prepared = Prepared { generation: Rc::new(generation), sockets: Vec::new() };
+    for socket in sockets {
+        let known = local.listening.borrow().iter().any(|listening| listening.cookie == socket.cookie);
+        let listener = match (known, socket.shared) {
+            (true, _) => None,
+            (false, true) => Some(Listener::exclusive(socket.fd)),
+            (false, false) => Some(Listener::new(socket.fd)),
+        };
+        let listener = listener.transpose().map_err(|error| error.to_string())?;
+        prepared.sockets.push((socket.cookie, socket.address, listener));
+    }
+    *local.prepared.borrow_mut() = Some(prepared);
+    Ok(())
+}
+
+/// Forgets what was prepared.
+pub(super) fn abandon() {
+    if let Some(local) = local() {
+        drop(local.prepared.borrow_mut().take());
+    }
+}
+
+/// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
+/// end. `everyone` is what all workers count.
+pub(super) fn commit(everyone: Arc<[Arc<Counters>]>) {
+    let Some(local) = local() else { return };
+    let Some(Prepared { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
+    let worker = &local.worker;
+    local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
+    worker.know(everyone);
+    worker.close_after_answers(false);
+    let before = worker.switch(generation.clone());
+    crate::trace::configure(worker, &generation.configuration);
+    let limit = before.as_ref().and_then(|before| before.configuration.main.shutdown_timeout());
+    local.before.borrow_mut().extend(before);
+    if let Some(limit) = limit {
+        let (worker, serial) = (worker.clone(), worker.serial());
         weir_rt::spawn(async move {
             weir_rt::sleep(limit).await;
             worker.end_before(serial);
         });
     }
-    let mut old = std::mem::take(&mut *local.listening.borrow_mut());
-    let mut listening = Vec::new();
-    for socket in sockets {
-        match old.iter().position(|listening| listening.cookie == socket.cookie) {
-            Some(at) => {
-                let kept = old.swap_remove(at);
-                kept.address.set(socket.address);
-                listening.push(kept);
-            }
-            None => listening.push(listen(&local, socket)?),
-        }
-    }
-    for gone in old {
-        gone.end.notify();
-    }
-    *local.listening.borrow_mut() = listening;
-    Ok(())
+    local.listen(&generation, sockets);
 }
 
-fn listen(local: &Rc<Local>, socket: WorkerSocket) -> Result<Listening, String> {
-    let listener = if socket.shared { Listener::exclusive(socket.fd) } else { Listener::new(socket.fd) };
-    let listener = listener.map_err(|error| error.to_string())?;
-    let (address, end) = (Rc::new(Cell::new(socket.address)), Rc::new(Notify::default()));
-    weir_rt::spawn(accept::run(local.worker.clone(), listener, address.clone(), end.clone()));
-    Ok(Listening { cookie: socket.cookie, address, end })
+/// All workers have what was committed: the configuration before ends when nothing uses it any more.
+pub(super) fn release() {
+    let Some(local) = local() else { return };
+    for before in local.before.take() {
+        before.retire();
+    }
+}
+
+/// There are enough others: no new connections, answers say that theirs end, and the thread ends with the last of them,
+/// unless it is called up again before.
+pub(super) fn retire() {
+    let Some(local) = local() else { return };
+    local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
+    local.worker.close_after_answers(true);
+    if let Some(limit) = local.worker.generation().and_then(|now| now.configuration.main.shutdown_timeout()) {
+        let local = local.clone();
+        weir_rt::spawn(async move {
+            weir_rt::sleep(limit).await;
+            if local.stage.is_retired() {
+                local.worker.end_all();
+            }
+        });
+    }
+    weir_rt::spawn(async move {
+        while local.stage.is_retired() {
+            if local.worker.is_vacant() && local.stage.end() {
+                return local.done.notify();
+            }
+            local.worker.wait_closed(u64::MAX).await;
+        }
+    });
 }
 
 /// Ends gracefully: no new connections, idle ones closed, the thread ends with the last request or at `limit`.
 pub(super) fn quit(limit: Option<Duration>) {
-    let Some(local) = LOCAL.with_borrow(Clone::clone) else { return };
+    let Some(local) = local() else { return };
     if local.quitting.replace(true) {
         return;
     }
-    for listening in local.listening.borrow_mut().drain(..) {
-        listening.end.notify();
-    }
+    local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
     local.worker.stop();
     weir_rt::spawn(async move {
         let until = limit.map(|limit| weir_rt::now_ms() + limit.as_millis() as u64);
-        while local.worker.is_busy() && until.is_none_or(|until| weir_rt::now_ms() < until) {
+        while !local.worker.is_vacant() && until.is_none_or(|until| weir_rt::now_ms() < until) {
             let left = until.map_or(u64::MAX, |until| until.saturating_sub(weir_rt::now_ms()));
             local.worker.wait_closed(left).await;
         }
@@ -199,8 +250,53 @@ pub(super) fn quit(limit: Option<Duration>) {
 
 /// Ends at once.
 pub(super) fn stop() {
-    if let Some(local) = LOCAL.with_borrow(Clone::clone) {
+    if let Some(local) = local() {
         local.done.notify();
+    }
+}
+
+impl Local {
+    fn new(worker: Rc<Worker>, stage: Arc<Stage>) -> Local {
+        Local {
+            worker,
+            listening: RefCell::default(),
+            prepared: RefCell::default(),
+            before: RefCell::default(),
+            affinity: Affinity::default(),
+            stage,
+            done: Notify::default(),
+            quitting: Cell::new(false),
+        }
+    }
+
+    /// Accepts from `sockets` and from no others.
+    fn listen(&self, generation: &Rc<Generation>, sockets: Vec<(u64, usize, Option<Listener>)>) {
+        let serial = self.worker.serial();
+        let mut old = self.listening.take();
+        let mut listening = Vec::new();
+        for (cookie, address, listener) in sockets {
+            let known = old.iter().position(|listening| listening.cookie == cookie);
+            if let Some(at) = known {
+                let kept = old.swap_remove(at);
+                kept.door.lead(generation, serial, address);
+                listening.push(kept);
+            } else if let Some(listener) = listener {
+                let door = Rc::new(Door::new(generation, serial, address));
+                weir_rt::spawn(accept::run(self.worker.clone(), listener, door.clone()));
+                listening.push(Listening { cookie, door });
+            }
+        }
+        old.into_iter().for_each(|gone| gone.door.close());
+        *self.listening.borrow_mut() = listening;
+    }
+
+    /// The last steps.
+    fn end(&self) {
+        self.worker.logs.flush_all();
+        self.prepared.take();
+        if !self.stage.has_ended() {
+            log::worker_exited();
+        }
     }
 }
 

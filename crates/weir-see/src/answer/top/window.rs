@@ -7,7 +7,7 @@ use weir_core::housekeeping::{self, ProcessUse, ThreadUse};
 use weir_rt::LoopSnapshot;
 use weir_trace::{Histogram, Site, SiteTotals, StatusCounts};
 
-use crate::source::{Source, scale};
+use crate::source::{Source, Thread, scale};
 
 /// All figures at one moment.
 pub(super) struct Snapshot {
@@ -38,10 +38,8 @@ impl Snapshot {
     pub(super) fn take(source: &Source) -> Snapshot {
         let workers = source.workers();
         let views = housekeeping::handle().workers();
-        let view = |worker: &crate::source::Thread| {
-            views.iter().find(|view| view.worker == worker.recorder.worker())
-        };
-        let figures = |worker: &crate::source::Thread| WorkerFigures {
+        let view = |worker: &Thread| views.iter().find(|view| view.worker == worker.recorder.worker());
+        let figures = |worker: &Thread| WorkerFigures {
             requests: worker.counters.requests.get(),
             accepted: worker.counters.accepted.get(),
             active: worker.counters.active.get(),
