@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use weir_sys::socket::effective_user;
+
 use crate::Driver;
 
 /// How many ports the text asks for: one more than its highest `%%PORT_n%%`.
@@ -18,10 +20,17 @@ pub(crate) fn ports_wanted(text: &str) -> usize {
 
 /// The text as the server reads it.
 ///
-/// Adds `pid`, `error_log`, `daemon` and `master_process` unless the text has them in its outermost level, an
+/// Adds `pid`, `error_log`, `daemon` and `master_process` (`on` if there is to be a `master`) unless the text has them in its outermost level, an
 /// `access_log` to an `http` block without one of its own, `http` to every `http` block, and `events` with `use` for
 /// a `driver`.
-pub(crate) fn complete(text: &str, http: &str, dir: &Path, ports: &[u16], driver: Option<Driver>) -> String {
+pub(crate) fn complete(
+    text: &str,
+    http: &str,
+    dir: &Path,
+    ports: &[u16],
+    driver: Option<Driver>,
+    master: bool,
+) -> String {
     let dir = dir.display().to_string();
     let mut full = substitute(text, &dir, ports);
     let http = substitute(http, &dir, ports);
@@ -34,11 +43,15 @@ pub(crate) fn complete(text: &str, http: &str, dir: &Path, ports: &[u16], driver
         ("pid", format!("{dir}/nginx.pid")),
         ("error_log", format!("{dir}/error.log info")),
         ("daemon", "off".to_owned()),
-        ("master_process", "off".to_owned()),
+        ("master_process", if master { "on" } else { "off" }.to_owned()),
     ] {
         if !has(&[], name) {
             front.push_str(&format!("{name} {value}; "));
         }
+    }
+    if master && effective_user() == 0 && !has(&[], "user") && !has(&[], "master_process") {
+        // The test's files are root's.
+        front.push_str("user root; ");
     }
     for block in found.iter().filter(|d| d.inside.is_empty() && d.name == "http") {
         let Some(brace) = block.brace else { continue };
@@ -183,7 +196,7 @@ mod tests {
     use super::*;
 
     fn completed(text: &str, driver: Option<Driver>) -> String {
-        complete(text, "", Path::new("/d"), &[7001, 7002], driver)
+        complete(text, "", Path::new("/d"), &[7001, 7002], driver, false)
     }
 
     #[test]
@@ -224,7 +237,7 @@ mod tests {
 
     #[test]
     fn directives_for_http_go_into_it() {
-        let full = complete("pid p; http { root r; }", " t %%DIR%%/t;", Path::new("/d"), &[], None);
+        let full = complete("pid p; http { root r; }", " t %%DIR%%/t;", Path::new("/d"), &[], None, false);
         assert!(full.contains("http { access_log /d/access.log; t /d/t; root r; }"), "{full}");
     }
 

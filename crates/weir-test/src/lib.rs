@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `WEIR_BIN` | the binary under test; else `weir` in the folder above the test's own executable |
 //! | `WEIR_TEST_DRIVER` | `io_uring` or `epoll`: test only this driver |
+//! | `WEIR_TEST_MASTER` | `on`: servers with a master process, where the text does not say |
 //! | `WEIR_REQUIRE` | `all`: a test that would be skipped fails |
 //! | `WEIR_TEST_KEEP` | set: keep the temporary folders |
 //! | `WEIR_TEST_NGINX` and so on | the program of that name, see [`require_program`] |

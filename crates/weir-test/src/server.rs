@@ -27,6 +27,7 @@ pub struct Server {
     ports: Vec<u16>,
     driver: Option<Driver>,
     http: String,
+    master: bool,
     /// A signal may get lost: send it again (see [`nginx`]).
     insists: bool,
     allowed: Vec<String>,
@@ -62,6 +63,7 @@ impl Server {
             binary: None,
             driver: Driver::current(),
             http: String::new(),
+            master: std::env::var("WEIR_TEST_MASTER").as_deref() == Ok("on"),
             insists: false,
             dir: TempDir::new(),
             allowed: Vec::new(),
@@ -151,7 +153,7 @@ impl Server {
     #[track_caller]
     pub fn reload(&mut self, text: &str) {
         assert!(conf::ports_wanted(text) <= self.ports.len(), "ports are chosen at the start");
-        self.dir.write(CONF, conf::complete(text, &self.http, self.dir.path(), &self.ports, self.driver));
+        self.dir.write(CONF, self.complete(text));
         self.signal(Signal::Hup);
     }
 
@@ -194,31 +196,42 @@ impl Server {
         self.dir.read(STDERR)
     }
 
-    /// The process's number.
+    /// The process's number; the master's, if there is one.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Number of descriptors the process has open.
+    /// The number of the process that has the connections: the master's child, or the one process.
+    #[must_use]
+    pub fn serving_pid(&self) -> u32 {
+        let pid = self.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let is_server = |pid: &u32| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|title| title.starts_with(b"weir: server\0"))
+        };
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_server).unwrap_or(pid)
+    }
+
+    /// Number of descriptors the serving process has open.
     ///
     /// # Panics
     /// When it has exited.
     #[must_use]
     #[track_caller]
     pub fn open_files(&self) -> usize {
-        let folder = format!("/proc/{}/fd", self.pid());
+        let folder = format!("/proc/{}/fd", self.serving_pid());
         fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}")).count()
     }
 
-    /// Memory of the process that is in RAM, in bytes (`VmRSS`).
+    /// Memory of the serving process that is in RAM, in bytes (`VmRSS`).
     ///
     /// # Panics
     /// When it has exited.
     #[must_use]
     #[track_caller]
     pub fn resident_bytes(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.pid());
+        let path = format!("/proc/{}/status", self.serving_pid());
         let status = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
@@ -253,6 +266,10 @@ impl Server {
             panic!("the server did not exit within {DEADLINE:?}\n{}", self.logs());
         }
         Exit::of(&self.dir, self.status.expect("it was just seen"))
+    }
+
+    fn complete(&self, text: &str) -> String {
+        conf::complete(text, &self.http, self.dir.path(), &self.ports, self.driver, self.master)
     }
 
     fn exited(&mut self) -> Option<ExitStatus> {
@@ -301,6 +318,7 @@ pub struct Builder {
     binary: Option<PathBuf>,
     driver: Option<Driver>,
     http: String,
+    master: bool,
     insists: bool,
     dir: TempDir,
     allowed: Vec<String>,
@@ -401,8 +419,8 @@ impl Builder {
                 Err(exit) => return Err(exit),
             }
         };
-        let Self { dir, driver, http, insists, allowed, .. } = self;
-        Ok(Server { child, status: None, dir, ports, driver, http, insists, allowed })
+        let Self { dir, driver, http, master, insists, allowed, .. } = self;
+        Ok(Server { child, status: None, dir, ports, driver, http, master, insists, allowed })
     }
 
     /// Runs the binary on this configuration with further `arguments` (`-t`, `-T`, …) until it exits.
@@ -438,7 +456,8 @@ impl Builder {
 
     #[track_caller]
     fn spawn(&self, ports: &[u16], arguments: &[&str]) -> Child {
-        self.dir.write(CONF, conf::complete(&self.conf, &self.http, self.dir.path(), ports, self.driver));
+        let Self { conf, http, driver, master, .. } = self;
+        self.dir.write(CONF, conf::complete(conf, http, self.dir.path(), ports, *driver, *master));
         fs::create_dir_all(self.dir.path().join("logs"))
             .unwrap_or_else(|error| panic!("mkdir logs: {error}"));
         let binary = self.binary.clone().unwrap_or_else(binary_under_test);
@@ -477,7 +496,7 @@ pub fn nginx(conf: &str) -> Option<Builder> {
     let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let paths: Vec<_> = paths.iter().map(|name| format!("{name}_temp_path %%DIR%%/{name}_temp;")).collect();
     let builder = Server::builder(conf).binary(nginx).driver(Driver::Epoll).http(&paths.join(" "));
-    Some(Builder { insists: true, ..builder })
+    Some(Builder { insists: true, master: false, ..builder })
 }
 
 /// How a process ended, and what it left.

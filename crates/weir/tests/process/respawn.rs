@@ -52,7 +52,7 @@ both_drivers! {
         // A connection without a request may be closed at once; one with half a head is waited for.
         wait_for("head on its way", || ask_any(&server).then_some(()));
         server.signal(Signal::Quit);
-        crate::support::wait_refused(&server);
+        support::wait_refused(&server);
         slow.send("st: a\r\nConnection: close\r\n\r\n");
         assert_eq!(slow.response().status, 404);
         assert!(server.wait_exit().status.success());
@@ -63,7 +63,7 @@ both_drivers! {
         slow.send("GET /none HTTP/1.1\r\nHo");
         wait_for("head on its way", || ask_any(&server).then_some(()));
         server.signal(Signal::Quit);
-        crate::support::wait_refused(&server);
+        support::wait_refused(&server);
         server.signal(Signal::Term);
         assert!(server.wait_exit().status.success());
         slow.expect_close();

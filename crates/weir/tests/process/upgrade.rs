@@ -103,7 +103,7 @@ fn the_control_socket_goes_with_the_pid_file() {
 
 fn weir_see_top(server: &Server) -> bool {
     let folder = server.dir().path();
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["trace", "--sites", "-p"])
         .arg(folder)
         .args(["-c", "nginx.conf"])

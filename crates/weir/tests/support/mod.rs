@@ -67,7 +67,7 @@ pub(crate) fn wait_open_files(server: &Server, count: usize) {
 
 /// User and system time the process has used, in clock ticks (hundredths of a second).
 pub(crate) fn cpu_ticks(server: &Server) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).expect("the server lives");
+    let stat = fs::read_to_string(format!("/proc/{}/stat", server.serving_pid())).expect("the server lives");
     // The second field is a name in parentheses, which may hold spaces.
     let fields = &stat[stat.rfind(')').expect("the name's end") + 2..];
     let fields: Vec<&str> = fields.split(' ').collect();
