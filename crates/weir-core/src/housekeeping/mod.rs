@@ -21,6 +21,7 @@ use weir_rt::{LoopSnapshot, LoopStats, clock};
 use weir_trace::{NowReader, RecorderReader, Site, Stall};
 
 use crate::log::{self, Level};
+use crate::trace::TraceSettings;
 use crate::worker::Counters;
 
 pub use stacks::{Profile, Stack, Weight};
@@ -57,6 +58,12 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings { cpu_hz: 99, blocked: Some(Duration::from_millis(10)) }
+    }
+}
+
+impl From<&TraceSettings> for Settings {
+    fn from(trace: &TraceSettings) -> Settings {
+        Settings { cpu_hz: trace.cpu_hz(), blocked: trace.blocked() }
     }
 }
 
@@ -181,7 +188,9 @@ impl Handle {
 
     /// Changes rate and limit at once, for all workers and those to come.
     pub fn set(&self, settings: Settings) {
-        *lock(&self.shared.settings) = settings;
+        if std::mem::replace(&mut *lock(&self.shared.settings), settings) == settings {
+            return;
+        }
         for entry in self.shared.entries() {
             self.shared.arm(entry.watched.probe, settings);
         }

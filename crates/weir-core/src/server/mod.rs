@@ -200,6 +200,7 @@ impl Server {
             return Err(error);
         }
         sockets.adjust(configuration);
+        housekeeping::handle().set(configuration.trace().into());
         // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
         state.sockets = sockets;
         *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();

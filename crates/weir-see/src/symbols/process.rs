@@ -131,14 +131,18 @@ impl Code {
         let Ok(mut found) = self.loader.find_frames(address) else { return frames };
         while let Ok(Some(frame)) = found.next() {
             let function = frame.function.as_ref().and_then(|function| function.raw_name().ok());
-            let Some(name) = function.map(|name| demangled(&name)).or_else(|| self.symbol(address)) else {
-                continue;
-            };
+            let name = function.map_or_else(String::new, |name| demangled(&name));
             let location = frame.location.as_ref();
             let file = location.and_then(|location| location.file).unwrap_or_default().to_owned();
             let line = location.and_then(|location| location.line).unwrap_or(0);
             frames.push(Frame { name, origin: Origin::Native, file, line });
         }
+        // The debug information has names without the modules around them; of the function that all others were
+        // inlined into, the table of symbols knows better.
+        if let (Some(outermost), Some(symbol)) = (frames.last_mut(), self.symbol(address)) {
+            outermost.name = symbol;
+        }
+        frames.retain(|frame| !frame.name.is_empty());
         frames
     }
 
@@ -167,9 +171,31 @@ fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// The name as it is written, without the compiler's hash.
+/// The name as it is written, without the compiler's hash and without the parameters of a generic function: a graph
+/// shows them together, and they may be longer than everything else.
 fn demangled(name: &str) -> String {
-    format!("{:#}", rustc_demangle::demangle(name))
+    let name = format!("{:#}", rustc_demangle::demangle(name));
+    match parameters(&name) {
+        Some(at) => name[..at].trim_end_matches("::").to_owned(),
+        None => name,
+    }
+}
+
+/// Where the `<...>` begins that the name ends with, behind something.
+fn parameters(name: &str) -> Option<usize> {
+    let bytes = name.as_bytes();
+    let mut depth = 0usize;
+    for at in (0..bytes.len()).rev() {
+        match bytes[at] {
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {} // of a function's result
+            b'>' => depth += 1,
+            b'<' if depth == 1 => return (at > 0).then_some(at),
+            b'<' => depth = depth.checked_sub(1)?,
+            _ if depth == 0 => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// What stands for a mapping whose symbols are not known.
@@ -219,6 +245,25 @@ mod tests {
         let mut again = Vec::new();
         symbols.frames(a_function_of_this_test() as u64 + 1, &mut again);
         assert_eq!(again, out);
+    }
+
+    #[test]
+    fn parameters_of_generic_functions_are_left_out() {
+        for (name, short) in [
+            ("poll<alloc::boxed::Box<dyn Fn(u8) -> Vec<u8>>, u8>", "poll"),
+            ("core::panicking::assert_failed::<u64, u64>", "core::panicking::assert_failed"),
+            ("{closure#1}<a::b>", "{closure#1}"),
+            ("<a::B<C> as d::E<F>>::g", "<a::B<C> as d::E<F>>::g"),
+            ("a::<impl b::C for d::E>::f", "a::<impl b::C for d::E>::f"),
+            ("<a as b>", "<a as b>"),
+            ("operator->", "operator->"),
+            ("a>>", "a>>"),
+            ("_ZN4weir4main17h0123456789abcdefE", "weir::main"),
+            ("memcpy", "memcpy"),
+            ("", ""),
+        ] {
+            assert_eq!(demangled(name), short);
+        }
     }
 
     #[test]
