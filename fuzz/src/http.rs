@@ -2,6 +2,7 @@
 //!
 //! Each takes any bytes, calls public functions only, and asserts what callers rely on.
 
+use weir_http::TraceParent;
 use weir_http::etag::{self, Conditions, IfModifiedSince};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
 use weir_http::{accept, cookie, date, escape, host, mime, proxy_protocol, status, uri};
@@ -126,6 +127,15 @@ pub fn cookies(data: &[u8]) {
     assert!(inside(cookie::arg(data, b"a")));
     assert!(cookie::arg(data, b"a").is_none_or(|value| !value.contains(&b'&')));
     let _ = cookie::has_token([data], b"no-cache");
+}
+
+/// Trace parents: what is taken is written again with the same numbers.
+pub fn traceparent(data: &[u8]) {
+    let Some(parent) = TraceParent::parse(data) else { return };
+    assert!(parent.trace != 0 && parent.span != 0);
+    let written = parent.to_string();
+    assert_eq!(written.as_bytes().get(2..53), data.get(2..53));
+    assert_eq!(TraceParent::parse(written.as_bytes()), Some(parent));
 }
 
 /// PROXY headers: a prefix of a header is never refused, and values are found inside it.

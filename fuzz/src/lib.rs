@@ -126,6 +126,15 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"gzip", b"br", b";q=", b"0.001", b"1.000", b",", b" "],
     },
     Target {
+        name: "traceparent",
+        run: http::traceparent,
+        seeds: &[
+            b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            b"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00-more",
+        ],
+        tokens: &[b"00-", b"ff-", b"-01", b"-", b"00000000"],
+    },
+    Target {
         name: "cookies",
         run: http::cookies,
         seeds: &[b"a=1; b=2;c=\"3\"", b"x=1&a=%41&A&=", b"public, max-age=60, no-cache", b"a=1; Path=/; HttpOnly"],

@@ -19,9 +19,11 @@ pub mod mime;
 pub mod proxy_protocol;
 pub mod range;
 pub mod status;
+mod traceparent;
 pub mod uri;
 mod version;
 
 pub use header::{Field, Known, Span, classify};
 pub use method::Method;
+pub use traceparent::TraceParent;
 pub use version::Version;

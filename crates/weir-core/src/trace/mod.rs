@@ -16,6 +16,7 @@ pub(crate) use presence::Presence;
 pub(crate) use present::Present;
 pub use settings::{Admin, TraceSettings};
 
+use weir_http::{Known, TraceParent};
 use weir_rt::net;
 use weir_trace::{PhaseMap, RequestId, Settings, Site, SiteTable};
 
@@ -26,8 +27,8 @@ use crate::worker::Worker;
 
 /// The head of `x` was read: from here on the request is in flight, and has a number.
 pub(crate) fn enter(x: &Exchange) {
-    let parent = match x.request.span(weir_http::Known::Traceparent) {
-        Some(parent) => id::parse(x.arena.get(parent)),
+    let parent = match x.request.span(Known::Traceparent) {
+        Some(parent) => TraceParent::parse(x.arena.get(parent)),
         None => None,
     };
     let presence = &x.shared.presence;
@@ -101,7 +102,12 @@ impl Exchange {
     pub fn traceparent(&self) -> String {
         let presence = &self.shared.presence;
         let sampled = self.shared.with_trace(|trace| trace.is_sampled() || trace.is_asked());
-        id::traceparent(presence.id(), presence.span(), presence.is_sampled() || sampled)
+        let parent = TraceParent {
+            trace: presence.id().0,
+            span: presence.span(),
+            sampled: presence.is_sampled() || sampled,
+        };
+        parent.to_string()
     }
 }
 

@@ -4,10 +4,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use weir_http::TraceParent;
 use weir_rt::sampler::{self, Place};
 use weir_trace::{RequestId, Run, Site, Ticket, Trace, WaitKind};
 
-use super::id::Parent;
 use super::{BEFORE, Present};
 
 /// What is known of a request in flight besides its trace; shared with its subrequests.
@@ -71,8 +71,8 @@ impl Presence {
 
     /// What its `traceparent` field said, if it has a valid one.
     #[inline]
-    pub(crate) fn set_parent(&self, parent: Option<Parent>) {
-        let id = parent.map_or_else(|| self.present.ids.next(), |parent| parent.trace);
+    pub(crate) fn set_parent(&self, parent: Option<TraceParent>) {
+        let id = parent.map_or_else(|| self.present.ids.next(), |parent| RequestId(parent.trace));
         self.id.set(id);
         self.span.set(0);
         self.sampled.set(parent.is_some_and(|parent| parent.sampled));
