@@ -91,5 +91,13 @@ pub fn scale(ticks: u64) -> u64 {
     clock::scale().ticks_to_ns(ticks)
 }
 
+/// Ticks of that clock.
+#[cfg(test)]
+pub(crate) fn ticks(ns: u64) -> u64 {
+    clock::scale().ns_to_ticks(ns)
+}
+
 /// How long a worker is waited for where its answer is the point.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// The same where the answer is good without it, too, and must come while a worker is stuck.
+pub(crate) const BRIEFLY: Duration = Duration::from_millis(50);

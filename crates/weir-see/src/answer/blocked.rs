@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_core::housekeeping::{self, WorkerStall};
 use weir_rt::clock;
 use weir_rt::sampler::Frame;
-use weir_trace::RequestId;
+use weir_trace::{RequestId, Stall};
 
 use super::{Failure, Reply, pause, reqs};
 use crate::control::protocol::Question;
@@ -82,7 +82,7 @@ fn text(told: &WorkerStall, now: u64) -> String {
         time(duration(told, now)),
         time(scale(now.saturating_sub(stall.start))),
         reqs::at(sample.site),
-        reqs::location(stall.route),
+        location(stall),
     );
     if sample.request != RequestId::default() {
         out.push_str(&format!(", req {}", sample.request));
@@ -115,7 +115,7 @@ fn json(told: &WorkerStall, now: u64) -> String {
         json.key("duration_ns").raw(duration(told, now));
         json.key("age_ns").raw(scale(now.saturating_sub(stall.start)));
         json.key("site").text(&reqs::at(sample.site));
-        json.key("location").text(&reqs::location(stall.route));
+        json.key("location").text(&location(stall));
         json.key("request").text(&sample.request.to_string());
         if stall.state != 0 {
             json.key("state").text(&char::from(stall.state).to_string());
@@ -134,6 +134,14 @@ fn json(told: &WorkerStall, now: u64) -> String {
             }
         });
     }) + "\n"
+}
+
+/// The location of what ran: the request's, or that of the place in which it was.
+fn location(stall: &Stall) -> String {
+    match reqs::location(stall.route).as_str() {
+        "-" => reqs::location(stall.sample.site),
+        location => location.to_owned(),
+    }
 }
 
 /// An address for the command to name.
@@ -159,6 +167,47 @@ fn syscall(number: u32) -> String {
     let name =
         SYSCALLS.iter().find(|(known, _)| *known == i64::from(number)).map(|(_, name)| (*name).to_owned());
     name.unwrap_or_else(|| number.to_string())
+}
+
+/// A loop that is in a turn longer than allowed, at this moment.
+pub(crate) struct Blocked {
+    pub(crate) worker: u16,
+    /// How long already.
+    pub(crate) ns: u64,
+    /// The request that holds it, if one does.
+    pub(crate) request: Option<RequestId>,
+    /// What that asks for, or nothing.
+    pub(crate) what: String,
+    pub(crate) location: String,
+}
+
+/// The loops that are blocked now.
+pub(crate) fn now() -> Vec<Blocked> {
+    let housekeeping = housekeeping::handle();
+    let limit = housekeeping.settings().blocked.unwrap_or(UNWATCHED);
+    let watched = housekeeping.watched();
+    let views = housekeeping.workers();
+    let late = views.iter().filter_map(|view| Some((view, view.busy.filter(|busy| *busy >= limit)?)));
+    late.map(|(view, busy)| {
+        let running = watched.iter().find(|one| one.worker == view.worker).and_then(|one| one.now.running());
+        Blocked {
+            worker: view.worker,
+            ns: busy.as_nanos() as u64,
+            request: running.map(|request| request.id),
+            what: running.map_or(String::new(), |request| format!("{} {}", request.method, request.path)),
+            location: reqs::location(running.map_or(view.place.1, |request| request.route)),
+        }
+    })
+    .collect()
+}
+
+/// Lines about the loops that are blocked now, to stand below a table.
+pub(crate) fn warning() -> String {
+    let line = |blocked: Blocked| {
+        let request = blocked.request.map_or(String::new(), |id| format!(" by {} (req {id})", blocked.what));
+        format!("worker {} is blocked for {} in location {}{request}\n", blocked.worker, time(blocked.ns), blocked.location)
+    };
+    now().into_iter().map(line).collect()
 }
 
 /// `blame`: which locations made which others wait inside the loop, since the server began.
@@ -217,6 +266,8 @@ const BLAME: [Column; 5] = [
     Column("total", "total_ns"),
     Column("mean", "mean_ns"),
 ];
+/// A turn that is long where no limit is set.
+const UNWATCHED: Duration = Duration::from_millis(100);
 /// How often is looked for news.
 const EVERY: Duration = Duration::from_millis(100);
 /// A stall is told of this long after its end, when worker and watchdog have both said what they know.

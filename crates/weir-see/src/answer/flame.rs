@@ -36,7 +36,8 @@ pub(crate) fn stacks(
     let kind = question.value("kind").unwrap_or("cpu");
     let parts = match kind {
         "cpu" => return cpu(question, reply, time),
-        "wait" => Parts { run: false, wait: true },
+        // Go's name for a profile of waits.
+        "wait" | "block" => Parts { run: false, wait: true },
         "wall" => Parts { run: true, wait: true },
         _ => return Err(Failure::Wrong(format!("\"{kind}\" is no flame graph: cpu, wait and wall are"))),
     };
@@ -108,9 +109,12 @@ fn sampled(profile: &Profile, question: &Question) -> Raw {
         if stack.parked {
             frames.push(RawFrame::Named(Origin::Wait, "waits for events".to_owned()));
         } else if !stack.site.is_none() {
-            if let Kind::Handler(_) = site.kind {
-                frames.push(RawFrame::Named(Origin::Phase, phase.to_owned()));
-            }
+            let group = match site.kind {
+                Kind::Handler(_) => Some(phase),
+                Kind::HeaderFilter | Kind::BodyFilter => Some(site.kind.as_str()),
+                _ => None,
+            };
+            frames.extend(group.map(|group| RawFrame::Named(Origin::Phase, group.to_owned())));
             frames.push(RawFrame::Named(origin(site.kind), site.label()));
         }
         frames.extend(stack.frames.iter().rev().map(|word| sampled_frame(*word)));

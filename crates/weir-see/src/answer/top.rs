@@ -6,6 +6,7 @@ mod workers;
 
 use std::time::Duration;
 
+use super::blocked::warning;
 use super::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
@@ -22,20 +23,26 @@ pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
     let json = question.has("json");
     if every.is_zero() {
         let window = Window::of_all_time(source);
-        return Ok(reply.out(view.report(&window).write(json).as_bytes())?);
+        return Ok(reply.out(shown(view, &window, json).as_bytes())?);
     }
     let mut before = Snapshot::take(source);
     for _ in 0..count {
         let stopped = !pause(reply, every);
         let after = Snapshot::take(source);
         let window = Window::between(&before, &after);
-        reply.out(view.report(&window).write(json).as_bytes())?;
+        reply.out(shown(view, &window, json).as_bytes())?;
         if stopped {
             break;
         }
         before = after;
     }
     Ok(())
+}
+
+/// The table, and below it which loops are blocked.
+fn shown(view: View, window: &Window, json: bool) -> String {
+    let table = view.report(window).write(json);
+    if json { table } else { table + &warning() }
 }
 
 /// What a table lists.

@@ -1,0 +1,289 @@
+//! A connection of the admin listener: heads in, answers out, until either side has enough.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use weir_http::h1::{self, Limits, Parse, RequestHead};
+use weir_http::{Known, Method, Version};
+
+use super::door::{Shared, Stream};
+use super::route;
+use crate::answer::{Failure, Reply};
+
+/// A request, as far as answers need it.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) path: String,
+    /// Behind the `?`, not decoded.
+    pub(super) query: String,
+    pub(super) accept: String,
+    pub(super) host: String,
+    pub(super) authorization: String,
+    pub(super) body: Vec<u8>,
+    version: Version,
+    keep_alive: bool,
+}
+
+/// What is answered at once.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) media_type: &'static str,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Text with that status.
+    pub(super) fn text(status: u16, text: impl Into<String>) -> Answer {
+        Answer { status, media_type: "text/plain; charset=utf-8", body: text.into().into_bytes() }
+    }
+}
+
+/// Serves requests one after the other.
+pub(super) fn run(stream: Box<dyn Stream>, door: &Shared) -> io::Result<()> {
+    let mut line = Line { stream, input: Vec::new() };
+    for _ in 0..REQUESTS {
+        let request = match line.request() {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(Refused::Broken(error)) => return Err(error),
+            Err(Refused::Bad(status)) => {
+                return line.send(&Request::default(), &Answer::text(status, "what was sent is no good request\n"));
+            }
+        };
+        let mut responder = Responder { line: &mut line, request: &request, started: false, stopped: false };
+        route::answer(door, &request, &mut responder)?;
+        if !request.keep_alive || responder.stopped {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Why there is no request.
+enum Refused {
+    Broken(io::Error),
+    /// It is answered with this status.
+    Bad(u16),
+}
+
+/// The connection with what was read ahead.
+struct Line {
+    stream: Box<dyn Stream>,
+    input: Vec<u8>,
+}
+
+impl Line {
+    /// The next request; `None` when the client sends no more.
+    fn request(&mut self) -> Result<Option<Request>, Refused> {
+        let mut head = RequestHead::default();
+        self.stream.set_patience(Some(IDLE)).map_err(Refused::Broken)?;
+        loop {
+            match head.parse(&self.input, &LIMITS) {
+                Ok(Parse::Complete) => break,
+                Ok(Parse::Incomplete { .. }) => {}
+                Err(_) => return Err(Refused::Bad(400)),
+            }
+            match self.read() {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                // A client that keeps its connection and has no more questions.
+                Err(error) if is_timeout(&error) => return Ok(None),
+                Err(error) => return Err(Refused::Broken(error)),
+            }
+        }
+        let mut request = read_head(&head, &self.input);
+        self.input.drain(..head.len);
+        if head.chunked || head.content_length.is_some_and(|length| length > BODY) {
+            return Err(Refused::Bad(413));
+        }
+        let length = head.content_length.unwrap_or(0) as usize;
+        while self.input.len() < length {
+            if self.read().map_err(Refused::Broken)? == 0 {
+                return Ok(None);
+            }
+        }
+        request.body = self.input.drain(..length).collect();
+        Ok(Some(request))
+    }
+
+    fn read(&mut self) -> io::Result<usize> {
+        let mut piece = [0; 4096];
+        let length = self.stream.read(&mut piece)?;
+        self.input.extend_from_slice(&piece[..length]);
+        Ok(length)
+    }
+
+    fn send(&mut self, request: &Request, answer: &Answer) -> io::Result<()> {
+        let mut out = head(request, answer.status, answer.media_type);
+        h1::content_length(&mut out, answer.body.len() as u64);
+        h1::end(&mut out);
+        if request.method != Method::Head {
+            out.extend_from_slice(&answer.body);
+        }
+        self.stream.write_all(&out)
+    }
+}
+
+fn read_head(head: &RequestHead, buf: &[u8]) -> Request {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let field = |known| head.field(known).map_or(String::new(), |field| text(field.value.of(buf)));
+    let target = text(head.path().of(buf));
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    Request {
+        method: head.method,
+        path: path.to_owned(),
+        query: query.to_owned(),
+        accept: field(Known::Accept),
+        host: field(Known::Host),
+        authorization: field(Known::Authorization),
+        body: Vec::new(),
+        version: head.version,
+        keep_alive: head.keep_alive(),
+    }
+}
+
+/// The head up to the framing.
+fn head(request: &Request, status: u16, media_type: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    h1::status_line(&mut out, status);
+    h1::known_field(&mut out, Known::ContentType, media_type.as_bytes());
+    h1::field(&mut out, b"Cache-Control", b"no-store");
+    h1::field(&mut out, b"X-Content-Type-Options", b"nosniff");
+    if !request.keep_alive {
+        h1::known_field(&mut out, Known::Connection, b"close");
+    }
+    out
+}
+
+/// Where answers go: at once, or piece by piece as an answer that streams.
+pub(super) struct Responder<'a> {
+    line: &'a mut Line,
+    request: &'a Request,
+    started: bool,
+    stopped: bool,
+}
+
+impl Responder<'_> {
+    /// A whole answer.
+    pub(super) fn send(&mut self, answer: &Answer) -> io::Result<()> {
+        self.line.send(self.request, answer)
+    }
+
+    /// An answer of pieces that come as they come: chunked, or up to the end of the connection for HTTP/1.0.
+    pub(super) fn stream(
+        &mut self,
+        media_type: &str,
+        f: impl FnOnce(&mut dyn Reply) -> Result<(), Failure>,
+    ) -> io::Result<()> {
+        let chunked = self.request.version >= Version::V11;
+        let mut pieces = Pieces { responder: self, media_type, chunked };
+        let end = f(&mut pieces);
+        match end {
+            Err(Failure::Gone(error)) => Err(error),
+            Err(Failure::Wrong(text)) if !self.started => self.send(&Answer::text(400, text + "\n")),
+            Ok(()) | Err(Failure::Wrong(_)) => self.finish(media_type, chunked),
+        }
+    }
+
+    fn finish(&mut self, media_type: &str, chunked: bool) -> io::Result<()> {
+        if !self.started {
+            self.begin(media_type, chunked)?;
+        }
+        if !chunked {
+            self.stopped = true;
+            return Ok(());
+        }
+        let mut out = Vec::new();
+        h1::last_chunk(&mut out, std::iter::empty());
+        self.line.stream.write_all(&out)
+    }
+
+    fn begin(&mut self, media_type: &str, chunked: bool) -> io::Result<()> {
+        let mut out = head(self.request, 200, media_type);
+        if chunked {
+            h1::known_field(&mut out, Known::TransferEncoding, b"chunked");
+        }
+        h1::end(&mut out);
+        self.started = true;
+        self.line.stream.write_all(&out)
+    }
+
+    /// Whether the client has closed its side. What it sends meanwhile is its next request.
+    fn is_gone(&mut self) -> bool {
+        let read = self.line.stream.set_patience(None).and_then(|()| self.line.read());
+        let gone = match read {
+            Ok(length) => length == 0 || self.line.input.len() > AHEAD,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
+        self.stopped |= gone || self.line.stream.set_patience(Some(IDLE)).is_err();
+        self.stopped
+    }
+}
+
+/// An answer is collected before it is sent.
+pub(super) struct Collected<'a, 'b>(pub(super) &'a mut Responder<'b>, pub(super) Vec<u8>);
+
+impl Reply for Collected<'_, '_> {
+    fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.1.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn note(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.0.is_gone()
+    }
+}
+
+struct Pieces<'a, 'b> {
+    responder: &'a mut Responder<'b>,
+    media_type: &'a str,
+    chunked: bool,
+}
+
+impl Reply for Pieces<'_, '_> {
+    fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.responder.started {
+            self.responder.begin(self.media_type, self.chunked)?;
+        }
+        // An empty chunk would be the last one.
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut out = Vec::with_capacity(bytes.len() + 16);
+        if self.chunked {
+            h1::chunk_head(&mut out, bytes.len() as u64);
+        }
+        out.extend_from_slice(bytes);
+        if self.chunked {
+            out.extend_from_slice(b"\r\n");
+        }
+        self.responder.line.stream.write_all(&out)
+    }
+
+    fn note(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.responder.is_gone()
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+const LIMITS: Limits = Limits { max_line: 8 * 1024, max_head: 16 * 1024, max_fields: 100 };
+/// Bytes of a body at most: addresses to be named.
+const BODY: u64 = 256 * 1024;
+/// Bytes a client may send ahead while it is answered.
+const AHEAD: usize = 64 * 1024;
+/// How long a connection may wait for a request, or for the rest of one.
+const IDLE: Duration = Duration::from_secs(30);
+/// Requests on a connection.
+const REQUESTS: usize = 1000;

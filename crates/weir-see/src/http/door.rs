@@ -1,0 +1,233 @@
+//! A listening address of the admin listener, and the thread that waits at it.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use weir_core::log::{self, Level};
+use weir_rt::SockAddr;
+
+use super::connection;
+use crate::source::Source;
+
+/// An address that is listened on until this is dropped.
+pub(super) struct Door {
+    shared: Arc<Shared>,
+}
+
+/// What the door's threads know.
+pub(super) struct Shared {
+    address: SockAddr,
+    token: Mutex<Option<String>>,
+    closed: AtomicBool,
+    /// Connections open.
+    open: AtomicUsize,
+    pub(super) source: Arc<Source>,
+}
+
+impl Door {
+    /// Listens at `address`, now or as soon as it can be had.
+    pub(super) fn open(address: SockAddr, token: Option<String>, source: Arc<Source>) -> Door {
+        let shared = Arc::new(Shared {
+            address,
+            token: Mutex::new(token),
+            closed: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            source,
+        });
+        // Bound here, so that it is there when the server says it is ready.
+        let first = Listener::bind(&shared.address);
+        let waiting = shared.clone();
+        let thread = std::thread::Builder::new().name("weir admin".to_owned());
+        if let Err(error) = thread.spawn(move || waiting.listen(first)) {
+            log::cycle(Level::Alert, &format_args!("no thread for admin {}: {error}", shared.address));
+        }
+        Door { shared }
+    }
+
+    pub(super) fn address(&self) -> &SockAddr {
+        &self.shared.address
+    }
+
+    /// Requests from now on must show this token.
+    pub(super) fn set_token(&self, token: Option<String>) {
+        *self.shared.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        // The thread waits in accept(2): a connection wakes it. If none can be made, there is no listener.
+        match target(&self.shared.address) {
+            Target::Tcp(address) => drop(TcpStream::connect_timeout(&address, Duration::from_millis(100))),
+            Target::Unix(path) => {
+                drop(UnixStream::connect(&path));
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The token a request must show, if one is set.
+    pub(super) fn token(&self) -> Option<String> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether only this machine can reach the door.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(target(&self.address), Target::Tcp(_))
+    }
+
+    fn listen(self: &Arc<Self>, first: io::Result<Listener>) {
+        let mut bound = first;
+        let mut told = false;
+        loop {
+            match bound {
+                Ok(listener) => return self.serve(&listener),
+                Err(error) if !told => {
+                    log::cycle(Level::Warn, &format_args!("bind() of admin {} failed: {error}", self.address));
+                    told = true;
+                }
+                Err(_) => {}
+            }
+            std::thread::sleep(AGAIN);
+            if self.closed.load(Ordering::Relaxed) {
+                return;
+            }
+            bound = Listener::bind(&self.address);
+        }
+    }
+
+    fn serve(self: &Arc<Self>, listener: &Listener) {
+        loop {
+            let stream = listener.accept();
+            if self.closed.load(Ordering::Relaxed) {
+                return;
+            }
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(error) => {
+                    log::cycle(Level::Alert, &format_args!("accept() on admin {} failed: {error}", self.address));
+                    // Without descriptors or memory the next one fails, too.
+                    std::thread::sleep(AGAIN);
+                    continue;
+                }
+            };
+            self.start(stream);
+        }
+    }
+
+    fn start(self: &Arc<Self>, mut stream: Box<dyn Stream>) {
+        let place = Place(self.clone());
+        if self.open.fetch_add(1, Ordering::Relaxed) >= MOST {
+            // Who does not even read this has nothing to complain about.
+            let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            return;
+        }
+        let serve = move || {
+            if let Err(error) = connection::run(stream, &place.0) {
+                log::cycle(Level::Info, &format_args!("admin connection: {error}"));
+            }
+            drop(place);
+        };
+        if let Err(error) = std::thread::Builder::new().name("weir admin".to_owned()).spawn(serve) {
+            log::cycle(Level::Warn, &format_args!("admin connection: {error}"));
+        }
+    }
+}
+
+/// One of the places for connections; given back when dropped.
+struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection of either family.
+pub(super) trait Stream: Read + Write + Send {
+    /// How long a read may take; `None`: it does not wait at all.
+    fn set_patience(&self, time: Option<Duration>) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
+        self.set_nonblocking(time.is_none())?;
+        time.map_or(Ok(()), |time| self.set_read_timeout(Some(time)))
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
+        self.set_nonblocking(time.is_none())?;
+        time.map_or(Ok(()), |time| self.set_read_timeout(Some(time)))
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    fn bind(address: &SockAddr) -> io::Result<Listener> {
+        let path = match target(address) {
+            Target::Tcp(address) => return TcpListener::bind(address).map(Listener::Tcp),
+            Target::Unix(path) => path,
+        };
+        // A name that nobody listens behind was left by a server that was killed.
+        if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            std::fs::remove_file(&path)?;
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Listener::Unix(listener))
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                stream.set_write_timeout(Some(WRITE))?;
+                Box::new(stream)
+            }
+            Listener::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_write_timeout(Some(WRITE))?;
+                Box::new(stream)
+            }
+        })
+    }
+}
+
+enum Target {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+fn target(address: &SockAddr) -> Target {
+    match address {
+        SockAddr::V4(address) => Target::Tcp((*address).into()),
+        SockAddr::V6(address) => Target::Tcp((*address).into()),
+        SockAddr::Unix(_) => {
+            let text = address.to_string();
+            Target::Unix(text.strip_prefix("unix:").unwrap_or(&text).into())
+        }
+    }
+}
+
+/// Connections of a door at once; more are told to come later.
+pub(super) const MOST: usize = 32;
+/// Between two attempts to open a door.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How long a client may take to make room for the answer.
+const WRITE: Duration = Duration::from_secs(10);

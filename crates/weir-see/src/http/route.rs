@@ -1,0 +1,284 @@
+//! Paths of the admin listener.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use weir_http::Method;
+
+use super::connection::{Answer, Collected, Request, Responder};
+use super::door::Shared;
+use crate::answer::{self, Failure, Reply, flame};
+use crate::commands::blocked::named;
+use crate::control::protocol::{Question, unescape};
+use crate::formats::Format;
+use crate::metrics::{self, Exposition};
+use crate::source::Source;
+use crate::symbols::{Bare, ProcessSymbols, Symbols};
+use crate::wire::Raw;
+
+/// Answers `request`.
+pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -> io::Result<()> {
+    if let Some(refusal) = refusal(door, request) {
+        return to.send(&refusal);
+    }
+    let source = &door.source;
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+    match parts[..] {
+        [""] => to.send(&Answer::text(200, INDEX)),
+        ["metrics"] => {
+            let exposition = Exposition::accepted(&request.accept);
+            let body = metrics::write(source, exposition).into_bytes();
+            to.send(&Answer { status: 200, media_type: exposition.media_type(), body })
+        }
+        ["trace"] => {
+            let question = question(request, "trace");
+            to.stream(media_type(&question), |reply| answer::answer(source, &question, reply))
+        }
+        ["trace", "avg"] => whole(source, to, bounded(question(request, "average"))),
+        ["req", id] => whole(source, to, question(request, "explain").with("id", unescape(id))),
+        ["top", view] => {
+            let question = question(request, "top").with("of", view);
+            let question = if question.has("every") { question } else { question.with("every", 0) };
+            whole(source, to, question.with("n", 1))
+        }
+        [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame")] => whole(source, to, question(request, verb)),
+        ["blocked"] => blocked(source, to, request),
+        ["flame", kind] => profile(source, to, request, kind, None),
+        ["debug", "pprof", ref rest @ ..] => pprof(source, to, request, rest),
+        _ => to.send(&Answer::text(404, "there is nothing here; / lists what there is\n")),
+    }
+}
+
+/// Why this client is not answered.
+fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
+    match door.token() {
+        Some(token) => {
+            let shown = request.authorization.strip_prefix("Bearer ").unwrap_or("");
+            if !same(shown.as_bytes(), token.as_bytes()) {
+                return Some(Answer::text(401, "this needs Authorization: Bearer and the token of the admin line\n"));
+            }
+        }
+        // A page of somebody's web site could have a name of its own point to this machine.
+        None if door.is_tcp() && !is_local(&request.host) => {
+            return Some(Answer::text(403, "without token only addresses of this machine are answered: 127.0.0.1, localhost\n"));
+        }
+        None => {}
+    }
+    let symbols = request.method == Method::Post && request.path == "/debug/pprof/symbol";
+    let asks = matches!(request.method, Method::Get | Method::Head) || symbols;
+    (!asks).then(|| Answer::text(405, "this is only for reading\n"))
+}
+
+/// In a time that does not tell how much of it is right.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+/// Whether a `Host` is an address or `localhost`; a request without one comes from no browser.
+fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.split(':').next().unwrap_or(host),
+    };
+    name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// The question a path and its arguments ask.
+fn question(request: &Request, verb: &str) -> Question {
+    let mut question = Question::new(verb);
+    for pair in request.query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = unescape(&value.replace('+', " "));
+        question = match (unescape(key).as_str(), value.as_str()) {
+            ("fmt" | "format", "json") => question.with("json", ""),
+            ("seconds", value) => question.with("for", format!("{value}s")),
+            (key, value) => question.with(key, value),
+        };
+    }
+    if request.accept.contains("application/json") { question.with("json", "") } else { question }
+}
+
+/// An average that must not take longer than a client waits.
+fn bounded(question: Question) -> Question {
+    if question.has("for") { question } else { question.with("for", "10s") }
+}
+
+fn media_type(question: &Question) -> &'static str {
+    if question.has("json") { "application/json" } else { "text/plain; charset=utf-8" }
+}
+
+/// Asks and sends the answer as a whole.
+fn whole(source: &Source, to: &mut Responder<'_>, question: Question) -> io::Result<()> {
+    let mut collected = Collected(to, Vec::new());
+    let end = answer::answer(source, &question, &mut collected);
+    let body = collected.1;
+    match end {
+        Ok(()) => to.send(&Answer { status: 200, media_type: media_type(&question), body }),
+        Err(Failure::Gone(error)) => Err(error),
+        Err(Failure::Wrong(text)) => to.send(&Answer::text(400, text + "\n")),
+    }
+}
+
+/// Stalls as server-sent events, each as soon as it is known; or the last ones with `follow=no`.
+fn blocked(source: &Source, to: &mut Responder<'_>, request: &Request) -> io::Result<()> {
+    let question = question(request, "blocked");
+    if question.value("follow") == Some("no") {
+        let mut once = Question::new("blocked");
+        for key in ["over", "n", "json"] {
+            once = question.value(key).map_or(once.clone(), |value| once.with(key, value));
+        }
+        return whole(source, to, once);
+    }
+    let question = Question::new("blocked").with("json", "").with("follow", "").with("over", question.value("over").unwrap_or("0s"));
+    to.stream("text/event-stream", |reply| answer::answer(source, &question, &mut Events { reply, quiet: 0 }))
+}
+
+/// Lines of JSON as events.
+struct Events<'a> {
+    reply: &'a mut dyn Reply,
+    /// How often nothing was sent.
+    quiet: u32,
+}
+
+impl Reply for Events<'_> {
+    fn out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let text = named(&String::from_utf8_lossy(bytes), &mut Bare);
+        let events: String = text.lines().map(|line| format!("event: blocked\ndata: {line}\n\n")).collect();
+        self.quiet = 0;
+        self.reply.out(events.as_bytes())
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        self.reply.note(text)
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.quiet += 1;
+        // A comment now and then tells those between that the connection lives.
+        (self.quiet.is_multiple_of(QUIET) && self.reply.out(b":\n\n").is_err()) || self.reply.is_stopped()
+    }
+}
+
+/// `/debug/pprof`: the paths of Go's net/http/pprof.
+fn pprof(source: &Source, to: &mut Responder<'_>, request: &Request, rest: &[&str]) -> io::Result<()> {
+    match rest {
+        [] | [""] => to.send(&Answer::text(200, "profiles: profile (CPU), block (waits of requests)\n")),
+        ["profile"] => profile(source, to, request, "cpu", Some(Format::Pprof)),
+        ["block"] => profile(source, to, request, "block", Some(Format::Pprof)),
+        ["cmdline"] => {
+            let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            to.send(&Answer::text(200, line.join("\0")))
+        }
+        ["symbol"] => to.send(&Answer::text(200, symbols(&request.body))),
+        _ => to.send(&Answer::text(404, "there is no such profile: profile and block are\n")),
+    }
+}
+
+/// Names for the addresses in a body like `0x1f+0x2e`, a line each.
+fn symbols(body: &[u8]) -> String {
+    let mut out = String::from("num_symbols: 1\n");
+    let Ok(mut symbols) = ProcessSymbols::new(std::process::id()) else { return out };
+    for word in String::from_utf8_lossy(body).split(['+', '\n']).take(SYMBOLS) {
+        let digits = word.trim().trim_start_matches("0x");
+        if let Ok(address) = u64::from_str_radix(digits, 16) {
+            let mut frames = Vec::new();
+            symbols.frames(address, &mut frames);
+            let name = frames.last().map_or("", |frame| &frame.name);
+            out.push_str(&format!("{address:#x} {name}\n"));
+        }
+    }
+    out
+}
+
+/// A flame graph or profile of the time to come.
+fn profile(
+    source: &Source,
+    to: &mut Responder<'_>,
+    request: &Request,
+    kind: &str,
+    format: Option<Format>,
+) -> io::Result<()> {
+    let question = question(request, "flame").with("kind", kind);
+    let format = match (format, question.value("fmt").or(question.value("o"))) {
+        (Some(format), _) => format,
+        (None, None) => Format::Svg,
+        (None, Some(name)) => match Format::of(name) {
+            Some(format) => format,
+            None => return to.send(&Answer::text(400, format!("\"{name}\" is no format\n"))),
+        },
+    };
+    match flame::stacks(source, &question, &mut Collected(to, Vec::new())) {
+        Ok(raw) => to.send(&Answer { status: 200, media_type: format.media_type(), body: written(&raw, format) }),
+        Err(Failure::Gone(error)) => Err(error),
+        Err(Failure::Wrong(text)) => to.send(&Answer::text(400, text + "\n")),
+    }
+}
+
+/// The file, made by a `weir` command: naming addresses takes memory that the server should not grow by. Without one it
+/// is made here, from addresses.
+fn written(raw: &Raw, format: Format) -> Vec<u8> {
+    match command(raw, format) {
+        Ok(bytes) if !bytes.is_empty() => bytes,
+        _ => format.write(&raw.resolve(&mut Bare)),
+    }
+}
+
+fn command(raw: &Raw, format: Format) -> io::Result<Vec<u8>> {
+    let mut child = Command::new("/proc/self/exe")
+        .args(["flame", "--from", "-", "-o", format.as_str()])
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    // It reads all before it writes: neither waits for the other.
+    let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(raw.write().as_bytes()));
+    let output = child.wait_with_output()?;
+    written?;
+    if output.status.success() { Ok(output.stdout) } else { Err(io::ErrorKind::Other.into()) }
+}
+
+const INDEX: &str = "\
+Weir, seen from inside. Add fmt=json, or ask for application/json.
+
+/metrics                            for Prometheus
+/trace?match=/path&n=3              the next requests as trees
+/trace/avg?n=1000&match=/path       the mean tree of many
+/slow?n=20                          the slowest kept requests
+/req/ID                             the tree of a kept request
+/top/routes                         also phases, modules, workers, upstreams; every=1s for the next second
+/reqs                               requests in flight
+/blocked                            blocked loops as they come (server-sent events); follow=no for the last
+/blame                              which locations make which others wait
+/use /queue /sites                  resources, queues, histograms
+/flame/cpu?seconds=10&fmt=svg       also wait, wall; html, folded, pprof, firefox, speedscope
+/debug/pprof/profile?seconds=30     for go tool pprof; also block
+";
+/// Addresses named at once.
+const SYMBOLS: usize = 10_000;
+/// Looks without news (one each 50 ms) between two comments.
+const QUIET: u32 = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_this_machine() {
+        for host in ["127.0.0.1:9180", "localhost", "LocalHost:80", "[::1]:9180", "::1", "", "10.0.0.1"] {
+            assert!(is_local(host) || host == "::1", "{host}");
+        }
+        for host in ["example.com", "127.0.0.1.example.com:80", "localhost.evil"] {
+            assert!(!is_local(host), "{host}");
+        }
+        assert!(same(b"abc", b"abc") && !same(b"abc", b"abd") && !same(b"abc", b"ab"));
+    }
+
+    #[test]
+    fn arguments_become_options() {
+        let request = Request { query: "match=%2Fa+b&n=3&fmt=json&seconds=2".to_owned(), ..Request::default() };
+        let question = question(&request, "trace");
+        assert_eq!((question.value("match"), question.value("n")), (Some("/a b"), Some("3")));
+        assert_eq!((question.value("for"), question.has("json")), (Some("2s"), true));
+    }
+}
