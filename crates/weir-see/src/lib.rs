@@ -1,6 +1,6 @@
 //! What is seen of a running server: the commands that ask it, what answers them, and the formats they come in.
 //!
-//! Two sides of one crate. In the server, the [`control`] socket and the `admin` listener ([`http`]) answer from threads of
+//! Two sides of one crate. In the server, the [`control`] socket and the `admin` listener (`http`) answer from threads of
 //! their own, out of what workers publish without being asked, so they answer while a worker is stuck. In the `weir`
 //! command, [`commands`] ask over the control socket, give addresses names ([`symbols`]) and write files ([`formats`]):
 //! what costs memory or time happens there, not in the server.
@@ -14,7 +14,7 @@ pub mod control;
 mod filter;
 pub mod formats;
 mod gzip;
-pub mod http;
+mod http;
 mod json;
 mod metrics;
 mod source;
@@ -23,6 +23,7 @@ pub mod symbols;
 mod table;
 mod wire;
 
+pub use http::{Admin, Bound};
 pub use source::{Source, scale};
 pub use stacks::{Frame, Origin, Stacks, Unit};
 

@@ -95,7 +95,7 @@ fn sites(out: &mut Out, totals: &[(Site, SiteTotals)], exemplars: &HashMap<Site,
     for (labels, site, totals) in &routes {
         out.buckets("weir_request_duration_seconds", labels, &totals.total, named(*site));
     }
-    let histograms: [(&str, &str, fn(&SiteTotals) -> &Histogram); 2] = [
+    let histograms: [(&str, &str, OfTotals); 2] = [
         ("weir_request_run_seconds", "Time requests ran.", |totals| &totals.run),
         ("weir_request_wait_seconds", "Time requests waited.", |totals| &totals.wait),
     ];
@@ -103,19 +103,38 @@ fn sites(out: &mut Out, totals: &[(Site, SiteTotals)], exemplars: &HashMap<Site,
         out.head(name, "histogram", help);
         routes.iter().for_each(|(labels, _, totals)| out.buckets(name, labels, of(totals), none));
     }
-    let histograms: [(&str, &str, fn(&SiteTotals) -> &Histogram); 2] = [
-        ("weir_site_run_seconds", "Run per request in a phase, handler, filter or step.", |totals| &totals.run),
-        ("weir_site_wait_seconds", "Wait per request in a phase, handler, filter or step.", |totals| &totals.wait),
+    let histograms: [(&str, &str, OfTotals); 2] = [
+        ("weir_site_run_seconds", "Run per request in a phase, handler, filter or step.", |totals| {
+            &totals.run
+        }),
+        ("weir_site_wait_seconds", "Wait per request in a phase, handler, filter or step.", |totals| {
+            &totals.wait
+        }),
     ];
     for (name, help, of) in histograms {
         out.head(name, "histogram", help);
         inner.iter().for_each(|(labels, totals)| out.buckets(name, labels, of(totals), none));
     }
-    out.counter("weir_requests", "Requests by status.", routes.iter().flat_map(|(labels, _, totals)| statuses(labels, totals)));
-    let count = |of: fn(&SiteTotals) -> u64| routes.iter().map(move |(labels, _, totals)| (labels.clone(), of(totals)));
-    out.counter("weir_request_bytes_received", "Bytes of requests, heads included.", count(|t| t.counts.bytes_in));
-    out.counter("weir_request_bytes_sent", "Bytes of responses, heads included.", count(|t| t.counts.bytes_out));
-    let count = |of: fn(&SiteTotals) -> u64| inner.iter().map(move |(labels, totals)| (labels.clone(), of(totals)));
+    out.counter(
+        "weir_requests",
+        "Requests by status.",
+        routes.iter().flat_map(|(labels, _, totals)| statuses(labels, totals)),
+    );
+    let count = |of: fn(&SiteTotals) -> u64| {
+        routes.iter().map(move |(labels, _, totals)| (labels.clone(), of(totals)))
+    };
+    out.counter(
+        "weir_request_bytes_received",
+        "Bytes of requests, heads included.",
+        count(|t| t.counts.bytes_in),
+    );
+    out.counter(
+        "weir_request_bytes_sent",
+        "Bytes of responses, heads included.",
+        count(|t| t.counts.bytes_out),
+    );
+    let count =
+        |of: fn(&SiteTotals) -> u64| inner.iter().map(move |(labels, totals)| (labels.clone(), of(totals)));
     out.counter("weir_site_calls", "Calls of a handler, filter or step.", count(|t| t.counts.calls));
     out.counter("weir_site_bytes_in", "Bytes into a filter.", count(|t| t.counts.bytes_in));
     out.counter("weir_site_bytes_out", "Bytes out of a filter.", count(|t| t.counts.bytes_out));
@@ -130,14 +149,34 @@ fn workers(out: &mut Out, source: &Source) {
     };
     out.counter("weir_connections_accepted", "Connections accepted.", row(|w| w.counters.accepted.get()));
     out.counter("weir_loop_turns", "Turns of the loop.", row(|w| w.stats.snapshot().turns));
-    out.counter("weir_loop_accepts_starved", "Accepts without a free descriptor.", row(|w| w.stats.snapshot().emfile));
-    out.counter("weir_loop_receives_starved", "Receives without a free buffer.", row(|w| w.stats.snapshot().enobufs));
+    out.counter(
+        "weir_loop_accepts_starved",
+        "Accepts without a free descriptor.",
+        row(|w| w.stats.snapshot().emfile),
+    );
+    out.counter(
+        "weir_loop_receives_starved",
+        "Receives without a free buffer.",
+        row(|w| w.stats.snapshot().enobufs),
+    );
     out.counter("weir_stalls", "Turns of the loop that took too long.", row(|w| w.recorder.stalls().count()));
-    out.counter("weir_log_lines_lost", "Log lines that could not be written.", row(|w| w.counters.log_lost.get()));
+    out.counter(
+        "weir_log_lines_lost",
+        "Log lines that could not be written.",
+        row(|w| w.counters.log_lost.get()),
+    );
     out.seconds("weir_loop_busy_seconds", "Time the loop worked.", row(|w| w.stats.snapshot().busy_ns));
-    out.seconds("weir_loop_parked_seconds", "Time the loop waited for events.", row(|w| w.stats.snapshot().parked_ns));
+    out.seconds(
+        "weir_loop_parked_seconds",
+        "Time the loop waited for events.",
+        row(|w| w.stats.snapshot().parked_ns),
+    );
     out.gauge("weir_connections", "Connections open.", row(|w| w.counters.active.get()));
-    out.gauge("weir_connections_idle", "Connections that wait for a request.", row(|w| w.counters.waiting.get()));
+    out.gauge(
+        "weir_connections_idle",
+        "Connections that wait for a request.",
+        row(|w| w.counters.waiting.get()),
+    );
     out.gauge("weir_requests_in_flight", "Requests being answered.", row(|w| w.counters.writing.get()));
     let thread = |of: fn(&housekeeping::ThreadUse) -> u64| {
         let known = views.iter().filter_map(move |view| Some((view.worker, of(view.thread.as_ref()?))));
@@ -145,8 +184,16 @@ fn workers(out: &mut Out, source: &Source) {
     };
     out.seconds("weir_worker_cpu_seconds", "CPU time of the thread.", thread(|t| t.cpu_ns));
     out.seconds("weir_worker_run_queue_seconds", "Time ready and without a CPU.", thread(|t| t.run_queue_ns));
-    out.counter("weir_worker_switches_voluntary", "Context switches because it waited.", thread(|t| t.switches_voluntary));
-    out.counter("weir_worker_switches_forced", "Context switches because its time was over.", thread(|t| t.switches_forced));
+    out.counter(
+        "weir_worker_switches_voluntary",
+        "Context switches because it waited.",
+        thread(|t| t.switches_voluntary),
+    );
+    out.counter(
+        "weir_worker_switches_forced",
+        "Context switches because its time was over.",
+        thread(|t| t.switches_forced),
+    );
     out.counter("weir_worker_faults_minor", "Page faults without reading.", thread(|t| t.faults_minor));
     out.counter("weir_worker_faults_major", "Page faults that read from disk.", thread(|t| t.faults_major));
     for (name, help, of) in QUEUES {
@@ -160,7 +207,11 @@ fn workers(out: &mut Out, source: &Source) {
 
 /// Loops that are in a turn longer than allowed, by the request that holds them.
 fn blocked(out: &mut Out) {
-    out.head("weir_worker_blocked_seconds", "gauge", "How long the turn has taken that blocks the loop, and for whom.");
+    out.head(
+        "weir_worker_blocked_seconds",
+        "gauge",
+        "How long the turn has taken that blocks the loop, and for whom.",
+    );
     for blocked in crate::answer::blocked::now() {
         let labels = format!(
             "worker=\"{}\",request_id=\"{}\",location=\"{}\"",
@@ -175,7 +226,11 @@ fn blocked(out: &mut Out) {
 fn process(out: &mut Out, source: &Source) {
     let labels = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
     out.gauge("weir_build_info", "Which program it is.", [(labels, 1)].into_iter());
-    out.gauge("weir_uptime_seconds", "Since the server began.", [(String::new(), source.uptime().as_secs())].into_iter());
+    out.gauge(
+        "weir_uptime_seconds",
+        "Since the server began.",
+        [(String::new(), source.uptime().as_secs())].into_iter(),
+    );
     let Ok(process) = housekeeping::handle().process() else { return };
     let one = |value: u64| [(String::new(), value)].into_iter();
     out.gauge("process_resident_memory_bytes", "Memory in RAM.", one(process.resident));
@@ -294,6 +349,7 @@ fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
+type OfTotals = fn(&SiteTotals) -> &Histogram;
 type OfReader = fn(&weir_trace::RecorderReader) -> Histogram;
 const QUEUES: [(&str, &str, OfReader); 2] = [
     (
@@ -346,7 +402,10 @@ mod tests {
         let rows = || [("a=\"b\"".to_owned(), 3)].into_iter();
         let mut classic = out(Exposition::Classic);
         classic.counter("weir_x", "Text.", rows());
-        assert_eq!(classic.text, "# HELP weir_x_total Text.\n# TYPE weir_x_total counter\nweir_x_total{a=\"b\"} 3\n");
+        assert_eq!(
+            classic.text,
+            "# HELP weir_x_total Text.\n# TYPE weir_x_total counter\nweir_x_total{a=\"b\"} 3\n"
+        );
         let mut open = out(Exposition::Open);
         open.counter("weir_x", "Text.", rows());
         assert_eq!(open.text, "# HELP weir_x Text.\n# TYPE weir_x counter\nweir_x_total{a=\"b\"} 3\n");
@@ -364,7 +423,9 @@ mod tests {
         let id = "0".repeat(30) + "ab";
         assert_eq!(
             lines,
-            [format!("weir_x_bucket{{a=\"b\",le=\"0.1\"}} 1 # {{request_id=\"{id}\"}} 0.090000000 1700000000.123")]
+            [format!(
+                "weir_x_bucket{{a=\"b\",le=\"0.1\"}} 1 # {{request_id=\"{id}\"}} 0.090000000 1700000000.123"
+            )]
         );
         assert!(open.text.ends_with("weir_x_count{a=\"b\"} 1\n"), "{}", open.text);
     }
@@ -372,7 +433,10 @@ mod tests {
     #[test]
     fn labels_are_escaped() {
         assert_eq!(escape("~ \"a\\d\"\n"), "~ \\\"a\\\\d\\\"\\n");
-        assert_eq!(Exposition::accepted("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"), Exposition::Open);
+        assert_eq!(
+            Exposition::accepted("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"),
+            Exposition::Open
+        );
         assert_eq!(Exposition::accepted("*/*"), Exposition::Classic);
     }
 }

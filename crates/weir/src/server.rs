@@ -11,7 +11,7 @@ use weir_core::log::{self, Level};
 use weir_core::server::{Options, Part, Server, Sockets};
 use weir_rt::process::{self, Channel};
 use weir_rt::signal::{self, Signals};
-use weir_see::Source;
+use weir_see::{Admin, Bound, Source};
 
 use crate::bundle::{Answer, Bundle, Order, Socket};
 use crate::load::Paths;
@@ -61,23 +61,26 @@ fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
         signal::set_default(fault).map_err(failed("sigaction() failed"))?;
     }
     settings::apply(&configuration.main);
+    let admin = Bound::new(&configuration, configuration.main.run_as().map(|(user, _)| user.uid));
     settings::become_user(&configuration.main).map_err(|error| vec![error])?;
     let server = Server::start_with(configuration, Options::default(), sockets).map_err(lines)?;
     let source = Source::new(&server);
     if let Some(listener) = control {
         control::serve(listener, &source);
     }
+    let admin = admin.open(&source);
     if let Some(thread) = server.threads().first() {
         log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
     }
     channel.send(&Answer::Ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;
-    Ok(Process { server, signals, channel, paths })
+    Ok(Process { server, admin, signals, channel, paths })
 }
 
 /// The process.
 struct Process {
     server: Server,
+    admin: Admin,
     signals: Signals,
     channel: Channel,
     paths: Paths,
@@ -166,6 +169,7 @@ impl Process {
         drop(given);
         let sockets = import(&configuration, parts)?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
+        self.admin.update(&self.server.configuration());
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])
     }

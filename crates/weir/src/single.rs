@@ -9,7 +9,7 @@ use weir_core::log::{self, Level};
 use weir_core::server::{Options, Server};
 use weir_rt::clock;
 use weir_rt::signal::{self, Signals};
-use weir_see::Source;
+use weir_see::{Admin, Bound, Source};
 
 use crate::load::Paths;
 use crate::notify::Notify;
@@ -37,6 +37,7 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
     if let Some(listener) = control::bind(&pid_path, main.run_as().map(|(user, _)| user.uid)) {
         control::serve(listener, &source);
     }
+    let admin = Bound::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
     settings::become_user(main).map_err(|error| vec![error])?;
     tell(&pid, 0, Ok(()));
     if let Some(thread) = server.threads().first() {
@@ -51,7 +52,7 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
     log::lead_stderr().map_err(|error| vec![error])?;
     notify.ready();
     run::ready(readiness);
-    let one = One { server, signals, paths, pid, notify };
+    let one = One { server, admin, signals, paths, pid, notify };
     let result = one.wait();
     log::cycle(Level::Notice, &"exit");
     result
@@ -60,6 +61,7 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
 /// The process.
 struct One {
     server: Server,
+    admin: Admin,
     signals: Signals,
     paths: Paths,
     pid: PidFile,
@@ -123,6 +125,7 @@ impl One {
         }
         let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
         self.server.reload(Arc::new(configuration)).map_err(lines)?;
+        self.admin.update(&self.server.configuration());
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])
     }

@@ -205,7 +205,12 @@ pub(crate) fn now() -> Vec<Blocked> {
 pub(crate) fn warning() -> String {
     let line = |blocked: Blocked| {
         let request = blocked.request.map_or(String::new(), |id| format!(" by {} (req {id})", blocked.what));
-        format!("worker {} is blocked for {} in location {}{request}\n", blocked.worker, time(blocked.ns), blocked.location)
+        format!(
+            "worker {} is blocked for {} in location {}{request}\n",
+            blocked.worker,
+            time(blocked.ns),
+            blocked.location
+        )
     };
     now().into_iter().map(line).collect()
 }

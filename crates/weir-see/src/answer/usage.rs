@@ -102,8 +102,8 @@ fn retransmits(table: &str) -> u64 {
 
 fn table(before: &Moment, after: &Moment) -> Report {
     let time = after.at.duration_since(before.at).as_nanos() as u64 * after.workers.max(1);
-    let busy = after.turns.busy_ns - before.turns.busy_ns;
-    let parked = after.turns.parked_ns - before.turns.parked_ns;
+    let busy = after.turns.busy_ns.saturating_sub(before.turns.busy_ns);
+    let parked = after.turns.parked_ns.saturating_sub(before.turns.parked_ns);
     let cpu = after.threads.cpu_ns.saturating_sub(before.threads.cpu_ns);
     let queue = after.threads.run_queue_ns.saturating_sub(before.threads.run_queue_ns);
     let percent =
@@ -121,8 +121,8 @@ fn table(before: &Moment, after: &Moment) -> Report {
         with("longest turn", ms(after.turns.longest_poll_ns.max(stuck))),
         format!(
             "{} stalls, {} panics",
-            after.stalls - before.stalls,
-            after.turns.panics - before.turns.panics
+            after.stalls.saturating_sub(before.stalls),
+            after.turns.panics.saturating_sub(before.turns.panics)
         ),
     );
     row(
@@ -132,7 +132,7 @@ fn table(before: &Moment, after: &Moment) -> Report {
             "major faults",
             Cell::Count(after.threads.faults_major.saturating_sub(before.threads.faults_major)),
         ),
-        format!("{} receives without buffer", after.turns.enobufs - before.turns.enobufs),
+        format!("{} receives without buffer", after.turns.enobufs.saturating_sub(before.turns.enobufs)),
     );
     let waits = format!(
         "accept p99 {}, receive p99 {}",
@@ -160,19 +160,19 @@ fn table(before: &Moment, after: &Moment) -> Report {
             )
         )),
         Cell::text("-"),
-        format!("{} log lines lost", after.lost_lines - before.lost_lines),
+        format!("{} log lines lost", after.lost_lines.saturating_sub(before.lost_lines)),
     );
     row(
         "descriptors",
         Cell::text(format!("{} of {}", after.process.descriptors, limit(after.process.descriptors_limit))),
         Cell::text("-"),
-        format!("{} accepts without", after.turns.emfile - before.turns.emfile),
+        format!("{} accepts without", after.turns.emfile.saturating_sub(before.turns.emfile)),
     );
     row(
         "profiling",
         Cell::text(format!("{} Hz", housekeeping::handle().settings().cpu_hz)),
         Cell::text("-"),
-        format!("{} samples lost", after.samples_lost - before.samples_lost),
+        format!("{} samples lost", after.samples_lost.saturating_sub(before.samples_lost)),
     );
     report
 }

@@ -21,8 +21,8 @@ pub(super) struct Request {
     pub(super) host: String,
     pub(super) authorization: String,
     pub(super) body: Vec<u8>,
-    version: Version,
-    keep_alive: bool,
+    pub(super) version: Version,
+    pub(super) keep_alive: bool,
 }
 
 /// What is answered at once.
@@ -48,7 +48,8 @@ pub(super) fn run(stream: Box<dyn Stream>, door: &Shared) -> io::Result<()> {
             Ok(None) => return Ok(()),
             Err(Refused::Broken(error)) => return Err(error),
             Err(Refused::Bad(status)) => {
-                return line.send(&Request::default(), &Answer::text(status, "what was sent is no good request\n"));
+                return line
+                    .send(&Request::default(), &Answer::text(status, "what was sent is no good request\n"));
             }
         };
         let mut responder = Responder { line: &mut line, request: &request, started: false, stopped: false };

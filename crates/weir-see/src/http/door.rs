@@ -1,10 +1,10 @@
 //! A listening address of the admin listener, and the thread that waits at it.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,8 +31,13 @@ pub(super) struct Shared {
 }
 
 impl Door {
-    /// Listens at `address`, now or as soon as it can be had.
-    pub(super) fn open(address: SockAddr, token: Option<String>, source: Arc<Source>) -> Door {
+    /// Listens at `address`, with `first` if that is a listener, else as soon as it can be had.
+    pub(super) fn open(
+        address: SockAddr,
+        first: io::Result<Listener>,
+        token: Option<String>,
+        source: Arc<Source>,
+    ) -> Door {
         let shared = Arc::new(Shared {
             address,
             token: Mutex::new(token),
@@ -40,8 +45,6 @@ impl Door {
             open: AtomicUsize::new(0),
             source,
         });
-        // Bound here, so that it is there when the server says it is ready.
-        let first = Listener::bind(&shared.address);
         let waiting = shared.clone();
         let thread = std::thread::Builder::new().name("weir admin".to_owned());
         if let Err(error) = thread.spawn(move || waiting.listen(first)) {
@@ -64,12 +67,14 @@ impl Drop for Door {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         // The thread waits in accept(2): a connection wakes it. If none can be made, there is no listener.
-        match target(&self.shared.address) {
-            Target::Tcp(address) => drop(TcpStream::connect_timeout(&address, Duration::from_millis(100))),
-            Target::Unix(path) => {
-                drop(UnixStream::connect(&path));
-                let _ = std::fs::remove_file(&path);
+        match Target::of(&self.shared.address) {
+            Ok(Target::Tcp(address)) => drop(TcpStream::connect_timeout(&address, SHORTLY)),
+            Ok(Target::Unix(address)) => {
+                drop(UnixStream::connect_addr(&address));
+                // Where this user may not, the next server finds that nobody listens behind the name.
+                let _ = address.as_pathname().map(std::fs::remove_file);
             }
+            Err(_) => {}
         }
     }
 }
@@ -80,9 +85,9 @@ impl Shared {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether only this machine can reach the door.
+    /// Whether it is an address of the network, if only of this machine.
     pub(super) fn is_tcp(&self) -> bool {
-        matches!(target(&self.address), Target::Tcp(_))
+        self.address.ip().is_some()
     }
 
     fn listen(self: &Arc<Self>, first: io::Result<Listener>) {
@@ -92,7 +97,10 @@ impl Shared {
             match bound {
                 Ok(listener) => return self.serve(&listener),
                 Err(error) if !told => {
-                    log::cycle(Level::Warn, &format_args!("bind() of admin {} failed: {error}", self.address));
+                    log::cycle(
+                        Level::Warn,
+                        &format_args!("bind() of admin {} failed: {error}", self.address),
+                    );
                     told = true;
                 }
                 Err(_) => {}
@@ -101,7 +109,7 @@ impl Shared {
             if self.closed.load(Ordering::Relaxed) {
                 return;
             }
-            bound = Listener::bind(&self.address);
+            bound = Listener::bind(&self.address, None);
         }
     }
 
@@ -114,7 +122,10 @@ impl Shared {
             let stream = match stream {
                 Ok(stream) => stream,
                 Err(error) => {
-                    log::cycle(Level::Alert, &format_args!("accept() on admin {} failed: {error}", self.address));
+                    log::cycle(
+                        Level::Alert,
+                        &format_args!("accept() on admin {} failed: {error}", self.address),
+                    );
                     // Without descriptors or memory the next one fails, too.
                     std::thread::sleep(AGAIN);
                     continue;
@@ -128,7 +139,9 @@ impl Shared {
         let place = Place(self.clone());
         if self.open.fetch_add(1, Ordering::Relaxed) >= MOST {
             // Who does not even read this has nothing to complain about.
-            let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(
+                b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
             return;
         }
         let serve = move || {
@@ -172,23 +185,31 @@ impl Stream for UnixStream {
     }
 }
 
-enum Listener {
+/// A listening socket of either family.
+pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Listener {
-    fn bind(address: &SockAddr) -> io::Result<Listener> {
-        let path = match target(address) {
+    /// Binds; a unix socket is `owner`'s then, if one is named, and nobody else's.
+    pub(super) fn bind(address: &SockAddr, owner: Option<u32>) -> io::Result<Listener> {
+        let address = match Target::of(address)? {
             Target::Tcp(address) => return TcpListener::bind(address).map(Listener::Tcp),
-            Target::Unix(path) => path,
+            Target::Unix(address) => address,
         };
         // A name that nobody listens behind was left by a server that was killed.
-        if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            std::fs::remove_file(&path)?;
+        let dead = UnixStream::connect_addr(&address);
+        if let Some(path) = address.as_pathname()
+            && dead.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        {
+            std::fs::remove_file(path)?;
         }
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let listener = UnixListener::bind_addr(&address)?;
+        if let Some(path) = address.as_pathname() {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+            std::os::unix::fs::chown(path, owner, None)?;
+        }
         Ok(Listener::Unix(listener))
     }
 
@@ -209,24 +230,30 @@ impl Listener {
     }
 }
 
+/// The address as `std` has it.
 enum Target {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
+    Tcp(std::net::SocketAddr),
+    Unix(std::os::unix::net::SocketAddr),
 }
 
-fn target(address: &SockAddr) -> Target {
-    match address {
-        SockAddr::V4(address) => Target::Tcp((*address).into()),
-        SockAddr::V6(address) => Target::Tcp((*address).into()),
-        SockAddr::Unix(_) => {
-            let text = address.to_string();
-            Target::Unix(text.strip_prefix("unix:").unwrap_or(&text).into())
+impl Target {
+    fn of(address: &SockAddr) -> io::Result<Target> {
+        match address {
+            SockAddr::V4(address) => Ok(Target::Tcp((*address).into())),
+            SockAddr::V6(address) => Ok(Target::Tcp((*address).into())),
+            SockAddr::Unix(address) => match (address.path(), address.abstract_name()) {
+                (Some(path), _) => std::os::unix::net::SocketAddr::from_pathname(path),
+                (None, name) => std::os::unix::net::SocketAddr::from_abstract_name(name.unwrap_or_default()),
+            }
+            .map(Target::Unix),
         }
     }
 }
 
 /// Connections of a door at once; more are told to come later.
 pub(super) const MOST: usize = 32;
+/// How long it may take to reach oneself.
+const SHORTLY: Duration = Duration::from_millis(100);
 /// Between two attempts to open a door.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How long a client may take to make room for the answer.

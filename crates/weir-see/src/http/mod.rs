@@ -7,12 +7,13 @@ mod connection;
 mod door;
 mod route;
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_core::Configuration;
 
 use crate::source::Source;
-use door::Door;
+use door::{Door, Listener};
 
 /// The open doors; closed when dropped.
 pub struct Admin {
@@ -20,17 +21,33 @@ pub struct Admin {
     doors: Mutex<Vec<Door>>,
 }
 
-impl Admin {
-    /// Opens what `configuration` says: see [`Admin::update`].
+/// Doors that are opened while this process may still do it, and at which nobody stands yet.
+pub struct Bound(Vec<(weir_core::trace::Admin, io::Result<Listener>)>);
+
+impl Bound {
+    /// Binds what the `admin` lines of `configuration` name. Unix sockets are given to `owner`, the user that the server
+    /// will run as, if one is named.
     #[must_use]
-    pub fn start(configuration: &Configuration, source: &Arc<Source>) -> Admin {
-        let admin = Admin { source: source.clone(), doors: Mutex::default() };
-        admin.update(configuration);
-        admin
+    pub fn new(configuration: &Configuration, owner: Option<u32>) -> Bound {
+        let bind = |line: &weir_core::trace::Admin| (line.clone(), Listener::bind(&line.address, owner));
+        Bound(configuration.trace().admin().iter().map(bind).collect())
     }
 
-    /// Opens and closes so that there is a door for each `admin` line. One that can't be opened, perhaps because an
-    /// older server still has the address, is logged and tried again: a server without it serves all the same.
+    /// Answers there, out of `source`. What could not be bound is logged and tried again, since an older server may
+    /// still have the address: a server without its admin listener serves all the same.
+    #[must_use]
+    pub fn open(self, source: &Arc<Source>) -> Admin {
+        let open = |(line, listener): (weir_core::trace::Admin, _)| {
+            Door::open(line.address, listener, line.token, source.clone())
+        };
+        let doors = self.0.into_iter().map(open).collect();
+        Admin { source: source.clone(), doors: Mutex::new(doors) }
+    }
+}
+
+impl Admin {
+    /// Opens and closes so that there is a door for each `admin` line of a new configuration. Sockets in folders that
+    /// only root may write to can't be opened any more; they are with the next start.
     pub fn update(&self, configuration: &Configuration) {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = configuration.trace().admin();
@@ -38,7 +55,11 @@ impl Admin {
         for line in lines {
             match doors.iter().find(|door| *door.address() == line.address) {
                 Some(door) => door.set_token(line.token.clone()),
-                None => doors.push(Door::open(line.address.clone(), line.token.clone(), self.source.clone())),
+                None => {
+                    let listener = Listener::bind(&line.address, None);
+                    let (address, token) = (line.address.clone(), line.token.clone());
+                    doors.push(Door::open(address, listener, token, self.source.clone()));
+                }
             }
         }
     }

@@ -41,7 +41,9 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
             let question = if question.has("every") { question } else { question.with("every", 0) };
             whole(source, to, question.with("n", 1))
         }
-        [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame")] => whole(source, to, question(request, verb)),
+        [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame")] => {
+            whole(source, to, question(request, verb))
+        }
         ["blocked"] => blocked(source, to, request),
         ["flame", kind] => profile(source, to, request, kind, None),
         ["debug", "pprof", ref rest @ ..] => pprof(source, to, request, rest),
@@ -55,12 +57,18 @@ fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
         Some(token) => {
             let shown = request.authorization.strip_prefix("Bearer ").unwrap_or("");
             if !same(shown.as_bytes(), token.as_bytes()) {
-                return Some(Answer::text(401, "this needs Authorization: Bearer and the token of the admin line\n"));
+                return Some(Answer::text(
+                    401,
+                    "this needs Authorization: Bearer and the token of the admin line\n",
+                ));
             }
         }
         // A page of somebody's web site could have a name of its own point to this machine.
         None if door.is_tcp() && !is_local(&request.host) => {
-            return Some(Answer::text(403, "without token only addresses of this machine are answered: 127.0.0.1, localhost\n"));
+            return Some(Answer::text(
+                403,
+                "without token only addresses of this machine are answered: 127.0.0.1, localhost\n",
+            ));
         }
         None => {}
     }
@@ -129,7 +137,10 @@ fn blocked(source: &Source, to: &mut Responder<'_>, request: &Request) -> io::Re
         }
         return whole(source, to, once);
     }
-    let question = Question::new("blocked").with("json", "").with("follow", "").with("over", question.value("over").unwrap_or("0s"));
+    let question = Question::new("blocked")
+        .with("json", "")
+        .with("follow", "")
+        .with("over", question.value("over").unwrap_or("0s"));
     to.stream("text/event-stream", |reply| answer::answer(source, &question, &mut Events { reply, quiet: 0 }))
 }
 
@@ -166,7 +177,8 @@ fn pprof(source: &Source, to: &mut Responder<'_>, request: &Request, rest: &[&st
         ["profile"] => profile(source, to, request, "cpu", Some(Format::Pprof)),
         ["block"] => profile(source, to, request, "block", Some(Format::Pprof)),
         ["cmdline"] => {
-            let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            let line: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
             to.send(&Answer::text(200, line.join("\0")))
         }
         ["symbol"] => to.send(&Answer::text(200, symbols(&request.body))),
@@ -208,7 +220,9 @@ fn profile(
         },
     };
     match flame::stacks(source, &question, &mut Collected(to, Vec::new())) {
-        Ok(raw) => to.send(&Answer { status: 200, media_type: format.media_type(), body: written(&raw, format) }),
+        Ok(raw) => {
+            to.send(&Answer { status: 200, media_type: format.media_type(), body: written(&raw, format) })
+        }
         Err(Failure::Gone(error)) => Err(error),
         Err(Failure::Wrong(text)) => to.send(&Answer::text(400, text + "\n")),
     }
@@ -276,7 +290,8 @@ mod tests {
 
     #[test]
     fn arguments_become_options() {
-        let request = Request { query: "match=%2Fa+b&n=3&fmt=json&seconds=2".to_owned(), ..Request::default() };
+        let request =
+            Request { query: "match=%2Fa+b&n=3&fmt=json&seconds=2".to_owned(), ..Request::default() };
         let question = question(&request, "trace");
         assert_eq!((question.value("match"), question.value("n")), (Some("/a b"), Some("3")));
         assert_eq!((question.value("for"), question.has("json")), (Some("2s"), true));

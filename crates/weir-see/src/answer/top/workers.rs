@@ -21,8 +21,8 @@ pub(super) fn report(window: &Window) -> Report {
 }
 
 fn row(window: &Window, number: usize, before: &WorkerFigures, now: &WorkerFigures) -> Vec<Cell> {
-    let parked = now.turns.parked_ns - before.turns.parked_ns;
-    let busy = now.turns.busy_ns - before.turns.busy_ns;
+    let parked = now.turns.parked_ns.saturating_sub(before.turns.parked_ns);
+    let busy = now.turns.busy_ns.saturating_sub(before.turns.busy_ns);
     let was = before.thread.unwrap_or_default();
     let rate = |of: fn(&ThreadUse) -> u64| {
         now.thread.as_ref().map_or(Cell::None, |is| Cell::Rate(window.rate(of(is).saturating_sub(of(&was)))))
@@ -33,11 +33,11 @@ fn row(window: &Window, number: usize, before: &WorkerFigures, now: &WorkerFigur
     };
     vec![
         Cell::text(number.to_string()),
-        Cell::Rate(window.rate(now.requests - before.requests)),
+        Cell::Rate(window.rate(now.requests.saturating_sub(before.requests))),
         Cell::Rate(connections(before, now)),
         Cell::Count(now.waiting),
         Cell::Count(now.writing),
-        Cell::Rate(window.rate(now.accepted - before.accepted)),
+        Cell::Rate(window.rate(now.accepted.saturating_sub(before.accepted))),
         Cell::share(busy, busy + parked),
         share(|thread| thread.cpu_ns),
         share(|thread| thread.run_queue_ns),
@@ -49,7 +49,7 @@ fn row(window: &Window, number: usize, before: &WorkerFigures, now: &WorkerFigur
             let bytes = |thread: &ThreadUse| thread.disk_read + thread.disk_written;
             Cell::Bytes(window.rate(bytes(is).saturating_sub(bytes(&was))) as u64)
         }),
-        Cell::Count(now.stalls - before.stalls),
+        Cell::Count(now.stalls.saturating_sub(before.stalls)),
         Cell::None,
     ]
 }
@@ -57,7 +57,11 @@ fn row(window: &Window, number: usize, before: &WorkerFigures, now: &WorkerFigur
 /// Live connections on average: their integral over the time between.
 fn connections(before: &WorkerFigures, now: &WorkerFigures) -> f64 {
     let time = now.watched.saturating_sub(before.watched).as_millis() as f64;
-    if time <= 0.0 { now.active as f64 } else { (now.connection_ms - before.connection_ms) as f64 / time }
+    if time <= 0.0 {
+        now.active as f64
+    } else {
+        (now.connection_ms.saturating_sub(before.connection_ms)) as f64 / time
+    }
 }
 
 /// The column of the process' memory.
