@@ -19,6 +19,7 @@ pub mod module;
 mod output;
 pub mod phase;
 pub mod plan;
+pub mod privileged;
 pub mod read;
 pub mod redirect;
 pub mod regex;

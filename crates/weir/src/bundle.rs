@@ -12,12 +12,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use weir_conf::{Files, RealFiles};
+use weir_core::privileged::Contents;
 
 /// The files of a configuration as they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     texts: BTreeMap<PathBuf, Vec<u8>>,
     patterns: BTreeMap<PathBuf, Vec<PathBuf>>,
+    /// Keys and their like, which modules have read.
+    pub privileged: Contents,
 }
 
 impl Files for Record {
@@ -35,9 +38,9 @@ impl Files for Record {
 pub(crate) struct Recorder(RefCell<Record>);
 
 impl Recorder {
-    /// What was read.
-    pub(crate) fn finish(self) -> Record {
-        self.0.into_inner()
+    /// What was read, with what modules have read besides.
+    pub(crate) fn finish(self, privileged: Contents) -> Record {
+        Record { privileged, ..self.0.into_inner() }
     }
 }
 
@@ -110,6 +113,10 @@ impl Order {
                     out.path(pattern);
                     out.list(paths.iter(), |out, path| out.path(path));
                 });
+                out.list(record.privileged.iter(), |out, (path, content)| {
+                    out.path(path);
+                    out.bytes(content);
+                });
                 out.list(sockets.iter(), |out, socket| {
                     out.bytes(socket.address.as_bytes());
                     out.number(u64::from(socket.reuseport));
@@ -131,14 +138,12 @@ impl Order {
         let order = match from.number()? {
             RELOAD => Order::Reload(Bundle {
                 record: Record {
-                    texts: from
-                        .list(|from| Some((from.path()?, from.bytes()?.to_vec())))?
-                        .into_iter()
-                        .collect(),
+                    texts: from.files()?,
                     patterns: from
                         .list(|from| Some((from.path()?, from.list(Reader::path)?)))?
                         .into_iter()
                         .collect(),
+                    privileged: from.files()?,
                 },
                 sockets: from.list(|from| {
                     let address = from.string()?;
@@ -231,6 +236,11 @@ impl<'b> Reader<'b> {
         self.bytes().map(|bytes| OsString::from_vec(bytes.to_vec()).into())
     }
 
+    fn files(&mut self) -> Option<Contents> {
+        let files = self.list(|from| Some((from.path()?, from.bytes()?.to_vec())));
+        files.map(|files| files.into_iter().collect())
+    }
+
     fn string(&mut self) -> Option<String> {
         self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
@@ -255,6 +265,7 @@ mod tests {
         let record = Record {
             texts: [("/a".into(), b"x;".to_vec()), ("/b\u{fe}".into(), Vec::new())].into(),
             patterns: [("/c/*".into(), vec!["/c/1".into(), "/c/2".into()]), ("/d/*".into(), vec![])].into(),
+            privileged: [("/key".into(), b"secret".to_vec())].into(),
         };
         let sockets = vec![Socket { address: "127.0.0.1:80".to_owned(), reuseport: true, index: 3 }];
         Order::Reload(Bundle { record, sockets, logs: vec!["/l".into()] })
@@ -296,7 +307,7 @@ mod tests {
         assert_eq!(recorder.read(&one).expect("there"), b"a;");
         assert!(recorder.read(&folder.join("two.conf")).is_err());
         std::fs::remove_dir_all(&folder).expect("ours");
-        let record = recorder.finish();
+        let record = recorder.finish(Contents::new());
         assert_eq!(record.glob(&pattern).expect("recorded"), found);
         assert_eq!(record.read(&one).expect("recorded"), b"a;");
         let missing = record.read(&folder.join("two.conf")).expect_err("not read");

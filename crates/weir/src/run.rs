@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use weir_core::Configuration;
 use weir_core::log::{self, Level};
+use weir_core::privileged;
 use weir_core::server::{Options, Part, Sockets, StartError};
 use weir_rt::net;
 use weir_rt::process::inherit::{self, Inherited};
 use weir_rt::process::{self, Readiness};
 use weir_rt::signal::{self, Received, Signals};
 
-use crate::bundle::Recorder;
+use crate::bundle::{Record, Recorder};
 use crate::cli::CommandLine;
 use crate::load::Paths;
 use crate::notify::Notify;
@@ -36,7 +37,7 @@ pub(crate) struct Start {
     /// Which files are meant.
     pub paths: Paths,
     /// Those that were read.
-    pub recorder: Recorder,
+    pub record: Record,
     /// What they say.
     pub configuration: Configuration,
     /// The listening sockets.
@@ -76,7 +77,9 @@ fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
     let inherited = Inherited::take();
     let (upgrade, notify) = (inherited.upgrade, Notify::from_environment());
     let (paths, recorder) = (Paths::of(line), Recorder::default());
-    let (configuration, warnings) = paths.prepare(&recorder)?;
+    let (prepared, privileged) = privileged::collect(|| paths.prepare(&recorder));
+    let (configuration, warnings) = prepared?;
+    let record = recorder.finish(privileged);
     for warning in warnings {
         log::cycle(Level::Warn, &warning);
     }
@@ -90,7 +93,7 @@ fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
     log::start(&configuration).map_err(|error| vec![error])?;
     let sockets = open(&configuration, import(inherited)?)?;
     let predecessor = upgrade.then(process::parent);
-    Ok(Start { paths, recorder, configuration, sockets, signals, readiness, notify, predecessor })
+    Ok(Start { paths, record, configuration, sockets, signals, readiness, notify, predecessor })
 }
 
 /// What was inherited, as a set of sockets that are not known to be anybody's yet.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use weir_core::Configuration;
 use weir_core::log::{self, Level};
+use weir_core::privileged;
 use weir_core::server::{Options, Part, Server, Sockets};
 use weir_rt::process::{self, Channel};
 use weir_rt::signal::{self, Signals};
@@ -159,7 +160,8 @@ impl Process {
 
     /// Builds what the master has built, and takes it into use.
     fn reload(&self, bundle: Bundle, fds: Vec<OwnedFd>) -> Result<(), Vec<String>> {
-        let Bundle { record, sockets, logs } = bundle;
+        let Bundle { mut record, sockets, logs } = bundle;
+        let keys = privileged::give(std::mem::take(&mut record.privileged));
         let mut fds = fds.into_iter();
         let parts: Vec<(Socket, OwnedFd)> = sockets.into_iter().zip(fds.by_ref()).collect();
         let given = log::give(logs.into_iter().zip(fds).collect::<Vec<(PathBuf, OwnedFd)>>());
@@ -167,6 +169,7 @@ impl Process {
         let (configuration, _) = self.paths.load(&record)?;
         let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
         drop(given);
+        drop(keys);
         let sockets = import(&configuration, parts)?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
         self.admin.update(&self.server.configuration());

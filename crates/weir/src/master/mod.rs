@@ -49,7 +49,7 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
         cycle: Cycle {
             configuration: Arc::new(start.configuration),
             sockets: start.sockets,
-            record: start.recorder.finish(),
+            record: start.record,
         },
     };
     announce();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use weir_core::log::{self, ErrorLog, Level};
+use weir_core::privileged;
 use weir_core::server::Options;
 use weir_rt::clock;
 use weir_rt::process::End;
@@ -108,14 +109,16 @@ impl Master {
     /// Builds and opens everything.
     fn prepare(&self) -> Result<Next, Vec<String>> {
         let recorder = Recorder::default();
-        let (configuration, warnings) = self.hatching.paths.prepare(&recorder)?;
+        let (prepared, privileged) = privileged::collect(|| self.hatching.paths.prepare(&recorder));
+        let (configuration, warnings) = prepared?;
         for warning in warnings {
             log::cycle(Level::Warn, &warning);
         }
         let log = log::main_of(&configuration).map_err(|error| vec![error])?;
         let workers = Options::default().workers(&configuration);
         let sockets = self.hatching.cycle.sockets.reopen(&configuration, workers).map_err(lines)?;
-        let cycle = Cycle { configuration: Arc::new(configuration), sockets, record: recorder.finish() };
+        let cycle =
+            Cycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(privileged) };
         Ok(Next { cycle, log })
     }
 
