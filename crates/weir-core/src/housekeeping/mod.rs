@@ -294,17 +294,18 @@ impl Shared {
     /// The thread's life.
     fn run(&self) -> ! {
         let (mut second, mut minute) = (Instant::now(), Instant::now());
-        let mut before = Instant::now();
+        let (mut before, mut drained) = (Instant::now(), Instant::now());
         loop {
             let entries = self.entries();
             let settings = *lock(&self.settings);
             self.account(&entries, &mut before);
             let next = lock(&self.watchdog).look(&entries, settings.blocked);
-            if next.asked || second.elapsed() >= SECOND || lock(&self.stacks).is_collecting() {
-                let late = Duration::from_micros(500);
+            let full = drain_every(settings.cpu_hz);
+            if next.asked || drained.elapsed() >= full || lock(&self.stacks).is_collecting() {
                 if next.asked {
-                    std::thread::sleep(late); // the signal is handled meanwhile
+                    std::thread::sleep(HANDLED);
                 }
+                drained = Instant::now();
                 self.gather();
             }
             if second.elapsed() >= SECOND {
@@ -323,7 +324,7 @@ impl Shared {
             match next.quiet && !collecting {
                 true => sampler::doze(IDLE, || entries.iter().all(|entry| !entry.is_busy())),
                 false if collecting => std::thread::sleep(next.wait.min(COLLECTING)),
-                false => std::thread::sleep(next.wait),
+                false => std::thread::sleep(next.wait.min(full)),
             }
         }
     }
@@ -434,11 +435,18 @@ impl Entry {
     }
 }
 
+/// Half the time in which samples of the deepest stacks fill a ring.
+fn drain_every(hz: u32) -> Duration {
+    SECOND * 60 / hz.max(60)
+}
+
 /// What a panicking thread left behind is whole: nothing here is changed in two steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How long after a worker is asked its sample is in the ring (measured: 0.1 ms; later if it can't take signals).
+const HANDLED: Duration = Duration::from_micros(500);
 const SECOND: Duration = Duration::from_secs(1);
 /// How long it sleeps while all loops do.
 const IDLE: Duration = Duration::from_secs(10);

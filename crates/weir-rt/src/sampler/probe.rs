@@ -281,6 +281,7 @@ pub fn attach(worker: u32) -> io::Result<Attached> {
     }
     let stack = stack_of_thread()?;
     let clock = timers::cpu_clock()?;
+    timers::unblock()?;
     crate::clock::ticks(); // its source is decided here rather than in the handler
     // SAFETY: no pointers, cannot fail.
     let tid = unsafe { libc::gettid() };

@@ -60,3 +60,15 @@ pub(super) fn cpu_clock() -> io::Result<libc::clockid_t> {
         errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
+
+/// Lets SIGPROF through to the calling thread: a mask is inherited from whoever started the program.
+pub(super) fn unblock() -> io::Result<()> {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set it is given; the number is a signal's.
+    let errno = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPROF);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), null_mut())
+    };
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+}
