@@ -1,0 +1,293 @@
+//! Each command and each path of the admin listener, against a server under a small load.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use weir_test::{Client, Response, Server, both_drivers, require_program, wait_for};
+
+const CONF: &str = "worker_processes 2; admin 127.0.0.1:%%PORT_1%%; admin unix:%%DIR%%/admin.sock;
+    admin 127.0.0.1:%%PORT_2%% token=0123456789abcdef;
+    http { server { listen 127.0.0.1:%%PORT_0%% reuseport; root html; keepalive_requests 1000000;
+    location / { } location = /gone { return 502; } location /img/ { alias html/; } } }";
+
+fn started() -> Server {
+    Server::builder(CONF).file("html/a.txt", "0123456789").start()
+}
+
+fn weir(server: &Server, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(words)
+        .args(["-c", "nginx.conf", "-p"])
+        .arg(server.dir().path())
+        .output()
+        .expect("the program runs")
+}
+
+#[track_caller]
+fn says(server: &Server, words: &[&str]) -> String {
+    let output = weir(server, words);
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {text}{errors}");
+    text.into_owned()
+}
+
+fn admin(server: &Server, path: &str) -> Response {
+    asked(server, 1, path, "")
+}
+
+fn asked(server: &Server, port: usize, path: &str, fields: &str) -> Response {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    door(server, port).request(request)
+}
+
+/// A connection to the admin listener. A port can be in use as it is bound, by a client of another test: then it is
+/// bound a little later.
+fn door(server: &Server, port: usize) -> Client {
+    let address = server.addr(port);
+    wait_for("admin listener", || TcpStream::connect(address).is_ok().then_some(()));
+    Client::connect(address)
+}
+
+/// Runs `f` while requests come.
+fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for path in ["/a.txt", "/img/a.txt", "/gone"] {
+            let done = &done;
+            scope.spawn(move || {
+                let mut client = server.client();
+                while !done.load(Relaxed) {
+                    let status = client.get(path).status;
+                    assert!(status == 200 || status == 502, "{status}");
+                    // A small load: these tests share the machine.
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            });
+        }
+        struct Stop<'a>(&'a AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Relaxed);
+            }
+        }
+        let _stop = Stop(&done);
+        f()
+    })
+}
+
+/// The cells of the row that begins with `name`, by the heads of their columns.
+#[track_caller]
+fn cell(table: &str, name: &str, column: &str) -> String {
+    let mut lines = table.lines();
+    let head: Vec<&str> =
+        lines.next().unwrap_or("").split("  ").map(str::trim).filter(|w| !w.is_empty()).collect();
+    let at = head.iter().position(|word| *word == column).unwrap_or_else(|| panic!("no {column} in {table}"));
+    let rows =
+        lines.map(|line| line.split("  ").map(str::trim).filter(|w| !w.is_empty()).collect::<Vec<_>>());
+    let row = rows.into_iter().find(|row| row.first() == Some(&name));
+    row.unwrap_or_else(|| panic!("no {name} in {table}"))[at].to_owned()
+}
+
+both_drivers! {
+    fn tables_of_what_goes_on(driver) {
+        let server = started();
+        loaded(&server, || {
+            let routes = says(&server, &["top", "-b", "-d", "500ms"]);
+            assert_eq!(cell(&routes, "= /gone", "502"), "100.0%");
+            assert_eq!(cell(&routes, "/", "5xx"), "0.0%");
+            let phases = says(&server, &["top", "phases", "-b", "-d", "300ms"]);
+            assert!(cell(&phases, "content", "req/s").parse::<f64>().is_ok_and(|rate| rate > 0.0), "{phases}");
+            let modules = says(&server, &["top", "modules", "-b", "-d", "300ms"]);
+            assert!(modules.contains("content static") && modules.contains("rewrite rewrite"), "{modules}");
+            let workers = says(&server, &["top", "workers", "-b", "-d", "300ms"]);
+            assert_eq!(workers.lines().count(), 4, "{workers}");
+            for head in ["conns", "csw/s", "minflt/s", "majflt/s", "disk/s", "memory"] {
+                assert!(workers.contains(head), "{workers}");
+            }
+            assert!(says(&server, &["top", "upstreams", "-b", "-d", "0"]).starts_with("peer"));
+            let json = says(&server, &["top", "routes", "--json", "-d", "300ms"]);
+            assert!(json.starts_with('[') && json.contains("\"share_502\":1.000000"), "{json}");
+            assert!(says(&server, &["use", "-t", "100ms"]).contains("descriptors"));
+            assert!(says(&server, &["queue"]).contains("accept"));
+        });
+    }
+
+    fn trees_of_requests(driver) {
+        let server = started();
+        loaded(&server, || {
+            let trees = says(&server, &["trace", "--match", "status=502", "-n", "3"]);
+            assert_eq!(trees.matches("GET /gone  502").count(), 3, "{trees}");
+            let average = says(&server, &["trace", "http://any/img/a.txt", "--avg", "50"]);
+            assert!(average.starts_with("50 requests: mean "), "{average}");
+            for phase in weir_trace::PHASES {
+                assert!(average.contains(&format!("-> {phase} ")), "{average}");
+            }
+            let json = says(&server, &["trace", "--avg", "20", "--json"]);
+            assert!(json.starts_with("{\"requests\":20,"), "{json}");
+            // Failed requests are kept.
+            let slow = says(&server, &["slow", "-n", "1", "--match", "/gone"]);
+            let id = slow.lines().nth(1).and_then(|line| line.split_whitespace().next()).expect("a row").to_owned();
+            let tree = says(&server, &["explain", &id]);
+            assert!(tree.starts_with("GET /gone  502") && tree.contains(&id), "{tree}");
+            assert!(!weir(&server, &["explain", "0123"]).status.success());
+        });
+    }
+
+    fn flames_and_profiles(driver) {
+        let server = started();
+        loaded(&server, || {
+            let wall = says(&server, &["flame", "wall", "-t", "300ms", "-o", "folded"]);
+            assert!(wall.lines().any(|line| line.starts_with("/;content;static ")), "{wall}");
+            let content = says(&server, &["flame", "wall", "-t", "300ms", "-o", "folded", "--phase", "content", "--route", "/"]);
+            assert!(content.lines().all(|line| line.starts_with("/;content;")) && !content.is_empty(), "{content}");
+            let file = server.dir().path().join("wait.svg");
+            says(&server, &["flame", "wait", "-t", "100ms", "-o", file.to_str().expect("text")]);
+            assert!(std::fs::read_to_string(&file).expect("written").contains("</svg>"));
+            let html = admin(&server, "/flame/cpu?seconds=0.5&fmt=html");
+            assert_eq!((html.status, html.field("content-type")), (200, Some("text/html; charset=utf-8")));
+            let profile = admin(&server, "/debug/pprof/profile?seconds=0.2");
+            assert_eq!((profile.status, &profile.body[..2]), (200, &[0x1f, 0x8b][..]));
+            assert_eq!(admin(&server, "/debug/pprof/block?seconds=0.2").body[..2], [0x1f, 0x8b]);
+        });
+    }
+
+    fn commands_without_load(driver) {
+        let server = started();
+        assert!(says(&server, &["reqs"]).starts_with("id "));
+        assert_eq!(says(&server, &["reqs", "--json"]), "[]\n");
+        says(&server, &["blocked", "--over", "1h"]);
+        says(&server, &["blocked", "--blame"]);
+        let doctor = says(&server, &["doctor"]);
+        assert!(doctor.contains("ok   server "), "{doctor}");
+        for name in ["trace", "slow", "explain", "top", "flame", "blocked", "reqs", "queue", "use", "doctor", "profile"] {
+            let help = says(&server, &[name, "--help"]);
+            assert!(help.starts_with(&format!("usage: weir {name}")) && help.contains("--json"), "{help}");
+        }
+        assert!(says(&server, &["profile"]).contains("worker 0 level full"));
+        assert!(says(&server, &["profile", "level", "sampled", "--for", "300ms"]).contains("level sampled"));
+        wait_for("the old level", || says(&server, &["profile"]).contains("worker 0 level full").then_some(()));
+        for words in [&["top", "colours"][..], &["flame", "hot"], &["flame", "-o", "a.png"], &["trace", "--what"], &["reqs", "all"]] {
+            let output = weir(&server, words);
+            assert!(!output.status.success() && output.stderr.starts_with(b"weir: "), "{words:?} {output:?}");
+        }
+    }
+
+    /// Ctrl-C: what was collected until then is printed, and the status is that of success.
+    fn what_is_stopped_prints_what_there_is(driver) {
+        let server = started();
+        loaded(&server, || {
+            let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+                .args(["trace", "--avg", "1000000000", "-c", "nginx.conf", "-p"])
+                .arg(server.dir().path())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the program runs");
+            // It has asked when the workers collect; nothing else tells from outside.
+            std::thread::sleep(std::time::Duration::from_millis(700));
+            let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+            assert!(interrupt.success());
+            let status = wait_for("its end", || child.try_wait().expect("our child"));
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut child.stdout.take().expect("piped"), &mut text).expect("text");
+            assert!(status.success() && text.contains(" requests: mean "), "{status} {text}");
+        });
+    }
+
+    fn paths_of_the_admin_listener(driver) {
+        let server = started();
+        assert_eq!(server.get("/gone").status, 502);
+        assert_eq!(server.get("/a.txt").status, 200);
+        for (path, text) in [
+            ("/", "/metrics"),
+            ("/slow", "GET /gone"),
+            ("/reqs", "id "),
+            ("/use?every=50ms", "descriptors"),
+            ("/queue", "accept"),
+            ("/top/routes", "/gone"),
+            ("/top/workers", "memory"),
+            ("/blocked?follow=no", ""),
+            ("/blame", "because of"),
+            ("/sites", "content static"),
+            ("/debug/pprof/", "profile"),
+            ("/debug/pprof/symbol", "num_symbols: 1"),
+            ("/debug/pprof/cmdline", "weir"),
+        ] {
+            let response = admin(&server, path);
+            assert!(response.status == 200 && response.text().contains(text), "{path}: {response}");
+        }
+        let json = asked(&server, 1, "/slow?n=1", "Accept: application/json\r\n");
+        assert_eq!(json.field("content-type"), Some("application/json"));
+        let id = json.text().split("\"id\":\"").nth(1).map(|rest| rest[..32].to_owned()).expect("an id");
+        assert!(admin(&server, &format!("/req/{id}")).text().starts_with("GET /"));
+        assert_eq!(admin(&server, "/req/zz").status, 400);
+        assert_eq!(admin(&server, "/nothing").status, 404);
+        assert_eq!(admin(&server, "/flame/cpu?fmt=png").status, 400);
+        let mut client = door(&server, 1);
+        assert_eq!(client.request("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab").status, 405);
+        assert_eq!(client.get("/reqs").status, 200);
+        let mut unix = Client::connect_unix(&server.dir().path().join("admin.sock"));
+        assert_eq!(unix.get("/use?every=10ms").status, 200);
+    }
+
+    /// Requests as they come: chunks, until the client has what it wanted.
+    fn a_tree_by_http(driver) {
+        let server = started();
+        loaded(&server, || {
+            let tree = admin(&server, "/trace?match=/gone&n=2");
+            assert_eq!(tree.text().matches("GET /gone  502").count(), 2, "{tree}");
+            assert!(tree.chunks.len() >= 2, "{:?}", tree.chunks);
+            assert!(admin(&server, "/trace/avg?n=10").text().starts_with("10 requests"));
+        });
+    }
+
+    fn who_may_ask(driver) {
+        let server = started();
+        let foreign = door(&server, 1).request("GET /reqs HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+        assert_eq!(foreign.status, 403);
+        assert_eq!(asked(&server, 2, "/reqs", "").status, 401);
+        assert_eq!(asked(&server, 2, "/reqs", "Authorization: Bearer 0123456789abcdee\r\n").status, 401);
+        assert_eq!(asked(&server, 2, "/reqs", "Authorization: Bearer 0123456789abcdef\r\n").status, 200);
+    }
+
+    /// A reload opens and closes doors, and changes tokens.
+    fn doors_follow_the_configuration(driver) {
+        let mut server = started();
+        let text = CONF.replace("token=0123456789abcdef", "token=fedcba9876543210").replace("admin unix:%%DIR%%/admin.sock;", "");
+        server.reload(&text);
+        wait_for("the new token", || {
+            (asked(&server, 2, "/reqs", "Authorization: Bearer fedcba9876543210\r\n").status == 200).then_some(())
+        });
+        let socket = server.dir().path().join("admin.sock");
+        wait_for("the door's end", || std::os::unix::net::UnixStream::connect(&socket).is_err().then_some(()));
+        assert_eq!(admin(&server, "/reqs").status, 200);
+    }
+
+    fn metrics_are_what_prometheus_reads(driver) {
+        let server = started();
+        (0..70).for_each(|_| assert_eq!(server.get("/gone").status, 502));
+        let classic = admin(&server, "/metrics");
+        assert_eq!(classic.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+        assert!(classic.text().contains("weir_requests_total{location=\"= /gone\",status=\"502\"} 70\n"), "{classic}");
+        let open = asked(&server, 1, "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n").text();
+        assert!(open.ends_with("# EOF\n") && open.contains("# TYPE weir_requests counter\n"), "{open}");
+        let example = open.lines().find(|line| line.contains("# {request_id=\"")).expect("an exemplar");
+        let id = example.split("request_id=\"").nth(1).map(|rest| &rest[..32]).expect("an id");
+        assert_eq!(admin(&server, &format!("/req/{id}")).status, 200, "{example}");
+        let Some(promtool) = require_program("promtool") else { return };
+        let mut check = Command::new(promtool)
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        check.stdin.take().expect("piped").write_all(&classic.body).expect("it reads");
+        let output = check.wait_with_output().expect("our child");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+    }
+}
