@@ -3,7 +3,10 @@
 //! The name decides which server answers and ends up in logs, redirects and cache keys, so nothing but what RFC 3986,
 //! section 3.2.2, allows passes: no `/`, no control bytes, no empty labels, a port of digits up to 65535.
 
+use weir_sys::bytes;
+
 use crate::Span;
+use crate::block::load;
 
 /// A valid host, as spans into the text it was read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,10 +82,16 @@ fn literal(text: &[u8]) -> Result<Parts<'_>, BadHost> {
     }
 }
 
-/// One pass: every request has a host.
+/// One pass: every request has a host, and nearly every one is of small letters, digits, `-` and single dots.
 fn registered(text: &[u8]) -> Result<Parts<'_>, BadHost> {
+    let plain = plain_prefix(text);
+    if plain == text.len() {
+        return Ok((text, &[], false));
+    }
+    // A dot at the end of what was plain is looked at again, with what follows it.
     let (mut end, mut seen, mut before) = (text.len(), 0, 0);
-    for (at, &byte) in text.iter().enumerate() {
+    let start = plain.saturating_sub(1);
+    for (at, &byte) in text.iter().enumerate().skip(start) {
         let class = class(byte);
         if class == WRONG || (class & before & DOT) != 0 {
             if byte == b':' {
@@ -96,6 +105,18 @@ fn registered(text: &[u8]) -> Result<Parts<'_>, BadHost> {
     }
     let (name, rest) = text.split_at_checked(end).ok_or(BadHost)?;
     Ok((name, rest.get(1..).unwrap_or_default(), seen & UPPER != 0))
+}
+
+/// How many bytes at the start are `a`-`z`, `0`-`9`, `-` and dots that no dot follows or comes before; of a longer text
+/// 16 are looked at.
+#[inline(always)]
+fn plain_prefix(text: &[u8]) -> usize {
+    let block = load(text);
+    let dots = u32::from(bytes::equal(&block, b'.'));
+    let plain = u32::from(bytes::within(&block, b'a', b'z') | bytes::within(&block, b'0', b'9'))
+        | u32::from(bytes::equal(&block, b'-'))
+        | dots & !(dots << 1);
+    plain.trailing_ones() as usize
 }
 
 const WRONG: u8 = 0;
@@ -213,6 +234,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_begins_plainly_reads_as_by_the_classes_alone(text in "[a-z0-9.:A-Z_/-]{0,20}") {
+            let name = text.split(':').next().unwrap_or_default();
+            let upper = name.bytes().any(|byte| byte.is_ascii_uppercase());
+            let good = !name.contains("..") && name.bytes().all(|byte| class(byte) != WRONG);
+            let port = text.get(name.len() + 1..).unwrap_or_default();
+            let parts = good.then_some((name.as_bytes(), port.as_bytes(), upper));
+            prop_assert_eq!(registered(text.as_bytes()).ok(), parts, "{}", text);
+        }
+
         #[test]
         fn a_normalised_host_is_valid_and_stays_itself(text in vec(any::<u8>(), 0..24)) {
             let (mut once, mut twice) = (Vec::new(), Vec::new());

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+mod block;
 pub mod cookie;
 pub mod date;
 pub mod escape;

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::block::load;
+
 /// A table from extension to media type. Extensions compare without case.
 #[derive(Clone, Default)]
 pub struct Types {
@@ -122,10 +124,8 @@ fn key(extension: &[u8]) -> Option<u128> {
     if extension.len() > 15 {
         return None;
     }
-    let mut bytes = [0; 16];
-    for (to, byte) in bytes.iter_mut().zip(extension) {
-        *to = byte.to_ascii_lowercase();
-    }
+    let mut bytes = load(extension);
+    bytes.make_ascii_lowercase();
     bytes[15] = extension.len() as u8 + 1;
     Some(u128::from_le_bytes(bytes))
 }

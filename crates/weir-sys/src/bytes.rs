@@ -19,6 +19,12 @@ pub fn target_ends(block: &[u8; BLOCK]) -> u16 {
     imp::at_most(block, 0x20) | imp::equal(block, 0x7f)
 }
 
+/// The bytes from `least` to `most`, both included and below 0x80.
+#[inline(always)]
+pub fn within(block: &[u8; BLOCK], least: u8, most: u8) -> u16 {
+    imp::at_most(block, most) & !imp::at_most(block, least - 1)
+}
+
 /// The bytes equal to `byte`.
 #[inline(always)]
 pub fn equal(block: &[u8; BLOCK], byte: u8) -> u16 {
@@ -106,6 +112,7 @@ mod tests {
                 assert_eq!(controls(&block), marks(|byte| byte < 0x20));
                 assert_eq!(target_ends(&block), marks(|byte| byte <= 0x20 || byte == 0x7f));
                 assert_eq!(equal(&block, b':'), marks(|byte| byte == b':'));
+                assert_eq!(within(&block, b'a', b'z'), marks(|byte| byte.is_ascii_lowercase()));
                 assert_eq!(words::at_most(&block, 0x1f), marks(|byte| byte < 0x20));
                 assert_eq!(words::equal(&block, b':'), marks(|byte| byte == b':'));
             }

@@ -1,24 +1,26 @@
-//! Finding the bytes that end tokens and lines: sixteen at a time by [`weir_sys::bytes`], the rest of a buffer by a
-//! block that overlaps the one before it.
+//! Finding the bytes that end tokens and lines: sixteen at a time by [`weir_sys::bytes`], the rest of a buffer as a
+//! block with zeros behind it.
 
-use weir_sys::bytes::{self, BLOCK};
+use weir_sys::bytes;
+
+use crate::block::{BLOCK, below, load};
 
 /// Offset of the first `:`, or the length of `text`.
 #[inline(always)]
 pub(super) fn colon(text: &[u8]) -> usize {
-    first(text, |block| bytes::equal(block, b':'), |byte| byte == b':')
+    first(text, |block| bytes::equal(block, b':'))
 }
 
 /// Offset of the first control byte (below 0x20), or the length of `text`.
 #[inline(always)]
 pub(super) fn control(text: &[u8]) -> usize {
-    first(text, bytes::controls, |byte| byte < 0x20)
+    first(text, bytes::controls)
 }
 
 /// Offset of the first control byte, space or DEL, or the length of `text`.
 #[inline(always)]
 pub(super) fn target_end(text: &[u8]) -> usize {
-    first(text, bytes::target_ends, |byte| byte <= 0x20 || byte == 0x7f)
+    first(text, bytes::target_ends)
 }
 
 /// The name in the first 16 bytes when a `:` ends it there: its length, and its bytes as two words padded with zeros.
@@ -102,12 +104,13 @@ fn last_marks(text: &[u8]) -> u64 {
         blocks.iter().rev().fold(0, |marks, block| marks << BLOCK | u64::from(bytes::controls(block)));
     let done = BLOCK * blocks.len();
     let last = match text.last_chunk::<BLOCK>() {
-        // Of the overlapping block only the bytes that are new.
-        Some(block) => u64::from(bytes::controls(block)) >> (BLOCK - rest.len()),
-        None => rest.iter().rev().fold(0, |marks, &byte| marks << 1 | u64::from(byte < 0x20)),
+        // Of a block that overlaps the one before it only the bytes that are new.
+        Some(block) => u32::from(bytes::controls(block)) >> (BLOCK - rest.len()),
+        // The zeros behind are control bytes, but no part of the text.
+        None => u32::from(bytes::controls(&load(rest))) & below(rest.len()),
     };
     // 48 bytes done leave at most 15: the shift is below 64.
-    whole | last << done
+    whole | u64::from(last) << done
 }
 
 /// Whether nginx passes a field name with `byte` in it without further settings.
@@ -115,9 +118,9 @@ pub(super) const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
 }
 
-/// The first byte that `marks` marks, or `is` holds for where there are fewer than 16.
+/// The first byte that `marks` marks, or the length of `text`.
 #[inline(always)]
-fn first(text: &[u8], marks: impl Fn(&[u8; BLOCK]) -> u16, is: impl Fn(u8) -> bool) -> usize {
+fn first(text: &[u8], marks: impl Fn(&[u8; BLOCK]) -> u16) -> usize {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     for (number, block) in blocks.iter().enumerate() {
         let found = marks(block);
@@ -125,11 +128,8 @@ fn first(text: &[u8], marks: impl Fn(&[u8; BLOCK]) -> u16, is: impl Fn(u8) -> bo
             return BLOCK * number + found.trailing_zeros() as usize;
         }
     }
-    match text.last_chunk::<BLOCK>() {
-        // Nothing before `rest` is marked, so the overlap adds nothing; no mark at all is 16 zeros.
-        Some(last) => text.len() - BLOCK + marks(last).trailing_zeros() as usize,
-        None => rest.iter().position(|&byte| is(byte)).unwrap_or(rest.len()),
-    }
+    let last = u32::from(marks(&load(rest))) | !below(rest.len());
+    text.len() - rest.len() + last.trailing_zeros() as usize
 }
 
 #[cfg(test)]
