@@ -124,10 +124,19 @@ fn key(extension: &[u8]) -> Option<u128> {
     if extension.len() > 15 {
         return None;
     }
-    let mut bytes = load(extension);
-    bytes.make_ascii_lowercase();
-    bytes[15] = extension.len() as u8 + 1;
-    Some(u128::from_le_bytes(bytes))
+    let block = u128::from_le_bytes(load(extension));
+    let small = u128::from(lower((block >> 64) as u64)) << 64 | u128::from(lower(block as u64));
+    Some(small | (extension.len() as u128 + 1) << 120)
+}
+
+/// Eight bytes with their capital letters made small; `to_ascii_lowercase` of an array is a loop.
+const fn lower(word: u64) -> u64 {
+    const fn all(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    let low = word & all(0x7f);
+    let capital = (low + all(0x80 - b'A')) & !(low + all(0x7f - b'Z')) & !word & all(0x80);
+    word | capital >> 2
 }
 
 /// The slot of `key`, or the free one where it belongs. `slots` is at most half full, so there always is one.
@@ -246,6 +255,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn words_are_made_small_as_bytes_are() {
+        for byte in 0..=255_u8 {
+            let word = [byte, b'A', 0, byte, b'Z', 0xff, b'@', byte];
+            assert_eq!(
+                lower(u64::from_le_bytes(word)).to_le_bytes(),
+                word.map(|byte| byte.to_ascii_lowercase())
+            );
+        }
+    }
 
     #[test]
     fn the_builtin_table_is_that_of_nginx() {

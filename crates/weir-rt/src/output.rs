@@ -147,12 +147,12 @@ impl Output {
         gathered
     }
 
-    /// Takes `bytes`, of which the first `sent` are sent (not all), into the empty queue.
+    /// Takes `bytes`, of which the first `sent` are sent (not all), before what is queued, none of which is.
     pub(crate) fn push_rest(&mut self, bytes: Vec<u8>, sent: usize) {
-        debug_assert!(self.queue.is_empty() && sent < bytes.len());
-        self.unsent = (bytes.len() - sent) as u64;
+        debug_assert!(self.flight == 0 && self.offset == 0 && sent < bytes.len());
+        self.unsent += (bytes.len() - sent) as u64;
         self.offset = sent;
-        self.queue.push_back(Chunk::Bytes(bytes));
+        self.queue.push_front(Chunk::Bytes(bytes));
     }
 
     /// Prepares the memory at the front for one system call; the result stays valid until the next change.

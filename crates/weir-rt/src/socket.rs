@@ -109,6 +109,8 @@ pub(crate) struct Slot {
     pub(crate) sent: u64,
     /// When the kernel last took some, in the loop's milliseconds.
     pub(crate) progress_ms: u64,
+    /// Bytes of a silent send on its way: those before `output`.
+    pub(crate) flying: u32,
     pub(crate) output: Option<Box<Output>>,
     /// Boxed: the kernel reads it when the operation is submitted.
     pub(crate) connecting: Option<Box<RawAddr>>,
@@ -140,6 +142,7 @@ impl Slot {
             wake_below: 0,
             sent: 0,
             progress_ms: 0,
+            flying: 0,
             output: None,
             connecting: None,
             reader: None,
@@ -149,7 +152,7 @@ impl Slot {
     }
 
     pub(crate) fn unsent(&self) -> u64 {
-        self.output.as_ref().map_or(0, |o| o.unsent())
+        u64::from(self.flying) + self.output.as_ref().map_or(0, |o| o.unsent())
     }
 }
 

@@ -19,9 +19,11 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 impl Io {
     pub(super) fn turn_uring(&mut self, core: &Core, wait: Wait) -> bool {
+        let wait = if wait != Some(0) && self.silent_is_awaited() { Some(0) } else { wait };
         let Backend::Uring(uring) = &mut self.backend else { return false };
         uring.submit_and_wait(wait);
         core.woke();
+        self.settle_silent(core);
         self.handle_completions(core)
     }
 
@@ -46,7 +48,7 @@ impl Io {
         let (kind, generation, i) = untag(data);
         let more = cqueue::more(flags);
         match kind {
-            Kind::Nothing => (),
+            Kind::Nothing | Kind::Fallen => (),
             Kind::Inbox => {
                 if !more && let Backend::Uring(uring) = &mut self.backend {
                     uring.watch_inbox();
@@ -65,10 +67,7 @@ impl Io {
             Kind::Hangup => self.on_hangup(core, i, result),
         }
         if !matches!(kind, Kind::Nothing | Kind::Accept) {
-            let slot = self.sockets.slot(i);
-            if slot.detaching && slot.ops.is_empty() {
-                core.sched.notify(&mut slot.writer);
-            }
+            self.told(core, i);
         }
         false
     }
@@ -207,7 +206,7 @@ impl Io {
         let end = Instant::now() + DRAIN;
         loop {
             let Backend::Uring(uring) = &mut self.backend else { return true };
-            if uring.in_flight == 0 {
+            if uring.is_quiet() {
                 return true;
             }
             if Instant::now() >= end {
@@ -215,6 +214,8 @@ impl Io {
             }
             uring.cancel_any();
             uring.submit_and_wait(Some(10));
+            self.settle_silent(core);
+            let Backend::Uring(uring) = &mut self.backend else { return true };
             let completions = std::mem::take(&mut uring.completions);
             for completion in completions {
                 if untag(completion.data).0 != Kind::Inbox {

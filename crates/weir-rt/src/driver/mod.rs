@@ -70,6 +70,8 @@ pub(crate) enum Kind {
     Hangup,
     Accept,
     Inbox,
+    /// A silent send that failed or was short.
+    Fallen,
 }
 
 /// Kind in 4 bits, generation in 28, index in 32.
@@ -79,7 +81,7 @@ pub(crate) fn tag(kind: Kind, generation: u32, index: u32) -> u64 {
 
 /// The reverse of [`tag`].
 pub(crate) fn untag(data: u64) -> (Kind, u32, u32) {
-    const KINDS: [Kind; 8] = [
+    const KINDS: [Kind; 9] = [
         Kind::Nothing,
         Kind::Recv,
         Kind::Send,
@@ -88,6 +90,7 @@ pub(crate) fn untag(data: u64) -> (Kind, u32, u32) {
         Kind::Hangup,
         Kind::Accept,
         Kind::Inbox,
+        Kind::Fallen,
     ];
     let kind = KINDS.get((data >> 60) as usize).copied().unwrap_or(Kind::Nothing);
     (kind, (data >> 32) as u32 & 0x0fff_ffff, data as u32)
@@ -314,7 +317,7 @@ impl Io {
     }
 
     /// Closes the descriptor and frees the slot, once nothing is in flight.
-    fn release(&mut self, core: &Core, i: u32) {
+    pub(super) fn release(&mut self, core: &Core, i: u32) {
         let slot = self.sockets.slot(i);
         if !slot.closing || !slot.ops.is_empty() || slot.fd < 0 {
             return;
@@ -470,6 +473,9 @@ impl Io {
     /// The kernel has not answered in time: it keeps the memory it may still use.
     fn leak(&mut self) {
         self.sockets.pool.leak();
+        if let Backend::Uring(uring) = &mut self.backend {
+            uring.leak();
+        }
         for i in self.sockets.indices() {
             std::mem::forget(self.sockets.slot(i).output.take());
             std::mem::forget(self.sockets.slot(i).connecting.take());
@@ -496,7 +502,7 @@ mod tests {
 
     #[test]
     fn tags_keep_their_three_parts() {
-        for kind in [Kind::Recv, Kind::Send, Kind::Accept, Kind::Inbox, Kind::Nothing] {
+        for kind in [Kind::Recv, Kind::Send, Kind::Accept, Kind::Inbox, Kind::Fallen, Kind::Nothing] {
             assert_eq!(untag(tag(kind, 0x0abc_def1, 0xfedc_ba98)), (kind, 0x0abc_def1, 0xfedc_ba98));
         }
     }

@@ -57,7 +57,8 @@ impl Probe {
         }
         self.receive_multishot(&client, pool)?;
         self.cancel(&client)?;
-        self.send(&client, &mut server)
+        self.send(&client, &mut server)?;
+        self.send_silently()
     }
 
     fn accept_multishot(&mut self, listener: &TcpListener) -> io::Result<(bool, i32)> {
@@ -102,6 +103,37 @@ impl Probe {
         let mut echo = [0; 4];
         server.read_exact(&mut echo)?;
         if echo == BYTES { Ok(()) } else { Err(failed("send")) }
+    }
+
+    /// A send that succeeds without a word, and one that does not fit and says so within its call.
+    fn send_silently(&mut self) -> io::Result<()> {
+        static BYTES: [u8; 1 << 20] = [0; 1 << 20];
+        let (mut reader, writer) = std::os::unix::net::UnixStream::pair()?;
+        for (length, data) in [(4, 5), (BYTES.len(), 6)] {
+            let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
+            let send = opcode::Send::new(Fd(writer.as_raw_fd()), BYTES.as_ptr(), length as u32).flags(flags);
+            self.push(send.build().user_data(data).flags(squeue::Flags::SKIP_SUCCESS))?;
+            // What the sends leave comes before this.
+            self.push(opcode::Nop::new().build().user_data(7))?;
+            while self
+                .ring
+                .submitter()
+                .submit_and_wait(1)
+                .is_err_and(|e| e.raw_os_error() == Some(libc::EINTR))
+            {}
+            let said: Vec<_> = self.ring.completion().map(|c| (c.user_data(), c.result())).collect();
+            let right = match said.as_slice() {
+                [(7, _)] => length == 4,
+                [(6, result), (7, _)] => (-libc::EAGAIN..BYTES.len() as i32).contains(result),
+                _ => false,
+            };
+            if !right {
+                return Err(failed("silent send"));
+            }
+        }
+        let mut echo = [1; 4];
+        reader.read_exact(&mut echo)?;
+        if echo == [0; 4] { Ok(()) } else { Err(failed("silent send")) }
     }
 
     /// Submits and waits up to a second for the completion tagged `data`.

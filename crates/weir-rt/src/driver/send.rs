@@ -8,9 +8,10 @@ use crate::blocking;
 use crate::file::FileHandle;
 use crate::output::Chunk;
 use crate::runtime::{Core, with_current};
-use crate::socket::Sending;
+use crate::socket::{Ops, Sending};
 use crate::stream::SendError;
 
+use super::uring::Flying;
 use super::{Backend, Io, sys};
 
 /// Bytes a socket may send by plain system calls in one turn, so that a fast peer cannot hold the worker: as many as
@@ -19,6 +20,10 @@ use super::{Backend, Io, sys};
 const TURN_BYTES: u64 = 2 << 20;
 /// What a pool thread reads in before sending goes on.
 const FAULT_BYTES: u64 = 2 << 20;
+
+/// Answers up to this size are sent silently: the socket nearly always takes them, and if not, this is what is asked for
+/// twice.
+const SILENT_BYTES: usize = 16 * 1024;
 
 /// How a round of plain sends ended.
 enum Pumped {
@@ -56,6 +61,10 @@ impl Io {
             return self.start_send(core, i);
         }
         match &mut self.backend {
+            Backend::Uring(uring) if bytes.len() <= SILENT_BYTES => {
+                slot.sending = Sending::InFlight;
+                uring.send_silently(slot, i, bytes);
+            }
             Backend::Uring(uring) => {
                 let output = slot.output.insert(spares.take_output());
                 let gathered = output.depart_alone(bytes);
@@ -221,11 +230,19 @@ impl Io {
         output.advance(n, spares);
         slot.sent += n;
         slot.progress_ms = core.now_ms();
-        let unsent = output.unsent();
+        if output.unsent() == 0
+            && let Some(output) = slot.output.take()
+        {
+            spares.give_output(output);
+        }
+        self.sent(core, i);
+    }
+
+    /// After some of the output is sent: shuts down, where that was asked for, and wakes who waited for this.
+    fn sent(&mut self, core: &Core, i: u32) {
+        let slot = self.sockets.slot(i);
+        let unsent = slot.unsent();
         if unsent == 0 {
-            if let Some(output) = slot.output.take() {
-                spares.give_output(output);
-            }
             if slot.shut {
                 // The connection may be gone already; then its receive says so.
                 let _gone = sys::shutdown_write(slot.fd);
@@ -234,6 +251,75 @@ impl Io {
         if unsent <= slot.wake_below {
             core.sched.notify(&mut slot.writer);
         }
+    }
+
+    /// Settles the silent sends of the turn.
+    pub(super) fn settle_silent(&mut self, core: &Core) {
+        let Backend::Uring(uring) = &mut self.backend else { return };
+        let (mut landed, fallen) = uring.landed();
+        for Flying { index, bytes } in landed.drain(..) {
+            let result = fallen.iter().find(|(fallen, _)| *fallen == index).map(|(_, result)| *result);
+            self.settle(core, index, bytes, result);
+        }
+        if let Backend::Uring(uring) = &mut self.backend {
+            uring.keep(landed);
+        }
+    }
+
+    /// `result`: of a send that failed or was short.
+    fn settle(&mut self, core: &Core, i: u32, bytes: Vec<u8>, result: Option<i32>) {
+        let (slot, _, spares) = self.sockets.parts(i);
+        slot.ops.end(Ops::SEND);
+        slot.flying = 0;
+        slot.sending = Sending::Idle;
+        let sent = match result {
+            None => bytes.len(),
+            Some(n) if n >= 0 => n as usize,
+            Some(e) if e == -libc::EAGAIN || e == -libc::EINTR => 0,
+            Some(e) => {
+                spares.give(bytes);
+                if slot.closing {
+                    return self.release(core, i);
+                }
+                self.fail_send(core, i, SendError::Closed(-e));
+                return self.told(core, i);
+            }
+        };
+        if slot.closing {
+            spares.give(bytes);
+            return self.release(core, i);
+        }
+        slot.sent += sent as u64;
+        slot.progress_ms = core.now_ms();
+        if sent < bytes.len() {
+            slot.output.get_or_insert_with(|| spares.take_output()).push_rest(bytes, sent);
+        } else {
+            spares.give(bytes);
+        }
+        self.sent(core, i);
+        if self.sockets.slot(i).output.is_some() {
+            self.start_send(core, i);
+        }
+        self.told(core, i);
+    }
+
+    /// Who waits to take a socket away is told when the last operation on it has ended.
+    pub(super) fn told(&mut self, core: &Core, i: u32) {
+        let slot = self.sockets.slot(i);
+        if slot.detaching && slot.ops.is_empty() {
+            core.sched.notify(&mut slot.writer);
+        }
+    }
+
+    /// Whether somebody waits for the end of a silent send, which will wake nobody from a wait.
+    pub(super) fn silent_is_awaited(&mut self) -> bool {
+        let Backend::Uring(uring) = &self.backend else { return false };
+        let sockets = &mut self.sockets;
+        uring.flying().any(|i| {
+            let slot = sockets.slot(i);
+            let waited_for = slot.closing || slot.detaching || slot.shut || slot.writer.is_some();
+            waited_for || slot.output.is_some()
+        })
     }
 
     /// The sending direction is broken: the queue is discarded and everybody told.

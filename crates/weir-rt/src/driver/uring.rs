@@ -12,7 +12,7 @@ use crate::output::Gathered;
 use crate::socket::{Ops, Receiving, Slot};
 
 use super::bufring::{BufRing, GROUP};
-use super::{Kind, Wait, tag};
+use super::{Kind, Wait, tag, untag};
 
 /// Submissions that fit before a system call is needed in the middle of a turn.
 const ENTRIES: u32 = 1024;
@@ -58,8 +58,18 @@ pub(crate) struct Uring {
     inbox: RawFd,
     /// Completions taken and not yet handled.
     pub(crate) completions: Vec<Completion>,
-    /// Operations whose last completion has not come.
+    /// Operations whose last completion has not come, silent sends apart.
     pub(crate) in_flight: u32,
+    /// Silent sends in the submission queue, and those the kernel has just done.
+    flying: Vec<Flying>,
+    /// Slots of those that failed or were short, with the result.
+    fallen: Vec<(u32, i32)>,
+}
+
+/// A send that says nothing when it succeeds; see [`Uring::send_silently`].
+pub(crate) struct Flying {
+    pub(crate) index: u32,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Uring {
@@ -70,7 +80,8 @@ impl Uring {
         let buffers = BufRing::register(&ring, buffers)?;
         let registered = register_ring(ring.as_raw_fd());
         let completions = Vec::with_capacity(ENTRIES as usize);
-        let mut uring = Uring { ring, registered, inbox, completions, in_flight: 0 };
+        let (flying, fallen) = (Vec::new(), Vec::new());
+        let mut uring = Uring { ring, registered, inbox, completions, in_flight: 0, flying, fallen };
         uring.watch_inbox();
         Ok((uring, buffers))
     }
@@ -99,6 +110,52 @@ impl Uring {
             }
         };
         self.start_on(slot, Ops::SEND, entry.user_data(data));
+    }
+
+    /// Sends `bytes` when the queue is submitted, as far as the socket takes them then. The kernel does so within that
+    /// call, so that afterwards the bytes are ours again: the send has succeeded and says nothing, which spares a
+    /// completion and the turn that it would begin, or has left a result ([`Uring::landed`]).
+    pub(crate) fn send_silently(&mut self, slot: &mut Slot, index: u32, bytes: Vec<u8>) {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
+        let send = opcode::Send::new(Fd(slot.fd), bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
+        let data = tag(Kind::Fallen, slot.generation, index);
+        slot.ops.start(Ops::SEND);
+        slot.flying = bytes.len() as u32;
+        // Before the push, which may submit: what the kernel reads is in the list from the beginning.
+        self.flying.push(Flying { index, bytes });
+        self.push(send.user_data(data).flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// Slots with a silent send on its way.
+    pub(crate) fn flying(&self) -> impl Iterator<Item = u32> {
+        self.flying.iter().map(|flying| flying.index)
+    }
+
+    /// The silent sends that are done, and results of those among them that did not wholly succeed. Nothing while the
+    /// kernel has not taken everything submitted, or holds completions back: then next time.
+    pub(crate) fn landed(&mut self) -> (Vec<Flying>, Vec<(u32, i32)>) {
+        let queue = self.ring.submission();
+        if self.flying.is_empty() || !queue.is_empty() || queue.cq_overflow() {
+            return Default::default();
+        }
+        (std::mem::take(&mut self.flying), std::mem::take(&mut self.fallen))
+    }
+
+    /// Gives the emptied list back, for its memory.
+    pub(crate) fn keep(&mut self, list: Vec<Flying>) {
+        if self.flying.is_empty() {
+            self.flying = list;
+        }
+    }
+
+    /// Nothing is left that the kernel may still work on.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.in_flight == 0 && self.flying.is_empty()
+    }
+
+    /// The kernel has not answered in time: it keeps the memory it may still read.
+    pub(crate) fn leak(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.flying));
     }
 
     /// `addr` must stay where it is until the completion.
@@ -188,6 +245,11 @@ impl Uring {
     /// Takes all completions there are.
     fn reap(&mut self) {
         for c in self.ring.completion() {
+            let (kind, _, index) = untag(c.user_data());
+            if kind == Kind::Fallen {
+                self.fallen.push((index, c.result()));
+                continue;
+            }
             if !cqueue::more(c.flags()) && c.user_data() != 0 {
                 self.in_flight -= 1;
             }
