@@ -70,6 +70,8 @@ pub(crate) struct Core {
     stamp: Cell<u64>,
     /// More mail came while the last was read.
     mail_left: Cell<bool>,
+    /// See [`at_round_end`].
+    round_end: Local<Vec<Rc<dyn Fn()>>>,
 }
 
 thread_local! {
@@ -144,6 +146,7 @@ impl Runtime {
             unix: Cell::new((0, (0, 0))),
             stamp: Cell::new(clock::ticks()),
             mail_left: Cell::new(false),
+            round_end: Local::new(Vec::new()),
         };
         Ok(Runtime { core: Rc::new(core), name: o.name.clone(), _registration: registration })
     }
@@ -191,6 +194,7 @@ impl Drop for Runtime {
         let _entered = Entered::new(&self.core);
         let core = &*self.core;
         core.sched.clear();
+        drop(core.round_end.with(std::mem::take));
         drop(core.inbox.drain());
         core.io.with(|io| io.shut(core));
         core.sched.clear();
@@ -263,9 +267,28 @@ impl Core {
                 }
                 self.polled();
             }
+            self.end_round();
             let stamp = clock::ticks();
             self.drive(stamp, self.wait(stamp));
         }
+    }
+
+    /// Calls what asked for it, once.
+    fn end_round(&self) {
+        if self.round_end.with(|list| list.is_empty()) {
+            return;
+        }
+        let mut list = self.round_end.with(std::mem::take);
+        for f in list.drain(..) {
+            if task::catch(|| f()).is_none() {
+                self.stats.panics.add(1);
+            }
+        }
+        self.round_end.with(|new| {
+            // Keeps the memory, and what the calls have asked for.
+            list.append(new);
+            *new = list;
+        });
     }
 
     fn start(&self) {
@@ -391,6 +414,16 @@ pub fn remote() -> Remote {
 /// Outside a runtime.
 pub fn spawn(f: impl Future<Output = ()> + 'static) -> TaskId {
     current().sched.spawn(Box::pin(f))
+}
+
+/// Has `f` called once, when the tasks that can run now have run and before the loop asks the kernel for more: to let
+/// go of what this turn's tasks shared, at the price of a push. A task for it would be a turn of its own, with a system
+/// call. A panic in `f` is counted and reported like a task's.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn at_round_end(f: Rc<dyn Fn()>) {
+    inside(with_current(|core| core.round_end.with(|list| list.push(f))));
 }
 
 /// Lets the other tasks that can run do so first, and completions and timers be seen.

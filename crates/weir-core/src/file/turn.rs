@@ -2,9 +2,9 @@
 //!
 //! All bytes that the loop works on in one turn had arrived before it began, so a file opened in the turn is opened
 //! after each of its requests was sent: sharing it shows none of them an older file. `weir_rt::epoch` tells turns
-//! apart. A task empties the table at the end of the turn, so that an idle worker holds no file open.
+//! apart. The table is emptied when the turn's tasks have run, so that an idle worker holds no file open.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use weir_rt::file::Links;
@@ -12,7 +12,6 @@ use weir_rt::file::Links;
 use super::hash::hash;
 use super::{Found, open};
 use crate::plan::Plan;
-use crate::server::notify::Notify;
 
 /// Paths looked up in this turn, and what was found there.
 #[derive(Default)]
@@ -20,8 +19,8 @@ pub(super) struct Turn {
     table: RefCell<Table>,
     /// By URI and location: of what `table` has, the files and folders that requests asked for by name.
     uris: RefCell<Table>,
-    filled: Notify,
-    swept: Cell<bool>,
+    /// Clears both.
+    sweep: OnceCell<Rc<dyn Fn()>>,
 }
 
 impl Turn {
@@ -62,18 +61,16 @@ impl Turn {
         self.uris.borrow_mut().clear();
     }
 
-    /// Wakes the task that clears: it runs behind the tasks that can run now.
     fn sweep_later(self: &Rc<Self>) {
-        if !self.swept.replace(true) {
-            let turn = self.clone();
-            weir_rt::spawn(async move {
-                loop {
-                    turn.filled.notified().await;
+        let sweep = self.sweep.get_or_init(|| {
+            let turn = Rc::downgrade(self);
+            Rc::new(move || {
+                if let Some(turn) = turn.upgrade() {
                     turn.clear();
                 }
-            });
-        }
-        self.filled.notify();
+            })
+        });
+        weir_rt::at_round_end(sweep.clone());
     }
 }
 

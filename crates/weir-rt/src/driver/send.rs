@@ -242,11 +242,9 @@ impl Io {
     fn sent(&mut self, core: &Core, i: u32) {
         let slot = self.sockets.slot(i);
         let unsent = slot.unsent();
-        if unsent == 0 {
-            if slot.shut {
-                // The connection may be gone already; then its receive says so.
-                let _gone = sys::shutdown_write(slot.fd);
-            }
+        if unsent == 0 && slot.shut {
+            // The connection may be gone already; then its receive says so.
+            let _gone = sys::shutdown_write(slot.fd);
         }
         if unsent <= slot.wake_below {
             core.sched.notify(&mut slot.writer);
