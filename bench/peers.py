@@ -95,6 +95,9 @@ def nginx_conf(peer, folder, root, port, log, connections):
     use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
     best = "best" in peer.variant
     workers = 8 if "workers=8" in peer.variant else 1
+    # For bench/soak: a handler that waits for minutes and reads no body meanwhile.
+    zone = "limit_req_zone all zone=all:1m rate=1r/m;" if "soak" in peer.variant else ""
+    waits = "location = /waits { limit_req zone=all burst=1000; client_max_body_size 0; }" if zone else ""
     files = "sendfile off; open_file_cache max=1000 inactive=60s;" if best else "sendfile on;"
     temporary = "" if peer.program == "weir" else " ".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -114,10 +117,12 @@ http {{
     keepalive_timeout 600s;
     {files}
     {temporary}
+    {zone}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         root {root};
         location = {RETURN} {{ return 200 "hello\\n"; }}
+        {waits}
     }}
 }}
 """
