@@ -2,11 +2,13 @@
 //!
 //! One of the few homes of `unsafe` (STYLE rule 8): every wrapper here is a thin, safe face of calls that have no
 //! safe one in `std`, with no logic of its own. [`regex`] is PCRE2, [`process`] signals and limits, [`socket`] the
-//! socket options `std` lacks, [`bytes`] the vector instructions that parsers want.
+//! socket options `std` lacks, [`bytes`] the vector instructions that parsers want, [`heap`] an
+//! allocator that counts.
 //!
 //! Without its feature `regex` (on by default) the crate needs no C compiler, which is how `weir-http` uses it.
 
 pub mod bytes;
+pub mod heap;
 pub mod process;
 #[cfg(feature = "regex")]
 pub mod regex;

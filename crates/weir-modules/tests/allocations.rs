@@ -1,0 +1,92 @@
+//! What a request on a warm keep-alive connection allocates: the heap is counted while a client that allocates nothing
+//! asks a server in this process.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_core::ModuleDef;
+use weir_core::conf::http_core::HttpCore;
+use weir_core::conf::main_core::MainCore;
+use weir_core::conf::server_core::ServerCore;
+use weir_core::server::{Options, Server};
+use weir_modules::{Index, Static};
+use weir_rt::DriverChoice;
+use weir_sys::heap::Counting;
+use weir_test::{Driver, TempDir, both_drivers};
+
+#[global_allocator]
+static HEAP: Counting = Counting::new();
+
+static MODULES: [ModuleDef; 5] = [
+    ModuleDef::of::<MainCore>(),
+    ModuleDef::of::<HttpCore>(),
+    ModuleDef::of::<ServerCore>(),
+    ModuleDef::of::<Index>(),
+    ModuleDef::of::<Static>(),
+];
+
+/// Enough that what happens once in a while (a timer, a histogram's first use) does not matter.
+const REQUESTS: u64 = 2000;
+const REQUEST: &[u8] = b"GET /f.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// Allocations per request of a small file, with `inside` in the server block.
+fn allocations(driver: Driver, inside: &str) -> (f64, Vec<usize>) {
+    let folder = TempDir::new();
+    let address = SocketAddr::from(([127, 0, 0, 1], weir_test::free_port()));
+    let root = folder.path().display();
+    std::fs::write(folder.path().join("f.txt"), "hello\n").expect("a fresh folder");
+    let text = format!(
+        "error_log {root}/error.log info; worker_processes 1; events {{ }}
+        http {{ server {{ listen {address}; root {root}; keepalive_requests 100000; {inside} }} }}"
+    );
+    let configuration = weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
+    let driver = match driver {
+        Driver::Epoll => DriverChoice::Epoll,
+        Driver::IoUring => DriverChoice::IoUring,
+    };
+    let options = Options { driver: Some(driver), ..Options::default() };
+    let _server = Server::start(Arc::new(configuration), options).expect("starts");
+    let mut client = TcpStream::connect(address).expect("listens");
+    client.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    let mut answer = [0; 4096];
+    let length = ask(&mut client, &mut answer, None);
+    for _ in 0..REQUESTS {
+        ask(&mut client, &mut answer, Some(length));
+    }
+    let before = HEAP.calls();
+    for _ in 0..REQUESTS {
+        ask(&mut client, &mut answer, Some(length));
+    }
+    let calls = HEAP.calls() - before;
+    let last = HEAP.sizes().to_vec();
+    (calls as f64 / REQUESTS as f64, last)
+}
+
+/// Asks once; the length of the answer, where it is not known by the end of the file's text.
+fn ask(client: &mut TcpStream, answer: &mut [u8], length: Option<usize>) -> usize {
+    client.write_all(REQUEST).expect("the server reads");
+    let mut read = 0;
+    while !length.map_or(answer[..read].ends_with(b"\r\n\r\nhello\n"), |length| read == length) {
+        let n = client.read(&mut answer[read..]).expect("the server answers");
+        assert!(n > 0, "closed after {:?}", answer[..read].escape_ascii().to_string());
+        read += n;
+    }
+    read
+}
+
+both_drivers! {
+    fn a_static_request_on_a_warm_connection(driver) {
+        // One is the boxed future of a connection that is busy (`conn::h1::active`). A file that no cache holds is five
+        // more, once for all requests whose bytes came together; here every request comes alone.
+        //
+        // One after the other: the heap that is counted is the whole process's.
+        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (inside, most) in [("open_file_cache max=10;", 1.1), ("", 6.1)] {
+            let (found, sizes) = allocations(driver, inside);
+            assert!(found <= most, "{inside:?}: {found} allocations a request, of {sizes:?} bytes");
+        }
+    }
+}
