@@ -61,6 +61,7 @@ impl Turn {
         self.uris.borrow_mut().clear();
     }
 
+    /// Has both cleared when the tasks that can run now have run.
     fn sweep_later(self: &Rc<Self>) {
         let sweep = self.sweep.get_or_init(|| {
             let turn = Rc::downgrade(self);
