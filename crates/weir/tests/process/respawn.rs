@@ -18,6 +18,8 @@ both_drivers! {
             load.wait(100);
             kill(first, "SEGV");
             let died = Instant::now();
+            // What the dying process still answers does not count.
+            wait_gone(first);
             while ask(server.addr(0)).is_err() {
                 std::thread::sleep(PAUSE);
             }
