@@ -3,7 +3,6 @@
 mod average;
 mod folded;
 mod json;
-mod prometheus;
 mod server_timing;
 mod sites;
 mod text;
@@ -11,7 +10,6 @@ mod text;
 pub use average::{average, average_json};
 pub use folded::folded;
 pub use json::{kept_json, record_json, totals_json, tree_json};
-pub use prometheus::prometheus;
 pub use server_timing::server_timing;
 pub use sites::sites;
 pub use text::{flow, headline, tree};
