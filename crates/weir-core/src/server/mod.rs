@@ -213,9 +213,6 @@ impl Server {
         if on_each(&called, self.options.patience, commit).is_err() {
             log::cycle(Level::Alert, &"a worker is late in taking the configuration");
         }
-        let trace = configuration.trace();
-        housekeeping::handle()
-            .set(housekeeping::Settings { cpu_hz: trace.cpu_hz(), blocked: trace.blocked() });
         called.iter().for_each(|worker| worker.remote.run(Box::new(thread::release)));
         called.iter().filter(|worker| worker.id >= count).for_each(|worker| self.crew.retire(worker));
         Ok(())

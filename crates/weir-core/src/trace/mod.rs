@@ -33,9 +33,7 @@ pub(crate) fn enter(x: &Exchange) {
     };
     let presence = &x.shared.presence;
     presence.set_parent(parent);
-    let target = x.arena.get(x.request.unparsed_uri);
-    let path = &target[..memchr::memchr2(b'?', b'#', target).unwrap_or(target.len())];
-    presence.enter(x.arena.get(x.request.method_span), path);
+    presence.enter(x.arena.get(x.request.method_span), x.uri());
     if !x.pipelined && x.worker.present.is_late() {
         presence.late(received_before(x));
     }

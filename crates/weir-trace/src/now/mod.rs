@@ -25,6 +25,8 @@ use flight::Table;
 #[derive(Debug)]
 pub struct Now {
     shared: Arc<Shared>,
+    /// The place that was given back last, and the others; 0 for none.
+    spare: Cell<u16>,
     free: RefCell<Vec<u16>>,
     /// Slots that were ever given out.
     used: Cell<u16>,
@@ -78,7 +80,13 @@ impl Now {
     pub fn new(worker: u16) -> Now {
         let shared =
             Shared { worker, table: Table::new(), running: AtomicU64::new(0), ledger: Ledger::new() };
-        Now { shared: Arc::new(shared), free: RefCell::default(), used: Cell::new(0), turn: Turn::default() }
+        Now {
+            shared: Arc::new(shared),
+            spare: Cell::new(0),
+            free: RefCell::default(),
+            used: Cell::new(0),
+            turn: Turn::default(),
+        }
     }
 
     /// A handle for other threads.
@@ -91,13 +99,9 @@ impl Now {
     /// the caller's to cut. Without a free place, [`Ticket::NONE`].
     #[inline]
     pub fn enter(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> Ticket {
-        let number = match self.free.borrow_mut().pop() {
-            Some(number) => number,
-            None if self.used.get() < flight::PLACES => {
-                self.used.set(self.used.get() + 1);
-                self.used.get()
-            }
-            None => 0,
+        let number = match self.spare.replace(0) {
+            0 => self.another(),
+            spare => spare,
         };
         if number > 0 {
             self.shared.table.place(number).name(id, start, method, path);
@@ -140,7 +144,23 @@ impl Now {
         if self.shared.running.load(Relaxed) == u64::from(ticket.0) {
             self.shared.running.store(0, Relaxed);
         }
-        self.free.borrow_mut().push(ticket.0);
+        match self.spare.replace(ticket.0) {
+            0 => {}
+            before => self.free.borrow_mut().push(before),
+        }
+    }
+
+    /// A free place behind the spare one; 0 for none.
+    #[inline(never)]
+    fn another(&self) -> u16 {
+        match self.free.borrow_mut().pop() {
+            Some(number) => number,
+            None if self.used.get() < flight::PLACES => {
+                self.used.set(self.used.get() + 1);
+                self.used.get()
+            }
+            None => 0,
+        }
     }
 
     /// Accounts a stretch of the loop: the request's delay since the turn began is charged to those that ran before it
