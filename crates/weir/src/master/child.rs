@@ -145,14 +145,16 @@ fn delay(failures: u32) -> Duration {
 
 /// nginx's words for the end of a process.
 pub(super) fn log_end(name: &str, pid: u32, how: End) {
+    let level = if let End::Killed(..) = how { Level::Alert } else { Level::Notice };
+    log::cycle(level, &format_args!("{name} {pid} {}", words(how)));
+}
+
+/// How a process ended.
+pub(super) fn words(how: End) -> String {
     match how {
-        End::Killed(signal, core) => {
-            let core = if core { " (core dumped)" } else { "" };
-            log::cycle(Level::Alert, &format_args!("{name} {pid} exited on signal {signal}{core}"));
-        }
-        End::Exited(code) => {
-            log::cycle(Level::Notice, &format_args!("{name} {pid} exited with code {code}"));
-        }
+        End::Killed(signal, true) => format!("exited on signal {signal} (core dumped)"),
+        End::Killed(signal, false) => format!("exited on signal {signal}"),
+        End::Exited(code) => format!("exited with code {code}"),
     }
 }
 

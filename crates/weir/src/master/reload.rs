@@ -16,6 +16,7 @@ use weir_rt::clock;
 use weir_rt::process::End;
 use weir_rt::signal::{self, Received};
 
+use super::child::words;
 use super::{Child, Cycle, Master};
 use crate::bundle::{Bundle, Order, Recorder, Socket};
 use crate::run::{lines, log_signal};
@@ -174,7 +175,7 @@ impl Master {
             self.respawn.at = Some(Instant::now());
         }
         (self.server, self.retired) = (server, retired);
-        self.conclude(began, Err(vec![format!("the new worker process ended before it was ready: {how:?}")]));
+        self.conclude(began, Err(vec![format!("the new worker process {} before it was ready", words(how))]));
         true
     }
 

@@ -170,3 +170,34 @@ fn files_follow_the_configuration() {
         assert!(!exists(&server, name), "{name}");
     }
 }
+
+/// When the process that is to take over can't start, the one before goes on as if nothing had been asked.
+#[test]
+fn a_new_process_that_cannot_start_changes_nothing() {
+    let mut server = Server::builder(&answering("v0")).allow("RLIMIT_NOFILE").start();
+    let child = server_of(server.pid(), None);
+    let good = server.dir().read("nginx.conf");
+    // Too few for the descriptors of a worker.
+    server.dir().write("nginx.conf", format!("worker_rlimit_nofile 9; {}", good.replace("v0", "v1")));
+    let failed = under_load(server.addr(0), |load| {
+        load.wait(20);
+        let output = weir(&server, &["-s", "reload"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains("exited with code 2 before it was ready"),
+            "{said}"
+        );
+        load.wait(20);
+    });
+    assert_eq!((failed, server.get("/").text().as_str()), (0, "v0"));
+    assert_eq!(server_of(server.pid(), None), child);
+    server.dir().write("nginx.conf", good.replace("v0", "v2"));
+    assert!(weir(&server, &["-s", "reload"]).status.success());
+    assert_eq!(server.get("/").text(), "v2");
+    // Several at once: each is answered.
+    server.dir().write("nginx.conf", good.replace("v0", "v3"));
+    support::together(4, |_| assert!(weir(&server, &["-s", "reload"]).status.success()));
+    assert_eq!(server.get("/").text(), "v3");
+    server.signal(Signal::Hup);
+    assert!(server.quit().status.success());
+}
