@@ -17,6 +17,7 @@ mod tests;
 mod worker;
 mod writer;
 
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
@@ -225,6 +226,12 @@ pub fn broken(x: &Exchange, error: error::Error) {
     exchange(x, level, &format_args!("{message} while {action}"));
 }
 
+/// From here on messages of this thread that belong to no request, and those of requests whose configuration names no
+/// log, go to `log`; `None`: to the process' main log. For workers: a process may have several servers.
+pub(crate) fn set_own(log: Option<ErrorLog>) {
+    OWN.set(log.filter(|log| log.sinks.is_some()));
+}
+
 /// Logs a message that belongs to no request: to the main log, and until there is one to standard error as
 /// `weir: [emerg] message`.
 pub fn cycle(level: Level, message: &dyn Display) {
@@ -255,6 +262,9 @@ pub fn startup(message: &dyn Display) {
 }
 
 fn main_enabled(level: Level) -> bool {
+    if let Some(enabled) = OWN.with_borrow(|own| own.as_ref().map(|log| log.enabled(level))) {
+        return enabled;
+    }
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
     match (&main.log, &main.early) {
         (Some(log), _) => log.enabled(level),
@@ -264,6 +274,9 @@ fn main_enabled(level: Level) -> bool {
 
 /// Writes `line` to the main log; until there is one, to the file of `-e`, and `short` to standard error.
 fn main(level: Level, line: &[u8], short: &[u8]) {
+    if let Some(log) = OWN.with_borrow(Clone::clone) {
+        return log.put(level, line);
+    }
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(log) = &main.log {
         return log.put(level, line);
@@ -359,6 +372,11 @@ struct Main {
     early: Option<ErrorLog>,
     /// The main log; `None` while the server starts.
     log: Option<ErrorLog>,
+}
+
+thread_local! {
+    /// Where [`cycle`] logs to on a worker whose server has a log of its own.
+    static OWN: RefCell<Option<ErrorLog>> = const { RefCell::new(None) };
 }
 
 /// Read for messages without a request only.

@@ -115,7 +115,7 @@ impl RequestBody {
     }
 
     /// The client left before its end: there is nobody to answer (nginx, too, only logs the status).
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.gone
     }
 

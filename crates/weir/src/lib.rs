@@ -1,6 +1,24 @@
-//! Weir as a library: the modules of this build, and servers inside of other programs.
+//! Weir as a library: servers inside of other programs, and the modules of this build.
+//!
+//! ```
+//! let server = weir::Server::builder()
+//!     .listen("127.0.0.1:0")
+//!     .location("/hello", |request, response| {
+//!         response.body(format!("Hello, {}!\n", request.query()));
+//!     })
+//!     .start()?;
+//! println!("http://{}/hello?you", server.addresses()[0]);
+//! server.stop();
+//! # Ok::<(), weir::Error>(())
+//! ```
+//!
+//! `docs/embedding.md` tells the rest.
 #![forbid(unsafe_code)]
 
+mod embed;
 pub mod modules;
 pub mod show;
 mod welcome;
+
+pub use embed::{Builder, Ending, Error, Handler, Request, Response, Server};
+pub use weir_rt::{DriverChoice, SockAddr};

@@ -15,7 +15,7 @@ use crate::welcome::Welcome;
 pub static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + OWN.len() }>(OWN);
 
 /// The modules that are not the core's.
-const OWN: &[ModuleDef] = &[
+pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<UpstreamModule>(),
     ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),

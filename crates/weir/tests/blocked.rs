@@ -290,7 +290,7 @@ both_drivers! {
                 let next = configuration(&running.folder, running.address);
                 running.server.reload(next).expect("reloads");
                 // More servers come and go, with threads of their own.
-                let mut other = started_beside(&running);
+                let other = started_beside(&running);
                 other.stop();
                 assert!(other.join(Some(weir_test::DEADLINE)));
             }

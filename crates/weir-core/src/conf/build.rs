@@ -24,8 +24,22 @@ pub fn build(
     modules: &'static [ModuleDef],
     prefix: PathBuf,
 ) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
+    build_with(tree, modules, prefix, |_| {})
+}
+
+/// As [`build`]; `lend` gives modules what they find by `Registry::shared` before a line is read.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with(
+    tree: Tree,
+    modules: &'static [ModuleDef],
+    prefix: PathBuf,
+    lend: impl FnOnce(&mut Registry),
+) -> (Result<Configuration, (Errors, Tree)>, Vec<Error>) {
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
     let mut builder = Builder::new(&tree, modules.clone());
+    lend(&mut builder.registry);
     let servers = builder.main(&tree.lines);
     let (addresses, problems) = listen::collect(&servers);
     for problem in problems {

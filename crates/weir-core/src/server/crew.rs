@@ -194,7 +194,8 @@ impl Crew {
         let driver = options.driver.unwrap_or_else(|| conf.main.driver());
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let exit = Exit { number, exit: self.exit.clone() };
-        let started = thread::start(id as u8, driver, recorder, counters, stage.clone(), exit)?;
+        let started =
+            thread::start(id as u8, (driver, options.watched), recorder, counters, stage.clone(), exit)?;
         let thread::Started { handle, remote, now, stats, driver } = started;
         let (counters, recorder) = (seat.counters.clone(), seat.reader.clone());
         let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver };

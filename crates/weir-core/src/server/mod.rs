@@ -34,6 +34,9 @@ pub struct Options {
     pub workers: Option<usize>,
     /// The event driver; `None`: as `use` says, else by probing.
     pub driver: Option<DriverChoice>,
+    /// Whether the process' housekeeping watches the workers: stalls, CPU samples, the kernel's accounts. It has a
+    /// thread and handlers of signals, which a program with a server inside may not want; on.
+    pub watched: bool,
     /// How long a reload waits for each worker to make the configuration ready before it gives up; 30 seconds.
     pub patience: Duration,
     /// How much is recorded of requests.
@@ -49,7 +52,13 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { workers: None, driver: None, patience: PATIENCE, trace: weir_trace::Level::Full }
+        Options {
+            workers: None,
+            driver: None,
+            watched: true,
+            patience: PATIENCE,
+            trace: weir_trace::Level::Full,
+        }
     }
 }
 
@@ -106,7 +115,9 @@ impl Server {
         options: Options,
         sockets: Sockets,
     ) -> Result<Server, StartError> {
-        housekeeping::start()?;
+        if options.watched {
+            housekeeping::start()?;
+        }
         let server = Server {
             crew: Crew::new(),
             options,
@@ -132,7 +143,7 @@ impl Server {
         self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The addresses that are listened on, as bound (a port 0 has become a real one).
+    /// The addresses that are listened on, as bound (a port 0 has become a real one); none once the server ends.
     pub fn addresses(&self) -> Vec<weir_rt::net::SockAddr> {
         self.state().sockets.addresses()
     }
@@ -231,6 +242,9 @@ impl Server {
     /// Stops at once: connections are closed where they are.
     pub fn stop(&self) {
         self.crew.on_all(thread::stop);
+        let mut state = self.state();
+        state.quitting = true;
+        state.sockets = Sockets::default();
     }
 
     /// Waits until all workers have ended, for `limit` at most after each. `true`: they have.

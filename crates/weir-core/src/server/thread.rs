@@ -67,7 +67,7 @@ pub(super) struct Started {
 /// Starts worker `id`; it does nothing until it is given a configuration.
 pub(super) fn start(
     id: u8,
-    driver: DriverChoice,
+    (driver, watched): (DriverChoice, bool),
     recorder: Recorder,
     counters: Arc<Counters>,
     stage: Arc<Stage>,
@@ -78,13 +78,13 @@ pub(super) fn start(
     let (ready, started) = channel();
     let handle = std::thread::Builder::new().name(format!("weir worker {id}")).spawn(move || {
         let _exit = exit;
-        let shown = weir_rt::sampler::attach(u32::from(id));
-        if let Err(error) = &shown {
+        let shown = watched.then(|| weir_rt::sampler::attach(u32::from(id)));
+        if let Some(Err(error)) = &shown {
             log::cycle(Level::Warn, &format_args!("worker {id} can't be profiled: {error}"));
         }
         let worker = match runtime(id, driver) {
             Ok(runtime) => {
-                let watched = shown.as_ref().ok().map(|shown| Watched {
+                let watched = shown.as_ref().and_then(|shown| shown.as_ref().ok()).map(|shown| Watched {
                     probe: shown.probe(),
                     worker: u16::from(id),
                     recorder: recorder.reader(),
@@ -180,6 +180,7 @@ pub(super) fn commit(everyone: Arc<[Arc<Counters>]>) {
     let Some(local) = local() else { return };
     let Some(Prepared { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
     let worker = &local.worker;
+    log::set_own(generation.configuration.main.error_log_open.clone());
     local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
     worker.know(everyone);
     worker.close_after_answers(false);

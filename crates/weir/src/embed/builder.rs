@@ -1,0 +1,303 @@
+//! The description of a server inside of another program: a configuration, or calls that make one.
+
+use std::fmt::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_conf::{MemoryFiles, RealFiles};
+use weir_core::conf::build::build_with;
+use weir_core::conf::temp_path;
+use weir_core::conf::{CORE_MODULES, with_core};
+use weir_core::server::Options;
+use weir_core::{Configuration, ModuleDef};
+use weir_rt::DriverChoice;
+
+use super::handler::{Embedded, Ending, Handler, Handlers, Plain, Waiting};
+use super::message::{Request, Response};
+use super::{Error, Server};
+use crate::modules::OWN;
+
+/// A server to be started. Either it has a configuration ([`Builder::conf`], [`Builder::conf_file`]), whose locations
+/// name handlers by `handler NAME;`, or it is described by [`Builder::listen`], [`Builder::root`] and
+/// [`Builder::location`].
+#[derive(Default)]
+pub struct Builder {
+    conf: Option<Conf>,
+    prefix: Option<PathBuf>,
+    listens: Vec<String>,
+    root: Option<PathBuf>,
+    locations: Vec<String>,
+    handlers: Handlers,
+    workers: Option<usize>,
+    driver: Option<DriverChoice>,
+    watched: bool,
+}
+
+enum Conf {
+    Text(String),
+    File(PathBuf),
+}
+
+impl Builder {
+    /// The configuration: a whole `nginx.conf`, with `events` and `http`.
+    #[must_use]
+    pub fn conf(mut self, text: impl Into<String>) -> Builder {
+        self.conf = Some(Conf::Text(text.into()));
+        self
+    }
+
+    /// The file of the configuration. Relative paths in it begin at its folder, unless there is a prefix.
+    #[must_use]
+    pub fn conf_file(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.conf = Some(Conf::File(path.into()));
+        self
+    }
+
+    /// Where relative paths begin; the current folder.
+    #[must_use]
+    pub fn prefix(mut self, folder: impl Into<PathBuf>) -> Builder {
+        self.prefix = Some(folder.into());
+        self
+    }
+
+    /// Listens on an address, with the parameters of `listen`; 127.0.0.1:0, if there is none.
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Builder {
+        self.listens.push(address.into());
+        self
+    }
+
+    /// Serves the files below `folder` where no location is. Without it those are not found.
+    #[must_use]
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> Builder {
+        self.root = Some(folder.into());
+        self
+    }
+
+    /// Answers requests for `path`, as written in a `location` line (`/api/`, `= /exact`, `~ \.cgi$`), by a function
+    /// that never waits: it runs on the worker's thread, which does nothing else meanwhile.
+    #[must_use]
+    pub fn location<F, E>(self, path: impl Into<String>, handler: F) -> Builder
+    where
+        F: Fn(&Request<'_>, &mut Response) -> E + Send + Sync + 'static,
+        E: Ending + 'static,
+    {
+        let path = path.into();
+        self.place(&path).handler(path, handler)
+    }
+
+    /// As [`Builder::location`], by a function that may wait: for the body, a timer, a thread (`weir_rt::blocking`).
+    #[must_use]
+    pub fn location_async<F, E>(self, path: impl Into<String>, handler: F) -> Builder
+    where
+        F: AsyncFn(&mut Request<'_>, &mut Response) -> E + Send + Sync + 'static,
+        E: Ending + 'static,
+    {
+        let path = path.into();
+        self.place(&path).handler_async(path, handler)
+    }
+
+    /// What `handler NAME;` stands for in the configuration. Functions given to [`Builder::location`] have the path as
+    /// their name.
+    #[must_use]
+    pub fn handler<F, E>(self, name: impl Into<String>, handler: F) -> Builder
+    where
+        F: Fn(&Request<'_>, &mut Response) -> E + Send + Sync + 'static,
+        E: Ending + 'static,
+    {
+        let handler = Arc::new(handler);
+        self.handler_with(name, move || Box::new(Plain(handler.clone())))
+    }
+
+    /// As [`Builder::handler`], for a function that may wait.
+    #[must_use]
+    pub fn handler_async<F, E>(self, name: impl Into<String>, handler: F) -> Builder
+    where
+        F: AsyncFn(&mut Request<'_>, &mut Response) -> E + Send + Sync + 'static,
+        E: Ending + 'static,
+    {
+        let handler = Arc::new(handler);
+        self.handler_with(name, move || Box::new(Waiting(handler.clone())))
+    }
+
+    /// As [`Builder::handler`], for a content handler with all that the engine's own have: bodies that come over time,
+    /// internal redirects, state of its own. One is made for each location of each worker.
+    #[must_use]
+    pub fn handler_with(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn() -> Box<dyn Handler> + Send + Sync + 'static,
+    ) -> Builder {
+        self.handlers.0.insert(name.into(), Arc::new(make));
+        self
+    }
+
+    /// How many threads serve; as `worker_processes` says, which is 1 without it.
+    #[must_use]
+    pub fn workers(mut self, count: usize) -> Builder {
+        self.workers = Some(count);
+        self
+    }
+
+    /// The event driver; as `use` says, else by probing.
+    #[must_use]
+    pub fn driver(mut self, driver: DriverChoice) -> Builder {
+        self.driver = Some(driver);
+        self
+    }
+
+    /// Lets the process' housekeeping watch the workers, as in the `weir` program: stalls, CPU samples, figures of the
+    /// kernel. It has a thread and handles signals; off.
+    #[must_use]
+    pub fn watched(mut self, watched: bool) -> Builder {
+        self.watched = watched;
+        self
+    }
+
+    /// Starts the server; when it returns, connections are accepted.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, or an address can't be bound.
+    pub fn start(self) -> Result<Server, Error> {
+        let options = Options {
+            workers: self.workers,
+            driver: self.driver,
+            watched: self.watched,
+            ..Options::default()
+        };
+        let made = self.text()?;
+        let here = std::env::current_dir()?;
+        let prefix = match (&self.prefix, &self.conf) {
+            (Some(prefix), _) => here.join(prefix),
+            (None, Some(Conf::File(path))) => {
+                here.join(path).parent().map_or(here.clone(), Path::to_path_buf)
+            }
+            (None, _) => here.clone(),
+        };
+        let (name, text) = match self.conf {
+            None => (prefix.join("weir.conf"), made),
+            Some(Conf::Text(text)) => (prefix.join("weir.conf"), text),
+            Some(Conf::File(path)) => {
+                let path = here.join(path);
+                let failed = |error| Error(format!("open() \"{}\" failed ({error})", path.display()));
+                let text = std::fs::read_to_string(&path).map_err(failed)?;
+                (path, text)
+            }
+        };
+        Server::start(Loader { name, prefix, handlers: self.handlers }, &text, options)
+    }
+
+    fn place(mut self, path: &str) -> Builder {
+        self.locations.push(path.to_owned());
+        self
+    }
+
+    /// The configuration that the calls describe; empty when there is one already.
+    fn text(&self) -> Result<String, Error> {
+        let described = !self.listens.is_empty() || self.root.is_some() || !self.locations.is_empty();
+        if self.conf.is_some() {
+            let text = "a server with a configuration has its addresses and locations there";
+            return if described { Err(Error(text.to_owned())) } else { Ok(String::new()) };
+        }
+        // Mode 0700: one for each user.
+        let user = std::fs::metadata("/proc/self")?.uid();
+        let temporary = folder(&std::env::temp_dir().join(format!("weir-bodies-{user}")))?;
+        let mut text = format!("events {{ }}\nhttp {{\n{TYPES}access_log off;\n");
+        text += &format!("client_body_temp_path {temporary};\nserver {{\n");
+        let default = ["127.0.0.1:0".to_owned()];
+        let listens = if self.listens.is_empty() { &default[..] } else { &self.listens };
+        for listen in listens {
+            // Parameters may follow: the address is not quoted, and must not end the line.
+            if listen.contains(['{', '}', ';', '#', '\n']) {
+                return Err(Error(format!("\"{listen}\" is no address to listen on")));
+            }
+            text += &format!("listen {listen};\n");
+        }
+        if let Some(root) = &self.root {
+            text += &format!("root {};\n", folder(&std::path::absolute(root)?)?);
+        } else if !self.locations.iter().any(|path| path == "/") {
+            text += "location / { return 404; }\n";
+        }
+        for path in &self.locations {
+            let matcher = match path.split_once(' ') {
+                Some((modifier @ ("=" | "^~" | "~" | "~*"), rest)) => {
+                    format!("{modifier} {}", quoted(rest.trim_start()))
+                }
+                _ => quoted(path),
+            };
+            let _infallible = writeln!(text, "location {matcher} {{ handler {}; }}", quoted(path));
+        }
+        Ok(text + "}\n}\n")
+    }
+}
+
+/// A word of the configuration that stands for `text`.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The same for a folder. A dollar sign can't be written there: it begins a variable.
+fn folder(path: &Path) -> Result<String, Error> {
+    match path.to_str() {
+        Some(text) if !text.contains('$') => Ok(quoted(text)),
+        _ => Err(Error(format!("\"{}\" can't be written in a configuration", path.display()))),
+    }
+}
+
+/// Makes configurations of texts.
+pub(super) struct Loader {
+    /// What the text is called in messages, and where `include` begins.
+    name: PathBuf,
+    prefix: PathBuf,
+    handlers: Handlers,
+}
+
+impl Loader {
+    /// Reads `text`, and makes the folders of temporary files that it names.
+    pub(super) fn load(&self, text: &str) -> Result<Configuration, Error> {
+        let files = Files { name: &self.name, text: MemoryFiles::new().with(&self.name, text) };
+        let loaded = weir_conf::load(&self.name, &self.prefix, &files, |_| false, None);
+        let tree = loaded.map_err(|failure| Error(failure.errors.render(&failure.tree.source)))?;
+        let lend = |registry: &mut weir_core::conf::registry::Registry| {
+            *registry.shared() = self.handlers.clone();
+        };
+        let (result, _) = build_with(tree, MODULES, self.prefix.clone(), lend);
+        let configuration = result.map_err(|(errors, tree)| Error(errors.render(&tree.source)))?;
+        temp_path::create(&configuration).map_err(Error)?;
+        Ok(configuration)
+    }
+}
+
+/// The text under its name, and the file system.
+struct Files<'f> {
+    name: &'f Path,
+    text: MemoryFiles,
+}
+
+impl weir_conf::Files for Files<'_> {
+    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        if path == self.name { self.text.read(path) } else { RealFiles.read(path) }
+    }
+
+    fn glob(&self, pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
+        RealFiles.glob(pattern)
+    }
+}
+
+/// The modules of the program, and `handler`.
+static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + 1 + OWN.len() }>(&WITH_HANDLER);
+const WITH_HANDLER: [ModuleDef; 1 + OWN.len()] = {
+    let mut all = [ModuleDef::of::<Embedded>(); 1 + OWN.len()];
+    let mut at = 0;
+    while at < OWN.len() {
+        all[at] = OWN[at];
+        at += 1;
+    }
+    all
+};
+
+/// The types of what a small server has; everything else is `text/plain`, as in nginx.
+const TYPES: &str = "types { text/html html htm; text/css css; text/plain txt md; application/javascript js mjs; \
+application/json json map; application/wasm wasm; application/pdf pdf; image/png png; image/jpeg jpg jpeg; \
+image/gif gif; image/webp webp; image/avif avif; image/svg+xml svg; image/x-icon ico; font/woff2 woff2; video/mp4 mp4; }\n";

@@ -1,0 +1,130 @@
+//! `handler NAME;`: the location is answered by a function of the program that the server is inside of.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_conf::names::{LOCATION, ONE};
+use weir_conf::{Directive, LineCx};
+use weir_core::conf::registry::Registry;
+use weir_core::phase::LocalFuture;
+use weir_core::plan::PlanBuilder;
+use weir_core::{Error, Exchange, Module, Verdict};
+
+use super::message::{Request, Response};
+
+pub use weir_core::Handler;
+
+/// Makes a handler for a location of a worker.
+pub(super) type Make = Arc<dyn Fn() -> Box<dyn Handler> + Send + Sync>;
+
+/// The handlers of a server, by name.
+#[derive(Clone, Default)]
+pub(super) struct Handlers(pub(super) HashMap<String, Make>);
+
+/// The module.
+pub(super) struct Embedded;
+
+/// The handler of a location.
+#[derive(Default)]
+pub(super) struct Conf {
+    make: Option<Make>,
+}
+
+impl Module for Embedded {
+    const NAME: &'static str = "handler";
+    type Conf = Conf;
+    const DIRECTIVES: &'static [Directive<Conf>] =
+        &[Directive::<Conf>::new("handler", LOCATION, ONE, handler)
+            .doc("Answers with the program's handler of that name.")];
+
+    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> Result<(), weir_conf::Error> {
+        if let Some(make) = &conf.make {
+            plan.content(Self::NAME, Made(make()));
+        }
+        Ok(())
+    }
+}
+
+fn handler(conf: &mut Conf, line: &mut LineCx<'_>) -> weir_conf::Result {
+    let name = line.arg(0);
+    let make = line.ext::<Registry>().shared::<Handlers>().0.get(name).cloned();
+    match make {
+        Some(make) => line.once(&mut conf.make, make),
+        None => Err(line.fail_arg(0, format!("unknown handler \"{name}\""))),
+    }
+}
+
+struct Made(Box<dyn Handler>);
+
+impl Handler for Made {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        self.0.handle(x)
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        self.0.wait(x)
+    }
+}
+
+/// What a handler may return: nothing, or how it failed.
+pub trait Ending {
+    /// How it failed, if it did.
+    fn failure(self) -> Option<Error>;
+}
+
+impl Ending for () {
+    fn failure(self) -> Option<Error> {
+        None
+    }
+}
+
+impl Ending for Result<(), Error> {
+    fn failure(self) -> Option<Error> {
+        self.err()
+    }
+}
+
+/// The answer: the response, or the status of the error.
+fn answer(x: &mut Exchange, response: Response, failure: Option<Error>) -> Verdict {
+    match failure {
+        None => response.send(x),
+        Some(error) if x.body.is_gone() => Verdict::Close(error.status()),
+        Some(error) => Verdict::Status(error.status()),
+    }
+}
+
+/// A function that answers at once.
+pub(super) struct Plain<F>(pub(super) Arc<F>);
+
+impl<F, E> Handler for Plain<F>
+where
+    F: Fn(&Request<'_>, &mut Response) -> E,
+    E: Ending,
+{
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        let mut response = Response::new();
+        let failure = (self.0)(&Request::new(x), &mut response).failure();
+        answer(x, response, failure)
+    }
+}
+
+/// A function that may wait.
+pub(super) struct Waiting<F>(pub(super) Arc<F>);
+
+impl<F, E> Handler for Waiting<F>
+where
+    F: AsyncFn(&mut Request<'_>, &mut Response) -> E,
+    E: Ending,
+{
+    fn handle(&self, _: &mut Exchange) -> Verdict {
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async move {
+            let mut response = Response::new();
+            let failure = (self.0)(&mut Request::new(x), &mut response).await.failure();
+            answer(x, response, failure)
+        })
+    }
+}

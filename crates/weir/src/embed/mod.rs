@@ -1,0 +1,82 @@
+//! A server inside of another program.
+//!
+//! It has threads of its own, one for each worker, and nothing else that the program would notice: no signal is
+//! handled, no file written that the configuration does not name, standard error used for warnings and worse until
+//! there is an `error_log`. Several servers in one process do not know of each other. See `docs/embedding.md`.
+
+mod builder;
+mod handler;
+mod message;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_core::server;
+use weir_rt::SockAddr;
+
+pub use builder::Builder;
+pub use handler::{Ending, Handler};
+pub use message::{Request, Response};
+pub use weir_core::server::StartError as Error;
+
+use builder::Loader;
+
+/// A running server. Dropping it ends it at once.
+pub struct Server {
+    running: server::Server,
+    loader: Loader,
+}
+
+impl Server {
+    /// A server to be described and started.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn start(loader: Loader, text: &str, options: server::Options) -> Result<Server, Error> {
+        let configuration = Arc::new(loader.load(text)?);
+        let running = server::Server::start(configuration, options)?;
+        Ok(Server { running, loader })
+    }
+
+    /// The addresses that are listened on. A port 0 of the configuration has become a real one.
+    pub fn addresses(&self) -> Vec<SockAddr> {
+        self.running.addresses()
+    }
+
+    /// Takes another configuration into use, without losing a request: see `docs/embedding.md` for what changes when.
+    /// Handlers are those that the builder was given.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or an address can't be bound; then nothing has changed.
+    pub fn reload(&self, text: &str) -> Result<(), Error> {
+        self.running.reload(Arc::new(self.loader.load(text)?))
+    }
+
+    /// Accepts no more connections and lets running requests end. Returns at once; [`Server::join`] waits for the end.
+    pub fn quit(&self) {
+        self.running.quit();
+    }
+
+    /// Ends at once, running requests too, and returns when all of its threads have ended.
+    pub fn stop(&self) {
+        self.running.stop();
+        self.join();
+    }
+
+    /// Waits for the end: until another thread calls [`Server::stop`], or after [`Server::quit`] the last request is
+    /// answered.
+    pub fn join(&self) {
+        self.running.join(None);
+    }
+
+    /// As [`Server::join`], for `limit` at most after each thread that ends. `false`: it still runs.
+    pub fn join_for(&self, limit: Duration) -> bool {
+        self.running.join(Some(limit))
+    }
+
+    /// The server as the engine has it: counters, threads, configuration.
+    pub fn engine(&self) -> &server::Server {
+        &self.running
+    }
+}
