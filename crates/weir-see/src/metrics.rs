@@ -433,7 +433,9 @@ mod tests {
     #[test]
     fn buckets_are_cumulative() {
         let mut histogram = Histogram::new();
-        [5_000, 5_000, 40_000, 20_000_000_000].into_iter().for_each(|ns| histogram.record(crate::source::ticks(ns)));
+        [5_000, 5_000, 40_000, 20_000_000_000]
+            .into_iter()
+            .for_each(|ns| histogram.record(crate::source::ticks(ns)));
         let mut classic = out(Exposition::Classic);
         classic.buckets("weir_x", "a=\"b\"", &histogram, &[]);
         for (bound, count) in [("0.0000025", 0), ("0.00001", 2), ("0.00005", 3), ("10.0", 3), ("+Inf", 4)] {

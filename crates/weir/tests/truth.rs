@@ -24,7 +24,7 @@ use weir_trace::{
 static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Act>()]);
 
 /// `act`: in every phase, does what the query string says: `?burn=access` spins for [`BURN`], `block=access` sleeps on
-/// the thread for [`BLOCK`], `sleep=access` on a timer for [`SLEEP`]. Content answers `done`.
+/// the thread for [`BLOCK`], `sleep=access` on a timer for [`SLEEP`], `panic=access` panics. Content answers `done`.
 struct Act;
 
 #[derive(Default)]
@@ -94,6 +94,7 @@ impl Handler for At {
         if self.is_asked(x, "block") {
             thread::sleep(BLOCK);
         }
+        assert!(!self.is_asked(x, "panic"), "as it was asked to");
         if self.is_asked(x, "sleep") { Verdict::Wait } else { self.answer(x) }
     }
 
@@ -349,6 +350,19 @@ both_drivers! {
         assert_eq!(label(seen.site), ("access".to_owned(), "act".to_owned()));
         assert!(seen.since >= seen.start && !seen.is_running);
         assert_eq!(client.response().text(), "done");
+    }
+
+    /// Whatever becomes of a request, its place is given back.
+    fn a_request_that_was_dropped_is_not_in_flight(driver) {
+        let running = started(driver, "", "");
+        for phase in ["access", "content", "log"] {
+            let mut client = running.client();
+            client.send(format!("GET /?panic={phase} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            wait_for("nothing in flight", || running.in_flight().is_empty().then_some(()));
+            assert_eq!(running.client().get("/").text(), "done", "the others go on");
+        }
+        wait_for("nothing in flight", || running.in_flight().is_empty().then_some(()));
+        assert_eq!(running.server.threads()[0].now.running(), None);
     }
 
     /// Slow by the location's bound, failed, drawn; what a location does not want is not kept.
