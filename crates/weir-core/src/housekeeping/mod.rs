@@ -112,7 +112,8 @@ pub struct Handle {
 
 struct Shared {
     settings: Mutex<Settings>,
-    watched: Mutex<Vec<Entry>>,
+    /// Replaced as a whole, so that looking at it is one count.
+    watched: Mutex<Arc<[Entry]>>,
     stacks: Mutex<Stacks>,
     /// Taken after `stacks`, where both are.
     watchdog: Mutex<Watchdog>,
@@ -133,7 +134,7 @@ pub fn handle() -> Handle {
     static SHARED: OnceLock<Shared> = OnceLock::new();
     let shared = SHARED.get_or_init(|| Shared {
         settings: Mutex::new(Settings::default()),
-        watched: Mutex::default(),
+        watched: Mutex::new(Arc::new([])),
         stacks: Mutex::default(),
         watchdog: Mutex::default(),
         refused: Mutex::default(),
@@ -161,7 +162,7 @@ pub(crate) fn watch(watched: Watched) -> Watching {
     let shared = handle().shared;
     let (probe, serial) = (watched.probe, watched.probe.serial());
     let entry = Entry { watched, serial, since: Instant::now(), connection_ms: Arc::default() };
-    lock(&shared.watched).push(entry);
+    shared.change(|entries| entries.push(entry));
     let settings = *lock(&shared.settings);
     shared.arm(probe, settings);
     Watching { serial }
@@ -176,7 +177,7 @@ impl Drop for Watching {
     fn drop(&mut self) {
         let shared = handle().shared;
         shared.gather();
-        lock(&shared.watched).retain(|entry| entry.serial != self.serial);
+        shared.change(|entries| entries.retain(|entry| entry.serial != self.serial));
     }
 }
 
@@ -191,7 +192,7 @@ impl Handle {
         if std::mem::replace(&mut *lock(&self.shared.settings), settings) == settings {
             return;
         }
-        for entry in self.shared.entries() {
+        for entry in self.shared.entries().iter() {
             self.shared.arm(entry.watched.probe, settings);
         }
     }
@@ -218,7 +219,7 @@ impl Handle {
         let hz = hz.clamp(1, MAX_HZ);
         let tally = lock(&self.shared.stacks).collect(source, hz, limit);
         let collection = Collection { shared: self.shared, tally };
-        for entry in self.shared.entries() {
+        for entry in self.shared.entries().iter() {
             let armed = entry.watched.probe.arm(source, self.shared.rate(source));
             armed.or_else(|error| if error.raw_os_error() == Some(ESRCH) { Ok(()) } else { Err(error) })?;
         }
@@ -235,7 +236,7 @@ impl Handle {
 
     /// What there is to read of each worker, in order.
     pub fn watched(&self) -> Vec<Watched> {
-        let mut all: Vec<Watched> = self.shared.entries().into_iter().map(|entry| entry.watched).collect();
+        let mut all: Vec<Watched> = self.shared.entries().iter().map(|entry| entry.watched.clone()).collect();
         all.sort_by_key(|watched| watched.worker);
         all
     }
@@ -251,7 +252,7 @@ impl Handle {
     /// The last stalls of all workers, oldest first.
     pub fn stalls(&self) -> Vec<WorkerStall> {
         let mut all = Vec::new();
-        for Entry { watched, .. } in self.shared.entries() {
+        for Entry { watched, .. } in self.shared.entries().iter() {
             let busy = watched.probe.busy_since();
             all.extend(watched.recorder.stalls().list().into_iter().map(|stall| WorkerStall {
                 worker: watched.worker,
@@ -329,10 +330,15 @@ impl Shared {
         }
     }
 
-    fn entries(&self) -> Vec<Entry> {
-        let mut all = lock(&self.watched).clone();
-        all.retain(|entry| entry.watched.probe.serial() == entry.serial);
-        all
+    fn entries(&self) -> Arc<[Entry]> {
+        lock(&self.watched).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Entry>)) {
+        let mut watched = lock(&self.watched);
+        let mut entries = watched.to_vec();
+        change(&mut entries);
+        *watched = entries.into();
     }
 
     /// Adds connections times time.
@@ -351,7 +357,7 @@ impl Shared {
         let entries = self.entries();
         let mut stacks = lock(&self.stacks);
         let mut watchdog = lock(&self.watchdog);
-        for entry in &entries {
+        for entry in entries.iter() {
             entry.watched.probe.drain(|sample| {
                 stacks.add(entry.watched.worker, sample);
                 watchdog.sampled(entry, sample);
@@ -370,7 +376,7 @@ impl Shared {
 
     fn rearm(&self, source: Source) {
         let rate = self.rate(source);
-        for entry in self.entries() {
+        for entry in self.entries().iter() {
             // One that ended meanwhile has no timers any more.
             let _ = entry.watched.probe.arm(source, rate);
         }
