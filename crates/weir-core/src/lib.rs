@@ -21,6 +21,7 @@ pub mod phase;
 pub mod plan;
 pub mod privileged;
 pub mod read;
+mod recent;
 pub mod redirect;
 pub mod regex;
 pub mod server;

@@ -87,6 +87,7 @@ fn body_at_once(x: &mut Exchange) -> Sent {
         Body::Empty => {}
         Body::Whole(buf) if wire.takes(buf.len()) => {
             let buf = std::mem::take(buf);
+            x.response.body = Body::Empty;
             if !x.response.header_only {
                 x.body_sent += buf.len();
                 wire.queue(buf);

@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_http::date::{Cached, Memo};
+use weir_http::host::Host;
+use weir_http::uri::Normalized;
 use weir_rt::clock;
 use weir_trace::{Now, Recorder, Settings};
 
 use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
-use crate::conn::authority::Authorities;
 use crate::conn::h1::Wire;
 use crate::conn::heads::Heads;
 use crate::exchange::{Exchange, Kinds};
 use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
+use crate::recent::Recent;
 use crate::server;
 use crate::server::notify::{Notify, either};
 use crate::trace::Present;
@@ -57,9 +59,11 @@ pub struct Worker {
     dates: RefCell<Cached>,
     /// Heads of responses, composed before.
     pub(crate) heads: RefCell<Heads>,
-    /// Hosts that were checked before.
-    pub(crate) authorities: RefCell<Authorities>,
-    /// Media types that were looked up before.
+    /// Hosts that were checked.
+    pub(crate) authorities: RefCell<Recent<Host>>,
+    /// Targets that were found to be normal.
+    pub(crate) targets: RefCell<Recent<Normalized>>,
+    /// Media types that were looked up.
     pub(crate) kinds: RefCell<Kinds>,
     /// Texts of the times of files.
     modified: RefCell<Memo>,
@@ -104,6 +108,7 @@ impl Worker {
             free: RefCell::new(Vec::new()),
             heads: RefCell::default(),
             authorities: RefCell::default(),
+            targets: RefCell::default(),
             kinds: RefCell::default(),
             modified: RefCell::default(),
             dates: RefCell::new(Cached::new(time as i64, clock::local_offset(time) / 60)),
@@ -353,7 +358,7 @@ impl Worker {
     ) -> Box<Exchange> {
         match self.free.borrow_mut().pop() {
             Some(mut x) => {
-                x.reset(connection, server);
+                x.renew(connection, server);
                 x
             }
             None => Box::new(Exchange::new(self, connection, server)),

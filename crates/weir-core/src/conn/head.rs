@@ -240,8 +240,7 @@ fn choose_server(x: &mut Exchange) {
 }
 
 fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
-    let checked = x.worker.authorities.borrow_mut().validate(x.arena.get(authority));
-    let Ok(parts) = checked else { return Err(bad_host(x, authority)) };
+    let Some(parts) = host_of(x, authority) else { return Err(bad_host(x, authority)) };
     let name = Span { start: authority.start + parts.name.start, end: authority.start + parts.name.end };
     x.request.host = name;
     if parts.upper {
@@ -255,6 +254,18 @@ fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
         x.request.port = Span { start: authority.start + colon as u32 + 1, end: authority.end };
     }
     Ok(())
+}
+
+/// The parts of `authority`, if it is one.
+#[inline]
+fn host_of(x: &Exchange, authority: Span) -> Option<host::Host> {
+    let text = x.arena.get(authority);
+    if let Some(known) = x.worker.authorities.borrow().find(text) {
+        return Some(*known);
+    }
+    let host = host::validate(text).ok()?;
+    x.worker.authorities.borrow_mut().keep(text, host);
+    Some(host)
 }
 
 fn bad_host(x: &mut Exchange, place: Span) -> NoHead {
@@ -291,6 +302,11 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
         x.request.uri = x.arena.push(b"/");
         return Ok(());
     }
+    let known = x.worker.targets.borrow().find(x.arena.get(target)).copied();
+    if let Some(found) = known {
+        normal(x, target, &found);
+        return Ok(());
+    }
     let merge = x.server.settings.merge_slashes;
     let mut path = std::mem::take(&mut *x.worker.scratch.borrow_mut());
     let absolute = x.request.head.absolute.is_some();
@@ -301,18 +317,22 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
         uri::normalize(text, merge, &mut path)
     };
     let done = match result {
+        Ok(found) if !found.changed => {
+            // What is normal with slashes merged is normal without.
+            if !absolute && merge {
+                x.worker.targets.borrow_mut().keep(text, found);
+            }
+            normal(x, target, &found);
+            Ok(())
+        }
         Ok(found) => {
-            let uri = match found.changed {
-                false => Span { start: target.start, end: target.start + found.path_len as u32 },
-                true => x.arena.push(&path),
-            };
-            let shift = |span: Span, by: u32| Span { start: by + span.start, end: by + span.end };
+            let uri = x.arena.push(&path);
             x.request.unparsed_uri = target;
             x.request.uri = uri;
             x.request.uri_is_plain = true;
             x.request.exten = found.exten.map_or_else(Span::default, |span| shift(span, uri.start));
             x.request.args = found.args.map_or_else(Span::default, |span| shift(span, target.start));
-            if absolute && found.changed && x.arena.get(target).first() != Some(&b'/') {
+            if absolute && x.arena.get(target).first() != Some(&b'/') {
                 let start = x.arena.mark();
                 x.arena.push(b"/");
                 x.arena.copy(target);
@@ -332,6 +352,20 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
     };
     *x.worker.scratch.borrow_mut() = path;
     done
+}
+
+/// The path of `target` is normal as it was sent.
+#[inline]
+fn normal(x: &mut Exchange, target: Span, found: &uri::Normalized) {
+    x.request.unparsed_uri = target;
+    x.request.uri = Span { start: target.start, end: target.start + found.path_len as u32 };
+    x.request.uri_is_plain = true;
+    let place = |span: Option<Span>| span.map_or_else(Span::default, |span| shift(span, target.start));
+    (x.request.exten, x.request.args) = (place(found.exten), place(found.args));
+}
+
+fn shift(span: Span, by: u32) -> Span {
+    Span { start: by + span.start, end: by + span.end }
 }
 
 /// Of a bad head this much is kept for the log.

@@ -98,7 +98,7 @@ impl Head {
             && (self.modified, self.keep_alive) == (response.last_modified, x.keep_alive)
             && response.content_type.as_ref().is_some_and(|kind| same(kind, &self.kind))
             && response.headers.len() == self.fields.len()
-            && response.headers.iter().zip(&self.fields).all(|(header, field)| is(header, field))
+            && std::iter::zip(&response.headers, &self.fields).all(|(header, field)| is(header, field))
     }
 }
 

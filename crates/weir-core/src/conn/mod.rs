@@ -1,7 +1,6 @@
 //! Connections: what is known of one, and where a request's answer goes.
 
 pub mod accept;
-pub(crate) mod authority;
 mod encode;
 pub mod h1;
 mod head;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_http::mime::Types;
 
 use super::Exchange;
+use crate::recent::Recent;
 use crate::text::Text;
 
 impl Exchange {
@@ -26,15 +27,14 @@ impl Exchange {
     }
 }
 
-/// What tables of types said of extensions, each in the one place that its bytes lead to; a newer one takes it over.
-/// Also makes of the tables' texts, which all workers share, such of this worker, which are handed on uncopied.
+/// What tables of types said of extensions. Also makes of the tables' texts, which all workers share, such of this
+/// worker, which are handed on uncopied.
 #[derive(Default)]
-pub(crate) struct Kinds(Vec<Option<Kind>>);
+pub(crate) struct Kinds(Recent<Kind>);
 
 struct Kind {
     /// Held, so that no other table gets its address.
     types: Arc<Types>,
-    exten: Box<[u8]>,
     kind: Option<Text>,
 }
 
@@ -42,24 +42,16 @@ impl Kinds {
     /// As [`Types::find`].
     #[inline]
     fn find(&mut self, types: &Arc<Types>, exten: &[u8]) -> Option<Text> {
-        let ends = exten.first().zip(exten.last());
-        let mixed = ends.map_or(0, |(first, last)| usize::from(*first) << 2 ^ usize::from(*last));
-        let at = (exten.len() ^ mixed) % PLACES;
-        match self.0.get(at) {
-            Some(Some(known)) if Arc::ptr_eq(&known.types, types) && *known.exten == *exten => {
-                known.kind.clone()
-            }
-            _ => self.look_up(types, exten, at),
+        match self.0.find(exten) {
+            Some(known) if Arc::ptr_eq(&known.types, types) => known.kind.clone(),
+            _ => self.look_up(types, exten),
         }
     }
 
     #[cold]
-    fn look_up(&mut self, types: &Arc<Types>, exten: &[u8], at: usize) -> Option<Text> {
+    fn look_up(&mut self, types: &Arc<Types>, exten: &[u8]) -> Option<Text> {
         let kind = types.find(exten).map(Text::shared);
-        if exten.len() <= LONGEST {
-            self.0.resize_with(PLACES, || None);
-            self.0[at] = Some(Kind { types: types.clone(), exten: exten.into(), kind: kind.clone() });
-        }
+        self.0.keep(exten, Kind { types: types.clone(), kind: kind.clone() });
         kind
     }
 
@@ -68,11 +60,6 @@ impl Kinds {
         self.0.clear();
     }
 }
-
-/// Extensions remembered by a worker.
-const PLACES: usize = 64;
-/// Longer ones are none.
-const LONGEST: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -141,10 +141,15 @@ impl Exchange {
 
     /// Empties the exchange for its next request, keeping its memory.
     pub(crate) fn reset(&mut self, connection: &Rc<Connection>, server: &Rc<Server>) {
+        self.clear_rare();
+        self.renew(connection, server);
+    }
+
+    /// [`reset`](Exchange::reset) of one that was released, and so holds nothing of what few requests have.
+    pub(crate) fn renew(&mut self, connection: &Rc<Connection>, server: &Rc<Server>) {
         self.arena.reset();
         self.request.clear();
         self.response.clear();
-        self.clear_rare();
         if !Rc::ptr_eq(&self.connection, connection) {
             self.connection = connection.clone();
         }
@@ -175,6 +180,9 @@ impl Exchange {
     #[inline]
     fn clear_rare(&mut self) {
         self.body.clear();
+        if !matches!(self.response.body, Body::Empty) {
+            self.response.body = Body::Empty;
+        }
         if !self.body_filters.is_empty() {
             self.body_filters.clear();
         }
@@ -189,7 +197,6 @@ impl Exchange {
     /// Lets go of what the exchange holds while it waits in the free list.
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
-        self.response.body = Body::Empty;
         self.shared.presence.leave();
         self.shared.attach(None);
         self.clear_rare();

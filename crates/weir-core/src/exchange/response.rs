@@ -169,7 +169,9 @@ impl Response {
         }
         headers.clear();
         trailers.clear();
-        *body = Body::Empty;
+        if !matches!(body, Body::Empty) {
+            *body = Body::Empty;
+        }
         (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
         (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
         (*header_only, *chunked, *error_page_done) = (false, false, false);
