@@ -44,7 +44,10 @@ pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
             go_on(x, course, wait).await;
             log(x).await;
         }
-        Rest::Log(at) => phase::log_waiting(x, at).await,
+        Rest::Log(at) => {
+            attach(x);
+            phase::log_waiting(x, at).await;
+        }
     }
     record(x);
 }
@@ -68,6 +71,7 @@ pub(crate) async fn close(x: &mut Exchange, status: u16) {
 /// Runs the log phase.
 pub(crate) async fn log(x: &mut Exchange) {
     if let Some(at) = phase::log(x, 0) {
+        attach(x);
         phase::log_waiting(x, at).await;
     }
 }
@@ -117,6 +121,7 @@ pub(crate) async fn conclude(x: &mut Exchange, next: Next) {
 
 /// Waits, and goes on, until a response has gone out.
 async fn go_on(x: &mut Exchange, mut course: Course, mut wait: Wait) {
+    attach(x);
     loop {
         let next = match wait {
             Wait::Handler(walk) => Next::Phases(walk.wait(x).await),
@@ -135,6 +140,13 @@ async fn go_on(x: &mut Exchange, mut course: Course, mut wait: Wait) {
             Some(again) => wait = again,
             None => return,
         }
+    }
+}
+
+/// From here on something is waited for, and what was composed has to leave before.
+fn attach(x: &Exchange) {
+    if let Some(wire) = x.transport.h1() {
+        x.shared.attach(wire);
     }
 }
 
@@ -270,13 +282,11 @@ fn record(x: &mut Exchange) {
             record.method.set(x.arena.get(x.request.method_span));
         }
         record.rule = x.plan.rule;
-        let plain = x.request.uri.start == x.request.unparsed_uri.start && x.args().is_empty();
-        match x.plan.redact_args {
-            // Nearly always: the path is the target as it was sent.
-            _ if plain => record.set_target(x.uri()),
-            true => record.set_path(x.arena.get(x.request.unparsed_uri)),
-            false => record.set_target(x.arena.get(x.request.unparsed_uri)),
-        }
+        // Arguments are secrets, unless `profile_redact` says otherwise.
+        record.set_target(match x.plan.redact_args || x.args().is_empty() {
+            true => x.request.sent_path(&x.arena),
+            false => x.arena.get(x.request.unparsed_uri),
+        });
     };
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.finish(|trace| {

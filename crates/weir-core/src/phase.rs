@@ -70,7 +70,7 @@ impl Phase {
     }
 }
 
-/// What a handler decided: nginx packs all of this in one integer. Two words, so that it is handed on in registers.
+/// What a handler decided: nginx packs all of this in one integer. Two words, so that handing it on costs little.
 #[derive(Debug)]
 pub enum Verdict {
     /// Not mine: the next handler.

@@ -420,7 +420,7 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
         Transport::H1(old) if Rc::ptr_eq(old, wire) => {}
         _ => {
             x.transport = Transport::H1(wire.clone());
-            x.shared.attach(Some(wire.clone()));
+            x.shared.detach();
         }
     }
     // A request that came while its connection was idle has been ready since the loop woke.

@@ -198,7 +198,7 @@ impl Exchange {
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
         self.shared.presence.leave();
-        self.shared.attach(None);
+        self.shared.detach();
         self.clear_rare();
     }
 

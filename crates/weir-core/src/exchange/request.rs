@@ -43,6 +43,17 @@ impl Request {
         self.head.field(known).map(|field| field.value)
     }
 
+    /// The path as it was sent, without arguments and fragment.
+    #[inline]
+    pub(crate) fn sent_path<'a>(&self, arena: &'a Arena) -> &'a [u8] {
+        if self.uri.start == self.unparsed_uri.start {
+            // Nearly always: it was normal, and nothing has changed it since.
+            return arena.get(self.uri);
+        }
+        let target = arena.get(self.unparsed_uri);
+        &target[..memchr::memchr2(b'?', b'#', target).unwrap_or(target.len())]
+    }
+
     /// Makes `uri` the path, and finds its extension anew.
     pub fn set_uri(&mut self, arena: &Arena, uri: Span) {
         self.uri = uri;

@@ -57,8 +57,16 @@ impl Shared {
     }
 
     /// From here on answers go to `wire`.
-    pub(crate) fn attach(&self, wire: Option<Rc<Wire>>) {
-        *self.wire.borrow_mut() = wire;
+    pub(crate) fn attach(&self, wire: &Rc<Wire>) {
+        *self.wire.borrow_mut() = Some(wire.clone());
+    }
+
+    /// The connection is not the request's any more.
+    #[inline]
+    pub(crate) fn detach(&self) {
+        if self.wire.borrow().is_some() {
+            *self.wire.borrow_mut() = None;
+        }
     }
 
     /// Whether boundaries are recorded.
