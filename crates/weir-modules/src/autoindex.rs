@@ -14,6 +14,7 @@ use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
 use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
 use weir_http::Method;
+use weir_trace::WaitKind;
 
 /// The module.
 pub struct Autoindex;
@@ -126,7 +127,13 @@ impl List {
         }
         let folder = path.bytes(&x.arena).to_vec();
         let names_only = x.request.method == Method::Head;
-        let entries = match weir_rt::blocking(move || list::read(&folder, names_only)).await {
+        let entries = match x
+            .waiting_for(
+                WaitKind::ThreadPool,
+                Box::pin(weir_rt::blocking(move || list::read(&folder, names_only))),
+            )
+            .await
+        {
             Ok(entries) => entries,
             Err(error) => return Verdict::Status(file::call_failed(x, error.call, path, error.errno)),
         };

@@ -21,6 +21,7 @@ use weir_core::server::notify::either;
 use weir_core::variable::{Script, Variable};
 use weir_core::zone::{SharedZone, Table};
 use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
+use weir_trace::WaitKind;
 
 use crate::limit::{self, Answer};
 use bucket::{Decision, ENTRY, Limit, decide};
@@ -254,11 +255,12 @@ impl Limits {
 async fn wait(x: &mut Exchange, ms: u64) -> Verdict {
     let sleep = weir_rt::sleep(Duration::from_millis(ms));
     let Transport::H1(wire) = &x.transport else {
-        sleep.await;
+        x.waiting_for(WaitKind::Timer, Box::pin(sleep)).await;
         return Verdict::Declined;
     };
     let wire = wire.clone();
-    match either(wire.stream.closed(), sleep).await {
+    let first = Box::pin(either(wire.stream.closed(), sleep));
+    match x.waiting_for(WaitKind::Timer, first).await {
         None => Verdict::Declined,
         Some(_) => {
             x.log(Level::Info, &"client prematurely closed connection");

@@ -10,6 +10,7 @@ use weir_core::redirect::Redirect;
 use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Verdict, inherit};
 use weir_http::Method;
 use weir_rt::file::FileKind;
+use weir_trace::WaitKind;
 
 use crate::autoindex::list;
 
@@ -66,7 +67,10 @@ async fn draw(x: &mut Exchange) -> Verdict {
         path.span.end -= 1;
     }
     let folder = path.bytes(&x.arena).to_vec();
-    let mut entries = match weir_rt::blocking(move || list::read(&folder, false)).await {
+    let mut entries = match x
+        .waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(move || list::read(&folder, false))))
+        .await
+    {
         Ok(entries) => entries,
         Err(error) => return Verdict::Status(file::call_failed(x, error.call, path, error.errno)),
     };
