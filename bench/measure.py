@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import resource
 import socket
 import subprocess
 import time
@@ -90,6 +91,12 @@ def process_cpu(pid):
         return 0.0
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ended_children_cpu():
+    """Seconds of user and system time of the load clients so far: children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def ask(port, path):
