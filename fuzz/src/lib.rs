@@ -8,6 +8,7 @@ pub mod conf;
 pub mod h1;
 pub mod http;
 pub mod mutate;
+pub mod see;
 
 /// A function under test and the material its inputs are made of.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +90,12 @@ pub static TARGETS: &[Target] = &[
         run: http::internal_target,
         seeds: &[b"/protected/file.bin?x", b"/a%20b", b"relative/..name"],
         tokens: PATHS,
+    },
+    Target {
+        name: "control",
+        run: see::control,
+        seeds: &[b"trace match=~%20^/a%20b n=3 json=", b"level set=full for=10m", b"out 3\na\nbdone 0\n", b"note 4\nhalf"],
+        tokens: &[b"out ", b"done 0\n", b"fail 2\nab", b"%20", b"%", b"=", b" ", b"\n", b"1073741825"],
     },
     Target {
         name: "host",

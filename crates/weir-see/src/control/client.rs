@@ -46,12 +46,22 @@ impl Client {
     ) -> Result<End, String> {
         let lost = |error: io::Error| format!("the server at \"{}\" is gone: {error}", self.path.display());
         let interrupts = interrupts(&self.stream).map_err(lost)?;
+        self.converse(question, &mut take)?;
+        Ok(if interrupts.stopped() { End::Stopped } else { End::Whole })
+    }
+
+    /// Asks and reads to the end of the answer.
+    fn converse(
+        &self,
+        question: &Question,
+        take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>,
+    ) -> Result<(), String> {
+        let lost = |error: io::Error| format!("the server at \"{}\" is gone: {error}", self.path.display());
         (&self.stream).write_all(question.line().as_bytes()).map_err(lost)?;
         let mut input = BufReader::new(&self.stream);
         loop {
             match read_frame(&mut input).map_err(lost)? {
-                Some((Kind::Done, _)) if interrupts.stopped() => return Ok(End::Stopped),
-                Some((Kind::Done, _)) => return Ok(End::Whole),
+                Some((Kind::Done, _)) => return Ok(()),
                 Some((Kind::Fail, text)) => return Err(String::from_utf8_lossy(&text).into_owned()),
                 Some((kind, bytes)) => take(kind, &bytes).map_err(|error| error.to_string())?,
                 None => {
@@ -64,13 +74,13 @@ impl Client {
         }
     }
 
-    /// The whole answer; notes are left out.
+    /// The whole answer to what takes no time; notes are left out, and Ctrl-C ends the process as ever.
     ///
     /// # Errors
     /// As [`Client::ask`].
     pub fn text(self, question: &Question) -> Result<String, String> {
         let mut out = Vec::new();
-        self.ask(question, |kind, bytes| {
+        self.converse(question, &mut |kind, bytes| {
             if kind == Kind::Out {
                 out.extend_from_slice(bytes);
             }

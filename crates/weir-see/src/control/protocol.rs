@@ -5,7 +5,7 @@
 //! (for people), `done` ends an answer, `fail` ends one with the reason. A client that sends `stop` gets what there is so
 //! far, then `done`; one that closes gets nothing more.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,16 +115,18 @@ pub fn write_frame(stream: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Res
 pub fn read_frame(stream: &mut impl BufRead) -> io::Result<Option<(Kind, Vec<u8>)>> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the server speaks something else");
     let mut line = Vec::new();
-    io::Read::take(&mut *stream, 64).read_until(b'\n', &mut line)?;
+    stream.by_ref().take(64).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(None);
     }
     let text = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix('\n')).ok_or_else(wrong)?;
     let (kind, length) = text.split_once(' ').ok_or_else(wrong)?;
     let (kind, _) = Kind::ALL.iter().find(|(_, name)| *name == kind).ok_or_else(wrong)?;
-    let length: usize = length.parse().ok().filter(|&length| length <= LARGEST).ok_or_else(wrong)?;
-    let mut bytes = vec![0; length];
-    stream.read_exact(&mut bytes)?;
+    let length: u64 = length.parse().ok().filter(|&length| length <= LARGEST).ok_or_else(wrong)?;
+    let mut bytes = Vec::new();
+    if stream.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(Some((*kind, bytes)))
 }
 
@@ -156,7 +158,7 @@ pub(crate) fn unescape(word: &str) -> String {
 }
 
 /// Bytes of a frame at most.
-const LARGEST: usize = 1 << 30;
+const LARGEST: u64 = 1 << 30;
 /// Bytes of a question at most.
 pub(crate) const LONGEST_QUESTION: u64 = 16 * 1024;
 

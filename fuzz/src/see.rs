@@ -1,0 +1,11 @@
+//! What is spoken on the control socket.
+
+use weir_see::control::protocol::{Question, read_frame};
+
+/// A question means the same when it is written and read again; frames are read or refused.
+pub fn control(data: &[u8]) {
+    let question = Question::parse(&String::from_utf8_lossy(data));
+    assert_eq!(Question::parse(&question.line()), question);
+    let mut input = data;
+    while let Ok(Some(_)) = read_frame(&mut input) {}
+}
