@@ -113,6 +113,9 @@ impl<'t> Builder<'t> {
         }
         main.resolve_main(&self.modules, &mut self.registry, &mut self.errors);
         self.registry.main = main.get::<MainConf>().clone();
+        if self.registry.main.events {
+            self.warnings.extend(self.registry.main.doubts().into_iter().map(Error::warning));
+        }
         let servers = http.map_or_else(Vec::new, |block| self.http(block, &main));
         self.main = main;
         servers

@@ -200,6 +200,28 @@ impl MainConf {
         self.pcre_jit.unwrap_or(true)
     }
 
+    /// What is right and yet probably not meant, in nginx's words.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if let Some(Affinity::Masks(masks)) = &self.worker_cpu_affinity
+            && masks.len() > 1
+            && masks.len() != self.workers()
+        {
+            let text = "the number of \"worker_processes\" is not equal to the number of \"worker_cpu_affinity\" \
+                        masks, using last mask for remaining worker processes";
+            doubts.push(text.to_owned());
+        }
+        let open_files = process::limit(process::Limit::OpenFiles).map_or(u64::MAX, |(soft, _)| soft);
+        let connections = self.worker_connections();
+        // A limit that is set holds for a worker of nginx once it runs; the one there is now is no matter then.
+        if open_files < connections && self.worker_rlimit_nofile.is_none_or(|limit| connections > limit) {
+            doubts.push(format!(
+                "{connections} worker_connections exceed open file resource limit: {open_files}"
+            ));
+        }
+        doubts
+    }
+
     /// The CPUs that worker `id` may run on; `None`: all.
     pub fn affinity(&self, id: usize) -> Option<Vec<usize>> {
         match self.worker_cpu_affinity.as_ref()? {

@@ -11,7 +11,7 @@ mod message;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_core::server;
+use weir_core::{log, server};
 use weir_rt::SockAddr;
 
 pub use builder::Builder;
@@ -65,9 +65,10 @@ impl Server {
     }
 
     /// Waits for the end: until another thread calls [`Server::stop`], or after [`Server::quit`] the last request is
-    /// answered.
+    /// answered. What it logged is in its files then.
     pub fn join(&self) {
         self.running.join(None);
+        log::flush();
     }
 
     /// As [`Server::join`], for `limit` at most after each thread that ends. `false`: it still runs.

@@ -118,6 +118,22 @@ fn workers_run_on_the_cpus_of_their_masks() {
 }
 
 #[test]
+fn what_is_probably_not_meant_is_said_in_nginx_s_words() {
+    let none = Vec::<String>::new();
+    for conf in ["", "worker_cpu_affinity 01;", "worker_processes 2; worker_cpu_affinity 01 10;"] {
+        assert_eq!(main(&format!("{conf} events {{ worker_connections 9; }}")).doubts(), none, "{conf}");
+    }
+    let doubts =
+        main("worker_processes 3; worker_cpu_affinity 01 10; events { worker_connections 9; }").doubts();
+    assert_eq!(doubts.len(), 1);
+    assert!(doubts[0].ends_with("masks, using last mask for remaining worker processes"), "{doubts:?}");
+    let many = "worker_connections 4000000000";
+    let doubts = main(&format!("events {{ {many}; }}")).doubts();
+    assert!(doubts[0].starts_with("4000000000 worker_connections exceed open file resource limit: "));
+    assert_eq!(main(&format!("worker_rlimit_nofile 5000000000; events {{ {many}; }}")).doubts(), none);
+}
+
+#[test]
 fn users_are_looked_up_by_who_can_become_one() {
     let files = |text: &str| MemoryFiles::new().with(FILE, text);
     let (result, warnings) = load_files(&files("user no-such-user;"), &CORE_MODULES);
