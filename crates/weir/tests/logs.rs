@@ -21,6 +21,23 @@ both_drivers! {
         assert_eq!(line.len(), start.len() + "21/Nov/2026:00:00:00 +0000".len() + end.len(), "{line}");
     }
 
+    /// Whoever reads the logs when its connection has ended finds its lines there; a log with a buffer is not waited for.
+    fn lines_are_written_before_the_connection_ends(driver) {
+        let server = Server::start(
+            "error_log %%DIR%%/error.log; http { log_format u '$uri'; access_log %%DIR%%/access.log u;
+            server { listen 127.0.0.1:%%PORT%%; location / { root %%DIR%%/nothing; } location /b { access_log %%DIR%%/buffered.log u buffer=64k; return 200; } } }",
+        );
+        for n in 0..50 {
+            for path in ["b", "a"] {
+                server.client().send(format!("GET /{path}{n} HTTP/1.0\r\n\r\n")).rest();
+            }
+            let (log, errors) = (server.dir().read("access.log"), server.dir().read("error.log"));
+            assert_eq!(log.lines().last(), Some(&format!("/a{n}")[..]));
+            assert!(errors.lines().last().is_some_and(|line| line.contains(&format!("/nothing/a{n}\" failed"))), "{errors}");
+        }
+        assert_eq!(server.dir().read("buffered.log"), "");
+    }
+
     /// 4 connections, 2,000 requests, then the end: each is in the log exactly once.
     fn no_line_is_lost_at_the_end(driver) {
         for (signal, buffer) in [(Signal::Quit, ""), (Signal::Term, ""), (Signal::Quit, "buffer=64k flush=1h"), (Signal::Term, "buffer=64k flush=1h")] {

@@ -406,6 +406,7 @@ async fn without_head(x: &mut Exchange, no_head: NoHead) -> Option<()> {
         }
         NoHead::Silent(status) => {
             engine::close(x, status).await;
+            x.worker.logs.written().await;
             None
         }
         NoHead::Nothing => None,

@@ -1,7 +1,8 @@
 //! Closing a connection without losing the answer.
 //!
 //! A socket closed while the peer's bytes are unread sends a reset, which may take the answer away from a client that
-//! still writes. So: send everything, shut the writing side, read what comes for a bounded time, then close.
+//! still writes. So: send everything, see that the request's log line is written, shut the writing side, read what
+//! comes for a bounded time, then close.
 
 use std::rc::Rc;
 
@@ -19,6 +20,7 @@ pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
     if wire.stream.unsent() > 0 && drained(x, wire, 0).await.is_err() {
         return;
     }
+    x.worker.logs.written().await;
     let lingers = match x.plan.core.lingering_close {
         Lingering::Off => false,
         Lingering::On => {

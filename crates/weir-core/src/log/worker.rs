@@ -3,11 +3,12 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Level;
 use super::file::LogFile;
 use super::writer::{self, Batch};
-use crate::server::notify::Notify;
+use crate::server::notify::{Notify, either};
 use crate::worker::{Counters, Worker};
 
 /// The log lines of a worker that are not handed over yet. Composing a line takes no lock and no atomic operation;
@@ -70,6 +71,17 @@ impl WorkerLogs {
         }
     }
 
+    /// Waits until the lines of unbuffered logs so far are in their files, [`PATIENCE`] at most: whoever reads the log
+    /// when its connection has ended finds its request there, as with nginx, which writes first.
+    pub(crate) async fn written(&self) {
+        if self.0.pending.borrow().iter().any(|batch| batch.file.buffering.is_none()) {
+            self.0.hand_over();
+        }
+        if !writer::is_written() {
+            either(writer::written(), weir_rt::sleep(PATIENCE)).await;
+        }
+    }
+
     /// Hands everything over and waits until it is written. Further lines are handed over one by one.
     pub fn flush_all(&self) {
         self.0.state.set(State::Ended);
@@ -122,3 +134,6 @@ impl Inner {
 
 /// With so many bytes of one log the turn's end is not waited for.
 const HANDED_OVER: usize = 128 << 10;
+/// How long a connection that ends waits for its line. A write takes microseconds and its thread's turn on a busy
+/// machine milliseconds; a disk that hangs holds up this connection for so long, where nginx holds up all of them.
+const PATIENCE: Duration = Duration::from_millis(100);

@@ -4,9 +4,12 @@
 //! steadily, nobody has to wake it (a futex call each) and each of its writes carries what came in that time. What
 //! waits is bounded per log, [`MOST_QUEUED`]; above it lines are lost and counted.
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use weir_rt::clock::monotonic_ms;
@@ -55,6 +58,18 @@ pub(super) fn push_all(batches: &mut Vec<Batch>, counters: &Counters) -> Vec<Vec
     WRITER.push(batches, Some(counters))
 }
 
+/// Whether everything unbuffered that this thread handed over is in its file.
+pub(super) fn is_written() -> bool {
+    LAST.get() <= WRITTEN.load(Relaxed)
+}
+
+/// Waits until everything unbuffered that this thread handed over is in its file. The log thread, should it gather, is
+/// told not to.
+pub(super) async fn written() {
+    let last = LAST.get();
+    poll_fn(|cx| WRITER.poll_written(last, cx.waker())).await;
+}
+
 /// Notes that `lines` could not be written to `file`.
 pub(super) fn report(file: &File, error: &io::Error, lines: u64) {
     WRITER.lock().fail(file, error, lines);
@@ -68,6 +83,13 @@ pub(super) struct Batch {
 
 static WRITER: Writer = Writer::new();
 static LOST: AtomicU64 = AtomicU64::new(0);
+/// As `Queue::written`, readable without the lock.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The number of this thread's last batch for an unbuffered log.
+    static LAST: Cell<u64> = const { Cell::new(0) };
+}
 
 /// What the log thread and everybody else share.
 pub(super) struct Writer {
@@ -89,6 +111,11 @@ pub(super) struct Queue {
     asked: u64,
     done: u64,
     reopen: bool,
+    /// Batches handed over so far, and how many of them the thread is through with.
+    pushed: u64,
+    written: u64,
+    /// Who waits for which batch.
+    waiters: Vec<(u64, Waker)>,
     /// Lines lost that no worker has counted yet.
     unclaimed: u64,
     trouble: Option<Trouble>,
@@ -114,6 +141,8 @@ pub(super) struct Trouble {
 /// What the thread takes at a time.
 struct Work {
     batches: Vec<Batch>,
+    /// The number of the last batch.
+    pushed: u64,
     asked: u64,
     /// Buffers are written too.
     force: bool,
@@ -130,6 +159,9 @@ impl Writer {
             asked: 0,
             done: 0,
             reopen: false,
+            pushed: 0,
+            written: 0,
+            waiters: Vec::new(),
             unclaimed: 0,
             trouble: None,
         };
@@ -176,6 +208,17 @@ impl Writer {
         true
     }
 
+    fn poll_written(&self, number: u64, waker: &Waker) -> Poll<()> {
+        let mut queue = self.lock();
+        if queue.written >= number || queue.waiters.len() >= WAITERS {
+            return Poll::Ready(());
+        }
+        queue.waiters.push((number, waker.clone()));
+        drop(queue);
+        self.work.notify_one();
+        Poll::Pending
+    }
+
     fn start(&'static self, queue: &mut Queue) {
         if queue.thread == Thread::None {
             let spawned = std::thread::Builder::new().name("weir log".to_owned()).spawn(|| self.run());
@@ -198,7 +241,7 @@ impl Writer {
                 file::reopen_all().iter().for_each(|failed| super::cycle(Level::Emerg, failed));
             }
             self.speak(&mut spoken);
-            self.finish(work.asked, spare);
+            self.finish(work.asked, work.pushed, spare);
             if busy {
                 self.gather();
             }
@@ -220,7 +263,8 @@ impl Writer {
         }
         let force = queue.asked > queue.done;
         let reopen = std::mem::take(&mut queue.reopen);
-        Work { batches: std::mem::take(&mut queue.batches), asked: queue.asked, force, reopen }
+        let (pushed, asked) = (queue.pushed, queue.asked);
+        Work { batches: std::mem::take(&mut queue.batches), pushed, asked, force, reopen }
     }
 
     /// Writes batches, those of a log together; emptied vectors go to `spare`.
@@ -262,18 +306,22 @@ impl Writer {
         }
     }
 
-    fn finish(&self, asked: u64, spare: Vec<Vec<u8>>) {
+    fn finish(&self, asked: u64, pushed: u64, spare: Vec<Vec<u8>>) {
         let mut queue = self.lock();
         let room = SPARE.saturating_sub(queue.spare.len());
         queue.spare.extend(spare.into_iter().filter(|bytes| bytes.capacity() <= SPARE_SIZE).take(room));
         queue.done = asked;
+        queue.written = pushed;
+        WRITTEN.store(pushed, Relaxed);
+        queue.waiters.extract_if(.., |(number, _)| *number <= pushed).for_each(|(_, waker)| waker.wake());
         drop(queue);
         self.done.notify_all();
     }
 
-    /// Lets lines come together; a flush ends it.
+    /// Lets lines come together; a flush ends it, and who waits for a line.
     fn gather(&self) {
-        let waited = self.work.wait_timeout_while(self.lock(), GATHER, |queue| queue.asked == queue.done);
+        let alone = |queue: &mut Queue| queue.asked == queue.done && queue.waiters.is_empty();
+        let waited = self.work.wait_timeout_while(self.lock(), GATHER, alone);
         drop(waited);
     }
 }
@@ -292,6 +340,10 @@ impl Queue {
             return self.lose(&batch.file, Level::Warn, message, lines);
         }
         batch.file.queued.fetch_add(batch.bytes.len(), Relaxed);
+        self.pushed += 1;
+        if batch.file.buffering.is_none() {
+            LAST.set(self.pushed);
+        }
         self.batches.push(batch);
     }
 
@@ -386,6 +438,8 @@ const GATHER: Duration = Duration::from_millis(1);
 pub(super) const MOST_QUEUED: usize = 8 << 20;
 /// How long an end or a reopening waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// So many wait for lines at most: a disk that hangs does not gather them.
+const WAITERS: usize = 1024;
 /// Milliseconds between two complaints.
 const EVERY: u64 = 1000;
 /// Milliseconds to sleep when nothing is due.
