@@ -37,7 +37,7 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 7] = [
+const WITH: [&str; 8] = [
     "threads",
     "file-aio",
     "http_realip_module",
@@ -45,6 +45,7 @@ const WITH: [&str; 7] = [
     "http_auth_request_module",
     "http_secure_link_module",
     "http_stub_status_module",
+    "http_sub_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
 const WITHOUT: [&str; 11] = [

@@ -1,0 +1,217 @@
+//! Finds several texts in bytes that come piece by piece, without regard to case.
+//!
+//! The search is for the first bytes of every text: as many vector instructions look at 32 bytes at once for all
+//! spellings of them (the packed searcher takes 64 spellings, three letters have eight), or, where the texts are
+//! too many for that, an automaton goes through the bytes one by one. Where they are found the texts are compared.
+
+use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
+
+/// Texts to look for.
+pub(crate) struct Patterns {
+    /// In lower case, by first byte; of the same first byte in the order given.
+    texts: Box<[Pattern]>,
+    /// Where in `texts` those of a first byte begin; one more for the end.
+    first: Box<[u8; 257]>,
+    finder: Finder,
+    /// Bytes that `finder` compares, of the texts that have as many.
+    window: usize,
+    /// Bytes of the longest text.
+    longest: usize,
+}
+
+struct Pattern {
+    text: Box<[u8]>,
+    /// Its place among those given.
+    which: usize,
+}
+
+/// What is there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing, and nothing begins.
+    Nothing,
+    /// From here on all bytes are the beginning of a text, and more would have to be seen.
+    Beginning(usize),
+    /// A text.
+    Match {
+        /// Its first byte.
+        start: usize,
+        /// One past its last.
+        end: usize,
+        /// Which.
+        which: usize,
+    },
+}
+
+enum Finder {
+    Packed(packed::Searcher),
+    Automaton(AhoCorasick),
+}
+
+impl Patterns {
+    /// At most 255 texts, none of them empty.
+    pub(crate) fn new(texts: &[Vec<u8>]) -> Patterns {
+        let lower =
+            |(which, text): (usize, &Vec<u8>)| Pattern { text: text.to_ascii_lowercase().into(), which };
+        let mut sorted: Vec<Pattern> = texts.iter().enumerate().map(lower).collect();
+        sorted.sort_by_key(|pattern| pattern.text.first().copied());
+        let mut first = Box::new([0; 257]);
+        for byte in 0..=256_usize {
+            let begins = |pattern: &Pattern| pattern.text.first().is_some_and(|b| usize::from(*b) < byte);
+            first[byte] = sorted.partition_point(begins) as u8;
+        }
+        let (finder, window) = finder(&sorted);
+        let longest = sorted.iter().map(|pattern| pattern.text.len()).max().unwrap_or(0);
+        Patterns { texts: sorted.into(), first, finder, window, longest }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Bytes of the longest.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The first match in `bytes` that begins at `from` or behind it; where several begin, of the text given first.
+    /// A text that may yet match, if there were more bytes, comes before all that are behind it. Those `used` don't
+    /// count.
+    pub(crate) fn find(&self, bytes: &[u8], from: usize, used: &[bool]) -> Found {
+        // Where the searcher, which wants a window of bytes, may miss what begins.
+        let tail = bytes.len().saturating_sub(self.window - 1);
+        let mut at = from;
+        while let Some(candidate) = self.finder.find(bytes, at)
+            && candidate < tail
+        {
+            if let Some(found) = self.compare(bytes, candidate, used) {
+                return found;
+            }
+            at = candidate + 1;
+        }
+        (at.max(tail)..bytes.len()).find_map(|at| self.compare(bytes, at, used)).unwrap_or(Found::Nothing)
+    }
+
+    #[inline]
+    fn compare(&self, bytes: &[u8], start: usize, used: &[bool]) -> Option<Found> {
+        let rest = &bytes[start..];
+        let byte = usize::from(rest[0].to_ascii_lowercase());
+        for pattern in &self.texts[usize::from(self.first[byte])..usize::from(self.first[byte + 1])] {
+            if used[pattern.which] {
+                continue;
+            }
+            let len = pattern.text.len().min(rest.len());
+            if !rest[..len].eq_ignore_ascii_case(&pattern.text[..len]) {
+                continue;
+            }
+            return Some(if len < pattern.text.len() {
+                Found::Beginning(start)
+            } else {
+                Found::Match { start, end: start + len, which: pattern.which }
+            });
+        }
+        None
+    }
+}
+
+impl Finder {
+    #[inline]
+    fn find(&self, bytes: &[u8], from: usize) -> Option<usize> {
+        let span = Span::from(from.min(bytes.len())..bytes.len());
+        let found = match self {
+            Finder::Packed(searcher) => searcher.find_in(bytes, span),
+            Finder::Automaton(automaton) => automaton.find(aho_corasick::Input::new(bytes).span(span)),
+        };
+        found.map(|found| found.start())
+    }
+}
+
+/// What finds the first bytes of the texts, and how many of them.
+fn finder(texts: &[Pattern]) -> (Finder, usize) {
+    for window in [WINDOW, WINDOW - 1] {
+        let mut spelled: Vec<Vec<u8>> = heads(texts, window).flat_map(spellings).collect();
+        spelled.sort();
+        spelled.dedup();
+        if spelled.len() <= SPELLINGS
+            && let Some(searcher) = packed::Config::new()
+                .match_kind(packed::MatchKind::LeftmostFirst)
+                .builder()
+                .extend(spelled)
+                .build()
+        {
+            return (Finder::Packed(searcher), window);
+        }
+    }
+    let automaton = AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .match_kind(MatchKind::LeftmostFirst)
+        .build(heads(texts, WINDOW))
+        .expect("255 texts of three bytes are far below the limits");
+    (Finder::Automaton(automaton), WINDOW)
+}
+
+fn heads(texts: &[Pattern], window: usize) -> impl Iterator<Item = &[u8]> {
+    texts.iter().map(move |pattern| &pattern.text[..pattern.text.len().min(window)])
+}
+
+/// All ways in which a text can be written in letters small and large.
+fn spellings(text: &[u8]) -> Vec<Vec<u8>> {
+    text.iter().fold(vec![Vec::new()], |spelled, byte| {
+        let with = |byte: u8| {
+            spelled.iter().map(move |text| {
+                let mut text = text.clone();
+                text.push(byte);
+                text
+            })
+        };
+        match byte.to_ascii_uppercase() {
+            upper if upper == *byte => with(*byte).collect(),
+            upper => with(*byte).chain(with(upper)).collect(),
+        }
+    })
+}
+
+/// How many first bytes are searched for. Three letters are in text where the whole is, nearly always.
+const WINDOW: usize = 3;
+/// What a packed searcher takes at most.
+const SPELLINGS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(texts: &[&str], bytes: &str) -> Found {
+        let texts: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+        let patterns = Patterns::new(&texts);
+        patterns.find(bytes.as_bytes(), 0, &vec![false; texts.len()])
+    }
+
+    #[test]
+    fn the_leftmost_counts_then_the_first_given() {
+        let a = |start, end, which| Found::Match { start, end, which };
+        assert_eq!(found(&["span"], "a <sPaN> b"), a(3, 7, 0));
+        assert_eq!(found(&["b", "ab"], "xab"), a(1, 3, 1));
+        assert_eq!(found(&["ab", "abc"], "xabc"), a(1, 3, 0));
+        assert_eq!(found(&["abc", "ab"], "xabc"), a(1, 4, 0));
+        assert_eq!(found(&["abcd", "ab"], "xabc"), Found::Beginning(1));
+        assert_eq!(found(&["abcd", "bc"], "xabce"), a(2, 4, 1));
+        assert_eq!(found(&["span"], "spa spa s"), Found::Beginning(8));
+        assert_eq!(found(&["span"], "spa spa x"), Found::Nothing);
+        assert_eq!(found(&["\u{e9}"], "x\u{c3}"), Found::Nothing);
+    }
+
+    #[test]
+    fn many_texts_are_found_too() {
+        let texts: Vec<Vec<u8>> = (0..255).map(|n| format!("word{n:03}").into_bytes()).collect();
+        let patterns = Patterns::new(&texts);
+        assert!(matches!(patterns.finder, Finder::Packed(_)), "all begin alike");
+        let texts: Vec<Vec<u8>> =
+            (0..255_u8).map(|n| [b'g' + n / 16, b'g' + n % 16, b'0', b'x'].to_vec()).collect();
+        let patterns = Patterns::new(&texts);
+        assert!(matches!(patterns.finder, Finder::Automaton(_)));
+        let text = "!".repeat(100) + "VU0X";
+        let found = patterns.find(text.as_bytes(), 0, &[false; 255]);
+        assert_eq!(found, Found::Match { start: 100, end: 104, which: 254 });
+    }
+}

@@ -1,0 +1,197 @@
+//! Filters that change bodies, each table asked of Weir and of nginx: `sub_filter`.
+
+mod common;
+
+use std::fs;
+use std::time::{Duration, UNIX_EPOCH};
+
+use common::Site;
+use weir_core::ModuleDef;
+use weir_core::conf::http_core::HttpCore;
+use weir_core::conf::main_core::MainCore;
+use weir_core::conf::server_core::ServerCore;
+use weir_modules::{Headers, Index, NotModified, Range, Rewrite, Static, Sub};
+use weir_test::{Client, Response};
+
+static MODULES: [ModuleDef; 10] = [
+    ModuleDef::of::<MainCore>(),
+    ModuleDef::of::<HttpCore>(),
+    ModuleDef::of::<ServerCore>(),
+    ModuleDef::of::<Rewrite>(),
+    ModuleDef::of::<Index>(),
+    ModuleDef::of::<Static>(),
+    ModuleDef::of::<NotModified>(),
+    ModuleDef::of::<Headers>(),
+    ModuleDef::of::<Sub>(),
+    ModuleDef::of::<Range>(),
+];
+
+/// The files of a site, all of the same time.
+fn files() -> Vec<(&'static str, Vec<u8>)> {
+    let page = |n: usize| format!("<p><span class=n{n}>line {n}</SPAN> and some text</p>\n");
+    vec![
+        ("page.html", b"<Span>one</span> <span>two</SPAN> three spa".to_vec()),
+        ("page.txt", b"span one span".to_vec()),
+        ("empty.html", Vec::new()),
+        ("long.html", (0..4000).map(page).collect::<String>().into_bytes()),
+        ("bin.html", (0..=255).collect()),
+        ("ab.html", b"abcabdABCab".to_vec()),
+    ]
+}
+
+/// What is compared of an answer.
+fn outline(response: &Response) -> String {
+    let mut out = response.status.to_string();
+    for name in [
+        "Content-Type",
+        "Content-Length",
+        "Content-Range",
+        "Last-Modified",
+        "ETag",
+        "Accept-Ranges",
+        "Transfer-Encoding",
+        "Connection",
+        "X",
+    ] {
+        for value in response.all(name) {
+            out += &format!(" {name}={value}");
+        }
+    }
+    let body = response.body.escape_ascii().to_string();
+    out + "|" + &body.replace("<center>nginx</center>", "<center>weir</center>")
+}
+
+/// Asks Weir, and nginx where it is there, `METHOD PATH [VERSION] [| FIELD]...`; the answers are the same, and contain
+/// what is given.
+fn ask(http: &str, server: &str, requests: &[(&str, &str)]) {
+    let http = format!(
+        "server_tokens off; default_type text/plain; types {{ text/html html; text/css css; }} {http}"
+    );
+    let site = Site::with(&MODULES, &http, server);
+    let nginx = weir_test::nginx(&format!(
+        "events {{ }} http {{ {http} server {{ listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/root; absolute_redirect off; {server} }} }}"
+    ));
+    let root = site.folder.path().join("root");
+    put(&root);
+    let nginx = nginx.map(|builder| {
+        let root = builder.dir().join("root");
+        fs::create_dir_all(&root).expect("a fresh folder");
+        put(&root);
+        builder.start()
+    });
+    for (request, contains) in requests {
+        let ours = outline(&send(Client::connect(site.address), request));
+        assert!(ours.contains(contains), "{request}: {ours}");
+        if let Some(nginx) = &nginx {
+            assert_eq!(outline(&send(nginx.client(), request)), ours, "{request}: nginx, then weir");
+        }
+    }
+}
+
+fn put(root: &std::path::Path) {
+    for (name, content) in files() {
+        let path = root.join(name);
+        fs::write(&path, content).expect("writable");
+        let file = fs::File::options().write(true).open(path).expect("just written");
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_500_000_000)).expect("a time");
+    }
+}
+
+fn send(mut client: Client, request: &str) -> Response {
+    let mut fields = request.split(" | ");
+    let line = fields.next().unwrap_or_default();
+    let line = if line.contains("HTTP/") { line.to_owned() } else { format!("{line} HTTP/1.1") };
+    let fields: String = fields.map(|field| format!("{field}\r\n")).collect();
+    client.send(format!("{line}\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"));
+    if line.starts_with("HEAD") { client.response_to_head() } else { client.response() }
+}
+
+#[test]
+fn sub_filter() {
+    ask(
+        "",
+        "sub_filter span div;
+         location / { }
+         location /all/ { alias %%ROOT%%; sub_filter_once off; }
+         location = /literal { return 200 'span Span'; }
+         location = /html { default_type text/html; return 200 'span Span'; }
+         location = /empty { default_type text/html; return 200; }
+         location = /gone { default_type text/html; return 404 'span Span'; }
+         location = /moved { default_type text/html; return 301 /span; }
+         error_page 405 /page.html;"
+            .replace("alias %%ROOT%%;", "rewrite ^/all(/.*)$ $1 break;")
+            .as_str(),
+        &[
+            ("GET /page.html", "|<div>one</span> <span>two</SPAN> three spa"),
+            ("GET /all/page.html", "|<div>one</div> <div>two</div> three spa"),
+            ("HEAD /page.html", "200"),
+            ("GET /page.html HTTP/1.0", "|<div>one"),
+            ("GET /page.html | Range: bytes=0-3", "200"),
+            ("GET /page.html | If-Modified-Since: Fri, 14 Jul 2017 02:40:00 GMT", "304"),
+            ("GET /page.txt", "span one"),
+            ("GET /page.txt | Range: bytes=0-3", "206"),
+            ("GET /empty.html", "Content-Length=0"),
+            ("GET /long.html", "<div class=n0>"),
+            ("GET /all/long.html", "<div class=n3999>line 3999</div>"),
+            ("GET /literal", "span Span"),
+            ("GET /html", "div Span"),
+            ("GET /empty", "200"),
+            ("GET /gone", "div Span"),
+            ("GET /moved", "301"),
+            ("POST /page.html", "405"),
+            ("GET /none.html", "404"),
+        ],
+    );
+}
+
+#[test]
+fn several_texts() {
+    ask(
+        "",
+        "sub_filter_once off; sub_filter_types text/plain TEXT/CSS text/html;
+         location / { sub_filter a 1; sub_filter c ''; }
+         location /first/ { rewrite ^/first(/.*)$ $1 break; sub_filter ab 1; sub_filter abc 2; sub_filter b 3; }
+         location /last/ { rewrite ^/last(/.*)$ $1 break; sub_filter abc 2; sub_filter ab 1; sub_filter abd 4; }
+         location /tail/ { rewrite ^/tail(/.*)$ $1 break; sub_filter abd 2; sub_filter abx 1; sub_filter b 3; }
+         location /once/ { rewrite ^/once(/.*)$ $1 break; sub_filter_once on; sub_filter a 1; sub_filter b 2; }
+         location /any/ { rewrite ^/any(/.*)$ $1 break; sub_filter_types *; sub_filter span 1; }
+         location = /css { default_type 'text/css; a=b'; sub_filter a 1; return 200 aaa; }
+         location = /js { default_type text/javascript; sub_filter a 1; return 200 aaa; }",
+        &[
+            ("GET /ab.html", "|1b1bd1B1b"),
+            ("GET /first/ab.html", "|1c1d1C1"),
+            ("GET /last/ab.html", "|21d2ab"),
+            ("GET /tail/ab.html", "|a3c2A3Cab"),
+            ("GET /once/ab.html", "|12cabdABCab"),
+            ("GET /any/page.txt", "|1 one 1"),
+            ("GET /page.txt", "sp1n"),
+            ("GET /css", "aaa"),
+            ("GET /js", "aaa"),
+            ("GET /bin.html", "bdefg"),
+        ],
+    );
+}
+
+#[test]
+fn texts_with_variables() {
+    ask(
+        "",
+        "sub_filter_once off;
+         location / { sub_filter $arg_a '[$arg_b$uri]'; }
+         location /two/ { rewrite ^/two(/.*)$ $1 break; sub_filter $arg_a $arg_b; sub_filter x${arg_c} $arg_d; sub_filter one 1; }
+         location /keep { sub_filter_last_modified on; rewrite ^/keep(/.*)$ $1 break; sub_filter span $arg_b; }
+         location /weak { sub_filter_last_modified on; add_header ETag W/\\\"x\\\"; rewrite ^/weak(/.*)$ $1 break; sub_filter span a; }
+         location /odd { sub_filter_last_modified on; add_header ETag x; rewrite ^/odd(/.*)$ $1 break; sub_filter span a; }",
+        &[
+            ("GET /page.html?a=SPAN&b=x", "|<[x/page.html]>one</[x/page.html]>"),
+            ("GET /page.html?a=one&b=y", "[y/page.html]"),
+            ("GET /page.html", "ETag="),
+            ("GET /two/page.html?a=span&b=&c=x", "|<>1</> <>two</> three spa"),
+            ("GET /two/page.html", "|<Span>1</span>"),
+            ("GET /keep/page.html?b=Q", "ETag=W/"),
+            ("GET /keep/page.html", "|<>one</>"),
+            ("GET /weak/page.html", "|<a>"),
+            ("GET /odd/page.html", "|<a>"),
+        ],
+    );
+}
