@@ -140,6 +140,13 @@ pub fn set_priority(nice: i32) -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
 }
 
+/// Lets the calling thread's sleeps end up to `ns` nanoseconds late, so that they end together with something else
+/// (50 µs is what threads begin with).
+pub fn set_timer_slack(ns: u32) {
+    // SAFETY: no pointers; a long, as the function is variadic and reads one; it cannot fail.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(ns)) };
+}
+
 /// Names the calling thread, at most 15 bytes of it, for top and the profiler.
 pub fn set_thread_name(name: &str) {
     let mut short = [0u8; 16];

@@ -114,7 +114,8 @@ pub struct Stall {
     pub route: Site,
     /// The thread's state as the kernel names it: `R`, `S`, `D`; 0 while nobody looked.
     pub state: u8,
-    /// The system call it was in, if any.
+    /// The system call it was in, if any. One that was interrupted goes on as `restart_syscall`: the stack tells which
+    /// it was.
     pub syscall: Option<u32>,
     /// The kernel function it slept in, if any.
     pub wait_channel: String,

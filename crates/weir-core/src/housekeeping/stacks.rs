@@ -312,10 +312,10 @@ fn unix_ms() -> u64 {
 
 /// Seconds that are kept.
 const WINDOW: u64 = 120;
-/// Different stacks held: a busy server has some hundreds, ten thousand is a megabyte or two.
-const STACKS: usize = 16_384;
-/// Words of frames held: 4 MB.
-const WORDS: usize = 1 << 19;
+/// Different stacks held: addresses differ, so nearly every sample of two minutes may have a stack of its own.
+const STACKS: usize = 32_768;
+/// Words of frames held: 8 MB.
+const WORDS: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,12 @@
 //! Finds turns of loops that take too long, while they last.
 //!
-//! A worker shows since when its turn runs. The watchdog looks again when the oldest turn would become a stall, or one
-//! limit later if all loops wait: so a stall is found as it begins to be one, by two looks per limit at most. What the
-//! kernel tells of the thread is read at once; then the thread is asked for its stack, once per stall. How long the
-//! turn was in the end, the loop itself notes.
+//! A worker shows since when its turn runs. The watchdog looks every other limit as long as there are no stalls, so that
+//! one of two limits is always found and it costs a thousandth of a processor at most; for a minute after a stall it looks
+//! when the oldest turn would become the next one. What the kernel tells of the thread is read at once; then the thread
+//! is asked for its stack, once per stall. How long a turn was in the end, the loop itself notes, found or not.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_rt::clock;
 use weir_rt::sampler::{self, LongTurn, Place};
@@ -19,6 +19,8 @@ use super::usage::InKernel;
 #[derive(Default)]
 pub(super) struct Watchdog {
     workers: HashMap<u64, Seen>,
+    /// When the last stall was found or noted.
+    last: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -53,12 +55,19 @@ impl Watchdog {
     /// Looks at all workers; `limit` is the shortest stall, `None` for no watching.
     pub(super) fn look(&mut self, entries: &[Entry], limit: Option<Duration>) -> Next {
         self.workers.retain(|serial, _| entries.iter().any(|entry| entry.serial == *serial));
-        let idle = Next { wait: limit.unwrap_or(UNWATCHED), quiet: true, asked: false };
+        let calm = self.last.is_none_or(|last| last.elapsed() >= ALERT);
+        let pause = limit.map_or(UNWATCHED, |limit| if calm { 2 * limit } else { limit });
+        let idle = Next { wait: pause, quiet: true, asked: false };
         let ticks = limit.map(|limit| clock::scale().ns_to_ticks(limit.as_nanos() as u64));
         entries.iter().fold(idle, |next, entry| {
             let seen = self.workers.entry(entry.serial).or_default();
             let busy = seen.look(entry, ticks.unwrap_or(u64::MAX));
-            let due = busy.due.map(|due| Duration::from_nanos(clock::scale().ticks_to_ns(due)));
+            if busy.stalls {
+                self.last = Some(Instant::now());
+            }
+            // A turn that has just begun will hardly be the one.
+            let due = busy.due.filter(|&due| !calm || ticks.is_some_and(|ticks| due <= ticks / 2));
+            let due = due.map(|due| Duration::from_nanos(clock::scale().ticks_to_ns(due)));
             Next {
                 wait: due.map_or(next.wait, |due| due.max(SHORTEST).min(next.wait)),
                 quiet: next.quiet && seen.still >= STILL,
@@ -97,12 +106,16 @@ struct Busy {
     /// In how many ticks the turn becomes a stall.
     due: Option<u64>,
     asked: bool,
+    /// There was a stall since the last look, or is one.
+    stalls: bool,
 }
 
 impl Seen {
     fn look(&mut self, entry: &Entry, limit: u64) -> Busy {
         let (probe, stalls) = (entry.watched.probe, entry.watched.recorder.stalls());
+        let mut noted = false;
         probe.long_turns(|LongTurn { start, end }| {
+            noted = true;
             stalls.add(Stall { start, duration: end - start, ..Stall::default() });
             match &mut self.stall {
                 Some(found) if found.start == start => found.end = Some(end),
@@ -115,22 +128,23 @@ impl Seen {
         let turns = entry.watched.stats.snapshot().turns;
         self.still = if turns == self.turns && since == 0 { self.still.saturating_add(1) } else { 0 };
         self.turns = turns;
+        let done = Busy { stalls: noted, ..Busy::default() };
         if since == 0 {
-            return Busy::default();
+            return done;
         }
         let age = now.saturating_sub(since);
         if age < limit {
-            return Busy { due: Some(limit - age), asked: false };
+            return Busy { due: Some(limit - age), ..done };
         }
         let known = self.stall.is_some_and(|found| found.start == since);
         if known {
             stalls.add(Stall { start: since, duration: age, ..Stall::default() });
-            return Busy::default();
+            return Busy { stalls: true, ..done };
         }
         self.stall = Some(Found { start: since, end: None, has_stack: false });
         stalls.add(describe(entry, since, age));
         // One that ends at this moment needs no stack.
-        Busy { due: None, asked: probe.ask().is_ok() }
+        Busy { due: None, asked: probe.ask().is_ok(), stalls: true }
     }
 }
 
@@ -146,6 +160,8 @@ fn describe(entry: &Entry, start: u64, duration: u64) -> Stall {
     Stall { start, duration, route: Site(route), state, syscall, wait_channel, sample, ..Stall::default() }
 }
 
+/// How long after a stall the next one is expected.
+const ALERT: Duration = Duration::from_secs(60);
 /// Between two looks at least: a turn is not found to be just too young again and again.
 const SHORTEST: Duration = Duration::from_micros(200);
 /// Between two looks when nothing is watched: rings are emptied all the same.

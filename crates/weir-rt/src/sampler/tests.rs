@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::clock::thread_cpu_ns;
 
+mod chain;
+
 /// Burns CPU time, in a function that is not inlined.
 #[inline(never)]
 fn burn_in_leaf(ns: u64) {

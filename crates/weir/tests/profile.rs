@@ -1,0 +1,61 @@
+//! `profile_cpu` and `profile_blocked` as the running program obeys them, and what samples of it show by name.
+
+use std::process::Command;
+
+use weir_test::{Server, both_drivers, wait_for};
+
+const CONF: &str = "worker_processes 1; profile_cpu 50; profile_blocked 30ms;
+    http { server { listen 127.0.0.1:%%PORT%%; root html; keepalive_requests 1000000;
+        location /img/ { alias html/; autoindex on; } } }";
+
+/// What the program answers to these words about that server.
+fn tell(server: &Server, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
+    let out = command.output().expect("the program runs");
+    assert!(out.status.success(), "{words:?}: {out:?}");
+    String::from_utf8(out.stdout).expect("text")
+}
+
+fn started() -> Server {
+    let server = Server::builder(CONF).file("html/a.txt", "0123456789").start();
+    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    server
+}
+
+both_drivers! {
+    fn rate_and_limit_are_those_of_the_configuration(driver) {
+        let mut server = started();
+        let told = tell(&server, &["doctor"]);
+        assert!(told.contains("50 per second of CPU time") && told.contains("watched from 30.0 ms on"), "{told}");
+        server.reload(&CONF.replace("profile_cpu 50; profile_blocked 30ms", "profile_cpu off"));
+        let told = wait_for("the new settings", || {
+            Some(tell(&server, &["doctor"])).filter(|told| !told.contains("50 per second"))
+        });
+        assert!(told.contains("watched from 10.0 ms on"), "{told}");
+    }
+
+    /// Of the samples of a loaded server nearly all begin at a thread's start, and those of requests name location,
+    /// phase and module.
+    fn samples_have_names_from_the_location_to_the_function(driver) {
+        let server = started();
+        let mut client = server.client();
+        let folded = wait_for("some samples", || {
+            (0..3000).for_each(|_| assert_eq!(client.get("/img/").status, 200));
+            let folded = tell(&server, &["flame", "cpu", "--last", "-t", "60s", "-o", "folded"]);
+            (total(&folded, |_| true) >= 200_000_000).then_some(folded)
+        });
+        let all = total(&folded, |_| true);
+        for what in ["thread_start", "weir_core::server::thread::start"] {
+            let rooted = total(&folded, |stack| stack.contains(what));
+            assert!(rooted * 10 >= all * 9, "{rooted} of {all} ns with {what}\n{folded}");
+        }
+        assert!(total(&folded, |stack| stack.starts_with("/img/;content;autoindex;")) > 0, "{folded}");
+    }
+}
+
+/// Nanoseconds in the stacks that are wanted.
+fn total(folded: &str, wanted: impl Fn(&str) -> bool) -> u64 {
+    let lines = folded.lines().filter_map(|line| line.rsplit_once(' '));
+    lines.filter(|(stack, _)| wanted(stack)).filter_map(|(_, ns)| ns.parse::<u64>().ok()).sum()
+}
