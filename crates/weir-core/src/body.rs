@@ -44,6 +44,15 @@ pub trait Source {
     /// from is free the sooner.
     fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
 
+    /// Whether nobody needs what is to come once the client has left: its connection is then watched while a piece is
+    /// waited for, and the source told ([`Source::client_left`]).
+    fn is_for_client_only(&self) -> bool {
+        false
+    }
+
+    /// The client has left; the source will not be asked again.
+    fn client_left(&mut self) {}
+
     /// What is waited for while no piece is there.
     fn waits_for(&self) -> WaitKind {
         WaitKind::Other

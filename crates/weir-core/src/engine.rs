@@ -70,6 +70,7 @@ pub(crate) async fn close(x: &mut Exchange, status: u16) {
 
 /// Runs the log phase.
 pub(crate) async fn log(x: &mut Exchange) {
+    crate::upstream::tell(x);
     if let Some(at) = phase::log(x, 0) {
         attach(x);
         phase::log_waiting(x, at).await;

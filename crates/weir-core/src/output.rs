@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::task::Poll;
 
 use weir_http::{Known, Method, Version};
 use weir_trace::{Site, Step as ConnStep};
@@ -225,9 +226,20 @@ fn settle(x: &mut Exchange) {
 /// Pulls a source dry.
 async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
     let (shared, site) = (x.shared.clone(), x.answered);
+    let watched = if source.is_for_client_only() { x.transport.h1().cloned() } else { None };
     loop {
         let kind = source.waits_for();
-        let next = poll_fn(|cx| source.poll_next(cx));
+        let next = poll_fn(|cx| {
+            let piece = source.poll_next(cx);
+            if piece.is_pending()
+                && let Some(wire) = &watched
+                && wire.stream.poll_closed(cx).is_ready()
+            {
+                source.client_left();
+                return Poll::Ready(Err(Error::CLIENT_CLOSED));
+            }
+            piece
+        });
         shared.open(site);
         let piece = shared.waiting_for(kind, Box::pin(next)).await;
         shared.close(site);

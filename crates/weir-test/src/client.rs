@@ -150,6 +150,16 @@ impl Client {
         Ok(&self.received)
     }
 
+    /// Waits for the next `count` bytes and takes them.
+    ///
+    /// # Panics
+    /// When they do not come.
+    #[track_caller]
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        self.peek(count).unwrap_or_else(|error| panic!("no {count} bytes: {error}"));
+        self.received.drain(..count).collect()
+    }
+
     /// Reads until the connection ends, and says how.
     ///
     /// # Panics

@@ -24,6 +24,7 @@
 //! | `WEIR_TEST_NGINX` and so on | the program of that name, see [`require_program`] |
 #![forbid(unsafe_code)]
 
+mod backend;
 mod client;
 mod conf;
 mod dir;
@@ -34,6 +35,7 @@ mod response;
 mod server;
 mod wait;
 
+pub use backend::{Backend, Visit};
 pub use client::{Client, End, ReadError};
 pub use dir::TempDir;
 pub use driver::{Driver, run_on};

@@ -11,12 +11,14 @@ use weir_trace::WaitKind;
 use super::attempt::Upstream;
 use super::connection::Connection;
 use super::local::Lease;
+use super::log;
 use super::protocol::{Decoder, Incoming};
 use super::settings::Settings;
 use super::tries::Tries;
 use crate::body::{Body, Buf, Piece, Source};
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
+use crate::log::Level;
 use crate::phase::Verdict;
 use crate::worker::Worker;
 
@@ -80,7 +82,6 @@ impl Answer {
 
     /// Frees `bytes` of their framing.
     fn take(&mut self, bytes: Vec<u8>) {
-        let received = bytes.len() as u64;
         let before = self.ready_len;
         let result = self.decode(bytes);
         self.tries.count(self.ready_len - before, 0, 0);
@@ -89,7 +90,6 @@ impl Answer {
             Ok(true) => self.over(),
             Err(message) => self.broken(&message),
         }
-        let _ = received;
     }
 
     fn decode(&mut self, bytes: Vec<u8>) -> Result<bool, String> {
@@ -107,9 +107,10 @@ impl Answer {
                 if bytes.len() as u64 > *left {
                     // What follows answers nothing.
                     self.keep = false;
-                    crate::log::cycle(
-                        crate::log::Level::Warn,
-                        &"upstream sent more data than specified in \"Content-Length\" header while reading upstream",
+                    self.tries.complain(
+                        Level::Warn,
+                        "upstream sent more data than specified in \"Content-Length\" header while reading upstream"
+                            .to_owned(),
                     );
                     bytes.truncate(*left as usize);
                 }
@@ -171,7 +172,7 @@ impl Answer {
         self.tries.end(None);
         self.open = None;
         self.failed = Some(Error { kind: Kind::Protocol, side: Side::Upstream, errno: None });
-        crate::log::cycle(crate::log::Level::Error, &format_args!("{message} while reading upstream"));
+        self.tries.complain(Level::Error, format!("{message} while reading upstream"));
     }
 
     /// Reads once. `Ready`: something changed.
@@ -193,7 +194,8 @@ impl Answer {
             }
             Poll::Ready(Recv::Err(errno)) => {
                 let text = weir_rt::file::errno_text(errno);
-                self.broken(&format!("recv() failed ({errno}: {text})"));
+                let call = if self.settings.buffering { "readv" } else { "recv" };
+                self.broken(&format!("{call}() failed ({errno}: {text})"));
             }
         }
         Poll::Ready(())
@@ -234,6 +236,16 @@ impl Source for Answer {
             && self.ready_len < self.room()
             && self.poll_read(cx).is_ready()
         {}
+    }
+
+    fn is_for_client_only(&self) -> bool {
+        !self.settings.ignore_client_abort
+    }
+
+    fn client_left(&mut self) {
+        self.tries.end(None);
+        self.open = None;
+        self.tries.complain(Level::Info, log::client_gone("reading upstream"));
     }
 
     fn waits_for(&self) -> WaitKind {

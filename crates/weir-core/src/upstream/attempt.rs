@@ -1,7 +1,6 @@
 //! A request's way through the servers of a group: try after try, until one answers or no other may be asked.
 
 use std::future::poll_fn;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,6 +19,7 @@ use super::settings::Settings;
 use super::tries::Tries;
 use super::{headers, log, tunnel};
 use crate::exchange::Exchange;
+use crate::log::Level;
 use crate::phase::Verdict;
 
 /// What a location needs to ask servers.
@@ -46,7 +46,10 @@ impl Upstream {
         let left = request::tries(group.count(), self.settings.next_tries);
         let mut run = Run { up: self, out, tries, left, began: weir_rt::now_ms(), body_begun: false };
         let verdict = run.all(x, group).await;
-        run.tries.over();
+        if !matches!(verdict, Verdict::Respond) {
+            // Else the body may still come: its end is the end.
+            run.tries.over();
+        }
         verdict
     }
 }
@@ -131,7 +134,7 @@ impl Run<'_> {
                     if let Failed::Next(reason) = failed
                         && reason.counts()
                     {
-                        back.fail();
+                        back.fail(x, READING_HEAD);
                     }
                     return Err(failed);
                 }
@@ -153,9 +156,10 @@ impl Run<'_> {
                 Ok(connection)
             }
             Err(error) => {
-                lease.fail();
-                self.tries.end(Some(if error.kind() == io::ErrorKind::TimedOut { 504 } else { 502 }));
-                Err(Failed::Next(log::connect(x, &error)))
+                let reason = log::connect(x, &peer, &error);
+                lease.fail(x, CONNECTING);
+                self.tries.end(Some(reason.status()));
+                Err(Failed::Next(reason))
             }
         }
     }
@@ -254,7 +258,7 @@ impl Run<'_> {
             match self.unless_gone(x, WaitKind::UpstreamSend, room).await? {
                 Ok(()) => {}
                 Err(SendError::TimedOut) => {
-                    return Err(Failed::Next(log::timed_out(x, "sending request to upstream")));
+                    return Err(Failed::Next(log::timed_out(x, SENDING)));
                 }
                 Err(_) => return Ok(()),
             }
@@ -295,9 +299,9 @@ impl Run<'_> {
             });
             match self.unless_gone(x, WaitKind::UpstreamFirstByte, event).await? {
                 Some(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
-                None => return Err(Failed::Next(log::timed_out(x, "sending request to upstream"))),
+                None => return Err(Failed::Next(log::timed_out(x, SENDING))),
                 Some(Recv::TimedOut) => {
-                    return Err(Failed::Next(log::timed_out(x, "reading response header from upstream")));
+                    return Err(Failed::Next(log::timed_out(x, READING_HEAD)));
                 }
                 Some(Recv::Eof) => {
                     log::error(
@@ -362,7 +366,7 @@ impl Run<'_> {
         let mut answered = answered;
         self.tries.end(None);
         if reason.counts() {
-            answered.lease.fail();
+            answered.lease.fail(x, READING_HEAD);
         }
         Err(Failed::Next(reason))
     }
@@ -430,7 +434,8 @@ impl Run<'_> {
         match shared.waiting_for(kind, watched).await {
             Some(value) => Ok(value),
             None => {
-                log::client_gone(x);
+                let doing = if kind == WaitKind::UpstreamConnect { CONNECTING } else { SENDING };
+                x.log(Level::Info, &log::client_gone(doing));
                 x.keep_alive = false;
                 x.cause = Cause::ClientGone;
                 self.tries.end(Some(499));
@@ -446,6 +451,11 @@ impl Settings {
         self.next_upstream & Reason::OFF.0 == 0 && self.next_upstream & mask == mask
     }
 }
+
+/// What nginx's messages say was being done.
+const CONNECTING: &str = "connecting to upstream";
+const SENDING: &str = "sending request to upstream";
+const READING_HEAD: &str = "reading response header from upstream";
 
 /// How much of a body that is passed on may be on its way to the server.
 const AHEAD: u64 = 64 * 1024;

@@ -162,21 +162,26 @@ impl Peer {
         }
     }
 
-    /// A try has ended. `true`: this failure takes the peer out.
-    pub fn done(&self, now: u64, failed: bool) -> bool {
+    /// A try has failed. `true`: this failure takes the peer out.
+    pub fn fail(&self, now: u64) -> bool {
         let state = &self.state;
-        state.conns.fetch_sub(1, Relaxed);
-        if !failed {
-            // It answered in an interval that began after its last failure: that one is forgotten.
-            if state.accessed.load(Relaxed) < state.checked.load(Relaxed) {
-                state.fails.store(0, Relaxed);
-            }
-            return false;
-        }
         let fails = state.fails.fetch_add(1, Relaxed) + 1;
         state.accessed.store(now, Relaxed);
         state.checked.store(now, Relaxed);
         self.max_fails > 0 && fails >= self.max_fails
+    }
+
+    /// A try has ended; one that [`failed`](Peer::fail) has been counted.
+    pub fn done(&self, failed: bool) {
+        let state = &self.state;
+        state.conns.fetch_sub(1, Relaxed);
+        // It answered in an interval that began after its last failure: that one is forgotten.
+        if !failed
+            && state.fails.load(Relaxed) > 0
+            && state.accessed.load(Relaxed) < state.checked.load(Relaxed)
+        {
+            state.fails.store(0, Relaxed);
+        }
     }
 }
 
@@ -295,12 +300,13 @@ mod tests {
         let peer = Peer::plain("127.0.0.1:80".parse().expect("an address"), "a");
         assert!(peer.is_available(100));
         peer.chosen(100);
-        assert!(peer.done(100, true), "one failure is enough by default");
+        assert!(peer.fail(100), "one failure is enough by default");
+        peer.done(true);
         assert!(!peer.is_available(105));
         assert!(peer.is_available(111));
         peer.chosen(111);
         assert!(!peer.is_available(111) || peer.state.fails.load(Relaxed) == 1);
-        peer.done(112, false);
+        peer.done(false);
         assert_eq!(peer.state.fails.load(Relaxed), 0);
         assert_eq!(peer.state.conns.load(Relaxed), 0);
     }

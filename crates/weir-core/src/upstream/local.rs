@@ -117,23 +117,21 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// What was tried counts against the peer.
-    pub(crate) fn fail(&mut self) {
+    /// What was tried, as nginx's messages name it, counts against the peer. A lone server is asked whatever happened.
+    pub(crate) fn fail(&mut self, x: &Exchange, doing: &str) {
+        if self.failed || self.group.count() < 2 {
+            return;
+        }
         self.failed = true;
+        if self.peer.fail(super::balance::now()) {
+            super::log::disabled(x, doing);
+        }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A lone server is asked whatever happened.
-        let failed = self.failed && self.group.count() > 1;
-        let taken_out = self.peer.done(super::balance::now(), failed);
-        self.group.done(&self.peer, failed);
-        if taken_out {
-            crate::log::cycle(
-                crate::log::Level::Warn,
-                &format_args!("upstream server temporarily disabled while connecting to {}", self.peer.name),
-            );
-        }
+        self.peer.done(self.failed);
+        self.group.done(&self.peer, self.failed);
     }
 }

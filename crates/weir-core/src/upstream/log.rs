@@ -5,6 +5,7 @@ use std::io;
 
 use weir_rt::file::errno_text;
 
+use super::group::Peer;
 use super::reason::Reason;
 use crate::exchange::Exchange;
 use crate::log::Level;
@@ -15,16 +16,17 @@ pub(super) fn error(x: &Exchange, message: &dyn Display) {
 }
 
 /// A connection that could not be made; why, as `*_next_upstream` sees it.
-pub(super) fn connect(x: &Exchange, error: &io::Error) -> Reason {
+pub(super) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> Reason {
     if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
         return timed_out(x, "connecting to upstream");
     }
     let errno = error.raw_os_error().unwrap_or(0);
-    let level = if errno == 11 { Level::Crit } else { Level::Error };
-    x.log(
-        level,
-        &format_args!("connect() failed ({errno}: {}) while connecting to upstream", errno_text(errno)),
-    );
+    let text = errno_text(errno);
+    // What the call itself says names the address; what the network says later does not.
+    let at_once = peer.name.starts_with("unix:") || matches!(errno, EAGAIN | ENETUNREACH | EADDRNOTAVAIL);
+    let level = if !at_once || EXPECTED.contains(&errno) { Level::Error } else { Level::Crit };
+    let to = if at_once { format!(" to {}", peer.name) } else { String::new() };
+    x.log(level, &format_args!("connect(){to} failed ({errno}: {text}) while connecting to upstream"));
     Reason::ERROR
 }
 
@@ -40,7 +42,26 @@ pub(super) fn receive(x: &Exchange, errno: i32) {
     error(x, &format_args!("recv() failed ({errno}: {text}) while reading response header from upstream"));
 }
 
-/// The client left while a server was asked.
-pub(super) fn client_gone(x: &Exchange) {
-    x.log(Level::Info, &"epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too while waiting for request");
+/// The client left while a server was asked; at level info.
+pub(super) fn client_gone(doing: &str) -> String {
+    format!(
+        "epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too while \
+         {doing}"
+    )
 }
+
+/// A failure took a server out of those that are asked.
+pub(super) fn disabled(x: &Exchange, doing: &str) {
+    x.log(Level::Warn, &format_args!("upstream server temporarily disabled while {doing}"));
+}
+
+const EAGAIN: i32 = 11;
+const EADDRNOTAVAIL: i32 = 99;
+const ENETDOWN: i32 = 100;
+const ENETUNREACH: i32 = 101;
+const ECONNREFUSED: i32 = 111;
+const EHOSTDOWN: i32 = 112;
+const EHOSTUNREACH: i32 = 113;
+
+/// What a server that is not there is expected to cause, as nginx sees it.
+const EXPECTED: [i32; 6] = [EAGAIN, ENETDOWN, ENETUNREACH, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH];

@@ -41,3 +41,4 @@ pub use protocol::{Incoming, Outgoing, Protocol};
 pub use reason::Reason;
 pub use settings::{Family, Settings};
 pub use tries::Tries;
+pub(crate) use tries::tell;

@@ -9,6 +9,7 @@ use weir_http::{Field, Span};
 
 use super::group::Peer;
 use crate::exchange::Exchange;
+use crate::log::Level;
 use crate::text::{Arena, Text};
 use crate::variable::Variable;
 
@@ -26,6 +27,8 @@ struct Inner {
     /// The trailer of the last answer.
     trailers: RefCell<Vec<Trailer>>,
     began: Cell<u64>,
+    /// What went wrong where the request was out of reach; [`tell`] logs it.
+    complaints: RefCell<Vec<(Level, String)>>,
 }
 
 /// A name and its value.
@@ -156,9 +159,16 @@ impl Tries {
         }
     }
 
-    /// Nobody is being asked any more: messages say nothing of it.
+    /// Nobody is being asked any more: messages say nothing of it, but for those that wait.
     pub(crate) fn over(&self) {
-        *self.0.asked.borrow_mut() = None;
+        if self.0.complaints.borrow().is_empty() {
+            *self.0.asked.borrow_mut() = None;
+        }
+    }
+
+    /// Notes a message of one that has no request to log it with.
+    pub(crate) fn complain(&self, level: Level, message: String) {
+        self.0.complaints.borrow_mut().push((level, message));
     }
 
     /// `http://127.0.0.1:8000/uri`, for messages while somebody is being asked.
@@ -175,6 +185,24 @@ impl Tries {
     fn list(&self) -> Ref<'_, Vec<Try>> {
         self.0.list.borrow()
     }
+}
+
+/// Logs what went wrong while a body was read from a server; `false`: nothing did.
+#[inline]
+pub(crate) fn tell(x: &Exchange) -> bool {
+    match x.lasting_if::<Tries>() {
+        Some(tries) if !tries.0.complaints.borrow().is_empty() => tell_all(x, tries),
+        _ => false,
+    }
+}
+
+#[cold]
+fn tell_all(x: &Exchange, tries: &Tries) -> bool {
+    for (level, message) in tries.0.complaints.take() {
+        x.log(level, &message);
+    }
+    tries.over();
+    true
 }
 
 /// The variables.

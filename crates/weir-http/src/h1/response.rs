@@ -31,7 +31,7 @@ impl BadResponse {
             }
             BadResponse::Field(
                 BadRequest::HeadTooLarge | BadRequest::FieldTooLong | BadRequest::LineTooLong,
-            ) => "upstream sent too big header while reading response header from upstream",
+            ) => "upstream sent too big header",
             BadResponse::Field(BadRequest::TooManyFields) => "upstream sent too many header lines",
             BadResponse::Field(_) => "upstream sent invalid header",
             BadResponse::ContentLengthInvalid => "upstream sent invalid \"Content-Length\" header",

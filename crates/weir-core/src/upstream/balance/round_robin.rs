@@ -133,7 +133,8 @@ mod tests {
         let mut turn =
             RoundRobin::new(&Arc::new(Members { primary: vec![peer.clone()], backup: Vec::new() }));
         peer.chosen(now());
-        peer.done(now(), true);
+        peer.fail(now());
+        peer.done(true);
         let mut tried = Tried::default();
         assert!(turn.next(&mut tried, |_| true).is_some());
         assert!(turn.next(&mut tried, |_| true).is_none());
