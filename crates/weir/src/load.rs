@@ -8,6 +8,7 @@ use weir::modules::MODULES;
 use weir_conf::{Files, MemoryFiles, RealFiles, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
+use weir_core::conf::lint::lint;
 use weir_core::conf::temp_path;
 use weir_core::log::{self, Level};
 use weir_rt::net;
@@ -99,7 +100,22 @@ impl Paths {
     /// # Errors
     /// Everything that is wrong, each with its place.
     pub(crate) fn load(&self, files: &dyn Files) -> Result<(Configuration, Vec<String>), Vec<String>> {
+        self.build(self.tree(files)?)
+    }
+
+    /// As [`Paths::load`]; what looks like a trap is a warning, too.
+    ///
+    /// # Errors
+    /// As there.
+    fn examine(&self, files: &dyn Files) -> Result<(Configuration, Vec<String>), Vec<String>> {
         let tree = self.tree(files)?;
+        let traps: Vec<String> = lint(&tree).iter().map(|trap| trap.render(&tree.source)).collect();
+        let (configuration, mut warnings) = self.build(tree)?;
+        warnings.extend(traps);
+        Ok((configuration, warnings))
+    }
+
+    fn build(&self, tree: Tree) -> Result<(Configuration, Vec<String>), Vec<String>> {
         match build(tree, MODULES, self.prefix.clone()) {
             (Ok(configuration), warnings) => {
                 let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
@@ -150,7 +166,7 @@ pub(crate) fn dump(line: &CommandLine) -> ExitCode {
 /// Says how far the configuration is good; `None` if that is not to its end.
 fn tested(line: &CommandLine) -> Option<Configuration> {
     let paths = Paths::of(line);
-    let loaded = paths.load(&RealFiles).and_then(|(configuration, warnings)| {
+    let loaded = paths.examine(&RealFiles).and_then(|(configuration, warnings)| {
         for warning in warnings {
             log::cycle(Level::Warn, &warning);
         }

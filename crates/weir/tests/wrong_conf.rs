@@ -257,3 +257,28 @@ fn a_real_file_lists_everything_that_is_not_known() {
     found.sort();
     assert_eq!(found, expected);
 }
+
+/// Traps are shown by `-t` at their place, with the reason, and forbid nothing.
+#[test]
+fn traps_are_warnings_of_the_test_only() {
+    let text = "http { server { listen 127.0.0.1:%%PORT%%; server_name a;
+        add_header X-A 1;
+        location /img/ { alias %%DIR%%; add_header X-B 1; }
+        location ~ ^/(a+)+$ { return 204; } }
+        server { listen 127.0.0.1:%%PORT%%; server_name a; } }";
+    let builder = Server::builder(text);
+    let Exit { status, stderr, .. } = builder.run(&["-t"]);
+    assert!(status.success(), "{stderr}");
+    let folder = builder.dir().to_string_lossy().into_owned();
+    let warned = stderr.replace(&folder, "DIR");
+    for expected in [
+        "conflicting server name \"a\" on 127.0.0.1:",
+        "[warn] \"add_header\" here replaces those of the \"server\" around it (line 2): \"X-A\" will be missing in DIR/nginx.conf:3:50\n",
+        "[warn] \"/img/a\" becomes \"DIRa\": this \"alias\" needs a slash at its end, as its location has in DIR/nginx.conf:3:32\n",
+        "[warn] matching can take exponential time: \"(a+)+\" divides the same text in many ways in DIR/nginx.conf:4:20\n",
+    ] {
+        assert!(warned.contains(expected), "{expected}: {warned}");
+    }
+    let server = Server::start(text);
+    assert!(!server.dir().read("error.log").contains("exponential"));
+}

@@ -3,6 +3,7 @@
 pub mod build;
 pub mod core;
 pub mod http_core;
+pub mod lint;
 pub mod listen;
 pub mod location;
 pub mod main_core;

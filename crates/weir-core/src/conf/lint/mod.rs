@@ -1,0 +1,109 @@
+//! Traps: lines that are no errors and rarely do what was meant. `weir -t` shows them with place and reason.
+//!
+//! A pass over the tree as written, before it is built: each trap is a file, a function that looks at one block with
+//! those around it. A trap that cannot be told from good use is none: a warning that is wrong teaches to skip all.
+
+mod alias;
+mod backtrack;
+mod client_host;
+mod headers;
+mod if_content;
+mod pattern;
+mod reach;
+
+use weir_conf::{Error, Line, Tree};
+
+/// What looks suspicious in `tree`, in the order of its blocks, outer ones first.
+pub fn lint(tree: &Tree) -> Vec<Error> {
+    let mut found = Vec::new();
+    visit(&Scope { line: None, lines: &tree.lines, outer: None, tree }, &mut found);
+    found
+}
+
+/// A block and those around it.
+struct Scope<'t> {
+    /// The line that opens it; `None` for the main context.
+    line: Option<&'t Line>,
+    lines: &'t [Line],
+    outer: Option<&'t Scope<'t>>,
+    tree: &'t Tree,
+}
+
+impl<'t> Scope<'t> {
+    /// The name of the line that opens it; empty for the main context.
+    fn name(&self) -> &'t str {
+        self.line.map_or("", |line| line.name.str())
+    }
+
+    /// Its lines called `name`.
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &'t Line> + use<'t> {
+        self.lines.iter().filter(move |line| line.name.is(name))
+    }
+
+    /// Whether a line is called `name`.
+    fn has(&self, name: &'static str) -> bool {
+        self.all(name).next().is_some()
+    }
+
+    /// This scope and those around it, from inside.
+    fn outwards(&self) -> impl Iterator<Item = &Scope<'t>> {
+        std::iter::successors(Some(self), |scope| scope.outer)
+    }
+
+    /// `line 12`, for messages that speak of another line; with the file's name when that is another one.
+    fn line_of(&self, line: &Line, from: &Line) -> String {
+        match self.tree.source.place(line.name.span) {
+            Some(place) if line.name.span.file == from.name.span.file => format!("line {}", place.line),
+            Some(place) => format!("{}:{}", place.path.display(), place.line),
+            None => "the command line".to_owned(),
+        }
+    }
+
+    /// What the location is for, if it is one: modifier and path, apart as a rule, or glued.
+    fn location(&self) -> Option<(&'t str, &'t [u8])> {
+        self.line.filter(|line| line.name.is("location")).and_then(location_of)
+    }
+}
+
+/// Modifier and path of a `location` line.
+fn location_of(line: &Line) -> Option<(&str, &[u8])> {
+    if let [modifier, path] = &line.args[..] {
+        return Some((modifier.str(), path.bytes()));
+    }
+    let path = line.args.first()?.bytes();
+    let glued = ["=", "^~", "~*", "~"].into_iter().find(|modifier| path.starts_with(modifier.as_bytes()));
+    Some(glued.map_or(("", path), |modifier| (modifier, &path[modifier.len()..])))
+}
+
+fn visit(scope: &Scope<'_>, found: &mut Vec<Error>) {
+    TRAPS.iter().for_each(|trap| trap(scope, found));
+    for line in scope.lines {
+        // The lines of other blocks are no directives.
+        if let Some(block) = line.block.as_ref().filter(|_| BLOCKS.contains(&line.name.str())) {
+            visit(
+                &Scope { line: Some(line), lines: &block.lines, outer: Some(scope), tree: scope.tree },
+                found,
+            );
+        }
+    }
+}
+
+const TRAPS: [fn(&Scope<'_>, &mut Vec<Error>); 6] =
+    [reach::trap, headers::trap, if_content::trap, alias::trap, client_host::trap, backtrack::trap];
+const BLOCKS: [&str; 5] = ["http", "server", "location", "if", "limit_except"];
+
+#[cfg(test)]
+mod testing {
+    use weir_conf::MemoryFiles;
+
+    /// `line: message` of everything found in the server block `text`, which begins in line 1.
+    pub(super) fn found(text: &str) -> Vec<String> {
+        let text = format!("http {{ server {{ {text}\n}} }}");
+        let files = MemoryFiles::new().with("/n.conf", text);
+        let tree = weir_conf::load("/n.conf".as_ref(), "/".as_ref(), &files, |_| false, None);
+        let tree = tree.expect("the syntax of a test is good");
+        let line = |span| tree.source.place(span).map_or(0, |place| place.line);
+        let shown = |error: &weir_conf::Error| format!("{}: {}", error.span.map_or(0, line), error.message);
+        super::lint(&tree).iter().map(shown).collect()
+    }
+}
