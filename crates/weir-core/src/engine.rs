@@ -14,7 +14,7 @@ use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::output::{self, Sent};
 use crate::phase::{self, Phase, Phases, Verdict, Walk};
-use crate::{redirect, special};
+use crate::{redirect, special, subrequest};
 
 /// What is left of a request that has to wait.
 pub(crate) enum Rest {
@@ -135,7 +135,7 @@ async fn go_on(x: &mut Exchange, mut course: Course, mut wait: Wait) {
                 None => output::respond_behind(x, at),
             }),
             // Boxed: what few requests need shall not make the future of all larger.
-            Wait::Body => Next::Responded(Box::pin(output::send_body(x)).await),
+            Wait::Body => Next::Responded(Box::pin(output::send_body_attended(x)).await),
         };
         match advance(x, &mut course, next) {
             Some(again) => wait = again,
@@ -210,6 +210,9 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
         Verdict::Status(status) => {
             if status >= 500 {
                 x.shared.failed(x.answered, status.into());
+            }
+            if let Some(stub) = subrequest::stub(x) {
+                return Some(Next::Judge(stub));
             }
             let verdict = special::answer(x, status);
             x.mark(Site::step(Step::SpecialResponse));

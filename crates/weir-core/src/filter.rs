@@ -10,6 +10,7 @@ use crate::body::Chain;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::phase::{self, LocalFuture, Verdict};
+use crate::subrequest::Include;
 
 /// The places of filters, in order of execution (nginx's `auto/modules`, read from its end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +93,9 @@ pub enum Step {
     Full,
     /// Something must be waited for before the next step.
     Wait(LocalFuture<'static, ()>),
+    /// A subrequest's answer follows what the filter has given so far; come again then. Only before [`Slot::Postpone`],
+    /// and where the header filter has called [`Exchange::includes`].
+    Include(Box<Include>),
 }
 
 /// How many bytes a filter may put ahead.

@@ -11,9 +11,11 @@ use crate::body::{Body, Buf, Chain, Piece, Source};
 use crate::conn::{Transport, h1, heads, keepalive};
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::filter::{BodyEntry, ROOM, Step};
-use crate::phase::Verdict;
+use crate::filter::{BodyEntry, ROOM, Slot, Step};
+use crate::phase::{LocalFuture, Verdict};
 use crate::read;
+use crate::subrequest::Include;
+use crate::subrequest::family::Family;
 
 /// How far a response came without waiting.
 pub(crate) enum Sent {
@@ -115,6 +117,15 @@ pub(crate) async fn send_body(x: &mut Exchange) -> Result<(), Error> {
         }
     }
     finish(x).await
+}
+
+/// As [`send_body`], with the subrequests that run beside it.
+pub(crate) async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
+    let Some(family) = x.family.clone() else { return send_body(x).await };
+    let shared = x.shared.clone();
+    let sent = family.attend(&shared, send_body(x)).await;
+    family.clear();
+    sent
 }
 
 /// How far a head came.
@@ -272,12 +283,15 @@ pub(crate) async fn body_part(x: &mut Exchange, chain: Chain) -> Result<(), Erro
     if x.response.header_only {
         return Ok(());
     }
-    if x.body_filters.is_empty() {
+    if x.body_filters.is_empty() && x.family.is_none() {
         return write(x, chain).await;
     }
     // The filters are taken out so that each may be given the exchange.
     let mut filters = std::mem::take(&mut x.body_filters);
-    let result = through(x, &mut filters, chain).await;
+    let result = match x.family.clone() {
+        None => through(x, &mut filters, chain).await,
+        Some(family) => among(x, &family, &mut filters, chain).await,
+    };
     x.body_filters = filters;
     result
 }
@@ -289,41 +303,127 @@ async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> R
         first.input.append(&mut chain);
     }
     loop {
-        let mut output = Chain::default();
-        let mut again = false;
-        let mut wait = None;
-        for at in 0..filters.len() {
-            let (entry, rest) = split(filters, at);
-            in_memory(x, entry).await?;
-            let before = entry.input.len();
-            let mut out = Chain::default();
-            x.shared.open(entry.site);
-            let step = entry.filter.step(x, &mut entry.input, &mut out);
-            x.shared.bytes(entry.site, before - entry.input.len().min(before), out.len());
-            if let Err(error) = &step {
-                x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
-            }
-            x.shared.close(entry.site);
-            match step? {
-                Step::More => entry.full = false,
-                Step::Full => (entry.full, again) = (true, true),
-                Step::Wait(future) => (wait, again) = (Some((entry.site, future)), true),
-            }
-            match rest {
-                Some(next) => next.input.append(&mut out),
-                None => output.append(&mut out),
-            }
-        }
-        write(x, output).await?;
-        if let Some((site, future)) = wait {
-            x.shared.open(site);
-            x.waiting(future).await;
-            x.shared.close(site);
-        }
-        if !again {
+        let round = round(x, filters).await?;
+        write(x, round.output).await?;
+        wait(x, round.wait).await;
+        if !round.again {
             return Ok(());
         }
     }
+}
+
+/// What one pass over filters came to.
+#[derive(Default)]
+struct Round {
+    output: Chain,
+    /// A filter is to be called again.
+    again: bool,
+    wait: Option<(Site, LocalFuture<'static, ()>)>,
+    include: Option<Box<Include>>,
+}
+
+/// Calls each filter once.
+async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Error> {
+    let mut round = Round::default();
+    for at in 0..filters.len() {
+        let (entry, rest) = split(filters, at);
+        in_memory(x, entry).await?;
+        let before = entry.input.len();
+        let mut out = Chain::default();
+        x.shared.open(entry.site);
+        let step = entry.filter.step(x, &mut entry.input, &mut out);
+        x.shared.bytes(entry.site, before - entry.input.len().min(before), out.len());
+        if let Err(error) = &step {
+            x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
+        }
+        x.shared.close(entry.site);
+        match step? {
+            Step::More => entry.full = false,
+            Step::Full => (entry.full, round.again) = (true, true),
+            Step::Wait(future) => (round.wait, round.again) = (Some((entry.site, future)), true),
+            Step::Include(include) => (round.include, round.again) = (Some(include), true),
+        }
+        match rest {
+            Some(next) => next.input.append(&mut out),
+            None => round.output.append(&mut out),
+        }
+    }
+    Ok(round)
+}
+
+async fn wait(x: &mut Exchange, wait: Option<(Site, LocalFuture<'static, ()>)>) {
+    if let Some((site, future)) = wait {
+        x.shared.open(site);
+        x.waiting(future).await;
+        x.shared.close(site);
+    }
+}
+
+/// As [`through`], with subrequests in the output: the filters before [`Slot::Postpone`] write to the family's queue, and
+/// what can go out of that passes the others.
+async fn among(
+    x: &mut Exchange,
+    family: &Family,
+    filters: &mut [BodyEntry],
+    mut chain: Chain,
+) -> Result<(), Error> {
+    let own = filters.partition_point(|entry| entry.slot < Slot::Postpone);
+    let (own, rest) = filters.split_at_mut(own);
+    let mut last = chain.last;
+    let mut again = true;
+    if let Some(first) = own.first_mut() {
+        first.input.append(&mut chain);
+        last = false;
+    } else {
+        family.push(chain);
+        again = false;
+    }
+    while again {
+        let mut round = round(x, own).await?;
+        again = round.again;
+        last |= round.output.last;
+        family.push(round.output);
+        wait(x, round.wait.take()).await;
+        if let Some(include) = round.include {
+            drain(x, family, rest, Family::has_room).await?;
+            if let Some(waited) = x.begin_include(family, *include) {
+                drain(x, family, rest, |_| waited.is_done()).await?;
+                x.end_include(waited);
+            }
+        }
+        drain(x, family, rest, Family::has_room).await?;
+    }
+    if last {
+        drain(x, family, rest, Family::is_idle).await?;
+        behind(x, rest, Chain::end()).await?;
+    }
+    Ok(())
+}
+
+/// Lets go out what can, until `until` holds.
+async fn drain(
+    x: &mut Exchange,
+    family: &Family,
+    rest: &mut [BodyEntry],
+    until: impl Fn(&Family) -> bool,
+) -> Result<(), Error> {
+    let shared = x.shared.clone();
+    loop {
+        while let Some(chain) = family.take() {
+            behind(x, rest, chain).await?;
+        }
+        if until(family) {
+            return Ok(());
+        }
+        shared.open(Site::SUBREQUEST);
+        shared.waiting(Box::pin(family.changed(&until))).await;
+        shared.close(Site::SUBREQUEST);
+    }
+}
+
+/// The filters behind the place where subrequests are put, then the connection.
+async fn behind(x: &mut Exchange, rest: &mut [BodyEntry], chain: Chain) -> Result<(), Error> {
+    if rest.is_empty() { write(x, chain).await } else { through(x, rest, chain).await }
 }
 
 fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut BodyEntry>) {
@@ -382,6 +482,10 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
             h1::write_body(x, &wire, &mut chain, last, flush).await?;
         }
         Transport::Capture(_) => crate::subrequest::capture(x, &mut chain).await?,
+        Transport::Splice(outlet) => {
+            let (outlet, shared) = (outlet.clone(), x.shared.clone());
+            shared.waiting(Box::pin(outlet.put(&mut chain))).await;
+        }
         Transport::None => {}
     }
     Ok(())
@@ -417,7 +521,13 @@ impl Exchange {
             });
         }
         let last = chain.last;
-        body_part(self, chain).await?;
+        match self.family.clone() {
+            None => body_part(self, chain).await?,
+            Some(family) => {
+                let shared = self.shared.clone();
+                family.attend(&shared, body_part(self, chain)).await?;
+            }
+        }
         if last { finish(self).await } else { Ok(()) }
     }
 }

@@ -6,6 +6,8 @@
 //! where `log_subrequest` is on. Its marks go to the parent's trace.
 
 mod background;
+pub(crate) mod family;
+mod include;
 
 use std::future::ready;
 use std::rc::Rc;
@@ -13,13 +15,15 @@ use std::rc::Rc;
 use weir_http::{Known, Method};
 use weir_trace::Site;
 
-use crate::body::{Buf, Chain};
+use crate::body::{Body, Buf, Chain};
 use crate::conn::Transport;
 use crate::engine::{self, Next};
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::{Exchange, Request, Shared};
-use crate::phase::{LocalFuture, Phase};
+use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
+
+pub use include::Include;
 
 /// What a subrequest is like; by default as those of nginx's own modules.
 #[derive(Debug)]
@@ -153,6 +157,7 @@ impl<'x> Child<'x> {
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
         std::mem::swap(&mut x.arena, &mut parent.arena);
         x.swap_lasting(parent);
+        x.common = Some(parent.common.get_or_insert_default().clone());
         match options.share {
             Share::All => std::mem::swap(&mut x.variables, &mut parent.variables),
             Share::Copy => x.variables = parent.variables.clone(),
@@ -292,6 +297,17 @@ fn headers(x: &Exchange) -> Vec<(Vec<u8>, Vec<u8>)> {
         add(header.name.bytes(&x.arena), x.text(&header.value).to_vec());
     }
     headers
+}
+
+/// What an included subrequest says instead of an error, if its `include` has something for that.
+pub(crate) fn stub(x: &mut Exchange) -> Option<Verdict> {
+    let Transport::Splice(outlet) = &x.transport else { return None };
+    let (stub, content_type) = outlet.stub.take()?;
+    x.body_filters.clear();
+    x.response.clear_entity();
+    x.response.status = 200;
+    x.response.content_type = content_type;
+    Some(x.respond(Body::Chain(stub)))
 }
 
 /// Takes a part of the body of a subrequest's answer.

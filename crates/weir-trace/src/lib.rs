@@ -34,7 +34,8 @@
 mod arrange;
 mod average;
 pub mod event;
-pub mod histogram;
+pub mod graft;
+mod histogram;
 mod keep;
 mod kept;
 mod live;

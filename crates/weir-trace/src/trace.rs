@@ -340,6 +340,20 @@ impl Trace {
         builder.finish()
     }
 
+    /// Takes over an event of another trace, whose interval went by in this one, too.
+    pub(crate) fn copy(&mut self, kind: EventKind, site: Site, value: u64) {
+        self.push(kind, site, value);
+        if kind.is_timed() {
+            self.last += value;
+        }
+    }
+
+    /// Drops the events so far; sites that are open are so no more.
+    pub(crate) fn forget(&mut self) {
+        self.len = 0;
+        self.fold = None;
+    }
+
     /// The whole cost of a boundary: a subtraction, one test for room and range, eight bytes.
     #[inline(always)]
     fn stamp(&mut self, kind: EventKind, site: Site, now: u64) {

@@ -20,6 +20,7 @@ use weir_rt::net::SockAddr;
 
 use crate::conf::server::{Generation, Hosts};
 use crate::subrequest::Capture;
+use crate::subrequest::family::Outlet;
 use crate::worker::Worker;
 
 pub(crate) use encode::redirect_target;
@@ -123,6 +124,8 @@ pub enum Transport {
     H1(Rc<h1::Wire>),
     /// Memory: a subrequest whose answer its parent wants.
     Capture(Capture),
+    /// The parent's output, in its turn: a subrequest that is included there.
+    Splice(Rc<Outlet>),
 }
 
 impl Transport {
@@ -132,6 +135,7 @@ impl Transport {
             Transport::None => 0,
             Transport::H1(wire) => wire.written(),
             Transport::Capture(capture) => capture.bytes.len() as u64,
+            Transport::Splice(outlet) => outlet.total(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
 //! one of them waits stands in [`Shared`].
 
+mod common;
 mod content_type;
 mod lasting;
 mod request;
@@ -15,6 +16,7 @@ pub(crate) mod testing;
 use std::any::Any;
 use std::rc::Rc;
 
+pub(crate) use common::Common;
 pub(crate) use content_type::Kinds;
 pub use request::{Field, Request};
 
@@ -31,6 +33,7 @@ use crate::log::Level;
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
 use crate::read::RequestBody;
+use crate::subrequest::family::Family;
 use crate::text::{Arena, Span, Text};
 use crate::variable::{Captures, VarIndex, Variables};
 use crate::worker::Worker;
@@ -98,6 +101,10 @@ pub struct Exchange {
     pub(crate) bytes_before: u64,
     states: Vec<Box<dyn Any>>,
     lasting: lasting::Lasting,
+    /// Shared with subrequests.
+    pub(crate) common: Option<Rc<Common>>,
+    /// Subrequests that run beside this one.
+    pub(crate) family: Option<Rc<Family>>,
 }
 
 impl Exchange {
@@ -136,6 +143,8 @@ impl Exchange {
             bytes_before: 0,
             states: Vec::new(),
             lasting: Vec::new(),
+            common: None,
+            family: None,
         }
     }
 
@@ -192,11 +201,18 @@ impl Exchange {
         if !self.lasting.is_empty() {
             self.lasting.clear();
         }
+        if self.common.is_some() {
+            self.common = None;
+        }
+        if self.family.is_some() {
+            self.family = None;
+        }
     }
 
     /// Lets go of what the exchange holds while it waits in the free list.
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
+        self.shared.end_branch();
         self.shared.presence.leave();
         self.shared.detach();
         self.clear_rare();

@@ -23,6 +23,8 @@ pub struct Shared {
     on: Cell<bool>,
     /// How many subrequests are running, each inside the one before.
     pub(crate) subrequests: Cell<u8>,
+    /// A subrequest that runs beside others: its trace becomes part of its parent's, and the loop's time is the parent's.
+    branch: Cell<bool>,
     /// Where the answer goes, for [`Shared::pending`].
     wire: RefCell<Option<Rc<Wire>>>,
 }
@@ -35,6 +37,7 @@ impl Shared {
             trace: RefCell::default(),
             on: Cell::new(false),
             subrequests: Cell::new(0),
+            branch: Cell::new(false),
             wire: RefCell::default(),
         }
     }
@@ -180,7 +183,9 @@ impl Shared {
                 let now = clock::ticks();
                 trace.suspend(now);
                 trace.wait_kind(kind);
-                self.presence.suspended(kind, &trace, now);
+                if !self.branch.get() {
+                    self.presence.suspended(kind, &trace, now);
+                }
             }
         }
     }
@@ -192,8 +197,52 @@ impl Shared {
             if trace.is_suspended() {
                 let now = clock::ticks();
                 trace.resume_ready(weir_rt::turn_stamp(), now);
-                self.presence.resumed(&trace, now);
+                if !self.branch.get() {
+                    self.presence.resumed(&trace, now);
+                }
             }
+        }
+    }
+
+    /// Makes this the shared part of a subrequest of `parent` that runs beside others.
+    pub(crate) fn become_branch(&self, parent: &Shared) {
+        self.presence.follow(&parent.presence);
+        self.subrequests.set(parent.subrequests.get() + 1);
+        self.branch.set(true);
+        self.forget();
+        if parent.is_on() {
+            self.start(|trace| {
+                trace.begin(clock::ticks());
+                trace.suspend(clock::ticks());
+                true
+            });
+        }
+    }
+
+    /// Lets a subrequest run, `poll`, whose trace is `own`: what it did stands in this one.
+    pub(crate) fn branch<T>(&self, own: &Shared, open: &mut Vec<Site>, poll: impl FnOnce() -> T) -> T {
+        if !self.on.get() || !own.on.get() {
+            return poll();
+        }
+        let suspended = self.trace.borrow().is_suspended();
+        self.resume();
+        self.open(Site::SUBREQUEST);
+        own.resume();
+        let value = poll();
+        own.suspend(WaitKind::Other);
+        self.trace.borrow_mut().graft(&mut own.trace.borrow_mut(), open);
+        self.close(Site::SUBREQUEST);
+        if suspended {
+            self.suspend(WaitKind::Other);
+        }
+        value
+    }
+
+    /// The subrequest is over: the next user of this part is somebody else.
+    pub(crate) fn end_branch(&self) {
+        if self.branch.replace(false) {
+            self.subrequests.set(0);
+            self.forget();
         }
     }
 

@@ -137,6 +137,15 @@ impl Presence {
         self.present.now.left(self.ticket.replace(Ticket::NONE));
     }
 
+    /// The request is one that `parent` made: it has its number, and is not in flight by itself.
+    pub(crate) fn follow(&self, parent: &Presence) {
+        self.leave();
+        self.id.set(parent.id());
+        self.span.set(parent.span());
+        self.sampled.set(parent.sampled.get());
+        self.route.set(parent.route.get());
+    }
+
     /// The request's number.
     pub(crate) fn id(&self) -> RequestId {
         if self.id.get() == RequestId::default() {

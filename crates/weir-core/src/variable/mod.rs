@@ -4,12 +4,13 @@ pub mod core;
 pub mod script;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_http::Span;
 
 use crate::exchange::Exchange;
-use crate::text::Text;
+use crate::text::{Arena, Text};
 
 pub use script::Script;
 
@@ -128,10 +129,43 @@ enum Slot {
     Known(Text),
 }
 
+impl Slot {
+    /// The very same value; equal ones that stand elsewhere may be others.
+    fn is(&self, other: &Slot) -> bool {
+        match (self, other) {
+            (Slot::Known(Text::Span(one)), Slot::Known(Text::Span(other))) => one == other,
+            (Slot::Known(Text::Static(one)), Slot::Known(Text::Static(other))) => one == other,
+            (Slot::Known(Text::Shared(one)), Slot::Known(Text::Shared(other))) => Rc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
 impl Variables {
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.used) {
             self.slots.fill(Slot::Unknown);
+        }
+    }
+
+    /// Takes over what `other`, a copy of `before` with an arena that was this one's up to `mark`, has changed since.
+    pub(crate) fn take_changes(
+        &mut self,
+        arena: &mut Arena,
+        (other, theirs): (&Variables, &Arena),
+        before: &Variables,
+        mark: u32,
+    ) {
+        for (at, slot) in other.slots.iter().enumerate() {
+            let Slot::Known(text) = slot else { continue };
+            if before.slots.get(at).is_some_and(|before| before.is(slot)) {
+                continue;
+            }
+            let text = match text {
+                Text::Span(span) if span.end > mark => Text::Span(arena.push(theirs.get(*span))),
+                text => text.clone(),
+            };
+            *self.slot(VarIndex(at as u16)) = Slot::Known(text);
         }
     }
 

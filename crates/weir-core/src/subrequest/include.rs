@@ -1,0 +1,205 @@
+//! Subrequests beside their request: included in its output, or captured while others run.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::family::{Alive, Family, Outlet, Running};
+use super::{Capture, Captured, Share, SubrequestBody, SubrequestOptions, body, captured, request};
+use crate::body::Chain;
+use crate::conn::Transport;
+use crate::engine::{self, Next};
+use crate::exchange::{Common, Exchange};
+use crate::phase::{LocalFuture, Phase};
+use crate::read::RequestBody;
+
+/// A subrequest that a body filter asks for ([`Step::Include`](crate::filter::Step::Include)): its answer stands behind
+/// what the filter has given so far and before what it gives next.
+#[derive(Default)]
+pub struct Include {
+    /// The path, taken as normalised.
+    pub uri: Vec<u8>,
+    /// Its arguments.
+    pub args: Vec<u8>,
+    /// The filter goes on when the subrequest is answered, and sees what it did to variables.
+    pub wait: bool,
+    /// What is said instead of an error, or of an answer without a body.
+    pub stub: Option<Chain>,
+    /// The answer goes here instead of the output; the filter waits for it.
+    pub into: Option<Rc<RefCell<Option<Captured>>>>,
+    /// Told `true` when the subrequest could not be made.
+    pub refused: Rc<Cell<bool>>,
+}
+
+/// What a waited subrequest leaves for its parent: itself, to take the variables from.
+type Left = Rc<RefCell<Option<Box<Exchange>>>>;
+
+impl Exchange {
+    /// Makes subrequests possible in this response's body; called by header filters whose body filters include some.
+    pub fn includes(&mut self) {
+        self.family.get_or_insert_default();
+    }
+
+    /// Makes subrequests for the paths and arguments of `list` that run at the same time, a few at most, and gives what
+    /// they answered, in order. Each has copies of this request's variables (or none, as its options say), and what
+    /// they set there is lost.
+    pub async fn subrequests(
+        &mut self,
+        list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>,
+    ) -> Vec<Captured> {
+        let refused = || Captured { status: 500, ..Captured::default() };
+        let family = Rc::new(Family::default());
+        let mut results: Vec<Rc<RefCell<Option<Captured>>>> = Vec::with_capacity(list.len());
+        let shared = self.shared.clone();
+        for (uri, args, options) in list {
+            let room = family.changed(Family::has_room);
+            family.attend(&shared, shared.waiting(Box::pin(room))).await;
+            let result = Rc::new(RefCell::new(None));
+            results.push(result.clone());
+            let Some((x, alive)) = self.child(&uri, &args, options) else { continue };
+            let own = x.shared.clone();
+            let future = Box::pin(async move {
+                let mut x = x;
+                *result.borrow_mut() = Some(answer(&mut x).await);
+                let worker = x.worker.clone();
+                worker.give_exchange(x);
+                drop(alive);
+            });
+            family.start(Running { future, shared: own, open: Vec::new() });
+        }
+        let idle = family.changed(Family::is_idle);
+        family.attend(&shared, shared.waiting(Box::pin(idle))).await;
+        results.iter().map(|result| result.take().unwrap_or_else(refused)).collect()
+    }
+
+    /// A subrequest's exchange, not yet run; none where that would be one too many, which is logged.
+    fn child(
+        &mut self,
+        uri: &[u8],
+        args: &[u8],
+        options: SubrequestOptions,
+    ) -> Option<(Box<Exchange>, Alive)> {
+        if self.is_nested_too_deep(uri) {
+            return None;
+        }
+        let common: Rc<Common> = self.common.get_or_insert_default().clone();
+        let Some(alive) = Alive::new(&common) else {
+            let uri = String::from_utf8_lossy(uri);
+            self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
+            return None;
+        };
+        let mut x = self.worker.take_exchange(&self.connection, &self.server);
+        x.common = Some(common);
+        x.arena.copy_from(&self.arena);
+        if options.share != Share::Nothing {
+            x.variables = self.variables.clone();
+        }
+        x.transport = Transport::Capture(Capture {
+            bytes: Vec::new(),
+            head_only: options.head_only,
+            limit: options.limit,
+        });
+        x.internal = true;
+        x.client = self.client.clone();
+        x.keep_alive = true;
+        x.start_ms = weir_rt::now_ms();
+        x.bytes_before = 0;
+        x.subrequest_of = Some(self.request.uri);
+        x.shared.become_branch(&self.shared);
+        request(&mut x, &self.request, (uri, args), options.method);
+        let mut copy = match options.body {
+            SubrequestBody::Parent => self.body.copy(),
+            _ => RequestBody::default(),
+        };
+        body(&mut x, &mut copy, options.body);
+        Some((x, alive))
+    }
+
+    /// Begins what a filter asked for. What is to be waited for, if anything.
+    pub(crate) fn begin_include(&mut self, family: &Family, include: Include) -> Option<Waited> {
+        let limit = include.into.as_ref().map(|_| self.plan.core.subrequest_output_buffer_size);
+        let options = SubrequestOptions { limit, body: SubrequestBody::Parent, ..SubrequestOptions::default() };
+        let before = include.wait.then(|| (self.variables.clone(), self.arena.mark()));
+        let Some((mut x, alive)) = self.child(&include.uri, &include.args, options) else {
+            include.refused.set(true);
+            return None;
+        };
+        let wait = include.wait || include.into.is_some();
+        let outlet = include.into.is_none().then(|| {
+            let stub = include.stub.map(|chain| (chain, self.response.content_type.clone()));
+            family.outlet(stub)
+        });
+        if let Some(outlet) = &outlet {
+            x.transport = Transport::Splice(outlet.clone());
+        }
+        let (done, left) = (Rc::new(Cell::new(false)), Left::default());
+        let waited = wait.then(|| Waited { done: done.clone(), left: left.clone(), before });
+        let shared = x.shared.clone();
+        let ended = Ended { outlet, done };
+        let future = Box::pin(async move {
+            let mut x = x;
+            let captured = answer(&mut x).await;
+            if let Some(into) = &include.into {
+                *into.borrow_mut() = Some(captured);
+            }
+            if include.wait {
+                *left.borrow_mut() = Some(x);
+            } else {
+                let worker = x.worker.clone();
+                worker.give_exchange(x);
+            }
+            drop((ended, alive));
+        });
+        family.start(Running { future, shared, open: Vec::new() });
+        waited
+    }
+
+    /// Takes over what the subrequest that was waited for did to variables.
+    pub(crate) fn end_include(&mut self, waited: Waited) {
+        let Some(mut child) = waited.left.take() else { return };
+        if let Some((before, mark)) = waited.before {
+            let Exchange { variables, arena, .. } = self;
+            variables.take_changes(arena, (&child.variables, &child.arena), &before, mark);
+        }
+        let worker = child.worker.clone();
+        child.variables.clear();
+        worker.give_exchange(child);
+    }
+}
+
+/// A subrequest that a filter waits for.
+pub(crate) struct Waited {
+    done: Rc<Cell<bool>>,
+    left: Left,
+    before: Option<(crate::variable::Variables, u32)>,
+}
+
+impl Waited {
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.get()
+    }
+}
+
+/// Tells the parent that a child is over, however it ended.
+struct Ended {
+    outlet: Option<Rc<Outlet>>,
+    done: Rc<Cell<bool>>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.done.set(true);
+        if let Some(outlet) = &self.outlet {
+            outlet.end();
+        }
+    }
+}
+
+/// Runs a child. Boxed inside: children make children.
+async fn answer(x: &mut Exchange) -> Captured {
+    let run: LocalFuture<'_, ()> = Box::pin(engine::conclude(x, Next::Run(Phase::ServerRewrite)));
+    run.await;
+    if x.plan.core.log_subrequest {
+        engine::log(x).await;
+    }
+    captured(x)
+}
