@@ -5,7 +5,48 @@
 use weir_http::TraceParent;
 use weir_http::etag::{self, Conditions, IfModifiedSince};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
-use weir_http::{accept, cookie, date, escape, host, mime, proxy_protocol, status, uri};
+use weir_http::{accept, cookie, date, escape, host, mime, proxy_protocol, ssi, status, uri};
+
+/// Pages with server side includes: every byte is used once, text stays as it is, and how the page is cut changes
+/// nothing. The first byte says how long the pieces are, and values may be.
+pub fn ssi(data: &[u8]) {
+    let Some((size, page)) = data.split_first() else { return };
+    let size = usize::from(*size).max(1);
+    let (whole, text) = ssi_items(page, page.len().max(1), size);
+    let (pieces, _) = ssi_items(page, size, size);
+    assert_eq!(whole, pieces);
+    assert!(text <= page.len());
+    assert!(page.windows(5).any(|part| part == b"<!--#") || text == page.len());
+}
+
+/// What a page is read as, texts joined, and how many bytes of it are text.
+fn ssi_items(page: &[u8], size: usize, longest: usize) -> (Vec<Result<Vec<u8>, ssi::Item>>, usize) {
+    let mut parser = ssi::Parser::new(longest);
+    let (mut items, mut length) = (Vec::new(), 0);
+    let mut text = |items: &mut Vec<Result<Vec<u8>, ssi::Item>>, more: &[u8]| {
+        length += more.len();
+        match items.last_mut() {
+            _ if more.is_empty() => {}
+            Some(Ok(text)) => text.extend_from_slice(more),
+            _ => items.push(Ok(more.to_vec())),
+        }
+    };
+    for mut piece in page.chunks(size) {
+        while !piece.is_empty() {
+            let (used, item) = parser.step(piece);
+            assert!(used > 0 || matches!(item, Some(ssi::Item::Held(_))));
+            match item {
+                None => {}
+                Some(ssi::Item::Text(length)) => text(&mut items, piece.get(..length).unwrap_or_default()),
+                Some(ssi::Item::Held(held)) => text(&mut items, held),
+                Some(other) => items.push(Err(other)),
+            }
+            piece = piece.get(used..).unwrap_or_default();
+        }
+    }
+    text(&mut items, parser.finish());
+    (items, length)
+}
 
 /// Request targets: nothing is left to resolve, spans lie inside, and escaping brings the same path back.
 pub fn target(data: &[u8]) {

@@ -121,6 +121,16 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"bytes=", b",", b"-", b"0-0,", b"9223372036854775807", b"18446744073709551616", b" "],
     },
     Target {
+        name: "ssi",
+        run: http::ssi,
+        seeds: &[
+            b"\x05a<!--#include virtual=\"/x\" wait='y' -->b",
+            b"\x01<<!--#if expr=\"$a = /b/\" -->c<!--#endif--><!--#echo var -->",
+            b"\xff<!--#set var=\"a\" value=\"\\\"\\$\" x<!-",
+        ],
+        tokens: &[b"<!--#", b"-->", b"<", b"--", b"=\"", b"\" ", b"\\", b"echo ", b"var"],
+    },
+    Target {
         name: "conditions",
         run: http::conditions,
         seeds: &[b"*", b"\"a\", W/\"5f3c1a2b-1f4\"", b"W/\"a\"", b"Sun, 06 Nov 1994 08:49:37 GMT"],

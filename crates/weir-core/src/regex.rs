@@ -1,6 +1,9 @@
 //! Regular expressions of the configuration, with the variables that their named groups fill.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx};
@@ -106,6 +109,51 @@ impl Pattern {
         &self.named
     }
 }
+
+/// What a pattern that is known only at run time matched.
+#[derive(Clone, Debug, Default)]
+pub struct Matched {
+    /// Group 0 and on, up to the last one that took part; one that did not is empty.
+    pub groups: Vec<Range<usize>>,
+    /// Named groups and their numbers.
+    pub names: Vec<(String, usize)>,
+}
+
+/// Matches `subject` against `pattern`, text of a page or a script; a worker keeps some compiled ones.
+///
+/// # Errors
+/// What is wrong with the pattern, in nginx's words, or that the match was given up.
+pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<Matched>, String> {
+    thread_local! {
+        static COMPILED: RefCell<HashMap<Box<[u8]>, Rc<Regex>>> = RefCell::default();
+    }
+    let regex = COMPILED.with_borrow_mut(|compiled| {
+        if let Some(regex) = compiled.get(pattern) {
+            return Ok(regex.clone());
+        }
+        let regex = Rc::new(Regex::new(pattern, Flags::default()).map_err(|error| error.to_string())?);
+        if compiled.len() >= COMPILED_KEPT {
+            compiled.clear();
+        }
+        compiled.insert(pattern.into(), regex.clone());
+        Ok::<_, String>(regex)
+    })?;
+    with_matcher(|matcher| match regex.captures(matcher, subject) {
+        Ok(None) => Ok(None),
+        Ok(Some(captures)) => {
+            let last = (0..captures.len()).rposition(|n| captures.span(n).is_some()).unwrap_or(0);
+            let groups = (0..=last).map(|n| captures.span(n).unwrap_or_default()).collect();
+            Ok(Some(Matched { groups, names: regex.names() }))
+        }
+        Err(error) => {
+            let (subject, pattern) = (String::from_utf8_lossy(subject), String::from_utf8_lossy(pattern));
+            Err(format!("pcre2_match() failed: {} on \"{subject}\" using \"{pattern}\"", error.code()))
+        }
+    })
+}
+
+/// Patterns of pages kept by a worker: they may be made of what clients send, so their number is bounded.
+const COMPILED_KEPT: usize = 64;
 
 /// Match data is reused by all patterns of a thread.
 fn with_matcher<T>(f: impl FnOnce(&mut Matcher) -> T) -> T {

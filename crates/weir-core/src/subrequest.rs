@@ -87,6 +87,8 @@ pub struct Capture {
     pub(crate) bytes: Vec<u8>,
     pub(crate) head_only: bool,
     limit: Option<u64>,
+    /// The limit is that of the subrequest's own location (`subrequest_output_buffer_size`).
+    limited: bool,
 }
 
 impl Exchange {
@@ -133,7 +135,9 @@ impl Exchange {
         let deep = self.shared.subrequests.get() >= NESTED;
         if deep {
             let uri = String::from_utf8_lossy(uri);
-            self.log_error(&format_args!("subrequests cycle while processing \"{uri}\""));
+            // What nginx was doing stands in its lines.
+            let doing = if self.response.header_sent { " while sending response to client" } else { "" };
+            self.log_error(&format_args!("subrequests cycle while processing \"{uri}\"{doing}"));
         }
         deep
     }
@@ -167,6 +171,7 @@ impl<'x> Child<'x> {
             bytes: Vec::new(),
             head_only: options.head_only,
             limit: options.limit,
+            limited: false,
         });
         x.internal = true;
         x.client = parent.client.clone();
@@ -334,9 +339,11 @@ pub(crate) async fn capture(x: &mut Exchange, chain: &mut Chain) -> Result<(), E
 
 /// The whole must not exceed the limit, which is nginx's for subrequests in memory.
 fn check(x: &Exchange, more: u64) -> Result<(), Error> {
-    let Transport::Capture(Capture { bytes, limit: Some(limit), .. }) = &x.transport else { return Ok(()) };
+    let Transport::Capture(Capture { bytes, limit, limited, .. }) = &x.transport else { return Ok(()) };
+    let own = limited.then_some(x.plan.core.subrequest_output_buffer_size);
+    let Some(limit) = own.or(*limit) else { return Ok(()) };
     let size = bytes.len() as u64 + more;
-    if size <= *limit {
+    if size <= limit {
         return Ok(());
     }
     x.log_error(&format_args!("too big subrequest response: {size}"));

@@ -19,6 +19,7 @@ mod method;
 pub mod mime;
 pub mod proxy_protocol;
 pub mod range;
+pub mod ssi;
 pub mod status;
 mod traceparent;
 pub mod uri;

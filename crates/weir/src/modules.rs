@@ -6,7 +6,7 @@ use weir_core::upstream::UpstreamModule;
 use weir_modules::{
     Access, AuthBasic, AuthRequest, Autoindex, Browser, EmptyGif, Geo, Headers, Index, LimitConn, LimitReq,
     Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink,
-    SplitClients, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
+    SplitClients, Ssi, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
 };
 
 use crate::welcome::Welcome;
@@ -46,5 +46,6 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<UserId>(),
     ModuleDef::of::<Sub>(),
+    ModuleDef::of::<Ssi>(),
     ModuleDef::of::<Range>(),
 ];

@@ -48,10 +48,9 @@ const WITH: [&str; 8] = [
     "http_sub_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 11] = [
+const WITHOUT: [&str; 10] = [
     "http_charset_module",
     "http_gzip_module",
-    "http_ssi_module",
     "http_fastcgi_module",
     "http_uwsgi_module",
     "http_scgi_module",

@@ -26,6 +26,7 @@ impl Exchange {
             bytes: Vec::new(),
             head_only: options.head_only,
             limit: options.limit,
+            limited: false,
         });
         x.internal = true;
         x.client = self.client.clone();

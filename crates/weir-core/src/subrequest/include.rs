@@ -42,10 +42,7 @@ impl Exchange {
     /// Makes subrequests for the paths and arguments of `list` that run at the same time, a few at most, and gives what
     /// they answered, in order. Each has copies of this request's variables (or none, as its options say), and what
     /// they set there is lost.
-    pub async fn subrequests(
-        &mut self,
-        list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>,
-    ) -> Vec<Captured> {
+    pub async fn subrequests(&mut self, list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>) -> Vec<Captured> {
         let refused = || Captured { status: 500, ..Captured::default() };
         let family = Rc::new(Family::default());
         let mut results: Vec<Rc<RefCell<Option<Captured>>>> = Vec::with_capacity(list.len());
@@ -97,6 +94,7 @@ impl Exchange {
             bytes: Vec::new(),
             head_only: options.head_only,
             limit: options.limit,
+            limited: false,
         });
         x.internal = true;
         x.client = self.client.clone();
@@ -116,8 +114,7 @@ impl Exchange {
 
     /// Begins what a filter asked for. What is to be waited for, if anything.
     pub(crate) fn begin_include(&mut self, family: &Family, include: Include) -> Option<Waited> {
-        let limit = include.into.as_ref().map(|_| self.plan.core.subrequest_output_buffer_size);
-        let options = SubrequestOptions { limit, body: SubrequestBody::Parent, ..SubrequestOptions::default() };
+        let options = SubrequestOptions { body: SubrequestBody::Parent, ..SubrequestOptions::default() };
         let before = include.wait.then(|| (self.variables.clone(), self.arena.mark()));
         let Some((mut x, alive)) = self.child(&include.uri, &include.args, options) else {
             include.refused.set(true);
@@ -128,8 +125,10 @@ impl Exchange {
             let stub = include.stub.map(|chain| (chain, self.response.content_type.clone()));
             family.outlet(stub)
         });
-        if let Some(outlet) = &outlet {
-            x.transport = Transport::Splice(outlet.clone());
+        match (&outlet, &mut x.transport) {
+            (Some(outlet), transport) => *transport = Transport::Splice(outlet.clone()),
+            (None, Transport::Capture(capture)) => capture.limited = true,
+            (None, _) => {}
         }
         let (done, left) = (Rc::new(Cell::new(false)), Left::default());
         let waited = wait.then(|| Waited { done: done.clone(), left: left.clone(), before });

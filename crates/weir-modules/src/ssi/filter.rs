@@ -1,0 +1,290 @@
+//! The body filter: carries out the commands of one page.
+
+use std::rc::Rc;
+
+use weir_core::body::{Buf, Chain};
+use weir_core::error::Error;
+use weir_core::filter::{BodyFilter, ROOM, Step};
+use weir_core::{Exchange, subrequest::Include};
+use weir_http::escape::{self, Set};
+use weir_http::ssi::{Command, Item, Parser};
+
+use super::command::{self, Entry, Name};
+use super::evaluate::{self, Wrong};
+use super::include::{self, Pending};
+use super::state::State;
+use super::timefmt::Timefmt;
+
+/// One page on its way out.
+pub(super) struct Page {
+    parser: Parser,
+    state: Rc<State>,
+    silent: bool,
+    errmsg: Vec<u8>,
+    encoding: Encoding,
+    /// Text goes out.
+    output: bool,
+    /// Text goes to the block that was begun.
+    block: bool,
+    condition: Condition,
+    /// What was included last, until it is known what became of it.
+    pending: Option<Pending>,
+}
+
+/// Where in an `if` the page is.
+#[derive(Default)]
+struct Condition {
+    /// 0 outside, 1 behind `if` or `elif`, 2 behind `else`: where a command may stand says its table.
+    at: u8,
+    /// One of the branches was taken.
+    chosen: bool,
+}
+
+/// What `echo` does to what it says.
+#[derive(Clone, Copy)]
+enum Encoding {
+    None,
+    Url,
+    Entity,
+}
+
+/// What a command came to.
+enum Done {
+    Nothing,
+    Said(Vec<u8>),
+    Include(Box<Include>),
+}
+
+impl Page {
+    pub(super) fn new(x: &mut Exchange, longest: usize, silent: bool) -> Page {
+        *x.state::<Timefmt>() = Timefmt::default();
+        Page {
+            parser: Parser::new(longest),
+            state: State::of(x),
+            silent,
+            errmsg: b"[an error occurred while processing the directive]".to_vec(),
+            encoding: Encoding::Entity,
+            output: true,
+            block: false,
+            condition: Condition::default(),
+            pending: None,
+        }
+    }
+
+    /// Text of the page, `buf`.
+    fn text(&self, buf: Buf, output: &mut Chain) {
+        if self.output {
+            output.push(buf);
+        } else if self.block {
+            self.state.add_to_block(buf.memory().unwrap_or_default());
+        }
+    }
+
+    fn command(&mut self, x: &mut Exchange, written: Command, output: &mut Chain) -> Option<Box<Include>> {
+        match self.carry_out(x, written) {
+            Ok(Done::Nothing) => None,
+            Ok(Done::Said(said)) => {
+                output.push(Buf::Bytes(said));
+                None
+            }
+            Ok(Done::Include(include)) => Some(include),
+            Err(wrong) => {
+                if !wrong.is_empty() {
+                    complain(x, &wrong);
+                }
+                self.error(output);
+                None
+            }
+        }
+    }
+
+    fn error(&self, output: &mut Chain) {
+        if !self.silent {
+            output.push(Buf::Bytes(self.errmsg.clone()));
+        }
+    }
+
+    fn carry_out(&mut self, x: &mut Exchange, written: Command) -> Result<Done, Wrong> {
+        let name = written.name.clone();
+        let Some(entry) = Entry::find(&name) else {
+            let wrong = [b"invalid SSI command: \"", &name[..], b"\""].concat();
+            return if self.output { Err(wrong) } else { Ok(Done::Nothing) };
+        };
+        if !self.output && !entry.is_block() {
+            if self.block {
+                self.state.add_to_block(&command::text(&written));
+                return Ok(Done::Nothing);
+            }
+            if entry.conditional == 0 {
+                return Ok(Done::Nothing);
+            }
+        }
+        if entry.conditional > 0 && (self.condition.at == 0 || self.condition.at > entry.conditional) {
+            return Err([b"invalid context of SSI command: \"", &name[..], b"\""].concat());
+        }
+        let mut params = entry.arrange(written)?.into_iter();
+        let mut param = || params.next().flatten();
+        match entry.name {
+            Name::Include => {
+                let params = include::Params {
+                    uri: param(),
+                    file: param(),
+                    wait: param(),
+                    set: param(),
+                    stub: param(),
+                };
+                let (include, pending) = include::prepare(x, &self.state, params)?;
+                self.pending = Some(pending);
+                return Ok(Done::Include(Box::new(include)));
+            }
+            Name::Echo => return Ok(self.echo(x, param().unwrap_or_default(), param(), param())),
+            Name::Config => self.config(x, param(), param()),
+            Name::Set => {
+                let (name, value) = (param().unwrap_or_default(), param().unwrap_or_default());
+                let value = evaluate::text(x, &self.state, &value)?;
+                self.state.set(&name, value);
+            }
+            Name::If | Name::Elif => self.condition(x, entry.name, &param().unwrap_or_default())?,
+            Name::Else => {
+                self.output = !self.condition.chosen;
+                self.condition.at = 2;
+            }
+            Name::Endif => {
+                self.output = true;
+                self.condition = Condition::default();
+            }
+            Name::Block => {
+                self.state.begin_block(&param().unwrap_or_default());
+                (self.output, self.block) = (false, true);
+            }
+            Name::Endblock => (self.output, self.block) = (true, false),
+        }
+        Ok(Done::Nothing)
+    }
+
+    fn condition(&mut self, x: &mut Exchange, name: Name, expr: &[u8]) -> Result<(), Wrong> {
+        if name == Name::If && self.condition.at > 0 {
+            return Err(b"the \"if\" command inside the \"if\" command".to_vec());
+        }
+        if self.condition.chosen {
+            self.output = false;
+            return Ok(());
+        }
+        let holds = evaluate::condition(x, &self.state, expr)?;
+        self.output = holds;
+        self.condition = Condition { at: 1, chosen: holds };
+        Ok(())
+    }
+
+    fn echo(
+        &mut self,
+        x: &mut Exchange,
+        name: Vec<u8>,
+        default: Option<Vec<u8>>,
+        encoding: Option<Vec<u8>>,
+    ) -> Done {
+        let value = evaluate::variable(x, &self.state, &name);
+        let value = value.unwrap_or_else(|| default.unwrap_or_else(|| b"(none)".to_vec()));
+        if value.is_empty() {
+            return Done::Nothing;
+        }
+        match encoding.as_deref() {
+            None => {}
+            Some(b"none") => self.encoding = Encoding::None,
+            Some(b"url") => self.encoding = Encoding::Url,
+            Some(b"entity") => self.encoding = Encoding::Entity,
+            Some(other) => {
+                complain(x, &[b"unknown encoding \"", other, b"\" in the \"echo\" command"].concat());
+            }
+        }
+        let mut said = Vec::with_capacity(value.len());
+        match self.encoding {
+            Encoding::None => said = value,
+            Encoding::Url => escape::escape(&mut said, &value, Set::Html),
+            Encoding::Entity => escape::html(&mut said, &value),
+        }
+        Done::Said(said)
+    }
+
+    fn config(&mut self, x: &mut Exchange, errmsg: Option<Vec<u8>>, timefmt: Option<Vec<u8>>) {
+        if let Some(timefmt) = timefmt {
+            x.state::<Timefmt>().0 = Some(timefmt);
+        }
+        if let Some(errmsg) = errmsg {
+            self.errmsg = errmsg;
+        }
+    }
+
+    /// What was found at the beginning of `buf` from `at` on, and how far it reaches.
+    fn item(
+        &mut self,
+        x: &mut Exchange,
+        (buf, at): (&Buf, usize),
+        output: &mut Chain,
+    ) -> (usize, Option<Box<Include>>) {
+        let bytes = buf.memory().unwrap_or_default();
+        let (used, item) = self.parser.step(&bytes[at..]);
+        let mut include = None;
+        match item {
+            None => {}
+            Some(Item::Text(len)) => self.text(part(buf, at, at + len), output),
+            Some(Item::Held(held)) => self.text(Buf::Static(held), output),
+            Some(Item::Command(command)) => include = self.command(x, command, output),
+            Some(Item::Wrong(reason)) => complain(x, &reason),
+            Some(Item::Error) => self.error(output),
+        }
+        (at + used, include)
+    }
+}
+
+impl BodyFilter for Page {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+        if let Some(pending) = self.pending.take()
+            && pending.finish(&self.state).is_err()
+        {
+            self.error(output);
+        }
+        while let Some(buf) = input.pop() {
+            let buf = shared(buf);
+            let len = buf.len() as usize;
+            let mut at = 0;
+            while at < len {
+                let (reached, include) = self.item(x, (&buf, at), output);
+                at = reached;
+                if let Some(include) = include {
+                    input.unpop(buf.slice(at as u64, len as u64));
+                    return Ok(Step::Include(include));
+                }
+                if output.len() >= ROOM && at < len {
+                    input.unpop(buf.slice(at as u64, len as u64));
+                    return Ok(Step::Full);
+                }
+            }
+        }
+        if input.last {
+            let held = self.parser.finish();
+            self.text(Buf::Static(held), output);
+        }
+        output.flush |= std::mem::take(&mut input.flush);
+        output.last |= std::mem::take(&mut input.last);
+        Ok(Step::More)
+    }
+}
+
+/// Logs what is wrong with a command, and as nginx does, when that was seen.
+fn complain(x: &Exchange, wrong: &[u8]) {
+    let wrong = String::from_utf8_lossy(wrong);
+    x.log_error(&format_args!("{wrong} while sending response to client"));
+}
+
+/// Bytes that will be taken apart are shared by their parts instead of copied for each.
+fn shared(buf: Buf) -> Buf {
+    match buf {
+        Buf::Bytes(bytes) if bytes.contains(&b'<') => Buf::shared(Rc::from(bytes)),
+        other => other,
+    }
+}
+
+fn part(buf: &Buf, from: usize, to: usize) -> Buf {
+    if from == 0 && to as u64 == buf.len() { buf.clone() } else { buf.slice(from as u64, to as u64) }
+}
