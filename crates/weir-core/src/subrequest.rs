@@ -23,7 +23,7 @@ use crate::exchange::{Exchange, Request, Shared};
 use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
 
-pub use include::Include;
+pub use include::{Answer, Include};
 
 /// What a subrequest is like; by default as those of nginx's own modules.
 #[derive(Debug)]

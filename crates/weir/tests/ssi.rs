@@ -199,7 +199,7 @@ fn told(server: &Server, request: &str) -> String {
 /// What the error log says, without what differs between two servers.
 fn logged(server: &Server) -> Vec<String> {
     assert_eq!(server.get("/last").status, 404);
-    server.error_log_line("/last\" failed");
+    let _ = server.error_log_line("/last\" failed");
     let log = server.error_log();
     let lines = log.lines().filter(|line| line.contains("[error]")).map(|line| {
         let message =
@@ -244,7 +244,7 @@ both_drivers! {
         let page = "<!--#include virtual=\"/twice.html\" --><!--#include virtual=\"/twice.html\" -->.";
         let weir = Server::builder(CONF).driver(driver).file("html/twice.html", page).start();
         assert_eq!(weir.get("/twice.html").status, 200);
-        weir.error_log_line("request reference counter overflow while processing \"/twice.html\"");
+        let _ = weir.error_log_line("request reference counter overflow while processing \"/twice.html\"");
         assert_eq!(weir.get("/plain/none").status, 404);
     }
 
@@ -290,7 +290,7 @@ both_drivers! {
             .file("html/plain/page.html", "x".repeat(65))
             .start();
         assert_eq!(weir.get("/page.html").text(), "[]");
-        weir.error_log_line("too big subrequest response");
+        let _ = weir.error_log_line("too big subrequest response");
     }
 }
 

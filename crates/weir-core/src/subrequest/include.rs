@@ -25,10 +25,13 @@ pub struct Include {
     /// What is said instead of an error, or of an answer without a body.
     pub stub: Option<Chain>,
     /// The answer goes here instead of the output; the filter waits for it.
-    pub into: Option<Rc<RefCell<Option<Captured>>>>,
+    pub into: Option<Answer>,
     /// Told `true` when the subrequest could not be made.
     pub refused: Rc<Cell<bool>>,
 }
+
+/// Where the answer of a subrequest will stand.
+pub type Answer = Rc<RefCell<Option<Captured>>>;
 
 /// What a waited subrequest leaves for its parent: itself, to take the variables from.
 type Left = Rc<RefCell<Option<Box<Exchange>>>>;
@@ -45,12 +48,12 @@ impl Exchange {
     pub async fn subrequests(&mut self, list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>) -> Vec<Captured> {
         let refused = || Captured { status: 500, ..Captured::default() };
         let family = Rc::new(Family::default());
-        let mut results: Vec<Rc<RefCell<Option<Captured>>>> = Vec::with_capacity(list.len());
+        let mut results: Vec<Answer> = Vec::with_capacity(list.len());
         let shared = self.shared.clone();
         for (uri, args, options) in list {
             let room = family.changed(Family::has_room);
             family.attend(&shared, shared.waiting(Box::pin(room))).await;
-            let result = Rc::new(RefCell::new(None));
+            let result = Answer::default();
             results.push(result.clone());
             let Some((x, alive)) = self.child(&uri, &args, options) else { continue };
             let own = x.shared.clone();

@@ -1,11 +1,11 @@
 //! `include`: another page in the place of the command, in a variable, or in place of nothing.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_core::Exchange;
 use weir_core::body::{Buf, Chain};
-use weir_core::subrequest::{Captured, Include};
+use weir_core::subrequest::{Answer, Include};
 use weir_http::uri;
 
 use super::evaluate::{self, Wrong};
@@ -23,7 +23,7 @@ pub(super) struct Params {
 /// An include under way.
 pub(super) struct Pending {
     refused: Rc<Cell<bool>>,
-    set: Option<(Vec<u8>, Rc<RefCell<Option<Captured>>>)>,
+    set: Option<(Vec<u8>, Answer)>,
 }
 
 /// The subrequest could not be made.
@@ -68,7 +68,7 @@ pub(super) fn prepare(x: &mut Exchange, state: &State, params: Params) -> Result
             Some(chain)
         }
     };
-    let set = set.map(|name| (name, Rc::new(RefCell::new(None))));
+    let set = set.map(|name| (name, Answer::default()));
     if let Some((name, _)) = &set {
         state.declare(name);
     }
