@@ -123,8 +123,7 @@ impl Moment<'_> {
     fn iso_week(&self) -> (u16, u32) {
         let year = self.civil.year;
         let monday = u32::from(self.civil.weekday + 6) % 7;
-        let week =
-            (self.day_of_year() + 10 - (monday + 1)) / 7 + u32::from(self.day_of_year() + 10 < monday + 1);
+        let week = (self.day_of_year() + 10 - monday) / 7;
         match week {
             0 => (year - 1, weeks_of(year - 1)),
             week if week > weeks_of(year) => (year + 1, 1),
