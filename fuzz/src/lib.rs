@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conf;
+pub mod dns;
 pub mod h1;
 pub mod http;
 pub mod mutate;
@@ -56,6 +57,15 @@ pub static TARGETS: &[Target] = &[
             b"HTTP/1.1 100\r\n\r\nHTTP/1.1 204 No Content\nServer: x\n\n",
         ],
         tokens: FIELDS,
+    },
+    Target {
+        name: "dns",
+        run: dns::dns,
+        seeds: &[
+            b"\x00\x01\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x1e\x00\x04\x7f\x00\x00\x01",
+            b"\x00\x01\x81\x83\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x21\x00\x01",
+        ],
+        tokens: &[b"\xc0\x0c", b"\x00\x21", b"\x00\x05\x00\x01", b"\x3f", b"\xff\xff"],
     },
     Target {
         name: "conf",

@@ -1,0 +1,83 @@
+//! What is asked, and what is answered.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::name::Name;
+
+/// What a look-up is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// The addresses of a name.
+    Addresses(Name),
+    /// The servers of a service (SRV, RFC 2782), with their addresses.
+    Service(Name),
+    /// The names of an address.
+    Names(IpAddr),
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The addresses, IPv4 before IPv6, in the name server's order.
+    pub addresses: Vec<IpAddr>,
+    /// The servers of a service, those to be preferred first.
+    pub services: Vec<Service>,
+    /// The names of an address.
+    pub names: Vec<Name>,
+    /// Until when it holds, in the caller's milliseconds. A stale answer holds for a short time: it is asked for again.
+    pub until: u64,
+    /// From when on a look-up has it asked for again in advance.
+    pub refresh: u64,
+    /// It has expired, and nobody could say anything newer.
+    pub stale: bool,
+}
+
+/// A server of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// The lowest is asked first.
+    pub priority: u16,
+    /// Its share among those of its priority.
+    pub weight: u16,
+    /// Its port.
+    pub port: u16,
+    /// Its name.
+    pub target: Name,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No name server answered in time.
+    TimedOut,
+    /// What the name servers said: a response code (RFC 1035 section 4.1.1), 3 also for a name without such records.
+    Code(u8),
+}
+
+impl Failure {
+    /// The number in nginx's messages: the response code, or the errno of a timeout.
+    pub fn number(self) -> u16 {
+        match self {
+            Failure::TimedOut => 110,
+            Failure::Code(code) => u16::from(code),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    /// nginx's words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::TimedOut => "Operation timed out",
+            Failure::Code(1) => "Format error",
+            Failure::Code(2) => "Server failure",
+            Failure::Code(3) => "Host not found",
+            Failure::Code(4) => "Unimplemented",
+            Failure::Code(5) => "Operation refused",
+            Failure::Code(_) => "Unknown error",
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! What is known of names.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::answer::Failure;
+use crate::name::Name;
+use crate::resolver::LookupId;
+use crate::wire::{Data, Type};
+
+/// What is asked of name servers: records of a type.
+pub(crate) type Key = (Name, Type);
+
+/// What is known of one name and type.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    /// What it says; nothing, when there is nothing of that type.
+    pub(crate) known: Option<Known>,
+    /// Name servers said so many times in a row that what is known is gone.
+    pub(crate) denials: u32,
+    /// Why the last query had no result, and until when it is not asked again for that.
+    pub(crate) failure: Option<(Failure, u64)>,
+    /// The query that is in flight.
+    pub(crate) query: Option<u64>,
+    /// Who waits for it.
+    pub(crate) waiting: Vec<LookupId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) records: Vec<Data>,
+    pub(crate) until: u64,
+    pub(crate) refresh: u64,
+}
+
+impl Known {
+    pub(crate) fn new(records: Vec<Data>, now: u64, lasts: u64) -> Known {
+        // In its last tenth it is asked for again in advance, when somebody asks.
+        Known { records, until: now + lasts, refresh: now + lasts - lasts / 10 }
+    }
+
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.records.iter().filter_map(|data| match data {
+            Data::Address(address) => Some(*address),
+            _ => None,
+        })
+    }
+}
+
+impl Entry {
+    /// What holds at `now`.
+    pub(crate) fn fresh(&self, now: u64) -> Option<&Known> {
+        self.known.as_ref().filter(|known| now < known.until)
+    }
+
+    /// What held, not longer than `stale` ago.
+    pub(crate) fn stale(&self, now: u64, stale: u64) -> Option<&Known> {
+        self.known.as_ref().filter(|known| now < known.until.saturating_add(stale))
+    }
+
+    /// As [`Entry::stale`], if it was something.
+    pub(crate) fn worth(&self, now: u64, stale: u64) -> Option<&Known> {
+        self.stale(now, stale).filter(|known| !known.records.is_empty())
+    }
+
+    /// Nobody needs it any more.
+    fn is_over(&self, now: u64, stale: u64) -> bool {
+        self.query.is_none()
+            && self.waiting.is_empty()
+            && self.fresh(now).is_none()
+            && self.worth(now, stale).is_none()
+    }
+}
+
+/// All entries.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    entries: HashMap<Key, Entry>,
+}
+
+impl Cache {
+    pub(crate) fn get(&self, key: &Key) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    pub(crate) fn entry(&mut self, key: &Key) -> &mut Entry {
+        self.entries.entry(key.clone()).or_default()
+    }
+
+    /// Makes room when there are more than `most`: what has expired goes, and if that is not enough, what is not in use
+    /// at the moment.
+    pub(crate) fn limit(&mut self, most: usize, now: u64, stale: u64) {
+        if self.entries.len() < most {
+            return;
+        }
+        self.entries.retain(|_, entry| !entry.is_over(now, stale));
+        if self.entries.len() >= most {
+            self.entries.retain(|_, entry| entry.query.is_some() || !entry.waiting.is_empty());
+        }
+    }
+}

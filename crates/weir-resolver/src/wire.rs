@@ -1,0 +1,218 @@
+//! Messages (RFC 1035 section 4), as far as a stub resolver needs them: one question out, answers in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::name::Name;
+
+/// The type of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u16)]
+pub enum Type {
+    /// An IPv4 address.
+    A = 1,
+    /// A name server.
+    Ns = 2,
+    /// The name of an address.
+    Ptr = 12,
+    /// An IPv6 address (RFC 3596).
+    Aaaa = 28,
+    /// A server of a service (RFC 2782).
+    Srv = 33,
+}
+
+/// Bytes of a datagram that fit through any path (DNS flag day 2020).
+const PAYLOAD: u16 = 1232;
+/// The class of the internet.
+const IN: u16 = 1;
+/// The type of an alias.
+const CNAME: u16 = 5;
+/// The type that tells, beside an answer of nothing, how long there will be nothing (RFC 2308).
+const SOA: u16 = 6;
+
+/// A query for `name`; `edns` tells the server that an answer may be larger than 512 bytes (RFC 6891).
+pub fn query(id: u16, name: &Name, kind: Type, edns: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    let recursion_desired = 0x0100;
+    for word in [id, recursion_desired, 1, 0, 0, u16::from(edns)] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    name.write(&mut out);
+    for word in [kind as u16, IN] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    if edns {
+        out.extend_from_slice(&[0, 0, 41]);
+        out.extend_from_slice(&PAYLOAD.to_be_bytes());
+        out.extend_from_slice(&[0; 6]);
+    }
+    out
+}
+
+/// A response, as far as it is of use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The number of the query it answers.
+    pub id: u16,
+    /// The response code: 0 all right, 2 the server failed, 3 no such name, ...
+    pub code: u8,
+    /// There is more, to be had over TCP.
+    pub truncated: bool,
+    /// The question, whose type may be one that is not asked for here.
+    pub question: (Name, u16),
+    /// The records of the answer section.
+    pub records: Vec<Record>,
+    /// Seconds for which "there is nothing" holds.
+    pub negative: Option<u32>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose it is.
+    pub name: Name,
+    /// Seconds that it holds.
+    pub ttl: u32,
+    /// What it says.
+    pub data: Data,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// A and AAAA.
+    Address(IpAddr),
+    /// CNAME.
+    Alias(Name),
+    /// PTR.
+    Name(Name),
+    /// SRV.
+    Service {
+        /// The lowest is asked first.
+        priority: u16,
+        /// Its share.
+        weight: u16,
+        /// Its port.
+        port: u16,
+        /// Its name.
+        target: Name,
+    },
+}
+
+/// Reads a response; `None` when it is none, or is malformed before the end of the answer section.
+pub fn parse(message: &[u8]) -> Option<Response> {
+    let mut reader = Reader { message, at: 0 };
+    let id = reader.word()?;
+    let flags = reader.word()?;
+    let counts = [reader.word()?, reader.word()?, reader.word()?, reader.word()?];
+    if flags & 0x8000 == 0 || flags & 0x7800 != 0 || counts[0] != 1 {
+        return None;
+    }
+    let name = reader.name()?;
+    let kind = reader.word()?;
+    let class = reader.word()?;
+    if class != IN {
+        return None;
+    }
+    let truncated = flags & 0x0200 != 0;
+    let mut response = Response {
+        id,
+        code: (flags & 15) as u8,
+        truncated,
+        question: (name, kind),
+        records: Vec::new(),
+        negative: None,
+    };
+    // What is cut off is asked for again.
+    if truncated {
+        return Some(response);
+    }
+    for _ in 0..counts[1] {
+        let raw = reader.record()?;
+        if raw.class == IN
+            && let Some(data) = raw.data(message)?
+        {
+            response.records.push(Record { name: raw.name, ttl: raw.ttl, data });
+        }
+    }
+    for _ in 0..counts[2] {
+        // Nothing but a hint: what is broken here spoils nothing.
+        let Some(raw) = reader.record() else { break };
+        if raw.kind == SOA && raw.class == IN {
+            response.negative = raw.negative(message);
+        }
+    }
+    Some(response)
+}
+
+struct Reader<'m> {
+    message: &'m [u8],
+    at: usize,
+}
+
+/// A record before its type is looked at; `start..end` is its data in the message.
+struct Raw {
+    name: Name,
+    kind: u16,
+    class: u16,
+    ttl: u32,
+    start: usize,
+    end: usize,
+}
+
+impl Reader<'_> {
+    fn word(&mut self) -> Option<u16> {
+        let word = word(self.message, self.at)?;
+        self.at += 2;
+        Some(word)
+    }
+
+    fn name(&mut self) -> Option<Name> {
+        let (name, behind) = Name::read(self.message, self.at)?;
+        self.at = behind;
+        Some(name)
+    }
+
+    fn record(&mut self) -> Option<Raw> {
+        let name = self.name()?;
+        let (kind, class) = (self.word()?, self.word()?);
+        let ttl = u32::from(self.word()?) << 16 | u32::from(self.word()?);
+        // One with the highest bit set is none (RFC 2181 section 8).
+        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
+        let length = usize::from(self.word()?);
+        let start = self.at;
+        self.at += length;
+        (self.at <= self.message.len()).then_some(Raw { name, kind, class, ttl, start, end: self.at })
+    }
+}
+
+impl Raw {
+    /// `Some(None)`: of no interest. `None`: malformed.
+    fn data(&self, message: &[u8]) -> Option<Option<Data>> {
+        let bytes = &message[self.start..self.end];
+        let name =
+            |at: usize| Name::read(message, at).filter(|(_, end)| *end == self.end).map(|(name, _)| name);
+        Some(Some(match self.kind {
+            1 => Data::Address(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
+            28 => Data::Address(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
+            CNAME => Data::Alias(name(self.start)?),
+            12 => Data::Name(name(self.start)?),
+            33 => Data::Service {
+                priority: word(bytes, 0)?,
+                weight: word(bytes, 2)?,
+                port: word(bytes, 4)?,
+                target: name(self.start + 6)?,
+            },
+            _ => return Some(None),
+        }))
+    }
+
+    /// The shorter of the record's own time and the zone's (RFC 2308 section 5).
+    fn negative(&self, message: &[u8]) -> Option<u32> {
+        let minimum = message.get(self.start..self.end)?.last_chunk::<4>()?;
+        Some(u32::from_be_bytes(*minimum).min(self.ttl))
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
