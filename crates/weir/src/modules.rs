@@ -4,8 +4,8 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, AuthBasic, AuthRequest, Autoindex, Browser, EmptyGif, Geo, Headers, Index, LimitConn, LimitReq,
-    Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink,
+    Access, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Headers, Index, LimitConn,
+    LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink,
     SplitClients, Ssi, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
 };
 
@@ -46,6 +46,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<UserId>(),
     ModuleDef::of::<Sub>(),
+    ModuleDef::of::<Charset>(),
     ModuleDef::of::<Ssi>(),
     ModuleDef::of::<Range>(),
 ];

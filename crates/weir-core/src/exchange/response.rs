@@ -50,6 +50,8 @@ pub struct Response {
     pub content_type: Option<Text>,
     /// Charset added to the type.
     pub charset: Option<Text>,
+    /// The charset that an upstream wants its response recoded to (`X-Accel-Charset`).
+    pub override_charset: Option<Text>,
     /// `Content-Length`; without one the body is chunked or ends with the connection.
     pub content_length: Option<u64>,
     /// `Last-Modified`, in seconds since 1970; also what conditional requests compare.
@@ -140,6 +142,7 @@ impl Response {
             reason,
             content_type,
             charset,
+            override_charset,
             content_length,
             last_modified,
             location,
@@ -162,7 +165,7 @@ impl Response {
         } = self;
         (*status, *err_status) = (0, 0);
         (*content_length, *last_modified) = (None, None);
-        for text in [reason, content_type, charset, location, server, date] {
+        for text in [reason, content_type, charset, override_charset, location, server, date] {
             if text.is_some() {
                 *text = None;
             }

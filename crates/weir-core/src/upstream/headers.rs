@@ -177,7 +177,7 @@ fn act(x: &mut Exchange, up: &Upstream, field: &Field) {
     if is(x, field, b"x-accel-limit-rate") && ignore & ignored::LIMIT_RATE == 0 {
         limit_rate(x, field.value);
     } else if is(x, field, b"x-accel-charset") && ignore & ignored::CHARSET == 0 {
-        x.response.charset = Some(Text::Span(field.value));
+        x.response.override_charset = Some(Text::Span(field.value));
     }
 }
 
