@@ -13,6 +13,7 @@ use super::balance::Tried;
 use super::connection::Connection;
 use super::local::{Lease, LocalGroup};
 use super::protocol::{Head, Incoming, Outgoing, Protocol};
+use super::queue::Waiting;
 use super::reason::Reason;
 use super::request;
 use super::settings::Settings;
@@ -86,7 +87,12 @@ impl Run<'_> {
     async fn all(&mut self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
         let mut tried = Tried::default();
         loop {
-            let Some(lease) = group.pick(x, &mut tried) else {
+            let lease = match self.pick(x, group, &mut tried).await {
+                Ok(lease) => lease,
+                Err(Failed::End(verdict)) => return verdict,
+                Err(Failed::Next(_)) => None,
+            };
+            let Some(lease) = lease else {
                 self.tries.nobody(&group.group.name, self.up.protocol.scheme(), self.out.uri);
                 log::error(x, &"no live upstreams while connecting to upstream");
                 x.cause = Cause::Upstream;
@@ -107,6 +113,26 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// A server to ask; where the group has a `queue`, one is waited for.
+    async fn pick(
+        &self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+    ) -> Result<Option<Lease>, Failed> {
+        let lease = group.pick(x, tried);
+        if lease.is_some() || !tried.is_empty() {
+            return Ok(lease);
+        }
+        let Some(waiting) = Waiting::join(group) else { return Ok(None) };
+        while self.unless_gone(x, WaitKind::Queue, waiting.turn()).await? {
+            if let Some(lease) = group.pick(x, tried) {
+                return Ok(Some(lease));
+            }
+        }
+        Ok(None)
     }
 
     /// One try, up to its answer's head. Statuses that another server may do better than are failures.
@@ -394,7 +420,8 @@ impl Run<'_> {
     }
 
     async fn answer(&mut self, x: &mut Exchange, answered: Answered) -> Verdict {
-        let Answered { incoming, connection, lease, rest } = answered;
+        let Answered { incoming, connection, mut lease, rest } = answered;
+        lease.answered(x);
         if let Some(verdict) = headers::instead(x, self.up, &incoming, &self.tries) {
             self.tries.end(None);
             return verdict;
@@ -434,7 +461,8 @@ impl Run<'_> {
         match shared.waiting_for(kind, watched).await {
             Some(value) => Ok(value),
             None => {
-                let doing = if kind == WaitKind::UpstreamConnect { CONNECTING } else { SENDING };
+                let early = matches!(kind, WaitKind::UpstreamConnect | WaitKind::Queue);
+                let doing = if early { CONNECTING } else { SENDING };
                 x.log(Level::Info, &log::client_gone(doing));
                 x.keep_alive = false;
                 x.cause = Cause::ClientGone;

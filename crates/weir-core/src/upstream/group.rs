@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_rt::net::SockAddr;
 
 use super::balance::Method;
+use super::queue::Queue;
+use super::sticky::Sticky;
 
 /// A group of servers, shared by all workers.
 #[derive(Debug)]
@@ -16,6 +18,10 @@ pub struct Group {
     pub method: Method,
     /// The idle connections that are kept.
     pub keep: Keep,
+    /// What binds clients to servers.
+    pub sticky: Option<Sticky>,
+    /// Where requests wait for a server.
+    pub queue: Option<Queue>,
     /// Made from an address, not by an `upstream` block.
     pub implicit: bool,
     /// Counts changes of the members, so that workers know when to look.
@@ -59,6 +65,8 @@ impl Group {
             name: name.into(),
             method,
             keep,
+            sticky: None,
+            queue: None,
             implicit,
             version: AtomicU64::new(1),
             members: Mutex::new(Arc::new(members)),
@@ -102,6 +110,10 @@ pub struct Peer {
     pub fail_timeout: u64,
     /// `down`
     pub down: bool,
+    /// `drain`: asked for clients that are bound to it only.
+    pub drain: bool,
+    /// Milliseconds in which its share grows to `weight` once it is back (`slow_start`).
+    pub slow_start: u64,
     /// `route=`
     pub route: Box<str>,
     /// What changes.
@@ -119,6 +131,8 @@ pub struct PeerState {
     pub accessed: AtomicU64,
     /// The second in which an interval of failures began.
     pub checked: AtomicU64,
+    /// The millisecond of the loop's clock in which it came back; 0: it was never away.
+    pub recovered: AtomicU64,
 }
 
 impl Peer {
@@ -133,13 +147,20 @@ impl Peer {
             max_fails: 1,
             fail_timeout: 10,
             down: false,
+            drain: false,
+            slow_start: 0,
             route: "".into(),
             state: Arc::default(),
         }
     }
 
-    /// Whether it may be asked at second `now`: not down, not failing, with room for a connection.
+    /// Whether anybody may ask it at second `now`.
     pub fn is_available(&self, now: u64) -> bool {
+        !self.drain && self.is_reachable(now)
+    }
+
+    /// Whether one that is bound to it may ask it at second `now`: not down, not failing, with room for a connection.
+    pub fn is_reachable(&self, now: u64) -> bool {
         if self.down {
             return false;
         }
@@ -180,7 +201,25 @@ impl Peer {
             && state.fails.load(Relaxed) > 0
             && state.accessed.load(Relaxed) < state.checked.load(Relaxed)
         {
-            state.fails.store(0, Relaxed);
+            let fails = state.fails.swap(0, Relaxed);
+            if self.slow_start > 0 && self.max_fails > 0 && fails >= self.max_fails {
+                state.recovered.store(weir_rt::now_ms().max(1), Relaxed);
+            }
+        }
+    }
+
+    /// Its weight at the moment in 1024ths: less than the whole while it starts slowly.
+    pub fn share(&self) -> i64 {
+        let whole = i64::from(self.weight) * 1024;
+        if self.slow_start == 0 {
+            return whole;
+        }
+        match self.state.recovered.load(Relaxed) {
+            0 => whole,
+            since => {
+                let age = weir_rt::now_ms().saturating_sub(since).min(self.slow_start);
+                (whole as u64 * age / self.slow_start).max(1) as i64
+            }
         }
     }
 }
@@ -309,6 +348,24 @@ mod tests {
         peer.done(false);
         assert_eq!(peer.state.fails.load(Relaxed), 0);
         assert_eq!(peer.state.conns.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_slow_start_begins_with_little_and_ends_with_the_weight() {
+        let plain = Peer::plain("127.0.0.1:80".parse().expect("an address"), "a");
+        let peer = Peer { weight: 4, slow_start: 3_600_000, ..plain };
+        assert_eq!(peer.share(), 4096, "it was never away");
+        for failed in [true, false] {
+            peer.chosen(100);
+            if failed {
+                peer.fail(100);
+                peer.state.checked.store(111, Relaxed);
+            }
+            peer.done(failed);
+        }
+        assert!(peer.share() < 100, "{}", peer.share());
+        let drained = Peer { drain: true, ..peer };
+        assert!(drained.is_reachable(200) && !drained.is_available(200));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use super::balance::{Balancer, Method, Tried};
 use super::group::{Group, Keep, Members, Peer};
 use super::pool::Pool;
+use super::queue::Line;
+use super::sticky::{Ids, Learned};
 use crate::exchange::Exchange;
 
 /// The groups that a worker uses.
@@ -63,12 +65,16 @@ pub struct LocalGroup {
     pub group: Arc<Group>,
     chooser: RefCell<Chooser>,
     pub(crate) pool: Rc<Pool>,
+    /// Those of this worker that wait for a server.
+    pub(super) line: Line,
 }
 
 struct Chooser {
     version: u64,
     count: usize,
     balancer: Box<dyn Balancer>,
+    /// By what names peers in requests; empty without `sticky`.
+    ids: Ids,
 }
 
 impl Chooser {
@@ -76,7 +82,8 @@ impl Chooser {
         let version = group.version();
         let members = group.members();
         let count = members.primary.len() + members.backup.len();
-        Chooser { version, count, balancer: group.method.balancer(&members) }
+        let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
+        Chooser { version, count, balancer: group.method.balancer(&members), ids }
     }
 }
 
@@ -85,6 +92,7 @@ impl LocalGroup {
         LocalGroup {
             chooser: RefCell::new(Chooser::new(group)),
             pool: Rc::new(Pool::new(group.keep)),
+            line: Line::default(),
             group: group.clone(),
         }
     }
@@ -95,8 +103,16 @@ impl LocalGroup {
         if chooser.version != self.group.version() {
             *chooser = Chooser::new(&self.group);
         }
-        let peer = chooser.balancer.pick(x, tried)?;
-        Some(Lease { peer, group: self.clone(), failed: false })
+        let Chooser { balancer, ids, .. } = &mut *chooser;
+        let bound = match &self.group.sticky {
+            Some(sticky) if tried.is_empty() => sticky.bound(x, ids, tried),
+            _ => None,
+        };
+        let peer = match bound {
+            Some(peer) => peer,
+            None => balancer.pick(x, tried)?,
+        };
+        Some(Lease { peer, group: self.clone(), failed: false, learned: None })
     }
 
     /// How many peers there are.
@@ -114,9 +130,17 @@ pub(crate) struct Lease {
     pub(crate) peer: Arc<Peer>,
     pub(crate) group: Rc<LocalGroup>,
     failed: bool,
+    learned: Option<Learned>,
 }
 
 impl Lease {
+    /// The peer has answered: `sticky` binds the client to it.
+    pub(crate) fn answered(&mut self, x: &mut Exchange) {
+        if let Some(sticky) = &self.group.group.sticky {
+            self.learned = sticky.answered(x, &self.peer);
+        }
+    }
+
     /// What was tried, as nginx's messages name it, counts against the peer. A lone server is asked whatever happened.
     pub(crate) fn fail(&mut self, x: &Exchange, doing: &str) {
         if self.failed || self.group.count() < 2 {
@@ -133,5 +157,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.peer.done(self.failed);
         self.group.done(&self.peer, self.failed);
+        if let Some(learned) = self.learned.take() {
+            learned.store();
+        }
+        self.group.line.next();
     }
 }

@@ -27,9 +27,11 @@ mod log;
 mod module;
 mod pool;
 pub mod protocol;
+mod queue;
 mod reason;
 mod request;
 pub mod settings;
+mod sticky;
 mod tries;
 mod tunnel;
 

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use weir_conf::names::{MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
-use weir_conf::{Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_s};
+use weir_conf::{
+    Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s,
+};
 
 use super::balance::Method;
 use super::group::{Group, Keep, Members, Peer, Upstreams, resolve};
+use super::queue::Queue;
+use super::sticky::{self, Sticky};
 use super::tries;
 use crate::conf::registry::Registry;
 use crate::module::Module;
@@ -28,6 +32,9 @@ impl Module for UpstreamModule {
         Row::new("random", UPSTREAM, Args::range(0, 2), UpstreamConf::set_random).doc("Chooses by chance."),
         Row::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
             .doc("A name for what workers share; they share it with or without."),
+        Row::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
+        Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
+            .doc("How many requests wait for a server when none is free."),
         Row::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
             .doc("How many idle connections each worker keeps."),
         Row::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
@@ -48,6 +55,8 @@ type Row = Directive<UpstreamConf>;
 pub struct UpstreamConf {
     servers: Vec<Server>,
     method: Option<Method>,
+    sticky: Option<Sticky>,
+    queue: Option<Queue>,
     keepalive: Option<usize>,
     keepalive_requests: Option<u64>,
     keepalive_time: Option<u64>,
@@ -68,6 +77,12 @@ impl UpstreamConf {
         let mut backup = false;
         for at in 1..line.args().len() {
             parameter(line, at, &mut model, &mut backup)?;
+        }
+        let missing = self.method.as_ref().filter(|method| !method.is_general()).and_then(|_| {
+            if backup { Some("backup") } else { (model.slow_start > 0).then_some("slow_start") }
+        });
+        if let Some(name) = missing {
+            return Err(line.fail(format!("balancing method does not support parameter \"{name}\"")));
         }
         let addrs = resolve(line.arg(0), 80).map_err(|message| line.fail_arg(0, message))?;
         let peer = |addr: weir_rt::net::SockAddr| Peer {
@@ -129,6 +144,31 @@ impl UpstreamConf {
         Ok(())
     }
 
+    /// `sticky cookie | route | learn ...`
+    fn set_sticky(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.sticky.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        self.sticky = Some(sticky::parse(line)?);
+        Ok(())
+    }
+
+    /// `queue number [timeout=time]`
+    fn set_queue(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.queue.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let number = parse_number(line.bytes(0)).and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| *number > 0).ok_or_else(|| line.invalid_value(0))?;
+        let timeout = match line.args().get(1) {
+            None => Some(60_000),
+            Some(word) => word.str().strip_prefix("timeout=").and_then(|time| parse_time_ms(time.as_bytes())),
+        };
+        let timeout = timeout.ok_or_else(|| line.invalid_parameter(1))?;
+        self.queue = Some(Queue::new(number, timeout));
+        Ok(())
+    }
+
     /// `keepalive connections [local]`
     fn set_keepalive(&mut self, line: &mut LineCx<'_>) -> Result {
         if self.keepalive.is_some() {
@@ -167,7 +207,9 @@ impl UpstreamConf {
             timeout: self.keepalive_timeout.unwrap_or(default.timeout),
         };
         let method = self.method.take().unwrap_or_default();
-        let group = Group::new(name, method, keep, members, false);
+        let mut group = Group::new(name, method, keep, members, false);
+        group.sticky = self.sticky.take();
+        group.queue = self.queue.take();
         registry.shared::<Upstreams>().define(group).map_err(fail)
     }
 }
@@ -187,6 +229,9 @@ fn parameter(line: &LineCx<'_>, at: usize, peer: &mut Peer, backup: &mut bool) -
         (b"max_fails", Some(_)) => peer.max_fails = number()?,
         (b"fail_timeout", Some(value)) => peer.fail_timeout = parse_time_s(value).ok_or_else(invalid)?,
         (b"backup", None) => *backup = true,
+        (b"slow_start", Some(value)) => peer.slow_start = parse_time_ms(value).ok_or_else(invalid)?,
+        (b"route", Some(value)) => peer.route = String::from_utf8_lossy(value).into(),
+        (b"drain", None) => peer.drain = true,
         (b"down", None) => peer.down = true,
         _ => return Err(invalid()),
     }

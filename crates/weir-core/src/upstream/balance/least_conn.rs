@@ -25,9 +25,8 @@ impl Balancer for LeastConn {
             return self.turn.any(tried);
         }
         // Connections of one against those of another, each for its weight: a cross product, no division.
-        let less =
-            |a: (u32, u32), b: (u32, u32)| u64::from(a.0) * u64::from(b.1) < u64::from(b.0) * u64::from(a.1);
-        let load = |peer: &Peer| (peer.state.conns.load(Relaxed), peer.weight);
+        let less = |a: (u32, i64), b: (u32, i64)| i64::from(a.0) * b.1 < i64::from(b.0) * a.1;
+        let load = |peer: &Peer| (peer.state.conns.load(Relaxed), peer.share());
         let free = self.members.primary.iter().filter(|peer| !tried.contains(peer) && peer.is_available(now));
         let least =
             free.map(|peer| load(peer)).reduce(|best, this| if less(this, best) { this } else { best });

@@ -36,6 +36,11 @@ pub enum Method {
 }
 
 impl Method {
+    /// Whether it knows of backups and of shares that change.
+    pub(super) fn is_general(&self) -> bool {
+        matches!(self, Method::RoundRobin | Method::LeastConn)
+    }
+
     /// A worker's chooser among `members`.
     pub fn balancer(&self, members: &Arc<Members>) -> Box<dyn Balancer> {
         match self {

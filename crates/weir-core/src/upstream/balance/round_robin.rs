@@ -62,10 +62,12 @@ fn choose(turns: &mut [Turn], tried: &Tried, now: u64, usable: &impl Fn(&Peer) -
     if let [only] = turns {
         // nginx asks a lone server however often it failed.
         let free = !only.peer.down
+            && !only.peer.drain
             && (only.peer.max_conns == 0
                 || only.peer.state.conns.load(std::sync::atomic::Ordering::Relaxed) < only.peer.max_conns);
         return (free && !tried.contains(&only.peer) && usable(&only.peer)).then(|| only.peer.clone());
     }
+    let scaled = turns.iter().any(|turn| turn.peer.slow_start > 0);
     let mut total = 0;
     let mut best: Option<usize> = None;
     for at in 0..turns.len() {
@@ -73,8 +75,14 @@ fn choose(turns: &mut [Turn], tried: &Tried, now: u64, usable: &impl Fn(&Peer) -
         if tried.contains(&turn.peer) || !turn.peer.is_available(now) || !usable(&turn.peer) {
             continue;
         }
-        turn.current += turn.effective;
-        total += turn.effective;
+        // In 1024ths while it starts slowly: `slow_start` of one is the scale of all.
+        let effective = if scaled {
+            turn.effective.max(1) * turn.peer.share() / i64::from(turn.peer.weight)
+        } else {
+            turn.effective
+        };
+        turn.current += effective;
+        total += effective;
         if turn.effective < i64::from(turn.peer.weight) {
             turn.effective += 1;
         }

@@ -1,0 +1,142 @@
+//! What `upstream` does beyond choosing in turn: clients bound to servers, servers that are drained, that start slowly,
+//! that are waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use weir_test::{Backend, DEADLINE, Response, Server, both_drivers, wait_for};
+
+/// A proxy to a group of `lines`, in which `%a`, `%b` are the ports of servers that answer `a` and `b`.
+fn proxy(lines: &str) -> (Server, [Backend; 2]) {
+    let backends = [Backend::answering("a"), Backend::answering("b")];
+    let server = to(&backends, lines);
+    (server, backends)
+}
+
+fn to(backends: &[Backend; 2], lines: &str) -> Server {
+    let lines = lines
+        .replace("%a", &format!("127.0.0.1:{}", backends[0].port()))
+        .replace("%b", &format!("127.0.0.1:{}", backends[1].port()));
+    let conf = format!(
+        "http {{ upstream u {{ {lines} }} server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }} }}"
+    );
+    Server::start(&conf)
+}
+
+fn with_cookie(server: &Server, cookie: &str) -> Response {
+    server.client().request(format!("GET / HTTP/1.1\r\nHost: localhost\r\nCookie: x=y; {cookie}\r\n\r\n"))
+}
+
+both_drivers! {
+    fn a_cookie_binds_a_client_to_its_server(driver) {
+        let (server, backends) = proxy("server %a; server %b; sticky cookie to expires=1h path=/ httponly samesite=lax;");
+        let first = server.get("/");
+        let cookie = first.field("Set-Cookie").expect("a cookie").to_owned();
+        let (pair, rest) = cookie.split_once(';').expect("attributes");
+        assert_eq!(pair.len(), "to=".len() + 32, "{cookie}");
+        assert!(rest.starts_with(" expires=") && rest.ends_with("; max-age=3600; path=/; httponly; samesite=lax"), "{cookie}");
+        for _ in 0..5 {
+            let again = with_cookie(&server, pair);
+            assert_eq!(again.text(), first.text());
+            assert!(again.field("Set-Cookie").is_some_and(|cookie| cookie.starts_with(pair)));
+        }
+        // Nobody has this one; the choice is the balancer's, which goes on where it was.
+        assert_eq!(with_cookie(&server, "to=garbage").text(), "b");
+        // Bound to one that died: bound anew.
+        backends[usize::from(first.text() == "b")].kill();
+        let moved = with_cookie(&server, pair);
+        assert_ne!(moved.text(), first.text());
+        assert!(moved.field("Set-Cookie").is_some_and(|cookie| !cookie.starts_with(pair)));
+    }
+
+    fn a_route_binds_and_is_a_cookie_s_value(driver) {
+        let (server, _backends) = proxy("server %a route=one; server %b route=two; sticky route $arg_none $arg_to;");
+        for (uri, body) in [("/?to=two", "b"), ("/?to=two", "b"), ("/?to=one", "a"), ("/?to=one", "a")] {
+            assert_eq!(server.get(uri).text(), body);
+        }
+        let (server, _backends) = proxy("server %a route=one; server %b; sticky cookie to;");
+        let values: Vec<_> = (0..2).map(|_| server.get("/").field("Set-Cookie").expect("a cookie").to_owned()).collect();
+        assert!(values.iter().any(|value| value == "to=one"), "{values:?}");
+        assert_eq!(with_cookie(&server, "to=one").text(), "a");
+    }
+
+    /// The session that a server opens is remembered, also over a reload, until it is old.
+    fn sessions_are_learnt_and_forgotten(driver) {
+        let open = |name: &'static str| {
+            Backend::start(move |visit| {
+                while visit.head().is_some() {
+                    let body = format!("Set-Cookie: session={name}\r\nContent-Length: 1\r\n\r\n{name}");
+                    visit.send(format!("HTTP/1.1 200 OK\r\n{body}"));
+                }
+            })
+        };
+        let backends = [open("a"), open("b")];
+        let mut server = to(
+            &backends,
+            "server %a; server %b;
+             sticky learn create=$upstream_cookie_session lookup=$cookie_session zone=s:1m timeout=1s;",
+        );
+        assert_eq!([server.get("/").text(), server.get("/").text()].concat(), "ab");
+        for _ in 0..3 {
+            assert_eq!(with_cookie(&server, "session=b").text(), "b");
+        }
+        let conf = server.dir().read("nginx.conf");
+        server.reload(&conf);
+        assert_eq!(with_cookie(&server, "session=b").text(), "b");
+        // Unknown ones are spread.
+        let spread: Vec<_> = (0..4).map(|_| with_cookie(&server, "session=x").text()).collect();
+        assert!(spread.contains(&"a".to_owned()) && spread.contains(&"b".to_owned()), "{spread:?}");
+    }
+
+    fn a_drained_server_is_asked_by_those_bound_to_it(driver) {
+        let (server, _backends) = proxy("server %a route=one drain; server %b route=two; sticky route $arg_to;");
+        for _ in 0..4 {
+            assert_eq!(server.get("/").text(), "b");
+        }
+        assert_eq!(server.get("/?to=one").text(), "a");
+    }
+
+    /// Two at a time, two more wait, the fifth is refused at once.
+    fn requests_wait_for_a_free_server(driver) {
+        let at_once = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0)));
+        let counted = at_once.clone();
+        let backend = Backend::start(move |visit| {
+            while visit.head().is_some() {
+                let (now, most, go) = &*counted;
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                wait_for("the test's word", || (go.load(Ordering::SeqCst) > 0).then_some(()));
+                now.fetch_sub(1, Ordering::SeqCst);
+                visit.answer("served");
+            }
+        });
+        let backends = [backend, Backend::answering("never")];
+        let server = to(&backends, "server %a max_conns=2; server %b down; queue 2 timeout=60s;");
+        let (address, (tell, told)) = (server.addr(0), channel());
+        for _ in 0..5 {
+            let tell = tell.clone();
+            thread::spawn(move || tell.send(weir_test::Client::connect(address).get("/").status));
+        }
+        assert_eq!(told.recv_timeout(DEADLINE), Ok(502), "the first that is answered");
+        at_once.2.store(1, Ordering::SeqCst);
+        let answers: Vec<_> = (0..4).map(|_| told.recv_timeout(DEADLINE)).collect();
+        assert_eq!(answers, [Ok(200); 4]);
+        assert!(at_once.1.load(Ordering::SeqCst) <= 2, "at most two at a time");
+    }
+
+    fn what_is_written_wrongly_is_refused(driver) {
+        for (lines, message) in [
+            ("server 127.0.0.1:1; sticky cookie;", "invalid number of arguments in \"sticky\" directive"),
+            ("server 127.0.0.1:1; sticky cookie a nothing;", "invalid parameter \"nothing\""),
+            ("server 127.0.0.1:1; sticky learn create=$arg_a lookup=$arg_a;", "must have \"zone\" parameter"),
+            ("server 127.0.0.1:1; sticky route $arg_a; sticky route $arg_a;", "\"sticky\" directive is duplicate"),
+            ("server 127.0.0.1:1; queue 0;", "invalid value \"0\""),
+            ("hash $uri; server 127.0.0.1:1 slow_start=1s;", "balancing method does not support parameter \"slow_start\""),
+        ] {
+            let conf = format!("http {{ upstream u {{ {lines} }} }}");
+            let exit = Server::builder(&conf).run(&["-t"]);
+            assert!(!exit.status.success() && exit.stderr.contains(message), "{lines}: {exit}");
+        }
+    }
+}
