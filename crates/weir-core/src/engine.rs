@@ -293,6 +293,9 @@ fn record(x: &mut Exchange) {
         });
     };
     let mut recorder = x.worker.recorder.borrow_mut();
+    if !x.worker.present.is_settling.get() {
+        crate::trace::settle_later(&x.worker);
+    }
     x.shared.finish(|trace| {
         let mut end = None;
         if trace.is_on() {

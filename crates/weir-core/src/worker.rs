@@ -348,6 +348,7 @@ impl Worker {
 
     /// The recorder, for the next thread of this number.
     pub(crate) fn leave(&self) -> Recorder {
+        self.recorder.borrow_mut().settle();
         self.recorder.replace(Recorder::new(u16::MAX, Settings::default()))
     }
 

@@ -42,8 +42,10 @@ impl Source {
         self.crew.now()
     }
 
-    /// The counts of all sites, all workers added up; stuck ones are in it, and those that have ended.
+    /// The counts of all sites, all workers added up; those of workers that have ended are in it, and of stuck ones all
+    /// but their last requests.
     pub(crate) fn totals(&self) -> Vec<(Site, SiteTotals)> {
+        self.ask(BRIEFLY, |worker| worker.recorder.borrow_mut().settle());
         RecorderReader::merged(self.crew.recorders().iter())
     }
 

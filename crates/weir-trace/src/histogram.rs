@@ -122,6 +122,16 @@ pub(crate) const fn place(value: u64) -> (usize, usize) {
     ((log - 4) as usize + (sub >> 4), sub & (SUBS - 1))
 }
 
+/// [`bucket`] of a value that `i32` can hold, by the exponent and the first bits of the fraction of its floating-point
+/// number: what compilers make vector operations of.
+#[inline]
+pub(crate) const fn small_bucket(value: u32) -> u32 {
+    // Lower bits are cleared so that the conversion rounds nothing up: those that count are the first five.
+    let rounded = (value & !(value >> 8)) as i32 as f32;
+    let bucket = (rounded.to_bits() >> (f32::MANTISSA_DIGITS - 1 - 4)).wrapping_sub((127 + 3) * SUBS as u32);
+    if value < SUBS as u32 { value } else { bucket }
+}
+
 /// The smallest and the largest value of a bucket.
 pub(crate) const fn bounds(bucket: usize) -> (u64, u64) {
     let (octave, sub) = (bucket / SUBS, bucket % SUBS);
@@ -140,6 +150,16 @@ pub(crate) const OCTAVES: usize = 61;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_values_have_the_same_bucket() {
+        let near =
+            |bits: u32| (0..64).flat_map(move |n| [(1u32 << bits) + n, (1u32 << bits).wrapping_sub(n)]);
+        let values = (0..1 << 16).chain((0..31).flat_map(near)).chain((0..31).map(|bits| !0 >> (bits + 1)));
+        for value in values.filter(|&value| value <= i32::MAX as u32) {
+            assert_eq!(small_bucket(value) as usize, bucket(value.into()), "{value}");
+        }
+    }
     use proptest::prelude::*;
 
     /// Values of all magnitudes alike.

@@ -58,11 +58,15 @@ impl Rules {
         Rules { states: rules.into_iter().map(State::new).collect() }
     }
 
-    /// Judges a finished request; `None` if it has no rule.
+    /// Judges a finished request; `None` if it has no rule. Only now and then `counted` is asked for.
     #[inline]
-    pub(crate) fn judge(&mut self, record: &RequestRecord, shared: &Shared) -> Option<Judgement> {
+    pub(crate) fn judge<'s>(
+        &mut self,
+        record: &RequestRecord,
+        counted: impl FnOnce() -> &'s Shared,
+    ) -> Option<Judgement> {
         let state = self.states.get_mut(usize::from(record.rule.checked_sub(1)?))?;
-        Some(state.judge(record.route, record.total, shared))
+        Some(state.judge(record.route, record.total, counted))
     }
 }
 
@@ -76,11 +80,11 @@ impl State {
     }
 
     #[inline]
-    fn judge(&mut self, route: Site, total: u64, shared: &Shared) -> Judgement {
+    fn judge<'s>(&mut self, route: Site, total: u64, counted: impl FnOnce() -> &'s Shared) -> Judgement {
         if self.rule.slow == Slow::P99 {
             self.until_bound -= 1;
             if self.until_bound == 0 {
-                self.compute(route, shared);
+                self.compute(route, counted());
             }
         }
         let mut drawn = false;
@@ -129,16 +133,19 @@ mod tests {
     fn a_request_without_a_rule_has_no_judgement() {
         let shared = Shared::new(0);
         let mut rules = rules(Slow::Never, 0);
-        assert_eq!(rules.judge(&record(0, 1), &shared), None);
-        assert_eq!(rules.judge(&record(2, 1), &shared), None);
-        assert_eq!(rules.judge(&record(1, u64::MAX), &shared), Some(Judgement { slow: false, drawn: false }));
+        assert_eq!(rules.judge(&record(0, 1), || &shared), None);
+        assert_eq!(rules.judge(&record(2, 1), || &shared), None);
+        assert_eq!(
+            rules.judge(&record(1, u64::MAX), || &shared),
+            Some(Judgement { slow: false, drawn: false })
+        );
     }
 
     #[test]
     fn a_fixed_bound_is_the_first_slow_time() {
         let shared = Shared::new(0);
         let mut rules = rules(Slow::Ticks(500), 0);
-        let mut slow = |total| rules.judge(&record(1, total), &shared).is_some_and(|judged| judged.slow);
+        let mut slow = |total| rules.judge(&record(1, total), || &shared).is_some_and(|judged| judged.slow);
         assert!(!slow(499) && slow(500));
     }
 
@@ -147,7 +154,7 @@ mod tests {
         let shared = Shared::new(0);
         let mut rules = rules(Slow::Never, 8);
         let drawn =
-            (0..80).filter(|_| rules.judge(&record(1, 1), &shared).is_some_and(|judged| judged.drawn));
+            (0..80).filter(|_| rules.judge(&record(1, 1), || &shared).is_some_and(|judged| judged.drawn));
         assert_eq!(drawn.count(), 10);
     }
 
@@ -157,8 +164,8 @@ mod tests {
         let mut rules = rules(Slow::P99, 0);
         let mut slow = 0;
         let mut play = |total: u64| {
-            let judged = rules.judge(&record(1, total), &shared).expect("it has a rule");
-            shared.site(Site(70)).request(200, total);
+            let judged = rules.judge(&record(1, total), || &shared).expect("it has a rule");
+            shared.site(Site(70)).record_total(total);
             slow += u32::from(judged.slow);
             judged.slow
         };

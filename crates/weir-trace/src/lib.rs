@@ -33,6 +33,7 @@
 
 mod arrange;
 mod average;
+mod batch;
 pub mod event;
 pub mod graft;
 mod histogram;

@@ -7,8 +7,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use crate::batch::MANY;
 use crate::event::EventKind;
-use crate::histogram::{Histogram, OCTAVES, SUBS, place};
+use crate::histogram::{Histogram, OCTAVES, SUBS, place, small_bucket};
 use crate::site::Site;
 use crate::stalls::Stalls;
 
@@ -228,10 +229,29 @@ impl LiveSite {
         }
     }
 
-    /// One request that called the site once and waited for nothing there.
-    #[inline]
-    pub(crate) fn record_run(&self, run: u64) {
-        self.run.record(run);
+    /// Requests that called the site once, and ran that long in there.
+    pub(crate) fn record_runs(&self, runs: &[u32]) {
+        self.run.record_all(runs);
+    }
+
+    /// The waits of such requests, 0 of those that did not wait.
+    pub(crate) fn record_waits(&self, waits: &[u32]) {
+        if waits.iter().any(|&wait| wait > 0) {
+            self.wait.get_or_init(Box::default).record_some(waits);
+        }
+    }
+
+    /// The whole times of requests of this route, 0 where nobody took it.
+    pub(crate) fn record_totals(&self, totals: &[u32]) {
+        self.route.get_or_init(Box::default).total.record_some(totals);
+    }
+
+    /// So many requests of this route ended with that status.
+    pub(crate) fn requests(&self, status: u16, count: u64) {
+        self.route.get_or_init(Box::default).status.count(status, count);
+        if status >= 500 {
+            self.remark(EventKind::Error, count);
+        }
     }
 
     /// Bytes or errors; other kinds have no count here.
@@ -245,12 +265,10 @@ impl LiveSite {
         }
     }
 
-    /// One request of this route; `total` 0 is a time nobody took.
-    pub(crate) fn request(&self, status: u16, total: u64) {
-        let route = self.route.get_or_init(Box::default);
-        route.status.count(status);
+    /// The whole time of a request of this route; 0 is a time nobody took.
+    pub(crate) fn record_total(&self, total: u64) {
         if total > 0 {
-            route.total.record(total);
+            self.route.get_or_init(Box::default).total.record(total);
         }
     }
 
@@ -286,13 +304,13 @@ pub(crate) struct LiveStatus {
 }
 
 impl LiveStatus {
-    pub(crate) fn count(&self, status: u16) {
+    pub(crate) fn count(&self, status: u16, requests: u64) {
         let class = usize::from(status / 100);
-        add(&self.classes[if class < self.classes.len() { class } else { 0 }], 1);
+        add(&self.classes[if class < self.classes.len() { class } else { 0 }], requests);
         if status >= 499
             && let Some(named) = StatusCounts::NAMED.iter().position(|&code| code == status)
         {
-            add(&self.named[named], 1);
+            add(&self.named[named], requests);
         }
     }
 
@@ -317,15 +335,57 @@ impl LiveHistogram {
     #[inline]
     fn record(&self, value: u64) {
         let (octave, sub) = place(value);
-        let octave = &self.octaves[octave % ROOM];
-        let counts = match octave.get() {
-            Some(counts) => counts,
-            None => first(octave),
-        };
-        add(&counts[sub % SUBS], 1);
+        add(&self.octave(octave)[sub % SUBS], 1);
         add(&self.sum, value);
         if value > self.max.load(Relaxed) {
             self.max.store(value, Relaxed);
+        }
+    }
+
+    /// [`record_all`](LiveHistogram::record_all) but for zeros.
+    fn record_some(&self, values: &[u32]) {
+        if values.contains(&0) {
+            values.iter().filter(|&&value| value > 0).for_each(|&value| self.record(value.into()));
+        } else {
+            self.record_all(values);
+        }
+    }
+
+    /// Counts values, none above `i32::MAX`. That there are [`MANY`] is the case to be fast in: loops of known length are
+    /// made vector operations.
+    fn record_all(&self, values: &[u32]) {
+        let Ok(values) = <&[u32; MANY]>::try_from(values) else {
+            values.iter().for_each(|&value| self.record(value.into()));
+            return;
+        };
+        let max = values.iter().fold(0, |max, &value| max.max(value as i32)) as u64;
+        if max == 0 {
+            add(&self.octave(0)[0], MANY as u64);
+            return;
+        }
+        add(&self.sum, values.iter().map(|&value| u64::from(value)).sum());
+        if max > self.max.load(Relaxed) {
+            self.max.store(max, Relaxed);
+        }
+        // Values of one site are alike, mostly of one octave or two.
+        let mut octave = usize::MAX;
+        let mut counts = &NO_COUNTS;
+        for bucket in values.map(small_bucket) {
+            let bucket = bucket as usize;
+            if bucket / SUBS != octave {
+                octave = bucket / SUBS;
+                counts = self.octave(octave);
+            }
+            add(&counts[bucket % SUBS], 1);
+        }
+    }
+
+    #[inline]
+    fn octave(&self, octave: usize) -> &[AtomicU64; SUBS] {
+        let octave = &self.octaves[octave % ROOM];
+        match octave.get() {
+            Some(counts) => counts,
+            None => first(octave),
         }
     }
 
@@ -365,6 +425,8 @@ fn add(counter: &AtomicU64, value: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
 }
 
+/// Counts of no octave, before the first.
+static NO_COUNTS: [AtomicU64; SUBS] = [const { AtomicU64::new(0) }; SUBS];
 /// Octaves of a histogram, rounded up.
 const ROOM: usize = OCTAVES.next_power_of_two();
 /// Sites allocated together: an empty table is 1,024 chunks of 16 bytes.
@@ -373,6 +435,25 @@ const CHUNK: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_values_at_once_are_the_same_as_one_by_one() {
+        let (one, many) = (LiveHistogram::default(), LiveHistogram::default());
+        let mut random = 1u32;
+        for len in 0..=MANY {
+            let values: Vec<u32> = (0..len)
+                .map(|_| {
+                    random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (random >> 1) >> (random % 31)
+                })
+                .collect();
+            values.iter().for_each(|&value| one.record(value.into()));
+            many.record_all(&values);
+        }
+        one.record(0);
+        many.record_all(&[0]);
+        assert_eq!(one.read(), many.read());
+    }
 
     #[test]
     fn a_reader_sees_what_a_plain_histogram_has() {
@@ -402,7 +483,7 @@ mod tests {
     #[test]
     fn statuses_count_in_their_class_and_by_name() {
         let status = LiveStatus::default();
-        [200, 204, 404, 499, 502, 502, 0, 999].into_iter().for_each(|s| status.count(s));
+        [200, 204, 404, 499, 502, 502, 0, 999].into_iter().for_each(|s| status.count(s, 1));
         let read = status.read();
         assert_eq!(read.classes, [2, 0, 2, 0, 2, 2]);
         assert_eq!(read.named, [1, 0, 2, 0, 0]);

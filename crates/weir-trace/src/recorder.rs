@@ -9,7 +9,7 @@ use crate::kept::{Kept, Watch, Why};
 use crate::live::{RecorderReader, Shared};
 use crate::model::Stall;
 use crate::record::{RequestId, RequestRecord};
-use crate::shape::Shapes;
+use crate::shape::{Charged, Shapes};
 use crate::stalls::Stalls;
 use crate::trace::Trace;
 use crate::tree::Tree;
@@ -107,6 +107,12 @@ impl Recorder {
         RecorderReader::new(self.shared.clone(), self.stalls.clone())
     }
 
+    /// Counts what was put off: frequent requests are counted many at a time, and until then readers do not see up to
+    /// 64 of each kind. Whoever wants to know asks for this first, and the server does it once a second.
+    pub fn settle(&mut self) {
+        self.shapes.settle(&self.shared);
+    }
+
     /// Takes other settings from the next request on, and other rules, which [`RequestRecord::rule`] numbers from 1.
     /// What was kept stays, as far as there is room for it.
     pub fn configure(&mut self, settings: Settings, rules: impl IntoIterator<Item = Rule>) {
@@ -184,20 +190,22 @@ impl Recorder {
             record.total = trace.total();
             record.run = trace.total_run();
             record.waits = *trace.waits();
-            charge(&mut self.shapes, &self.shared, trace, record);
         }
-        self.shared.status.count(record.status);
+        if !recorded || !charge(&mut self.shapes, &self.shared, trace, record) {
+            count(&self.shared, record, recorded.then(|| trace.total_wait()));
+        }
         if record.receive_wait > 0 {
             self.shared.received(record.receive_wait);
-        }
-        if !record.route.is_none() {
-            count_route(&self.shared, record, recorded.then(|| trace.total_wait()));
         }
         let matched = !self.watches.is_empty() && deliver(&mut self.watches, trace, record);
         if !self.averages.is_empty() {
             average(&mut self.averages, trace, record);
         }
-        if let Some(why) = worth(&self.settings, &mut self.rules, &self.shared, trace, record, matched) {
+        let count = || {
+            self.shapes.settle(&self.shared);
+            &*self.shared
+        };
+        if let Some(why) = worth(&self.settings, &mut self.rules, count, trace, record, matched) {
             self.kept.push(|slot| slot.set(why, record, trace), || Kept::new(why, record, trace));
         }
     }
@@ -279,14 +287,20 @@ impl Recorder {
     }
 }
 
-/// Adds the times of a request to the histograms of its sites.
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// Adds the times of a request to the histograms of its sites; whether it is counted with that.
 #[inline]
-fn charge(shapes: &mut Shapes, shared: &Shared, trace: &Trace, record: &RequestRecord) {
-    let hint = u64::from(record.route.0) << 16 | u64::from(record.status);
-    let live = |site| shared.site(site).clone();
-    if trace.is_folded() || !shapes.charge(trace.events(), hint, live) {
+fn charge(shapes: &mut Shapes, shared: &Shared, trace: &Trace, record: &RequestRecord) -> bool {
+    let charged = if trace.is_folded() { Charged::No } else { shapes.charge(trace, record, shared) };
+    if charged == Charged::No {
         charge_tree(shared, &trace.tree());
     }
+    charged == Charged::Whole
 }
 
 /// The same from the tree: of requests so long that their events alone do not say it.
@@ -303,15 +317,17 @@ fn charge_tree(shared: &Shared, tree: &Tree) {
     }
 }
 
-#[inline]
-fn count_route(shared: &Shared, record: &RequestRecord, waited: Option<u64>) {
+/// Counts a request in its status and its route.
+fn count(shared: &Shared, record: &RequestRecord, waited: Option<u64>) {
+    shared.status.count(record.status, 1);
+    if record.route.is_none() {
+        return;
+    }
     let live = shared.site(record.route);
-    live.request(record.status, record.total);
+    live.requests(record.status, 1);
+    live.record_total(record.total);
     live.remark(EventKind::BytesIn, record.bytes_in);
     live.remark(EventKind::BytesOut, record.bytes_out);
-    if record.status >= 500 {
-        live.remark(EventKind::Error, 1);
-    }
     if let Some(wait) = waited {
         live.record_one(record.run, wait);
     }
@@ -319,10 +335,10 @@ fn count_route(shared: &Shared, record: &RequestRecord, waited: Option<u64>) {
 
 /// Whether the tree of a request is kept, and why.
 #[inline]
-fn worth(
+fn worth<'s>(
     settings: &Settings,
     rules: &mut Rules,
-    shared: &Shared,
+    counted: impl FnOnce() -> &'s Shared,
     trace: &Trace,
     record: &RequestRecord,
     matched: bool,
@@ -331,7 +347,7 @@ fn worth(
         return None;
     }
     let full = settings.level == Level::Full;
-    let (slow, drawn) = match rules.judge(record, shared) {
+    let (slow, drawn) = match rules.judge(record, counted) {
         // Below the full level the draw decided whether the request is recorded at all.
         Some(judged) => (judged.slow, if full { judged.drawn } else { trace.is_sampled() }),
         None => (record.total >= settings.slow, trace.is_sampled()),

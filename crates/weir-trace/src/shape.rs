@@ -6,12 +6,17 @@
 //! the times before each event, and one subtraction a site.
 //!
 //! The rules are those of [`Tree`](crate::Tree): times are inclusive, and a site inside itself counts once.
+//!
+//! Where nothing nests, a site's time is that of one event, and requests are counted many at a time ([`Batch`]).
 
 use std::sync::Arc;
 
+use crate::batch::{Batch, To};
 use crate::event::{Event, EventKind};
-use crate::live::LiveSite;
+use crate::live::{LiveSite, Shared};
+use crate::record::RequestRecord;
 use crate::site::Site;
+use crate::trace::Trace;
 use crate::tree::MAX_DEPTH;
 
 /// The shapes seen, each in the one place its hint leads to; a newer one takes it over.
@@ -28,47 +33,53 @@ impl Shapes {
         Shapes { places, run: Vec::new() }
     }
 
-    /// Adds one request's events to the counts of their sites, which `live` finds. `hint` tells shapes apart that
-    /// often alternate. Says no, and adds nothing, if an event does not hold its value alone (a wait of minutes): then
-    /// the tree must be asked.
+    /// Adds one request to the counts of its sites, sooner or later. Says no, and adds nothing, if an event does not
+    /// hold its value alone (a wait of minutes): then the tree must be asked.
     #[inline]
-    pub(crate) fn charge(
-        &mut self,
-        events: &[Event],
-        hint: u64,
-        live: impl FnMut(Site) -> Arc<LiveSite>,
-    ) -> bool {
+    pub(crate) fn charge(&mut self, trace: &Trace, record: &RequestRecord, shared: &Shared) -> Charged {
+        let events = trace.events();
+        let hint = u64::from(record.route.0) << 16 | u64::from(record.status);
         let hash = (hint << 16 ^ events.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let shape = &mut self.places[(hash >> 56) as usize % PLACES];
-        if !shape.fits(events) {
-            if events.iter().any(|event| event.kind() == EventKind::High) {
-                return false;
-            }
-            shape.compile(events, live);
+        if shape.hint == hint && shape.batch.add(&shape.keys, events, record, trace.total_wait(), shared) {
+            return Charged::Whole;
         }
-        if shape.flat {
-            shape.charge_flat(events);
-        } else {
-            shape.measure(events, &mut self.run);
-            shape.charge(events, &self.run);
-        }
-        true
+        shape.charge_alone(hint, trace, record, shared, &mut self.run)
     }
+
+    /// Counts all that was put off.
+    pub(crate) fn settle(&mut self, shared: &Shared) {
+        self.places
+            .iter_mut()
+            .filter(|shape| shape.batch.is_pending())
+            .for_each(|shape| shape.batch.fold(shared));
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Charged {
+    /// It is counted, or will be: its sites, its route and its status.
+    Whole,
+    /// Its sites are counted.
+    Sites,
+    /// Nothing is.
+    No,
 }
 
 /// What all requests of one shape have in common.
 #[derive(Debug, Default)]
 struct Shape {
+    /// Route and status.
+    hint: u64,
     /// What the events must be: their kinds and sites.
     keys: Vec<u64>,
     /// Which bits of each event are run.
     masks: Vec<u64>,
-    /// Nothing nests or comes twice: each site's run is that of one event, and so is its wait. So it is with requests
-    /// that are answered from memory.
-    flat: bool,
-    /// Of a flat shape, the sites that wait for nothing, each with the event that has its run.
-    runs: Vec<(Arc<LiveSite>, u16)>,
-    /// The sites called once; of a flat shape only those that wait.
+    /// The requests that are not counted yet, if nothing nests or comes twice: each site's run is that of one event,
+    /// and so is its wait. So it is with requests that are answered from memory.
+    batch: Batch,
+    /// The sites called once.
     shares: Vec<Share>,
     several: Vec<Several>,
     /// The ranges of `several`, one site's behind the other's.
@@ -88,8 +99,6 @@ struct Share {
     range: Range,
     /// Something was waited for in there.
     waits: bool,
-    /// In a flat shape, where its times are.
-    single: Single,
 }
 
 /// The only event of a site that ran, and the only one that waited, or [`NOWHERE`].
@@ -112,36 +121,34 @@ struct Several {
 }
 
 impl Shape {
-    /// Whether the events are of this shape.
-    #[inline]
-    fn fits(&self, events: &[Event]) -> bool {
-        if self.keys.len() != events.len() {
-            return false;
-        }
-        // Four at a time, which the compiler makes two vector operations.
-        let (fours, rest) = events.as_chunks::<4>();
-        let (four_keys, rest_keys) = self.keys.as_chunks::<4>();
-        let mut any = [0; 4];
-        for (four, keys) in fours.iter().zip(four_keys) {
-            for ((any, event), key) in any.iter_mut().zip(four).zip(keys) {
-                *any |= event.0 ^ key;
+    /// Charges a request that can't be put off, and learns its shape if it has another one.
+    #[inline(never)]
+    fn charge_alone(
+        &mut self,
+        hint: u64,
+        trace: &Trace,
+        record: &RequestRecord,
+        shared: &Shared,
+        run: &mut Vec<u64>,
+    ) -> Charged {
+        let events = trace.events();
+        if self.hint != hint || !self.fits(events) {
+            if events.iter().any(|event| event.kind() == EventKind::High) {
+                return Charged::No;
             }
+            self.batch.fold(shared);
+            self.compile(hint, events, record, shared);
         }
-        let last = rest.iter().zip(rest_keys).fold(0, |any, (event, key)| any | (event.0 ^ key));
-        (any[0] | any[1] | any[2] | any[3] | last) <= Event::MAX
+        self.batch.missed();
+        self.measure(events, run);
+        self.charge(events, run);
+        Charged::Sites
     }
 
-    /// Charges what needs no sums: the time of a site is that of its event.
-    #[inline]
-    fn charge_flat(&self, events: &[Event]) {
-        let of = |at: u16| events.get(usize::from(at)).map_or(0, |event| event.value());
-        for (live, at) in &self.runs {
-            live.record_run(of(*at));
-        }
-        for share in &self.shares {
-            share.live.record_one(of(share.single.run), of(share.single.wait));
-        }
-        self.remark(events);
+    /// Whether the events are of this shape.
+    fn fits(&self, events: &[Event]) -> bool {
+        let alike = |(event, key): (&Event, &u64)| event.0 ^ key <= Event::MAX;
+        self.keys.len() == events.len() && events.iter().zip(&self.keys).all(alike)
     }
 
     /// Fills `run` with the sums of run before each event.
@@ -205,8 +212,9 @@ impl Shape {
     /// Learns the shape of these events (at most 65,535).
     #[cold]
     #[inline(never)]
-    fn compile(&mut self, events: &[Event], mut live: impl FnMut(Site) -> Arc<LiveSite>) {
-        *self = Shape::default();
+    fn compile(&mut self, hint: u64, events: &[Event], record: &RequestRecord, shared: &Shared) {
+        *self = Shape { hint, ..Shape::default() };
+        let live = |site| shared.site(site).clone();
         let mut walk = Walk::default();
         for (index, &event) in events.iter().enumerate() {
             let (kind, site) = (event.kind(), event.site());
@@ -225,16 +233,12 @@ impl Shape {
             }
         }
         walk.take(EventKind::End, Site::NONE, events.len().saturating_sub(1) as u16);
-        let mut flat = true;
         for Part { site, calls, ranges } in walk.parts {
             let live = live(site);
             match ranges[..] {
                 [range] if calls == 1 => {
                     let waits = self.waits.iter().any(|&at| is_in(at, range));
-                    let single = self.single(range);
-                    flat &= single.is_some();
-                    let single = single.unwrap_or(Single { run: NOWHERE, wait: NOWHERE });
-                    self.shares.push(Share { live, range, waits, single });
+                    self.shares.push(Share { live, range, waits });
                 }
                 _ => {
                     self.ranges.extend(ranges);
@@ -242,11 +246,26 @@ impl Shape {
                 }
             }
         }
-        self.flat = flat && self.several.is_empty();
-        if self.flat {
-            let runs = self.shares.extract_if(.., |share| share.single.wait == NOWHERE);
-            self.runs = runs.map(|share| (share.live, share.single.run)).collect();
+        self.batch = self.batched(record, shared).unwrap_or_default();
+    }
+
+    /// A batch for requests of this shape, if they can be put off.
+    fn batched(&self, record: &RequestRecord, shared: &Shared) -> Option<Batch> {
+        if !self.several.is_empty() {
+            return None;
         }
+        let mut batch = Batch::new(self.keys.len(), record, shared);
+        for share in &self.shares {
+            let single = self.single(share.range)?;
+            batch.column(&share.live, To::Run, single.run.into());
+            if single.wait != NOWHERE {
+                batch.column(&share.live, To::Wait, single.wait.into());
+            }
+        }
+        for (at, kind, live) in &self.remarks {
+            batch.column(live, To::Remark(*kind), (*at).into());
+        }
+        Some(batch)
     }
 }
 
@@ -331,5 +350,5 @@ impl Walk {
     }
 }
 
-/// Shapes held at most: a thousand bytes each, once used.
+/// Shapes held at most: a thousand bytes each, once used, and six thousand more if it is frequent.
 const PLACES: usize = 256;

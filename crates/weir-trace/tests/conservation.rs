@@ -201,6 +201,7 @@ fn check(ops: &[(Op, i64)]) -> Result<Trace, TestCaseError> {
         // What does not fit is charged to its parent: the sums of the whole, checked above, are all that is kept.
         return Ok(trace);
     }
+    recorder.settle();
     let reader = recorder.reader();
     for (&site, &(run, wait, calls)) in &model.sites {
         let totals = reader.site(Site(site)).expect("a site that was charged");
@@ -229,6 +230,7 @@ proptest! {
                 *sum = (sum.0 + run, sum.1 + wait, sum.2 + calls);
             }
         }
+        recorder.settle();
         let reader = recorder.reader();
         for (site, sum) in expected {
             let totals = reader.site(Site(site)).expect("a site that was charged");

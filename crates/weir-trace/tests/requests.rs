@@ -324,6 +324,7 @@ fn one_in_sixty_four_is_drawn() {
     }
     assert!((900..1_100).contains(&drawn), "{drawn}");
     assert_eq!(recorder.kept().count(), 256);
+    recorder.settle();
     assert_eq!(recorder.reader().requests().total(), 64_000);
 }
 
@@ -435,4 +436,38 @@ fn an_engine_that_never_leaves_grows_nothing() {
     recorder.finish(&trace, record(&sites, 200, 1));
     trace.clear();
     assert!(!trace.is_recorded() && trace.tree().nodes().len() == 1);
+}
+
+#[test]
+fn frequent_requests_are_counted_in_batches_and_none_is_lost() {
+    let sites = sites();
+    let mut recorder = Recorder::new(0, quiet(Level::Full));
+    let (reader, mut trace) = (recorder.reader(), Trace::new());
+    let (mut waits, mut runs) = (0, 0);
+    for n in 0..10_000u64 {
+        recorder.begin(&mut trace, n);
+        let queued = n % 3 * 100;
+        trace.queued(Site::step(Step::HeadRead), n + queued);
+        trace.enter(sites.access, n + queued);
+        let run = if n % 1_000 == 7 { 3 << 30 } else { n % 777 };
+        trace.leave(sites.access, n + queued + run);
+        trace.end(n + queued + run);
+        let status = if n % 10 == 9 { 503 } else { 200 };
+        recorder.finish(&trace, record(&sites, status, n.into()));
+        (waits, runs) = (waits + queued, runs + run);
+        let seen = reader.requests().total();
+        assert!(seen <= n + 1 && seen + 2 * 64 > n, "{seen} of {n}");
+    }
+    recorder.settle();
+    let route = reader.site(sites.route).expect("counted");
+    assert_eq!((route.run.sum(), route.wait.sum(), route.total.sum()), (runs, waits, runs + waits));
+    assert_eq!((route.run.count(), route.wait.count()), (10_000, 6_666));
+    assert_eq!((route.counts.bytes_out, route.counts.errors), (18_700_000, 1_000));
+    let status = route.status.expect("of a route");
+    assert_eq!((status.classes[2], status.classes[5], status.named[3]), (9_000, 1_000, 1_000));
+    assert_eq!(reader.requests(), status);
+    let access = reader.site(sites.access).expect("counted");
+    assert_eq!((access.run.sum(), access.run.count(), access.run.max()), (runs, 10_000, 3 << 30));
+    assert!(access.run.quantile(0.5) >= 388 && access.run.quantile(0.5) <= 388 + 388 / 16);
+    assert_eq!(reader.site(Site::step(Step::HeadRead)).expect("counted").wait.sum(), waits);
 }

@@ -10,14 +10,15 @@ use weir_trace::RequestId;
 /// apart; they keep no secret.
 #[derive(Debug)]
 pub(crate) struct Ids {
-    seeds: [u64; 2],
+    seed: u128,
     counter: Cell<u64>,
 }
 
 impl Ids {
     pub(crate) fn new() -> Ids {
         let key = RandomState::new();
-        Ids { seeds: [key.hash_one(0), key.hash_one(1)], counter: Cell::new(key.hash_one(2)) }
+        let seed = u128::from(key.hash_one(0)) << 64 | u128::from(key.hash_one(1));
+        Ids { seed, counter: Cell::new(key.hash_one(2)) }
     }
 
     /// The next number; never 0.
@@ -25,8 +26,7 @@ impl Ids {
     pub(crate) fn next(&self) -> RequestId {
         let n = self.counter.get().wrapping_add(GOLDEN);
         self.counter.set(n);
-        let half = |seed: u64| mix(n ^ seed);
-        RequestId(u128::from(half(self.seeds[0])) << 64 | u128::from(half(self.seeds[1]) | 1))
+        RequestId((mix(n) ^ self.seed) | 1)
     }
 }
 
@@ -39,15 +39,17 @@ pub(crate) fn digits(RequestId(number): RequestId) -> [u8; 32] {
     digits
 }
 
-/// Stafford's mix 13: every bit of the number depends on every bit of `n`.
+/// One multiplication, which every upper bit of the product depends on, and the lower ones with the upper ones mixed
+/// into them. Different `n` have different products, and different results.
 #[inline]
-fn mix(n: u64) -> u64 {
-    let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    n ^ n >> 31
+fn mix(n: u64) -> u128 {
+    let product = u128::from(n) * u128::from(FACTOR);
+    product ^ product >> 64
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Odd, and its bits look like those of a random number.
+const FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 
 #[cfg(test)]
 mod tests {

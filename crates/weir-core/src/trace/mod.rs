@@ -16,6 +16,9 @@ pub(crate) use presence::Presence;
 pub(crate) use present::Present;
 pub use settings::{Admin, TraceSettings};
 
+use std::rc::Rc;
+use std::time::Duration;
+
 use weir_http::{Known, TraceParent};
 use weir_rt::net;
 use weir_trace::{PhaseMap, RequestId, Settings, Site, SiteTable};
@@ -37,6 +40,21 @@ pub(crate) fn enter(x: &Exchange) {
     if !x.pipelined && x.worker.present.is_late() {
         presence.late(received_before(x));
     }
+}
+
+/// A request ended: within [`SETTLE`] it will be counted where others see it, also if nobody asks and this worker gets
+/// stuck.
+#[cold]
+pub(crate) fn settle_later(worker: &Rc<Worker>) {
+    worker.present.is_settling.set(true);
+    let worker = Rc::downgrade(worker);
+    weir_rt::spawn(async move {
+        weir_rt::sleep(SETTLE).await;
+        if let Some(worker) = worker.upgrade() {
+            worker.present.is_settling.set(false);
+            worker.recorder.borrow_mut().settle();
+        }
+    });
 }
 
 /// The location of `x` was found.
@@ -116,5 +134,7 @@ pub(crate) fn request_id(x: &mut Exchange) -> Option<Text> {
     Some(Text::Span(x.arena.push(&digits)))
 }
 
+/// Requests are counted where others see them after this at the latest.
+const SETTLE: Duration = Duration::from_secs(1);
 /// Where a request is before its location is known.
 pub(crate) const BEFORE: Site = Site::step(weir_trace::Step::HeadRead);

@@ -25,6 +25,8 @@ pub(crate) struct Present {
     /// The turn after it.
     after: Cell<u64>,
     accepts: Cell<u32>,
+    /// A task will settle the recorder's counts.
+    pub(crate) is_settling: Cell<bool>,
 }
 
 impl Present {
@@ -40,6 +42,7 @@ impl Present {
             stalled: Cell::new((0, 0)),
             after: Cell::new(0),
             accepts: Cell::new(0),
+            is_settling: Cell::new(false),
         }
     }
 

@@ -136,6 +136,11 @@ impl Place {
     }
 
     #[inline]
+    pub(super) fn is_taken(&self) -> bool {
+        self.state.load(Relaxed) != 0
+    }
+
+    #[inline]
     pub(super) fn clear(&self) {
         self.state.store(0, Relaxed);
     }

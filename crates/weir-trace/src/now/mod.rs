@@ -25,8 +25,9 @@ use flight::Table;
 #[derive(Debug)]
 pub struct Now {
     shared: Arc<Shared>,
-    /// The place that was given back last, and the others; 0 for none.
-    spare: Cell<u16>,
+    /// The place of the request that runs, as long as it does not wait: the next one gets it, too. One that waits keeps
+    /// it, and another place is taken.
+    current: Cell<u16>,
     free: RefCell<Vec<u16>>,
     /// Slots that were ever given out.
     used: Cell<u16>,
@@ -82,10 +83,10 @@ impl Now {
             Shared { worker, table: Table::new(), running: AtomicU64::new(0), ledger: Ledger::new() };
         Now {
             shared: Arc::new(shared),
-            spare: Cell::new(0),
+            current: Cell::new(1),
             free: RefCell::default(),
-            used: Cell::new(0),
-            turn: Turn::default(),
+            used: Cell::new(1),
+            turn: Turn::new(blame::SHORT),
         }
     }
 
@@ -99,11 +100,22 @@ impl Now {
     /// the caller's to cut. Without a free place, [`Ticket::NONE`].
     #[inline]
     pub fn enter(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> Ticket {
-        let number = match self.spare.replace(0) {
-            0 => self.another(),
-            spare => spare,
-        };
+        let number = self.current.get();
+        let place = self.shared.table.place(number);
+        if place.is_taken() {
+            return self.enter_elsewhere(id, start, method, path);
+        }
+        place.name(id, start, method, path);
+        self.shared.running.store(number.into(), Relaxed);
+        Ticket(number)
+    }
+
+    /// [`enter`](Now::enter) where the current place is kept by a request that waits.
+    #[inline(never)]
+    fn enter_elsewhere(&self, id: RequestId, start: u64, method: &[u8], path: &[u8]) -> Ticket {
+        let number = self.another();
         if number > 0 {
+            self.current.set(number);
             self.shared.table.place(number).name(id, start, method, path);
             self.shared.running.store(number.into(), Relaxed);
         }
@@ -144,14 +156,17 @@ impl Now {
         if self.shared.running.load(Relaxed) == u64::from(ticket.0) {
             self.shared.running.store(0, Relaxed);
         }
-        match self.spare.replace(ticket.0) {
-            0 => {}
-            before => self.free.borrow_mut().push(before),
+        if ticket.0 != self.current.get() {
+            self.free_place(ticket.0);
         }
     }
 
-    /// A free place behind the spare one; 0 for none.
     #[inline(never)]
+    fn free_place(&self, number: u16) {
+        self.free.borrow_mut().push(number);
+    }
+
+    /// A free place that is not the current one; 0 for none.
     fn another(&self) -> u16 {
         match self.free.borrow_mut().pop() {
             Some(number) => number,
