@@ -16,13 +16,14 @@ use weir_core::plan::PlanBuilder;
 use weir_core::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
 use weir_core::{Exchange, Handler, LocalFuture, Module, ModuleDef, Verdict};
 use weir_http::Method;
-use weir_modules::{Headers, NotModified, Range, Rewrite, Static};
+use weir_modules::{Headers, Map, NotModified, Range, Rewrite, Static};
 use weir_test::Client;
 
-static MODULES: [ModuleDef; 9] = [
+static MODULES: [ModuleDef; 10] = [
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<HttpCore>(),
     ModuleDef::of::<ServerCore>(),
+    ModuleDef::of::<Map>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Ask>(),
     ModuleDef::of::<Static>(),
@@ -162,15 +163,22 @@ fn one_connection_serves_on_after_subrequests() {
 
 #[test]
 fn variables_are_shared_copied_or_neither() {
-    // `$request_id` is made once by whoever asks first, and kept with the variables.
-    for (how, same) in [("plain", true), ("copy", true), ("own", false)] {
-        let site = site(&format!(
-            "location /a {{ add_header Id $request_id; ask {how} /b; }} location /b {{ return 200 $request_id; }}"
-        ));
+    // `$from` is found out once, by whoever asks first, and kept with the variables. The number of the request is the
+    // same wherever it is asked for.
+    for (how, from) in [("plain", "/b"), ("copy", "/a"), ("own", "/a")] {
+        let site = Site::with(
+            &MODULES,
+            "map $uri $from { default $uri; }",
+            &format!(
+                "location /a {{ add_header From $from; add_header Id $request_id; ask {how} /b; }}
+                location /b {{ return 200 \"$request_id $from\"; }}"
+            ),
+        );
         let response = site.get("/a", "");
-        let id = response.field("Id").expect("added").to_owned();
+        let id = response.field("Id").expect("added");
+        assert!(response.text().ends_with(&format!("|{id} /b")), "{how}: {}", response.text());
         // A copy is made before the parent has asked.
-        assert_eq!(response.text().ends_with(&id), same && how == "plain", "{how}");
+        assert_eq!(response.field("From"), Some(from), "{how}");
     }
 }
 

@@ -370,8 +370,10 @@ impl LiveHistogram {
         // Values of one site are alike, mostly of one octave or two.
         let mut octave = usize::MAX;
         let mut counts = &NO_COUNTS;
-        for bucket in values.map(small_bucket) {
-            let bucket = bucket as usize;
+        let mut buckets = [0; MANY];
+        buckets.iter_mut().zip(values).for_each(|(bucket, &value)| *bucket = small_bucket(value));
+        for bucket in &buckets {
+            let bucket = *bucket as usize;
             if bucket / SUBS != octave {
                 octave = bucket / SUBS;
                 counts = self.octave(octave);
