@@ -6,7 +6,7 @@ pub fn msie(agent: &[u8]) -> bool {
 }
 
 /// An Internet Explorer up to 6.0, before Windows XP's second service pack: it can't keep a connection after POST.
-pub(crate) fn msie6(agent: &[u8]) -> bool {
+pub fn msie6(agent: &[u8]) -> bool {
     let Some(rest) = msie_at(agent).filter(|_| !has(agent, b"Opera")) else { return false };
     match rest {
         [b'4' | b'5', b'.', ..] => true,

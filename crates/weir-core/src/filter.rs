@@ -121,6 +121,16 @@ pub struct BodyEntry {
     pub filter: Box<dyn BodyFilter>,
     /// What waits to enter it.
     pub input: Chain,
+    /// What comes behind `input`: pieces of files that the filter needs in memory and that are not read yet.
+    pub unread: Chain,
     /// It said [`Step::Full`]: call it even without new input.
     pub full: bool,
+}
+
+impl BodyEntry {
+    /// Adds what the filter before, or the handler, has given.
+    pub(crate) fn give(&mut self, chain: &mut Chain) {
+        let waits = !self.unread.is_empty() || (chain.has_file() && self.filter.in_memory());
+        if waits { self.unread.append(chain) } else { self.input.append(chain) }
+    }
 }

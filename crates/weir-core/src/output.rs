@@ -300,7 +300,7 @@ pub(crate) async fn body_part(x: &mut Exchange, chain: Chain) -> Result<(), Erro
 async fn through(x: &mut Exchange, filters: &mut [BodyEntry], chain: Chain) -> Result<(), Error> {
     let mut chain = chain;
     if let Some(first) = filters.first_mut() {
-        first.input.append(&mut chain);
+        first.give(&mut chain);
     }
     loop {
         let round = round(x, filters).await?;
@@ -337,14 +337,16 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
             x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
         }
         x.shared.close(entry.site);
-        match step? {
-            Step::More => entry.full = false,
-            Step::Full => (entry.full, round.again) = (true, true),
-            Step::Wait(future) => (round.wait, round.again) = (Some((entry.site, future)), true),
-            Step::Include(include) => (round.include, round.again) = (Some(include), true),
+        let step = step?;
+        entry.full = !matches!(step, Step::More);
+        round.again |= entry.full || !entry.unread.is_empty();
+        match step {
+            Step::More | Step::Full => {}
+            Step::Wait(future) => round.wait = Some((entry.site, future)),
+            Step::Include(include) => round.include = Some(include),
         }
         match rest {
-            Some(next) => next.input.append(&mut out),
+            Some(next) => next.give(&mut out),
             None => round.output.append(&mut out),
         }
     }
@@ -372,7 +374,7 @@ async fn among(
     let mut last = chain.last;
     let mut again = true;
     if let Some(first) = own.first_mut() {
-        first.input.append(&mut chain);
+        first.give(&mut chain);
         last = false;
     } else {
         family.push(chain);
@@ -431,35 +433,38 @@ fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut B
     (&mut head[at], tail.first_mut())
 }
 
-/// Reads file pieces that wait for a filter that needs bytes: at most [`ROOM`] bytes of them at a time.
+/// Moves what waits behind the input of a filter that needs bytes into it, unless the filter has enough; of a file
+/// [`READ`] bytes at a time, so that no file is held whole however slow the client is.
 async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error> {
-    if !entry.filter.in_memory() || !entry.input.has_file() {
+    if entry.unread.is_empty() || entry.full {
         return Ok(());
     }
     x.shared.open(Site::COPY);
-    let read = read_pieces(x, entry).await;
+    let read = read_ahead(x, entry).await;
     x.shared.close(Site::COPY);
     read
 }
 
-async fn read_pieces(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error> {
-    let mut read = Chain::default();
-    (read.flush, read.last) = (entry.input.flush, entry.input.last);
-    while let Some(buf) = entry.input.pop() {
-        match buf {
-            Buf::File { file, mut offset, mut len } => {
-                while len > 0 {
-                    let part = len.min(READ);
-                    let bytes = crate::file::read(x, &file, offset, part as usize).await?;
-                    read.push(Buf::Bytes(bytes));
-                    offset += part;
-                    len -= part;
-                }
-            }
-            other => read.push(other),
-        }
+async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error> {
+    let mut room = READ;
+    while room > 0
+        && let Some(buf) = entry.unread.pop()
+    {
+        let Buf::File { file, offset, len } = &buf else {
+            room = room.saturating_sub(buf.len());
+            entry.input.push(buf);
+            continue;
+        };
+        let part = (*len).min(room);
+        room -= part;
+        let bytes = crate::file::read(x, file, *offset, part as usize).await?;
+        entry.input.push(Buf::Bytes(bytes));
+        entry.unread.unpop(buf.slice(part, *len));
     }
-    entry.input = read;
+    if entry.unread.is_empty() {
+        entry.input.flush |= std::mem::take(&mut entry.unread.flush);
+        entry.input.last |= std::mem::take(&mut entry.unread.last);
+    }
     Ok(())
 }
 

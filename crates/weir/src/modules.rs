@@ -4,9 +4,9 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Headers, Index, LimitConn,
-    LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink,
-    SplitClients, Ssi, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
+    Access, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Gzip, Headers, Index,
+    LimitConn, LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite,
+    SecureLink, SplitClients, Ssi, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
 };
 
 use crate::welcome::Welcome;
@@ -48,5 +48,6 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Sub>(),
     ModuleDef::of::<Charset>(),
     ModuleDef::of::<Ssi>(),
+    ModuleDef::of::<Gzip>(),
     ModuleDef::of::<Range>(),
 ];

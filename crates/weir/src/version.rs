@@ -48,8 +48,7 @@ const WITH: [&str; 8] = [
     "http_sub_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 9] = [
-    "http_gzip_module",
+const WITHOUT: [&str; 8] = [
     "http_fastcgi_module",
     "http_uwsgi_module",
     "http_scgi_module",

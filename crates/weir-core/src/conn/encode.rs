@@ -62,6 +62,9 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     connection(x, out);
+    if response.vary_encoding {
+        out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+    }
     if let Some(target) = given {
         location(x, target, out);
     }

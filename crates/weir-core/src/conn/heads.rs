@@ -25,6 +25,7 @@ struct Head {
     length: u64,
     modified: Option<i64>,
     keep_alive: bool,
+    vary_encoding: bool,
     kind: Text,
     fields: Box<[(Known, Text)]>,
     /// Up to the date.
@@ -96,6 +97,7 @@ impl Head {
         Rc::ptr_eq(&self.plan, &x.plan)
             && (self.status, self.length) == (response.status, length)
             && (self.modified, self.keep_alive) == (response.last_modified, x.keep_alive)
+            && self.vary_encoding == response.vary_encoding
             && response.content_type.as_ref().is_some_and(|kind| same(kind, &self.kind))
             && response.headers.len() == self.fields.len()
             && std::iter::zip(&response.headers, &self.fields).all(|(header, field)| is(header, field))
@@ -122,6 +124,7 @@ fn keep(x: &Exchange, length: u64, bytes: &[u8]) -> Option<Box<Head>> {
         length,
         modified: response.last_modified,
         keep_alive: x.keep_alive,
+        vary_encoding: response.vary_encoding,
         kind: lasting(response.content_type.as_ref()?),
         fields: response.headers.iter().map(field).collect::<Option<_>>()?,
         before: before.into(),

@@ -291,8 +291,8 @@ impl Exchange {
     /// Adds a body filter to this response. Called by header filters; the order is that of the slots.
     pub fn body_filter(&mut self, slot: Slot, site: Site, filter: impl BodyFilter + 'static) {
         let at = self.body_filters.partition_point(|entry| entry.slot <= slot);
-        let entry =
-            BodyEntry { slot, site, filter: Box::new(filter), input: Default::default(), full: false };
+        let (input, unread) = Default::default();
+        let entry = BodyEntry { slot, site, filter: Box::new(filter), input, unread, full: false };
         self.body_filters.insert(at, entry);
     }
 

@@ -80,6 +80,10 @@ pub struct Response {
     pub header_only: bool,
     /// The response is chunked on this connection.
     pub chunked: bool,
+    /// `Vary: Accept-Encoding` is written (`gzip_vary`).
+    pub vary_encoding: bool,
+    /// Whether gzip may be sent, once that was found out: who asks first decides for all.
+    pub gzip_ok: Option<bool>,
     /// `error_page` is not applied (again) to this response.
     pub error_page_done: bool,
     /// The status with which `error_page` was entered, for `error_page ... =`.
@@ -157,6 +161,8 @@ impl Response {
             header_sent,
             header_only,
             chunked,
+            vary_encoding,
+            gzip_ok,
             error_page_done,
             err_status,
             server,
@@ -178,5 +184,6 @@ impl Response {
         (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
         (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
         (*header_only, *chunked, *error_page_done) = (false, false, false);
+        (*vary_encoding, *gzip_ok) = (false, None);
     }
 }

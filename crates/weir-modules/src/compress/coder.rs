@@ -1,0 +1,159 @@
+//! The body filter around a compressor, or what undoes its work.
+
+use weir_core::Exchange;
+use weir_core::body::{Buf, Chain};
+use weir_core::error::{Error, Kind, Side};
+use weir_core::filter::{BodyFilter, Step};
+
+use super::{Coding, Ratios};
+
+/// What shall be done with the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// More follows.
+    Run,
+    /// The receiver must be able to decode all of it.
+    Flush,
+    /// It is the last.
+    Finish,
+}
+
+/// What a call did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Bytes used of the input.
+    pub(crate) taken: usize,
+    /// Bytes written.
+    pub(crate) given: usize,
+    /// All input was used, and all that [`Op`] asks for was written.
+    pub(crate) done: bool,
+}
+
+/// The library refused; its settings are checked before, so there is no reason but a lack of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed;
+
+/// A compressor of one response.
+pub(crate) trait Coder {
+    /// Takes what it can of `input`, writes what it has to `output`.
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed>;
+
+    /// [`SCRATCH`] bytes in which output is gathered, lent out for the call.
+    fn scratch(&mut self) -> &mut Vec<u8>;
+}
+
+/// Passes a body through a [`Coder`].
+pub(crate) struct Packer<C> {
+    coder: C,
+    coding: Coding,
+    /// Input that is kept until there is enough of it.
+    kept: Chain,
+    postpone: u64,
+    at_once: bool,
+    /// The piece being compressed, and how far that is.
+    piece: Buf,
+    at: usize,
+    /// Bytes in the coder's scratch.
+    gathered: usize,
+    taken: u64,
+    given: u64,
+    ended: bool,
+}
+
+impl<C: Coder> Packer<C> {
+    /// Input is kept until there are `postpone` bytes; output is handed on when [`SCRATCH`] bytes are full, or as it comes.
+    pub(crate) fn new(coder: C, coding: Coding, postpone: u64, at_once: bool) -> Packer<C> {
+        Packer {
+            coder,
+            coding,
+            kept: Chain::default(),
+            postpone,
+            at_once,
+            piece: Buf::default(),
+            at: 0,
+            gathered: 0,
+            taken: 0,
+            given: 0,
+            ended: false,
+        }
+    }
+
+    /// Compresses until the input is used up (`true`) or enough output is there.
+    fn pack(&mut self, output: &mut Chain) -> Result<bool, Failed> {
+        let mut scratch = std::mem::take(self.coder.scratch());
+        let packed = self.pack_into(&mut scratch, output);
+        *self.coder.scratch() = scratch;
+        packed
+    }
+
+    fn pack_into(&mut self, scratch: &mut [u8], output: &mut Chain) -> Result<bool, Failed> {
+        loop {
+            if self.at as u64 == self.piece.len() {
+                (self.piece, self.at) = (self.kept.pop().unwrap_or_default(), 0);
+            }
+            let op = match () {
+                () if !self.kept.is_empty() => Op::Run,
+                () if self.kept.last => Op::Finish,
+                () if self.kept.flush => Op::Flush,
+                () => Op::Run,
+            };
+            let input = self.piece.memory().unwrap_or_default().get(self.at..).unwrap_or_default();
+            let empty = input.is_empty();
+            if empty && op == Op::Run {
+                break;
+            }
+            let progress = self.coder.run(input, &mut scratch[self.gathered..], op)?;
+            self.at += progress.taken;
+            self.taken += progress.taken as u64;
+            self.given += progress.given as u64;
+            self.gathered += progress.given;
+            if progress.done && op != Op::Run {
+                self.hand_on(scratch, output);
+                output.flush |= std::mem::take(&mut self.kept.flush);
+                self.ended = op == Op::Finish;
+                output.last = self.ended;
+                return Ok(true);
+            }
+            if self.gathered == scratch.len() {
+                self.hand_on(scratch, output);
+            }
+            if output.len() >= ENOUGH {
+                return Ok(false);
+            }
+        }
+        if self.at_once {
+            self.hand_on(scratch, output);
+        }
+        Ok(true)
+    }
+
+    fn hand_on(&mut self, scratch: &[u8], output: &mut Chain) {
+        output.push(Buf::Bytes(scratch[..self.gathered].to_vec()));
+        self.gathered = 0;
+    }
+}
+
+impl<C: Coder> BodyFilter for Packer<C> {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+        self.kept.append(input);
+        if self.ended || (self.kept.len() < self.postpone && !self.kept.flush && !self.kept.last) {
+            return Ok(Step::More);
+        }
+        self.postpone = 0;
+        let used_up = self.pack(output).map_err(|Failed| {
+            x.log_error(&format_args!("{} compression failed", self.coding.token()));
+            Error { kind: Kind::Internal, side: Side::Server, errno: None }
+        })?;
+        if self.ended {
+            let (taken, given) = (self.taken, self.given);
+            x.state::<Ratios>().note(self.coding, taken, given);
+        }
+        Ok(if used_up { Step::More } else { Step::Full })
+    }
+}
+
+/// Bytes in which output is gathered before it is handed on.
+pub(crate) const SCRATCH: usize = 16 * 1024;
+/// So many bytes of output are enough for one step: with the compressor's tables, what was read ahead and what the
+/// connection holds it keeps a response below 256 KB.
+const ENOUGH: u64 = 16 * 1024;

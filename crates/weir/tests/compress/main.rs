@@ -1,0 +1,6 @@
+//! Content codings, end to end: which responses are compressed, against nginx on the same configuration, and what
+//! becomes of long bodies, slow clients and broken data.
+
+mod rules;
+mod sides;
+mod streams;
