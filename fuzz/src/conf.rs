@@ -1,17 +1,30 @@
-//! Target for the configuration language.
+//! Targets for the configuration languages.
 
 use std::path::Path;
 
-use weir_conf::{MemoryFiles, load};
+use weir_conf::{Failure, MemoryFiles, load};
 
 /// Any text as a configuration file that may include itself: it becomes a tree, or errors, each with a place and
 /// a first line that is one line and drives no terminal.
 pub fn conf(data: &[u8]) {
     let files = MemoryFiles::new().with("/etc/nginx.conf", data).with("/etc/conf.d/a.conf", "a b;");
     let lua = |name: &[u8]| name.ends_with(b"_by_lua_block");
-    let Err(failure) = load(Path::new("/etc/nginx.conf"), Path::new("/etc"), &files, lua, None) else {
-        return;
-    };
+    let loaded = load(Path::new("/etc/nginx.conf"), Path::new("/etc"), &files, lua, None);
+    if let Err(failure) = loaded {
+        told(*failure);
+    }
+}
+
+/// Any text as a file of H2O.
+pub fn yaml(data: &[u8]) {
+    let files = MemoryFiles::new().with("/etc/h2o.yaml", data);
+    if let Err(failure) = load(Path::new("/etc/h2o.yaml"), Path::new("/etc"), &files, |_| false, None) {
+        told(*failure);
+    }
+}
+
+/// Every error has a place and is fit to be shown.
+fn told(failure: Failure) {
     assert!(!failure.errors.is_ok());
     for error in failure.errors {
         let source = &failure.tree.source;

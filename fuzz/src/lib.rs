@@ -68,6 +68,16 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"\xc0\x0c", b"\x00\x21", b"\x00\x05\x00\x01", b"\x3f", b"\xff\xff"],
     },
     Target {
+        name: "yaml",
+        run: conf::yaml,
+        seeds: &[
+            b"listen: 80\nhosts:\n  a:\n    paths:\n      /: {file.dir: /x}\n",
+            b"listen: &l\n  port: 443\n  ssl: {key-file: k}\nhosts:\n  '*':\n    listen: *l\n    paths:\n      /b:\n        redirect: {url: c, status: 301}\n",
+            b"access-log: {path: a, format: '%h %{X}i'}\nnum-threads: 2\nmax-connections: 9\n",
+        ],
+        tokens: &[b": ", b"\n  ", b"- ", b"&a ", b"*a", b"<<: ", b"paths:", b"proxy.reverse.url: ", b"header.add: ", b"{", b"[", b"'", b"%"],
+    },
+    Target {
         name: "conf",
         run: conf::conf,
         seeds: &[

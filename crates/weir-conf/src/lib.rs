@@ -45,6 +45,7 @@ mod parser;
 mod raw;
 mod source;
 mod value;
+mod yaml;
 
 pub use directive::{Args, Contexts, Directive, Kind, Signature, check, names};
 pub use error::{Error, Errors, Level, Result};

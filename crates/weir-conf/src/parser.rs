@@ -9,6 +9,7 @@ use crate::glob::is_pattern;
 use crate::include::{failed_call, system_error};
 use crate::lexer::{End, Lexer, Statement};
 use crate::raw::{Unclosed, lua_block_end};
+use crate::yaml;
 use crate::{Args, Contexts, Error, Errors, FileId, Files, Signature, Source, Span, Word};
 
 /// A configuration as written: lines in order, each `include` replaced by what it includes.
@@ -88,7 +89,7 @@ pub struct Failure {
     pub errors: Errors,
 }
 
-/// Reads the file `main` (relative to `prefix`) and all it includes.
+/// Reads the file `main` (relative to `prefix`) and all it includes. One called `.yaml` or `.yml` is in H2O's language.
 ///
 /// `raw_block` tells by a directive's name whether the text in its braces is Lua. `globals` is the text of the
 /// option `-g`, whose lines come first. Fails with all errors of syntax and of reading.
@@ -111,7 +112,10 @@ pub fn load(
         let file = loader.tree.source.add("command line".into(), text.into(), true);
         loader.text(file.expect("it is the first"), &mut lines);
     }
-    loader.file(&main, None, &mut lines);
+    match yaml::is_yaml(&main) {
+        true => loader.yaml(&main, &mut lines),
+        false => loader.file(&main, None, &mut lines),
+    }
     let Loader { mut tree, mut errors, .. } = loader;
     tree.lines = lines;
     if errors.is_full() {
@@ -143,6 +147,17 @@ impl Loader<'_> {
         match self.open_file(path) {
             Ok(file) => self.text(file, lines),
             Err(error) => self.errors.push(at(error)),
+        }
+    }
+
+    /// Reads a file in H2O's language.
+    fn yaml(&mut self, path: &Path, lines: &mut Vec<Line>) {
+        match self.open_file(path) {
+            Ok(id) => {
+                let text = self.tree.source.file(id).map(|file| Arc::clone(&file.text)).unwrap_or_default();
+                lines.extend(yaml::lines(&text, id, &mut self.errors));
+            }
+            Err(error) => self.errors.push(error),
         }
     }
 

@@ -1,0 +1,74 @@
+//! What the keys of one level (the whole file, a host, a path) come to.
+
+use super::node::Node;
+use crate::{Block, Error, Line, Result, Span, Word};
+
+/// Where a key stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    Global,
+    Host,
+    Path,
+}
+
+impl At {
+    /// The bit of this level in a row of the table.
+    pub(super) const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// The lines of a level, and what is put together when all its keys are known.
+#[derive(Default)]
+pub(super) struct Level<'n> {
+    /// Lines of the main context.
+    pub(super) main: Vec<Line>,
+    /// Lines of `events`.
+    pub(super) events: Vec<Line>,
+    /// Lines of `http`, of the server or of the location.
+    pub(super) lines: Vec<Line>,
+    /// `log_format` lines.
+    pub(super) formats: Vec<Line>,
+    /// `access_log` lines, those of the levels around included.
+    pub(super) logs: Vec<Line>,
+    pub(super) listens: Vec<Listen>,
+    pub(super) hosts: Option<&'n Node>,
+    pub(super) paths: Option<&'n Node>,
+    /// What answers: key and value.
+    pub(super) content: Option<(&'n Node, &'n Node)>,
+    pub(super) threads: u64,
+    pub(super) connections: Option<(u64, Span)>,
+}
+
+/// An address to listen on.
+#[derive(Clone)]
+pub(super) struct Listen {
+    pub(super) address: String,
+    pub(super) port: Option<u16>,
+    pub(super) ssl: bool,
+    pub(super) proxy_protocol: bool,
+    /// `ssl_...` lines of the server.
+    pub(super) settings: Vec<Line>,
+    pub(super) span: Span,
+}
+
+/// A line at `span`; its words are there too, or where their text came from.
+pub(super) fn line(name: &str, span: Span, args: &[(&str, Span)]) -> Line {
+    let args = args.iter().map(|(text, span)| Word::new(text.as_bytes(), true, *span)).collect();
+    Line { name: Word::new(name.as_bytes(), false, span), args, block: None, raw: None, span }
+}
+
+/// As [`line`], with a block.
+pub(super) fn block(name: &str, span: Span, args: &[(&str, Span)], lines: Vec<Line>) -> Line {
+    Line { block: Some(Block { lines, span }), ..line(name, span, args) }
+}
+
+/// `"key" directive is duplicate`, at its key.
+pub(super) fn duplicate(key: &Node) -> Error {
+    Error::new(format!("\"{}\" directive is duplicate", key.text().unwrap_or_default())).at(key.span)
+}
+
+/// `name` with the value's text as its only argument.
+pub(super) fn copied(name: &str, key: &Node, value: &Node) -> Result<Line> {
+    Ok(line(name, key.span, &[(value.text()?, value.span)]))
+}

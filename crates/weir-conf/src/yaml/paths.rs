@@ -1,0 +1,104 @@
+//! Paths to locations. H2O's `/a` is `/a` and all below `/a/`; what follows the path is put behind the folder or URL.
+
+use super::keys::unknown;
+use super::level::{Level, block, line};
+use super::node::{Node, Value};
+use crate::{Error, Line, Result};
+
+/// The locations of the path `key`, whose other settings are in `level`; `own`: it has logs of its own.
+pub(super) fn locations(key: &Node, level: Level<'_>, own: bool) -> Result<Vec<Line>> {
+    let written = key.plain()?;
+    if !written.starts_with('/') {
+        return Err(Error::new("a path begins with \"/\"").at(key.span));
+    }
+    let Some((what, value)) = level.content else {
+        return Err(Error::new(format!("nothing answers \"{written}\"")).at(key.span));
+    };
+    let mut settings = level.lines;
+    settings.extend(level.logs.into_iter().filter(|_| own));
+    let folder = if written.ends_with('/') { written.to_owned() } else { format!("{written}/") };
+    let bare = (!written.ends_with('/')).then_some(written);
+    let location = |modifier: Option<&str>, path: &str, answer: Vec<Line>| {
+        let mut args: Vec<_> = modifier.map(|modifier| (modifier, key.span)).into_iter().collect();
+        args.push((path, key.span));
+        block("location", key.span, &args, [settings.clone(), answer].concat())
+    };
+    match what.text()? {
+        "file.dir" => {
+            let root = value.plain()?;
+            let name = if folder == "/" { "root" } else { "alias" };
+            let root =
+                if folder == "/" || root.ends_with('/') { root.to_owned() } else { format!("{root}/") };
+            let mut all = vec![location(None, &folder, vec![line(name, what.span, &[(&root, value.span)])])];
+            all.extend(bare.map(|bare| {
+                let to = format!("{folder}$is_args$args");
+                location(
+                    Some("="),
+                    bare,
+                    vec![line("return", what.span, &[("301", key.span), (&to, key.span)])],
+                )
+            }));
+            Ok(all)
+        }
+        "file.file" => {
+            let answer = vec![line("alias", what.span, &[(value.plain()?, value.span)])];
+            Ok(vec![location(Some("="), written, answer)])
+        }
+        "proxy.reverse.url" => {
+            let url = value.plain()?;
+            // Without a path it is `/`, and what follows the location's path comes behind it.
+            let url = if url.ends_with('/') { url.to_owned() } else { format!("{url}/") };
+            let pass = || vec![line("proxy_pass", what.span, &[(&url, value.span)])];
+            let mut all = vec![location(None, &folder, pass())];
+            all.extend(bare.map(|bare| location(Some("="), bare, pass())));
+            Ok(all)
+        }
+        _ => {
+            let answer = redirect(what, value, &folder)?;
+            let mut all = vec![location(None, &folder, answer.clone())];
+            all.extend(bare.map(|bare| location(Some("="), bare, answer)));
+            Ok(all)
+        }
+    }
+}
+
+/// `redirect: URL`, `redirect: {url: URL, status: CODE}`: what follows the path is put behind the URL.
+fn redirect(key: &Node, value: &Node, folder: &str) -> Result<Vec<Line>> {
+    let (mut url, mut status) = (value, None);
+    if let Value::Map(entries) = &value.value {
+        for (name, value) in entries {
+            match name.text()? {
+                "url" => url = value,
+                "status" => status = Some(value),
+                other => return Err(unknown(name, other, &["url", "status"])),
+            }
+        }
+    }
+    let code = status.map_or(Ok("302"), Node::text)?;
+    let at = status.map_or(key.span, |status| status.span);
+    if !matches!(code, "301" | "302" | "303" | "307" | "308") {
+        return Err(Error::new(format!("invalid status \"{code}\"")).at(at));
+    }
+    let text = url.plain()?;
+    let answer = |to: &str| line("return", key.span, &[(code, at), (to, url.span)]);
+    if folder == "/" {
+        return Ok(vec![answer(&format!("{}$request_uri", text.trim_end_matches('/')))]);
+    }
+    // The target as it was sent, so that nothing decoded gets into a header.
+    let pattern = format!("^{}/?([^?]*))", escaped(folder.trim_end_matches('/')));
+    let condition = [("($request_uri", key.span), ("~", key.span), (pattern.as_str(), key.span)];
+    let rest = answer(&format!("{text}$1$is_args$args"));
+    Ok(vec![block("if", key.span, &condition, vec![rest]), answer(text)])
+}
+
+/// `text` as an expression that matches it.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if c.is_ascii_punctuation() && c != '/' && c != '-' && c != '_' {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
