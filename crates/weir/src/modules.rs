@@ -4,9 +4,9 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Gzip, Headers, Index,
-    LimitConn, LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite,
-    SecureLink, SplitClients, Ssi, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
+    Access, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Gzip, Headers, HeadersMore,
+    Index, LimitConn, LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer,
+    Rewrite, SecureLink, SplitClients, Ssi, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
 };
 
 use crate::welcome::Welcome;
@@ -27,6 +27,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Browser>(),
     ModuleDef::of::<SecureLink>(),
     ModuleDef::of::<Rewrite>(),
+    // Behind rewrite: what it sets for requests comes at the end of that phase.
+    ModuleDef::of::<HeadersMore>(),
     ModuleDef::of::<LimitReq>(),
     ModuleDef::of::<LimitConn>(),
     ModuleDef::of::<Access>(),

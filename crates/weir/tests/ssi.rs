@@ -94,6 +94,10 @@ const PAGES: &[(&str, &str)] = &[
         "<!--#if expr=\"$a ~ b\" -->x<!--#endif -->y<!--#else -->z<!--#if expr=\"$arg_q = /(/\" -->1<!--#endif -->2<!--#if expr=\"a\" -->3<!--#if expr=\"b\" -->4<!--#endif -->5<!--#else -->6<!--#else -->7<!--#endif -->8<!--#if -->9<!--#if expr=\"$a = /b\" -->",
     ),
     ("nested.html", "<!--#if expr=\"$none\" -->a<!--#if expr=\"a\" -->b<!--#endif -->c<!--#endif -->d"),
+    (
+        "branch.html",
+        "<!--#if expr=\"$arg_q\" --><!--#block name=\"s\" -->if<!--#endblock --><!--#else --><!--#block name=\"s\" -->else<!--#endblock --><!--#endif -->x<!--#include virtual=\"/missing\" stub=\"s\" -->x",
+    ),
     ("block.html", "a<!--#block name=\"x\" -->b<!--#if expr=\"a\" -->c<!--#endif -->d<!--#endblock -->e"),
     (
         "config.html",
@@ -165,6 +169,8 @@ const REQUESTS: &[&str] = &[
     "/ifwrong.html",
     "/nested.html",
     "/block.html",
+    "/branch.html",
+    "/branch.html?q=1",
     "/config.html",
     "/syntax.html",
     "/include.html",

@@ -80,7 +80,7 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
 
 fn server(x: &Exchange, out: &mut Vec<u8>) {
     if let Some(server) = &x.response.server {
-        return field(out, b"Server", x.text(server));
+        return given(x, b"Server", server, out);
     }
     let product = &x.server.settings.product;
     let line = match x.plan.core.server_tokens {
@@ -90,9 +90,17 @@ fn server(x: &Exchange, out: &mut Vec<u8>) {
     out.extend_from_slice(line);
 }
 
+/// A value instead of the server's own; an empty one stands for no field at all.
+fn given(x: &Exchange, name: &[u8], value: &Text, out: &mut Vec<u8>) {
+    let value = x.text(value);
+    if !value.is_empty() {
+        field(out, name, value);
+    }
+}
+
 fn date(x: &Exchange, out: &mut Vec<u8>) {
     if let Some(date) = &x.response.date {
-        return field(out, b"Date", x.text(date));
+        return given(x, b"Date", date, out);
     }
     x.worker.dates(|dates| out.extend_from_slice(dates.line()));
 }

@@ -6,6 +6,7 @@
 
 mod common;
 mod content_type;
+mod fields;
 mod lasting;
 mod request;
 mod response;
@@ -18,6 +19,7 @@ use std::rc::Rc;
 
 pub(crate) use common::Common;
 pub(crate) use content_type::Kinds;
+pub use fields::Named;
 pub use request::{Field, Request};
 
 pub use response::{Header, Name, Response};

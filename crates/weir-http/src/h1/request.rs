@@ -150,6 +150,22 @@ impl RequestHead {
         self.fields.iter().find(|field| field.known == known)
     }
 
+    /// Adds a field behind the others, for who changes a request that was read.
+    pub fn push_field(&mut self, field: Field) {
+        self.seen.add(field.known);
+        if field.known == Known::Host && self.host.is_none() {
+            self.host = u16::try_from(self.fields.len()).ok();
+        }
+        self.fields.push(field);
+    }
+
+    /// Keeps the fields that `keep` says, in order.
+    pub fn retain_fields(&mut self, keep: impl FnMut(&Field) -> bool) {
+        self.fields.retain(keep);
+        let host = self.fields.iter().position(|field| field.known == Known::Host);
+        self.host = host.and_then(|at| u16::try_from(at).ok());
+    }
+
     /// HTTP/1.1 needs `Host`, also with an absolute target (RFC 9112 section 3.2, nginx).
     ///
     /// # Errors

@@ -33,9 +33,9 @@ impl Entry {
         COMMANDS.iter().find(|entry| entry.written == name)
     }
 
-    /// Whether it begins or ends a block, and so is heeded within one.
-    pub(super) fn is_block(&self) -> bool {
-        matches!(self.name, Name::Block | Name::Endblock)
+    /// Whether it ends a block, and so is heeded within one.
+    pub(super) fn ends_block(&self) -> bool {
+        self.name == Name::Endblock
     }
 
     /// The values of the command's parameters, in the order of the table.

@@ -110,7 +110,7 @@ impl Page {
             let wrong = [b"invalid SSI command: \"", &name[..], b"\""].concat();
             return if self.output { Err(wrong) } else { Ok(Done::Nothing) };
         };
-        if !self.output && !entry.is_block() {
+        if !self.output && !entry.ends_block() {
             if self.block {
                 self.state.add_to_block(&command::text(&written));
                 return Ok(Done::Nothing);

@@ -1,0 +1,225 @@
+//! Fields of request and response by name, for who sets and removes any of them at run time (`more_set_headers`, scripts).
+
+use weir_http::{Field, Known, classify, date};
+
+use super::{Exchange, Header, Name};
+use crate::text::{Span, Text};
+
+/// Which fields are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// Those of this name, in any case.
+    Exactly(&'a [u8]),
+    /// Those whose names begin so, in any case.
+    Prefix(&'a [u8]),
+}
+
+impl Named<'_> {
+    fn is(self, name: &[u8]) -> bool {
+        match self {
+            Named::Exactly(wanted) => wanted.eq_ignore_ascii_case(name),
+            Named::Prefix(prefix) => {
+                name.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
+            }
+        }
+    }
+}
+
+impl Exchange {
+    /// Gives the response's field `name` the value; others of the name go. What the server composes itself (type,
+    /// length, date, server, location) is replaced.
+    pub fn set_response_field(&mut self, name: &[u8], value: Text) {
+        let known = classify(name);
+        let response = &mut self.response;
+        match known {
+            Known::ContentType => (response.content_type, response.charset) = (Some(value), None),
+            Known::ContentLength => {
+                let length =
+                    std::str::from_utf8(value.bytes(&self.arena)).ok().and_then(|text| text.parse().ok());
+                response.content_length = length.or(response.content_length);
+            }
+            Known::Server => response.server = Some(value),
+            Known::Date => response.date = Some(value),
+            Known::Location => response.location = Some(value),
+            _ => {
+                if known == Known::LastModified {
+                    response.last_modified = date::parse(value.bytes(&self.arena));
+                }
+                self.replace_response_field(known, name, value);
+            }
+        }
+    }
+
+    /// Adds a field to the response, behind those of its name; of those that a response has but once, the value is
+    /// replaced.
+    pub fn add_response_field(&mut self, name: &[u8], value: Text) {
+        match classify(name) {
+            Known::ContentType
+            | Known::ContentLength
+            | Known::Server
+            | Known::Date
+            | Known::Location
+            | Known::LastModified => self.set_response_field(name, value),
+            known => {
+                let name = self.field_name(known, name);
+                self.response.headers.push(Header { name, value });
+            }
+        }
+    }
+
+    /// Removes fields of the response. A prefix finds those only that the server does not compose itself.
+    pub fn remove_response_fields(&mut self, named: Named<'_>) {
+        let response = &mut self.response;
+        if let Named::Exactly(name) = named {
+            match classify(name) {
+                Known::ContentType => (response.content_type, response.charset) = (None, None),
+                Known::ContentLength => response.content_length = None,
+                Known::Server => response.server = Some(Text::EMPTY),
+                Known::Date => response.date = Some(Text::EMPTY),
+                Known::Location => response.location = None,
+                Known::LastModified => response.last_modified = None,
+                Known::AcceptRanges => response.allow_ranges = false,
+                _ => {}
+            }
+        }
+        let arena = &self.arena;
+        response.headers.retain(|header| !named.is(header.name.bytes(arena)));
+    }
+
+    /// Gives the request's field `name` the value; others of the name go. What was made of `Host` and `Content-Length`
+    /// is made anew.
+    pub fn set_request_field(&mut self, name: &[u8], value: &[u8]) {
+        let known = classify(name);
+        let value_span = self.arena.push(value);
+        let first =
+            self.request.fields.iter().position(|f| self.arena.get(f.name).eq_ignore_ascii_case(name));
+        match first {
+            Some(first) => {
+                self.request.fields[first].value = value_span;
+                let (arena, mut at) = (&self.arena, 0);
+                self.request.head.retain_fields(|field| {
+                    at += 1;
+                    at <= first + 1 || !arena.get(field.name).eq_ignore_ascii_case(name)
+                });
+            }
+            None => {
+                let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+                let valid = name.iter().all(plain);
+                let underscore = !valid && name.iter().all(|byte| plain(byte) || *byte == b'_');
+                let name = self.arena.push(name);
+                self.request.head.push_field(Field { known, valid, underscore, name, value: value_span });
+            }
+        }
+        match known {
+            Known::Host => self.request.host = host(&mut self.arena, value),
+            Known::ContentLength => {
+                self.request.content_length =
+                    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            }
+            Known::Connection if value.eq_ignore_ascii_case(b"close") => self.keep_alive = false,
+            _ => {}
+        }
+    }
+
+    /// Removes fields of the request.
+    pub fn remove_request_fields(&mut self, named: Named<'_>) {
+        let arena = &self.arena;
+        self.request.head.retain_fields(|field| !named.is(arena.get(field.name)));
+        if named.is(b"Content-Length") && !self.request.chunked {
+            self.request.content_length = None;
+        }
+        if named.is(b"Host") {
+            self.request.host = Span::default();
+        }
+    }
+
+    /// The value of the request's first field of that name.
+    pub fn request_field(&self, name: &[u8]) -> Option<&[u8]> {
+        let field =
+            self.request.fields.iter().find(|field| self.arena.get(field.name).eq_ignore_ascii_case(name))?;
+        Some(self.arena.get(field.value))
+    }
+
+    fn replace_response_field(&mut self, known: Known, name: &[u8], value: Text) {
+        let arena = &self.arena;
+        let headers = &mut self.response.headers;
+        let Some(first) = headers.iter().position(|header| header.name.is(arena, name)) else {
+            let name = self.field_name(known, name);
+            return self.response.headers.push(Header { name, value });
+        };
+        headers[first].value = value;
+        let mut at = 0;
+        headers.retain(|header| {
+            at += 1;
+            at <= first + 1 || !header.name.is(arena, name)
+        });
+    }
+
+    fn field_name(&mut self, known: Known, name: &[u8]) -> Name {
+        if known != Known::Other && known.name().as_bytes() == name {
+            return Name::Known(known);
+        }
+        Name::Other(Text::Span(self.arena.push(name)))
+    }
+}
+
+/// `$host` of a new `Host` field: lower case, without port.
+fn host(arena: &mut crate::text::Arena, value: &[u8]) -> Span {
+    let end = match value.first() {
+        Some(b'[') => value.iter().position(|byte| *byte == b']').map_or(value.len(), |at| at + 1),
+        _ => value.iter().position(|byte| *byte == b':').unwrap_or(value.len()),
+    };
+    arena.push(&value[..end].to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::testing::run;
+
+    const HEAD: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nX-One: 1\r\nx-one: 2\r\nX-Two: 3\r\n\r\n";
+
+    fn fields(x: &Exchange) -> Vec<String> {
+        let text = |span| String::from_utf8_lossy(x.arena.get(span)).into_owned();
+        x.request.fields.iter().map(|field| format!("{}={}", text(field.name), text(field.value))).collect()
+    }
+
+    #[test]
+    fn fields_of_a_request_are_set_and_removed() {
+        run("server { }", HEAD, async |x: &mut Exchange| {
+            x.set_request_field(b"X-ONE", b"4");
+            assert_eq!(fields(x), ["Host=a.example", "X-One=4", "X-Two=3"]);
+            x.set_request_field(b"Host", b"B.example:80");
+            assert_eq!(x.arena.get(x.request.host), b"b.example");
+            x.set_request_field(b"User-Agent", b"me");
+            assert_eq!(x.request.value(&x.arena, Known::UserAgent), Some(&b"me"[..]));
+            x.remove_request_fields(Named::Prefix(b"x-"));
+            assert_eq!(fields(x), ["Host=B.example:80", "User-Agent=me"]);
+            x.remove_request_fields(Named::Exactly(b"host"));
+            assert!(x.request.head.host.is_none() && x.arena.get(x.request.host).is_empty());
+        });
+    }
+
+    #[test]
+    fn fields_of_a_response_are_set_and_removed() {
+        run("server { }", HEAD, async |x: &mut Exchange| {
+            let names = |x: &Exchange| -> Vec<String> {
+                let name =
+                    |header: &Header| String::from_utf8_lossy(header.name.bytes(&x.arena)).into_owned();
+                x.response.headers.iter().map(name).collect()
+            };
+            x.add_response_field(b"X-A", "1".into());
+            x.add_response_field(b"X-A", "2".into());
+            x.add_response_field(b"Cache-Control", "no-store".into());
+            assert_eq!(names(x), ["X-A", "X-A", "Cache-Control"]);
+            x.set_response_field(b"x-a", "3".into());
+            assert_eq!(names(x), ["X-A", "Cache-Control"]);
+            x.set_response_field(b"Content-Type", "text/x".into());
+            assert!(x.response.content_type.is_some());
+            x.remove_response_fields(Named::Exactly(b"content-type"));
+            x.remove_response_fields(Named::Prefix(b"x"));
+            assert!(x.response.content_type.is_none());
+            assert_eq!(names(x), ["Cache-Control"]);
+        });
+    }
+}
