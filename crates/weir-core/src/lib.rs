@@ -24,6 +24,7 @@ pub mod read;
 mod recent;
 pub mod redirect;
 pub mod regex;
+pub mod resolver;
 pub mod server;
 mod special;
 pub mod subrequest;

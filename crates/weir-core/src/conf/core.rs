@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use weir_http::mime::Types;
 
+use crate::resolver::Resolver;
 use crate::variable::Script;
 
 /// The settings of one location, after inheritance and defaults. Times are milliseconds, sizes bytes.
@@ -82,6 +83,8 @@ pub struct Core {
     pub sendfile: bool,
     /// `sendfile_max_chunk`.
     pub sendfile_max_chunk: u64,
+    /// `resolver`, and `resolver_timeout` in milliseconds.
+    pub resolver: Option<(Arc<Resolver>, u64)>,
     /// `auth_delay`, before a request is refused with 401.
     pub auth_delay: u64,
     /// `if_modified_since`.

@@ -22,6 +22,7 @@ pub use super::temp_path::{TempPath, TempPaths};
 use crate::inherit;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
+use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
 use crate::variable::{Script, Variable};
 
 /// The module of the core's directives in `http`, `server` and `location`.
@@ -46,7 +47,7 @@ impl Module for HttpCore {
         inherit!(conf, parent, absolute_redirect, server_name_in_redirect, port_in_redirect, msie_padding);
         inherit!(conf, parent, log_not_found, log_subrequest, open_file_cache, open_file_cache_valid);
         inherit!(conf, parent, open_file_cache_min_uses, open_file_cache_errors, disable_symlinks);
-        inherit!(conf, parent, subrequest_output_buffer_size, msie_refresh);
+        inherit!(conf, parent, subrequest_output_buffer_size, msie_refresh, resolver, resolver_timeout);
         // The logs were opened with the lines that name them: both or none.
         if conf.error_log.is_none() {
             inherit!(conf, parent, error_log, error_log_open);
@@ -138,6 +139,10 @@ pub struct HttpCoreConf {
     pub sendfile: Option<bool>,
     /// `sendfile_max_chunk`.
     pub sendfile_max_chunk: Option<u64>,
+    /// `resolver`.
+    pub resolver: Option<Arc<Resolver>>,
+    /// `resolver_timeout`.
+    pub resolver_timeout: Option<u64>,
     /// `auth_delay`.
     pub auth_delay: Option<u64>,
     /// `if_modified_since`.
@@ -262,6 +267,7 @@ impl HttpCoreConf {
             tcp_nopush: self.tcp_nopush.unwrap_or(false),
             sendfile: self.sendfile.unwrap_or(false),
             sendfile_max_chunk: self.sendfile_max_chunk.unwrap_or(2 << 20),
+            resolver: self.resolver(),
             auth_delay: self.auth_delay.unwrap_or(0),
             if_modified_since: self.if_modified_since.unwrap_or(IfModifiedSince::Exact),
             etag: self.etag.unwrap_or(true),
@@ -279,6 +285,12 @@ impl HttpCoreConf {
             subrequest_output_buffer_size: self.subrequest_output_buffer_size.unwrap_or_else(page),
             error_log: self.error_log_open.clone().unwrap_or_default(),
         }
+    }
+
+    /// `resolver`, and `resolver_timeout` in milliseconds.
+    pub(crate) fn resolver(&self) -> Option<(Arc<Resolver>, u64)> {
+        let timeout = self.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
+        self.resolver.clone().map(|resolver| (resolver, timeout))
     }
 
     fn file_cache(&self) -> Option<FileCache> {

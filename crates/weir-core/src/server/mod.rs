@@ -215,6 +215,9 @@ impl Server {
         // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
         state.sockets = sockets;
         *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();
+        if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
+            upstreams.follow();
+        }
         let everyone: Arc<[_]> = self.crew.threads().counters().into();
         let commit = || {
             let everyone = everyone.clone();

@@ -1,13 +1,15 @@
 //! Groups of servers, as `upstream { }` or the argument of a `*_pass` names them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_rt::net::SockAddr;
 
 use super::balance::Method;
+use super::names::Names;
 use super::queue::Queue;
 use super::sticky::Sticky;
+use crate::resolver::Resolver;
 
 /// A group of servers, shared by all workers.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub struct Group {
     /// Counts changes of the members, so that workers know when to look.
     version: AtomicU64,
     members: Mutex<Arc<Members>>,
+    /// Where its members come from, when some are names.
+    pub(crate) names: OnceLock<Names>,
 }
 
 /// The servers of a group at one moment.
@@ -70,6 +74,7 @@ impl Group {
             implicit,
             version: AtomicU64::new(1),
             members: Mutex::new(Arc::new(members)),
+            names: OnceLock::new(),
         }
     }
 
@@ -272,10 +277,24 @@ impl Upstreams {
         Ok(group)
     }
 
+    /// Gives groups with names the resolver of `http`, unless they have their own.
+    ///
+    /// # Errors
+    /// nginx's words for each that has none.
+    pub(crate) fn use_resolver(&self, resolver: Option<(Arc<Resolver>, u64)>) -> Vec<String> {
+        self.groups.iter().filter_map(|group| group.use_resolver(resolver.as_ref()).err()).collect()
+    }
+
+    /// Begins to follow names of servers.
+    pub(crate) fn follow(&self) {
+        self.groups.iter().for_each(Group::follow);
+    }
+
     /// Takes over what `before` knows of servers that are still there.
     pub fn adopt(&self, before: &Upstreams) {
         for group in &self.groups {
             let Some(old) = before.groups.iter().find(|old| old.name == group.name) else { continue };
+            group.adopt_names(old);
             let old = old.members();
             let with_state = |peer: &Arc<Peer>| {
                 let known = old.primary.iter().chain(&old.backup).find(|known| known.name == peer.name);

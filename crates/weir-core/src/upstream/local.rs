@@ -1,6 +1,6 @@
 //! A worker's side of a group: its chooser and its idle connections.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use super::pool::Pool;
 use super::queue::Line;
 use super::sticky::{Ids, Learned};
 use crate::exchange::Exchange;
+use crate::resolver::{Answer, Resolver};
 
 /// The groups that a worker uses.
 #[derive(Default)]
@@ -18,7 +19,12 @@ pub struct Local {
     groups: RefCell<Vec<Weak<LocalGroup>>>,
     /// Of addresses that were computed for a request, by their text.
     addresses: RefCell<HashMap<Box<str>, Rc<LocalGroup>>>,
+    /// What names were resolved to, and by whom.
+    pub(super) names: RefCell<HashMap<Box<str>, Resolved>>,
 }
+
+/// An answer of a resolver.
+pub(super) type Resolved = (std::sync::Weak<Resolver>, Arc<Answer>);
 
 impl Local {
     /// The worker's side of `group`, the same for all who hold it.
@@ -40,6 +46,14 @@ impl Local {
         self.addresses.borrow().get(address).cloned()
     }
 
+    /// The group of the addresses that a name stands for at this moment: for one request, as in nginx, so that what
+    /// one finds out of them is no other's business.
+    pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
+        let keep = Keep { connections: 0, ..Keep::default() };
+        let members = Members { primary, backup: Vec::new() };
+        Rc::new(LocalGroup::new(&Arc::new(Group::new(host, Method::RoundRobin, keep, members, true))))
+    }
+
     /// Makes the group of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
     /// make, and clients may name as many as they like.
     pub fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
@@ -57,7 +71,7 @@ impl Local {
 }
 
 /// How many computed addresses a worker remembers.
-const ADDRESSES: usize = 1024;
+pub(super) const ADDRESSES: usize = 1024;
 
 /// A worker's side of one group.
 pub struct LocalGroup {
@@ -99,10 +113,7 @@ impl LocalGroup {
 
     /// The next peer for `x`.
     pub(crate) fn pick(self: &Rc<Self>, x: &mut Exchange, tried: &mut Tried) -> Option<Lease> {
-        let mut chooser = self.chooser.borrow_mut();
-        if chooser.version != self.group.version() {
-            *chooser = Chooser::new(&self.group);
-        }
+        let mut chooser = self.chooser();
         let Chooser { balancer, ids, .. } = &mut *chooser;
         let bound = match &self.group.sticky {
             Some(sticky) if tried.is_empty() => sticky.bound(x, ids, tried),
@@ -117,7 +128,16 @@ impl LocalGroup {
 
     /// How many peers there are.
     pub(crate) fn count(&self) -> usize {
-        self.chooser.borrow().count
+        self.chooser().count
+    }
+
+    /// The chooser among the members of now.
+    fn chooser(&self) -> RefMut<'_, Chooser> {
+        let mut chooser = self.chooser.borrow_mut();
+        if chooser.version != self.group.version() {
+            *chooser = Chooser::new(&self.group);
+        }
+        chooser
     }
 
     fn done(&self, peer: &Arc<Peer>, failed: bool) {

@@ -9,11 +9,13 @@ use weir_conf::{
 
 use super::balance::Method;
 use super::group::{Group, Keep, Members, Peer, Upstreams, resolve};
+use super::names::{Named, Names, Origin};
 use super::queue::Queue;
 use super::sticky::{self, Sticky};
 use super::tries;
 use crate::conf::registry::Registry;
 use crate::module::Module;
+use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
 use crate::variable::{Script, Variable};
 
 /// The module of `upstream` blocks.
@@ -43,6 +45,13 @@ impl Module for UpstreamModule {
             .doc("The age from which on a connection takes no further request."),
         Row::new("keepalive_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_timeout))
             .doc("How long an idle connection is kept."),
+        Row::new("resolver", UPSTREAM, MORE, |c, l| {
+            let resolver = crate::resolver::parse(l)?;
+            l.once(&mut c.resolver, resolver)
+        })
+        .doc("The name servers that know the group's names."),
+        Row::new("resolver_timeout", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.resolver_timeout))
+            .doc("How long name servers are waited for; 30s."),
     ];
     const VARIABLES: &'static [Variable] = tries::VARIABLES;
 }
@@ -61,6 +70,10 @@ pub struct UpstreamConf {
     keepalive_requests: Option<u64>,
     keepalive_time: Option<u64>,
     keepalive_timeout: Option<u64>,
+    resolver: Option<Arc<Resolver>>,
+    resolver_timeout: Option<u64>,
+    /// `zone` is there.
+    zone: bool,
 }
 
 /// A `server` line.
@@ -68,21 +81,31 @@ pub struct UpstreamConf {
 struct Server {
     backup: bool,
     peers: Vec<Peer>,
+    named: Option<Named>,
 }
 
 impl UpstreamConf {
     /// `server address [parameters]`
     fn set_server(&mut self, line: &mut LineCx<'_>) -> Result {
         let mut model = Peer::plain(weir_rt::net::SockAddr::UNSPECIFIED, line.arg(0));
-        let mut backup = false;
+        let (mut backup, mut resolve_later, mut service) = (false, false, None);
         for at in 1..line.args().len() {
-            parameter(line, at, &mut model, &mut backup)?;
+            match line.arg(at) {
+                "resolve" => resolve_later = true,
+                "service=" => return Err(line.fail_arg(at, "service is empty")),
+                text if text.starts_with("service=") => service = text.strip_prefix("service="),
+                _ => parameter(line, at, &mut model, &mut backup)?,
+            }
         }
         let missing = self.method.as_ref().filter(|method| !method.is_general()).and_then(|_| {
             if backup { Some("backup") } else { (model.slow_start > 0).then_some("slow_start") }
         });
         if let Some(name) = missing {
             return Err(line.fail(format!("balancing method does not support parameter \"{name}\"")));
+        }
+        if let Some(named) = Named::parse(line, resolve_later, service, &model)? {
+            self.servers.push(Server { backup, peers: Vec::new(), named: Some(named) });
+            return Ok(());
         }
         let addrs = resolve(line.arg(0), 80).map_err(|message| line.fail_arg(0, message))?;
         let peer = |addr: weir_rt::net::SockAddr| Peer {
@@ -91,7 +114,7 @@ impl UpstreamConf {
             state: Arc::default(),
             ..model.clone()
         };
-        self.servers.push(Server { backup, peers: addrs.into_iter().map(peer).collect() });
+        self.servers.push(Server { backup, peers: addrs.into_iter().map(peer).collect(), named: None });
         Ok(())
     }
 
@@ -132,6 +155,7 @@ impl UpstreamConf {
         if line.bytes(0).is_empty() {
             return Err(line.fail_arg(0, "invalid zone name \"\""));
         }
+        self.zone = true;
         if line.args().len() == 2 {
             match parse_size(line.bytes(1)) {
                 None => return Err(line.fail_arg(1, format!("invalid zone size \"{}\"", line.arg(1)))),
@@ -194,10 +218,17 @@ impl UpstreamConf {
         if self.servers.is_empty() {
             return Err(fail("no servers are inside upstream".to_owned()));
         }
+        if !self.zone && self.servers.iter().any(|server| server.named.is_some()) {
+            let message = format!("resolving names at run time requires upstream \"{name}\" to be in shared memory");
+            return Err(fail(message));
+        }
         let mut members = Members::default();
-        for server in self.servers.drain(..) {
-            let into = if server.backup { &mut members.backup } else { &mut members.primary };
-            into.extend(server.peers.into_iter().map(Arc::new));
+        let mut origins = Vec::new();
+        for Server { backup, peers, named } in self.servers.drain(..) {
+            let into = if backup { &mut members.backup } else { &mut members.primary };
+            let peers: Vec<_> = peers.into_iter().map(Arc::new).collect();
+            into.extend(peers.iter().cloned());
+            origins.push(Origin { backup, peers, named });
         }
         let default = Keep::default();
         let keep = Keep {
@@ -210,6 +241,11 @@ impl UpstreamConf {
         let mut group = Group::new(name, method, keep, members, false);
         group.sticky = self.sticky.take();
         group.queue = self.queue.take();
+        if origins.iter().any(|origin| origin.named.is_some()) {
+            let timeout = self.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
+            let own = self.resolver.take().map(|resolver| (resolver, timeout));
+            group.names.get_or_init(|| Names::new(origins, own));
+        }
         registry.shared::<Upstreams>().define(group).map_err(fail)
     }
 }

@@ -182,7 +182,7 @@ impl Handler for Proxied {
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         Box::pin(async move {
-            match self.target.choose(x) {
+            match self.target.choose(x).await {
                 Ok(group) => self.upstream.run(x, &group).await,
                 Err(verdict) => verdict,
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
-use weir_core::upstream::group::{Group, Peer, Upstreams, resolve, split_port};
+use weir_core::upstream::group::{Group, Upstreams};
 use weir_core::upstream::local::LocalGroup;
 use weir_core::variable::Script;
 use weir_core::worker::Worker;
@@ -144,18 +144,18 @@ pub(super) struct Goal {
 
 impl Target {
     /// The group to ask for `x`, whose [`Goal`] is set.
-    pub(super) fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+    pub(super) async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match self {
             Target::Fixed { group, host, uri } => {
                 *x.state::<Goal>() = Goal { host: Some(host.clone()), uri: uri.clone(), whole: false };
                 Ok(group.clone())
             }
-            Target::Computed(script) => computed(x, script),
+            Target::Computed(script) => computed(x, script).await,
         }
     }
 }
 
-fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGroup>, Verdict> {
     let value = script.value(x);
     let text = String::from_utf8_lossy(x.text(&value)).into_owned();
     let refuse = |x: &Exchange, message: String| {
@@ -172,32 +172,7 @@ fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGr
     let host = Text::Span(x.arena.push(url.host.as_bytes()));
     let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri.as_bytes())));
     *x.state::<Goal>() = Goal { host: Some(host), uri, whole: true };
-    let link = x.server.generation();
-    let known = link.configuration.tables.shared::<Upstreams>().and_then(|all| all.find(&url.host));
-    if let Some(group) = known {
-        return Ok(x.worker.upstreams.group(group));
-    }
-    if let Some(group) = x.worker.upstreams.address(&url.host) {
-        return Ok(group);
-    }
-    // An address needs no name server; names do.
-    let literal = url.host.starts_with("unix:")
-        || split_port(&url.host)
-            .is_ok_and(|(name, _)| name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok());
-    if !literal {
-        x.log_error(&format_args!(
-            "no resolver defined to resolve {}",
-            split_port(&url.host).map_or("", |(name, _)| name)
-        ));
-        return Err(Verdict::Status(502));
-    }
-    match resolve(&url.host, 80) {
-        Ok(addrs) => {
-            let peers = addrs.into_iter().map(|addr| Arc::new(Peer::plain(addr, &url.host))).collect();
-            Ok(x.worker.upstreams.add_address(&url.host, peers))
-        }
-        Err(message) => refuse(x, message),
-    }
+    weir_core::upstream::computed(x, &url.host, 80).await
 }
 
 #[cfg(test)]

@@ -44,6 +44,13 @@ pub(super) const TABLE: &[Row] = &[
         line.one_of(&mut c.satisfy_any, &[("all", false), ("any", true)])
     })
     .doc("Whether all of the access modules must allow a request, or any; all."),
+    Row::new("resolver", ANY, MORE, |c, line| {
+        let resolver = crate::resolver::parse(line)?;
+        line.once(&mut c.resolver, resolver)
+    })
+    .doc("The name servers that are asked for names at run time."),
+    Row::new("resolver_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))
+        .doc("How long name servers are waited for; 30s."),
     Row::new("auth_delay", ANY, ONE, |c, line| line.time_ms(&mut c.auth_delay))
         .doc("How long an answer 401 is held back; 0."),
     Row::new("error_page", ANY_OR_IF, TWO_OR_MORE, set::error_page)
