@@ -142,7 +142,12 @@ impl Shared {
             thread::read_system(&config, &mut engine);
         }
         let state = State { engine, waiting: HashMap::new(), thread: Thread::None };
-        Shared { config, state: Mutex::new(state), told: AtomicBool::new(false), over: AtomicBool::new(false) }
+        Shared {
+            config,
+            state: Mutex::new(state),
+            told: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -228,7 +233,10 @@ impl State {
                     }
                 }
                 Event::ServerDown(server) => {
-                    log::cycle(Level::Warn, &format_args!("name server {server} does not answer, it is asked last"));
+                    log::cycle(
+                        Level::Warn,
+                        &format_args!("name server {server} does not answer, it is asked last"),
+                    );
                 }
                 Event::ServerUp(server) => {
                     log::cycle(Level::Notice, &format_args!("name server {server} answers again"));

@@ -128,10 +128,12 @@ mod tests {
 
     #[test]
     fn the_same_words_are_the_same_resolver() {
-        let text = "http { resolver 127.0.0.1:5353 [::1]:5353 valid=1s stale=1h backup=127.0.0.2 local=off; }";
+        let text =
+            "http { resolver 127.0.0.1:5353 [::1]:5353 valid=1s stale=1h backup=127.0.0.2 local=off; }";
         assert!(load(text, &MODULES).is_ok());
         let config = || {
-            let settings = super::Settings { servers: vec![([127, 0, 0, 1], 1).into()], ..Default::default() };
+            let settings =
+                super::Settings { servers: vec![([127, 0, 0, 1], 1).into()], ..Default::default() };
             super::Config { settings, system: false }
         };
         let (one, other) = (super::Resolver::of(config()), super::Resolver::of(config()));

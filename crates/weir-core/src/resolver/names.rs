@@ -34,7 +34,10 @@ pub(super) async fn follow(shared: Arc<Shared>, watch: Watch) {
         let stale = found.as_ref().is_ok_and(|answer| answer.stale);
         if stale && !was_stale {
             let name = &watch.name;
-            log::cycle(Level::Warn, &format_args!("{name} could not be resolved again, its addresses stay in use"));
+            log::cycle(
+                Level::Warn,
+                &format_args!("{name} could not be resolved again, its addresses stay in use"),
+            );
         }
         was_stale = stale;
         let wait = pause(&shared, &watch, &found);

@@ -12,7 +12,13 @@ use super::thread::Loop;
 
 /// Sends `bytes` from a new port of the kernel's choosing. Only what comes from `server` is received. Returns when the
 /// socket is of no use.
-pub(super) async fn datagram(shared: &Arc<Shared>, here: &Loop, token: Token, server: SocketAddr, bytes: &[u8]) {
+pub(super) async fn datagram(
+    shared: &Arc<Shared>,
+    here: &Loop,
+    token: Token,
+    server: SocketAddr,
+    bytes: &[u8],
+) {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -32,7 +38,13 @@ pub(super) async fn datagram(shared: &Arc<Shared>, here: &Loop, token: Token, se
 }
 
 /// Sends `bytes` over a new connection, and reads messages behind their lengths. Returns when it has ended.
-pub(super) async fn stream(shared: &Arc<Shared>, here: &Loop, token: Token, server: SocketAddr, bytes: Vec<u8>) {
+pub(super) async fn stream(
+    shared: &Arc<Shared>,
+    here: &Loop,
+    token: Token,
+    server: SocketAddr,
+    bytes: Vec<u8>,
+) {
     let Ok(stream) = Stream::connect(&server.into()).await else { return };
     stream.send(bytes);
     stream.flush();

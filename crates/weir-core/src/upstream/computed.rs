@@ -20,7 +20,8 @@ use crate::resolver::{self, Answer, Failure, Resolver};
 /// What the request ends with; it is logged.
 pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result<Rc<LocalGroup>, Verdict> {
     let generation = x.server.generation();
-    if let Some(group) = generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.find(host)) {
+    if let Some(group) = generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.find(host))
+    {
         return Ok(x.worker.upstreams.group(group));
     }
     if let Some(group) = x.worker.upstreams.address(host) {
@@ -94,7 +95,7 @@ fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<Ans
 /// The addresses of an answer, IPv4 first, beginning with any of each kind: who asks often asks all of them.
 fn in_turn(answer: &Answer) -> impl Iterator<Item = std::net::IpAddr> {
     let (v4, v6) = answer.addresses.split_at(answer.addresses.partition_point(std::net::IpAddr::is_ipv4));
-    let turn = weir_rt::clock::monotonic_ns() as usize / 1_000;
+    let turn = clock::monotonic_ns() as usize / 1_000;
     let rotated = |part: &[std::net::IpAddr]| {
         let part = part.to_vec();
         let count = part.len();

@@ -38,9 +38,9 @@ mod tries;
 mod tunnel;
 
 pub use attempt::Upstream;
+pub use computed::computed;
 pub use group::{Group, Peer, Upstreams};
 pub use local::Local;
-pub use computed::computed;
 pub use module::{UpstreamConf, UpstreamModule};
 pub use protocol::{Incoming, Outgoing, Protocol};
 pub use reason::Reason;

@@ -219,7 +219,8 @@ impl UpstreamConf {
             return Err(fail("no servers are inside upstream".to_owned()));
         }
         if !self.zone && self.servers.iter().any(|server| server.named.is_some()) {
-            let message = format!("resolving names at run time requires upstream \"{name}\" to be in shared memory");
+            let message =
+                format!("resolving names at run time requires upstream \"{name}\" to be in shared memory");
             return Err(fail(message));
         }
         let mut members = Members::default();

@@ -61,7 +61,8 @@ impl Named {
             return Ok(None);
         }
         let parts = split_port(text);
-        let (host, port) = parts.map_err(|_| line.fail_arg(0, format!("invalid port in upstream \"{text}\"")))?;
+        let (host, port) =
+            parts.map_err(|_| line.fail_arg(0, format!("invalid port in upstream \"{text}\"")))?;
         if service.is_some() && port.is_some() {
             return Err(fail("may not have port"));
         }
@@ -155,8 +156,13 @@ impl Group {
     ///
     /// # Errors
     /// nginx's words when there is none.
-    pub(crate) fn use_resolver(&self, resolver: Option<&(Arc<Resolver>, u64)>) -> std::result::Result<(), String> {
-        let Some(names) = self.names.get().filter(|names| names.resolver.get().is_none()) else { return Ok(()) };
+    pub(crate) fn use_resolver(
+        &self,
+        resolver: Option<&(Arc<Resolver>, u64)>,
+    ) -> std::result::Result<(), String> {
+        let Some(names) = self.names.get().filter(|names| names.resolver.get().is_none()) else {
+            return Ok(());
+        };
         let resolver = resolver.ok_or_else(|| {
             format!("no resolver defined to resolve names at run time in upstream \"{}\"", self.name)
         })?;
@@ -168,7 +174,8 @@ impl Group {
     pub(crate) fn adopt_names(&self, before: &Group) {
         let Some(names) = self.names.get() else { return };
         for named in names.named().filter(|named| named.answer().is_none()) {
-            let old = before.names.get().and_then(|old| old.named().find(|old| old.question == named.question));
+            let old =
+                before.names.get().and_then(|old| old.named().find(|old| old.question == named.question));
             named.set(old.and_then(Named::answer));
         }
         // Who they were is told by their addresses, for all members alike.
@@ -201,7 +208,9 @@ impl Group {
             Err(Failure::Code(3)) => named.set(None),
             Err(_) => return true,
         }
-        let same = |(a, b): (&(Peer, bool), &(Peer, bool))| (&a.0.name, a.0.weight, a.1) == (&b.0.name, b.0.weight, b.1);
+        let same = |(a, b): (&(Peer, bool), &(Peer, bool))| {
+            (&a.0.name, a.0.weight, a.1) == (&b.0.name, b.0.weight, b.1)
+        };
         let now = named.peers();
         if before.len() != now.len() || !before.iter().zip(&now).all(same) {
             self.set_members(names.members(&self.members()));
