@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx};
-use weir_sys::regex::{Flags, Matcher, Regex};
+use weir_sys::regex::{Flags, MatchError, Matcher, Regex};
 
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
@@ -87,6 +87,21 @@ impl Pattern {
     /// Whether `subject` matches; sets nothing.
     pub fn is_match(&self, subject: &[u8]) -> bool {
         with_matcher(|matcher| self.regex.is_match(matcher, subject).unwrap_or(false))
+    }
+
+    /// Where the groups of the first match in `subject` begin and end, the whole match first; one that took no part
+    /// is empty. Sets nothing of a request: for who looks at bytes of a body.
+    ///
+    /// # Errors
+    /// The match was given up, for its steps or for memory.
+    pub fn groups_of(&self, subject: &[u8], groups: &mut Vec<(usize, usize)>) -> Result<bool, MatchError> {
+        groups.clear();
+        with_matcher(|matcher| {
+            let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(false) };
+            let span = |n| captures.span(n).map_or((0, 0), |span| (span.start, span.end));
+            groups.extend((0..captures.len()).map(span));
+            Ok(true)
+        })
     }
 
     /// The pattern as a location is written: `~ \.php$`.

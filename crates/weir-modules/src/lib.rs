@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod addition;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
@@ -43,6 +44,7 @@ pub mod ssi;
 pub mod static_files;
 pub mod stub_status;
 pub mod sub;
+pub mod subs;
 pub mod temp_paths;
 #[cfg(test)]
 mod testing;
@@ -51,6 +53,7 @@ pub mod userid;
 mod value;
 
 pub use access::Access;
+pub use addition::Addition;
 pub use auth_basic::AuthBasic;
 pub use auth_request::AuthRequest;
 pub use autoindex::Autoindex;
@@ -80,6 +83,7 @@ pub use ssi::Ssi;
 pub use static_files::Static;
 pub use stub_status::StubStatus;
 pub use sub::Sub;
+pub use subs::Subs;
 pub use temp_paths::TempFolders;
 pub use try_files::TryFiles;
 pub use userid::UserId;

@@ -1,4 +1,5 @@
-//! Filters that change bodies, each table asked of Weir and of nginx: `sub_filter`, `charset`.
+//! Filters that change bodies, each table asked of Weir and of nginx: `sub_filter`, `charset`,
+//! `addition`, `subs_filter` (of an nginx that has the module).
 
 mod common;
 
@@ -10,10 +11,10 @@ use weir_core::ModuleDef;
 use weir_core::conf::http_core::HttpCore;
 use weir_core::conf::main_core::MainCore;
 use weir_core::conf::server_core::ServerCore;
-use weir_modules::{Charset, Headers, Index, NotModified, Range, Rewrite, Static, Sub};
+use weir_modules::{Addition, Charset, Headers, Index, NotModified, Range, Rewrite, Static, Sub, Subs};
 use weir_test::{Client, Response};
 
-static MODULES: [ModuleDef; 11] = [
+static MODULES: [ModuleDef; 13] = [
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<HttpCore>(),
     ModuleDef::of::<ServerCore>(),
@@ -22,6 +23,8 @@ static MODULES: [ModuleDef; 11] = [
     ModuleDef::of::<Static>(),
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
+    ModuleDef::of::<Subs>(),
+    ModuleDef::of::<Addition>(),
     ModuleDef::of::<Sub>(),
     ModuleDef::of::<Charset>(),
     ModuleDef::of::<Range>(),
@@ -69,11 +72,22 @@ fn outline(response: &Response) -> String {
 /// Asks Weir, and nginx where it is there, `METHOD PATH [VERSION] [| FIELD]...`; the answers are the same, and contain
 /// what is given.
 fn ask(http: &str, server: &str, requests: &[(&str, &str)]) {
+    let nginx = |conf: &str| weir_test::nginx(conf);
+    ask_of(nginx, http, server, requests);
+}
+
+/// [`ask`], of the nginx that `nginx` makes of a configuration.
+fn ask_of(
+    nginx: impl FnOnce(&str) -> Option<weir_test::Builder>,
+    http: &str,
+    server: &str,
+    requests: &[(&str, &str)],
+) {
     let http = format!(
         "server_tokens off; default_type text/plain; types {{ text/html html; text/css css; }} {http}"
     );
     let site = Site::with(&MODULES, &http, server);
-    let nginx = weir_test::nginx(&format!(
+    let nginx = nginx(&format!(
         "events {{ }} http {{ {http} server {{ listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/root; absolute_redirect off; {server} }} }}"
     ));
     let root = site.folder.path().join("root");
@@ -264,6 +278,123 @@ fn charset_recoding() {
             ("GET /any/koi.html?s=koi8-r&c=UTF-8", "charset=UTF-8"),
             ("GET /any/koi.html?s=koi8-r&c=odd", "Content-Type=text/html "),
             ("GET /any/koi.html?s=Odd&c=oDD", "charset=oDD"),
+        ],
+    );
+}
+
+#[test]
+fn addition() {
+    ask(
+        "",
+        "location / { add_before_body /before; add_after_body /after; }
+         location = /before { default_type text/html; return 200 '[before $uri]'; }
+         location = /after { default_type text/html; return 200 '[after $uri $args]'; }
+         location /only/ { rewrite ^/only(/.*)$ $1 break; add_after_body /after; }
+         location /file/ { rewrite ^/file(/.*)$ $1 break; add_before_body /raw/long.html; add_after_body /raw/page.txt; }
+         location /raw/ { rewrite ^/raw(/.*)$ $1 break; }
+         location /gone/ { rewrite ^/gone(/.*)$ $1 break; add_before_body /raw/none; }
+         location /types/ { rewrite ^/types(/.*)$ $1 break; addition_types text/plain; add_before_body /before; }
+         location /sub/ { rewrite ^/sub(/.*)$ $1 break; add_before_body /raw/page.html; sub_filter one 1; sub_filter e E; }
+         location /status/ { add_before_body /before; default_type text/html; return 201 x; }
+         location /inherit/ { rewrite ^/inherit(/.*)$ $1 break; add_before_body /before;
+             location /inherit/off/ { add_before_body ''; rewrite ^/inherit/off(/.*)$ $1 break; } }",
+        &[
+            ("GET /page.html?q", "|[before /before]<Span>one</Span>".trim_end_matches("<Span>one</Span>")),
+            ("GET /page.html HTTP/1.0", "[after /after ]"),
+            ("HEAD /page.html", "200"),
+            ("GET /page.html | Range: bytes=0-3", "200"),
+            ("GET /page.html | If-Modified-Since: Fri, 14 Jul 2017 02:40:00 GMT", "304"),
+            ("GET /page.txt", "|span one span"),
+            ("GET /empty.html", "[before /before][after /after ]"),
+            ("GET /only/page.html", "spa[after /after ]"),
+            ("GET /file/long.html", "</p>\\nspan one span"),
+            ("GET /file/page.html", "span one span"),
+            ("GET /gone/page.html", "404 Not Found"),
+            ("GET /types/page.txt", "[before /before]span"),
+            ("GET /types/page.html", "[before /before]<Span"),
+            ("GET /sub/page.html", "|"),
+            ("GET /status/", "|x"),
+            ("GET /inherit/page.html", "[before"),
+            ("GET /inherit/off/page.html", "|<Span"),
+        ],
+    );
+}
+
+/// An nginx with the module, where it is installed.
+fn nginx_with_subs(conf: &str) -> Option<weir_test::Builder> {
+    let module = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"]
+        .map(|folder| std::path::Path::new(folder).join("ngx_http_subs_filter_module.so"))
+        .into_iter()
+        .find(|path| path.exists());
+    let nginx = std::path::Path::new("/usr/sbin/nginx");
+    let Some(module) = module.filter(|_| nginx.exists()) else {
+        weir_test::skip("nginx's subs_filter module is not installed");
+        return None;
+    };
+    let conf = format!("load_module {}; {conf}", module.display());
+    Some(weir_test::nginx(&conf)?.binary(nginx))
+}
+
+#[test]
+fn subs_filter() {
+    let location = |name: &str, inside: &str| {
+        format!("location /{name}/ {{ rewrite ^/{name}(/.*)$ $1 break; {inside} }}\n")
+    };
+    let server = [
+        ("fix", "subs_filter span div;"),
+        ("once", "subs_filter span div o;"),
+        ("case", "subs_filter span div i;"),
+        ("dot", "subs_filter a. x i;"),
+        ("odd", "subs_filter span div zq;"),
+        ("group", "subs_filter 's(p)a(x)?n' '[$1$2:$uri]' ir;"),
+        ("hat", "subs_filter '^.' '<' r; subs_filter 'l.ne' L r;"),
+        ("end", "subs_filter '</p>$' '!' r;"),
+        ("space", "subs_filter 'p>\\s' 'P' r; subs_filter '^<p' Q r;"),
+        ("seq", "subs_filter span div; subs_filter div p; subs_filter '>p' '>' r; subs_filter 'p' q or;"),
+        ("by", "subs_filter span div; subs_filter_bypass $arg_a $arg_b;"),
+        ("var", "subs_filter span '$arg_a$uri'; subs_filter o $arg_none;"),
+        ("name", "subs_filter $arg_a div;"),
+        ("types", "subs_filter_types text/plain; subs_filter span div;"),
+        ("all", "subs_filter_types *; subs_filter span div;"),
+        ("none", "subs_filter nothing div;"),
+        ("long", "subs_filter 'line (\\d+)' '$1' r;"),
+    ]
+    .map(|(name, inside)| location(name, inside))
+    .concat()
+        + "location = /made { default_type text/html; subs_filter span div; return 201 'span'; }";
+    ask_of(
+        nginx_with_subs,
+        "",
+        &server,
+        &[
+            ("GET /fix/page.html", "|<Span>one</span> <div>two".trim_end_matches("</span> <div>two")),
+            ("HEAD /fix/page.html", "200"),
+            ("GET /fix/page.html | Range: bytes=0-3", "200"),
+            ("GET /fix/long.html", "<div class=n0>"),
+            ("GET /fix/empty.html", "Content-Length=0"),
+            ("GET /fix/page.txt", "|span one span"),
+            ("GET /once/long.html", "<span class=n1>"),
+            ("GET /case/page.html", "<div>one</div>"),
+            ("GET /dot/ab.html", "|xcxdxCx"),
+            ("GET /odd/page.html", "div"),
+            ("GET /group/page.html", "[p:/page.html]"),
+            ("GET /hat/ab.html", "|<"),
+            ("GET /hat/long.html", "|<"),
+            ("GET /end/long.html", "text!"),
+            ("GET /space/long.html", "Q><span"),
+            ("GET /seq/page.html", "q"),
+            ("GET /by/page.html", "div"),
+            ("GET /by/page.html?a=1", "<span>two"),
+            ("GET /by/page.html?a=0&b=0", "div"),
+            ("GET /by/page.html?b=x", "<span>two"),
+            ("GET /var/page.html?a=A", "A/page.html"),
+            ("GET /name/page.html?a=span", "<span>two"),
+            ("GET /types/page.txt", "div one"),
+            ("GET /all/page.txt", "div one"),
+            ("GET /none/page.html", "|<Span>"),
+            ("GET /long/long.html", "3999</SPAN>"),
+            ("GET /fix/bin.html", "bcdef"),
+            ("GET /made", "|div"),
         ],
     );
 }

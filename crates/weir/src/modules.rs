@@ -4,9 +4,10 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Gzip, Headers, HeadersMore,
-    Index, LimitConn, LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer,
-    Rewrite, SecureLink, SplitClients, Ssi, Static, StubStatus, Sub, TempFolders, TryFiles, UserId,
+    Access, Addition, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Gzip, Headers,
+    HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range,
+    Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static, StubStatus, Sub, Subs, TempFolders,
+    TryFiles, UserId,
 };
 
 use crate::welcome::Welcome;
@@ -47,6 +48,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<UserId>(),
+    ModuleDef::of::<Subs>(),
+    ModuleDef::of::<Addition>(),
     ModuleDef::of::<Sub>(),
     ModuleDef::of::<Charset>(),
     ModuleDef::of::<Ssi>(),

@@ -37,7 +37,7 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 8] = [
+const WITH: [&str; 9] = [
     "threads",
     "file-aio",
     "http_realip_module",
@@ -46,6 +46,7 @@ const WITH: [&str; 8] = [
     "http_secure_link_module",
     "http_stub_status_module",
     "http_sub_module",
+    "http_addition_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
 const WITHOUT: [&str; 8] = [

@@ -57,7 +57,7 @@ impl Module for Sub {
         let filter = Filter {
             site: plan.site(Kind::BodyFilter, Self::NAME),
             texts: match texts {
-                Some(texts) => Texts::Constant(Rc::new(Patterns::new(&texts))),
+                Some(texts) => Texts::Constant(Rc::new(Patterns::new(&texts, true))),
                 None => Texts::Computed(RefCell::default()),
             },
             pairs: conf.pairs.clone().into(),
@@ -172,7 +172,7 @@ impl Filter {
         let patterns = match &*last {
             Some((known, patterns)) if *known == texts => patterns.clone(),
             _ => {
-                let patterns = Rc::new(Patterns::new(&texts));
+                let patterns = Rc::new(Patterns::new(&texts, true));
                 *last = Some((texts, patterns.clone()));
                 patterns
             }

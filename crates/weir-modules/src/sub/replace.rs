@@ -131,6 +131,11 @@ impl Replacer {
         }
     }
 
+    /// A piece is left for which there was no room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// Everything was replaced that was to be.
     fn is_done(&self) -> bool {
         self.left == 0
@@ -199,7 +204,7 @@ mod tests {
     /// What comes of `pieces`, and the largest step.
     fn run(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> (Vec<u8>, u64) {
         let texts: Vec<Vec<u8>> = pairs.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
-        let mut replacer = Replacer::new(Rc::new(Patterns::new(&texts)), once);
+        let mut replacer = Replacer::new(Rc::new(Patterns::new(&texts, true)), once);
         let mut value = |which: usize| Rc::from(pairs[which].1.as_bytes());
         let (mut whole, mut largest) = (Vec::new(), 0);
         for (at, piece) in pieces.iter().enumerate() {

@@ -1,18 +1,20 @@
-//! Finds several texts in bytes that come piece by piece, without regard to case.
+//! Finds several texts in bytes that come piece by piece, mostly without regard to case.
 //!
 //! The search is for the first bytes of every text: as many vector instructions look at 32 bytes at once for all
 //! spellings of them (the packed searcher takes 64 spellings, three letters have eight), or, where the texts are
 //! too many for that, an automaton goes through the bytes one by one. Where they are found the texts are compared.
 
 use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
+use memchr::memmem;
 
 /// Texts to look for.
 pub(crate) struct Patterns {
-    /// In lower case, by first byte; of the same first byte in the order given.
+    /// In lower case unless case counts, by first byte; of the same first byte in the order given.
     texts: Box<[Pattern]>,
     /// Where in `texts` those of a first byte begin; one more for the end.
     first: Box<[u8; 257]>,
     finder: Finder,
+    caseless: bool,
     /// Bytes that `finder` compares, of the texts that have as many.
     window: usize,
     /// Bytes of the longest text.
@@ -44,15 +46,19 @@ pub(crate) enum Found {
 }
 
 enum Finder {
+    /// The whole of one text, as it is.
+    Exact(Box<memmem::Finder<'static>>),
     Packed(packed::Searcher),
     Automaton(AhoCorasick),
 }
 
 impl Patterns {
-    /// At most 255 texts, none of them empty.
-    pub(crate) fn new(texts: &[Vec<u8>]) -> Patterns {
-        let lower =
-            |(which, text): (usize, &Vec<u8>)| Pattern { text: text.to_ascii_lowercase().into(), which };
+    /// At most 255 texts, none of them empty; `caseless` as all of several are.
+    pub(crate) fn new(texts: &[Vec<u8>], caseless: bool) -> Patterns {
+        let lower = |(which, text): (usize, &Vec<u8>)| Pattern {
+            text: if caseless { text.to_ascii_lowercase().into() } else { text.clone().into() },
+            which,
+        };
         let mut sorted: Vec<Pattern> = texts.iter().enumerate().map(lower).collect();
         sorted.sort_by_key(|pattern| pattern.text.first().copied());
         let mut first = Box::new([0; 257]);
@@ -60,9 +66,14 @@ impl Patterns {
             let begins = |pattern: &Pattern| pattern.text.first().is_some_and(|b| usize::from(*b) < byte);
             first[byte] = sorted.partition_point(begins) as u8;
         }
-        let (finder, window) = finder(&sorted);
+        let (finder, window) = match &*sorted {
+            [only] if !caseless => {
+                (Finder::Exact(Box::new(memmem::Finder::new(&only.text).into_owned())), only.text.len())
+            }
+            sorted => finder(sorted),
+        };
         let longest = sorted.iter().map(|pattern| pattern.text.len()).max().unwrap_or(0);
-        Patterns { texts: sorted.into(), first, finder, window, longest }
+        Patterns { texts: sorted.into(), first, finder, caseless, window, longest }
     }
 
     /// How many there are.
@@ -96,13 +107,15 @@ impl Patterns {
     #[inline]
     fn compare(&self, bytes: &[u8], start: usize, used: &[bool]) -> Option<Found> {
         let rest = &bytes[start..];
-        let byte = usize::from(rest[0].to_ascii_lowercase());
+        let byte = usize::from(if self.caseless { rest[0].to_ascii_lowercase() } else { rest[0] });
         for pattern in &self.texts[usize::from(self.first[byte])..usize::from(self.first[byte + 1])] {
             if used[pattern.which] {
                 continue;
             }
             let len = pattern.text.len().min(rest.len());
-            if !rest[..len].eq_ignore_ascii_case(&pattern.text[..len]) {
+            let (there, text) = (&rest[..len], &pattern.text[..len]);
+            let same = if self.caseless { there.eq_ignore_ascii_case(text) } else { there == text };
+            if !same {
                 continue;
             }
             return Some(if len < pattern.text.len() {
@@ -120,6 +133,7 @@ impl Finder {
     fn find(&self, bytes: &[u8], from: usize) -> Option<usize> {
         let span = Span::from(from.min(bytes.len())..bytes.len());
         let found = match self {
+            Finder::Exact(finder) => return finder.find(&bytes[span.start..]).map(|at| span.start + at),
             Finder::Packed(searcher) => searcher.find_in(bytes, span),
             Finder::Automaton(automaton) => automaton.find(aho_corasick::Input::new(bytes).span(span)),
         };
@@ -183,7 +197,7 @@ mod tests {
 
     fn found(texts: &[&str], bytes: &str) -> Found {
         let texts: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let patterns = Patterns::new(&texts);
+        let patterns = Patterns::new(&texts, true);
         patterns.find(bytes.as_bytes(), 0, &vec![false; texts.len()])
     }
 
@@ -204,11 +218,11 @@ mod tests {
     #[test]
     fn many_texts_are_found_too() {
         let texts: Vec<Vec<u8>> = (0..255).map(|n| format!("word{n:03}").into_bytes()).collect();
-        let patterns = Patterns::new(&texts);
+        let patterns = Patterns::new(&texts, true);
         assert!(matches!(patterns.finder, Finder::Packed(_)), "all begin alike");
         let texts: Vec<Vec<u8>> =
             (0..255_u8).map(|n| [b'g' + n / 16, b'g' + n % 16, b'0', b'x'].to_vec()).collect();
-        let patterns = Patterns::new(&texts);
+        let patterns = Patterns::new(&texts, true);
         assert!(matches!(patterns.finder, Finder::Automaton(_)));
         let text = "!".repeat(100) + "VU0X";
         let found = patterns.find(text.as_bytes(), 0, &[false; 255]);

@@ -1,0 +1,249 @@
+//! `subs_filter`: replaces texts and what patterns match, as nginx's third-party substitutions module does.
+//!
+//! Pairs work one behind the other, each on what the one before has made. Texts alone stream through the search that
+//! `sub_filter` uses, wherever lines end; with a pattern among them all see lines, of at most 64 KB.
+
+mod lines;
+mod stage;
+mod value;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::names::{ANY, MORE, ONE_OR_TWO, TWO, TWO_OR_MORE};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::body::Chain;
+use weir_core::error::{Error, Kind as ErrorKind, Side};
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::regex::Pattern;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_http::Known;
+use weir_trace::{Kind, Site};
+
+use crate::media::{self, MediaTypes};
+use crate::sub::replace::Replacer;
+use crate::sub::search::Patterns;
+use lines::{GivenUp, Lines, Search};
+use stage::Stage;
+use value::{Template, Value};
+
+/// The module.
+pub struct Subs;
+
+/// The alias tells the closures of the table what `c` is.
+type Row = Directive<SubsConf>;
+
+impl Module for Subs {
+    const NAME: &'static str = "subs";
+    type Conf = SubsConf;
+    const DIRECTIVES: &'static [Row] = &[
+        Row::new("subs_filter", ANY, TWO_OR_MORE, SubsConf::add)
+            .doc("Replaces a text, or with \"r\" what a pattern matches; \"i\": whatever its case, \"o\": once, \"g\": everywhere."),
+        Row::new("subs_filter_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
+            .doc("Media types besides text/html in which \"subs_filter\" replaces; \"*\" is all."),
+        Row::new("subs_filter_bypass", ANY, MORE, SubsConf::bypass)
+            .doc("Nothing is replaced if one of these values is neither empty nor \"0\"."),
+        Row::new("subs_buffers", ANY, TWO, |c, line| line.bufs(&mut c.buffers))
+            .doc("Number and size of buffers in nginx's module; here they are as large as what is in them."),
+        Row::new("subs_line_buffer_size", ANY, ONE_OR_TWO, |c, line| line.size(&mut c.line_buffer))
+            .doc("Size of a line's buffer in nginx's module at first; here it is as large as the line."),
+    ];
+
+    fn inherit(conf: &mut SubsConf, parent: &SubsConf) {
+        inherit!(conf, parent, types, bypass, buffers, line_buffer);
+        if conf.pairs.is_empty() {
+            conf.pairs.clone_from(&parent.pairs);
+        }
+    }
+
+    fn install(conf: &SubsConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.pairs.is_empty() {
+            return Ok(());
+        }
+        let pair = |pair: &Pair| Job {
+            what: match &pair.what {
+                What::Text { text, caseless } => {
+                    Search::Text(Rc::new(Patterns::new(std::slice::from_ref(text), *caseless)))
+                }
+                What::Pattern(pattern) => Search::Pattern(pattern.clone()),
+            },
+            template: Rc::new(pair.template.clone()),
+            once: pair.once,
+        };
+        let filter = Filter {
+            site: plan.site(Kind::BodyFilter, Self::NAME),
+            jobs: conf.pairs.iter().map(pair).collect(),
+            types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
+            bypass: conf.bypass.clone().unwrap_or_default(),
+        };
+        plan.header_filter(Slot::Aux, Self::NAME, filter);
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct SubsConf {
+    pairs: Vec<Pair>,
+    types: Option<MediaTypes>,
+    bypass: Option<Vec<Script>>,
+    buffers: Option<weir_conf::Bufs>,
+    line_buffer: Option<u64>,
+}
+
+/// One `subs_filter`.
+#[derive(Clone)]
+struct Pair {
+    what: What,
+    template: Template,
+    once: bool,
+}
+
+#[derive(Clone)]
+enum What {
+    Text { text: Vec<u8>, caseless: bool },
+    Pattern(Arc<Pattern>),
+}
+
+impl SubsConf {
+    fn add(&mut self, line: &mut LineCx<'_>) -> Result {
+        let flags = line.bytes(2);
+        let (caseless, regex, once) = (flags.contains(&b'i'), flags.contains(&b'r'), flags.contains(&b'o'));
+        let text = line.bytes(0);
+        if text.is_empty() {
+            return Err(line.fail_arg(0, "empty search pattern"));
+        }
+        // Without "r", but with "i", the text is a pattern as well.
+        let plain = !(regex || caseless) || !text.iter().any(|byte| META.contains(byte));
+        let (what, groups) = if plain {
+            (What::Text { text: text.to_vec(), caseless }, (regex || caseless).then_some(0))
+        } else {
+            let pattern = Pattern::compile(line, 0, 0, caseless)?;
+            let groups = pattern.groups();
+            (What::Pattern(pattern), Some(groups))
+        };
+        self.pairs.push(Pair { what, template: Template::compile(line, 1, groups)?, once });
+        Ok(())
+    }
+
+    fn bypass(&mut self, line: &mut LineCx<'_>) -> Result {
+        let bypass = self.bypass.get_or_insert_default();
+        for at in 0..line.args().len() {
+            bypass.push(Script::compile(line, at)?);
+        }
+        Ok(())
+    }
+}
+
+/// `subs_filter` in one location of one worker.
+struct Filter {
+    /// Where the time of replacing goes.
+    site: Site,
+    jobs: Box<[Job]>,
+    types: MediaTypes,
+    bypass: Vec<Script>,
+}
+
+/// A [`Pair`] on one worker.
+struct Job {
+    what: Search,
+    template: Rc<Template>,
+    once: bool,
+}
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if x.response.content_type.is_none() || x.response.content_length == Some(0) || !self.types.has(x) {
+            return Verdict::Ok;
+        }
+        if x.response.header(Known::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
+            x.log(Level::Warn, &"http subs filter header ignored, this may be a compressed response.");
+            return Verdict::Ok;
+        }
+        if self.is_bypassed(x) {
+            return Verdict::Ok;
+        }
+        if !x.is_subrequest() {
+            media::clear_length(x);
+            x.response.last_modified = None;
+            x.response.remove(Known::LastModified);
+        }
+        let templates = self.jobs.iter().map(|job| job.template.clone()).collect();
+        let body = Body { work: self.work(), templates };
+        x.body_filter(Slot::Aux, self.site, body);
+        Verdict::Ok
+    }
+}
+
+impl Filter {
+    fn work(&self) -> Work {
+        let stage = |job: &Job| match &job.what {
+            Search::Text(patterns) => {
+                let replacer = Replacer::new(patterns.clone(), job.once);
+                Some(Stage::new(replacer, Value::new(&job.template)))
+            }
+            Search::Pattern(_) => None,
+        };
+        if let Some(stages) = self.jobs.iter().map(stage).collect() {
+            return Work::Texts(stages);
+        }
+        let pair = |job: &Job| lines::Pair {
+            search: job.what.clone(),
+            value: Value::new(&job.template),
+            once: job.once,
+            done: false,
+        };
+        Work::Lines(Box::new(Lines::new(self.jobs.iter().map(pair).collect())))
+    }
+
+    fn is_bypassed(&self, x: &mut Exchange) -> bool {
+        self.bypass.iter().any(|script| {
+            let value = script.value(x);
+            !matches!(x.text(&value), b"" | b"0")
+        })
+    }
+}
+
+struct Body {
+    work: Work,
+    templates: Box<[Rc<Template>]>,
+}
+
+enum Work {
+    Texts(Vec<Stage>),
+    Lines(Box<Lines>),
+}
+
+impl BodyFilter for Body {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        let templates = &self.templates;
+        let mut compute = |pair: usize, part: usize| {
+            let Some(script) = templates[pair].script(part) else { return Rc::from([]) };
+            let text = script.value(x);
+            Rc::from(x.text(&text))
+        };
+        let done = match &mut self.work {
+            Work::Texts(stages) => Ok(stage::step(stages, input, output, &mut compute)),
+            Work::Lines(lines) => lines.step(input, output, &mut compute),
+        };
+        match done {
+            Ok(true) => Ok(Step::More),
+            Ok(false) => Ok(Step::Full),
+            Err(GivenUp(reason)) => {
+                x.log(Level::Alert, &reason);
+                Err(Error { kind: ErrorKind::Internal, side: Side::Server, errno: None })
+            }
+        }
+    }
+}
+
+/// What makes a text a pattern.
+const META: &[u8] = b"\\^$.[]|()?*+{}#\n";

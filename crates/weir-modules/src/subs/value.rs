@@ -1,0 +1,107 @@
+//! What comes in the place of a match: text with variables, and the groups of the pattern.
+
+use std::rc::Rc;
+
+use weir_conf::{LineCx, Result};
+use weir_core::variable::Script;
+
+/// A value as written, cut where groups stand.
+#[derive(Clone)]
+pub(crate) struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone)]
+enum Part {
+    Text(Script),
+    Group(usize),
+}
+
+impl Template {
+    /// Compiles argument `argument`; with `groups`, `$1` and on are those of the match.
+    ///
+    /// # Errors
+    /// A wrong variable, or a group beyond `groups`.
+    pub(crate) fn compile(line: &mut LineCx<'_>, argument: usize, groups: Option<usize>) -> Result<Template> {
+        let Some(groups) = groups else {
+            return Ok(Template { parts: vec![Part::Text(Script::compile(line, argument)?)] });
+        };
+        let mut parts = Vec::new();
+        let mut rest = line.bytes(argument);
+        while !rest.is_empty() {
+            let at = (0..rest.len()).find(|at| group(&rest[*at..]).is_some()).unwrap_or(rest.len());
+            if at > 0 {
+                parts.push(Part::Text(Script::compile_text(line, argument, &rest[..at])?));
+            }
+            rest = &rest[at..];
+            if let Some((number, len)) = group(rest) {
+                if number > groups {
+                    let value = line.arg(argument);
+                    let message = format!(
+                        "You want to capture too many regex substrings, more than {groups} in \"{value}\""
+                    );
+                    return Err(line.fail_arg(argument, message));
+                }
+                parts.push(Part::Group(number));
+                rest = &rest[len..];
+            }
+        }
+        Ok(Template { parts })
+    }
+
+    /// The script of a part that is text.
+    pub(crate) fn script(&self, part: usize) -> Option<&Script> {
+        match self.parts.get(part) {
+            Some(Part::Text(script)) => Some(script),
+            _ => None,
+        }
+    }
+}
+
+/// The group at the beginning of `text`, and its length: `$1`, `${1}`.
+fn group(text: &[u8]) -> Option<(usize, usize)> {
+    match text {
+        [b'$', digit @ b'1'..=b'9', ..] => Some((usize::from(digit - b'0'), 2)),
+        [b'$', b'{', digit @ b'1'..=b'9', b'}', ..] => Some((usize::from(digit - b'0'), 4)),
+        _ => None,
+    }
+}
+
+/// A [`Template`] in one request: what has no group in it is computed once.
+pub(crate) struct Value {
+    template: Rc<Template>,
+    texts: Vec<Option<Rc<[u8]>>>,
+}
+
+impl Value {
+    /// For one request.
+    pub(crate) fn new(template: &Rc<Template>) -> Value {
+        Value { template: template.clone(), texts: vec![None; template.parts.len()] }
+    }
+
+    /// The whole of a value without groups.
+    pub(crate) fn text(&mut self, compute: &mut dyn FnMut(usize) -> Rc<[u8]>) -> Rc<[u8]> {
+        self.texts
+            .first_mut()
+            .map_or_else(|| Rc::from([]), |text| text.get_or_insert_with(|| compute(0)).clone())
+    }
+
+    /// Appends the value for a match of these `groups` in `line`.
+    pub(crate) fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: &[u8],
+        groups: &[(usize, usize)],
+        compute: &mut dyn FnMut(usize) -> Rc<[u8]>,
+    ) {
+        for (at, (part, text)) in self.template.parts.iter().zip(&mut self.texts).enumerate() {
+            match part {
+                Part::Text(_) => out.extend_from_slice(text.get_or_insert_with(|| compute(at))),
+                Part::Group(number) => {
+                    let (start, end) = groups.get(*number).copied().unwrap_or_default();
+                    out.extend_from_slice(&line[start..end]);
+                }
+            }
+        }
+    }
+}
