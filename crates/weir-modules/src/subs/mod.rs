@@ -247,3 +247,125 @@ impl BodyFilter for Body {
 
 /// What makes a text a pattern.
 const META: &[u8] = b"\\^$.[]|()?*+{}#\n";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_core::ModuleDef;
+    use weir_core::body::Buf;
+    use weir_core::conf::test;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<Subs>();
+
+    fn texts(pairs: &[(&str, &str)], once: bool) -> Vec<Stage> {
+        let stage = |(text, value): &(&str, &str)| {
+            let patterns = Patterns::new(&[text.as_bytes().to_vec()], false);
+            let template = Template::literal(value.as_bytes());
+            Stage::new(Replacer::new(Rc::new(patterns), once), Value::new(&Rc::new(template)))
+        };
+        pairs.iter().map(stage).collect()
+    }
+
+    /// The pairs as lines of [`Lines`].
+    fn lines(pairs: &[(&str, &str)], once: bool) -> Lines {
+        let pair = |(text, value): &(&str, &str)| lines::Pair {
+            search: Search::Text(Rc::new(Patterns::new(&[text.as_bytes().to_vec()], false))),
+            value: Value::new(&Rc::new(Template::literal(value.as_bytes()))),
+            once,
+            done: false,
+        };
+        Lines::new(pairs.iter().map(pair).collect())
+    }
+
+    /// What comes of `pieces`, and the most bytes of one step.
+    fn run(pieces: &[&[u8]], mut step: impl FnMut(&mut Chain, &mut Chain) -> bool) -> (String, u64) {
+        let (mut whole, mut most) = (Vec::new(), 0);
+        for (at, piece) in pieces.iter().enumerate() {
+            let mut input = Chain::default();
+            input.push(Buf::Bytes(piece.to_vec()));
+            input.last = at + 1 == pieces.len();
+            let mut done = false;
+            while !done {
+                let mut output = Chain::default();
+                done = step(&mut input, &mut output);
+                most = most.max(output.len());
+                while let Some(buf) = output.pop() {
+                    whole.extend_from_slice(buf.memory().expect("in memory"));
+                }
+            }
+        }
+        (String::from_utf8_lossy(&whole).into_owned(), most)
+    }
+
+    fn as_texts(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> (String, u64) {
+        let mut stages = texts(pairs, once);
+        let value = |pair: usize, _: usize| Rc::from(pairs[pair].1.as_bytes());
+        run(pieces, |input, output| stage::step(&mut stages, input, output, &mut { value }))
+    }
+
+    fn as_lines(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
+        let mut lines = lines(pairs, once);
+        let value = |pair: usize, _: usize| Rc::from(pairs[pair].1.as_bytes());
+        run(pieces, |input, output| lines.step(input, output, &mut { value }).expect("no pattern")).0
+    }
+
+    #[test]
+    fn what_grows_is_bounded() {
+        let long = "b".repeat(100);
+        let pairs = [("a", &*long), ("b", &*long), ("bb", "c")];
+        let (whole, most) = as_texts(&pairs, false, &["a".repeat(300).as_bytes()]);
+        assert_eq!(whole.len(), 300 * 100 * 50);
+        assert!(most < 2 * 64 * 1024, "{most}");
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_and_ways_make_no_difference(
+            pairs in proptest::collection::vec(("[ab]{1,3}", "[abx]{0,3}"), 1..4),
+            once: bool,
+            text in "[abc\n]{0,120}",
+            cuts in proptest::collection::vec(1..7_usize, 0..40),
+        ) {
+            let pairs: Vec<(&str, &str)> = pairs.iter().map(|(a, b)| (&**a, &**b)).collect();
+            let mut rest = text.as_bytes();
+            let mut pieces = Vec::new();
+            for cut in cuts {
+                let (piece, behind) = rest.split_at(cut.min(rest.len()));
+                pieces.push(piece);
+                rest = behind;
+            }
+            pieces.push(rest);
+            let count = if once { 1 } else { usize::MAX };
+            let expected = pairs.iter().fold(text.clone(), |text, (a, b)| text.replacen(a, b, count));
+            prop_assert_eq!(&as_texts(&pairs, once, &pieces).0, &expected);
+            prop_assert_eq!(&as_lines(&pairs, once, &pieces), &expected);
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for (line, message) in [
+            ("subs_filter a;", "invalid number of arguments in \"subs_filter\" directive in weir.conf:2:1"),
+            ("subs_filter '' a;", "empty search pattern in weir.conf:2:13"),
+            (
+                "subs_filter '(' b r;",
+                "pcre2_compile() failed: missing closing parenthesis in \"(\" in weir.conf:2:13",
+            ),
+            (
+                "subs_filter 'a(b)' '$2' r;",
+                "You want to capture too many regex substrings, more than 1 in \"$2\" in weir.conf:2:20",
+            ),
+            (
+                "subs_filter ab '$1' r;",
+                "You want to capture too many regex substrings, more than 0 in \"$1\" in weir.conf:2:16",
+            ),
+        ] {
+            let text = format!("events {{ }} http {{ server {{ }}\n{line} }}");
+            let lines = test::headlines(&text, &MODULES);
+            assert!(lines.first().is_some_and(|line| line.ends_with(message)), "{line}: {lines:?}");
+        }
+    }
+}

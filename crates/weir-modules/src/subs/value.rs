@@ -49,6 +49,12 @@ impl Template {
         Ok(Template { parts })
     }
 
+    /// A value without variables.
+    #[cfg(test)]
+    pub(crate) fn literal(bytes: &[u8]) -> Template {
+        Template { parts: vec![Part::Text(Script::literal(bytes))] }
+    }
+
     /// The script of a part that is text.
     pub(crate) fn script(&self, part: usize) -> Option<&Script> {
         match self.parts.get(part) {
