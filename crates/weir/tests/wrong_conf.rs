@@ -271,9 +271,10 @@ fn traps_are_warnings_of_the_test_only() {
     assert!(status.success(), "{stderr}");
     let folder = builder.dir().to_string_lossy().into_owned();
     let warned = stderr.replace(&folder, "DIR");
+    // The column depends on how long the folder's name is.
     for expected in [
         "conflicting server name \"a\" on 127.0.0.1:",
-        "[warn] \"add_header\" here replaces those of the \"server\" around it (line 2): \"X-A\" will be missing in DIR/nginx.conf:3:50\n",
+        "[warn] \"add_header\" here replaces those of the \"server\" around it (line 2): \"X-A\" will be missing in DIR/nginx.conf:3:",
         "[warn] \"/img/a\" becomes \"DIRa\": this \"alias\" needs a slash at its end, as its location has in DIR/nginx.conf:3:32\n",
         "[warn] matching can take exponential time: \"(a+)+\" divides the same text in many ways in DIR/nginx.conf:4:20\n",
     ] {
