@@ -140,17 +140,23 @@ enum Head {
 fn head(x: &mut Exchange, at: usize) -> Head {
     let plan = x.plan.clone();
     let filters = if x.unfiltered { &[][..] } else { &plan.header_filters };
+    let mut last = None;
     for (at, entry) in filters.iter().enumerate().skip(at) {
-        x.shared.open(entry.site);
-        let verdict = entry.filter.filter(x);
-        if let Verdict::Wait = verdict {
-            return Head::Filter(at);
+        match last {
+            None => x.shared.open(entry.site),
+            Some(last) => x.shared.step(last, entry.site),
         }
-        x.shared.close(entry.site);
-        match verdict {
-            Verdict::Ok | Verdict::Declined => {}
-            instead => return Head::Instead(instead),
+        match entry.filter.filter(x) {
+            Verdict::Ok | Verdict::Declined => last = Some(entry.site),
+            Verdict::Wait => return Head::Filter(at),
+            instead => {
+                x.shared.close(entry.site);
+                return Head::Instead(instead);
+            }
         }
+    }
+    if let Some(last) = last {
+        x.shared.close(last);
     }
     settle(x);
     x.response.header_sent = true;

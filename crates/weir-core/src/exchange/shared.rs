@@ -122,6 +122,17 @@ impl Shared {
         }
     }
 
+    /// Closes `from`, which [`Shared::open`] opened, and opens `to` behind it.
+    #[inline]
+    pub(crate) fn step(&self, from: Site, to: Site) {
+        if self.on.get() {
+            let mut trace = self.trace.borrow_mut();
+            trace.close(from, clock::ticks());
+            trace.open(to);
+            self.presence.at(to);
+        }
+    }
+
     /// Notes bytes that went into and came out of `site`.
     #[inline]
     pub fn bytes(&self, site: Site, input: u64, output: u64) {
