@@ -136,7 +136,7 @@ pub struct PeerState {
     pub accessed: AtomicU64,
     /// The second in which an interval of failures began.
     pub checked: AtomicU64,
-    /// The millisecond of the loop's clock in which it came back; 0: it was never away.
+    /// The millisecond of the system's monotonic clock in which it came back; 0: it was never away.
     pub recovered: AtomicU64,
 }
 
@@ -208,7 +208,7 @@ impl Peer {
         {
             let fails = state.fails.swap(0, Relaxed);
             if self.slow_start > 0 && self.max_fails > 0 && fails >= self.max_fails {
-                state.recovered.store(weir_rt::now_ms().max(1), Relaxed);
+                state.recovered.store(clock_ms().max(1), Relaxed);
             }
         }
     }
@@ -222,11 +222,16 @@ impl Peer {
         match self.state.recovered.load(Relaxed) {
             0 => whole,
             since => {
-                let age = weir_rt::now_ms().saturating_sub(since).min(self.slow_start);
+                let age = clock_ms().saturating_sub(since).min(self.slow_start);
                 (whole as u64 * age / self.slow_start).max(1) as i64
             }
         }
     }
+}
+
+/// The clock that all threads share.
+fn clock_ms() -> u64 {
+    weir_rt::clock::monotonic_ns() / 1_000_000
 }
 
 /// The groups of one configuration; lent by `Registry::shared`.
