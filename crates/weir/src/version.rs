@@ -49,14 +49,12 @@ const WITH: [&str; 9] = [
     "http_addition_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 8] = [
+const WITHOUT: [&str; 6] = [
     "http_fastcgi_module",
     "http_uwsgi_module",
     "http_scgi_module",
     "http_grpc_module",
     "http_memcached_module",
-    "http_upstream_hash_module",
-    "http_upstream_zone_module",
     "http-cache",
 ];
 

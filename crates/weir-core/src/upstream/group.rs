@@ -1,11 +1,12 @@
 //! Groups of servers, as `upstream { }` or the argument of a `*_pass` names them.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_rt::net::SockAddr;
 
 use super::balance::Method;
+use super::health::HealthCheck;
 use super::names::Names;
 use super::queue::Queue;
 use super::sticky::Sticky;
@@ -22,6 +23,8 @@ pub struct Group {
     pub keep: Keep,
     /// What binds clients to servers.
     pub sticky: Option<Sticky>,
+    /// How servers are checked.
+    pub health_check: Option<HealthCheck>,
     /// Where requests wait for a server.
     pub queue: Option<Queue>,
     /// Made from an address, not by an `upstream` block.
@@ -70,6 +73,7 @@ impl Group {
             method,
             keep,
             sticky: None,
+            health_check: None,
             queue: None,
             implicit,
             version: AtomicU64::new(1),
@@ -138,6 +142,10 @@ pub struct PeerState {
     pub checked: AtomicU64,
     /// The millisecond of the system's monotonic clock in which it came back; 0: it was never away.
     pub recovered: AtomicU64,
+    /// A check has found it so, or has yet to find it well.
+    pub unhealthy: AtomicBool,
+    /// Checks in a row whose result was not what is known.
+    pub(super) streak: AtomicU32,
 }
 
 impl Peer {
@@ -166,7 +174,7 @@ impl Peer {
 
     /// Whether one that is bound to it may ask it at second `now`: not down, not failing, with room for a connection.
     pub fn is_reachable(&self, now: u64) -> bool {
-        if self.down {
+        if self.down || self.state.unhealthy.load(Relaxed) {
             return false;
         }
         let state = &self.state;
@@ -207,9 +215,17 @@ impl Peer {
             && state.accessed.load(Relaxed) < state.checked.load(Relaxed)
         {
             let fails = state.fails.swap(0, Relaxed);
-            if self.slow_start > 0 && self.max_fails > 0 && fails >= self.max_fails {
-                state.recovered.store(clock_ms().max(1), Relaxed);
+            if self.max_fails > 0 && fails >= self.max_fails {
+                self.recovered();
             }
+        }
+    }
+
+    /// It was away, and is back: what it did before is forgotten.
+    pub(super) fn recovered(&self) {
+        self.state.fails.store(0, Relaxed);
+        if self.slow_start > 0 {
+            self.state.recovered.store(clock_ms().max(1), Relaxed);
         }
     }
 
@@ -313,6 +329,12 @@ impl Upstreams {
                 primary: new.primary.iter().map(with_state).collect(),
                 backup: new.backup.iter().map(with_state).collect(),
             });
+            if group.health_check.is_none() {
+                // Nobody checks any more: nobody would find them well.
+                let members = group.members();
+                let all = members.primary.iter().chain(&members.backup);
+                all.for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
+            }
         }
     }
 }

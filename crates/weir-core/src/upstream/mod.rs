@@ -23,6 +23,7 @@ mod computed;
 mod connection;
 pub mod group;
 mod headers;
+pub(crate) mod health;
 pub mod local;
 mod log;
 mod module;

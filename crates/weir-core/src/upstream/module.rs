@@ -1,6 +1,7 @@
 //! `upstream { }`: its directives, and the variables of tries.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use weir_conf::names::{MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
 use weir_conf::{
@@ -9,6 +10,7 @@ use weir_conf::{
 
 use super::balance::Method;
 use super::group::{Group, Keep, Members, Peer, Upstreams, resolve};
+use super::health::HealthCheck;
 use super::names::{Named, Names, Origin};
 use super::queue::Queue;
 use super::sticky::{self, Sticky};
@@ -35,6 +37,8 @@ impl Module for UpstreamModule {
         Row::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
             .doc("A name for what workers share; they share it with or without."),
         Row::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
+        Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
+            .doc("Asks servers now and then whether they are well."),
         Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
             .doc("How many requests wait for a server when none is free."),
         Row::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
@@ -56,6 +60,9 @@ impl Module for UpstreamModule {
     const VARIABLES: &'static [Variable] = tries::VARIABLES;
 }
 
+/// None and more.
+const ANY_NUMBER: Args = Args::range(0, 32);
+
 /// Tells the closures of the table what they are given.
 type Row = Directive<UpstreamConf>;
 
@@ -66,6 +73,7 @@ pub struct UpstreamConf {
     method: Option<Method>,
     sticky: Option<Sticky>,
     queue: Option<Queue>,
+    health_check: Option<HealthCheck>,
     keepalive: Option<usize>,
     keepalive_requests: Option<u64>,
     keepalive_time: Option<u64>,
@@ -177,6 +185,15 @@ impl UpstreamConf {
         Ok(())
     }
 
+    /// `health_check [parameters]`
+    fn set_health_check(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.health_check.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        self.health_check = Some(HealthCheck::parse(line)?);
+        Ok(())
+    }
+
     /// `queue number [timeout=time]`
     fn set_queue(&mut self, line: &mut LineCx<'_>) -> Result {
         if self.queue.is_some() {
@@ -231,6 +248,10 @@ impl UpstreamConf {
             into.extend(peers.iter().cloned());
             origins.push(Origin { backup, peers, named });
         }
+        if self.health_check.as_ref().is_some_and(|check| check.mandatory) {
+            let all = members.primary.iter().chain(&members.backup);
+            all.for_each(|peer| peer.state.unhealthy.store(true, Relaxed));
+        }
         let default = Keep::default();
         let keep = Keep {
             connections: self.keepalive.unwrap_or(default.connections),
@@ -247,6 +268,7 @@ impl UpstreamConf {
             let own = self.resolver.take().map(|resolver| (resolver, timeout));
             group.names.get_or_init(|| Names::new(origins, own));
         }
+        group.health_check = self.health_check.take();
         registry.shared::<Upstreams>().define(group).map_err(fail)
     }
 }

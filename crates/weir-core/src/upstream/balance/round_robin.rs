@@ -63,6 +63,7 @@ fn choose(turns: &mut [Turn], tried: &Tried, now: u64, usable: &impl Fn(&Peer) -
         // nginx asks a lone server however often it failed.
         let free = !only.peer.down
             && !only.peer.drain
+            && !only.peer.state.unhealthy.load(std::sync::atomic::Ordering::Relaxed)
             && (only.peer.max_conns == 0
                 || only.peer.state.conns.load(std::sync::atomic::Ordering::Relaxed) < only.peer.max_conns);
         return (free && !tried.contains(&only.peer) && usable(&only.peer)).then(|| only.peer.clone());

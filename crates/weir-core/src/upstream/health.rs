@@ -1,0 +1,266 @@
+//! `health_check`: servers are asked now and then whether they are well, and left out while they are not.
+//!
+//! One worker, the first, checks for all: a task for each group, which ends when its configuration is no longer in force.
+//! What is known of a server stands in its state, which workers share and a reload takes over. A name server's failure
+//! says nothing about a server: checked are addresses.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use weir_conf::{LineCx, Result, parse_number, parse_time_ms};
+use weir_http::h1::{Limits, Parse, ResponseHead};
+use weir_rt::Recv;
+
+use super::Upstreams;
+use super::connection::Connection;
+use super::group::{Group, Peer};
+use crate::Configuration;
+use crate::log::{self, Level};
+use crate::worker::Worker;
+
+/// How the servers of a group are checked.
+#[derive(Clone, Debug)]
+pub struct HealthCheck {
+    /// A connection is enough.
+    tcp: bool,
+    /// Milliseconds between the beginnings of two rounds, and what is added to it by chance for each server.
+    interval: u64,
+    jitter: u64,
+    /// Milliseconds a check may take; never more than the interval.
+    timeout: u64,
+    /// Failures in a row that take a server out, successes in a row that bring it back.
+    fails: u32,
+    passes: u32,
+    uri: Box<str>,
+    host: Option<Box<str>>,
+    /// The statuses of one that is well.
+    statuses: Vec<(u16, u16)>,
+    /// Nobody asks a server before it was found well.
+    pub(super) mandatory: bool,
+}
+
+impl HealthCheck {
+    /// `health_check [type=http|tcp] [interval=time] [jitter=time] [timeout=time] [fails=number] [passes=number]
+    /// [uri=uri] [host=name] [status=200-399,...] [mandatory]`
+    pub(super) fn parse(line: &LineCx<'_>) -> Result<HealthCheck> {
+        let mut check = HealthCheck {
+            tcp: false,
+            interval: 5_000,
+            jitter: 0,
+            timeout: 5_000,
+            fails: 1,
+            passes: 1,
+            uri: "/".into(),
+            host: None,
+            statuses: vec![(200, 399)],
+            mandatory: false,
+        };
+        for at in 0..line.args().len() {
+            check.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?;
+        }
+        check.timeout = check.timeout.min(check.interval);
+        Ok(check)
+    }
+
+    fn parameter(&mut self, text: &str) -> Option<()> {
+        let positive = |value: &str| parse_time_ms(value.as_bytes()).filter(|ms| *ms > 0);
+        let count = |value: &str| {
+            parse_number(value.as_bytes()).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0)
+        };
+        match text.split_once('=') {
+            None if text == "mandatory" => self.mandatory = true,
+            Some(("type", "http")) => self.tcp = false,
+            Some(("type", "tcp")) => self.tcp = true,
+            Some(("interval", value)) => self.interval = positive(value)?,
+            Some(("jitter", value)) => self.jitter = parse_time_ms(value.as_bytes())?,
+            Some(("timeout", value)) => self.timeout = positive(value)?,
+            Some(("fails", value)) => self.fails = count(value)?,
+            Some(("passes", value)) => self.passes = count(value)?,
+            Some(("uri", value)) if is_plain(value) && value.starts_with('/') => self.uri = value.into(),
+            Some(("host", value)) if is_plain(value) && !value.is_empty() => self.host = Some(value.into()),
+            Some(("status", value)) => {
+                self.statuses = value.split(',').map(statuses).collect::<Option<_>>()?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Asks `peer` once.
+    async fn ask(&self, group: &str, peer: &Peer) -> std::result::Result<(), String> {
+        let timed_out = || "upstream timed out (110: Connection timed out)".to_owned();
+        let connection =
+            Connection::open(&peer.addr, None, self.timeout).await.map_err(|error| {
+                match error.raw_os_error() {
+                    Some(errno) => {
+                        format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
+                    }
+                    None => timed_out(),
+                }
+            })?;
+        if self.tcp {
+            return Ok(());
+        }
+        let host = self.host.as_deref().unwrap_or(group);
+        let uri = &self.uri;
+        let request =
+            format!("GET {uri} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\nConnection: close\r\n\r\n");
+        connection.stream.send(request.into_bytes());
+        connection.timer.arm(self.timeout);
+        let mut received = Vec::new();
+        loop {
+            let event =
+                std::future::poll_fn(|cx| connection.stream.poll_recv(cx, Some(&connection.timer))).await;
+            match event {
+                Recv::Data(bytes) => received.extend_from_slice(&bytes),
+                Recv::Eof => return Err("upstream prematurely closed connection".to_owned()),
+                Recv::TimedOut => return Err(timed_out()),
+                Recv::Err(errno) => {
+                    return Err(format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno)));
+                }
+            }
+            if let Some(status) = status(&mut received)? {
+                let well = self.statuses.iter().any(|(from, to)| (*from..=*to).contains(&status));
+                return if well { Ok(()) } else { Err(format!("the status was {status}")) };
+            }
+        }
+    }
+
+    /// Notes what a check found; its consequences are logged.
+    fn note(&self, group: &str, peer: &Peer, result: std::result::Result<(), String>) {
+        let state = &peer.state;
+        let unhealthy = state.unhealthy.load(Relaxed);
+        if result.is_ok() != unhealthy {
+            state.streak.store(0, Relaxed);
+            return;
+        }
+        // Only this worker's tasks write it.
+        let streak = state.streak.load(Relaxed) + 1;
+        state.streak.store(streak, Relaxed);
+        let enough = if unhealthy { self.passes } else { self.fails };
+        if streak < enough {
+            return;
+        }
+        state.streak.store(0, Relaxed);
+        state.unhealthy.store(!unhealthy, Relaxed);
+        let name = &peer.name;
+        match result {
+            Ok(()) => {
+                peer.recovered();
+                log::cycle(
+                    Level::Notice,
+                    &format_args!("peer is healthy, health check of peer {name} in upstream \"{group}\""),
+                );
+            }
+            Err(why) => log::cycle(
+                Level::Warn,
+                &format_args!(
+                    "peer is unhealthy: {why}, health check of peer {name} in upstream \"{group}\""
+                ),
+            ),
+        }
+    }
+}
+
+/// The status of a whole head at the start of `received`; interim ones are skipped.
+fn status(received: &mut Vec<u8>) -> std::result::Result<Option<u16>, String> {
+    loop {
+        let limits = Limits { max_line: MOST, max_head: MOST, ..Limits::default() };
+        let mut head = ResponseHead::default();
+        match head.parse(received, &limits) {
+            Ok(Parse::Incomplete { .. }) if received.len() < MOST => return Ok(None),
+            Ok(Parse::Incomplete { .. }) => return Err("upstream sent too big header".to_owned()),
+            Ok(Parse::Complete) if (100..200).contains(&head.status) => {
+                received.drain(..head.len);
+            }
+            Ok(Parse::Complete) => return Ok(Some(head.status)),
+            Err(error) => return Err(error.message().to_owned()),
+        }
+    }
+}
+
+/// `200` or `200-399`
+fn statuses(text: &str) -> Option<(u16, u16)> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.parse().ok().filter(|status| (100..600).contains(status));
+    let (from, to): (u16, u16) = (number(from)?, number(to)?);
+    (from <= to).then_some((from, to))
+}
+
+/// Nothing that would end a line or a word of a request.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Begins to check the groups of the configuration that `worker` has taken into use, if it is the one that checks.
+pub(crate) fn start(worker: &Rc<Worker>, configuration: &Arc<Configuration>) {
+    let Some(upstreams) = configuration.tables.shared::<Upstreams>().filter(|_| worker.id == 0) else {
+        return;
+    };
+    for group in upstreams.iter() {
+        if let Some(check) = &group.health_check {
+            let in_force = Arc::downgrade(configuration);
+            weir_rt::spawn(rounds(worker.clone(), in_force, group.clone(), Rc::new(check.clone())));
+        }
+    }
+}
+
+async fn rounds(worker: Rc<Worker>, of: Weak<Configuration>, group: Arc<Group>, check: Rc<HealthCheck>) {
+    let mut seed = weir_rt::clock::monotonic_ns() | 1;
+    loop {
+        if !is_in_force(&worker, &of) {
+            return;
+        }
+        let members = group.members();
+        for peer in members.primary.iter().chain(&members.backup).filter(|peer| !peer.down) {
+            // A step of an xorshift generator.
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            let delay = Duration::from_millis((seed >> 16) % (check.jitter + 1));
+            let (group, peer, check) = (group.clone(), peer.clone(), check.clone());
+            let (worker, of) = (worker.clone(), of.clone());
+            weir_rt::spawn(async move {
+                weir_rt::sleep(delay).await;
+                let result = check.ask(&group.name, &peer).await;
+                // Another configuration may not check at all, and nobody would ever take back what is noted.
+                if is_in_force(&worker, &of) {
+                    check.note(&group.name, &peer, result);
+                }
+            });
+        }
+        weir_rt::sleep(Duration::from_millis(check.interval + check.jitter)).await;
+    }
+}
+
+fn is_in_force(worker: &Worker, configuration: &Weak<Configuration>) -> bool {
+    let now = worker.generation();
+    !worker.is_stopping() && now.is_some_and(|now| Arc::as_ptr(&now.configuration) == configuration.as_ptr())
+}
+
+/// The longest head of an answer to a check, in bytes.
+const MOST: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_numbers_and_ranges() {
+        assert_eq!(statuses("204"), Some((204, 204)));
+        assert_eq!(statuses("200-399"), Some((200, 399)));
+        for wrong in ["", "99", "600", "300-200", "2xx", "200-"] {
+            assert_eq!(statuses(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn interim_heads_are_skipped() {
+        let mut bytes = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 503 No\r\n\r\nbody".to_vec();
+        assert_eq!(status(&mut bytes), Ok(Some(503)));
+        assert_eq!(status(&mut b"HTTP/1.1 200".to_vec()), Ok(None));
+        assert!(status(&mut b"SSH-2.0-x\r\n\r\n".to_vec()).is_err());
+    }
+}
