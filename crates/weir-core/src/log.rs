@@ -10,6 +10,7 @@ pub mod file;
 mod given;
 mod gzip;
 mod line;
+mod remote;
 mod spec;
 pub mod syslog;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::error::{self, Side};
 use crate::exchange::Exchange;
 pub use file::{Buffering, LogFile};
 pub use given::{Given, give, opened, reopen_for};
+pub use remote::Remote;
 pub use spec::{LogSpec, Target};
 pub use worker::WorkerLogs;
 pub use writer::{flush, lost, reopen, threaded};

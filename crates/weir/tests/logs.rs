@@ -4,6 +4,9 @@ mod support;
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::time::Duration;
 
 use weir_test::{Client, Server, Signal, both_drivers, wait_for};
 
@@ -85,6 +88,45 @@ both_drivers! {
         assert_eq!(bytes[..3], [0x1f, 0x8b, 8], "RFC 1952");
         let size = u32::from_le_bytes(bytes[bytes.len() - 4..].try_into().expect("four bytes"));
         assert!(size > 500, "ten lines: {size} bytes");
+    }
+
+    /// An object a line: numbers bare, missing values null, whatever a client sends escaped.
+    fn a_json_format_is_json(driver) {
+        let server = Server::start(
+            "http { log_format j json status=$status uri=$request_uri agent=$http_user_agent 'who=$remote_addr: \"$http_x\"' none=$http_none length=$body_bytes_sent;
+            log_format text json$status; access_log %%DIR%%/access.log j; access_log %%DIR%%/text.log text; server { listen 127.0.0.1:%%PORT%%; return 200 hello; } }",
+        );
+        let head = [&b"GET /a\" HTTP/1.0\r\nUser-Agent: \xff\\\"\tx\r\nX: \xc3\xa9\r\n\r\n"[..]].concat();
+        server.client().send(head).rest();
+        let expected = "{\"status\":200,\"uri\":\"/a\\\"\",\"agent\":\"\u{fffd}\\\\\\\"\\tx\",\"who\":\"127.0.0.1: \\\"\u{e9}\\\"\",\"none\":null,\"length\":5}\n";
+        assert_eq!(server.dir().read("access.log"), expected);
+        assert_eq!(server.dir().read("text.log"), "json200\n");
+    }
+
+    /// Access and error logs to a server that takes lines; one that is not there holds nobody up, and is told of.
+    fn lines_are_sent_to_a_socket(driver) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let gone = weir_test::free_port();
+        let mut server = Server::start(&format!(
+            "error_log %%DIR%%/error.log; http {{ log_format u '$uri'; access_log tcp://127.0.0.1:{port} u buffer=64k flush=100ms; access_log tcp://127.0.0.1:{gone} u;
+            server {{ listen 127.0.0.1:%%PORT%%; location / {{ return 200; }} location /no {{ error_log udp://127.0.0.1:{port}; error_log tcp://127.0.0.1:{port}; root %%DIR%%; }} }} }}"
+        ));
+        for path in ["/a", "/b", "/no"] {
+            server.client().get(path);
+        }
+        let mut lines = Vec::new();
+        while lines.len() < 4 {
+            let (stream, _) = listener.accept().expect("a log");
+            stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+            lines.extend(BufReader::new(stream).lines().map_while(Result::ok));
+        }
+        lines.sort();
+        assert!(lines[3].contains("[error]") && lines[3].contains("/no\" failed (2:"), "{lines:?}");
+        assert_eq!(lines[..3], ["/a", "/b", "/no"]);
+        let told = server.error_log_line(&format!("sending to log \"tcp://127.0.0.1:{gone}\" failed (111: Connection refused), lines wait"));
+        assert!(told.contains("[error]"), "{told}");
+        assert!(server.quit().status.success(), "an unreachable server is not waited for");
     }
 
     /// `if=`, `off`, several logs, JSON: by location, one line per log.

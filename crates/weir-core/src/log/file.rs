@@ -1,14 +1,16 @@
-//! An open log: a file, standard error or syslog, shared by everybody who logs to it.
+//! An open log: a file, standard error, syslog or a socket, shared by everybody who logs to it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use weir_rt::FileHandle;
 use weir_rt::file as rt;
 
+use super::remote::Handle;
 use super::syslog::{self, Socket};
 use super::{Level, Target, given, line, writer};
 
@@ -141,6 +143,7 @@ pub(super) struct File {
 enum Output {
     File(Arc<FileHandle>),
     Syslog(Arc<Socket>),
+    Remote(Arc<Handle>),
     Nowhere,
 }
 
@@ -160,6 +163,7 @@ impl File {
                 Output::File(Arc::new(FileHandle::from(io::stderr().as_fd().try_clone_to_owned()?)))
             }
             Target::Syslog(syslog) => Output::Syslog(Arc::new(Socket::new(syslog.clone()))),
+            Target::Remote(remote) => Output::Remote(Arc::new(Handle::new(remote))),
         };
         Ok(File::new(target, buffering, output))
     }
@@ -205,6 +209,9 @@ impl File {
         match self.output() {
             Output::File(handle) => write_all(&handle, bytes),
             Output::Syslog(socket) => socket.send_all(bytes),
+            Output::Remote(remote) => {
+                remote.send(bytes, writer::is_threaded()).map_err(|error| Failure { error, written: 0 })
+            }
             Output::Nowhere => Err(Failure { error: io::Error::from_raw_os_error(EBADF), written: 0 }),
         }
     }
@@ -251,6 +258,15 @@ impl File {
 /// Opens all logs anew by their paths; what failed, in nginx's words.
 pub(super) fn reopen_all() -> Vec<String> {
     all().iter().filter_map(|file| file.reopen(None).err()).collect()
+}
+
+/// Waits until what socket logs have is sent, as far as their servers can be reached; `limit` each at most.
+pub(super) fn drain(limit: Duration) {
+    for file in all() {
+        if let Output::Remote(remote) = file.output() {
+            remote.drain(limit);
+        }
+    }
 }
 
 /// All open logs, in the order in which they were opened.

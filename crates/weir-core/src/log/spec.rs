@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_conf::{Error, LineCx, Span};
 
 use super::file::{Buffering, LogFile};
+use super::remote::Remote;
 use super::syslog::Syslog;
 use super::{Level, line};
 
@@ -20,16 +21,20 @@ pub enum Target {
     Stderr,
     /// A syslog server, by datagrams.
     Syslog(Arc<Syslog>),
+    /// A server that takes lines.
+    Remote(Arc<Remote>),
 }
 
 impl Target {
-    /// What argument 0 names: `syslog:server=...`, or a path below the prefix.
+    /// What argument 0 names: `syslog:server=...`, `tcp://host:port`, `udp://host:port`, `unix:/path`, or a path below the
+    /// prefix.
     ///
     /// # Errors
-    /// nginx's words for syslog's parameters.
+    /// nginx's words for syslog's parameters, and those of [`Remote::parse`].
     pub fn parse(line: &LineCx<'_>) -> Result<Target, Error> {
         match line.bytes(0).strip_prefix(b"syslog:") {
             Some(parameters) => Ok(Target::Syslog(Arc::new(Syslog::parse(line, parameters)?))),
+            None if let Some(remote) = Remote::parse(line)? => Ok(Target::Remote(Arc::new(remote))),
             None => Ok(Target::File(line.paths().prefix.join(OsStr::from_bytes(line.bytes(0))))),
         }
     }
@@ -53,6 +58,7 @@ impl std::fmt::Display for Target {
             Target::File(path) => path.display().fmt(f),
             Target::Stderr => f.write_str("stderr"),
             Target::Syslog(syslog) => syslog.server.fmt(f),
+            Target::Remote(remote) => remote.fmt(f),
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use crate::worker::Counters;
 /// log that nobody reads can't keep the process from ending.
 pub fn flush() {
     WRITER.flush(false);
+    file::drain(PATIENCE);
 }
 
 /// Opens all logs anew by their paths, once what was handed over is written (after they were renamed).
@@ -35,12 +36,18 @@ pub fn reopen() {
 /// Whether a thread writes (the default) or whoever has lines. Without threads is for a process that forks: a master
 /// has few lines to say. Turned on again in its child, where no line waits either.
 pub fn threaded(on: bool) {
+    THREADED.store(on, Relaxed);
     let mut queue = WRITER.lock();
     match (on, queue.thread) {
         (true, Thread::Refused) => queue.thread = Thread::None,
         (false, Thread::None) => queue.thread = Thread::Refused,
         _ => {}
     }
+}
+
+/// Whether threads may be started.
+pub(super) fn is_threaded() -> bool {
+    THREADED.load(Relaxed)
 }
 
 /// How many lines of this process could not be written.
@@ -70,6 +77,12 @@ pub(super) async fn written() {
     poll_fn(|cx| WRITER.poll_written(last, cx.waker())).await;
 }
 
+/// Counts lines that were lost without trouble to tell: their log is closed.
+pub(super) fn add_lost(lines: u64) {
+    LOST.fetch_add(lines, Relaxed);
+    WRITER.lock().unclaimed += lines;
+}
+
 /// Notes that `lines` could not be written to `file`.
 pub(super) fn report(file: &File, error: &io::Error, lines: u64) {
     WRITER.lock().fail(file, error, lines);
@@ -83,6 +96,8 @@ pub(super) struct Batch {
 
 static WRITER: Writer = Writer::new();
 static LOST: AtomicU64 = AtomicU64::new(0);
+/// As `threaded` set it.
+static THREADED: AtomicBool = AtomicBool::new(true);
 /// As `Queue::written`, readable without the lock.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
@@ -366,7 +381,8 @@ impl Queue {
     }
 
     fn fail(&mut self, file: &File, error: &io::Error, lines: u64) {
-        let call = if let super::Target::Syslog(_) = file.target { "send()" } else { "write()" };
+        let sent = matches!(file.target, super::Target::Syslog(_) | super::Target::Remote(_));
+        let call = if sent { "send()" } else { "write()" };
         let message = format!("{call} to \"{}\" failed ({})", file.target, line::io(error));
         self.lose(file, Level::Alert, message, lines);
     }

@@ -3,6 +3,8 @@
 //! Numbers and times of the request go straight into the line. nginx has these too as functions of the log module,
 //! and for the same reason: their values are those of the moment in which the line is written.
 
+mod object;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ pub(super) enum Escape {
     Default,
     /// As inside a JSON string.
     Json,
+    /// As inside a string of a JSON object that others read: what is not UTF-8 becomes U+FFFD.
+    Object,
     /// Nothing.
     None,
 }
@@ -34,6 +38,8 @@ enum Op {
     Literal(Box<[u8]>),
     Direct(Write),
     Variable(VarIndex),
+    /// A member of a JSON object: in quotes, `null` for a variable without value.
+    Member(VarIndex),
 }
 
 /// Appends something of a request.
@@ -50,6 +56,14 @@ impl Format {
                     let value = x.variable(*index);
                     self.escape.put(value.as_ref().map(|value| x.text(value)), out);
                 }
+                Op::Member(index) => match x.variable(*index).as_ref().map(|value| x.text(value)) {
+                    Some(value) => {
+                        out.push(b'"');
+                        Escape::Object.put(Some(value), out);
+                        out.push(b'"');
+                    }
+                    None => out.extend_from_slice(b"null"),
+                },
             }
         }
     }
@@ -82,8 +96,9 @@ impl Escape {
             (Escape::Default, Some(value)) => escape::log_default(out, value),
             (Escape::Default, None) => out.push(b'-'),
             (Escape::Json, Some(value)) => escape::json(out, value),
+            (Escape::Object, Some(value)) => escape::json(out, String::from_utf8_lossy(value).as_bytes()),
             (Escape::None, Some(value)) => out.extend_from_slice(value),
-            (Escape::Json | Escape::None, None) => {}
+            (Escape::Json | Escape::Object | Escape::None, None) => {}
         }
     }
 }
@@ -133,8 +148,12 @@ impl Formats {
         };
         let words = line.args().get(first..).unwrap_or_default();
         let texts: Vec<_> = words.iter().map(|word| (word.bytes(), word.span)).collect();
+        let members = object::members(line)?;
         let registry: &mut Registry = line.ext();
-        let compiled = Format::compile(&texts, escape, registry);
+        let compiled = match &members {
+            Some(members) => object::compile(members, registry),
+            None => Format::compile(&texts, escape, registry),
+        };
         let format = compiled.map_err(|(span, message)| Error::new(message).at(span))?;
         registry.shared::<Formats>().0.insert(name, Arc::new(format));
         Ok(())

@@ -8,7 +8,6 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_conf::names::*;
@@ -106,14 +105,13 @@ enum Destination {
     Script(Script),
 }
 
-/// The buffered logs of a configuration: all lines to one file share its buffer.
+/// The buffered logs of a configuration: all lines to one file or server share its buffer.
 #[derive(Default)]
-struct Buffers(Vec<(PathBuf, Buffering)>);
+struct Buffers(Vec<(Target, Buffering)>);
 
 impl Buffers {
     fn of(&self, target: &Target) -> Option<Buffering> {
-        let Target::File(path) = target else { return None };
-        self.0.iter().find(|(known, _)| known == path).map(|(_, buffering)| *buffering)
+        self.0.iter().find(|(known, _)| known == target).map(|(_, buffering)| *buffering)
     }
 }
 
@@ -140,9 +138,9 @@ type Row = Directive<LogConf>;
 
 const TABLE: &[Row] = &[
     Row::new("access_log", ANY_OR_IF.or(LIMIT_EXCEPT), MORE, set::access_log)
-        .doc("A log of requests: path [format [buffer=SIZE] [gzip[=LEVEL]] [flush=TIME] [if=CONDITION]], or off."),
+        .doc("A log of requests: a path, syslog:..., tcp://HOST:PORT, udp://HOST:PORT or unix:PATH, then [format [buffer=SIZE] [gzip[=LEVEL]] [flush=TIME] [if=CONDITION]]; or off."),
     Row::new("log_format", HTTP, TWO_OR_MORE, set::log_format)
-        .doc("A format of access logs: name [escape=default|json|none] text with variables."),
+        .doc("A format of access logs: name [escape=default|json|none] text with variables; or name json field=value ...: a JSON object a line."),
     Row::new("open_log_file_cache", ANY, ONE.or(TWO).or(THREE).or(FOUR), set::open_log_file_cache)
         .doc("Keeps logs open whose paths have variables: max=N [inactive=TIME] [min_uses=N] [valid=TIME], or off."),
 ];

@@ -39,7 +39,7 @@ pub(super) fn access_log(conf: &mut LogConf, line: &mut LineCx<'_>) -> Result {
 
 fn path(line: &mut LineCx<'_>) -> Result<Path> {
     let text = line.bytes(0);
-    if text.starts_with(b"syslog:") || !text.contains(&b'$') {
+    if SOCKETS.iter().any(|kind| text.starts_with(kind)) || !text.contains(&b'$') {
         return Ok(Path::Fixed(Target::parse(line)?));
     }
     let full = line.paths().prefix.join(OsStr::from_bytes(text)).into_os_string().into_encoded_bytes();
@@ -96,10 +96,16 @@ impl Parameters {
     }
 }
 
+/// What begins a name that is no path.
+const SOCKETS: [&[u8]; 4] = [b"syslog:", b"tcp://", b"udp://", b"unix:"];
+
 /// Notes the buffer of a file, which all logs to it share.
 fn buffer(line: &mut LineCx<'_>, path: &Path, buffering: Buffering) -> Result {
     let path = match path {
-        Path::Fixed(Target::File(path)) => path.clone(),
+        Path::Fixed(Target::Remote(_)) if buffering.gzip.is_some() => {
+            return Err(line.fail_arg(0, "logs to a socket cannot be compressed"));
+        }
+        Path::Fixed(target @ (Target::File(_) | Target::Remote(_))) => target.clone(),
         Path::Script(_) => return Err(line.fail_arg(0, "buffered logs cannot have variables in name")),
         Path::Fixed(_) => return Err(line.fail_arg(0, "logs to syslog cannot be buffered")),
     };

@@ -1,0 +1,405 @@
+//! Logs to a socket: `tcp://host:port`, `udp://host:port`, `unix:/path`. Lines are text with their newlines, as in a
+//! file; a datagram holds as many whole lines as fit.
+//!
+//! Each such log has a thread that sends what the log thread gives it: a server that is slow or gone holds up neither
+//! requests nor other logs. What waits is bounded, [`MOST`]; what does not fit is lost and counted like lines of a full
+//! disk. After a failure it tries again, first soon and then ever more rarely, [`LONGEST`] at most; a line that was sent
+//! in part is sent again whole.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self as unix, UnixStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_conf::{Error, LineCx};
+use weir_rt::net::SockAddr;
+
+use super::{Level, cycle, line, writer};
+
+/// Where a socket log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// As written.
+    name: String,
+    server: SockAddr,
+    /// Datagrams.
+    udp: bool,
+}
+
+impl Remote {
+    /// Reads argument 0 if it names a socket.
+    ///
+    /// # Errors
+    /// `host not found in log server "x"`, `no port in log server "x"`.
+    pub fn parse(line: &LineCx<'_>) -> Result<Option<Remote>, Error> {
+        let name = line.arg(0);
+        let fail = |what: &str| line.fail_arg(0, format!("{what} \"{name}\""));
+        let (udp, rest) = match (name.strip_prefix("tcp://"), name.strip_prefix("udp://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ if name.starts_with("unix:") => {
+                let server = name.parse().map_err(|_| fail("invalid log server"))?;
+                return Ok(Some(Remote { name: name.to_owned(), server, udp: false }));
+            }
+            _ => return Ok(None),
+        };
+        let port = rest.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        port.filter(|port| *port > 0).ok_or_else(|| fail("no port in log server"))?;
+        let found = rest.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let server = SockAddr::from(found.ok_or_else(|| fail("host not found in log server"))?);
+        Ok(Some(Remote { name: name.to_owned(), server, udp }))
+    }
+
+    fn connect(&self) -> io::Result<Connected> {
+        let ip = |server: SocketAddr| match self.udp {
+            true => {
+                let socket = UdpSocket::bind((if server.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
+                socket.connect(server)?;
+                Ok(Connected::Udp(socket))
+            }
+            false => {
+                let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok(Connected::Tcp(stream))
+            }
+        };
+        match &self.server {
+            SockAddr::V4(server) => ip((*server).into()),
+            SockAddr::V6(server) => ip((*server).into()),
+            SockAddr::Unix(server) => {
+                let stream = match (server.path(), server.abstract_name()) {
+                    (Some(path), _) => UnixStream::connect(path)?,
+                    (None, Some(name)) => {
+                        UnixStream::connect_addr(&unix::SocketAddr::from_abstract_name(name)?)?
+                    }
+                    (None, None) => return Err(ErrorKind::InvalidInput.into()),
+                };
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok(Connected::Unix(stream))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// A socket log that is open: its queue, and the thread that empties it.
+pub(super) struct Sender {
+    remote: Remote,
+    state: Mutex<State>,
+    /// The thread waits here for lines, and who waits for their end.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whole lines.
+    queue: VecDeque<Vec<u8>>,
+    /// Bytes in the queue and in what is being sent.
+    bytes: usize,
+    runs: bool,
+    /// The server can't be reached.
+    down: bool,
+    /// Lines that did not fit since it could not be reached.
+    lost: u64,
+    /// The log is closed: the thread ends when nothing waits.
+    closed: bool,
+}
+
+/// Ends the sender's thread with the log.
+pub(super) struct Handle(Arc<Sender>);
+
+impl Handle {
+    pub(super) fn new(remote: &Remote) -> Handle {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Handle(Arc::new(Sender { remote: remote.clone(), state, changed }))
+    }
+
+    /// Queues whole lines.
+    ///
+    /// # Errors
+    /// `ENOBUFS` when too many wait; without threads, what sending failed with.
+    pub(super) fn send(&self, bytes: &[u8], threaded: bool) -> io::Result<()> {
+        if !threaded {
+            return self.0.remote.connect()?.send(bytes).map_err(|(error, _)| error);
+        }
+        let mut state = self.0.lock();
+        if state.bytes + bytes.len() > MOST {
+            state.lost += lines(bytes);
+            return Err(io::Error::from_raw_os_error(ENOBUFS));
+        }
+        if !state.runs {
+            let sender = self.0.clone();
+            std::thread::Builder::new().name("weir log socket".to_owned()).spawn(move || sender.run())?;
+            state.runs = true;
+        }
+        state.bytes += bytes.len();
+        state.queue.push_back(bytes.to_vec());
+        self.0.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until all is sent, or the server can't be reached; `limit` at most.
+    pub(super) fn drain(&self, limit: Duration) {
+        let waits = |state: &mut State| state.runs && state.bytes > 0 && !state.down;
+        drop(self.0.changed.wait_timeout_while(self.0.lock(), limit, waits));
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Sender {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread.
+    fn run(&self) {
+        let (mut connected, mut pause) = (None, SHORTEST);
+        while let Some(batch) = self.take() {
+            let mut rest = &batch[..];
+            while !rest.is_empty() {
+                match self.attempt(&mut connected, rest) {
+                    Ok(()) => {
+                        self.reached();
+                        pause = SHORTEST;
+                        rest = &[];
+                    }
+                    Err((error, sent)) => {
+                        rest = &rest[whole_lines(rest, sent)..];
+                        connected = None;
+                        if !self.failed(&error, pause) {
+                            let queue = std::mem::take(&mut self.lock().queue);
+                            return writer::add_lost(
+                                lines(rest) + queue.iter().map(|bytes| lines(bytes)).sum::<u64>(),
+                            );
+                        }
+                        pause = (pause * 2).min(LONGEST);
+                    }
+                }
+            }
+            let mut state = self.lock();
+            state.bytes -= batch.len();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Lines to send at once; `None`: the log is closed.
+    fn take(&self) -> Option<Vec<u8>> {
+        let idle = |state: &mut State| state.queue.is_empty() && !state.closed;
+        let waited = self.changed.wait_while(self.lock(), idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut batch = state.queue.pop_front()?;
+        while let Some(next) = state.queue.pop_front_if(|next| batch.len() + next.len() <= BATCH) {
+            batch.extend_from_slice(&next);
+        }
+        Some(batch)
+    }
+
+    fn attempt(&self, connected: &mut Option<Connected>, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
+        // A server that closed takes a first write without complaint.
+        if connected.as_ref().is_some_and(Connected::is_closed) {
+            *connected = None;
+        }
+        let socket = match connected {
+            Some(socket) => socket,
+            None => connected.insert(self.remote.connect().map_err(|error| (error, 0))?),
+        };
+        socket.send(bytes)
+    }
+
+    /// Says that the server is there again, if it was not.
+    fn reached(&self) {
+        let mut state = self.lock();
+        if std::mem::take(&mut state.down) {
+            let lost = std::mem::take(&mut state.lost);
+            drop(state);
+            let message = format_args!("log \"{}\" can be sent again, {lost} lines were lost", self.remote);
+            cycle(if lost > 0 { Level::Error } else { Level::Notice }, &message);
+        }
+    }
+
+    /// Says once that the server can't be reached, and waits before the next attempt; `false`: the log is closed.
+    fn failed(&self, error: &io::Error, pause: Duration) -> bool {
+        let first = !std::mem::replace(&mut self.lock().down, true);
+        self.changed.notify_all();
+        if first {
+            let message =
+                format_args!("sending to log \"{}\" failed ({}), lines wait", self.remote, line::io(error));
+            cycle(Level::Error, &message);
+        }
+        let until = Instant::now() + pause;
+        let mut state = self.lock();
+        while !state.closed {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+}
+
+enum Connected {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+    Unix(UnixStream),
+}
+
+impl Connected {
+    /// Sends all of `bytes`; else how many were sent.
+    fn send(&mut self, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
+        match self {
+            Connected::Tcp(stream) => write_all(stream, bytes),
+            Connected::Unix(stream) => write_all(stream, bytes),
+            Connected::Udp(socket) => {
+                let mut sent = 0;
+                while sent < bytes.len() {
+                    let rest = &bytes[sent..];
+                    let datagram = match whole_lines(rest, DATAGRAM.min(rest.len())) {
+                        // A line that is longer goes alone.
+                        0 => rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1),
+                        lines => lines,
+                    };
+                    socket.send(&rest[..datagram]).map_err(|error| (error, sent))?;
+                    sent += datagram;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the server has closed.
+    fn is_closed(&self) -> bool {
+        let Connected::Tcp(stream) = self else { return false };
+        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+        let back = stream.set_nonblocking(false);
+        let waits = matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock);
+        back.is_err() || !waits && !matches!(peeked, Ok(1..))
+    }
+}
+
+fn write_all(stream: &mut impl Write, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(0) => return Err((ErrorKind::WriteZero.into(), sent)),
+            Ok(n) => sent += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err((error, sent)),
+        }
+    }
+    Ok(())
+}
+
+fn lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// The length of the whole lines in the first `length` bytes.
+fn whole_lines(bytes: &[u8], length: usize) -> usize {
+    bytes[..length].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
+}
+
+/// Bytes that wait for one server.
+const MOST: usize = 8 << 20;
+/// Bytes that are sent at once.
+const BATCH: usize = 64 << 10;
+/// Bytes of a datagram that passes any network whole.
+const DATAGRAM: usize = 1400;
+/// How long a server may take to accept a connection, or bytes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The first pause after a failure, and the longest.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(10);
+/// No buffer space available.
+const ENOBUFS: i32 = 105;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn remote(udp: bool, server: SocketAddr) -> Remote {
+        Remote { name: format!("test://{server}"), server: server.into(), udp }
+    }
+
+    fn received(stream: TcpStream, count: usize) -> Vec<String> {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        BufReader::new(stream).lines().take(count).map(|line| line.expect("a line")).collect()
+    }
+
+    #[test]
+    fn lines_wait_for_a_server_that_is_down_and_come_in_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = listener.local_addr().expect("bound");
+        let handle = Handle::new(&remote(false, server));
+        handle.send(b"1\n", true).expect("room");
+        let (first, _) = listener.accept().expect("connected");
+        assert_eq!(received(first, 1), ["1"], "and closed");
+        drop(listener);
+        handle.send(b"2\n", true).expect("room");
+        handle.send(b"3\n4\n", true).expect("room");
+        let down = |state: &mut State| !state.down;
+        drop(
+            handle
+                .0
+                .changed
+                .wait_timeout_while(handle.0.lock(), Duration::from_secs(20), down)
+                .expect("down"),
+        );
+        let listener = TcpListener::bind(server).expect("its port again");
+        let (second, _) = listener.accept().expect("connected again");
+        assert_eq!(received(second, 3), ["2", "3", "4"]);
+        handle.drain(Duration::from_secs(20));
+        assert_eq!(handle.0.lock().bytes, 0);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_lost_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = listener.local_addr().expect("bound");
+        drop(listener);
+        let handle = Handle::new(&remote(false, server));
+        let batch = b"0123456\n".repeat(1 << 17);
+        let refused = (0..10).filter(|_| handle.send(&batch, true).is_err()).count();
+        assert_eq!(refused, 2, "ten of one MiB into eight");
+        let state = handle.0.lock();
+        assert_eq!((state.lost, state.bytes), (2 << 17, MOST));
+    }
+
+    #[test]
+    fn a_datagram_has_whole_lines() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        let handle = Handle::new(&remote(true, socket.local_addr().expect("bound")));
+        let long = format!("{}\n", "x".repeat(2000));
+        let text = "0123456789abcdef012345678901234\n".repeat(50) + &long + "end\n";
+        handle.send(text.as_bytes(), true).expect("room");
+        let mut got = Vec::new();
+        let mut sizes = Vec::new();
+        while got.len() < text.len() {
+            let mut datagram = [0; 4096];
+            let size = socket.recv(&mut datagram).expect("a datagram");
+            assert_eq!(datagram[size - 1], b'\n');
+            got.extend_from_slice(&datagram[..size]);
+            sizes.push(size);
+        }
+        assert_eq!((got, sizes), (text.into_bytes(), vec![1376, 224, 2001, 4]));
+    }
+}

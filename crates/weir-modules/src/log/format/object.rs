@@ -1,0 +1,98 @@
+//! `log_format name json field=value ...`: a JSON object a line.
+//!
+//! Only words of the form `field=value` behind an unquoted `json` are this: any other format that begins with the
+//! letters `json` is text, as in nginx.
+
+use weir_conf::{Error, LineCx, Span, Word};
+use weir_core::conf::registry::Registry;
+use weir_http::{escape, h1};
+
+use super::{DIRECT, Escape, Format, Op, Part, Write, parse, status};
+
+/// A name, a value and its place.
+pub(super) type Member<'l> = (&'l [u8], &'l [u8], Span);
+
+/// The members that `line` lists; `None` when it is of another form.
+///
+/// # Errors
+/// A word behind the first member that is none.
+pub(super) fn members<'l>(line: &LineCx<'l>) -> Result<Option<Vec<Member<'l>>>, Error> {
+    let Some((first, words)) = line.args().get(1..).and_then(<[Word]>::split_first) else { return Ok(None) };
+    if first.quoted || !first.is("json") || words.first().and_then(member).is_none() {
+        return Ok(None);
+    }
+    let one = |(at, word): (usize, &'l Word)| {
+        let message = || format!("invalid member \"{word}\" of a json format, it must be name=value");
+        member(word).ok_or_else(|| line.fail_arg(at + 2, message()))
+    };
+    words.iter().enumerate().map(one).collect::<Result<_, _>>().map(Some)
+}
+
+fn member(word: &Word) -> Option<Member<'_>> {
+    let at = word.bytes().iter().position(|byte| *byte == b'=')?;
+    let (name, value) = word.bytes().split_at(at);
+    let good = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.@".contains(byte);
+    (!name.is_empty() && name.iter().all(good)).then_some((name, &value[1..], word.span))
+}
+
+/// Compiles an object.
+///
+/// # Errors
+/// As [`Format::compile`].
+pub(super) fn compile(members: &[Member<'_>], registry: &mut Registry) -> Result<Format, (Span, String)> {
+    let mut ops = Vec::new();
+    let mut literal = Vec::new();
+    for (at, (name, value, span)) in members.iter().enumerate() {
+        literal.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+        literal.extend_from_slice(name);
+        literal.extend_from_slice(b"\":");
+        let parts = parse(value).map_err(|message| (*span, message))?;
+        if let [Part::Variable(name)] = parts[..] {
+            let number = NUMBERS.iter().chain(DIRECT).find(|(known, _)| *known == name && is_number(name));
+            if let Some((_, write)) = number {
+                ops.push(Op::Literal(std::mem::take(&mut literal).into()));
+                ops.push(Op::Direct(*write));
+                continue;
+            }
+            if !DIRECT.iter().any(|(known, _)| *known == name) {
+                ops.push(Op::Literal(std::mem::take(&mut literal).into()));
+                ops.push(Op::Member(registry.use_variable(name, *span)));
+                continue;
+            }
+        }
+        literal.push(b'"');
+        for part in parts {
+            match part {
+                Part::Literal(text) => escape::json(&mut literal, String::from_utf8_lossy(text).as_bytes()),
+                Part::Variable(name) => {
+                    ops.push(Op::Literal(std::mem::take(&mut literal).into()));
+                    ops.push(match DIRECT.iter().find(|(known, _)| *known == name) {
+                        Some((_, write)) => Op::Direct(*write),
+                        None => Op::Variable(registry.use_variable(name, *span)),
+                    });
+                }
+            }
+        }
+        literal.push(b'"');
+    }
+    literal.push(b'}');
+    ops.push(Op::Literal(literal.into()));
+    Ok(Format { ops: ops.into(), escape: Escape::Object })
+}
+
+/// Variables that are always numbers as JSON has them.
+fn is_number(name: &str) -> bool {
+    matches!(
+        name,
+        "status"
+            | "bytes_sent"
+            | "body_bytes_sent"
+            | "request_length"
+            | "request_time"
+            | "msec"
+            | "connection"
+    )
+}
+
+/// Numbers that text has otherwise: JSON has no zeros in front.
+const NUMBERS: &[(&str, Write)] = &[("status", |x, out| h1::number(out, u64::from(status(x))))];
