@@ -13,6 +13,7 @@ use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf, Matcher, ServerConf, http_core::HttpCoreConf, listen};
 use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
+use crate::resolver::DEFAULT_TIMEOUT;
 use crate::upstream::{UpstreamConf, Upstreams};
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
@@ -136,9 +137,10 @@ impl<'t> Builder<'t> {
             }
         }
         self.settle(&mut confs, main);
-        let resolver = confs.get::<HttpCoreConf>().resolver();
-        let unresolved = self.registry.shared::<Upstreams>().use_resolver(resolver);
-        self.errors.extend(unresolved.into_iter().map(Error::new));
+        let core = confs.get::<HttpCoreConf>();
+        let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let unresolved = self.registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
+        self.errors.extend(unresolved);
         for server in &mut servers {
             self.settle(&mut server.confs, &confs);
             self.settle_nested(&mut server.nested, &server.confs);

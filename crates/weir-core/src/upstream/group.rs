@@ -298,12 +298,12 @@ impl Upstreams {
         Ok(group)
     }
 
-    /// Gives groups with names the resolver of `http`, unless they have their own.
+    /// Settles who is asked for names of servers: whom the group has, else whom `http` has.
     ///
     /// # Errors
     /// nginx's words for each that has none.
-    pub(crate) fn use_resolver(&self, resolver: Option<(Arc<Resolver>, u64)>) -> Vec<String> {
-        self.groups.iter().filter_map(|group| group.use_resolver(resolver.as_ref()).err()).collect()
+    pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Vec<weir_conf::Error> {
+        self.groups.iter().filter_map(|group| group.use_resolver(http, timeout).err()).collect()
     }
 
     /// Begins to follow names of servers.

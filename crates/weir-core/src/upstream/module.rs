@@ -17,7 +17,7 @@ use super::sticky::{self, Sticky};
 use super::tries;
 use crate::conf::registry::Registry;
 use crate::module::Module;
-use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
+use crate::resolver::Resolver;
 use crate::variable::{Script, Variable};
 
 /// The module of `upstream` blocks.
@@ -264,9 +264,8 @@ impl UpstreamConf {
         group.sticky = self.sticky.take();
         group.queue = self.queue.take();
         if origins.iter().any(|origin| origin.named.is_some()) {
-            let timeout = self.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
-            let own = self.resolver.take().map(|resolver| (resolver, timeout));
-            group.names.get_or_init(|| Names::new(origins, own));
+            let (own, timeout) = (self.resolver.take(), self.resolver_timeout);
+            group.names.get_or_init(|| Names::new(origins, line.name.span, own, timeout));
         }
         group.health_check = self.health_check.take();
         registry.shared::<Upstreams>().define(group).map_err(fail)

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use weir_conf::{LineCx, Result};
+use weir_conf::{Error, LineCx, Result, Span};
 use weir_resolver::Name;
 use weir_rt::net::SockAddr;
 
@@ -14,6 +14,11 @@ use crate::resolver::{self, Answer, Failure, Question, Resolver, Watch};
 #[derive(Debug)]
 pub(crate) struct Names {
     origins: Vec<Origin>,
+    /// Where the group is written.
+    place: Span,
+    /// The group's own `resolver` and `resolver_timeout`.
+    own: Option<Arc<Resolver>>,
+    timeout: Option<u64>,
     /// Who is asked, and for how many milliseconds.
     resolver: OnceLock<(Arc<Resolver>, u64)>,
     followed: AtomicBool,
@@ -115,13 +120,15 @@ impl Named {
 }
 
 impl Names {
-    /// The servers of a group; `resolver` where the group has its own.
-    pub(crate) fn new(origins: Vec<Origin>, resolver: Option<(Arc<Resolver>, u64)>) -> Names {
-        let cell = OnceLock::new();
-        if let Some(resolver) = resolver {
-            cell.get_or_init(|| resolver);
-        }
-        Names { origins, resolver: cell, followed: AtomicBool::new(false) }
+    /// The servers of a group, with what it says itself about who is asked, and for how many milliseconds.
+    pub(crate) fn new(
+        origins: Vec<Origin>,
+        place: Span,
+        own: Option<Arc<Resolver>>,
+        timeout: Option<u64>,
+    ) -> Names {
+        let (resolver, followed) = (OnceLock::new(), AtomicBool::new(false));
+        Names { origins, place, own, timeout, resolver, followed }
     }
 
     fn named(&self) -> impl Iterator<Item = &Named> {
@@ -152,21 +159,19 @@ impl Names {
 }
 
 impl Group {
-    /// Gives names that have no resolver of their own the one of `http`.
+    /// Settles who is asked for names: whom the group has, else whom `http` has.
     ///
     /// # Errors
     /// nginx's words when there is none.
-    pub(crate) fn use_resolver(
-        &self,
-        resolver: Option<&(Arc<Resolver>, u64)>,
-    ) -> std::result::Result<(), String> {
-        let Some(names) = self.names.get().filter(|names| names.resolver.get().is_none()) else {
-            return Ok(());
+    pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Result {
+        let Some(names) = self.names.get() else { return Ok(()) };
+        let none = || {
+            let name = &self.name;
+            let message = format!("no resolver defined to resolve names at run time in upstream \"{name}\"");
+            Error::new(message).at(names.place)
         };
-        let resolver = resolver.ok_or_else(|| {
-            format!("no resolver defined to resolve names at run time in upstream \"{}\"", self.name)
-        })?;
-        names.resolver.get_or_init(|| resolver.clone());
+        let resolver = names.own.as_ref().or(http).ok_or_else(none)?;
+        names.resolver.get_or_init(|| (resolver.clone(), names.timeout.unwrap_or(timeout)));
         Ok(())
     }
 

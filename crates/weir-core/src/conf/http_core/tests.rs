@@ -174,7 +174,8 @@ const LINES: &str = "default_type a/b; satisfy any; recursive_error_pages on; cl
           if_modified_since before; etag off; max_ranges 16; chunked_transfer_encoding off; absolute_redirect off;
           server_name_in_redirect on; port_in_redirect off; msie_padding off; msie_refresh on; log_not_found off; log_subrequest on;
           open_file_cache max=17 inactive=18; open_file_cache_valid 19; open_file_cache_min_uses 20;
-          open_file_cache_errors on; disable_symlinks if_not_owner from=/a; subrequest_output_buffer_size 21;";
+          open_file_cache_errors on; disable_symlinks if_not_owner from=/a; subrequest_output_buffer_size 21;
+          resolver 127.0.0.1 valid=22; resolver_timeout 23;";
 
 #[test]
 fn every_line_reaches_what_requests_read_also_from_the_blocks_around() {
@@ -193,6 +194,7 @@ fn every_line_reaches_what_requests_read_also_from_the_blocks_around() {
             (&**core.client_body_temp_path.0, core.client_body_temp_path.1),
             ("/srv/weir/t".as_ref(), [1, 2, 3])
         );
+        assert_eq!(core.resolver.as_ref().map(|(_, timeout)| *timeout), Some(23_000));
         assert_eq!((core.keepalive_timeout, core.keepalive_header, core.keepalive_requests), (4_000, 5, 6));
         assert_eq!(
             (core.keepalive_time, core.keepalive_min_timeout, core.send_timeout),

@@ -1,0 +1,161 @@
+//! Names at run time: `resolver`, names in `proxy_pass`, `server NAME resolve`.
+
+use std::net::IpAddr;
+
+use weir_test::{Asked, NameServer, Say, Server, both_drivers, wait_for};
+
+fn here() -> Vec<IpAddr> {
+    vec![[127, 0, 0, 1].into()]
+}
+
+/// A server whose `/` asks the server of the host in `?h=`, which answers with its address and name.
+fn computed(resolver: &str) -> Server {
+    Server::start(&format!(
+        "http {{
+           resolver {resolver};
+           resolver_timeout 10s;
+           server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://$arg_h:%%PORT_1%%/; }} }}
+           server {{ listen 127.0.0.1:%%PORT_1%%; listen 127.0.0.2:%%PORT_1%%; return 200 '$server_addr $host'; }}
+         }}"
+    ))
+}
+
+fn said(server: &Server, host: &str) -> (u16, String) {
+    let response = server.get(&format!("/?h={host}"));
+    (response.status, response.text())
+}
+
+fn logs(server: &Server, text: &str) {
+    assert!(server.error_log_line(text).contains(text));
+}
+
+both_drivers! {
+    /// The name is asked for once, and what cannot be had is told in nginx's words.
+    fn names_in_proxy_pass(driver) {
+        let dns = NameServer::start(|asked| match (&*asked.name, asked.kind) {
+            ("a.example", _) => Say::Addresses(here(), 60),
+            ("broken.example", _) => Say::Code(2),
+            _ => Say::Code(3),
+        });
+        let server = computed(&dns.address().to_string());
+        for _ in 0..5 {
+            assert_eq!(said(&server, "a.example"), (200, "127.0.0.1 a.example".to_owned()));
+        }
+        assert_eq!(dns.asked(), 2, "A and AAAA, once");
+        assert_eq!(said(&server, "none.example").0, 502);
+        logs(&server, "none.example could not be resolved (3: Host not found)");
+        assert_eq!(said(&server, "broken.example").0, 502);
+        logs(&server, "broken.example could not be resolved (2: Server failure)");
+        assert_eq!(said(&server, "127.0.0.2").0, 200);
+        assert_eq!(said(&server, "..").0, 502);
+    }
+
+    /// Without a resolver there is nobody to ask.
+    fn no_resolver(driver) {
+        let server = Server::start(
+            "http { server { listen 127.0.0.1:%%PORT%%; location / { proxy_pass http://$arg_h/; } } }",
+        );
+        assert_eq!(said(&server, "a.example").0, 502);
+        logs(&server, "no resolver defined to resolve a.example");
+    }
+
+    /// What is cut off comes over TCP.
+    fn large_answers(driver) {
+        let dns = NameServer::start(|asked| match asked.stream {
+            false => Say::Cut,
+            true => Say::Addresses(here(), 60),
+        });
+        let server = computed(&format!("{} ipv6=off", dns.address()));
+        assert_eq!(said(&server, "a.example").0, 200);
+        assert_eq!(dns.asked(), 2);
+    }
+
+    /// One name server fails, the other answers; a backup is asked when none does.
+    fn failover(driver) {
+        let good = NameServer::start(|_| Say::Addresses(here(), 60));
+        let bad = NameServer::start(|_| Say::Code(2));
+        let server = computed(&format!("{} {}", bad.address(), good.address()));
+        assert_eq!(said(&server, "a.example").0, 200);
+        let server = computed(&format!("{} backup={}", bad.address(), good.address()));
+        assert_eq!(said(&server, "b.example").0, 200);
+    }
+
+    /// All name servers fail: known names go on, through a reload, too; unknown ones fail.
+    fn stale_addresses_stay_in_use(driver) {
+        let dns = NameServer::start(|_| Say::Addresses(here(), 60));
+        let text = format!("{} valid=1s", dns.address());
+        let server = computed(&text);
+        assert_eq!(said(&server, "a.example").0, 200);
+        dns.set(|_| Say::Code(2));
+        let before = dns.asked();
+        wait_for("the name to be asked for in vain", || {
+            assert_eq!(said(&server, "a.example").0, 200);
+            (dns.asked() >= before + 2).then_some(())
+        });
+        assert_eq!(said(&server, "a.example").0, 200);
+        assert_eq!(said(&server, "b.example").0, 502);
+        dns.set(|_| Say::Addresses(vec![[127, 0, 0, 2].into()], 60));
+        wait_for("the new address", || said(&server, "a.example").1.starts_with("127.0.0.2").then_some(()));
+    }
+
+    /// A server that is a name: unknown at first, then there, then elsewhere, then gone.
+    fn servers_that_are_names(driver) {
+        let dns = NameServer::start(|_| Say::Silence);
+        let server = Server::start(&format!(
+            "http {{
+               resolver {} valid=1s ipv6=off;
+               resolver_timeout 1s;
+               upstream u {{ zone u 64k; server app.example:%%PORT_1%% resolve max_fails=0; }}
+               server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }}
+               server {{ listen 127.0.0.1:%%PORT_1%%; listen 127.0.0.2:%%PORT_1%%; return 200 $server_addr; }}
+             }}",
+            dns.address()
+        ));
+        assert_eq!(server.get("/").status, 502);
+        logs(&server, "no live upstreams while connecting to upstream");
+        logs(&server, "app.example could not be resolved (110: Operation timed out)");
+        let becomes = |what: &str, status: u16, text: &str| {
+            wait_for(what, || {
+                let response = server.get("/");
+                (response.status == status && response.text().contains(text)).then_some(())
+            });
+        };
+        dns.set(|_| Say::Addresses(here(), 1));
+        becomes("the first address", 200, "127.0.0.1");
+        dns.set(|_| Say::Addresses(vec![[127, 0, 0, 2].into()], 1));
+        becomes("the other address", 200, "127.0.0.2");
+        dns.set(|_| Say::Code(2));
+        let before = dns.asked();
+        wait_for("look-ups in vain", || (dns.asked() >= before + 2).then_some(()));
+        assert_eq!(server.get("/").text(), "127.0.0.2", "nobody said anything else");
+        dns.set(|_| Say::Code(3));
+        becomes("the name to be gone", 502, "");
+        logs(&server, "app.example could not be resolved (3: Host not found)");
+    }
+
+    /// The servers of a service have ports of their own; those of higher numbers are backups.
+    fn services(driver) {
+        let port = weir_test::free_port();
+        let behave = move |asked: &Asked| match (&*asked.name, asked.kind) {
+            ("_http._tcp.app.example", 33) => {
+                Say::Services(vec![(2, 1, port, "far.example"), (1, 1, port, "near.example")], 60)
+            }
+            ("near.example", _) => Say::Addresses(here(), 60),
+            ("far.example", _) => Say::Addresses(vec![[127, 0, 0, 2].into()], 60),
+            _ => Say::Code(3),
+        };
+        let dns = NameServer::start(behave);
+        let server = Server::start(&format!(
+            "http {{
+               upstream u {{ zone u 64k; resolver {} ipv6=off; server app.example resolve service=http; }}
+               server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }}
+               server {{ listen 127.0.0.1:{port}; listen 127.0.0.2:{port}; return 200 $server_addr; }}
+             }}",
+            dns.address()
+        ));
+        wait_for("the service", || (server.get("/").status == 200).then_some(()));
+        for _ in 0..5 {
+            assert_eq!(server.get("/").text(), "127.0.0.1", "the near one");
+        }
+    }
+}
