@@ -4,10 +4,10 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, Addition, AuthBasic, AuthRequest, Autoindex, Browser, Charset, EmptyGif, Geo, Gzip, Headers,
-    HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror, NotModified, Proxy, RandomIndex, Range,
-    Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static, StubStatus, Sub, Subs, TempFolders,
-    TryFiles, UserId,
+    Access, Addition, AuthBasic, AuthRequest, Autoindex, Browser, Charset, CompressStatic, EmptyGif, Geo,
+    Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror, NotModified, Proxy,
+    RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static, StubStatus, Sub,
+    Subs, TempFolders, TryFiles, UserId,
 };
 
 use crate::welcome::Welcome;
@@ -44,6 +44,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Autoindex>(),
+    ModuleDef::of::<CompressStatic>(),
     ModuleDef::of::<Static>(),
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
@@ -53,6 +54,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Sub>(),
     ModuleDef::of::<Charset>(),
     ModuleDef::of::<Ssi>(),
+    ModuleDef::of::<Gunzip>(),
     ModuleDef::of::<Gzip>(),
     ModuleDef::of::<Range>(),
 ];

@@ -37,10 +37,12 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 9] = [
+const WITH: [&str; 11] = [
     "threads",
     "file-aio",
     "http_realip_module",
+    "http_gunzip_module",
+    "http_gzip_static_module",
     "http_random_index_module",
     "http_auth_request_module",
     "http_secure_link_module",

@@ -29,9 +29,9 @@ pub(crate) struct Progress {
     pub(crate) done: bool,
 }
 
-/// The library refused; its settings are checked before, so there is no reason but a lack of memory.
+/// What is wrong with the data, or that the library refused: it lacks memory, since its settings are checked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failed;
+pub(crate) struct Failed(pub(crate) &'static str);
 
 /// A compressor of one response.
 pub(crate) trait Coder {
@@ -45,7 +45,8 @@ pub(crate) trait Coder {
 /// Passes a body through a [`Coder`].
 pub(crate) struct Packer<C> {
     coder: C,
-    coding: Coding,
+    /// What it makes; nothing if it unpacks.
+    coding: Option<Coding>,
     /// Input that is kept until there is enough of it.
     kept: Chain,
     postpone: u64,
@@ -62,7 +63,7 @@ pub(crate) struct Packer<C> {
 
 impl<C: Coder> Packer<C> {
     /// Input is kept until there are `postpone` bytes; output is handed on when [`SCRATCH`] bytes are full, or as it comes.
-    pub(crate) fn new(coder: C, coding: Coding, postpone: u64, at_once: bool) -> Packer<C> {
+    pub(crate) fn new(coder: C, coding: Option<Coding>, postpone: u64, at_once: bool) -> Packer<C> {
         Packer {
             coder,
             coding,
@@ -140,13 +141,15 @@ impl<C: Coder> BodyFilter for Packer<C> {
             return Ok(Step::More);
         }
         self.postpone = 0;
-        let used_up = self.pack(output).map_err(|Failed| {
-            x.log_error(&format_args!("{} compression failed", self.coding.token()));
+        let used_up = self.pack(output).map_err(|Failed(message)| {
+            x.log_error(&message);
             Error { kind: Kind::Internal, side: Side::Server, errno: None }
         })?;
-        if self.ended {
+        if self.ended
+            && let Some(coding) = self.coding
+        {
             let (taken, given) = (self.taken, self.given);
-            x.state::<Ratios>().note(self.coding, taken, given);
+            x.state::<Ratios>().note(coding, taken, given);
         }
         Ok(if used_up { Step::More } else { Step::Full })
     }

@@ -130,7 +130,7 @@ impl<S: Scheme> Filter<S> {
         recoded(x);
         if !x.response.header_only {
             let coder = self.scheme.coder(length);
-            let packer = Packer::new(coder, S::CODING, self.scheme.postpone(), self.scheme.at_once());
+            let packer = Packer::new(coder, Some(S::CODING), self.scheme.postpone(), self.scheme.at_once());
             x.body_filter(S::SLOT, self.body, packer);
         }
     }

@@ -28,7 +28,7 @@ impl Coder for Deflater {
             Op::Finish => DeflateFlush::Finish,
         };
         let before = (deflate.total_in(), deflate.total_out());
-        let status = deflate.compress(input, output, flush).map_err(|_| Failed)?;
+        let status = deflate.compress(input, output, flush).map_err(|_| Failed("deflate() failed"))?;
         let taken = (deflate.total_in() - before.0) as usize;
         let given = (deflate.total_out() - before.1) as usize;
         let done = match op {

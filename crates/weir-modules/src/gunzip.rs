@@ -1,0 +1,78 @@
+//! `gunzip`: responses that come as gzip, unpacked for clients that don't take it (nginx's `ngx_http_gunzip_filter_module`).
+
+mod inflate;
+
+use weir_conf::names::{ANY, FLAG, TWO};
+use weir_conf::{Bufs, Directive, Result};
+use weir_core::filter::{HeaderFilter, Slot};
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_http::Known;
+use weir_trace::{Kind, Site};
+
+use crate::compress::{self, Packer};
+use inflate::Inflater;
+
+/// The module.
+pub struct Gunzip;
+
+impl Module for Gunzip {
+    const NAME: &'static str = "gunzip";
+    type Conf = GunzipConf;
+    const DIRECTIVES: &'static [Directive<GunzipConf>] = &[
+        Row::new("gunzip", ANY, FLAG, |conf, line| line.flag(&mut conf.on))
+            .doc("Unpacks gzip for clients that don't take it."),
+        Row::new("gunzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+            .doc("Taken for nginx's sake: a response has one buffer of 16 KB, and waits for its client."),
+    ];
+
+    fn inherit(conf: &mut GunzipConf, parent: &GunzipConf) {
+        inherit!(conf, parent, on, buffers);
+    }
+
+    fn install(conf: &GunzipConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.on == Some(true) {
+            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            plan.header_filter(Slot::Gunzip, Self::NAME, Filter { body });
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<GunzipConf>;
+
+/// The settings of one block.
+#[derive(Clone, Default)]
+pub struct GunzipConf {
+    on: Option<bool>,
+    buffers: Option<Bufs>,
+}
+
+struct Filter {
+    /// Where unpacking goes.
+    body: Site,
+}
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        let coding = x.response.header(Known::ContentEncoding);
+        if coding.is_some_and(|coding| x.text(coding).eq_ignore_ascii_case(b"gzip")) {
+            compress::vary(x);
+            if compress::gzip_ok(x).is_none() {
+                self.unpack(x);
+            }
+        }
+        Verdict::Ok
+    }
+}
+
+impl Filter {
+    fn unpack(&self, x: &mut Exchange) {
+        x.response.remove(Known::ContentEncoding);
+        compress::recoded(x);
+        if !x.response.header_only {
+            x.body_filter(Slot::Gunzip, self.body, Packer::new(Inflater::default(), None, 0, false));
+        }
+    }
+}
