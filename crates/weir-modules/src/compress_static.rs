@@ -156,8 +156,8 @@ fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: Coding) -> Verdict {
         x.response.add(Known::Etag, Text::Shared(file.etag()));
     }
     x.set_content_type();
+    // No ranges, as in nginx: a part of packed bytes can't be unpacked.
     x.response.add(Known::ContentEncoding, coding.token());
-    x.response.allow_ranges = true;
     let body = if x.request.method == Method::Head { None } else { file.body() };
     x.respond(Body::Whole(match body {
         Some(bytes) => Buf::shared(bytes),

@@ -143,7 +143,10 @@ impl<C: Coder> BodyFilter for Packer<C> {
         self.postpone = 0;
         let used_up = self.pack(output).map_err(|Failed(message)| {
             x.log_error(&message);
-            Error { kind: Kind::Internal, side: Side::Server, errno: None }
+            match self.coding {
+                Some(_) => Error { kind: Kind::Internal, side: Side::Server, errno: None },
+                None => Error { kind: Kind::Protocol, side: Side::Upstream, errno: None },
+            }
         })?;
         if self.ended
             && let Some(coding) = self.coding

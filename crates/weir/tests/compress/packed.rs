@@ -142,7 +142,7 @@ both_drivers! {
             client.send(format!("GET /broken/{name}.txt HTTP/1.1\r\nHost: a\r\n\r\n"));
             let (bytes, _) = client.rest();
             assert!(!bytes.ends_with(b"0\r\n\r\n"), "{name}");
-            server.error_log_line(message);
+            assert!(server.error_log_line(message).contains("[error]"), "{name}");
         }
     }
 
@@ -160,7 +160,6 @@ both_drivers! {
         let mut stalled = server.client();
         stalled.send(bomb);
         stalled.peek(500).expect("the head and the first bytes");
-        assert!(read() > BOMB);
         let grown = server.resident_bytes().saturating_sub(before);
         assert!(grown <= 1 << 20, "{grown} bytes");
         stalled.abort();
@@ -168,4 +167,4 @@ both_drivers! {
 }
 
 /// Bytes of the bomb; packed it has a thousandth.
-const BOMB: usize = 24 << 20;
+const BOMB: usize = 12 << 20;

@@ -64,7 +64,10 @@ fn ask(server: &Server, request: &str) -> (Vec<String>, Response) {
     let head = response.head_text();
     let foreign = |line: &&str| !line.starts_with("Date: ") && !line.starts_with("Expires: ");
     let head = head.lines().filter(foreign).map(str::to_owned).collect();
-    if response.field("content-encoding") == Some("gzip") && !response.body.is_empty() {
+    if response.status != 206
+        && response.field("content-encoding") == Some("gzip")
+        && !response.body.is_empty()
+    {
         response.body = unpack(&response.body, 4 << 20);
     }
     (head, response)

@@ -26,7 +26,7 @@ both_drivers! {
     /// A long file whose client does not read is neither read nor compressed ahead.
     fn a_stalled_client_costs_no_memory(driver) {
         let builder = Server::builder(CONF).driver(driver).file("html/small.html", "x".repeat(100_000));
-        let noise = noise(12 << 20);
+        let noise = noise(10 << 20);
         std::fs::write(builder.dir().join("html/noise.html"), &noise).expect("our folder");
         let server = builder.start();
         let warm = server.client().request(format!("GET /small.html HTTP/1.1\r\n{GZIP}"));
