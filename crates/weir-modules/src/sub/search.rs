@@ -4,6 +4,8 @@
 //! spellings of them (the packed searcher takes 64 spellings, three letters have eight), or, where the texts are
 //! too many for that, an automaton goes through the bytes one by one. Where they are found the texts are compared.
 
+use std::collections::BTreeSet;
+
 use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
 use memchr::memmem;
 
@@ -144,9 +146,10 @@ impl Finder {
 /// What finds the first bytes of the texts, and how many of them.
 fn finder(texts: &[Pattern]) -> (Finder, usize) {
     for window in [WINDOW, WINDOW - 1] {
+        // In the order given, small letters first: the searcher compares those that it can't tell apart one by one.
+        let mut seen = BTreeSet::new();
         let mut spelled: Vec<Vec<u8>> = heads(texts, window).flat_map(spellings).collect();
-        spelled.sort();
-        spelled.dedup();
+        spelled.retain(|text| seen.insert(text.clone()));
         if spelled.len() <= SPELLINGS
             && let Some(searcher) = packed::Config::new()
                 .match_kind(packed::MatchKind::LeftmostFirst)
