@@ -543,5 +543,42 @@ impl Exchange {
     }
 }
 
+impl Exchange {
+    /// Includes a subrequest behind what [`Exchange::send`] was given, sending the head if it was not: for handlers that
+    /// produce their answer piece by piece. One that is not waited for runs while later pieces are sent.
+    ///
+    /// # Errors
+    /// As [`Exchange::send`].
+    pub async fn include(&mut self, include: Include) -> Result<(), Error> {
+        self.includes();
+        self.send(Chain::default()).await?;
+        let Some(family) = self.family.clone() else { return Ok(()) };
+        let shared = self.shared.clone();
+        let mut filters = std::mem::take(&mut self.body_filters);
+        let own = filters.partition_point(|entry| entry.slot < Slot::Postpone);
+        let rest = &mut filters[own..];
+        let main = async {
+            drain(self, &family, rest, Family::has_room).await?;
+            if let Some(waited) = self.begin_include(&family, include) {
+                drain(self, &family, rest, |_| waited.is_done()).await?;
+                self.end_include(waited);
+            }
+            Ok(())
+        };
+        let result = family.attend(&shared, main).await;
+        self.body_filters = filters;
+        result
+    }
+
+    /// Awaits `future`, accounted as waiting; subrequests that were included go on meanwhile.
+    pub async fn waiting_beside<T>(&self, future: LocalFuture<'_, T>) -> T {
+        let shared = self.shared.clone();
+        match self.family.clone() {
+            None => shared.waiting(future).await,
+            Some(family) => family.attend(&shared, shared.waiting(future)).await,
+        }
+    }
+}
+
 /// Files are read in pieces of this many bytes for filters.
 const READ: u64 = 32 * 1024;

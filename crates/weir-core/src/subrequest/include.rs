@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use weir_http::Method;
+
 use super::family::{Alive, Family, Outlet, Running};
 use super::{Capture, Captured, Share, SubrequestBody, SubrequestOptions, body, captured, request};
 use crate::body::Chain;
@@ -20,6 +22,10 @@ pub struct Include {
     pub uri: Vec<u8>,
     /// Its arguments.
     pub args: Vec<u8>,
+    /// The method; GET where nothing is said.
+    pub method: Option<Method>,
+    /// The body; that of the request, if it was read, where nothing is said.
+    pub body: Option<Vec<u8>>,
     /// The filter goes on when the subrequest is answered, and sees what it did to variables.
     pub wait: bool,
     /// What is said instead of an error, or of an answer without a body.
@@ -117,7 +123,11 @@ impl Exchange {
 
     /// Begins what a filter asked for. What is to be waited for, if anything.
     pub(crate) fn begin_include(&mut self, family: &Family, include: Include) -> Option<Waited> {
-        let options = SubrequestOptions { body: SubrequestBody::Parent, ..SubrequestOptions::default() };
+        let options = SubrequestOptions {
+            method: include.method.unwrap_or(Method::Get),
+            body: include.body.map_or(SubrequestBody::Parent, SubrequestBody::Bytes),
+            ..SubrequestOptions::default()
+        };
         let before = include.wait.then(|| (self.variables.clone(), self.arena.mark()));
         let Some((mut x, alive)) = self.child(&include.uri, &include.args, options) else {
             include.refused.set(true);

@@ -78,7 +78,7 @@ pub(super) fn prepare(x: &mut Exchange, state: &State, params: Params) -> Result
         wait,
         stub,
         into: set.as_ref().map(|(_, into)| into.clone()),
-        refused: Rc::default(),
+        ..Include::default()
     };
     let pending = Pending { refused: include.refused.clone(), set };
     Ok((include, pending))
