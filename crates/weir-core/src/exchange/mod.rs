@@ -291,7 +291,11 @@ impl Exchange {
     }
 
     /// Adds a body filter to this response. Called by header filters; the order is that of the slots.
+    /// What is included in another response passes that one's filters from [`Slot::Postpone`] on, not its own.
     pub fn body_filter(&mut self, slot: Slot, site: Site, filter: impl BodyFilter + 'static) {
+        if slot > Slot::Postpone && matches!(self.transport, Transport::Splice(_)) {
+            return;
+        }
         let at = self.body_filters.partition_point(|entry| entry.slot <= slot);
         let (input, unread) = Default::default();
         let entry = BodyEntry { slot, site, filter: Box::new(filter), input, unread, full: false };
