@@ -125,6 +125,23 @@ both_drivers! {
         assert!(at_once.1.load(Ordering::SeqCst) <= 2, "at most two at a time");
     }
 
+    /// A server that is `down` is no other one to ask: what the last one says is the answer.
+    fn the_last_answer_counts_where_the_rest_is_down(driver) {
+        let backend = Backend::start(|visit| {
+            while visit.head().is_some() {
+                visit.send("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nmine");
+            }
+        });
+        let conf = format!(
+            "http {{ upstream u {{ server 127.0.0.1:{}; server 127.0.0.1:1 down; }}
+             server {{ listen 127.0.0.1:%%PORT%%;
+                location / {{ proxy_pass http://u; proxy_next_upstream http_404; }} }} }}",
+            backend.port()
+        );
+        let answer = Server::start(&conf).get("/");
+        assert_eq!((answer.status, answer.text()), (404, "mine".to_owned()));
+    }
+
     fn what_is_written_wrongly_is_refused(driver) {
         for (lines, message) in [
             ("server 127.0.0.1:1; sticky cookie;", "invalid number of arguments in \"sticky\" directive"),

@@ -44,7 +44,7 @@ impl Upstream {
             return verdict;
         }
         let tries = Tries::begin(x);
-        let left = request::tries(group.count(), self.settings.next_tries);
+        let left = request::tries(group.tries(), self.settings.next_tries);
         let mut run = Run { up: self, out, tries, left, began: weir_rt::now_ms(), body_begun: false };
         let verdict = run.all(x, group).await;
         if !matches!(verdict, Verdict::Respond) {

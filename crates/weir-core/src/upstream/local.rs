@@ -86,6 +86,8 @@ pub struct LocalGroup {
 struct Chooser {
     version: u64,
     count: usize,
+    /// Those of them that are not `down`.
+    tries: usize,
     balancer: Box<dyn Balancer>,
     /// By what names peers in requests; empty without `sticky`.
     ids: Ids,
@@ -96,8 +98,10 @@ impl Chooser {
         let version = group.version();
         let members = group.members();
         let count = members.primary.len() + members.backup.len();
+        let all = members.primary.iter().chain(&members.backup);
+        let tries = all.filter(|peer| !peer.down).count();
         let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
-        Chooser { version, count, balancer: group.method.balancer(&members), ids }
+        Chooser { version, count, tries, balancer: group.method.balancer(&members), ids }
     }
 }
 
@@ -138,6 +142,11 @@ impl LocalGroup {
             *chooser = Chooser::new(&self.group);
         }
         chooser
+    }
+
+    /// How many of them may be asked at all.
+    pub(crate) fn tries(&self) -> usize {
+        self.chooser().tries
     }
 
     fn done(&self, peer: &Arc<Peer>, failed: bool) {
