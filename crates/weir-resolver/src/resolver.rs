@@ -132,6 +132,9 @@ enum State<'e> {
 const IMPATIENT: u64 = 1_800;
 /// Milliseconds that a stale answer is given again without asking.
 pub(crate) const STALE_FOR: u64 = 5_000;
+/// Queries in flight, each with a socket of its own; look-ups beyond fail, since clients may name what they like while no
+/// name server answers.
+const IN_FLIGHT: usize = 1_000;
 /// Milliseconds that an answer is given again that is about to be confirmed.
 const DOUBTED_FOR: u64 = 200;
 /// Milliseconds between heartbeats to servers that do not answer.
@@ -210,6 +213,10 @@ impl Resolver {
                 self.answers.insert(question, answer.clone());
             }
             self.events.push_back(Event::Done(id, answer));
+            return id;
+        }
+        if self.queries.len() >= IN_FLIGHT {
+            self.events.push_back(Event::Done(id, Err(Failure::Code(2))));
             return id;
         }
         let mut names = self.candidates(&question);

@@ -328,6 +328,22 @@ fn failures_have_their_codes() {
 }
 
 #[test]
+fn queries_in_flight_are_limited() {
+    let mut world = world(&[Server::Dead], |_| ());
+    for number in 0..3_000 {
+        let name = Name::parse(&format!("n{number}.example")).expect("a name");
+        world.resolver.resolve(world.now, Question::Addresses(name), 30_000);
+    }
+    world.pump();
+    let failed = |event: &&Event| matches!(event, Event::Done(_, Err(Failure::Code(2))));
+    assert_eq!((world.asked, world.events.iter().filter(failed).count()), (1_000, 2_000));
+    world.pass(30_001);
+    assert_eq!(world.events.iter().filter(|event| matches!(event, Event::Done(..))).count(), 3_000);
+    world.set_all(&Server::Good(1));
+    assert_eq!(world.addresses("www.example"), Ok(vec![ip(1)]));
+}
+
+#[test]
 fn one_query_is_in_flight_for_a_name_and_names_in_use_are_refreshed() {
     let mut world = world(&[Server::Good(50)], |_| ());
     let question = Question::Addresses(Name::parse("www.example").expect("a name"));
