@@ -5,7 +5,7 @@
 use weir_http::TraceParent;
 use weir_http::etag::{self, Conditions, IfModifiedSince};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
-use weir_http::{accept, cookie, date, escape, host, mime, proxy_protocol, ssi, status, uri};
+use weir_http::{accept, cookie, date, escape, fastcgi, host, mime, proxy_protocol, ssi, status, uri};
 
 /// Pages with server side includes: every byte is used once, text stays as it is, and how the page is cut changes
 /// nothing. The first byte says how long the pieces are, and values may be.
@@ -226,4 +226,31 @@ pub fn types(data: &[u8]) {
         assert!(status::line(status).is_none_or(|line| line.len() > 4));
         let _ = (status::reason(status), status::page(status));
     }
+}
+
+/// FastCGI records: ranges lie inside, every byte is taken once, and what is read does not depend on the pieces.
+pub fn fastcgi_records(data: &[u8]) {
+    let read = |piece: usize| {
+        let mut reader = fastcgi::Reader::new(fastcgi::Side::Application);
+        let mut stdout = Vec::new();
+        for piece in data.chunks(piece) {
+            let mut at = 0;
+            loop {
+                let rest = piece.get(at..).unwrap_or_default();
+                let Ok((taken, event)) = reader.read(rest) else { return (stdout, false) };
+                at += taken;
+                match event {
+                    fastcgi::Event::More => break,
+                    fastcgi::Event::Data(fastcgi::Kind::Stdout, range) => {
+                        stdout.extend_from_slice(&rest[range]);
+                    }
+                    fastcgi::Event::Data(..) | fastcgi::Event::End { .. } => {}
+                }
+            }
+            assert_eq!(at, piece.len());
+        }
+        (stdout, true)
+    };
+    assert_eq!(read(1), read(data.len().max(1)));
+    assert!(fastcgi::pairs(data).map(|(name, value)| name.len() + value.len()).sum::<usize>() <= data.len());
 }

@@ -190,6 +190,15 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"PROXY ", b"TCP4 ", b"UNKNOWN", b"\r\n", b" ", b"\x20\x00\x05\x01\0\0\0\0", b"\x21\x11\x00"],
     },
     Target {
+        name: "fastcgi",
+        run: http::fastcgi_records,
+        seeds: &[
+            b"\x01\x06\x00\x01\x00\x03\x05\x00abc\0\0\0\0\0\x01\x06\x00\x01\x00\x00\x00\x00\x01\x03\x00\x01\x00\x08\x00\x00\0\0\0\0\0\0\0\0",
+            b"\x01\x07\x00\x01\x00\x02\x00\x00no",
+        ],
+        tokens: &[b"\x01\x06\x00\x01\x00\x01\x00\x00a", b"\x01\x03\x00\x01\x00\x08\x00\x00", b"\x80\0\0\x01", b"\x01"],
+    },
+    Target {
         name: "escapes",
         run: http::escapes,
         seeds: &[b"/a b?c=d&e", b"%41%zz%4", b"<a href=\"\">\\\n\xff"],

@@ -84,6 +84,15 @@ impl Pattern {
         true
     }
 
+    /// Where the groups lie in `subject`, the first one the whole match, if it matches; sets nothing. A group that took
+    /// no part is empty.
+    pub fn find(&self, subject: &[u8]) -> Option<Vec<Range<usize>>> {
+        with_matcher(|matcher| {
+            let captures = self.regex.captures(matcher, subject).ok()??;
+            Some((0..captures.len()).map(|group| captures.span(group).unwrap_or_default()).collect())
+        })
+    }
+
     /// Whether `subject` matches; sets nothing.
     pub fn is_match(&self, subject: &[u8]) -> bool {
         with_matcher(|matcher| self.regex.is_match(matcher, subject).unwrap_or(false))

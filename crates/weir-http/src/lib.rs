@@ -3,7 +3,8 @@
 //! The contract of the crate: bytes and time come in as arguments, results go out as values; no socket, no clock,
 //! no global state, and no input can make it panic. Everything is therefore tested byte by byte, and fuzzed.
 //!
-//! * [`h1`] reads and writes HTTP/1 heads and chunked bodies; [`header`] classifies field names.
+//! * [`h1`] reads and writes HTTP/1 heads and chunked bodies; [`header`] classifies field names;
+//!   [`fastcgi`] reads and writes the records of FastCGI.
 #![forbid(unsafe_code)]
 
 pub mod accept;
@@ -12,6 +13,7 @@ pub mod cookie;
 pub mod date;
 pub mod escape;
 pub mod etag;
+pub mod fastcgi;
 pub mod h1;
 pub mod header;
 pub mod host;

@@ -1,4 +1,4 @@
-//! `fastcgi_temp_path` and its like: the folders of the modules that talk to other servers.
+//! `scgi_temp_path` and its like: the folders of the modules that talk to other servers.
 //!
 //! Those modules do not exist yet, but nearly every nginx.conf made by a packager names their folders. The directives
 //! are checked as nginx does, and the folders that are named are made when the server starts; each directive moves to
@@ -19,7 +19,7 @@ impl Module for TempFolders {
     const DIRECTIVES: &'static [Directive<TempFoldersConf>] = TABLE;
 
     fn resolve(conf: &mut TempFoldersConf, registry: &mut Registry) -> Result<(), Error> {
-        for folder in [&conf.fastcgi, &conf.uwsgi, &conf.scgi].into_iter().flatten() {
+        for folder in [&conf.uwsgi, &conf.scgi].into_iter().flatten() {
             registry.shared::<TempPaths>().add(&folder.path);
         }
         Ok(())
@@ -29,7 +29,6 @@ impl Module for TempFolders {
 /// The folders that one block names.
 #[derive(Default)]
 pub struct TempFoldersConf {
-    fastcgi: Option<TempPath>,
     uwsgi: Option<TempPath>,
     scgi: Option<TempPath>,
 }
@@ -38,8 +37,6 @@ pub struct TempFoldersConf {
 type Row = Directive<TempFoldersConf>;
 
 const TABLE: &[Row] = &[
-    Row::new("fastcgi_temp_path", ANY, ONE_TO_FOUR, |c, line| TempPath::set(&mut c.fastcgi, line))
-        .doc("The folder of responses of FastCGI servers; made, not used yet."),
     Row::new("uwsgi_temp_path", ANY, ONE_TO_FOUR, |c, line| TempPath::set(&mut c.uwsgi, line))
         .doc("The folder of responses of uwsgi servers; made, not used yet."),
     Row::new("scgi_temp_path", ANY, ONE_TO_FOUR, |c, line| TempPath::set(&mut c.scgi, line))
@@ -60,7 +57,7 @@ mod tests {
 
     #[test]
     fn folders_that_are_named_are_made() {
-        let conf = load("http { fastcgi_temp_path p 1 2; server { scgi_temp_path /t; } }", &MODULES)
+        let conf = load("http { uwsgi_temp_path p 1 2; server { scgi_temp_path /t; } }", &MODULES)
             .unwrap_or_else(|error| panic!("{error}"));
         let paths = &conf.tables.shared::<TempPaths>().expect("the core adds its own").0;
         let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
@@ -69,12 +66,12 @@ mod tests {
 
     #[test]
     fn mistakes_have_nginx_s_words() {
-        let found = headlines("http { uwsgi_temp_path a 5 6; fastcgi_temp_path b 0; }", &MODULES);
+        let found = headlines("http { uwsgi_temp_path a 5 6; scgi_temp_path b 0; }", &MODULES);
         assert_eq!(
             found,
             [
                 "\"uwsgi_temp_path\" directive invalid value in weir.conf:1:8",
-                "\"fastcgi_temp_path\" directive invalid value in weir.conf:1:51"
+                "\"scgi_temp_path\" directive invalid value in weir.conf:1:48"
             ]
         );
     }

@@ -5,9 +5,9 @@ use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Browser, Charset, CompressStatic, Echo, EmptyGif,
-    Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror, NotModified,
-    Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static, StubStatus,
-    Sub, Subs, TempFolders, TryFiles, UserId,
+    FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
+    NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static,
+    StubStatus, Sub, Subs, TempFolders, TryFiles, UserId,
 };
 
 use crate::welcome::Welcome;
@@ -38,6 +38,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<TryFiles>(),
     ModuleDef::of::<Mirror>(),
     ModuleDef::of::<Proxy>(),
+    ModuleDef::of::<FastCgi>(),
     ModuleDef::of::<EmptyGif>(),
     ModuleDef::of::<Echo>(),
     ModuleDef::of::<StubStatus>(),

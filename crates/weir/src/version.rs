@@ -51,14 +51,8 @@ const WITH: [&str; 11] = [
     "http_addition_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 6] = [
-    "http_fastcgi_module",
-    "http_uwsgi_module",
-    "http_scgi_module",
-    "http_grpc_module",
-    "http_memcached_module",
-    "http-cache",
-];
+const WITHOUT: [&str; 5] =
+    ["http_uwsgi_module", "http_scgi_module", "http_grpc_module", "http_memcached_module", "http-cache"];
 
 const HELP: &str = "\
 Usage: weir [-?hvVtTq] [-s signal] [-p prefix]

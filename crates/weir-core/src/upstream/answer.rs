@@ -142,7 +142,11 @@ impl Answer {
             }
             Decoder::Other(decoder) => {
                 let mut body = Vec::with_capacity(bytes.len());
-                let (used, done) = decoder.decode(&bytes, &mut body)?;
+                let result = decoder.decode(&bytes, &mut body);
+                for (level, message) in decoder.messages() {
+                    self.tries.complain(level, message);
+                }
+                let (used, done) = result?;
                 self.keep &= !done || used == bytes.len();
                 self.push(body);
                 Ok(done)
@@ -187,6 +191,10 @@ impl Answer {
                 self.take(bytes);
             }
             Poll::Ready(Recv::Eof) if matches!(self.decoder, Decoder::UntilClose) => self.over(),
+            Poll::Ready(Recv::Eof) if matches!(&self.decoder, Decoder::Other(other) if other.may_end()) => {
+                self.keep = false;
+                self.over();
+            }
             Poll::Ready(Recv::Eof) => self.broken("upstream prematurely closed connection"),
             Poll::Ready(Recv::TimedOut) => {
                 self.broken("upstream timed out (110: Connection timed out)");

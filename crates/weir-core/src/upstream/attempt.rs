@@ -236,7 +236,6 @@ impl Run<'_> {
             connection.stream.queue(Chunk::Bytes(body.clone()));
         } else if self.out.framing != super::protocol::Framing::None {
             if !x.body.is_read() {
-                connection.stream.flush();
                 return self.stream_body(x, connection, received).await;
             }
             request::queue_body(x, &*self.up.protocol, self.out.framing, connection);
@@ -260,7 +259,12 @@ impl Run<'_> {
                     if let Poll::Ready(recv) = connection.stream.poll_recv(cx, None) {
                         return Poll::Ready(Err(recv));
                     }
-                    piece.as_mut().poll(cx).map(Ok)
+                    let piece = piece.as_mut().poll(cx);
+                    if piece.is_pending() {
+                        // What there is of the body leaves with the head.
+                        connection.stream.flush();
+                    }
+                    piece.map(Ok)
                 })
                 .await
             };
@@ -278,6 +282,10 @@ impl Run<'_> {
                 }
                 // What became of the connection is told by the next receive, or by the next send.
                 Err(_) => return Ok(()),
+            }
+            if connection.stream.unsent() < AHEAD {
+                // More of the body may be there already, and leaves with this.
+                continue;
             }
             connection.timer.arm(self.up.settings.send_timeout);
             let room = connection.stream.drained(AHEAD, Some(&connection.timer));
@@ -363,6 +371,13 @@ impl Run<'_> {
                         return Ok(None);
                     }
                 }
+                Ok(Head::Taken(len)) => {
+                    self.tries.count(0, 0, len as u64);
+                    received.drain(..len);
+                    if received.is_empty() {
+                        return Ok(None);
+                    }
+                }
                 Ok(Head::Incomplete) if received.len() < most => return Ok(None),
                 Ok(_) => {
                     log::error(
@@ -372,7 +387,9 @@ impl Run<'_> {
                     return Err(Failed::Next(Reason::INVALID_HEADER));
                 }
                 Err(message) => {
-                    log::error(x, &format_args!("{message} while reading response header from upstream"));
+                    if !message.is_empty() {
+                        log::error(x, &format_args!("{message} while reading response header from upstream"));
+                    }
                     return Err(Failed::Next(Reason::INVALID_HEADER));
                 }
             }

@@ -1,9 +1,12 @@
 //! What speaks to a server: composes requests, reads heads, tells where a body ends.
 
+use std::any::Any;
+
 use weir_http::h1::ChunkedDecoder;
 use weir_http::{Field, Span};
 
 use crate::exchange::Exchange;
+use crate::log::Level;
 use crate::phase::Verdict;
 use crate::text::Text;
 
@@ -23,23 +26,29 @@ pub trait Protocol {
     fn body(&self, piece: Vec<u8>, framing: Framing) -> Vec<u8> {
         match framing {
             Framing::Chunked => chunk(&piece),
-            Framing::None | Framing::Plain => piece,
+            Framing::None | Framing::Plain | Framing::Records => piece,
         }
+    }
+
+    /// What stands before `len` bytes, [`RECORD`] at most, of a body that lies in a file; for [`Framing::Records`].
+    fn body_head(&self, _len: u64) -> Vec<u8> {
+        Vec::new()
     }
 
     /// What follows the last piece of the request's body.
     fn body_end(&self, framing: Framing) -> Vec<u8> {
         match framing {
             Framing::Chunked => b"0\r\n\r\n".to_vec(),
-            Framing::None | Framing::Plain => Vec::new(),
+            Framing::None | Framing::Plain | Framing::Records => Vec::new(),
         }
     }
 
     /// Reads the head of an answer from the start of `bytes`, of which it may take as many as it needs. What it finds
-    /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such.
+    /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such. What it keeps between two
+    /// calls for the same answer is in [`Incoming::state`].
     ///
     /// # Errors
-    /// Why it is none, in nginx's words.
+    /// Why it is none, in nginx's words; empty when that is in the log already.
     fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String>;
 
     /// Another value for a field of the answer (`Location`, `Set-Cookie`, `Refresh`); `None`: as it is.
@@ -55,6 +64,9 @@ pub enum Head {
     Complete(usize),
     /// An interim answer of so many bytes; another head follows.
     Interim(usize),
+    /// So many bytes were taken and are not shown again; the head is not over. They may be more than the longest
+    /// head: what is kept of them is the protocol's to bound.
+    Taken(usize),
     /// More bytes are needed.
     Incomplete,
 }
@@ -69,7 +81,12 @@ pub enum Framing {
     Plain,
     /// In chunks.
     Chunked,
+    /// In records of the protocol's own ([`Protocol::body`], [`Protocol::body_head`], [`Protocol::body_end`]).
+    Records,
 }
+
+/// How many bytes of a file a record holds at most.
+pub const RECORD: u64 = 32 * 1024;
 
 /// A request as it is sent.
 #[derive(Debug, Default)]
@@ -103,6 +120,8 @@ pub struct Incoming {
     pub keep_alive: bool,
     /// The connection speaks another protocol from here on.
     pub upgraded: bool,
+    /// What the protocol keeps between two calls of [`Protocol::head`].
+    pub state: Option<Box<dyn Any>>,
 }
 
 /// Finds the end of an answer's body, and takes its framing off.
@@ -129,6 +148,16 @@ pub trait Decode: std::fmt::Debug {
     /// # Errors
     /// The framing is wrong, in nginx's words.
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String>;
+
+    /// What is to be logged about the bytes decoded last; they are told once.
+    fn messages(&mut self) -> Vec<(Level, String)> {
+        Vec::new()
+    }
+
+    /// Whether the server may close the connection here and the body is whole all the same.
+    fn may_end(&self) -> bool {
+        false
+    }
 }
 
 fn chunk(piece: &[u8]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use weir_rt::Chunk;
 use weir_rt::net::{Keepalive, SockAddr};
 
 use super::connection::Connection;
-use super::protocol::{Framing, Protocol};
+use super::protocol::{Framing, Protocol, RECORD};
 use super::reason::Reason;
 use super::settings::Settings;
 use crate::exchange::Exchange;
@@ -34,6 +34,13 @@ pub(super) fn queue_body(x: &Exchange, protocol: &dyn Protocol, framing: Framing
     match x.body.file() {
         Some(file) if framing == Framing::Plain => {
             connection.stream.queue(Chunk::File { file: file.handle.clone(), offset: 0, len: file.len });
+        }
+        Some(file) if framing == Framing::Records => {
+            for offset in (0..file.len).step_by(RECORD as usize) {
+                let len = RECORD.min(file.len - offset);
+                connection.stream.queue(Chunk::Bytes(protocol.body_head(len)));
+                connection.stream.queue(Chunk::File { file: file.handle.clone(), offset, len });
+            }
         }
         _ if x.body.memory().is_empty() => {}
         _ => connection.stream.queue(Chunk::Bytes(protocol.body(x.body.memory().to_vec(), framing))),

@@ -84,13 +84,28 @@ impl ResponseHead {
     /// # Errors
     /// [`BadResponse`] as soon as the bytes at hand cannot begin a good head.
     pub fn parse(&mut self, buf: &[u8], limits: &Limits) -> Result<Parse, BadResponse> {
+        self.parse_as(buf, limits, true)
+    }
+
+    /// Reads the head of a CGI answer: fields without a status line (RFC 3875 section 6.2). The status stays 0; its
+    /// field is one of the others.
+    ///
+    /// # Errors
+    /// As [`parse`](ResponseHead::parse).
+    pub fn parse_fields(&mut self, buf: &[u8], limits: &Limits) -> Result<Parse, BadResponse> {
+        self.parse_as(buf, limits, false)
+    }
+
+    fn parse_as(&mut self, buf: &[u8], limits: &Limits, line: bool) -> Result<Parse, BadResponse> {
         self.clear();
         let most = limits.max_head.min(i32::MAX as usize);
         let mut cursor = Cursor::new(buf.get(..most).unwrap_or(buf), 0);
-        match self.read(&mut cursor, limits) {
+        match self.read(&mut cursor, limits, line) {
             Ok(()) => {
                 self.len = cursor.at;
-                self.check_framing()?;
+                if line {
+                    self.check_framing()?;
+                }
                 Ok(Parse::Complete)
             }
             Err(Stop::Bad(BadRequest::InvalidVersion)) => Err(BadResponse::InvalidStatusLine),
@@ -99,7 +114,7 @@ impl ResponseHead {
             Err(Stop::Bad(BadRequest::TransferEncodingUnknown)) => Err(BadResponse::TransferEncoding),
             Err(Stop::Bad(bad)) => Err(BadResponse::Field(bad)),
             Err(Stop::More) => {
-                let in_line = self.status == 0;
+                let in_line = line && self.status == 0;
                 cursor.unfinished(limits, buf.len() >= most, in_line).map_err(BadResponse::Field)?;
                 Ok(Parse::Incomplete { in_line })
             }
@@ -134,10 +149,12 @@ impl ResponseHead {
         self.fields.iter().find(|field| field.known == known)
     }
 
-    fn read(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Stop> {
-        (self.version, self.status, self.reason) = status_line(cursor)?;
-        if cursor.at > limits.max_line {
-            return Err(Stop::Bad(BadRequest::LineTooLong));
+    fn read(&mut self, cursor: &mut Cursor<'_>, limits: &Limits, line: bool) -> Result<(), Stop> {
+        if line {
+            (self.version, self.status, self.reason) = status_line(cursor)?;
+            if cursor.at > limits.max_line {
+                return Err(Stop::Bad(BadRequest::LineTooLong));
+            }
         }
         let (buf, mut fields) = (cursor.buf, std::mem::take(&mut self.fields));
         let read = section(cursor, limits, &mut fields, |_, known, value| self.notice(known, value.of(buf)));

@@ -131,7 +131,7 @@ fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Option<u64> {
             (length > 0 || x.request.content_length.is_some() || x.request.chunked).then_some(length)
         }
         (None, Framing::Plain) => x.request.content_length,
-        (None, Framing::None | Framing::Chunked) => None,
+        (None, Framing::None | Framing::Chunked | Framing::Records) => None,
     }
 }
 

@@ -1,0 +1,44 @@
+//! FastCGI 1.0: records and name-value pairs, on byte slices only.
+//!
+//! One request a connection at a time, with the number 1, as nginx speaks it: nothing here multiplexes. [`Reader`]
+//! takes the bytes of one direction as they come; the functions write what the other direction is made of.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use read::{BadRecord, Event, Reader, Side, pairs};
+pub use write::{begin, finish, pair, record, record_head};
+
+/// What a record holds (section 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `FCGI_BEGIN_REQUEST`: role and flags.
+    Begin = 1,
+    /// `FCGI_ABORT_REQUEST`
+    Abort = 2,
+    /// `FCGI_END_REQUEST`: the application is done.
+    End = 3,
+    /// `FCGI_PARAMS`: name-value pairs.
+    Params = 4,
+    /// `FCGI_STDIN`: the request's body.
+    Stdin = 5,
+    /// `FCGI_STDOUT`: the answer.
+    Stdout = 6,
+    /// `FCGI_STDERR`: messages for the error log.
+    Stderr = 7,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        const ALL: [Kind; 7] =
+            [Kind::Begin, Kind::Abort, Kind::End, Kind::Params, Kind::Stdin, Kind::Stdout, Kind::Stderr];
+        ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// Bytes of a record's head.
+const HEAD: usize = 8;

@@ -1,0 +1,70 @@
+//! The head of an answer as CGI has it (RFC 3875 section 6): fields, and the status in one of them.
+
+use weir_core::upstream::protocol::Incoming;
+use weir_core::{Exchange, Span};
+use weir_http::h1::{Limits, Parse, ResponseHead};
+use weir_http::{Field, Known};
+
+/// Reads the head at the start of `bytes`, of which `most` may be the head; its length, or `None` when it is not
+/// whole. All but the body's end is filled in.
+///
+/// # Errors
+/// nginx's words for what is wrong.
+pub(crate) fn read(
+    x: &mut Exchange,
+    bytes: &[u8],
+    most: usize,
+    incoming: &mut Incoming,
+) -> Result<Option<usize>, String> {
+    let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
+    let mut head = ResponseHead::default();
+    match head.parse_fields(bytes, &limits) {
+        Ok(Parse::Incomplete { .. }) => return Ok(None),
+        Ok(Parse::Complete) => {}
+        Err(error) => return Err(error.message().to_owned()),
+    }
+    let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
+    let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
+    incoming.fields = head.fields;
+    for field in &mut incoming.fields {
+        field.name = moved(field.name);
+        field.value = moved(field.value);
+    }
+    incoming.content_length = head.content_length;
+    (incoming.status, incoming.reason) = status(x, &incoming.fields)?;
+    Ok(Some(head.len))
+}
+
+/// What `Status` says; without it a `Location` means 302, as in nginx.
+fn status(x: &Exchange, fields: &[Field]) -> Result<(u16, Option<Span>), String> {
+    let field = fields.iter().find(|field| x.arena.get(field.name).eq_ignore_ascii_case(b"status"));
+    let Some(field) = field else {
+        let moved = fields.iter().any(|field| field.known == Known::Location);
+        return Ok((if moved { 302 } else { 200 }, None));
+    };
+    let line = x.arena.get(field.value);
+    match number(line) {
+        Some(status) => Ok((status, (line.len() > 3).then_some(field.value))),
+        None => Err(format!("upstream sent invalid status \"{}\"", String::from_utf8_lossy(line))),
+    }
+}
+
+/// The three digits that a status begins with.
+fn number(line: &[u8]) -> Option<u16> {
+    let digits = line.get(..3)?;
+    let number = weir_http::header::decimal(digits)?;
+    u16::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_status_begins_with_three_digits() {
+        assert_eq!(number(b"404 Not Found"), Some(404));
+        assert_eq!(number(b"404"), Some(404));
+        assert_eq!(number(b"40"), None);
+        assert_eq!(number(b"4x4 a"), None);
+    }
+}

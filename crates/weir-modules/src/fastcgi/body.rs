@@ -1,0 +1,132 @@
+//! The body of an answer, taken out of its records.
+
+use weir_core::log::Level;
+use weir_core::upstream::protocol::Decode;
+use weir_http::fastcgi::{Event, Kind, Reader};
+
+/// Reads records behind the head.
+#[derive(Debug)]
+pub(super) struct Body {
+    reader: Reader,
+    /// How much is to come, if the head said so.
+    rest: Option<u64>,
+    /// Such an answer has none, whatever the application sends.
+    wanted: bool,
+    /// The connection shall be kept: its end is not the answer's.
+    keep: bool,
+    /// The message that comes on stderr.
+    stderr: Vec<u8>,
+    messages: Vec<(Level, String)>,
+}
+
+impl Body {
+    pub(super) fn new(reader: Reader, length: Option<u64>, wanted: bool, keep: bool) -> Body {
+        Body { reader, rest: length, wanted, keep, stderr: Vec::new(), messages: Vec::new() }
+    }
+
+    /// Content of stdout, as much of it as the answer may have.
+    fn take(&mut self, content: &[u8], out: &mut Vec<u8>) {
+        if !self.wanted {
+            return;
+        }
+        let Some(rest) = &mut self.rest else { return out.extend_from_slice(content) };
+        let most = usize::try_from(*rest).unwrap_or(usize::MAX).min(content.len());
+        *rest -= most as u64;
+        out.extend_from_slice(content.get(..most).unwrap_or_default());
+        if most < content.len() {
+            self.messages.push((Level::Warn, MORE_THAN_SAID.to_owned()));
+        }
+    }
+
+    /// Something ended that may only end behind all of the body.
+    fn over(&self, what: &str) -> Result<(), String> {
+        match self.rest {
+            Some(1..) => Err(format!("upstream prematurely closed FastCGI {what}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Decode for Body {
+    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), String> {
+        let mut at = 0;
+        loop {
+            let bytes = input.get(at..).unwrap_or_default();
+            let (taken, event) = self.reader.read(bytes).map_err(|bad| bad.to_string())?;
+            at += taken;
+            match event {
+                Event::More => return Ok((at, false)),
+                Event::Data(Kind::Stdout, range) => self.take(bytes.get(range).unwrap_or_default(), out),
+                Event::Data(Kind::Stderr, range) => {
+                    self.stderr.extend_from_slice(bytes.get(range).unwrap_or_default());
+                }
+                Event::End { kind: Kind::Stderr, empty: false } => {
+                    let text = stderr_text(&std::mem::take(&mut self.stderr));
+                    self.messages.push((Level::Error, format!("{text} while reading upstream")));
+                }
+                Event::End { kind: Kind::Stdout, empty: true } => self.over("stdout")?,
+                Event::End { kind: Kind::End, .. } => {
+                    self.over("request")?;
+                    return Ok((at, true));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn messages(&mut self) -> Vec<(Level, String)> {
+        std::mem::take(&mut self.messages)
+    }
+
+    fn may_end(&self) -> bool {
+        !self.keep
+    }
+}
+
+/// A message of the application in nginx's words, without what ends its last line.
+pub(super) fn stderr_text(message: &[u8]) -> String {
+    let end = message.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r' | b'.' | b' '));
+    let text = message.get(..end.map_or(1, |end| end + 1)).unwrap_or_default();
+    format!("FastCGI sent in stderr: \"{}\"", String::from_utf8_lossy(text))
+}
+
+const MORE_THAN_SAID: &str =
+    "upstream sent more data than specified in \"Content-Length\" header while reading upstream";
+
+#[cfg(test)]
+mod tests {
+    use weir_http::fastcgi::{Side, finish, record, record_head};
+
+    use super::*;
+
+    fn answer(length: Option<u64>, wanted: bool, keep: bool, wire: &[u8]) -> Result<(String, bool), String> {
+        let mut body = Body::new(Reader::new(Side::Application), length, wanted, keep);
+        let mut out = Vec::new();
+        let (taken, done) = body.decode(wire, &mut out)?;
+        let said: Vec<_> = body.messages().into_iter().map(|(_, text)| text).collect();
+        assert!(done || taken == wire.len());
+        Ok((format!("{}|{}", String::from_utf8_lossy(&out), said.join(";")), done))
+    }
+
+    #[test]
+    fn a_body_ends_where_its_request_ends() {
+        let mut wire = Vec::new();
+        record(&mut wire, Kind::Stdout, b"abc");
+        record(&mut wire, Kind::Stderr, b"oh.\n");
+        assert_eq!(
+            answer(None, true, false, &wire),
+            Ok(("abc|FastCGI sent in stderr: \"oh\" while reading upstream".into(), false))
+        );
+        record_head(&mut wire, Kind::Stdout, 0);
+        assert!(answer(None, true, false, &wire).is_ok_and(|(_, done)| !done));
+        let early = answer(Some(4), true, true, &wire);
+        assert_eq!(early, Err("upstream prematurely closed FastCGI stdout".to_owned()));
+        finish(&mut wire, 0);
+        assert!(answer(None, true, true, &wire).is_ok_and(|(_, done)| done));
+        assert!(
+            answer(Some(2), true, true, &wire)
+                .is_ok_and(|(text, _)| text.starts_with("ab|upstream sent more"))
+        );
+        assert!(answer(None, false, true, &wire).is_ok_and(|(text, done)| done && text.starts_with('|')));
+    }
+}
