@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
-use weir_core::upstream::group::{Group, Peer, Upstreams, resolve, split_port};
+use weir_core::upstream::group::{Group, Upstreams, split_port};
 use weir_core::upstream::local::LocalGroup;
 use weir_core::variable::Script;
 use weir_core::worker::Worker;
@@ -64,49 +64,23 @@ pub(crate) enum Target {
 
 impl Target {
     /// The group to ask for `x`.
-    pub(crate) fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
-        match self {
-            Target::Fixed(group) => Ok(group.clone()),
-            Target::Computed(script) => {
-                let value = script.value(x);
-                let text = String::from_utf8_lossy(x.text(&value)).into_owned();
-                computed(x, &text)
-            }
-        }
-    }
-}
-
-/// The group of a name or an address that was computed for `x`.
-fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalGroup>, Verdict> {
-    let link = x.server.generation();
-    let known = link.configuration.tables.shared::<Upstreams>().and_then(|all| all.find(host));
-    if let Some(group) = known {
-        return Ok(x.worker.upstreams.group(group));
-    }
-    if let Some(group) = x.worker.upstreams.address(host) {
-        return Ok(group);
-    }
-    let refuse = |status: u16, message: String| {
-        x.log_error(&message);
-        Err(Verdict::Status(status))
-    };
-    if host.is_empty() {
-        return refuse(500, "no host in upstream \"\"".to_owned());
-    }
-    if lacks_port(host) {
-        return refuse(500, format!("no port in upstream \"{host}\""));
-    }
-    // An address needs no name server; names do.
-    let name = split_port(host).map_or("", |(name, _)| name);
-    if !host.starts_with("unix:") && name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_err() {
-        return refuse(502, format!("no resolver defined to resolve {name}"));
-    }
-    match resolve(host, NO_PORT) {
-        Ok(addrs) => {
-            let peers = addrs.into_iter().map(|addr| Arc::new(Peer::plain(addr, host))).collect();
-            Ok(x.worker.upstreams.add_address(host, peers))
-        }
-        Err(message) => refuse(500, message),
+    pub(crate) async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+        let script = match self {
+            Target::Fixed(group) => return Ok(group.clone()),
+            Target::Computed(script) => script,
+        };
+        let value = script.value(x);
+        let host = String::from_utf8_lossy(x.text(&value)).into_owned();
+        let link = x.server.generation();
+        let known =
+            link.configuration.tables.shared::<Upstreams>().is_some_and(|all| all.find(&host).is_some());
+        let wrong = match () {
+            () if host.is_empty() => "no host",
+            () if !known && lacks_port(&host) => "no port",
+            () => return weir_core::upstream::computed(x, &host, NO_PORT).await,
+        };
+        x.log_error(&format_args!("{wrong} in upstream \"{host}\""));
+        Err(Verdict::Status(500))
     }
 }
 

@@ -132,7 +132,7 @@ impl Handler for Passed {
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         Box::pin(async move {
-            match self.target.choose(x) {
+            match self.target.choose(x).await {
                 Ok(group) => self.upstream.run(x, &group).await,
                 Err(verdict) => verdict,
             }
