@@ -27,7 +27,9 @@ pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result
     if let Some(group) = x.worker.upstreams.address(host) {
         return Ok(group);
     }
-    let Ok((name, port)) = split_port(host) else {
+    // A path has no port.
+    let parts = if host.starts_with("unix:") { Ok(("", None)) } else { split_port(host) };
+    let Ok((name, port)) = parts else {
         x.log_error(&format_args!("invalid port in upstream \"{host}\""));
         return Err(Verdict::Status(500));
     };
