@@ -44,6 +44,9 @@ pub trait Source {
     /// from is free the sooner.
     fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
 
+    /// Called once [`Piece::End`] was given, before filters see the end: what is known only then (trailers).
+    fn finish(&mut self, _x: &mut crate::exchange::Exchange) {}
+
     /// Whether nobody needs what is to come once the client has left: its connection is then watched while a piece is
     /// waited for, and the source told ([`Source::client_left`]).
     fn is_for_client_only(&self) -> bool {

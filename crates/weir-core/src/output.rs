@@ -275,7 +275,10 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
                 .await?;
             }
             Ok(Piece::Flush) => body_part(x, Chain::flush()).await?,
-            Ok(Piece::End) => return body_part(x, Chain::end()).await,
+            Ok(Piece::End) => {
+                source.finish(x);
+                return body_part(x, Chain::end()).await;
+            }
             Err(error) => {
                 x.keep_alive = false;
                 return Err(error);

@@ -71,6 +71,8 @@ pub struct Core {
     pub limit_rate: Option<Script>,
     /// `limit_rate_after`, bytes.
     pub limit_rate_after: Option<Script>,
+    /// `early_hints`: passed on when one is neither empty nor `0`.
+    pub early_hints: Box<[Script]>,
     /// `reset_timedout_connection`.
     pub reset_timedout_connection: bool,
     /// `server_tokens`.

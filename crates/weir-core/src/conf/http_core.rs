@@ -41,7 +41,15 @@ impl Module for HttpCore {
         inherit!(conf, parent, client_body_temp_path, keepalive_timeout, keepalive_header);
         inherit!(conf, parent, keepalive_requests, keepalive_time, keepalive_min_timeout);
         inherit!(conf, parent, keepalive_disable, send_timeout, lingering_close, lingering_time);
-        inherit!(conf, parent, lingering_timeout, limit_rate, limit_rate_after, reset_timedout_connection);
+        inherit!(
+            conf,
+            parent,
+            lingering_timeout,
+            limit_rate,
+            limit_rate_after,
+            reset_timedout_connection,
+            early_hints
+        );
         inherit!(conf, parent, server_tokens, tcp_nodelay, tcp_nopush, sendfile, sendfile_max_chunk);
         inherit!(conf, parent, auth_delay, if_modified_since, etag, max_ranges, chunked_transfer_encoding);
         inherit!(conf, parent, absolute_redirect, server_name_in_redirect, port_in_redirect, msie_padding);
@@ -127,6 +135,8 @@ pub struct HttpCoreConf {
     pub limit_rate: Option<Script>,
     /// `limit_rate_after`.
     pub limit_rate_after: Option<Script>,
+    /// `early_hints`.
+    pub early_hints: Option<Vec<Script>>,
     /// `reset_timedout_connection`.
     pub reset_timedout_connection: Option<bool>,
     /// `server_tokens`.
@@ -261,6 +271,7 @@ impl HttpCoreConf {
             lingering_timeout: self.lingering_timeout.unwrap_or(5_000),
             limit_rate: limited(&self.limit_rate),
             limit_rate_after: limited(&self.limit_rate_after),
+            early_hints: self.early_hints.clone().unwrap_or_default().into(),
             reset_timedout_connection: self.reset_timedout_connection.unwrap_or(false),
             server_tokens: self.server_tokens.unwrap_or(ServerTokens::On),
             tcp_nodelay: self.tcp_nodelay.unwrap_or(true),

@@ -12,6 +12,7 @@ use super::attempt::Upstream;
 use super::connection::Connection;
 use super::local::Lease;
 use super::log;
+use super::pace::Pace;
 use super::protocol::{Decoder, Incoming};
 use super::settings::Settings;
 use super::tries::Tries;
@@ -35,6 +36,8 @@ pub(crate) struct Answer {
     worker: Rc<Worker>,
     tries: Tries,
     keep: bool,
+    /// `*_limit_rate`
+    pace: Option<Pace>,
 }
 
 /// The connection while the body is not over.
@@ -57,6 +60,7 @@ impl Answer {
         tries: Tries,
     ) -> Verdict {
         connection.timer.arm(up.settings.read_timeout);
+        let (rest, pace) = paced(x, &up.settings, rest);
         let mut answer = Answer {
             open: Some(Open { connection, lease }),
             decoder: incoming.decoder,
@@ -68,8 +72,10 @@ impl Answer {
             worker: x.worker.clone(),
             tries,
             keep,
+            pace,
         };
         answer.take(rest);
+        answer.take_paced();
         let whole = answer.open.is_none() && answer.failed.is_none() && answer.ready.len() == 1;
         if whole
             && x.response.content_length.is_some()
@@ -154,6 +160,29 @@ impl Answer {
         }
     }
 
+    /// Frees what is held back of its framing, as far as the rate allows; `false`: nothing was allowed.
+    fn take_paced(&mut self) -> bool {
+        let needed = if let Decoder::Length(left) = self.decoder { Some(left) } else { None };
+        let Some(bytes) = self.pace.as_mut().and_then(|pace| pace.take(weir_rt::now_ms(), needed)) else {
+            return false;
+        };
+        self.take(bytes);
+        true
+    }
+
+    /// Waits until the rate allows more, while it allows nothing.
+    fn poll_pace(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(pace) = &mut self.pace else { return Poll::Ready(()) };
+        let paused = pace.poll_pause(cx, weir_rt::now_ms());
+        if paused.is_ready()
+            && let Some(open) = &self.open
+        {
+            // The server was not waited for meanwhile.
+            open.connection.timer.touch(self.settings.read_timeout);
+        }
+        paused
+    }
+
     fn push(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.ready_len += bytes.len() as u64;
@@ -165,8 +194,10 @@ impl Answer {
     fn over(&mut self) {
         self.tries.end(None);
         self.tries.over();
+        let clean = self.pace.as_ref().is_none_or(Pace::is_empty);
         if let Some(Open { connection, lease }) = self.open.take()
             && self.keep
+            && clean
         {
             lease.group.pool.give(&self.worker, &lease.peer, connection);
         }
@@ -181,6 +212,15 @@ impl Answer {
 
     /// Reads once. `Ready`: something changed.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.pace.is_some() {
+            if self.open.is_none() || self.take_paced() {
+                return Poll::Ready(());
+            }
+            std::task::ready!(self.poll_pace(cx));
+            if self.take_paced() {
+                return Poll::Ready(());
+            }
+        }
         let Some(open) = &self.open else { return Poll::Ready(()) };
         match open.connection.stream.poll_recv(cx, Some(&open.connection.timer)) {
             Poll::Pending => return Poll::Pending,
@@ -188,7 +228,13 @@ impl Answer {
                 open.connection.timer.touch(self.settings.read_timeout);
                 self.tries.count(0, 0, bytes.len() as u64);
                 let bytes = bytes.to_vec();
-                self.take(bytes);
+                match &mut self.pace {
+                    None => self.take(bytes),
+                    Some(pace) => {
+                        pace.hold(bytes);
+                        self.take_paced();
+                    }
+                }
             }
             Poll::Ready(Recv::Eof) if matches!(self.decoder, Decoder::UntilClose) => self.over(),
             Poll::Ready(Recv::Eof) if matches!(&self.decoder, Decoder::Other(other) if other.may_end()) => {
@@ -212,6 +258,19 @@ impl Answer {
     /// What may be read ahead of the client in memory.
     fn room(&self) -> u64 {
         self.settings.buffers.number * self.settings.buffers.size
+    }
+}
+
+/// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
+/// ahead only.
+fn paced(x: &mut Exchange, settings: &Settings, rest: Vec<u8>) -> (Vec<u8>, Option<Pace>) {
+    let Some(script) = settings.limit_rate.as_ref().filter(|_| settings.buffering) else {
+        return (rest, None);
+    };
+    let value = script.value(x);
+    match weir_conf::parse_size(x.text(&value)) {
+        None | Some(0) => (rest, None),
+        Some(rate) => (Vec::new(), Some(Pace::new(rate, weir_rt::now_ms(), rest))),
     }
 }
 
@@ -244,6 +303,12 @@ impl Source for Answer {
             && self.ready_len < self.room()
             && self.poll_read(cx).is_ready()
         {}
+    }
+
+    fn finish(&mut self, x: &mut Exchange) {
+        if self.settings.pass_trailers {
+            self.tries.pass_trailers(x, &self.settings);
+        }
     }
 
     fn is_for_client_only(&self) -> bool {

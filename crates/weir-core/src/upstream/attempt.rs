@@ -45,7 +45,8 @@ impl Upstream {
         }
         let tries = Tries::begin(x);
         let left = request::tries(group.tries(), self.settings.next_tries);
-        let mut run = Run { up: self, out, tries, left, began: weir_rt::now_ms(), body_begun: false };
+        let mut run =
+            Run { up: self, out, tries, left, began: weir_rt::now_ms(), body_begun: false, hints: 0 };
         let verdict = run.all(x, group).await;
         if !matches!(verdict, Verdict::Respond) {
             // Else the body may still come: its end is the end.
@@ -65,6 +66,8 @@ struct Run<'u> {
     began: u64,
     /// Some of a body that is passed on as it comes was taken: it can't be sent again.
     body_begun: bool,
+    /// Bytes of interim answers in the current try.
+    hints: usize,
 }
 
 /// Why a try gave no answer.
@@ -200,6 +203,7 @@ impl Run<'_> {
         let mut connection = connection;
         connection.sent_before = connection.stream.sent();
         connection.requests += 1;
+        self.hints = 0;
         let mut received = Vec::new();
         let mut incoming = Incoming::default();
         let result = match self.send(x, &connection, &mut received).await {
@@ -354,7 +358,7 @@ impl Run<'_> {
 
     /// The length of the head at the start of `received`, if it is whole; interim answers are taken out.
     fn parse(
-        &self,
+        &mut self,
         x: &mut Exchange,
         received: &mut Vec<u8>,
         incoming: &mut Incoming,
@@ -364,7 +368,12 @@ impl Run<'_> {
             match self.up.protocol.head(x, received, incoming) {
                 Ok(Head::Complete(len)) if len <= most => return Ok(Some(len)),
                 Ok(Head::Interim(len)) if len <= most => {
-                    headers::interim(x, incoming);
+                    self.hints += len;
+                    if self.hints <= most {
+                        headers::interim(x, self.up, incoming, received);
+                    } else {
+                        x.log(Level::Info, &"upstream sent too big early hints");
+                    }
                     received.drain(..len);
                     *incoming = Incoming::default();
                     if received.is_empty() {

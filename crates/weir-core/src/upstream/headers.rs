@@ -1,6 +1,6 @@
 //! The head of an answer on its way to the client: what is hidden, acted on, changed, or answered instead.
 
-use weir_http::{Field, Known, Span, date};
+use weir_http::{Field, Known, Span, Version, date};
 
 use super::attempt::Upstream;
 use super::protocol::Incoming;
@@ -13,8 +13,40 @@ use crate::phase::Verdict;
 use crate::redirect::Redirect;
 use crate::text::Text;
 
-/// An interim answer: 103 would be passed on where the client's protocol allows it; others are of no use to it.
-pub(super) fn interim(_x: &mut Exchange, _incoming: &Incoming) {}
+/// Passes an interim answer (103) on where `early_hints` says so and the client speaks HTTP/1.1: the fields of `head`
+/// that are not hidden, at once. Other interim answers are of no use to clients.
+pub(super) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head: &[u8]) {
+    if incoming.status != 103
+        || x.is_subrequest()
+        || x.request.version < Version::V11
+        || x.response.header_sent
+        || !hints_wanted(x)
+    {
+        return;
+    }
+    let Some(wire) = x.transport.h1() else { return };
+    wire.compose(|out| {
+        out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
+        for field in incoming.fields.iter().filter(|field| !up.settings.hides(field.name.of(head))) {
+            out.extend_from_slice(field.name.of(head));
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(field.value.of(head));
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    });
+    wire.flush();
+    wire.stream.flush();
+}
+
+/// Whether one of the values of `early_hints` is neither empty nor `0`.
+fn hints_wanted(x: &mut Exchange) -> bool {
+    let plan = x.plan.clone();
+    plan.core.early_hints.iter().any(|script| {
+        let value = script.value(x);
+        !matches!(x.text(&value), b"" | b"0")
+    })
+}
 
 /// What the client gets instead of this answer: the goal of `X-Accel-Redirect`, or an error page.
 pub(super) fn instead(
@@ -89,7 +121,7 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field) {
         _ => {}
     }
     act(x, up, field);
-    if is_hidden(x, up, field) {
+    if up.settings.hides(x.arena.get(field.name)) {
         return;
     }
     let changed = up.protocol.field(x, field);
@@ -189,25 +221,9 @@ fn limit_rate(x: &mut Exchange, value: Span) {
     }
 }
 
-fn is_hidden(x: &Exchange, up: &Upstream, field: &Field) -> bool {
-    let name = x.arena.get(field.name);
-    let mut lower = [0u8; LONGEST];
-    match lower.get_mut(..name.len()) {
-        Some(lower) => {
-            lower.copy_from_slice(name);
-            lower.make_ascii_lowercase();
-            up.settings.hidden.contains(&*lower)
-        }
-        None => up.settings.hidden.contains(&*name.to_ascii_lowercase()),
-    }
-}
-
 fn is(x: &Exchange, field: &Field, lower: &[u8]) -> bool {
     x.arena.get(field.name).eq_ignore_ascii_case(lower)
 }
-
-/// Names up to this length are folded without memory from the heap.
-const LONGEST: usize = 64;
 
 #[cfg(test)]
 mod tests {

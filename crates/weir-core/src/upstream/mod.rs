@@ -28,6 +28,7 @@ pub mod local;
 mod log;
 mod module;
 mod names;
+mod pace;
 mod pool;
 pub mod protocol;
 mod queue;

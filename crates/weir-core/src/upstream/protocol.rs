@@ -44,8 +44,8 @@ pub trait Protocol {
     }
 
     /// Reads the head of an answer from the start of `bytes`, of which it may take as many as it needs. What it finds
-    /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such. What it keeps between two
-    /// calls for the same answer is in [`Incoming::state`].
+    /// it copies into the exchange's arena. Interim answers (1xx but 101) are told as such; the fields of a 103 stay
+    /// spans of `bytes`. What it keeps between two calls for the same answer is in [`Incoming::state`].
     ///
     /// # Errors
     /// Why it is none, in nginx's words; empty when that is in the log already.

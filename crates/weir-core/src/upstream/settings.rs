@@ -55,6 +55,8 @@ pub struct Family {
     pub pass_request_headers: Option<bool>,
     /// `_pass_request_body`
     pub pass_request_body: Option<bool>,
+    /// `_pass_trailers`
+    pub pass_trailers: Option<bool>,
     /// `_pass_header`
     pub pass_headers: Option<Vec<String>>,
     /// `_hide_header`
@@ -100,9 +102,9 @@ pub struct Settings {
     pub buffer_size: u64,
     /// What may be read ahead of the client in memory.
     pub buffers: Bufs,
-    /// What may be read ahead of the client in a file; 0: nothing.
+    /// nginx's limit of what is read ahead in a file; answers are read ahead in memory only.
     pub max_temp_file_size: u64,
-    /// Where that file is.
+    /// Where such a file would be.
     pub temp_path: TempPath,
     /// Bits of [`Reason`].
     pub next_upstream: u32,
@@ -118,6 +120,8 @@ pub struct Settings {
     pub pass_request_headers: bool,
     /// The client's body is sent.
     pub pass_request_body: bool,
+    /// The answer's trailer reaches the client.
+    pub pass_trailers: bool,
     /// Names of fields, in lower case, that do not reach the client.
     pub hidden: HashSet<Box<[u8]>>,
     /// Bits of [`IGNORED`].
@@ -153,7 +157,7 @@ impl Family {
             next_tries
         );
         inherit!(conf, parent, next_timeout, ignore_client_abort, intercept_errors, pass_request_headers);
-        inherit!(conf, parent, pass_request_body, ignore_headers, limit_rate, force_ranges);
+        inherit!(conf, parent, pass_request_body, pass_trailers, ignore_headers, limit_rate, force_ranges);
         // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
         inherit!(conf, parent, pass_headers, hide_headers);
     }
@@ -216,6 +220,7 @@ impl Family {
             intercept_errors: self.intercept_errors.unwrap_or(false),
             pass_request_headers: self.pass_request_headers.unwrap_or(true),
             pass_request_body: self.pass_request_body.unwrap_or(true),
+            pass_trailers: self.pass_trailers.unwrap_or(false),
             hidden: self.hidden(hidden),
             ignore_headers: self.ignore_headers.unwrap_or(0),
             limit_rate: self.limit_rate.clone(),
@@ -266,6 +271,24 @@ impl Family {
         line.once(slot, rate)
     }
 }
+
+impl Settings {
+    /// Whether clients do not see fields with this name.
+    pub(super) fn hides(&self, name: &[u8]) -> bool {
+        let mut lower = [0u8; LONGEST];
+        match lower.get_mut(..name.len()) {
+            Some(lower) => {
+                lower.copy_from_slice(name);
+                lower.make_ascii_lowercase();
+                self.hidden.contains(&*lower)
+            }
+            None => self.hidden.contains(&*name.to_ascii_lowercase()),
+        }
+    }
+}
+
+/// Names up to this length are folded without memory from the heap.
+const LONGEST: usize = 64;
 
 /// The fields that `_ignore_headers` can name.
 pub const IGNORED: [(&str, u32); 9] = [
@@ -326,12 +349,12 @@ macro_rules! upstream_directives {
             Line::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| l.size(&mut c.$family.busy_buffers_size))
                 .doc("How much of what is read ahead may be on its way to the client."),
             Line::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| l.offset(&mut c.$family.max_temp_file_size))
-                .doc("How much of an answer is read ahead of the client in a file; 0: nothing."),
+                .doc("Accepted for nginx's files; answers are read ahead of the client in memory only, as with 0."),
             Line::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| l.size(&mut c.$family.temp_file_write_size))
-                .doc("How much is written to that file at a time."),
+                .doc("Accepted for nginx's files; answers are not written to files."),
             Line::new(concat!($prefix, "_temp_path"), ANY, Args::range(1, 4), |c, l| {
                 $crate::conf::http_core::TempPath::set(&mut c.$family.temp_path, l)
-            }).doc("Where that file is."),
+            }).doc("Accepted for nginx's files; the folder is made, answers are not written to it."),
             Line::new(concat!($prefix, "_next_upstream"), ANY, MORE, |c, l| l.bits(&mut c.$family.next_upstream, &Reason::WORDS))
                 .doc("When the next server is asked."),
             Line::new(concat!($prefix, "_next_upstream_tries"), ANY, ONE, |c, l| l.number(&mut c.$family.next_tries, ..))

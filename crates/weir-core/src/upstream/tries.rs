@@ -8,7 +8,8 @@ use std::sync::Arc;
 use weir_http::{Field, Span};
 
 use super::group::Peer;
-use crate::exchange::Exchange;
+use super::settings::Settings;
+use crate::exchange::{Exchange, Header};
 use crate::log::Level;
 use crate::text::{Arena, Text};
 use crate::variable::Variable;
@@ -147,6 +148,15 @@ impl Tries {
     /// The trailer of the answer.
     pub(crate) fn trailer(&self, name: &[u8], value: &[u8]) {
         self.0.trailers.borrow_mut().push((name.into(), value.into()));
+    }
+
+    /// Gives the client the trailer of the answer, but for what `settings` hide.
+    pub(crate) fn pass_trailers(&self, x: &mut Exchange, settings: &Settings) {
+        for (name, value) in self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hides(name)) {
+            let name = crate::exchange::Name::Other(Text::Span(x.arena.push(name)));
+            let value = Text::Span(x.arena.push(value));
+            x.response.trailers.push(Header { name, value });
+        }
     }
 
     fn age(&self) -> u64 {

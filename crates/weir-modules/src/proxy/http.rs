@@ -7,7 +7,7 @@ use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol}
 use weir_core::variable::Script;
 use weir_core::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
-use weir_http::{Field, Known, Method};
+use weir_http::{Field, Known, Method, Version};
 
 use super::request::{self, Fields};
 use super::rewrite::{self, Cookies, Rule};
@@ -42,6 +42,12 @@ impl Protocol for Http {
             Err(error) => return Err(error.message().to_owned()),
         }
         if (100..200).contains(&head.status) && head.status != 101 {
+            if head.status == 103 {
+                if head.version < Version::V11 {
+                    return Err("upstream sent HTTP/1.0 response with early hints".to_owned());
+                }
+                incoming.fields = std::mem::take(&mut head.fields);
+            }
             incoming.status = head.status;
             return Ok(Head::Interim(head.len));
         }

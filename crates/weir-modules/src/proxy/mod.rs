@@ -60,6 +60,9 @@ impl Module for Proxy {
                 Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
             })
             .doc("Changes Location and Refresh of answers."),
+            Row::new("proxy_pass_trailers", ANY, FLAG, |c: &mut ProxyConf, l| l
+                .flag(&mut c.family.pass_trailers))
+            .doc("Passes the trailer of a chunked answer on; off."),
             Row::new("proxy_cookie_domain", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
                 Rule::cookie_domain(&mut c.cookie_domains, l)
             })

@@ -213,6 +213,15 @@ pub(super) fn size_script(line: &mut LineCx<'_>, slot: &mut Option<Script>) -> R
     line.once(slot, script)
 }
 
+/// `early_hints value ...`; several lines add up.
+pub(super) fn early_hints(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
+    for i in 0..line.args().len() {
+        let value = Script::compile(line, i)?;
+        conf.early_hints.get_or_insert_default().push(value);
+    }
+    Ok(())
+}
+
 /// `directio size | off`
 pub(super) fn directio(conf: &mut HttpCoreConf, line: &mut LineCx<'_>) -> Result {
     match line.bytes(0) {

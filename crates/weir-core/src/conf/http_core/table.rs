@@ -101,6 +101,8 @@ pub(super) const TABLE: &[Row] = &[
         .doc("Bytes of a response sent each second; 0 is no limit."),
     Row::new("limit_rate_after", ANY_OR_IF, ONE, |c, line| set::size_script(line, &mut c.limit_rate_after))
         .doc("Bytes sent before limit_rate begins; 0."),
+    Row::new("early_hints", ANY, MORE, set::early_hints)
+        .doc("Passes 103 (Early Hints) of servers on to clients when a value is neither empty nor 0."),
     Row::new("tcp_nodelay", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nodelay))
         .doc("Sends small pieces at once (TCP_NODELAY), the address' default server decides what new connections begin with; on."),
     Row::new("tcp_nopush", ANY, FLAG, |c, line| line.flag(&mut c.tcp_nopush))
