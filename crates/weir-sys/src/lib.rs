@@ -1,12 +1,14 @@
 //! Safe wrappers around C libraries and process calls.
 //!
 //! One of the few homes of `unsafe` (STYLE rule 8): every wrapper here is a thin, safe face of calls that have no
-//! safe one in `std`, with no logic of its own. [`regex`] is PCRE2, [`process`] signals and limits, [`socket`] the
+//! safe one in `std`, with no logic of its own. `brotli` is the compressor, [`regex`] PCRE2, [`process`] signals and limits, [`socket`] the
 //! socket options `std` lacks, [`bytes`] the vector instructions that parsers want, [`heap`] an
 //! allocator that counts.
 //!
 //! Without its feature `regex` (on by default) the crate needs no C compiler, which is how `weir-http` uses it.
 
+#[cfg(feature = "brotli")]
+pub mod brotli;
 pub mod bytes;
 pub mod heap;
 pub mod process;

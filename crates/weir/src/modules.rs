@@ -4,10 +4,10 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, Addition, AuthBasic, AuthRequest, Autoindex, Browser, Charset, CompressStatic, Echo, EmptyGif,
-    FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
+    Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Echo,
+    EmptyGif, FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
     NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static,
-    StubStatus, Sub, Subs, TempFolders, TryFiles, UserId,
+    StubStatus, Sub, Subs, TempFolders, TryFiles, UserId, Zstd,
 };
 
 use crate::welcome::Welcome;
@@ -58,5 +58,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Ssi>(),
     ModuleDef::of::<Gunzip>(),
     ModuleDef::of::<Gzip>(),
+    ModuleDef::of::<Brotli>(),
+    ModuleDef::of::<Zstd>(),
     ModuleDef::of::<Range>(),
 ];

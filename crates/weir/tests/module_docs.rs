@@ -25,7 +25,7 @@ const EXTRA: [&str; 10] = [
     "welcome",
 ];
 /// What directives of modules that are not nginx's own begin with: headers-more, subs_filter.
-const THIRD_PARTY: [&str; 2] = ["more_", "subs_"];
+const THIRD_PARTY: [&str; 4] = ["more_", "subs_", "brotli", "zstd"];
 
 #[test]
 fn pages_are_those_of_the_tables() {

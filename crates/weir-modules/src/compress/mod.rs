@@ -7,7 +7,12 @@ mod accept;
 mod coder;
 mod pool;
 pub(crate) mod rules;
+#[cfg(test)]
+pub(crate) mod testing;
 
+use std::ops::RangeInclusive;
+
+use weir_conf::{LineCx, Result};
 use weir_core::filter::{HeaderFilter, Slot};
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
@@ -161,6 +166,20 @@ pub(crate) fn accepts(x: &mut Exchange, coding: Coding) -> Option<u16> {
     x.request.value(&x.arena, Known::AcceptEncoding).and_then(|accept| quality(accept, coding.token()))
 }
 
+/// A size that is a power of two, kept as its logarithm, which is one of `exponents`.
+pub(crate) fn power(
+    line: &mut LineCx<'_>,
+    slot: &mut Option<u8>,
+    exponents: RangeInclusive<u8>,
+    allowed: &str,
+) -> Result {
+    let mut size = slot.map(|_| 0);
+    line.size(&mut size)?;
+    let exponent = exponents.into_iter().find(|exponent| size == Some(1 << exponent));
+    *slot = Some(exponent.ok_or_else(|| line.refuse(format!("must be {allowed}")))?);
+    Ok(())
+}
+
 /// The response depends on `Accept-Encoding`, which `gzip_vary` has written.
 pub(crate) fn vary(x: &mut Exchange) {
     x.response.vary_encoding = x.plan.kept::<Rules>().is_some_and(|rules| rules.vary);
@@ -204,3 +223,6 @@ pub(crate) fn ratio(x: &mut Exchange, coding: Coding) -> Option<Text> {
     let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
     Some(Text::Span(x.arena.push(text.as_bytes())))
 }
+
+/// `gzip_min_length` and its like, if they are not set.
+pub(crate) const MIN_LENGTH: u64 = 20;

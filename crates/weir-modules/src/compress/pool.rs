@@ -73,5 +73,5 @@ impl<T: Reused> Drop for Lent<T> {
     }
 }
 
-/// So many of a kind are kept by a worker: a megabyte at most.
+/// So many of a kind are kept by a worker: a megabyte of gzip's, some of zstd's at its usual levels.
 const MOST: usize = 4;

@@ -3,14 +3,14 @@
 mod deflate;
 
 use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
-use weir_conf::{Bufs, Directive, LineCx, Result};
+use weir_conf::{Bufs, Directive, Result};
 use weir_core::filter::Slot;
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
 use crate::compress::rules::{PROXIED, VERSIONS};
-use crate::compress::{self, Coding, Offer, RulesConf, Scheme};
+use crate::compress::{self, Coding, MIN_LENGTH, Offer, RulesConf, Scheme, power};
 use crate::media::{self, MediaTypes};
 use deflate::Deflater;
 
@@ -29,10 +29,10 @@ impl Module for Gzip {
             .doc("Media types that are compressed besides text/html; * for all."),
         Row::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=9))
             .doc("From 1, the fastest, to 9, the smallest; 1."),
-        Row::new("gzip_window", ANY, ONE, |conf, line| power(line, &mut conf.window, 15, "512, 1k, 2k, 4k, 8k, 16k, or 32k"))
+        Row::new("gzip_window", ANY, ONE, |conf, line| power(line, &mut conf.window, 9..=15, "512, 1k, 2k, 4k, 8k, 16k, or 32k"))
             .doc("How far back the compressor looks; what is best for the response's length, 16k at most."),
         Row::new("gzip_hash", ANY, ONE, |conf, line| {
-            power(line, &mut conf.hash, 17, "512, 1k, 2k, 4k, 8k, 16k, 32k, 64k, or 128k")
+            power(line, &mut conf.hash, 9..=17, "512, 1k, 2k, 4k, 8k, 16k, 32k, 64k, or 128k")
         })
         .doc("The compressor's memory besides the window, in nginx's units; 64k."),
         Row::new("postpone_gzipping", ANY, ONE, |conf, line| line.size(&mut conf.postpone))
@@ -100,15 +100,6 @@ pub struct GzipConf {
     rules: RulesConf,
 }
 
-/// A size that is a power of two from 512 to `1 << most`, kept as its logarithm.
-fn power(line: &mut LineCx<'_>, slot: &mut Option<u8>, most: u8, allowed: &str) -> Result {
-    let mut size = slot.map(|_| 0);
-    line.size(&mut size)?;
-    let exponent = (9..=most).find(|exponent| size == Some(1 << exponent));
-    *slot = Some(exponent.ok_or_else(|| line.refuse(format!("must be {allowed}")))?);
-    Ok(())
-}
-
 /// How a location compresses.
 struct Packing {
     level: u8,
@@ -136,7 +127,6 @@ impl Scheme for Packing {
     }
 }
 
-const MIN_LENGTH: u64 = 20;
 /// With [`MEMORY`] a compressor has 220 KB. A window of 32 KB would make it 300.
 const WINDOW: u8 = 14;
 const MEMORY: u8 = 6;

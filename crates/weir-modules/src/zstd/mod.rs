@@ -1,0 +1,79 @@
+//! `zstd`: responses compressed with Zstandard (RFC 8878) as they leave, by the directives of zstd-nginx-module.
+
+mod encode;
+
+use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
+use weir_conf::{Bufs, Directive, Result};
+use weir_core::filter::Slot;
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Variable;
+use weir_core::{Module, inherit};
+
+use crate::compress::{self, Coding, MIN_LENGTH, Offer, Scheme};
+use crate::media::{self, MediaTypes};
+use encode::Presser;
+
+/// The module.
+pub struct Zstd;
+
+impl Module for Zstd {
+    const NAME: &'static str = "zstd";
+    type Conf = ZstdConf;
+    const DIRECTIVES: &'static [Directive<ZstdConf>] = &[
+        Row::new("zstd", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+            .doc("Compresses responses for clients that take zstd; the compressor looks back 512 KB."),
+        Row::new("zstd_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+            .doc("Taken for zstd-nginx-module's sake: a response has one buffer of 16 KB, and waits for its client."),
+        Row::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
+            .doc("Media types that are compressed besides text/html; * for all."),
+        Row::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))
+            .doc("From 1, the fastest, to 22, the smallest; 1."),
+        Row::new("zstd_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
+            .doc("Responses whose Content-Length is less are not compressed; 20."),
+    ];
+    const VARIABLES: &'static [Variable] =
+        &compress::ratio_variable("zstd_ratio", |x| compress::ratio(x, Coding::Zstd));
+
+    fn inherit(conf: &mut ZstdConf, parent: &ZstdConf) {
+        inherit!(conf, parent, on, buffers, types, level, min_length);
+    }
+
+    fn install(conf: &ZstdConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.on == Some(true) {
+            let offer = Offer {
+                types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
+                min_length: conf.min_length.unwrap_or(MIN_LENGTH),
+            };
+            compress::install(plan, Self::NAME, offer, Packing { level: conf.level.unwrap_or(1) });
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<ZstdConf>;
+
+/// The settings of one block.
+#[derive(Clone, Default)]
+pub struct ZstdConf {
+    on: Option<bool>,
+    buffers: Option<Bufs>,
+    types: Option<MediaTypes>,
+    level: Option<u8>,
+    min_length: Option<u64>,
+}
+
+/// How a location compresses.
+struct Packing {
+    level: u8,
+}
+
+impl Scheme for Packing {
+    const CODING: Coding = Coding::Zstd;
+    const SLOT: Slot = Slot::Zstd;
+    type Coder = Presser;
+
+    fn coder(&self, length: Option<u64>) -> Presser {
+        Presser::new(self.level, length)
+    }
+}
