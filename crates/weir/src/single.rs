@@ -29,15 +29,16 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
     run::log_panics();
     let pid_path = configuration.main.pid(&configuration.prefix);
     let server = Server::start_with(Arc::new(configuration), Options::default(), sockets).map_err(lines)?;
-    // Where only root may write, perhaps; and what is wrong with it belongs on the terminal.
-    let pid = PidFile::write(pid_path.clone())
-        .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     let source = Source::new(&server);
     let main = &server.configuration().main;
     if let Some(listener) = control::bind(&pid_path, main.run_as().map(|(user, _)| user.uid)) {
         control::serve(listener, &source);
     }
     let admin = Bound::new(&server.configuration(), main.run_as().map(|(user, _)| user.uid)).open(&source);
+    // Who waits for this file may use up all descriptors as soon as it is there, so what needs some comes before it. It
+    // lies where only root may write, perhaps; and what is wrong with it belongs on the terminal.
+    let pid = PidFile::write(pid_path.clone())
+        .map_err(failed(&format!("open() \"{}\" failed", pid_path.display())))?;
     settings::become_user(main).map_err(|error| vec![error])?;
     tell(&pid, 0, Ok(()));
     if let Some(thread) = server.threads().first() {
@@ -49,7 +50,10 @@ pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
             println!("Weir serves on http://{address}/ and this folder on http://{address}/files/");
         }
     }
-    log::lead_stderr().map_err(|error| vec![error])?;
+    if let Err(error) = log::lead_stderr() {
+        // Messages reach the log all the same; only what libraries print does not.
+        log::cycle(Level::Alert, &error);
+    }
     notify.ready();
     run::ready(readiness);
     let one = One { server, admin, signals, paths, pid, notify };

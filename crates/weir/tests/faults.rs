@@ -68,7 +68,9 @@ both_drivers! {
         assert_serves(&mut client, "/return", "ok\n");
         let others: Vec<Client> = (0..FEW).map(|_| server.client()).collect();
         let _ = server.error_log_line("accept4() failed (24: Too many open files)");
-        let refused = client.get("/a.txt");
+        // Housekeeping reads the kernel's accounts now and then: the descriptor it gives back may be had for a moment.
+        let refused = (0..20).map(|_| client.get("/a.txt")).find(|response| response.status != 200);
+        let refused = refused.unwrap_or_else(|| panic!("the file was opened every time"));
         assert!(refused.status == 500 && !refused.keeps_alive(), "{refused}");
         let line = server.error_log_line("/html/a.txt\" failed (24: Too many open files)");
         assert!(line.contains("[crit]") && line.contains("open()"), "{line}");

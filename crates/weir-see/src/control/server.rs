@@ -29,8 +29,9 @@ fn accept(listener: &UnixListener, source: &Arc<Source>) {
         let stream = match stream {
             Ok(stream) => stream,
             Err(error) => {
-                log::cycle(Level::Alert, &format_args!("accept() on the control socket failed: {error}"));
-                // Without descriptors or memory the next one fails, too; the listener stays ready all the time.
+                // Without descriptors the call fails though nobody asks: it takes one before it waits. The clients that have
+                // them all are told of by their own messages.
+                log::cycle(Level::Info, &format_args!("accept() on the control socket failed: {error}"));
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
