@@ -101,11 +101,16 @@ fn ask_of(
     for (request, contains) in requests {
         let ours = outline(&send(Client::connect(site.address), request));
         assert!(ours.contains(contains), "{request}: {ours}");
-        if let Some(nginx) = &nginx {
+        if let Some(nginx) = &nginx
+            && !DIFFERENT.contains(request)
+        {
             assert_eq!(outline(&send(nginx.client(), request)), ours, "{request}: nginx, then weir");
         }
     }
 }
+
+/// Characters that end too early: nginx 1.31.5 answers as Weir does, Debian's 1.22 otherwise.
+const DIFFERENT: [&str; 2] = ["GET /from/bad.html", "GET /from/bin.html"];
 
 fn put(root: &std::path::Path) {
     for (name, content) in files() {
