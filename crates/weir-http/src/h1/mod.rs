@@ -64,20 +64,19 @@ pub enum Parse {
 
 /// Whether parsing `buf` again can bring news, when the bytes before `from` have been parsed and found incomplete.
 ///
-/// True when the new bytes end the first line or may end the head, when they end any line of a head below 4 KB
-/// (so that errors are answered early), and when the buffer has doubled (so that limits are met): a head that
-/// arrives byte by byte costs O(n) here and a bounded number of parses.
+/// Always true below 4 KB, so that what is wrong is answered as soon as it is there, however the bytes were cut, as
+/// nginx does. Above it when the new bytes end the first line or may end the head, and when the buffer has doubled
+/// (so that limits are met): a head that arrives byte by byte costs a bounded number of long parses.
 pub fn may_be_complete(buf: &[u8], from: usize) -> bool {
     /// Below this a parse costs less than the system call that brought the bytes.
     const SHORT: usize = 4096;
     let Some((old, new)) = buf.split_at_checked(from) else { return true };
-    if from == 0 || buf.len() >= from.saturating_add(1).next_power_of_two() {
+    if from == 0 || buf.len() <= SHORT || buf.len() >= from.saturating_add(1).next_power_of_two() {
         return true;
     }
     let Some(first) = memchr::memchr(b'\n', new) else { return false };
     let from = (old.len() + first).saturating_sub(2);
-    buf.len() <= SHORT
-        || memchr::memchr(b'\n', old).is_none()
+    memchr::memchr(b'\n', old).is_none()
         || buf.get(from..).is_some_and(|tail| {
             memchr::memmem::find(tail, b"\n\n").is_some() || memchr::memmem::find(tail, b"\n\r\n").is_some()
         })
