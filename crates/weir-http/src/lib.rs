@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+pub mod base64;
 mod block;
 pub mod cookie;
 pub mod date;

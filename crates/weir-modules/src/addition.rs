@@ -41,7 +41,7 @@ impl Module for Addition {
             site: plan.site(Kind::BodyFilter, Self::NAME),
             before: path(&conf.before),
             after: path(&conf.after),
-            types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
+            types: MediaTypes::or_html(&conf.types),
         };
         if filter.before.is_some() || filter.after.is_some() {
             plan.header_filter(Slot::Addition, Self::NAME, filter);

@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Result};
-use weir_core::body::{Body, Buf};
 use weir_core::file::{self, Found, OpenFile, PathText};
 use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
-use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
+use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_http::{Known, Method};
 
 use crate::compress::{self, Coding, Rules};
+use crate::static_files;
 
 /// The module.
 pub struct CompressStatic;
@@ -149,20 +149,11 @@ fn path(x: &mut Exchange, suffix: &[u8]) -> PathText {
 }
 
 fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: Coding) -> Verdict {
-    x.response.status = 200;
-    x.response.content_length = Some(file.size());
-    x.response.last_modified = Some(file.mtime());
-    if x.plan.core.etag {
-        x.response.add(Known::Etag, Text::Shared(file.etag()));
-    }
-    x.set_content_type();
+    static_files::describe(x, &file);
     // No ranges, as in nginx: a part of packed bytes can't be unpacked.
     x.response.add(Known::ContentEncoding, coding.token());
-    let body = if x.request.method == Method::Head { None } else { file.body() };
-    x.respond(Body::Whole(match body {
-        Some(bytes) => Buf::shared(bytes),
-        None => Buf::File { offset: 0, len: file.size(), file },
-    }))
+    let read = x.request.method != Method::Head;
+    static_files::send(x, file, read)
 }
 
 const ENOENT: i32 = 2;

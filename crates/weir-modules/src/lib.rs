@@ -8,7 +8,6 @@ pub mod addition;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
-mod base64;
 pub mod brotli;
 pub mod browser;
 mod cgi;

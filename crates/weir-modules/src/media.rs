@@ -20,6 +20,11 @@ impl MediaTypes {
         MediaTypes::Some(names.iter().map(|name| Box::from(name.as_bytes())).collect())
     }
 
+    /// Those of a filter that changes HTML unless told otherwise.
+    pub(crate) fn or_html(types: &Option<MediaTypes>) -> MediaTypes {
+        types.clone().unwrap_or_else(|| MediaTypes::of(&[HTML]))
+    }
+
     /// Adds the words of a line to `types`; text/html always belongs to them.
     ///
     /// # Errors

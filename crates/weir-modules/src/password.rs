@@ -6,7 +6,7 @@ mod crypt;
 mod des;
 mod sha1;
 
-use crate::base64;
+use weir_http::base64;
 
 /// Whether testing a password against `stored` takes so long that it must not happen in the loop: a hash of thousands
 /// of rounds takes milliseconds.

@@ -10,8 +10,8 @@ use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::{Script, Variable};
 use weir_core::{Exchange, Module, Text};
+use weir_http::base64;
 
-use crate::base64;
 use crate::password::same;
 
 /// The module.

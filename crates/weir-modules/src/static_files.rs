@@ -57,6 +57,14 @@ fn serve(x: &mut Exchange) -> Verdict {
 }
 
 fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
+    describe(x, &file);
+    x.response.allow_ranges = true;
+    let read = sends_body(x);
+    send(x, file, read)
+}
+
+/// The head of an answer that is `file`, from its status to its type.
+pub(crate) fn describe(x: &mut Exchange, file: &OpenFile) {
     x.response.status = 200;
     x.response.content_length = Some(file.size());
     x.response.last_modified = Some(file.mtime());
@@ -64,8 +72,11 @@ fn respond(x: &mut Exchange, file: Rc<OpenFile>) -> Verdict {
         x.response.add(Known::Etag, Text::Shared(file.etag()));
     }
     x.set_content_type();
-    x.response.allow_ranges = true;
-    let body = if sends_body(x) { file.body() } else { None };
+}
+
+/// Answers with `file`, which is read now only if that is likely of use (`read`).
+pub(crate) fn send(x: &mut Exchange, file: Rc<OpenFile>, read: bool) -> Verdict {
+    let body = if read { file.body() } else { None };
     x.respond(Body::Whole(match body {
         Some(bytes) => Buf::shared(bytes),
         None => Buf::File { offset: 0, len: file.size(), file },

@@ -14,9 +14,7 @@ use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::{Exchange, Module, Text, Verdict, inherit};
-use weir_http::{Known, cookie, date};
-
-use crate::base64;
+use weir_http::{Known, base64, cookie, date};
 
 /// The module.
 pub struct UserId;

@@ -9,8 +9,8 @@ use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
-use crate::compress::{self, Coding, MIN_LENGTH, Offer, Scheme, power};
-use crate::media::{self, MediaTypes};
+use crate::compress::{self, Coding, Offer, Scheme, power};
+use crate::media::MediaTypes;
 use encode::{LEAST_WINDOW, Squeezer};
 
 /// The module.
@@ -45,10 +45,7 @@ impl Module for Brotli {
 
     fn install(conf: &BrotliConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
-            let offer = Offer {
-                types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
-                min_length: conf.min_length.unwrap_or(MIN_LENGTH),
-            };
+            let offer = Offer::new(&conf.types, conf.min_length);
             let packing = Packing { level: conf.level.unwrap_or(6), window: conf.window.unwrap_or(19) };
             compress::install(plan, Self::NAME, offer, packing);
         }

@@ -153,6 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::pieces;
 
     fn run(table: &Arc<Table>, pieces: &[&[u8]]) -> Vec<u8> {
         let mut recoder = Recoder::new(table.clone());
@@ -195,14 +196,7 @@ mod tests {
         #[test]
         fn chunks_make_no_difference(bytes: Vec<u8>, text: String, cuts in proptest::collection::vec(1..4_usize, 0..40)) {
             let bytes = [text.as_bytes(), &bytes, text.as_bytes()].concat();
-            let mut rest = &*bytes;
-            let mut pieces = Vec::new();
-            for cut in cuts {
-                let (piece, behind) = rest.split_at(cut.min(rest.len()));
-                pieces.push(piece);
-                rest = behind;
-            }
-            pieces.push(rest);
+            let pieces = pieces(&bytes, &cuts);
             prop_assert_eq!(run(&latin(), &pieces), run(&latin(), &[&bytes]));
         }
     }

@@ -51,11 +51,16 @@ impl Coding {
 /// Which responses a location compresses with one coding.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    pub(crate) types: MediaTypes,
-    pub(crate) min_length: u64,
+    types: MediaTypes,
+    min_length: u64,
 }
 
 impl Offer {
+    /// As a module's `..._types` and `..._min_length` have it.
+    pub(crate) fn new(types: &Option<MediaTypes>, min_length: Option<u64>) -> Offer {
+        Offer { types: MediaTypes::or_html(types), min_length: min_length.unwrap_or(MIN_LENGTH) }
+    }
+
     fn applies(&self, x: &Exchange) -> bool {
         let response = &x.response;
         matches!(response.status, 200 | 403 | 404)
@@ -225,4 +230,4 @@ pub(crate) fn ratio(x: &mut Exchange, coding: Coding) -> Option<Text> {
 }
 
 /// `gzip_min_length` and its like, if they are not set.
-pub(crate) const MIN_LENGTH: u64 = 20;
+const MIN_LENGTH: u64 = 20;

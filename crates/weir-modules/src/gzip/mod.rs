@@ -10,8 +10,8 @@ use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
 use crate::compress::rules::{PROXIED, VERSIONS};
-use crate::compress::{self, Coding, MIN_LENGTH, Offer, RulesConf, Scheme, power};
-use crate::media::{self, MediaTypes};
+use crate::compress::{self, Coding, Offer, RulesConf, Scheme, power};
+use crate::media::MediaTypes;
 use deflate::Deflater;
 
 /// The module.
@@ -63,10 +63,7 @@ impl Module for Gzip {
     fn install(conf: &GzipConf, plan: &mut PlanBuilder<'_>) -> Result {
         plan.keep(conf.rules.rules());
         if conf.on == Some(true) {
-            let offer = Offer {
-                types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
-                min_length: conf.min_length.unwrap_or(MIN_LENGTH),
-            };
+            let offer = Offer::new(&conf.types, conf.min_length);
             let packing = Packing {
                 level: conf.level.unwrap_or(1),
                 window: conf.window.map_or(WINDOW, |window| window.min(15)),

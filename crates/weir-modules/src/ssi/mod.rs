@@ -57,7 +57,7 @@ impl Module for Ssi {
     fn install(conf: &SsiConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
             let head = Head {
-                types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
+                types: MediaTypes::or_html(&conf.types),
                 longest: conf
                     .value_length
                     .map_or(LONGEST, |length| usize::try_from(length).unwrap_or(usize::MAX)),

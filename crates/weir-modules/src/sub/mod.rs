@@ -61,7 +61,7 @@ impl Module for Sub {
                 None => Texts::Computed(RefCell::default()),
             },
             pairs: conf.pairs.clone().into(),
-            types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
+            types: MediaTypes::or_html(&conf.types),
             once: conf.once.unwrap_or(true),
             last_modified: conf.last_modified.unwrap_or(false),
         };

@@ -200,6 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::pieces;
 
     /// What comes of `pieces`, and the largest step.
     fn run(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> (Vec<u8>, u64) {
@@ -263,14 +264,7 @@ mod tests {
             pairs in words(), once: bool, text in "[abcABC]{0,200}", cuts in proptest::collection::vec(1..7_usize, 0..60)
         ) {
             let pairs: Vec<(&str, &str)> = pairs.iter().map(|(a, b)| (&**a, &**b)).collect();
-            let mut rest = text.as_bytes();
-            let mut pieces = Vec::new();
-            for cut in cuts {
-                let (piece, behind) = rest.split_at(cut.min(rest.len()));
-                pieces.push(piece);
-                rest = behind;
-            }
-            pieces.push(rest);
+            let pieces = pieces(text.as_bytes(), &cuts);
             let (cut, _) = run(&pairs, once, &pieces);
             let (one, _) = run(&pairs, once, &[text.as_bytes()]);
             prop_assert_eq!(String::from_utf8(cut), String::from_utf8(one));

@@ -76,7 +76,7 @@ impl Module for Subs {
         let filter = Filter {
             site: plan.site(Kind::BodyFilter, Self::NAME),
             jobs: conf.pairs.iter().map(pair).collect(),
-            types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
+            types: MediaTypes::or_html(&conf.types),
             bypass: conf.bypass.clone().unwrap_or_default(),
         };
         plan.header_filter(Slot::Aux, Self::NAME, filter);
@@ -256,7 +256,7 @@ mod tests {
     use weir_core::conf::test;
 
     use super::*;
-    use crate::testing::core_and;
+    use crate::testing::{core_and, pieces};
 
     static MODULES: [ModuleDef; 4] = core_and::<Subs>();
 
@@ -330,14 +330,7 @@ mod tests {
             cuts in proptest::collection::vec(1..7_usize, 0..40),
         ) {
             let pairs: Vec<(&str, &str)> = pairs.iter().map(|(a, b)| (&**a, &**b)).collect();
-            let mut rest = text.as_bytes();
-            let mut pieces = Vec::new();
-            for cut in cuts {
-                let (piece, behind) = rest.split_at(cut.min(rest.len()));
-                pieces.push(piece);
-                rest = behind;
-            }
-            pieces.push(rest);
+            let pieces = pieces(text.as_bytes(), &cuts);
             let count = if once { 1 } else { usize::MAX };
             let expected = pairs.iter().fold(text.clone(), |text, (a, b)| text.replacen(a, b, count));
             prop_assert_eq!(&as_texts(&pairs, once, &pieces).0, &expected);

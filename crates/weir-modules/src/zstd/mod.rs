@@ -9,8 +9,8 @@ use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
-use crate::compress::{self, Coding, MIN_LENGTH, Offer, Scheme};
-use crate::media::{self, MediaTypes};
+use crate::compress::{self, Coding, Offer, Scheme};
+use crate::media::MediaTypes;
 use encode::Presser;
 
 /// The module.
@@ -40,10 +40,7 @@ impl Module for Zstd {
 
     fn install(conf: &ZstdConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
-            let offer = Offer {
-                types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(&[media::HTML])),
-                min_length: conf.min_length.unwrap_or(MIN_LENGTH),
-            };
+            let offer = Offer::new(&conf.types, conf.min_length);
             compress::install(plan, Self::NAME, offer, Packing { level: conf.level.unwrap_or(1) });
         }
         Ok(())
