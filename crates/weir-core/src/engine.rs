@@ -64,7 +64,7 @@ pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
 
 /// Answers `x` with `status` without running its phases (a head that could not be read), and logs it.
 pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
-    x.cause = Cause::BadRequest;
+    x.cause = Cause::of_status(status);
     conclude(x, Next::Judge(Verdict::Status(status))).await;
     log(x).await;
     record(x);
@@ -72,7 +72,7 @@ pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
 
 /// Logs `x`, which is closed without an answer, with `status`.
 pub(crate) async fn close(x: &mut Exchange, status: u16) {
-    x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientGone };
+    x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientClosed };
     conclude(x, Next::Judge(Verdict::Close(status))).await;
     log(x).await;
     record(x);
@@ -218,8 +218,13 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             None
         }
         Verdict::Status(status) => {
-            if status >= 500 {
-                x.shared.failed(x.answered, status.into());
+            if status >= 400 {
+                if x.cause == Cause::None {
+                    x.cause = Cause::of_status(status);
+                }
+                if status >= 500 {
+                    x.shared.failed(x.answered, status.into());
+                }
             }
             if let Some(stub) = subrequest::stub(x) {
                 return Some(Next::Judge(stub));
@@ -252,13 +257,16 @@ fn unfiltered(x: &mut Exchange) {
 fn broken(x: &mut Exchange, error: Error) {
     x.keep_alive = false;
     x.cause = match (error.side, error.kind) {
-        (_, Kind::TooLarge) => Cause::Limit,
+        (_, Kind::TooLarge) => Cause::BodyTooLarge,
         (_, Kind::File) => Cause::File,
-        (Side::Upstream, _) => Cause::Upstream,
+        (Side::Upstream, Kind::TimedOut) => Cause::ReadTimeout,
+        (Side::Upstream, Kind::Closed) if error.errno.is_some() => Cause::ResetInResponse,
+        (Side::Upstream, Kind::Closed) => Cause::ClosedInResponse,
+        (Side::Upstream, _) => Cause::InvalidBody,
         (Side::Server, _) => Cause::Internal,
         (Side::Client, Kind::TimedOut) => Cause::ClientTimeout,
         (Side::Client, Kind::Protocol) => Cause::BadRequest,
-        (Side::Client, _) => Cause::ClientGone,
+        (Side::Client, _) => Cause::ClientClosed,
     };
     // What exceeds a limit is logged with its size where that is known.
     if error.kind != Kind::TooLarge {

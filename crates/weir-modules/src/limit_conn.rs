@@ -14,6 +14,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::variable::{Script, Variable};
 use weir_core::zone::{Handle, SharedZone, Table};
 use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
+use weir_trace::Cause;
 
 use crate::limit::{self, Answer};
 
@@ -218,6 +219,7 @@ impl Limits {
             return Verdict::Declined;
         }
         state.status = Some("REJECTED");
+        x.because(Cause::Limit);
         Verdict::Status(self.status)
     }
 }

@@ -21,7 +21,7 @@ use weir_core::server::notify::either;
 use weir_core::variable::{Script, Variable};
 use weir_core::zone::{SharedZone, Table};
 use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
-use weir_trace::WaitKind;
+use weir_trace::{Cause, WaitKind};
 
 use crate::limit::{self, Answer};
 use bucket::{Decision, ENTRY, Limit, decide};
@@ -230,6 +230,7 @@ impl Limits {
             return Verdict::Declined;
         }
         x.lasting::<Decided>().status = Some("REJECTED");
+        x.because(Cause::Limit);
         Verdict::Status(self.status)
     }
 

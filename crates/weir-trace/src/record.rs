@@ -158,13 +158,27 @@ pub enum Cause {
     #[default]
     None,
     /// The client closed or reset the connection.
-    ClientGone,
+    ClientClosed,
     /// The client was too slow.
     ClientTimeout,
     /// The client sent something malformed.
     BadRequest,
-    /// An upstream peer refused, failed or was too slow.
-    Upstream,
+    /// The request's head exceeds `large_client_header_buffers`.
+    RequestHeaderTooLarge,
+    /// The request's body exceeds `client_max_body_size`.
+    BodyTooLarge,
+    /// The client did not say who it is.
+    Unauthorized,
+    /// The client may not have this.
+    Forbidden,
+    /// There is no such thing.
+    NotFound,
+    /// The method is not one that is answered here.
+    MethodNotAllowed,
+    /// No such part of the file.
+    RangeNotSatisfiable,
+    /// The configuration says so (`return`, `rewrite`), or another status that it chose.
+    Configured,
     /// A configured limit was hit.
     Limit,
     /// A file or the disk failed.
@@ -173,22 +187,148 @@ pub enum Cause {
     Internal,
     /// A handler or filter panicked.
     Panic,
+    /// The name of an upstream server was not resolved.
+    DnsFailed,
+    /// No name server answered, and addresses known from before were used.
+    DnsStaleUsed,
+    /// No server of the upstream could be asked.
+    AllPeersDown,
+    /// No server of the upstream came free in time, or too many requests wait for one.
+    QueueTimeout,
+    /// Another server would have been asked, but too many requests are retried already.
+    RetryBudget,
+    /// An upstream server refused the connection.
+    ConnectRefused,
+    /// An upstream server did not take the connection in time.
+    ConnectTimeout,
+    /// No connection to an upstream server could be made.
+    ConnectFailed,
+    /// The TLS handshake with an upstream server failed.
+    TlsFailed,
+    /// An upstream server took nothing of the request in time.
+    SendTimeout,
+    /// An upstream server sent nothing of its answer in time.
+    ReadTimeout,
+    /// An upstream server closed the connection without an answer.
+    ClosedBeforeResponse,
+    /// An upstream server reset the connection without an answer.
+    ResetBeforeResponse,
+    /// A kept connection was closed while a request that may not be repeated was on its way.
+    KeepaliveRace,
+    /// An upstream server's answer is none.
+    InvalidHeader,
+    /// The head of an upstream server's answer exceeds the buffer for it.
+    HeaderTooLarge,
+    /// The status of an upstream server's answer is one that others shall do better than.
+    UpstreamStatus,
+    /// An upstream server closed the connection in the middle of its answer.
+    ClosedInResponse,
+    /// An upstream server reset the connection in the middle of its answer.
+    ResetInResponse,
+    /// The framing of an upstream server's answer is wrong.
+    InvalidBody,
 }
 
 impl Cause {
-    /// The word for it in exports.
+    /// All of them.
+    pub const ALL: [Cause; 36] = [
+        Cause::None,
+        Cause::ClientClosed,
+        Cause::ClientTimeout,
+        Cause::BadRequest,
+        Cause::RequestHeaderTooLarge,
+        Cause::BodyTooLarge,
+        Cause::Unauthorized,
+        Cause::Forbidden,
+        Cause::NotFound,
+        Cause::MethodNotAllowed,
+        Cause::RangeNotSatisfiable,
+        Cause::Configured,
+        Cause::Limit,
+        Cause::File,
+        Cause::Internal,
+        Cause::Panic,
+        Cause::DnsFailed,
+        Cause::DnsStaleUsed,
+        Cause::AllPeersDown,
+        Cause::QueueTimeout,
+        Cause::RetryBudget,
+        Cause::ConnectRefused,
+        Cause::ConnectTimeout,
+        Cause::ConnectFailed,
+        Cause::TlsFailed,
+        Cause::SendTimeout,
+        Cause::ReadTimeout,
+        Cause::ClosedBeforeResponse,
+        Cause::ResetBeforeResponse,
+        Cause::KeepaliveRace,
+        Cause::InvalidHeader,
+        Cause::HeaderTooLarge,
+        Cause::UpstreamStatus,
+        Cause::ClosedInResponse,
+        Cause::ResetInResponse,
+        Cause::InvalidBody,
+    ];
+
+    /// The word for it in logs and exports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Cause::None => "",
-            Cause::ClientGone => "client_gone",
+            Cause::ClientClosed => "client_closed",
             Cause::ClientTimeout => "client_timeout",
             Cause::BadRequest => "bad_request",
-            Cause::Upstream => "upstream",
+            Cause::RequestHeaderTooLarge => "request_header_too_large",
+            Cause::BodyTooLarge => "body_too_large",
+            Cause::Unauthorized => "unauthorized",
+            Cause::Forbidden => "forbidden",
+            Cause::NotFound => "not_found",
+            Cause::MethodNotAllowed => "method_not_allowed",
+            Cause::RangeNotSatisfiable => "range_not_satisfiable",
+            Cause::Configured => "configured",
             Cause::Limit => "limit",
             Cause::File => "file",
             Cause::Internal => "internal",
             Cause::Panic => "panic",
+            Cause::DnsFailed => "dns_failed",
+            Cause::DnsStaleUsed => "dns_stale_used",
+            Cause::AllPeersDown => "all_peers_down",
+            Cause::QueueTimeout => "queue_timeout",
+            Cause::RetryBudget => "retry_budget",
+            Cause::ConnectRefused => "connect_refused",
+            Cause::ConnectTimeout => "connect_timeout",
+            Cause::ConnectFailed => "connect_failed",
+            Cause::TlsFailed => "tls_failed",
+            Cause::SendTimeout => "send_timeout",
+            Cause::ReadTimeout => "read_timeout",
+            Cause::ClosedBeforeResponse => "closed_before_response",
+            Cause::ResetBeforeResponse => "reset_before_response",
+            Cause::KeepaliveRace => "keepalive_race",
+            Cause::InvalidHeader => "invalid_header",
+            Cause::HeaderTooLarge => "header_too_large",
+            Cause::UpstreamStatus => "upstream_status",
+            Cause::ClosedInResponse => "closed_in_response",
+            Cause::ResetInResponse => "reset_in_response",
+            Cause::InvalidBody => "invalid_body",
+        }
+    }
+
+    /// Why the server itself answers with `status`, as far as the status tells.
+    #[must_use]
+    pub const fn of_status(status: u16) -> Cause {
+        match status {
+            401 | 407 => Cause::Unauthorized,
+            403 => Cause::Forbidden,
+            404 => Cause::NotFound,
+            405 => Cause::MethodNotAllowed,
+            408 => Cause::ClientTimeout,
+            413 => Cause::BodyTooLarge,
+            414 | 431 | 494 => Cause::RequestHeaderTooLarge,
+            416 => Cause::RangeNotSatisfiable,
+            499 => Cause::ClientClosed,
+            400 | 412 => Cause::BadRequest,
+            500 => Cause::Internal,
+            _ => Cause::Configured,
         }
     }
 }

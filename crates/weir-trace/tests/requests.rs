@@ -375,7 +375,8 @@ fn off_reads_no_clock_and_still_counts() {
     trace.bytes(sites.gzip, 1, 1);
     trace.end(9);
     assert!(!trace.is_recorded());
-    recorder.finish(&trace, RequestRecord { total: 77, cause: Cause::ClientGone, ..record(&sites, 499, 1) });
+    recorder
+        .finish(&trace, RequestRecord { total: 77, cause: Cause::ClientClosed, ..record(&sites, 499, 1) });
     let totals = recorder.reader().site(sites.route).expect("a request of this route");
     assert_eq!((totals.total.sum(), totals.run.count(), totals.counts.bytes_out), (77, 0, 1_870));
     assert_eq!(totals.status.map(|status| status.named[0]), Some(1));

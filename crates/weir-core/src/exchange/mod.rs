@@ -324,6 +324,11 @@ impl Exchange {
         self.states.clear();
     }
 
+    /// Notes why the request ends as it does (`$cause`). The last word counts.
+    pub fn because(&mut self, cause: Cause) {
+        self.cause = cause;
+    }
+
     /// Logs at level error, with nginx's context (`client: ..., server: ..., request: "..."`).
     pub fn log_error(&self, message: &dyn std::fmt::Display) {
         self.log(Level::Error, message);

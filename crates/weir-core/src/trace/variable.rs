@@ -5,7 +5,7 @@
 
 use weir_http::h1;
 use weir_rt::clock;
-use weir_trace::{PHASES, Trace};
+use weir_trace::{Cause, PHASES, Trace};
 
 use super::request_id;
 use crate::exchange::Exchange;
@@ -16,6 +16,7 @@ use crate::variable::Variable;
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("trace_id", request_id),
     Variable::new("traceparent", traceparent),
+    Variable::new("cause", cause).volatile(),
     Variable::new("trace_run", run).volatile(),
     Variable::new("trace_wait", wait).volatile(),
     Variable::new("trace_total", total).volatile(),
@@ -25,6 +26,11 @@ pub(super) const VARIABLES: &[Variable] = &[
 fn traceparent(x: &mut Exchange) -> Option<Text> {
     let value = x.traceparent();
     Some(Text::Span(x.arena.push(value.as_bytes())))
+}
+
+/// `$cause`: why the request failed, where the server itself knows.
+fn cause(x: &mut Exchange) -> Option<Text> {
+    (x.cause != Cause::None).then(|| Text::Static(x.cause.as_str().as_bytes()))
 }
 
 /// `$trace_run`: the time it ran.

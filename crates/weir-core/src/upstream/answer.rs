@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use weir_rt::Recv;
 use weir_trace::WaitKind;
 
-use super::attempt::Upstream;
+use super::attempt::{Answered, Upstream};
 use super::connection::Connection;
 use super::local::Lease;
 use super::log;
 use super::pace::Pace;
-use super::protocol::{Decoder, Incoming};
+use super::protocol::Decoder;
 use super::settings::Settings;
 use super::tries::Tries;
 use crate::body::{Body, Buf, Piece, Source};
@@ -48,17 +48,8 @@ struct Open {
 
 impl Answer {
     /// Begins to hand the body on. One that has come whole already is handed over whole.
-    #[allow(clippy::too_many_arguments, reason = "the parts of a try, each used once")]
-    pub(crate) fn begin(
-        x: &mut Exchange,
-        up: &Upstream,
-        incoming: Incoming,
-        connection: Connection,
-        lease: Lease,
-        rest: Vec<u8>,
-        keep: bool,
-        tries: Tries,
-    ) -> Verdict {
+    pub(super) fn begin(x: &mut Exchange, up: &Upstream, answered: Answered, tries: Tries) -> Verdict {
+        let Answered { incoming, connection, lease, rest } = answered;
         connection.timer.arm(up.settings.read_timeout);
         let (rest, pace) = paced(x, &up.settings, rest);
         let mut answer = Answer {
@@ -71,7 +62,7 @@ impl Answer {
             settings: up.settings.clone(),
             worker: x.worker.clone(),
             tries,
-            keep,
+            keep: incoming.keep_alive,
             pace,
         };
         answer.take(rest);
@@ -94,7 +85,7 @@ impl Answer {
         match result {
             Ok(false) => {}
             Ok(true) => self.over(),
-            Err(message) => self.broken(&message),
+            Err(message) => self.broken(Kind::Protocol, None, &message),
         }
     }
 
@@ -203,10 +194,10 @@ impl Answer {
         }
     }
 
-    fn broken(&mut self, message: &str) {
+    fn broken(&mut self, kind: Kind, errno: Option<i32>, message: &str) {
         self.tries.end(None);
         self.open = None;
-        self.failed = Some(Error { kind: Kind::Protocol, side: Side::Upstream, errno: None });
+        self.failed = Some(Error { kind, side: Side::Upstream, errno });
         self.tries.complain(Level::Error, format!("{message} while reading upstream"));
     }
 
@@ -241,15 +232,16 @@ impl Answer {
                 self.keep = false;
                 self.over();
             }
-            Poll::Ready(Recv::Eof) => self.broken("upstream prematurely closed connection"),
+            Poll::Ready(Recv::Eof) => {
+                self.broken(Kind::Closed, None, "upstream prematurely closed connection");
+            }
             Poll::Ready(Recv::TimedOut) => {
-                self.broken("upstream timed out (110: Connection timed out)");
-                self.failed = Some(Error { kind: Kind::TimedOut, side: Side::Upstream, errno: None });
+                self.broken(Kind::TimedOut, None, "upstream timed out (110: Connection timed out)");
             }
             Poll::Ready(Recv::Err(errno)) => {
                 let text = weir_rt::file::errno_text(errno);
                 let call = if self.settings.buffering { "readv" } else { "recv" };
-                self.broken(&format!("{call}() failed ({errno}: {text})"));
+                self.broken(Kind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
             }
         }
         Poll::Ready(())

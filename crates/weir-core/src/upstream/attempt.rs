@@ -5,16 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use weir_rt::{Chunk, Recv, SendError};
 use weir_trace::{Cause, Site, WaitKind};
 
 use super::answer::Answer;
 use super::balance::Tried;
 use super::connection::Connection;
 use super::local::{Lease, LocalGroup};
-use super::protocol::{Head, Incoming, Outgoing, Protocol};
+use super::protocol::{Incoming, Outgoing, Protocol};
 use super::queue::Waiting;
-use super::reason::Reason;
+use super::reason::{Fault, Reason};
 use super::request;
 use super::settings::Settings;
 use super::tries::Tries;
@@ -57,33 +56,33 @@ impl Upstream {
 }
 
 /// A request's tries.
-struct Run<'u> {
-    up: &'u Upstream,
-    out: Outgoing,
-    tries: Tries,
+pub(super) struct Run<'u> {
+    pub(super) up: &'u Upstream,
+    pub(super) out: Outgoing,
+    pub(super) tries: Tries,
     /// How many more servers may be asked.
     left: u64,
     began: u64,
     /// Some of a body that is passed on as it comes was taken: it can't be sent again.
-    body_begun: bool,
+    pub(super) body_begun: bool,
     /// Bytes of interim answers in the current try.
-    hints: usize,
+    pub(super) hints: usize,
 }
 
 /// Why a try gave no answer.
-enum Failed {
+pub(super) enum Failed {
     /// Another server may be asked.
-    Next(Reason),
+    Next(Fault),
     /// Nobody is asked any more.
     End(Verdict),
 }
 
 /// A try that gave an answer: its head, and the bytes behind it.
-struct Answered {
-    incoming: Incoming,
-    connection: Connection,
-    lease: Lease,
-    rest: Vec<u8>,
+pub(super) struct Answered {
+    pub(super) incoming: Incoming,
+    pub(super) connection: Connection,
+    pub(super) lease: Lease,
+    pub(super) rest: Vec<u8>,
 }
 
 impl Run<'_> {
@@ -98,7 +97,7 @@ impl Run<'_> {
             let Some(lease) = lease else {
                 self.tries.nobody(&group.group.name, self.up.protocol.scheme(), self.out.uri);
                 log::error(x, &"no live upstreams while connecting to upstream");
-                x.cause = Cause::Upstream;
+                x.cause = Cause::AllPeersDown;
                 return Verdict::Status(Reason::NO_LIVE.status());
             };
             let site = self.up.site;
@@ -108,10 +107,10 @@ impl Run<'_> {
             match result {
                 Ok(answered) => return self.answer(x, answered).await,
                 Err(Failed::End(verdict)) => return verdict,
-                Err(Failed::Next(reason)) => {
-                    if !self.again(x, reason) {
-                        x.cause = Cause::Upstream;
-                        return Verdict::Status(reason.status());
+                Err(Failed::Next(fault)) => {
+                    if !self.again(x, fault.reason) {
+                        x.cause = fault.cause;
+                        return Verdict::Status(fault.reason.status());
                     }
                 }
             }
@@ -152,43 +151,21 @@ impl Run<'_> {
             self.tries.connected();
             match self.ask(x, connection, lease).await {
                 Ok(answered) => return self.judge(x, answered),
-                Err((Failed::Next(Reason::ERROR), back)) if reused && !self.body_begun => {
+                Err((Failed::Next(fault), back))
+                    if fault.reason == Reason::ERROR && reused && !self.body_begun =>
+                {
                     // The server closed it while the request was on its way: not its fault, and not counted.
                     if !request::may_repeat(x, &self.up.settings) {
-                        return Err(Failed::Next(Reason::ERROR));
+                        return Err(Failed::Next(Fault { cause: Cause::KeepaliveRace, ..fault }));
                     }
                     lease = back;
                 }
                 Err((failed, mut back)) => {
-                    if let Failed::Next(reason) = failed
-                        && reason.counts()
-                    {
-                        back.fail(x, READING_HEAD);
+                    if let Failed::Next(fault) = failed {
+                        back.fail(x, fault, READING_HEAD);
                     }
                     return Err(failed);
                 }
-            }
-        }
-    }
-
-    async fn connect(&self, x: &mut Exchange, lease: &mut Lease) -> Result<Connection, Failed> {
-        let settings = &self.up.settings;
-        let local = request::local(x, settings).map_err(Failed::End)?;
-        let peer = lease.peer.clone();
-        let connect = Connection::open(&peer.addr, local.as_ref(), settings.connect_timeout);
-        let result = self.unless_gone(x, WaitKind::UpstreamConnect, connect).await?;
-        match result {
-            Ok(connection) => {
-                if settings.socket_keepalive {
-                    request::probe(&connection);
-                }
-                Ok(connection)
-            }
-            Err(error) => {
-                let reason = log::connect(x, &peer, &error);
-                lease.fail(x, CONNECTING);
-                self.tries.end(Some(reason.status()));
-                Err(Failed::Next(reason))
             }
         }
     }
@@ -219,188 +196,10 @@ impl Run<'_> {
                 Ok(Answered { incoming, connection, lease, rest })
             }
             Err(failed) => {
-                if let Failed::Next(reason) = &failed {
-                    self.tries.end(Some(reason.status()));
+                if let Failed::Next(fault) = &failed {
+                    self.tries.failed(*fault);
                 }
                 Err((failed, lease))
-            }
-        }
-    }
-
-    /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. An answer that
-    /// comes before the body's end ends the sending.
-    async fn send(
-        &mut self,
-        x: &mut Exchange,
-        connection: &Connection,
-        received: &mut Vec<u8>,
-    ) -> Result<(), Failed> {
-        connection.stream.queue(Chunk::Bytes(self.out.head.clone()));
-        if let Some(body) = &self.out.body {
-            connection.stream.queue(Chunk::Bytes(body.clone()));
-        } else if self.out.framing != super::protocol::Framing::None {
-            if !x.body.is_read() {
-                return self.stream_body(x, connection, received).await;
-            }
-            request::queue_body(x, &*self.up.protocol, self.out.framing, connection);
-        }
-        connection.stream.flush();
-        Ok(())
-    }
-
-    async fn stream_body(
-        &mut self,
-        x: &mut Exchange,
-        connection: &Connection,
-        received: &mut Vec<u8>,
-    ) -> Result<(), Failed> {
-        let (protocol, framing) = (self.up.protocol.clone(), self.out.framing);
-        self.body_begun = true;
-        loop {
-            let early = {
-                let mut piece = Box::pin(x.body_piece());
-                poll_fn(|cx| {
-                    if let Poll::Ready(recv) = connection.stream.poll_recv(cx, None) {
-                        return Poll::Ready(Err(recv));
-                    }
-                    let piece = piece.as_mut().poll(cx);
-                    if piece.is_pending() {
-                        // What there is of the body leaves with the head.
-                        connection.stream.flush();
-                    }
-                    piece.map(Ok)
-                })
-                .await
-            };
-            match early {
-                Ok(Ok(Some(piece))) => connection.stream.queue(Chunk::Bytes(protocol.body(piece, framing))),
-                Ok(Ok(None)) => {
-                    connection.stream.queue(Chunk::Bytes(protocol.body_end(framing)));
-                    connection.stream.flush();
-                    return Ok(());
-                }
-                Ok(Err(error)) => return Err(Failed::End(Verdict::Status(error.status()))),
-                Err(Recv::Data(bytes)) => {
-                    received.extend_from_slice(&bytes);
-                    return Ok(());
-                }
-                // What became of the connection is told by the next receive, or by the next send.
-                Err(_) => return Ok(()),
-            }
-            if connection.stream.unsent() < AHEAD {
-                // More of the body may be there already, and leaves with this.
-                continue;
-            }
-            connection.timer.arm(self.up.settings.send_timeout);
-            let room = connection.stream.drained(AHEAD, Some(&connection.timer));
-            match self.unless_gone(x, WaitKind::UpstreamSend, room).await? {
-                Ok(()) => {}
-                Err(SendError::TimedOut) => {
-                    return Err(Failed::Next(log::timed_out(x, SENDING)));
-                }
-                Err(_) => return Ok(()),
-            }
-        }
-    }
-
-    /// Reads the head of the answer while the request leaves; the number of its bytes.
-    async fn head(
-        &mut self,
-        x: &mut Exchange,
-        connection: &Connection,
-        received: &mut Vec<u8>,
-        incoming: &mut Incoming,
-    ) -> Result<usize, Failed> {
-        let settings = self.up.settings.clone();
-        let mut sending = connection.stream.unsent() > 0;
-        connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
-        loop {
-            if !received.is_empty()
-                && let Some(len) = self.parse(x, received, incoming)?
-            {
-                return Ok(len);
-            }
-            let event = poll_fn(|cx| {
-                if sending {
-                    match connection.stream.poll_drained(cx, 0, Some(&connection.timer)) {
-                        Poll::Ready(Err(SendError::TimedOut)) => return Poll::Ready(None),
-                        // A server that refuses the rest of a body may have said why.
-                        Poll::Ready(_) => {
-                            sending = false;
-                            connection.timer.arm(settings.read_timeout);
-                        }
-                        Poll::Pending => {}
-                    }
-                }
-                let timer = if sending { None } else { Some(&connection.timer) };
-                connection.stream.poll_recv(cx, timer).map(Some)
-            });
-            match self.unless_gone(x, WaitKind::UpstreamFirstByte, event).await? {
-                Some(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
-                None => return Err(Failed::Next(log::timed_out(x, SENDING))),
-                Some(Recv::TimedOut) => {
-                    return Err(Failed::Next(log::timed_out(x, READING_HEAD)));
-                }
-                Some(Recv::Eof) => {
-                    log::error(
-                        x,
-                        &"upstream prematurely closed connection while reading response header from upstream",
-                    );
-                    return Err(Failed::Next(Reason::ERROR));
-                }
-                Some(Recv::Err(errno)) => {
-                    log::receive(x, errno);
-                    return Err(Failed::Next(Reason::ERROR));
-                }
-            }
-        }
-    }
-
-    /// The length of the head at the start of `received`, if it is whole; interim answers are taken out.
-    fn parse(
-        &mut self,
-        x: &mut Exchange,
-        received: &mut Vec<u8>,
-        incoming: &mut Incoming,
-    ) -> Result<Option<usize>, Failed> {
-        let most = self.up.settings.buffer_size as usize;
-        loop {
-            match self.up.protocol.head(x, received, incoming) {
-                Ok(Head::Complete(len)) if len <= most => return Ok(Some(len)),
-                Ok(Head::Interim(len)) if len <= most => {
-                    self.hints += len;
-                    if self.hints <= most {
-                        headers::interim(x, self.up, incoming, received);
-                    } else {
-                        x.log(Level::Info, &"upstream sent too big early hints");
-                    }
-                    received.drain(..len);
-                    *incoming = Incoming::default();
-                    if received.is_empty() {
-                        return Ok(None);
-                    }
-                }
-                Ok(Head::Taken(len)) => {
-                    self.tries.count(0, 0, len as u64);
-                    received.drain(..len);
-                    if received.is_empty() {
-                        return Ok(None);
-                    }
-                }
-                Ok(Head::Incomplete) if received.len() < most => return Ok(None),
-                Ok(_) => {
-                    log::error(
-                        x,
-                        &"upstream sent too big header while reading response header from upstream",
-                    );
-                    return Err(Failed::Next(Reason::INVALID_HEADER));
-                }
-                Err(message) => {
-                    if !message.is_empty() {
-                        log::error(x, &format_args!("{message} while reading response header from upstream"));
-                    }
-                    return Err(Failed::Next(Reason::INVALID_HEADER));
-                }
             }
         }
     }
@@ -416,11 +215,10 @@ impl Run<'_> {
             return Ok(answered);
         }
         let mut answered = answered;
-        self.tries.end(None);
-        if reason.counts() {
-            answered.lease.fail(x, READING_HEAD);
-        }
-        Err(Failed::Next(reason))
+        let fault = Fault { reason, cause: Cause::UpstreamStatus };
+        self.tries.failed(fault);
+        answered.lease.fail(x, fault, READING_HEAD);
+        Err(Failed::Next(fault))
     }
 
     /// Whether another server is asked after `reason`.
@@ -446,18 +244,18 @@ impl Run<'_> {
     }
 
     async fn answer(&mut self, x: &mut Exchange, answered: Answered) -> Verdict {
-        let Answered { incoming, connection, mut lease, rest } = answered;
-        lease.answered(x);
-        if let Some(verdict) = headers::instead(x, self.up, &incoming, &self.tries) {
+        let mut answered = answered;
+        answered.lease.answered(x);
+        if let Some(verdict) = headers::instead(x, self.up, &answered.incoming, &self.tries) {
             self.tries.end(None);
             return verdict;
         }
-        if incoming.upgraded {
-            return tunnel::run(x, self.up, incoming, connection, lease, rest, &self.tries).await;
+        if answered.incoming.upgraded {
+            return tunnel::run(x, self.up, answered, &self.tries).await;
         }
-        headers::copy(x, self.up, &incoming);
-        let keep = self.out.keep_alive && incoming.keep_alive && !self.body_begun_unfinished(x);
-        Answer::begin(x, self.up, incoming, connection, lease, rest, keep, self.tries.clone())
+        headers::copy(x, self.up, &answered.incoming);
+        answered.incoming.keep_alive &= self.out.keep_alive && !self.body_begun_unfinished(x);
+        Answer::begin(x, self.up, answered, self.tries.clone())
     }
 
     /// The client's body was not sent to its end: the connection is of no further use.
@@ -466,7 +264,7 @@ impl Run<'_> {
     }
 
     /// Awaits `future` unless the client leaves before.
-    async fn unless_gone<T>(
+    pub(super) async fn unless_gone<T>(
         &self,
         x: &mut Exchange,
         kind: WaitKind,
@@ -491,7 +289,7 @@ impl Run<'_> {
                 let doing = if early { CONNECTING } else { SENDING };
                 x.log(Level::Info, &log::client_gone(doing));
                 x.keep_alive = false;
-                x.cause = Cause::ClientGone;
+                x.cause = Cause::ClientClosed;
                 self.tries.end(Some(499));
                 Err(Failed::End(Verdict::Close(499)))
             }
@@ -507,9 +305,6 @@ impl Settings {
 }
 
 /// What nginx's messages say was being done.
-const CONNECTING: &str = "connecting to upstream";
-const SENDING: &str = "sending request to upstream";
-const READING_HEAD: &str = "reading response header from upstream";
-
-/// How much of a body that is passed on may be on its way to the server.
-const AHEAD: u64 = 64 * 1024;
+pub(super) const CONNECTING: &str = "connecting to upstream";
+pub(super) const SENDING: &str = "sending request to upstream";
+pub(super) const READING_HEAD: &str = "reading response header from upstream";

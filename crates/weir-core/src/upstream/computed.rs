@@ -51,9 +51,13 @@ pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result
 async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<Answer>, Verdict> {
     let Some((resolver, timeout)) = x.plan.core.resolver.clone() else {
         x.log_error(&format_args!("no resolver defined to resolve {name}"));
+        x.cause = Cause::DnsFailed;
         return Err(Verdict::Status(502));
     };
     if let Some(answer) = remembered(x, &resolver, name) {
+        if answer.stale {
+            x.cause = Cause::DnsStaleUsed;
+        }
         return Ok(answer);
     }
     let found = match resolver::question(name) {
@@ -65,6 +69,9 @@ async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<Answer>, Verdict> {
     };
     match found {
         Ok(answer) => {
+            if answer.stale {
+                x.cause = Cause::DnsStaleUsed;
+            }
             remember(x, &resolver, name, &answer);
             Ok(answer)
         }
@@ -74,7 +81,7 @@ async fn look_up(x: &mut Exchange, name: &str) -> Result<Arc<Answer>, Verdict> {
 
 fn failed(x: &mut Exchange, name: &str, failure: Failure) -> Verdict {
     x.log_error(&format_args!("{name} could not be resolved ({}: {failure})", failure.number()));
-    x.cause = Cause::Upstream;
+    x.cause = Cause::DnsFailed;
     Verdict::Status(502)
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_rt::net::SockAddr;
+use weir_trace::Cause;
 
 use super::balance::Method;
 use super::health::HealthCheck;
@@ -146,6 +147,29 @@ pub struct PeerState {
     pub unhealthy: AtomicBool,
     /// Checks in a row whose result was not what is known.
     pub(super) streak: AtomicU32,
+    /// What went wrong last.
+    pub last: LastFault,
+}
+
+/// What went wrong last with a peer, and when: written only when something does.
+#[derive(Debug, Default)]
+pub struct LastFault {
+    /// The second since 1970 in the upper bits, the [`Cause`] in the lowest eight; 0: nothing went wrong yet.
+    packed: AtomicU64,
+}
+
+impl LastFault {
+    pub(super) fn note(&self, cause: Cause) {
+        let (seconds, _) = weir_rt::unix_time();
+        self.packed.store(seconds << 8 | u64::from(cause as u8), Relaxed);
+    }
+
+    /// The cause and the second since 1970.
+    pub fn read(&self) -> Option<(Cause, u64)> {
+        let packed = self.packed.load(Relaxed);
+        let cause = Cause::ALL.into_iter().find(|cause| *cause as u64 == packed & 0xff)?;
+        (cause != Cause::None).then_some((cause, packed >> 8))
+    }
 }
 
 impl Peer {
@@ -298,6 +322,19 @@ impl Upstreams {
         Ok(group)
     }
 
+    /// The group that a `*_pass` names, or the one of the address that it is. Without a `default_port` an address must
+    /// have one.
+    ///
+    /// # Errors
+    /// As [`Upstreams::implicit`], or `no port in upstream "..."`.
+    pub fn named(&mut self, host: &str, default_port: Option<u16>) -> Result<Arc<Group>, String> {
+        match (self.find(host), default_port) {
+            (Some(found), _) => Ok(found.clone()),
+            (None, None) if lacks_port(host) => Err(format!("no port in upstream \"{host}\"")),
+            (None, port) => self.implicit(host, port.unwrap_or(0)),
+        }
+    }
+
     /// Settles who is asked for names of servers: whom the group has, else whom `http` has.
     ///
     /// # Errors
@@ -361,6 +398,11 @@ pub fn resolve(host: &str, default_port: u16) -> Result<Vec<SockAddr>, String> {
         (bare, port).to_socket_addrs().map_err(|_| format!("host not found in upstream \"{host}\""))?;
     let addrs: Vec<SockAddr> = found.map(SockAddr::from).collect();
     if addrs.is_empty() { Err(format!("host not found in upstream \"{host}\"")) } else { Ok(addrs) }
+}
+
+/// Whether `host` needs a port and has none.
+pub fn lacks_port(host: &str) -> bool {
+    !host.starts_with("unix:") && split_port(host).is_ok_and(|(_, port)| port.is_none())
 }
 
 /// The host and the port of `host[:port]`.

@@ -9,6 +9,7 @@ use super::balance::{Balancer, Method, Tried};
 use super::group::{Group, Keep, Members, Peer};
 use super::pool::Pool;
 use super::queue::Line;
+use super::reason::Fault;
 use super::sticky::{Ids, Learned};
 use crate::exchange::Exchange;
 use crate::resolver::{Answer, Resolver};
@@ -170,9 +171,11 @@ impl Lease {
         }
     }
 
-    /// What was tried, as nginx's messages name it, counts against the peer. A lone server is asked whatever happened.
-    pub(crate) fn fail(&mut self, x: &Exchange, doing: &str) {
-        if self.failed || self.group.count() < 2 {
+    /// What was tried, as nginx's messages name it, counts against the peer, unless it is nobody's fault. A lone server
+    /// is asked whatever happened.
+    pub(super) fn fail(&mut self, x: &Exchange, fault: Fault, doing: &str) {
+        self.peer.state.last.note(fault.cause);
+        if self.failed || !fault.reason.counts() || self.group.count() < 2 {
             return;
         }
         self.failed = true;

@@ -4,9 +4,11 @@ use std::fmt::Display;
 use std::io;
 
 use weir_rt::file::errno_text;
+use weir_trace::Cause;
 
+use super::attempt::{CONNECTING, Failed, READING_HEAD, SENDING};
 use super::group::Peer;
-use super::reason::Reason;
+use super::reason::{Fault, Reason};
 use crate::exchange::Exchange;
 use crate::log::Level;
 
@@ -15,10 +17,10 @@ pub(super) fn error(x: &Exchange, message: &dyn Display) {
     x.log(Level::Error, message);
 }
 
-/// A connection that could not be made; why, as `*_next_upstream` sees it.
-pub(super) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> Reason {
+/// A connection that could not be made.
+pub(super) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> Fault {
     if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
-        return timed_out(x, "connecting to upstream");
+        return timed_out(x, Cause::ConnectTimeout, CONNECTING);
     }
     let errno = error.raw_os_error().unwrap_or(0);
     let text = errno_text(errno);
@@ -26,20 +28,31 @@ pub(super) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> Reason {
     let at_once = peer.name.starts_with("unix:") || matches!(errno, EAGAIN | ENETUNREACH | EADDRNOTAVAIL);
     let level = if !at_once || EXPECTED.contains(&errno) { Level::Error } else { Level::Crit };
     let to = if at_once { format!(" to {}", peer.name) } else { String::new() };
-    x.log(level, &format_args!("connect(){to} failed ({errno}: {text}) while connecting to upstream"));
-    Reason::ERROR
+    x.log(level, &format_args!("connect(){to} failed ({errno}: {text}) while {CONNECTING}"));
+    let cause = match errno {
+        ECONNREFUSED => Cause::ConnectRefused,
+        ETIMEDOUT => Cause::ConnectTimeout,
+        _ => Cause::ConnectFailed,
+    };
+    Fault { reason: Reason::ERROR, cause }
 }
 
 /// `upstream timed out (110: Connection timed out) while ...`
-pub(super) fn timed_out(x: &Exchange, doing: &str) -> Reason {
+pub(super) fn timed_out(x: &Exchange, cause: Cause, doing: &str) -> Fault {
     error(x, &format_args!("upstream timed out (110: Connection timed out) while {doing}"));
-    Reason::TIMEOUT
+    Fault { reason: Reason::TIMEOUT, cause }
+}
+
+/// A server takes nothing of the request.
+pub(super) fn send_timed_out(x: &Exchange) -> Failed {
+    Failed::Next(timed_out(x, Cause::SendTimeout, SENDING))
 }
 
 /// `recv() failed (104: Connection reset by peer) while ...`
-pub(super) fn receive(x: &Exchange, errno: i32) {
+pub(super) fn receive(x: &Exchange, errno: i32) -> Fault {
     let text = errno_text(errno);
-    error(x, &format_args!("recv() failed ({errno}: {text}) while reading response header from upstream"));
+    error(x, &format_args!("recv() failed ({errno}: {text}) while {READING_HEAD}"));
+    Fault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse }
 }
 
 /// The client left while a server was asked; at level info.
@@ -59,6 +72,7 @@ const EAGAIN: i32 = 11;
 const EADDRNOTAVAIL: i32 = 99;
 const ENETDOWN: i32 = 100;
 const ENETUNREACH: i32 = 101;
+const ETIMEDOUT: i32 = 110;
 const ECONNREFUSED: i32 = 111;
 const EHOSTDOWN: i32 = 112;
 const EHOSTUNREACH: i32 = 113;

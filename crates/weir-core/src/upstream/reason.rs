@@ -1,5 +1,16 @@
 //! Why a try failed: nginx's bits of `*_next_upstream`, and the status each ends in.
 
+use weir_trace::Cause;
+
+/// What went wrong with a try.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault {
+    /// As `*_next_upstream` sees it.
+    pub(super) reason: Reason,
+    /// As `$cause` tells it.
+    pub(super) cause: Cause,
+}
+
 /// Why the next server may be asked; one bit each, as in nginx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason(pub u32);

@@ -6,8 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_http::{Field, Span};
+use weir_trace::Cause;
 
 use super::group::Peer;
+use super::reason::Fault;
 use super::settings::Settings;
 use crate::exchange::{Exchange, Header};
 use crate::log::Level;
@@ -47,6 +49,8 @@ struct Try {
     /// `None` stands for the border between two handlers of one request.
     name: Option<Name>,
     status: Option<u16>,
+    /// What went wrong.
+    cause: Cause,
     connect: Option<u64>,
     header: Option<u64>,
     response: Option<u64>,
@@ -95,6 +99,7 @@ impl Tries {
         self.add(Name::Group(name.into()), scheme, uri);
         self.with(|this| {
             this.status = Some(502);
+            this.cause = Cause::AllPeersDown;
             this.response = Some(0);
         });
     }
@@ -129,6 +134,12 @@ impl Tries {
             this.response = Some(age);
             this.status = this.status.or(status);
         });
+    }
+
+    /// The try has ended without an answer for the client.
+    pub(super) fn failed(&self, fault: Fault) {
+        self.end(Some(fault.reason.status()));
+        self.with(|this| this.cause = fault.cause);
     }
 
     /// Whether the current try had a connection.
@@ -220,6 +231,8 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("upstream_addr", |x| each(x, |t, out| out.extend_from_slice(t.name().as_bytes())))
         .volatile(),
     Variable::new("upstream_status", |x| each(x, |t, out| optional(out, t.status.map(u64::from)))).volatile(),
+    Variable::new("upstream_cause", |x| each(x, |t, out| out.extend_from_slice(t.cause().as_bytes())))
+        .volatile(),
     Variable::new("upstream_connect_time", |x| each(x, |t, out| seconds(out, t.connect))).volatile(),
     Variable::new("upstream_header_time", |x| each(x, |t, out| seconds(out, t.header))).volatile(),
     Variable::new("upstream_response_time", |x| each(x, |t, out| seconds(out, t.response))).volatile(),
@@ -236,6 +249,10 @@ pub(super) const VARIABLES: &[Variable] = &[
 impl Try {
     fn name(&self) -> &str {
         self.name.as_ref().map_or("", Name::as_str)
+    }
+
+    fn cause(&self) -> &'static str {
+        if self.cause == Cause::None { "-" } else { self.cause.as_str() }
     }
 }
 

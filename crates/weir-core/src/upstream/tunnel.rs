@@ -7,11 +7,9 @@ use std::task::{Context, Poll};
 use weir_rt::{Recv, Stream, Timer};
 use weir_trace::WaitKind;
 
-use super::attempt::Upstream;
+use super::attempt::{Answered, Upstream};
 use super::connection::Connection;
 use super::headers;
-use super::local::Lease;
-use super::protocol::Incoming;
 use super::tries::Tries;
 use crate::conn::h1::Wire;
 use crate::exchange::Exchange;
@@ -19,15 +17,8 @@ use crate::output;
 use crate::phase::Verdict;
 
 /// Passes the answer's head on, then bytes both ways.
-pub(super) async fn run(
-    x: &mut Exchange,
-    up: &Upstream,
-    incoming: Incoming,
-    connection: Connection,
-    lease: Lease,
-    rest: Vec<u8>,
-    tries: &Tries,
-) -> Verdict {
+pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {
+    let Answered { incoming, connection, lease, rest } = answered;
     let Some(wire) = x.transport.h1().cloned() else { return Verdict::Status(502) };
     headers::copy(x, up, &incoming);
     x.keep_alive = false;

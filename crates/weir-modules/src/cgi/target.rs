@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
-use weir_core::upstream::group::{Group, Upstreams, split_port};
+use weir_core::upstream::group::{Group, Upstreams, lacks_port};
 use weir_core::upstream::local::LocalGroup;
 use weir_core::variable::Script;
 use weir_core::worker::Worker;
@@ -35,14 +35,8 @@ impl Pass {
     pub(crate) fn resolve(&mut self, registry: &mut Registry) -> Result {
         let Some(text) = self.script.constant() else { return Ok(()) };
         let text = String::from_utf8_lossy(text).into_owned();
-        let fail = |message: String| Error::new(message).at(self.place);
-        let upstreams = registry.shared::<Upstreams>();
-        let found = match upstreams.find(&text) {
-            Some(found) => found.clone(),
-            None if lacks_port(&text) => return Err(fail(format!("no port in upstream \"{text}\""))),
-            None => upstreams.implicit(&text, NO_PORT).map_err(fail)?,
-        };
-        self.group = Some(found);
+        let found = registry.shared::<Upstreams>().named(&text, None);
+        self.group = Some(found.map_err(|message| Error::new(message).at(self.place))?);
         Ok(())
     }
 
@@ -62,9 +56,8 @@ pub(crate) enum Target {
     Computed(Script),
 }
 
-impl Target {
-    /// The group to ask for `x`.
-    pub(crate) async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+impl weir_core::upstream::Target for Target {
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         let script = match self {
             Target::Fixed(group) => return Ok(group.clone()),
             Target::Computed(script) => script,
@@ -82,11 +75,6 @@ impl Target {
         x.log_error(&format_args!("{wrong} in upstream \"{host}\""));
         Err(Verdict::Status(500))
     }
-}
-
-/// There is no port that these protocols have by default.
-fn lacks_port(host: &str) -> bool {
-    !host.starts_with("unix:") && split_port(host).is_ok_and(|(_, port)| port.is_none())
 }
 
 /// Never used: hosts without a port are refused before.

@@ -9,22 +9,19 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::names::{LOCATION, LOCATION_IF};
 use weir_conf::{Directive, Result};
 use weir_core::conf::registry::Registry;
-use weir_core::phase::LocalFuture;
 use weir_core::plan::PlanBuilder;
 use weir_core::regex::Pattern;
-use weir_core::upstream::{Family, Upstream};
+use weir_core::upstream::{Family, pass_to};
 use weir_core::variable::Variable;
-use weir_core::{Exchange, Handler, Module, Verdict, inherit};
-use weir_trace::Kind;
+use weir_core::{Module, inherit};
 
 use crate::cgi::params::{Param, Params};
-use crate::cgi::target::{Pass, Target};
+use crate::cgi::target::Pass;
 use protocol::FastCgiProtocol;
 
 /// The module.
@@ -85,11 +82,8 @@ impl Module for FastCgi {
             catch_stderr: conf.catch_stderr.iter().flatten().map(|text| text.as_bytes().into()).collect(),
             settings: settings.clone(),
         };
-        let site = plan.site(Kind::UpstreamTry, Self::NAME);
-        let upstream = Rc::new(Upstream { protocol: Rc::new(protocol), settings, site });
         let target = pass.install(plan.worker);
-        plan.redirect_missing_slash();
-        plan.content(Self::NAME, Passed { upstream, target });
+        pass_to(plan, Self::NAME, protocol, settings, target);
         Ok(())
     }
 }
@@ -117,25 +111,4 @@ pub struct FastCgiConf {
     split: Option<Arc<Pattern>>,
     keep_conn: Option<bool>,
     catch_stderr: Option<Vec<String>>,
-}
-
-/// The content handler of a location.
-struct Passed {
-    upstream: Rc<Upstream>,
-    target: Target,
-}
-
-impl Handler for Passed {
-    fn handle(&self, _x: &mut Exchange) -> Verdict {
-        Verdict::Wait
-    }
-
-    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
-        Box::pin(async move {
-            match self.target.choose(x).await {
-                Ok(group) => self.upstream.run(x, &group).await,
-                Err(verdict) => verdict,
-            }
-        })
-    }
 }

@@ -10,21 +10,18 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::conf::registry::Registry;
-use weir_core::phase::LocalFuture;
 use weir_core::plan::PlanBuilder;
-use weir_core::upstream::{Family, Upstream};
+use weir_core::upstream::{Family, pass_to};
 use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Handler, Module, Verdict, inherit};
-use weir_trace::Kind;
+use weir_core::{Module, inherit};
 
 use http::Http;
-use pass::{Pass, Target};
+use pass::Pass;
 use request::Fields;
 use rewrite::{Cookies, Flags, Rule, Rules};
 
@@ -96,7 +93,7 @@ impl Module for Proxy {
     fn install(conf: &ProxyConf, plan: &mut PlanBuilder<'_>) -> Result {
         let Some(pass) = &conf.pass else { return Ok(()) };
         let Some(settings) = conf.family.settings() else { return Ok(()) };
-        let fields = Fields::new(conf.set_headers.as_deref().unwrap_or_default(), conf.version.unwrap_or(11));
+        let fields = Fields::new(conf.set_headers.as_deref().unwrap_or_default());
         let redirects = match &conf.redirects {
             Some(rules) => rules.list().to_vec(),
             None => pass.default_redirect().iter().map(|(url, to)| Rule::constant(url, to)).collect(),
@@ -116,11 +113,8 @@ impl Module for Proxy {
             body: conf.body.clone(),
             settings: settings.clone(),
         };
-        let site = plan.site(Kind::UpstreamTry, Self::NAME);
-        let upstream = Rc::new(Upstream { protocol: Rc::new(protocol), settings, site });
         let target = pass.install(plan.worker)?;
-        plan.redirect_missing_slash();
-        plan.content(Self::NAME, Proxied { upstream, target });
+        pass_to(plan, Self::NAME, protocol, settings, target);
         Ok(())
     }
 }
@@ -169,26 +163,5 @@ impl ProxyConf {
         let value = Script::compile(line, 1)?;
         self.set_headers.get_or_insert_default().push((line.arg(0).into(), value));
         Ok(())
-    }
-}
-
-/// The content handler of a location.
-struct Proxied {
-    upstream: Rc<Upstream>,
-    target: Target,
-}
-
-impl Handler for Proxied {
-    fn handle(&self, _x: &mut Exchange) -> Verdict {
-        Verdict::Wait
-    }
-
-    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
-        Box::pin(async move {
-            match self.target.choose(x).await {
-                Ok(group) => self.upstream.run(x, &group).await,
-                Err(verdict) => verdict,
-            }
-        })
     }
 }

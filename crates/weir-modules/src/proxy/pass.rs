@@ -96,12 +96,8 @@ impl Pass {
     pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
         let place = self.place;
         if let To::Fixed { url, group } = &mut self.to {
-            let upstreams = registry.shared::<Upstreams>();
-            let found = match upstreams.find(&url.host) {
-                Some(found) => found.clone(),
-                None => upstreams.implicit(&url.host, 80).map_err(|message| Error::new(message).at(place))?,
-            };
-            *group = Some(found);
+            let found = registry.shared::<Upstreams>().named(&url.host, Some(80));
+            *group = Some(found.map_err(|message| Error::new(message).at(place))?);
         }
         Ok(())
     }
@@ -142,9 +138,9 @@ pub(super) struct Goal {
     pub(super) whole: bool,
 }
 
-impl Target {
-    /// The group to ask for `x`, whose [`Goal`] is set.
-    pub(super) async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+impl weir_core::upstream::Target for Target {
+    /// As there; the [`Goal`] of `x` is set.
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match self {
             Target::Fixed { group, host, uri } => {
                 *x.state::<Goal>() = Goal { host: Some(host.clone()), uri: uri.clone(), whole: false };

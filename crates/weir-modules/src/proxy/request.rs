@@ -21,7 +21,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub(super) fn new(written: &[(Arc<str>, Script)], _version: u8) -> Fields {
+    pub(super) fn new(written: &[(Arc<str>, Script)]) -> Fields {
         let lower = |name: &str| name.to_ascii_lowercase().into_bytes().into_boxed_slice();
         let host = written.iter().rfind(|(name, _)| name.eq_ignore_ascii_case("Host"));
         let set = written.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("Host"));
@@ -218,8 +218,6 @@ pub(super) const VARIABLES: &[Variable] = &[
         Some(Text::Span(x.arena.since(start)))
     })
     .volatile(),
-    Variable::new("proxy_internal_body_length", |_| None).volatile(),
-    Variable::new("proxy_internal_chunked", |_| None).volatile(),
 ];
 
 /// Whether the answer to `x` has no body because of the method that was sent.

@@ -73,13 +73,8 @@ impl Rule {
             return Err(line.refuse("is duplicate"));
         }
         if line.args().len() == 2 {
-            let pattern = match line.bytes(0) {
-                [b'~', b'*', ..] => What::Regex(Pattern::compile(line, 0, 2, true)?),
-                [b'~', ..] => What::Regex(Pattern::compile(line, 0, 1, false)?),
-                _ => What::Prefix(Script::compile(line, 0)?),
-            };
-            let replacement = Script::compile(line, 1)?;
-            return Rules::add(slot, line, Rule { pattern, replacement });
+            let rule = Rule::of_start(line)?;
+            return Rules::add(slot, line, rule);
         }
         if line.arg(0) != "default" {
             return Rules::off(slot, line);
@@ -130,13 +125,18 @@ impl Rule {
         if line.args().len() == 1 {
             return Rules::off(slot, line);
         }
+        let rule = Rule::of_start(line)?;
+        Rules::add(slot, line, rule)
+    }
+
+    /// `start replacement`, `~pattern replacement` or `~*pattern replacement`
+    fn of_start(line: &mut LineCx<'_>) -> Result<Rule> {
         let pattern = match line.bytes(0) {
             [b'~', b'*', ..] => What::Regex(Pattern::compile(line, 0, 2, true)?),
             [b'~', ..] => What::Regex(Pattern::compile(line, 0, 1, false)?),
             _ => What::Prefix(Script::compile(line, 0)?),
         };
-        let replacement = Script::compile(line, 1)?;
-        Rules::add(slot, line, Rule { pattern, replacement })
+        Ok(Rule { pattern, replacement: Script::compile(line, 1)? })
     }
 
     /// The part of `value` from `from` on, changed; `None` where the rule does not fit.

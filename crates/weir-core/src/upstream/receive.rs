@@ -1,0 +1,124 @@
+//! The head of an answer: read while the request leaves, interim answers before it.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use weir_rt::{Recv, SendError};
+use weir_trace::{Cause, WaitKind};
+
+use super::attempt::{Failed, READING_HEAD, Run};
+use super::connection::Connection;
+use super::headers;
+use super::log;
+use super::protocol::{Head, Incoming};
+use super::reason::{Fault, Reason};
+use crate::exchange::Exchange;
+use crate::log::Level;
+
+impl Run<'_> {
+    /// Reads the head of the answer while the request leaves; the number of its bytes.
+    pub(super) async fn head(
+        &mut self,
+        x: &mut Exchange,
+        connection: &Connection,
+        received: &mut Vec<u8>,
+        incoming: &mut Incoming,
+    ) -> Result<usize, Failed> {
+        let settings = self.up.settings.clone();
+        let mut sending = connection.stream.unsent() > 0;
+        connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
+        loop {
+            if !received.is_empty()
+                && let Some(len) = self.parse(x, received, incoming)?
+            {
+                return Ok(len);
+            }
+            let event = poll_fn(|cx| {
+                if sending {
+                    match connection.stream.poll_drained(cx, 0, Some(&connection.timer)) {
+                        Poll::Ready(Err(SendError::TimedOut)) => return Poll::Ready(None),
+                        // A server that refuses the rest of a body may have said why.
+                        Poll::Ready(_) => {
+                            sending = false;
+                            connection.timer.arm(settings.read_timeout);
+                        }
+                        Poll::Pending => {}
+                    }
+                }
+                let timer = if sending { None } else { Some(&connection.timer) };
+                connection.stream.poll_recv(cx, timer).map(Some)
+            });
+            match self.unless_gone(x, WaitKind::UpstreamFirstByte, event).await? {
+                Some(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
+                None => return Err(log::send_timed_out(x)),
+                Some(Recv::TimedOut) => {
+                    let fault = log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
+                    return Err(Failed::Next(fault));
+                }
+                Some(Recv::Eof) => {
+                    log::error(
+                        x,
+                        &"upstream prematurely closed connection while reading response header from upstream",
+                    );
+                    let fault = Fault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse };
+                    return Err(Failed::Next(fault));
+                }
+                Some(Recv::Err(errno)) => return Err(Failed::Next(log::receive(x, errno))),
+            }
+        }
+    }
+
+    /// The length of the head at the start of `received`, if it is whole; interim answers are taken out.
+    fn parse(
+        &mut self,
+        x: &mut Exchange,
+        received: &mut Vec<u8>,
+        incoming: &mut Incoming,
+    ) -> Result<Option<usize>, Failed> {
+        let most = self.up.settings.buffer_size as usize;
+        loop {
+            match self.up.protocol.head(x, received, incoming) {
+                Ok(Head::Complete(len)) if len <= most => return Ok(Some(len)),
+                Ok(Head::Interim(len)) if len <= most => {
+                    self.hints += len;
+                    if self.hints <= most {
+                        headers::interim(x, self.up, incoming, received);
+                    } else {
+                        x.log(Level::Info, &"upstream sent too big early hints");
+                    }
+                    received.drain(..len);
+                    *incoming = Incoming::default();
+                    if received.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                Ok(Head::Taken(len)) => {
+                    self.tries.count(0, 0, len as u64);
+                    received.drain(..len);
+                    if received.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                Ok(Head::Incomplete) if received.len() < most => return Ok(None),
+                Ok(_) => {
+                    log::error(
+                        x,
+                        &"upstream sent too big header while reading response header from upstream",
+                    );
+                    return Err(invalid(Cause::HeaderTooLarge));
+                }
+                Err(message) => {
+                    if !message.is_empty() {
+                        log::error(x, &format_args!("{message} while reading response header from upstream"));
+                    }
+                    return Err(invalid(Cause::InvalidHeader));
+                }
+            }
+        }
+    }
+}
+
+/// What came is no answer.
+fn invalid(cause: Cause) -> Failed {
+    Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause })
+}

@@ -1,0 +1,94 @@
+//! A request on its way out: queued whole, or passed on as the client sends it.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use weir_rt::{Chunk, Recv, SendError};
+use weir_trace::WaitKind;
+
+use super::attempt::{Failed, Run};
+use super::connection::Connection;
+use super::log;
+use super::protocol::Framing;
+use super::request;
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+
+impl Run<'_> {
+    /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. An answer that
+    /// comes before the body's end ends the sending.
+    pub(super) async fn send(
+        &mut self,
+        x: &mut Exchange,
+        connection: &Connection,
+        received: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        connection.stream.queue(Chunk::Bytes(self.out.head.clone()));
+        if let Some(body) = &self.out.body {
+            connection.stream.queue(Chunk::Bytes(body.clone()));
+        } else if self.out.framing != Framing::None {
+            if !x.body.is_read() {
+                return self.stream_body(x, connection, received).await;
+            }
+            request::queue_body(x, &*self.up.protocol, self.out.framing, connection);
+        }
+        connection.stream.flush();
+        Ok(())
+    }
+
+    async fn stream_body(
+        &mut self,
+        x: &mut Exchange,
+        connection: &Connection,
+        received: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        let (protocol, framing) = (self.up.protocol.clone(), self.out.framing);
+        self.body_begun = true;
+        loop {
+            let early = {
+                let mut piece = Box::pin(x.body_piece());
+                poll_fn(|cx| {
+                    if let Poll::Ready(recv) = connection.stream.poll_recv(cx, None) {
+                        return Poll::Ready(Err(recv));
+                    }
+                    let piece = piece.as_mut().poll(cx);
+                    if piece.is_pending() {
+                        // What there is of the body leaves with the head.
+                        connection.stream.flush();
+                    }
+                    piece.map(Ok)
+                })
+                .await
+            };
+            match early {
+                Ok(Ok(Some(piece))) => connection.stream.queue(Chunk::Bytes(protocol.body(piece, framing))),
+                Ok(Ok(None)) => {
+                    connection.stream.queue(Chunk::Bytes(protocol.body_end(framing)));
+                    connection.stream.flush();
+                    return Ok(());
+                }
+                Ok(Err(error)) => return Err(Failed::End(Verdict::Status(error.status()))),
+                Err(Recv::Data(bytes)) => {
+                    received.extend_from_slice(&bytes);
+                    return Ok(());
+                }
+                // What became of the connection is told by the next receive, or by the next send.
+                Err(_) => return Ok(()),
+            }
+            if connection.stream.unsent() < AHEAD {
+                // More of the body may be there already, and leaves with this.
+                continue;
+            }
+            connection.timer.arm(self.up.settings.send_timeout);
+            let room = connection.stream.drained(AHEAD, Some(&connection.timer));
+            match self.unless_gone(x, WaitKind::UpstreamSend, room).await? {
+                Ok(()) => {}
+                Err(SendError::TimedOut) => return Err(log::send_timed_out(x)),
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+}
+
+/// How much of a body that is passed on may be on its way to the server.
+const AHEAD: u64 = 64 * 1024;
