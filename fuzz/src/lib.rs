@@ -7,6 +7,7 @@
 pub mod conf;
 pub mod dns;
 pub mod h1;
+pub mod h2;
 pub mod http;
 pub mod mutate;
 pub mod see;
@@ -57,6 +58,16 @@ pub static TARGETS: &[Target] = &[
             b"HTTP/1.1 100\r\n\r\nHTTP/1.1 204 No Content\nServer: x\n\n",
         ],
         tokens: FIELDS,
+    },
+    Target {
+        name: "hpack",
+        run: h2::hpack,
+        seeds: &[
+            b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\xbe",
+            b"\x40\x0acustom-key\x0dcustom-header\xbe\x10\x08password\x06secret",
+            b"\x3f\x45\x48\x03302\x58\x07private\xbe",
+        ],
+        tokens: &[b"\x20", b"\x3f\xe1\x1f", b"\xbe", b"\x7f\xff\xff\x7f", b"\x40\x01a\x01b", b"\x00\x81\xff"],
     },
     Target {
         name: "dns",

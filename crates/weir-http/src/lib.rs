@@ -4,7 +4,7 @@
 //! no global state, and no input can make it panic. Everything is therefore tested byte by byte, and fuzzed.
 //!
 //! * [`h1`] reads and writes HTTP/1 heads and chunked bodies; [`header`] classifies field names;
-//!   [`fastcgi`] reads and writes the records of FastCGI.
+//!   [`hpack`] compresses and reads header blocks of HTTP/2; [`fastcgi`] reads and writes the records of FastCGI.
 #![forbid(unsafe_code)]
 
 pub mod accept;
@@ -18,6 +18,7 @@ pub mod fastcgi;
 pub mod h1;
 pub mod header;
 pub mod host;
+pub mod hpack;
 mod method;
 pub mod mime;
 pub mod proxy_protocol;

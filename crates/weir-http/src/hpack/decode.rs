@@ -1,0 +1,197 @@
+//! Header blocks in.
+
+use super::name::{Name, is_clean};
+use super::table::{FIXED, Row, Table, fixed};
+use super::{Error, huffman};
+use crate::header::Span;
+
+/// The reading side of a connection's header compression.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    table: Table,
+    /// What we told the peer its table may be at most (`SETTINGS_HEADER_TABLE_SIZE`).
+    limit: usize,
+}
+
+/// A header block, read. Kept and reused, so that a block costs no allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// The text of all names and values.
+    pub text: Vec<u8>,
+    /// The fields in order, pseudo-header fields among them.
+    pub items: Vec<Item>,
+    /// The fields were more, or longer, than allowed. Those behind are missing here; the tables are right all the same.
+    pub too_large: bool,
+}
+
+/// A field of a [`Section`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What its name is.
+    pub name: Name,
+    /// Its name in the section's text.
+    pub label: Span,
+    /// Its value in the section's text.
+    pub value: Span,
+    /// The value has no byte that makes the message malformed.
+    pub clean: bool,
+}
+
+/// Bounds on a header section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all names and values.
+    pub text: usize,
+    /// Fields.
+    pub fields: usize,
+}
+
+impl Section {
+    /// Forgets everything but the memory.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.items.clear();
+        self.too_large = false;
+    }
+
+    #[inline]
+    fn mark(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Adds the field whose name and value stand at the end of the text.
+    #[inline]
+    fn close(&mut self, name: Name, start: usize, middle: usize, clean: bool, limits: Limits) {
+        if self.text.len() > limits.text || self.items.len() >= limits.fields {
+            self.text.truncate(start);
+            self.too_large = true;
+            return;
+        }
+        let (label, value) = (Span::new(start, middle), Span::new(middle, self.text.len()));
+        self.items.push(Item { name, label, value, clean });
+    }
+}
+
+impl Decoder {
+    /// A decoder whose table may have `limit` bytes.
+    pub fn new(limit: usize) -> Decoder {
+        Decoder { table: Table::new(limit), limit }
+    }
+
+    /// Reads a whole block into `section`, which is emptied first.
+    ///
+    /// # Errors
+    /// The peers' tables differ from here on: the connection must end with COMPRESSION_ERROR.
+    pub fn decode(&mut self, block: &[u8], limits: Limits, section: &mut Section) -> Result<(), Error> {
+        section.clear();
+        let mut rest = block;
+        while let Some((&first, _)) = rest.split_first() {
+            match first {
+                0x80.. => {
+                    let index = integer(&mut rest, 7)?;
+                    self.indexed(index, limits, section)?;
+                }
+                0x40..=0x7f => self.literal(&mut rest, 6, true, limits, section)?,
+                0x20..=0x3f => {
+                    let limit = integer(&mut rest, 5)?;
+                    // A change of size comes before the fields (RFC 7541 section 4.2).
+                    if limit > self.limit || !section.items.is_empty() {
+                        return Err(Error::TableSize);
+                    }
+                    self.table.set_limit(limit);
+                }
+                _ => self.literal(&mut rest, 4, false, limits, section)?,
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn indexed(&self, index: usize, limits: Limits, section: &mut Section) -> Result<(), Error> {
+        let row = self.row(index)?;
+        // A reference of one byte may stand for kilobytes: over the limit nothing is copied any more.
+        if section.too_large {
+            return Ok(());
+        }
+        let start = section.mark();
+        section.text.extend_from_slice(row.text);
+        section.close(row.name, start, start + row.label, row.clean, limits);
+        Ok(())
+    }
+
+    fn literal(
+        &mut self,
+        rest: &mut &[u8],
+        prefix: u32,
+        indexing: bool,
+        limits: Limits,
+        section: &mut Section,
+    ) -> Result<(), Error> {
+        let start = section.mark();
+        let index = integer(rest, prefix)?;
+        let name = if index > 0 {
+            let row = self.row(index)?;
+            section.text.extend_from_slice(row.text.get(..row.label).unwrap_or_default());
+            row.name
+        } else {
+            string(rest, &mut section.text)?;
+            Name::of(section.text.get(start..).unwrap_or_default())
+        };
+        let middle = section.mark();
+        string(rest, &mut section.text)?;
+        let clean = is_clean(section.text.get(middle..).unwrap_or_default());
+        if indexing {
+            let text = section.text.get(start..).unwrap_or_default();
+            self.table.add(Row { name, text, label: middle - start, clean });
+        }
+        section.close(name, start, middle, clean, limits);
+        Ok(())
+    }
+
+    #[inline]
+    fn row(&self, index: usize) -> Result<Row<'_>, Error> {
+        let row = if index > FIXED { self.table.get(index - FIXED - 1) } else { fixed(index) };
+        row.ok_or(Error::Index)
+    }
+}
+
+/// An integer whose first byte has `prefix` bits of it (RFC 7541 section 5.1). None that means anything has more than
+/// 28 bits behind the prefix.
+#[inline]
+fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Error> {
+    let (&first, mut behind) = rest.split_first().ok_or(Error::Truncated)?;
+    let full = (1_usize << prefix) - 1;
+    let mut value = usize::from(first) & full;
+    if value == full {
+        let mut shift = 0;
+        loop {
+            let (&byte, after) = behind.split_first().ok_or(Error::Truncated)?;
+            behind = after;
+            if shift > 21 {
+                return Err(Error::Integer);
+            }
+            value += usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+    }
+    *rest = behind;
+    Ok(value)
+}
+
+/// Appends a string literal (RFC 7541 section 5.2).
+#[inline]
+fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    let coded = rest.first().is_some_and(|first| first & 0x80 != 0);
+    let length = integer(rest, 7)?;
+    let (text, behind) = rest.split_at_checked(length).ok_or(Error::Truncated)?;
+    *rest = behind;
+    if coded {
+        huffman::decode(text, out).map_err(|_| Error::Huffman)
+    } else {
+        out.extend_from_slice(text);
+        Ok(())
+    }
+}

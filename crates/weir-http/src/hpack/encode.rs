@@ -1,0 +1,253 @@
+//! Header blocks out.
+//!
+//! What is worth an entry of the peer's table is found by seeing it twice: a field's hash is remembered when it is sent
+//! first, and only when it is sent again the field is indexed. So what is said once (a length, a redirect's target)
+//! evicts nothing, and what every response says (server, type, the date of this second) costs one byte from the third
+//! response on.
+
+use super::huffman;
+use super::table::{FIXED, Table, fixed_name, row};
+use crate::header::Known;
+
+/// The writing side of a connection's header compression.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    table: Table,
+    /// Fields by their hash: what was sent before, and where it is in the table.
+    seen: Box<[Seen; SEEN]>,
+    /// The smallest and the last limit since the last block, when the limit was changed.
+    resized: Option<(usize, usize)>,
+    scratch: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    hash: u32,
+    /// The number of the table's entry; 0: there is none.
+    entry: u32,
+}
+
+/// What may be done with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexing {
+    /// It may enter the table.
+    Allowed,
+    /// It stays out of the table: it will not come again.
+    Not,
+    /// It stays out of all tables on its way: a secret (RFC 7541 section 7.1.3).
+    Never,
+}
+
+impl Encoder {
+    /// An encoder for a peer that has not said otherwise: its table has 4,096 bytes.
+    pub fn new() -> Encoder {
+        Encoder {
+            table: Table::new(TABLE),
+            seen: Box::new([Seen::default(); SEEN]),
+            resized: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The peer's `SETTINGS_HEADER_TABLE_SIZE`. Told to its decoder at the beginning of the next block.
+    pub fn set_limit(&mut self, limit: u32) {
+        let limit = (limit as usize).min(TABLE);
+        if limit == self.table.limit() && self.resized.is_none() {
+            return;
+        }
+        let smallest = self.resized.map_or(limit, |(smallest, _)| smallest.min(limit));
+        self.resized = Some((smallest, limit));
+        self.table.set_limit(limit);
+    }
+
+    /// Begins a block: to be called before its first field.
+    #[inline]
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if let Some((smallest, last)) = self.resized.take() {
+            if smallest < last {
+                integer(out, 0x20, 5, smallest);
+            }
+            integer(out, 0x20, 5, last);
+        }
+    }
+
+    /// `:status`
+    pub fn status(&mut self, status: u16, out: &mut Vec<u8>) {
+        let index = match status {
+            200 => 8,
+            204 => 9,
+            206 => 10,
+            304 => 11,
+            400 => 12,
+            404 => 13,
+            500 => 14,
+            _ => {
+                let digit = |number: u16| b'0' + (number % 10) as u8;
+                let text = [digit(status / 100), digit(status / 10), digit(status)];
+                return self.write(out, 8, b":status", &text, Indexing::Allowed);
+            }
+        };
+        out.push(0x80 | index);
+    }
+
+    /// A field of a known name, written in lower case.
+    #[inline]
+    pub fn known(&mut self, known: Known, value: &[u8], out: &mut Vec<u8>) {
+        let indexing = match known {
+            Known::ContentLength | Known::ContentRange | Known::Location | Known::Age => Indexing::Not,
+            Known::Authorization | Known::ProxyAuthorization => Indexing::Never,
+            Known::SetCookie | Known::Cookie if value.len() < 20 => Indexing::Never,
+            Known::SetCookie => Indexing::Not,
+            _ => Indexing::Allowed,
+        };
+        self.write(out, fixed_name(known), known.lower().as_bytes(), value, indexing);
+    }
+
+    /// A field of any name, which is in lower case.
+    pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
+        self.write(out, 0, name, value, indexing);
+    }
+
+    /// `:method`, `:scheme`, `:authority`, `:path` or `:protocol` of a request.
+    pub fn pseudo(&mut self, name: &'static str, value: &[u8], out: &mut Vec<u8>) {
+        let whole = match (name, value) {
+            (":method", b"GET") => 2,
+            (":method", b"POST") => 3,
+            (":path", b"/") => 4,
+            (":scheme", b"http") => 6,
+            (":scheme", b"https") => 7,
+            _ => 0,
+        };
+        if whole != 0 {
+            return out.push(0x80 | whole);
+        }
+        let index = match name {
+            ":authority" => 1,
+            ":method" => 2,
+            ":path" => 4,
+            ":scheme" => 6,
+            _ => 0,
+        };
+        let indexing = if name == ":path" { Indexing::Not } else { Indexing::Allowed };
+        self.write(out, index, name.as_bytes(), value, indexing);
+    }
+
+    /// Writes a field; `name_index` is that of its name in the static table, 0 for none.
+    fn write(&mut self, out: &mut Vec<u8>, name_index: u8, name: &[u8], value: &[u8], indexing: Indexing) {
+        let (mark, prefix) = match indexing {
+            Indexing::Allowed => match self.find(name, value) {
+                Found::At(index) => return integer(out, 0x80, 7, index),
+                Found::Again => (0x40, 6),
+                Found::New => (0, 4),
+            },
+            Indexing::Not => (0, 4),
+            Indexing::Never => (0x10, 4),
+        };
+        integer(out, mark, prefix, usize::from(name_index));
+        if name_index == 0 {
+            string(out, name);
+        }
+        string(out, value);
+    }
+
+    /// Where the table has the field; it is put in when it came before.
+    fn find(&mut self, name: &[u8], value: &[u8]) -> Found {
+        let hash = hash(name, value);
+        let Some(seen) = self.seen.get_mut(hash as usize % SEEN) else { return Found::New };
+        if seen.hash != hash {
+            *seen = Seen { hash, entry: 0 };
+            return Found::New;
+        }
+        if seen.entry != 0 {
+            let age = self.table.added().wrapping_sub(seen.entry) as usize;
+            if let Some(row) = self.table.get(age)
+                && row.text.split_at_checked(row.label) == Some((name, value))
+            {
+                return Found::At(FIXED + 1 + age);
+            }
+        }
+        if !self.table.takes(name.len() + value.len()) {
+            return Found::New;
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(name);
+        self.scratch.extend_from_slice(value);
+        self.table.add(row(&self.scratch, name.len()));
+        seen.entry = self.table.added();
+        Found::Again
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Encoder {
+        Encoder::new()
+    }
+}
+
+/// What the table has of a field.
+enum Found {
+    /// It, at this index.
+    At(usize),
+    /// It did not have it, and has it now.
+    Again,
+    /// Nothing.
+    New,
+}
+
+/// Mixes both texts; equal hashes are compared.
+#[inline]
+fn hash(name: &[u8], value: &[u8]) -> u32 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = (name.len() as u64) << 32 ^ value.len() as u64;
+    let mut mix = |word: u64| hash = (hash.rotate_left(23) ^ word).wrapping_mul(ODD);
+    // Of a name its ends are enough: values tell apart what is left.
+    mix(tail(name));
+    let mut words = value.chunks_exact(8);
+    for word in &mut words {
+        mix(word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)));
+    }
+    mix(tail(words.remainder()));
+    (hash >> 32) as u32 | 1
+}
+
+/// The last eight bytes of `text`, or all.
+#[inline]
+fn tail(text: &[u8]) -> u64 {
+    match text.last_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// Writes an integer behind the bits of `mark`, `prefix` bits of it in the first byte (RFC 7541 section 5.1).
+#[inline]
+fn integer(out: &mut Vec<u8>, mark: u8, prefix: u32, value: usize) {
+    let full = (1_usize << prefix) - 1;
+    if value < full {
+        return out.push(mark | value as u8);
+    }
+    out.push(mark | full as u8);
+    let mut rest = value - full;
+    while rest >= 0x80 {
+        out.push(0x80 | (rest & 0x7f) as u8);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Writes a string, by Huffman's code where that is shorter.
+fn string(out: &mut Vec<u8>, text: &[u8]) {
+    let coded = huffman::encoded_len(text);
+    if coded < text.len() {
+        integer(out, 0x80, 7, coded);
+        huffman::encode(text, out);
+    } else {
+        integer(out, 0, 7, text.len());
+        out.extend_from_slice(text);
+    }
+}
+
+/// Bytes of the table: the protocol's default, which is also the most that is used.
+const TABLE: usize = 4096;
+/// Fields that are remembered. A table of 4 KB has about 60 entries.
+const SEEN: usize = 128;

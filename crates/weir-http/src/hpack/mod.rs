@@ -1,0 +1,54 @@
+//! Header compression for HTTP/2 (RFC 7541).
+//!
+//! A [`Decoder`] reads whole blocks into a [`Section`]: one text, spans of it, and of every field what its name is,
+//! found out when the name came first and kept in the table beside it. An [`Encoder`] writes field by field behind
+//! whatever its caller's buffer has. Neither keeps a block: their state is the two dynamic tables.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod decode;
+mod encode;
+mod huffman;
+mod name;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use decode::{Decoder, Item, Limits, Section};
+pub use encode::{Encoder, Indexing};
+pub use name::{Kind, Name};
+
+/// Why a header block can't be read. Each ends the connection with COMPRESSION_ERROR (RFC 9113 section 4.3): from
+/// there on the tables of both sides would differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The block ends within a field.
+    Truncated,
+    /// A number is larger than any that can be meant.
+    Integer,
+    /// An index that neither table has.
+    Index,
+    /// A text that is no Huffman code.
+    Huffman,
+    /// A table size above ours, or behind a field.
+    TableSize,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Error::Truncated => "truncated header block",
+            Error::Integer => "too large integer in header block",
+            Error::Index => "invalid table index in header block",
+            Error::Huffman => "invalid huffman code in header block",
+            Error::TableSize => "invalid table size update",
+        })
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Bytes of a dynamic table where nothing else was agreed (RFC 9113 section 6.5.2).
+pub const DEFAULT_TABLE: usize = 4096;
