@@ -156,41 +156,17 @@ struct Child<'x> {
 impl<'x> Child<'x> {
     fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> Child<'x> {
         parent.enter(Site::SUBREQUEST);
-        let mut x = parent.worker.take_exchange(&parent.connection, &parent.server);
+        let variables = options.share == Share::All;
+        let (mut x, body) = child(parent, (uri, args), options, Taking::Over);
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
-        std::mem::swap(&mut x.arena, &mut parent.arena);
-        x.swap_lasting(parent);
         x.common = Some(parent.common.get_or_insert_default().clone());
-        match options.share {
-            Share::All => std::mem::swap(&mut x.variables, &mut parent.variables),
-            Share::Copy => x.variables = parent.variables.clone(),
-            Share::Nothing => {}
-        }
-        x.transport = Transport::Capture(Capture {
-            bytes: Vec::new(),
-            head_only: options.head_only,
-            limit: options.limit,
-            limited: false,
-        });
-        x.internal = true;
-        x.client = parent.client.clone();
-        x.keep_alive = true;
-        x.start_ms = weir_rt::now_ms();
-        x.bytes_before = 0;
-        x.subrequest_of = Some(parent.request.uri);
-        request(&mut x, &parent.request, (uri, args), options.method);
-        let body = body(&mut x, &mut parent.body, options.body);
-        let variables = options.share == Share::All;
         Child { parent, exchange: Some(x), own, variables, body }
     }
 
     async fn run(&mut self) -> Captured {
         let x = self.exchange.as_mut().expect("taken only when dropped");
-        engine::conclude(x, Next::Run(Phase::ServerRewrite)).await;
-        if x.plan.core.log_subrequest {
-            engine::log(x).await;
-        }
+        answer(x).await;
         captured(x)
     }
 }
@@ -212,6 +188,58 @@ impl Drop for Child<'_> {
         parent.leave(Site::SUBREQUEST);
         parent.worker.give_exchange(x);
     }
+}
+
+/// How a child comes by what it sees of its parent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taking {
+    /// It holds the parent's own while it runs, and the parent waits.
+    Over,
+    /// It has copies.
+    Copies,
+}
+
+/// A subrequest's exchange, not yet run, whose answer is captured; and whether it holds the parent's own body.
+fn child(
+    parent: &mut Exchange,
+    target: (&[u8], &[u8]),
+    options: SubrequestOptions,
+    taking: Taking,
+) -> (Box<Exchange>, bool) {
+    let mut x = parent.worker.take_exchange(&parent.connection, &parent.server);
+    match taking {
+        Taking::Over => {
+            std::mem::swap(&mut x.arena, &mut parent.arena);
+            x.swap_lasting(parent);
+        }
+        Taking::Copies => x.arena.copy_from(&parent.arena),
+    }
+    match options.share {
+        Share::Nothing => {}
+        Share::All if taking == Taking::Over => std::mem::swap(&mut x.variables, &mut parent.variables),
+        Share::All | Share::Copy => x.variables = parent.variables.clone(),
+    }
+    x.transport = Transport::Capture(Capture {
+        bytes: Vec::new(),
+        head_only: options.head_only,
+        limit: options.limit,
+        limited: false,
+    });
+    x.internal = true;
+    x.client = parent.client.clone();
+    x.keep_alive = true;
+    x.start_ms = weir_rt::now_ms();
+    x.bytes_before = 0;
+    x.subrequest_of = Some(parent.request.uri);
+    request(&mut x, &parent.request, target, options.method);
+    let holds = match (taking, &options.body) {
+        (Taking::Copies, SubrequestBody::Parent) => {
+            let mut copy = parent.body.copy();
+            body(&mut x, &mut copy, options.body)
+        }
+        _ => body(&mut x, &mut parent.body, options.body),
+    };
+    (x, holds)
 }
 
 /// The parent's head with another method, path and arguments.
@@ -264,6 +292,14 @@ fn unframe(x: &mut Exchange) {
     head.fields.retain(|field| !matches!(field.known, Known::ContentLength | Known::TransferEncoding));
     let host = head.fields.iter().position(|field| field.known == Known::Host);
     head.host = host.map(|at| at as u16);
+}
+
+/// Runs a child from where subrequests begin.
+async fn answer(x: &mut Exchange) {
+    engine::conclude(x, Next::Run(Phase::ServerRewrite)).await;
+    if x.plan.core.log_subrequest {
+        engine::log(x).await;
+    }
 }
 
 /// What stands in the child when it has run.

@@ -6,13 +6,11 @@ use std::rc::Rc;
 use weir_http::Method;
 
 use super::family::{Alive, Family, Outlet, Running};
-use super::{Capture, Captured, Share, SubrequestBody, SubrequestOptions, body, captured, request};
+use super::{Captured, SubrequestBody, SubrequestOptions, Taking, captured, child};
 use crate::body::Chain;
 use crate::conn::Transport;
-use crate::engine::{self, Next};
 use crate::exchange::{Common, Exchange};
-use crate::phase::{LocalFuture, Phase};
-use crate::read::RequestBody;
+use crate::phase::LocalFuture;
 
 /// A subrequest that a body filter asks for ([`Step::Include`](crate::filter::Step::Include)): its answer stands behind
 /// what the filter has given so far and before what it gives next.
@@ -93,31 +91,9 @@ impl Exchange {
             self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
             return None;
         };
-        let mut x = self.worker.take_exchange(&self.connection, &self.server);
+        let (mut x, _) = child(self, (uri, args), options, Taking::Copies);
         x.common = Some(common);
-        x.arena.copy_from(&self.arena);
-        if options.share != Share::Nothing {
-            x.variables = self.variables.clone();
-        }
-        x.transport = Transport::Capture(Capture {
-            bytes: Vec::new(),
-            head_only: options.head_only,
-            limit: options.limit,
-            limited: false,
-        });
-        x.internal = true;
-        x.client = self.client.clone();
-        x.keep_alive = true;
-        x.start_ms = weir_rt::now_ms();
-        x.bytes_before = 0;
-        x.subrequest_of = Some(self.request.uri);
         x.shared.become_branch(&self.shared);
-        request(&mut x, &self.request, (uri, args), options.method);
-        let mut copy = match options.body {
-            SubrequestBody::Parent => self.body.copy(),
-            _ => RequestBody::default(),
-        };
-        body(&mut x, &mut copy, options.body);
         Some((x, alive))
     }
 
@@ -208,10 +184,7 @@ impl Drop for Ended {
 
 /// Runs a child. Boxed inside: children make children.
 async fn answer(x: &mut Exchange) -> Captured {
-    let run: LocalFuture<'_, ()> = Box::pin(engine::conclude(x, Next::Run(Phase::ServerRewrite)));
+    let run: LocalFuture<'_, ()> = Box::pin(super::answer(x));
     run.await;
-    if x.plan.core.log_subrequest {
-        engine::log(x).await;
-    }
     captured(x)
 }
