@@ -244,6 +244,27 @@ impl<'a> LineCx<'a> {
         Ok(())
     }
 
+    /// Permission bits, as `user:rw group:r all:r` names them; the user's are read and write where they are not named.
+    pub fn access(&self, slot: &mut Option<u32>) -> Result {
+        self.vacant(slot)?;
+        let (mut user, mut others) = (0o600, 0);
+        for i in 0..self.args().len() {
+            let (whom, rights) = self.arg(i).split_once(':').ok_or_else(|| self.invalid_value(i))?;
+            let bits = match rights {
+                "rw" => 6,
+                "r" => 4,
+                _ => return Err(self.invalid_value(i)),
+            };
+            match whom {
+                "user" => user = bits << 6,
+                "group" => others |= bits << 3,
+                "all" => others |= bits,
+                _ => return Err(self.invalid_value(i)),
+            }
+        }
+        self.once(slot, user | others)
+    }
+
     /// The argument as it is.
     pub fn text<T: Text>(&self, slot: &mut Option<T>) -> Result {
         self.vacant(slot)?;

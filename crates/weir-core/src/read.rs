@@ -27,6 +27,8 @@ pub struct RequestBody {
     broken: bool,
     /// The client left before its end.
     gone: bool,
+    /// It is wanted in a file that keeps its name.
+    pub(crate) named: bool,
     pub(crate) memory: Vec<u8>,
     pub(crate) file: Option<TempFile>,
 }
@@ -52,6 +54,15 @@ pub struct TempFile {
     /// Bytes in it.
     pub len: u64,
     pub(crate) remove: bool,
+    /// Its name is still there.
+    pub(crate) named: bool,
+}
+
+impl TempFile {
+    /// The file was moved to its place: its old name is not removed.
+    pub fn keep(&mut self) {
+        self.remove = false;
+    }
 }
 
 impl Drop for TempFile {
@@ -81,6 +92,7 @@ impl RequestBody {
             || self.discarded
             || self.broken
             || self.gone
+            || self.named
             || self.memory.capacity() > 0
             || self.file.is_some()
     }
@@ -134,6 +146,12 @@ impl RequestBody {
         self.file.as_ref()
     }
 
+    /// Takes the file that [`Exchange::read_body_into_file`] made; it is removed when it is dropped, unless it is
+    /// [kept](TempFile::keep).
+    pub fn take_file(&mut self) -> Option<TempFile> {
+        self.file.take()
+    }
+
     /// The same body for another request, if it was read; a file is shared, and removed by the first holder only.
     pub(crate) fn copy(&self) -> RequestBody {
         let file = self.file.as_ref().map(|file| TempFile {
@@ -141,6 +159,7 @@ impl RequestBody {
             path: file.path.clone(),
             len: file.len,
             remove: false,
+            named: false,
         });
         RequestBody { read: self.read, memory: self.memory.clone(), file, ..RequestBody::default() }
     }
@@ -186,11 +205,25 @@ impl Exchange {
         result
     }
 
+    /// Reads the whole body into a file that has a name, for who moves it to its place ([`RequestBody::take_file`]).
+    /// A body that was read before is written to one.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn read_body_into_file(&mut self) -> Result<(), Error> {
+        self.body.named = true;
+        if self.body.read {
+            return crate::temp::name(self).await;
+        }
+        self.read_body().await
+    }
+
     async fn read_all(&mut self) -> Result<(), Error> {
         let limit = self.plan.core.client_body_buffer_size;
-        let only_file = self.plan.core.client_body_in_file_only != InFileOnly::Off;
+        let only_file = self.body.named || self.plan.core.client_body_in_file_only != InFileOnly::Off;
         if let Framing::Length(length) = self.body.framing
             && length <= limit
+            && !only_file
         {
             self.body.memory.reserve_exact(length as usize);
         }

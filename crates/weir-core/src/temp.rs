@@ -33,22 +33,55 @@ pub(crate) async fn append(x: &mut Exchange, piece: Vec<u8>) -> Result<(), Error
     write(x, all).await
 }
 
+/// Sees to it that a body which was read has a file with a name.
+///
+/// # Errors
+/// As [`append`].
+pub(crate) async fn name(x: &mut Exchange) -> Result<(), Error> {
+    if x.body.file.as_ref().is_some_and(|file| file.named) {
+        return Ok(());
+    }
+    let Some(old) = x.body.file.take() else { return append(x, Vec::new()).await };
+    x.body.file = Some(create(x).await?);
+    let mut from = 0;
+    while from < old.len {
+        let handle = old.handle.try_clone().map_err(|error| Error::file(error.raw_os_error()))?;
+        let mut bytes = vec![0; (old.len - from).min(PIECE) as usize];
+        let read = move || handle.pread(&mut bytes, from).map(|n| (n, bytes));
+        match x.waiting(Box::pin(weir_rt::blocking(read))).await {
+            Ok((0, _)) => {
+                return Err(failed(x, "pread()", &path_of(&old), &io::ErrorKind::UnexpectedEof.into()));
+            }
+            Ok((n, mut bytes)) => {
+                bytes.truncate(n);
+                from += n as u64;
+                write(x, bytes).await?;
+            }
+            Err(error) => return Err(failed(x, "pread()", &path_of(&old), &error)),
+        }
+    }
+    Ok(())
+}
+
+fn path_of(file: &TempFile) -> PathBuf {
+    file.path.clone().unwrap_or_default()
+}
+
 async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
     let (folder, levels) = x.plan.core.client_body_temp_path.clone();
     let only = x.plan.core.client_body_in_file_only;
-    let named = only != InFileOnly::Off;
+    let wanted = x.body.named;
+    let named = wanted || only != InFileOnly::Off;
     let made = weir_rt::blocking(move || make(&folder, levels, named, &NUMBER));
     match x.waiting(Box::pin(made)).await {
         Ok((handle, path)) => {
-            let level = if named { Level::Notice } else { Level::Warn };
-            let name = path.display();
-            x.log(level, &format_args!("a client request body is buffered to a temporary file {name}"));
-            Ok(TempFile {
-                handle: Rc::new(handle),
-                path: Some(path),
-                len: 0,
-                remove: only == InFileOnly::Clean,
-            })
+            if !wanted {
+                let level = if named { Level::Notice } else { Level::Warn };
+                let name = path.display();
+                x.log(level, &format_args!("a client request body is buffered to a temporary file {name}"));
+            }
+            let remove = wanted || only == InFileOnly::Clean;
+            Ok(TempFile { handle: Rc::new(handle), path: Some(path), len: 0, remove, named })
         }
         Err((path, error)) => Err(failed(x, "open()", &path, &error)),
     }
@@ -71,7 +104,7 @@ async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
         }
         (Ok(()), None) => Ok(()),
         (Err(error), file) => {
-            let path = file.as_ref().and_then(|file| file.path.clone()).unwrap_or_default();
+            let path = file.as_ref().map(path_of).unwrap_or_default();
             Err(failed(x, "pwrite()", &path, &error))
         }
     }
@@ -153,6 +186,9 @@ fn path(folder: &Path, levels: [u8; 3], number: u32) -> PathBuf {
 /// The number of the last file made in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
+/// A body is copied to another file in pieces of this many bytes.
+const PIECE: u64 = 64 * 1024;
+
 /// How far the number goes when its file exists already.
 const LEAP: u32 = 123_456;
 
@@ -220,6 +256,29 @@ mod tests {
             assert_eq!(&all[..n], b"in memory, more, and more");
             assert_eq!(file.len, n as u64);
             assert!(!file.path.as_ref().expect("named once").exists());
+        });
+    }
+
+    #[test]
+    fn a_body_that_was_read_gets_a_file_with_a_name() {
+        with_folder("name", "", async |x, _| {
+            for in_file in [false, true] {
+                let body = vec![b'x'; 3 * PIECE as usize + 5];
+                x.body.replace(body.clone());
+                if in_file {
+                    x.body.named = false;
+                    append(x, Vec::new()).await.expect("written");
+                }
+                x.read_body_into_file().await.expect("written");
+                let mut file = x.body.take_file().expect("made");
+                let path = file.path.clone().expect("named");
+                assert!(fs::read(&path).expect("its name is there") == body);
+                if in_file {
+                    file.keep();
+                }
+                drop(file);
+                assert_eq!(path.exists(), in_file);
+            }
         });
     }
 

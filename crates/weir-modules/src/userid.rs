@@ -46,7 +46,7 @@ impl Module for UserId {
     const VARIABLES: &'static [Variable] = &[
         Variable::new("uid_got", got),
         Variable::new("uid_set", set),
-        Variable::new("uid_reset", |_| Some(Text::EMPTY)).settable(reset),
+        Variable::new("uid_reset", |_| Some(Text::EMPTY)).changeable(),
     ];
 
     fn inherit(conf: &mut UserIdConf, parent: &UserIdConf) {
@@ -177,10 +177,6 @@ struct Client {
     got: Id,
     /// What is sent; nothing while its count is zero.
     set: Id,
-    /// `$uid_reset`: neither empty nor 0.
-    wants_reset: bool,
-    /// `$uid_reset` is `log`.
-    log_reset: bool,
     /// The number is a new one in place of the one that came.
     is_reset: bool,
 }
@@ -205,13 +201,6 @@ fn set(x: &mut Exchange) -> Option<Text> {
     create(x, &conf);
     let set = x.lasting::<Client>().set;
     is_set(&set).then(|| text(x, &conf, &set))
-}
-
-/// `set $uid_reset ...`
-fn reset(x: &mut Exchange, value: &[u8]) {
-    let client = x.lasting::<Client>();
-    client.wants_reset = !matches!(value, b"" | b"0");
-    client.log_reset = value == b"log";
 }
 
 fn text(x: &mut Exchange, conf: &UserIdConf, id: &Id) -> Text {
@@ -257,12 +246,16 @@ fn look(x: &mut Exchange, conf: &UserIdConf) {
 
 /// Decides once which number is sent, if any.
 fn create(x: &mut Exchange, conf: &UserIdConf) {
-    let client = x.lasting::<Client>();
-    if is_set(&client.set) {
+    if is_set(&x.lasting::<Client>().set) {
         return;
     }
-    if is_set(&client.got) {
-        if !client.wants_reset {
+    if is_set(&x.lasting::<Client>().got) {
+        // Only for clients that are known, so by name.
+        let reset = x.variable_by_name("uid_reset").unwrap_or(Text::EMPTY);
+        let wants_reset = !matches!(x.text(&reset), b"" | b"0");
+        let log_reset = x.text(&reset) == b"log";
+        let client = x.lasting::<Client>();
+        if !wants_reset {
             let is_marked =
                 |mark| client.cookie.get(DIGITS..).is_some_and(|end| end.starts_with(&[mark, b'=']));
             if conf.mark().is_some_and(|mark| !is_marked(mark)) {
@@ -271,7 +264,7 @@ fn create(x: &mut Exchange, conf: &UserIdConf) {
             return;
         }
         client.is_reset = true;
-        if client.log_reset {
+        if log_reset {
             let shown = shown(conf, &client.got);
             let shown = String::from_utf8_lossy(&shown);
             x.log(Level::Notice, &format_args!("userid cookie \"{shown}\" was reset"));

@@ -327,8 +327,13 @@ impl From<FileHandle> for OwnedFd {
 
 /// The errnos that tell a missing file from a forbidden one from a broken server.
 pub mod errno {
-    pub use libc::{EACCES, EIO, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR};
+    pub use libc::{
+        EACCES, EEXIST, EIO, EISDIR, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, EPERM, EXDEV,
+    };
 }
+
+/// Flag of open(2): does not wait for the other end of a FIFO.
+pub const O_NONBLOCK: c_int = libc::O_NONBLOCK;
 
 /// The C library's words for an errno: "No such file or directory", as nginx prints after the number.
 /// "Unknown error" for a number that is none.

@@ -4,7 +4,7 @@ use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 use weir_modules::{
-    Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Echo,
+    Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
     EmptyGif, FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
     NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static,
     StubStatus, Sub, Subs, TempFolders, TryFiles, UserId, Zstd,
@@ -43,6 +43,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Echo>(),
     ModuleDef::of::<StubStatus>(),
     ModuleDef::of::<Welcome>(),
+    ModuleDef::of::<Dav>(),
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Autoindex>(),

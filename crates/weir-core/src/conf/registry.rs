@@ -65,10 +65,10 @@ impl Registry {
     /// Declares a variable of the configuration (`map`, `geo`, ...).
     ///
     /// # Errors
-    /// nginx's words when a module has one of that name, which may not be changed.
+    /// nginx's words when a module has one of that name that may not be changed.
     pub fn define(&mut self, name: &str, getter: Getter, cacheable: bool) -> Result<VarIndex, String> {
         let name = &*name.to_ascii_lowercase();
-        if self.plain.contains_key(name) {
+        if self.plain.get(name).is_some_and(|variable| !variable.changeable) {
             return Err(format!("the duplicate \"{name}\" variable"));
         }
         let index = self.index(name);
@@ -85,7 +85,7 @@ impl Registry {
     /// nginx's words when a module has one of that name that may not be changed.
     pub fn define_assigned(&mut self, name: &str) -> Result<VarIndex, String> {
         let name = &*name.to_ascii_lowercase();
-        if self.plain.get(name).is_some_and(|variable| variable.set.is_none()) {
+        if self.plain.get(name).is_some_and(|variable| !variable.changeable) {
             return Err(format!("the duplicate \"{name}\" variable"));
         }
         let index = self.index(name);
@@ -175,7 +175,7 @@ impl Registry {
                     Get::Plain(get) => Getter::Plain(get),
                     Get::Prefix(get) => Getter::Prefix(get, Arc::from(rest)),
                 };
-                (definition(getter, variable.set, variable.cacheable, variable.set.is_some()), true)
+                (definition(getter, variable.set, variable.cacheable, variable.changeable), true)
             }
             None => (definition(Getter::Assigned, None, true, true), false),
         }

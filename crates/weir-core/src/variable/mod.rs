@@ -28,6 +28,8 @@ pub struct Variable {
     pub set: Option<fn(&mut Exchange, &[u8])>,
     /// Computed once per request, or each time (nginx's `NOCACHEABLE`).
     pub cacheable: bool,
+    /// The configuration may define it anew, by `set`, `map` and the like (nginx's `CHANGEABLE`).
+    pub changeable: bool,
 }
 
 /// How a module's variable is computed.
@@ -42,12 +44,12 @@ pub enum Get {
 impl Variable {
     /// A variable that is computed once per request.
     pub const fn new(name: &'static str, get: fn(&mut Exchange) -> Option<Text>) -> Variable {
-        Variable { name, get: Get::Plain(get), set: None, cacheable: true }
+        Variable { name, get: Get::Plain(get), set: None, cacheable: true, changeable: false }
     }
 
     /// All variables that begin with `name`.
     pub const fn prefix(name: &'static str, get: fn(&mut Exchange, &str) -> Option<Text>) -> Variable {
-        Variable { name, get: Get::Prefix(get), set: None, cacheable: false }
+        Variable { name, get: Get::Prefix(get), set: None, cacheable: false, changeable: false }
     }
 
     /// Computed once per request; what [`Variable::prefix`] does not say of itself.
@@ -65,6 +67,12 @@ impl Variable {
     /// `set $name` calls this.
     pub const fn settable(mut self, set: fn(&mut Exchange, &[u8])) -> Variable {
         self.set = Some(set);
+        self.changeable()
+    }
+
+    /// The configuration may define it anew; the module then asks for it like anybody else.
+    pub const fn changeable(mut self) -> Variable {
+        self.changeable = true;
         self
     }
 }

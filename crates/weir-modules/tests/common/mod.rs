@@ -10,7 +10,7 @@ use weir_test::{Client, Response, TempDir};
 
 /// The server; it stops with the test.
 pub(crate) struct Site {
-    /// Its folder; the root is `root` in it, the log `error.log`.
+    /// Its folder; the root is `root` in it, the log `error.log`, bodies lie in `temp`.
     pub(crate) folder: TempDir,
     /// Where it listens.
     pub(crate) address: SocketAddr,
@@ -30,9 +30,12 @@ impl Site {
         let root = folder.path().display();
         let text = format!(
             "error_log {root}/error.log info; worker_processes 1; events {{ }}
-            http {{ {http} server {{ listen {address}; root {root}/root; absolute_redirect off; {inside} }} }}"
+            http {{ client_body_temp_path {root}/temp; {http}
+                server {{ listen {address}; root {root}/root; absolute_redirect off; {inside} }} }}"
         );
-        std::fs::create_dir(folder.path().join("root")).expect("a fresh folder");
+        for name in ["root", "temp"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a fresh folder");
+        }
         let configuration = weir_core::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(Arc::new(configuration), Options::default()).expect("starts");
         Site { folder, address, _server: server }

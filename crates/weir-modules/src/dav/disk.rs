@@ -1,0 +1,387 @@
+//! What WebDAV does to the disk. Plain calls that may block: for threads of the pool ([`away`]).
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use weir_core::Exchange;
+use weir_core::log::Level;
+use weir_rt::file::errno::{EACCES, EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, EPERM, EXDEV};
+use weir_rt::file::{Meta, errno_text, lstat, stat};
+use weir_trace::WaitKind;
+
+use super::mapped;
+
+/// Where a URI leads.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The path as it was mapped, the slash at its end too.
+    pub(super) full: PathBuf,
+    /// The path without slashes at its end.
+    pub(super) bare: PathBuf,
+    /// It ends with a slash.
+    pub(super) slash: bool,
+}
+
+impl Place {
+    /// That of the request's own URI.
+    pub(super) fn of(x: &mut Exchange) -> Place {
+        Place::new(&mapped(x))
+    }
+
+    fn new(path: &[u8]) -> Place {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        let slash = end < path.len();
+        let bare = if end == 0 { b"/" } else { &path[..end] };
+        Place { full: to_path(path), bare: to_path(bare), slash }
+    }
+}
+
+fn to_path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// Runs `job` on a thread of the pool.
+pub(super) async fn away<T: Send + 'static>(x: &Exchange, job: impl FnOnce() -> T + Send + 'static) -> T {
+    x.waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(job))).await
+}
+
+/// A system call that failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    call: &'static str,
+    path: PathBuf,
+    /// The second path, of rename(2).
+    to: Option<PathBuf>,
+    pub(super) errno: i32,
+}
+
+/// The status of what is not there.
+#[derive(Clone, Copy)]
+pub(super) struct NotFound(pub(super) u16);
+
+/// What many calls came to: those that failed and were passed over, and the one that decided.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) passed: Vec<Failure>,
+    pub(super) failed: Option<Failure>,
+}
+
+type Result<T = ()> = std::result::Result<T, Failure>;
+
+impl Failure {
+    fn of(call: &'static str, path: &Path, error: &io::Error) -> Failure {
+        // Without a number only a NUL in the path was refused: there is no such file.
+        let errno = error.raw_os_error().unwrap_or(ENOENT);
+        Failure { call, path: path.to_path_buf(), to: None, errno }
+    }
+
+    /// A folder where a file was meant.
+    pub(super) fn is_directory(call: &'static str, path: &Path) -> Failure {
+        Failure { call, path: path.to_path_buf(), to: None, errno: EISDIR }
+    }
+
+    /// Something on the way is no folder.
+    pub(super) fn is_not_a_directory(&self) -> bool {
+        self.errno == ENOTDIR
+    }
+
+    /// nginx's level and status for it.
+    pub(super) fn judge(&self, not_found: NotFound) -> (Level, u16) {
+        match self.errno {
+            ENOENT | ENOTDIR | ENAMETOOLONG => (Level::Error, not_found.0),
+            EEXIST => (Level::Error, 405),
+            EACCES | EPERM => (Level::Error, 403),
+            ENOSPC => (Level::Crit, 507),
+            _ => (Level::Crit, 500),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} \"{}\"", self.call, self.path.display())?;
+        if let Some(to) = &self.to {
+            write!(f, " to \"{}\"", to.display())?;
+        }
+        write!(f, " failed ({}: {})", self.errno, errno_text(self.errno))
+    }
+}
+
+/// What the path names, a symbolic link itself.
+pub(super) fn look(path: &Path) -> Result<Meta> {
+    lstat(path).map_err(|error| Failure::of("lstat()", path, &error))
+}
+
+/// What the path leads to.
+pub(super) fn look_through(path: &Path) -> Result<Meta> {
+    stat(path).map_err(|error| Failure::of("stat()", path, &error))
+}
+
+/// Who may read files may enter their folder.
+pub(super) fn folder_access(access: u32) -> u32 {
+    access | (access & 0o444) >> 2
+}
+
+/// Makes one folder.
+pub(super) fn make_folder(path: &Path, access: u32) -> Result {
+    let made = DirBuilder::new().mode(access).create(path);
+    made.map_err(|error| Failure::of("mkdir()", path, &error))
+}
+
+/// Removes a file, a link, or a folder with all that is in it. Goes on where something can't be removed; what counts
+/// is the outermost.
+pub(super) fn delete(path: &Path, folder: bool) -> Done {
+    let mut done = Done::default();
+    if folder {
+        empty(path, &mut done.passed);
+        let removed = fs::remove_dir(path);
+        done.failed = removed.err().map(|error| Failure::of("rmdir()", path, &error));
+    } else {
+        let removed = fs::remove_file(path);
+        done.failed = removed.err().map(|error| Failure::of("unlink()", path, &error));
+    }
+    done
+}
+
+fn empty(folder: &Path, failures: &mut Vec<Failure>) {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => return failures.push(Failure::of("opendir()", folder, &error)),
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return failures.push(Failure::of("readdir()", folder, &error)),
+        };
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            empty(&path, failures);
+            note(failures, "rmdir()", &path, fs::remove_dir(&path));
+        } else {
+            note(failures, "unlink()", &path, fs::remove_file(&path));
+        }
+    }
+}
+
+fn note(failures: &mut Vec<Failure>, call: &'static str, path: &Path, result: io::Result<()>) {
+    if let Err(error) = result {
+        failures.push(Failure::of(call, path, &error));
+    }
+}
+
+/// A file that gets its place.
+pub(super) struct Arrival {
+    pub(super) from: PathBuf,
+    pub(super) to: PathBuf,
+    /// The permission bits that it gets before; else it keeps its own.
+    pub(super) access: Option<u32>,
+    /// The time of modification that it gets before, seconds since 1970.
+    pub(super) modified: Option<i64>,
+    /// Folders missing on the way are made, with these bits.
+    pub(super) folders: Option<u32>,
+}
+
+impl Arrival {
+    /// Renames the file; across file systems it is copied beside its place first, so that it always appears whole.
+    pub(super) fn settle(&self) -> Result {
+        let Arrival { from, to, .. } = self;
+        if let Some(access) = self.access {
+            let set = fs::set_permissions(from, Permissions::from_mode(access));
+            set.map_err(|error| Failure::of("chmod()", from, &error))?;
+        }
+        if let Some(seconds) = self.modified {
+            let set = set_modified(from, seconds);
+            set.map_err(|error| Failure::of("futimes()", from, &error))?;
+        }
+        let mut renamed = fs::rename(from, to);
+        if let (Err(error), Some(access), Some(parent)) = (&renamed, self.folders, to.parent())
+            && error.raw_os_error() == Some(ENOENT)
+        {
+            let made = DirBuilder::new().recursive(true).mode(access).create(parent);
+            made.map_err(|error| Failure::of("mkdir()", parent, &error))?;
+            renamed = fs::rename(from, to);
+        }
+        match renamed {
+            Err(error) if error.raw_os_error() == Some(EXDEV) => {
+                copy_file(from, to)?;
+                fs::remove_file(from).map_err(|error| Failure::of("unlink()", from, &error))
+            }
+            Err(error) => Err(Failure { to: Some(to.clone()), ..Failure::of("rename()", from, &error) }),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+fn set_modified(path: &Path, seconds: i64) -> io::Result<()> {
+    let since = Duration::from_secs(seconds.unsigned_abs());
+    let time = match seconds < 0 {
+        true => SystemTime::UNIX_EPOCH.checked_sub(since),
+        false => SystemTime::UNIX_EPOCH.checked_add(since),
+    };
+    let time = time.ok_or(io::ErrorKind::InvalidInput)?;
+    let times = FileTimes::new().set_modified(time).set_accessed(time);
+    OpenOptions::new().write(true).open(path)?.set_times(times)
+}
+
+/// Copies a file with its permissions and time of modification: into a file beside `to`, which is then renamed.
+pub(super) fn copy_file(from: &Path, to: &Path) -> Result {
+    let (mut source, meta) = open_source(from).map_err(|error| Failure::of("open()", from, &error))?;
+    let (beside, mut file) = create_beside(to, meta.mode() & 0o777)?;
+    let mut copy = || {
+        io::copy(&mut source, &mut file).map_err(|error| Failure::of("write()", &beside, &error))?;
+        let times = meta.modified().map(|time| FileTimes::new().set_modified(time).set_accessed(time));
+        let set = times.and_then(|times| file.set_times(times));
+        set.map_err(|error| Failure::of("futimes()", &beside, &error))?;
+        let renamed = fs::rename(&beside, to);
+        renamed.map_err(|error| Failure {
+            to: Some(to.to_path_buf()),
+            ..Failure::of("rename()", &beside, &error)
+        })
+    };
+    let copied = copy();
+    if copied.is_err() {
+        // The copy is lost in any case; that its rest can't be removed would hide why.
+        let _ = fs::remove_file(&beside);
+    }
+    copied
+}
+
+/// Opens what is to be copied, without waiting for the other end of a FIFO.
+fn open_source(path: &Path) -> io::Result<(File, fs::Metadata)> {
+    let file = OpenOptions::new().read(true).custom_flags(weir_rt::file::O_NONBLOCK).open(path)?;
+    let meta = file.metadata()?;
+    if meta.is_file() { Ok((file, meta)) } else { Err(io::Error::from_raw_os_error(EPERM)) }
+}
+
+/// A new file beside `path`: its name and ten digits.
+fn create_beside(path: &Path, access: u32) -> Result<(PathBuf, File)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let mut name = path.as_os_str().to_os_string();
+        name.push(format!(".{:010}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let beside = PathBuf::from(name);
+        match OpenOptions::new().write(true).create_new(true).mode(access).open(&beside) {
+            Ok(file) => return Ok((beside, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Failure::of("open()", &beside, &error)),
+        }
+    }
+}
+
+/// Moves or copies a folder to where nothing is. What can't be copied is passed over; a folder that was not copied
+/// whole is not removed.
+///
+/// # Errors
+/// The folder itself can't be made.
+pub(super) fn transfer_folder(from: &Path, to: &Path, moves: bool) -> Result<Done> {
+    if moves && fs::rename(from, to).is_ok() {
+        return Ok(Done::default());
+    }
+    let mode = look(from)?.mode & 0o777;
+    make_folder(to, mode)?;
+    let mut done = Done::default();
+    copy_inside(from, to, &mut done.passed);
+    if moves && done.passed.is_empty() {
+        return Ok(delete(from, true));
+    }
+    if moves {
+        done.failed = done.passed.pop();
+    }
+    Ok(done)
+}
+
+/// Copies what is in a folder; links and what is neither file nor folder are left out, as in nginx.
+fn copy_inside(from: &Path, to: &Path, failures: &mut Vec<Failure>) {
+    let entries = match fs::read_dir(from) {
+        Ok(entries) => entries,
+        Err(error) => return failures.push(Failure::of("opendir()", from, &error)),
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return failures.push(Failure::of("readdir()", from, &error)),
+        };
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        let result = match look(&path) {
+            Ok(meta) if meta.kind == weir_rt::file::FileKind::Dir => {
+                make_folder(&copy, meta.mode & 0o777).map(|()| copy_inside(&path, &copy, failures))
+            }
+            Ok(meta) if meta.kind == weir_rt::file::FileKind::File => copy_file(&path, &copy),
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        failures.extend(result.err());
+    }
+    let times = fs::metadata(from).and_then(|meta| meta.modified());
+    let set = times.and_then(|time| {
+        let times = FileTimes::new().set_modified(time).set_accessed(time);
+        File::open(to)?.set_times(times)
+    });
+    note(failures, "utimes()", to, set);
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_test::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_known_with_and_without_its_slash() {
+        let place = Place::new(b"/root/a//");
+        assert_eq!((place.bare.as_os_str(), place.slash), (OsStr::new("/root/a"), true));
+        let place = Place::new(b"/");
+        assert_eq!((place.bare.as_os_str(), place.slash), (OsStr::new("/"), true));
+        assert!(!Place::new(b"/a").slash);
+    }
+
+    #[test]
+    fn a_folder_is_copied_and_removed_with_all_that_is_in_it() {
+        let root = TempDir::new();
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        fs::create_dir_all(from.join("a/b")).expect("fresh");
+        fs::write(from.join("a/b/file"), "text").expect("writable");
+        fs::set_permissions(from.join("a/b/file"), Permissions::from_mode(0o640)).expect("ours");
+        std::os::unix::fs::symlink("/etc", from.join("link")).expect("fresh");
+        set_modified(&from.join("a/b/file"), 1_000_000).expect("ours");
+        let done = transfer_folder(&from, &to, false).expect("made");
+        assert!(done.passed.is_empty() && done.failed.is_none(), "{done:?}");
+        let meta = stat(&to.join("a/b/file")).expect("copied");
+        assert_eq!((meta.size, meta.mtime_s, meta.mode & 0o777), (4, 1_000_000, 0o640));
+        assert!(lstat(&to.join("link")).is_err());
+        let done = delete(&from, true);
+        assert!(done.passed.is_empty() && done.failed.is_none() && !from.exists(), "{done:?}");
+        assert!(Path::new("/etc").exists());
+    }
+
+    #[test]
+    fn a_copy_replaces_what_was_there_and_leaves_nothing_behind() {
+        let root = TempDir::new();
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        fs::write(&from, "new").expect("writable");
+        fs::write(&to, "what was there").expect("writable");
+        copy_file(&from, &to).expect("copied");
+        assert_eq!(fs::read_to_string(&to).expect("there"), "new");
+        let missing = copy_file(&from, &root.path().join("none/to")).expect_err("no such folder");
+        assert_eq!((missing.call, missing.errno), ("open()", ENOENT));
+        assert_eq!(fs::read_dir(root.path()).expect("there").count(), 2);
+    }
+
+    #[test]
+    fn failures_have_nginx_levels_and_statuses() {
+        let judge =
+            |errno| Failure { call: "x()", path: PathBuf::new(), to: None, errno }.judge(NotFound(409));
+        assert_eq!(judge(ENOENT), (Level::Error, 409));
+        assert_eq!(judge(EEXIST), (Level::Error, 405));
+        assert_eq!(judge(EACCES), (Level::Error, 403));
+        assert_eq!(judge(ENOSPC), (Level::Crit, 507));
+        assert_eq!(judge(5), (Level::Crit, 500));
+    }
+}

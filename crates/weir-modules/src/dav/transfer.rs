@@ -1,0 +1,218 @@
+//! COPY and MOVE: what `Destination`, `Depth` and `Overwrite` say (RFC 4918 sections 9.8 and 9.9), as nginx reads them.
+
+use std::path::Path;
+
+use weir_core::conf::core::Alias;
+use weir_core::{Exchange, Verdict};
+use weir_http::{Known, Method, uri};
+use weir_rt::file::FileKind;
+use weir_rt::file::errno::{EEXIST, ENOENT};
+
+use super::disk::{self, Arrival, NotFound, Place};
+use super::{Depth, Settings, could_not_be_created, depth, failed, has_body, refuse, report};
+
+/// Where a COPY or MOVE goes.
+struct Goal {
+    /// The field as it came.
+    field: Vec<u8>,
+    place: Place,
+}
+
+pub(super) async fn transfer(settings: &Settings, x: &mut Exchange) -> Verdict {
+    if has_body(x) {
+        return refuse(x, 415, "COPY and MOVE with body are unsupported");
+    }
+    let goal = match goal(x) {
+        Ok(goal) => goal,
+        Err(verdict) => return verdict,
+    };
+    let overwrite = match overwrite(x) {
+        Ok(overwrite) => overwrite,
+        Err(verdict) => return verdict,
+    };
+    let source = Place::of(x);
+    if let Some(refused) = overlap(x, &source, &goal) {
+        return refused;
+    }
+    let looked = {
+        let path = goal.place.bare.clone();
+        disk::away(x, move || disk::look(&path)).await
+    };
+    let there = match looked {
+        Err(failure) if failure.errno == ENOENT => None,
+        Err(failure) => return failed(x, &failure, NotFound(404)),
+        Ok(found) if found.kind == FileKind::Dir && !goal.place.slash => {
+            return not_to_collection(x, &goal, 409);
+        }
+        Ok(_) if !overwrite => {
+            could_not_be_created(x, &goal.place.bare, EEXIST);
+            return Verdict::Status(412);
+        }
+        Ok(found) => Some(found.kind == FileKind::Dir),
+    };
+    let looked = {
+        let path = source.full.clone();
+        disk::away(x, move || disk::look(&path)).await
+    };
+    match looked {
+        Err(failure) => failed(x, &failure, NotFound(404)),
+        Ok(found) if found.kind != FileKind::Dir => file(settings, x, source, goal).await,
+        Ok(_) if !source.slash => {
+            let uri = String::from_utf8_lossy(x.uri()).into_owned();
+            refuse(x, 400, &format_args!("\"{uri}\" is collection"))
+        }
+        Ok(_) => folder(x, source, goal, there).await,
+    }
+}
+
+async fn file(settings: &Settings, x: &mut Exchange, source: Place, goal: Goal) -> Verdict {
+    let moves = x.request.method == Method::Move;
+    let (from, to) = (source.full, goal.place.bare);
+    let folders = settings.folder_access();
+    let done = disk::away(x, move || match moves {
+        true => Arrival { from, to, access: None, modified: None, folders: Some(folders) }.settle(),
+        false => disk::copy_file(&from, &to),
+    });
+    match done.await {
+        Ok(()) => Verdict::Status(204),
+        Err(failure) => {
+            failed(x, &failure, NotFound(500));
+            Verdict::Status(500)
+        }
+    }
+}
+
+/// `there`: what is in the way, if anything, is a folder.
+async fn folder(x: &mut Exchange, source: Place, goal: Goal, there: Option<bool>) -> Verdict {
+    let moves = x.request.method == Method::Move;
+    let (from, to) = (source.bare, goal.place.bare);
+    if let Some(is_folder) = there {
+        let to = to.clone();
+        let gone = disk::away(x, move || disk::delete(&to, is_folder)).await;
+        if let Err(verdict) = report(x, gone) {
+            return verdict;
+        }
+    }
+    match disk::away(x, move || disk::transfer_folder(&from, &to, moves)).await {
+        Ok(done) => match report(x, done) {
+            Ok(()) => Verdict::Status(201),
+            Err(verdict) => verdict,
+        },
+        Err(failure) => failed(x, &failure, NotFound(404)),
+    }
+}
+
+/// Reads `Destination` and `Depth`.
+fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
+    let Some(field) = x.request.value(&x.arena, Known::Destination).map(<[u8]>::to_vec) else {
+        return Err(refuse(x, 400, "client sent no \"Destination\" header"));
+    };
+    let shown = String::from_utf8_lossy(&field).into_owned();
+    let invalid = |x: &Exchange| {
+        refuse(x, 400, &format_args!("client sent invalid \"Destination\" header: \"{shown}\""))
+    };
+    let target = match path(x, &field) {
+        Ok(target) => target,
+        Err(Elsewhere::Invalid) => return Err(invalid(x)),
+        Err(Elsewhere::NoHost) => return Err(refuse(x, 400, "client sent no \"Host\" header")),
+        Err(Elsewhere::OtherHost) => {
+            let why = format_args!(
+                "\"Destination\" URI \"{shown}\" is handled by different repository than the source URI"
+            );
+            return Err(refuse(x, 400, &why));
+        }
+    };
+    let target = target.to_vec();
+    let Ok(parsed) = uri::internal_target(&target) else {
+        let uri = String::from_utf8_lossy(&target).into_owned();
+        x.log_error(&format_args!("unsafe URI \"{uri}\" was detected"));
+        return Err(invalid(x));
+    };
+    if x.uri().ends_with(b"/") != field.ends_with(b"/") {
+        let uri = String::from_utf8_lossy(x.uri()).into_owned();
+        let why = format_args!(
+            "both URI \"{uri}\" and \"Destination\" URI \"{shown}\" should be either collections or non-collections"
+        );
+        return Err(refuse(x, 409, &why));
+    }
+    if let Some(Alias::Prefix(len)) = x.plan.core.alias
+        && parsed.path.len() < len
+    {
+        return Err(invalid(x));
+    }
+    check_depth(x)?;
+    let place = place_of(x, &parsed.path);
+    Ok(Goal { field, place })
+}
+
+/// Why a destination is none of this server.
+enum Elsewhere {
+    Invalid,
+    NoHost,
+    OtherHost,
+}
+
+/// The part of `Destination` from its path on.
+fn path<'f>(x: &mut Exchange, field: &'f [u8]) -> Result<&'f [u8], Elsewhere> {
+    if field.first() == Some(&b'/') {
+        return Ok(field);
+    }
+    let host = x.arena.get(x.request.host).to_vec();
+    if host.is_empty() {
+        return Err(Elsewhere::NoHost);
+    }
+    let tls = x.variable_by_name("https").is_some_and(|on| !x.text(&on).is_empty());
+    let scheme: &[u8] = if tls { b"https://" } else { b"http://" };
+    let rest = field.strip_prefix(scheme).ok_or(Elsewhere::Invalid)?;
+    let rest = rest.strip_prefix(&*host).ok_or(Elsewhere::OtherHost)?;
+    let slash = rest.iter().position(|byte| *byte == b'/').ok_or(Elsewhere::Invalid)?;
+    Ok(&rest[slash..])
+}
+
+/// The place of another path than the request's in the same location.
+fn place_of(x: &mut Exchange, path: &[u8]) -> Place {
+    let own = x.request.uri;
+    x.request.uri = x.arena.push(path);
+    let place = Place::of(x);
+    x.request.uri = own;
+    place
+}
+
+fn check_depth(x: &Exchange) -> Result<(), Verdict> {
+    match (x.request.method, depth(x, Depth::Infinity)) {
+        (_, Depth::Infinity) | (Method::Copy, Depth::Zero) => Ok(()),
+        (Method::Copy, _) => Err(refuse(x, 400, "\"Depth\" header must be 0 or infinity")),
+        _ => Err(refuse(x, 400, "\"Depth\" header must be infinity")),
+    }
+}
+
+/// Reads `Overwrite`.
+fn overwrite(x: &Exchange) -> Result<bool, Verdict> {
+    match x.request.value(&x.arena, Known::Overwrite) {
+        None | Some(b"T" | b"t") => Ok(true),
+        Some(b"F" | b"f") => Ok(false),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other).into_owned();
+            Err(refuse(x, 400, &format_args!("client sent invalid \"Overwrite\" header: \"{other}\"")))
+        }
+    }
+}
+
+/// Refuses what would be its own destination, or a folder inside of what is copied or the other way round.
+fn overlap(x: &Exchange, source: &Place, goal: &Goal) -> Option<Verdict> {
+    let (from, to): (&Path, &Path) = (&source.bare, &goal.place.bare);
+    if from == to {
+        let (uri, field) = (String::from_utf8_lossy(x.uri()), String::from_utf8_lossy(&goal.field));
+        let why =
+            format!("both URI \"{uri}\" and \"Destination\" URI \"{field}\" point to the same location");
+        return Some(refuse(x, 403, why));
+    }
+    let nested = goal.place.slash && (to.starts_with(from) || from.starts_with(to));
+    nested.then(|| not_to_collection(x, goal, 403))
+}
+
+fn not_to_collection(x: &Exchange, goal: &Goal, status: u16) -> Verdict {
+    let (uri, field) = (String::from_utf8_lossy(x.uri()), String::from_utf8_lossy(&goal.field));
+    let method = x.request.method.as_str();
+    refuse(x, status, format!("\"{uri}\" could not be {method}ed to collection \"{field}\""))
+}
