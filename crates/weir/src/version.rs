@@ -37,7 +37,7 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 11] = [
+const WITH: [&str; 12] = [
     "threads",
     "file-aio",
     "http_realip_module",
@@ -49,6 +49,7 @@ const WITH: [&str; 11] = [
     "http_stub_status_module",
     "http_sub_module",
     "http_addition_module",
+    "http_dav_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
 const WITHOUT: [&str; 5] =

@@ -123,7 +123,7 @@ async fn delete(settings: &Settings, x: &mut Exchange) -> Verdict {
         return refuse(x, 415, "DELETE with body is unsupported");
     }
     if let Err(depth) = deep_enough(x.uri(), settings.min_depth) {
-        return refuse(x, 409, &format_args!("insufficient URI depth:{depth} to DELETE"));
+        return refuse(x, 409, format_args!("insufficient URI depth:{depth} to DELETE"));
     }
     let path = disk::Place::of(x);
     let found = match disk::away(x, {

@@ -59,7 +59,7 @@ pub(super) async fn transfer(settings: &Settings, x: &mut Exchange) -> Verdict {
         Ok(found) if found.kind != FileKind::Dir => file(settings, x, source, goal).await,
         Ok(_) if !source.slash => {
             let uri = String::from_utf8_lossy(x.uri()).into_owned();
-            refuse(x, 400, &format_args!("\"{uri}\" is collection"))
+            refuse(x, 400, format_args!("\"{uri}\" is collection"))
         }
         Ok(_) => folder(x, source, goal, there).await,
     }
@@ -109,7 +109,7 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
     };
     let shown = String::from_utf8_lossy(&field).into_owned();
     let invalid = |x: &Exchange| {
-        refuse(x, 400, &format_args!("client sent invalid \"Destination\" header: \"{shown}\""))
+        refuse(x, 400, format_args!("client sent invalid \"Destination\" header: \"{shown}\""))
     };
     let target = match path(x, &field) {
         Ok(target) => target,
@@ -119,7 +119,7 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
             let why = format_args!(
                 "\"Destination\" URI \"{shown}\" is handled by different repository than the source URI"
             );
-            return Err(refuse(x, 400, &why));
+            return Err(refuse(x, 400, why));
         }
     };
     let target = target.to_vec();
@@ -133,7 +133,7 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
         let why = format_args!(
             "both URI \"{uri}\" and \"Destination\" URI \"{shown}\" should be either collections or non-collections"
         );
-        return Err(refuse(x, 409, &why));
+        return Err(refuse(x, 409, why));
     }
     if let Some(Alias::Prefix(len)) = x.plan.core.alias
         && parsed.path.len() < len
@@ -193,7 +193,7 @@ fn overwrite(x: &Exchange) -> Result<bool, Verdict> {
         Some(b"F" | b"f") => Ok(false),
         Some(other) => {
             let other = String::from_utf8_lossy(other).into_owned();
-            Err(refuse(x, 400, &format_args!("client sent invalid \"Overwrite\" header: \"{other}\"")))
+            Err(refuse(x, 400, format_args!("client sent invalid \"Overwrite\" header: \"{other}\"")))
         }
     }
 }
