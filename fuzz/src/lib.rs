@@ -11,6 +11,7 @@ pub mod h2;
 pub mod http;
 pub mod mutate;
 pub mod see;
+pub mod tls;
 
 /// A function under test and the material its inputs are made of.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +69,18 @@ pub static TARGETS: &[Target] = &[
             b"\x3f\x45\x48\x03302\x58\x07private\xbe",
         ],
         tokens: &[b"\x20", b"\x3f\xe1\x1f", b"\xbe", b"\x7f\xff\xff\x7f", b"\x40\x01a\x01b", b"\x00\x81\xff"],
+    },
+    Target {
+        name: "hello",
+        run: tls::hello,
+        seeds: &[tls::HELLO, &[22, 3, 1, 0, 1, 1]],
+        tokens: &[&[22, 3, 1, 0], &[0, 0], &[0, 16], &[0, 43], &[3, 4]],
+    },
+    Target {
+        name: "certificate",
+        run: tls::certificate,
+        seeds: &[tls::CERTIFICATE],
+        tokens: &[b"-----BEGIN CERTIFICATE-----\n", b"-----END CERTIFICATE-----\n", b"-----BEGIN X509 CRL-----\n"],
     },
     Target {
         name: "dns",

@@ -16,8 +16,11 @@ use crate::runtime::Core;
 /// Bytes of one pool buffer. One page: a request head fits, and a queue of four is what a socket may hold.
 pub(crate) const BUFFER_SIZE: usize = 4096;
 const NONE: u32 = u32::MAX;
+/// In a [`RecvBuf`]'s number: it is a vector, and the rest of the number its capacity. Buffers are never so many.
+const OPENED: u32 = 1 << 31;
 
-/// Received bytes; the buffer goes back to the worker's pool when this is dropped.
+/// Received bytes; the buffer goes back to the worker's pool when this is dropped. What came through a layer is a
+/// vector, which goes back to the worker's spare ones.
 ///
 /// The pool is shared by all connections of the worker: who wants to keep an incomplete message while waiting for
 /// its rest copies it elsewhere, rather than keep this.
@@ -32,6 +35,14 @@ impl RecvBuf {
     pub(crate) fn new(core: Rc<Core>, received: Received, start: NonNull<u8>) -> RecvBuf {
         RecvBuf { core, start, len: received.len, id: received.id }
     }
+
+    /// Of what a layer opened.
+    pub(crate) fn opened(core: Rc<Core>, bytes: Vec<u8>) -> RecvBuf {
+        let mut bytes = std::mem::ManuallyDrop::new(bytes);
+        let start = NonNull::new(bytes.as_mut_ptr()).expect("a vector's pointer is not null");
+        debug_assert!(bytes.capacity() < OPENED as usize);
+        RecvBuf { core, start, len: bytes.len() as u32, id: OPENED | bytes.capacity() as u32 }
+    }
 }
 
 impl Deref for RecvBuf {
@@ -39,7 +50,7 @@ impl Deref for RecvBuf {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` is the beginning of buffer `id`, of which `len` bytes were written by the receive. The
+        // SAFETY: `start` is the beginning of a vector of `len` bytes that is ours alone, or of buffer `id`, of which `len` bytes were written by the receive. The
         // pool neither moves nor frees it while `core` lives, and nobody (kernel included) may write it before it
         // is given back in `drop`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len as usize) }
@@ -48,6 +59,12 @@ impl Deref for RecvBuf {
 
 impl Drop for RecvBuf {
     fn drop(&mut self) {
+        if self.id & OPENED != 0 {
+            let capacity = (self.id & !OPENED) as usize;
+            // SAFETY: the parts of the vector that `opened` took apart, which nobody else has.
+            let bytes = unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len as usize, capacity) };
+            return self.core.io.with(|io| io.sockets.spares.give(bytes));
+        }
         self.core.io.with(|io| io.sockets.pool.give(self.id));
     }
 }

@@ -43,7 +43,7 @@ impl Chunk {
     }
 
     /// The bytes of a chunk of memory; nothing for a file.
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Chunk::Bytes(v) => v,
             Chunk::Shared(s) => s,

@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use std::task::Waker;
 
 use crate::buffer::{Pool, Queue};
+use crate::layer::Layered;
 use crate::net::RawAddr;
 use crate::output::{Output, Spares};
 use crate::stream::SendError;
@@ -105,13 +106,15 @@ pub(crate) struct Slot {
     pub(crate) send_error: Option<SendError>,
     /// The writer is woken when no more than this is unsent.
     pub(crate) wake_below: u64,
-    /// Bytes handed to the kernel.
+    /// Bytes handed to the kernel; of a socket with a layer, the user's bytes that were sealed.
     pub(crate) sent: u64,
     /// When the kernel last took some, in the loop's milliseconds.
     pub(crate) progress_ms: u64,
     /// Bytes of a silent send on its way: those before `output`.
     pub(crate) flying: u32,
     pub(crate) output: Option<Box<Output>>,
+    /// What its bytes go through on their way to the user and from there (TLS).
+    pub(crate) layer: Option<Box<Layered>>,
     /// Boxed: the kernel reads it when the operation is submitted.
     pub(crate) connecting: Option<Box<RawAddr>>,
     pub(crate) reader: Option<Waker>,
@@ -144,6 +147,7 @@ impl Slot {
             progress_ms: 0,
             flying: 0,
             output: None,
+            layer: None,
             connecting: None,
             reader: None,
             writer: None,
@@ -152,12 +156,13 @@ impl Slot {
     }
 
     pub(crate) fn unsent(&self) -> u64 {
-        u64::from(self.flying) + self.output.as_ref().map_or(0, |o| o.unsent())
+        let unsealed = self.layer.as_ref().map_or(0, |layered| layered.unsealed);
+        u64::from(self.flying) + self.output.as_ref().map_or(0, |o| o.unsent()) + unsealed
     }
 }
 
 // An idle keep-alive connection costs a slot, a timer (24 bytes and a waker) and its task.
-const _: () = assert!(size_of::<Slot>() <= 184);
+const _: () = assert!(size_of::<Slot>() <= 192);
 
 /// Generations live in 28 bits of user_data.
 const GENERATION_MASK: u32 = (1 << 28) - 1;
@@ -216,6 +221,7 @@ impl Sockets {
         let fd = std::mem::replace(&mut slot.fd, -1);
         self.pool.clear(&mut slot.received);
         slot.connecting = None;
+        slot.layer = None;
         // For a stream that outlives its runtime; any other is gone by now.
         (slot.eof, slot.recv_error) = (false, libc::EBADF);
         slot.send_error = Some(SendError::Closed(libc::EBADF));

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::buffer::RecvBuf;
 use crate::driver::{Input, Io, sys};
+use crate::layer::Layer;
 use crate::net::{self, SockAddr};
 use crate::output::Chunk;
 use crate::runtime::{Core, current};
@@ -125,7 +126,7 @@ impl Stream {
     pub fn try_recv(&self) -> Option<Recv> {
         let (input, start) = self.core.io.with(|io| {
             let input = io.recv(&self.core, self.index)?;
-            let start = if let Input::Data(received) = input {
+            let start = if let Input::Data(received) = &input {
                 Some(io.sockets.pool.start(received.id))
             } else {
                 None
@@ -136,6 +137,7 @@ impl Stream {
             (Input::Data(received), Some(start)) => {
                 Recv::Data(RecvBuf::new(Rc::clone(&self.core), received, start))
             }
+            (Input::Opened(bytes), _) => Recv::Data(RecvBuf::opened(Rc::clone(&self.core), bytes)),
             (Input::Error(e), _) => Recv::Err(e),
             (Input::Eof | Input::Data(_), _) => Recv::Eof,
         })
@@ -273,13 +275,19 @@ impl Stream {
         let _unsupported = net::linger_reset(self.fd());
     }
 
+    /// From here on bytes go through `layer` both ways. `early`: what it has opened already, which is received first.
+    /// What was queued before goes out as it is, so it must have been handed over ([`Stream::flush`]).
+    pub fn set_layer(&self, layer: Box<dyn Layer>, early: Vec<u8>) {
+        self.core.io.with(|io| io.set_layer(self.index, layer, early));
+    }
+
     /// Takes the socket out of this worker, with the bytes received and not taken: for handing an idle connection
     /// over. Dropping the future closes it.
     ///
     /// # Errors
-    /// `EBUSY` if something is unsent, `ENOTCONN` if the peer has left: the connection is closed then.
+    /// `EBUSY` if something is unsent or the stream has a layer, `ENOTCONN` if the peer has left: the connection is closed then.
     pub async fn into_fd(mut self) -> io::Result<(OwnedFd, Vec<u8>)> {
-        if self.unsent() > 0 {
+        if self.unsent() > 0 || self.slot(|s| s.layer.is_some()) {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
         if self.is_eof() || self.error().is_some() {

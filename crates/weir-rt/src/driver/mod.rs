@@ -8,6 +8,7 @@ pub(crate) mod accept;
 pub(crate) mod bufring;
 mod complete;
 mod epoll;
+mod layered;
 mod probe;
 mod send;
 pub(crate) mod sys;
@@ -106,6 +107,8 @@ pub(crate) enum Backend {
 /// What a receive found.
 pub(crate) enum Input {
     Data(Received),
+    /// What a layer made of received bytes, at least one.
+    Opened(Vec<u8>),
     Eof,
     Error(i32),
 }
@@ -179,8 +182,17 @@ impl Io {
         }
     }
 
-    /// The next received buffer or the end of the stream. `None`: nothing yet, and a completion will come.
+    /// The next bytes for the user or the end of the stream. `None`: nothing yet, and a completion will come.
+    #[inline]
     pub(crate) fn recv(&mut self, core: &Core, i: u32) -> Option<Input> {
+        if self.sockets.slot(i).layer.is_some() {
+            return self.recv_opened(core, i);
+        }
+        self.recv_raw(core, i)
+    }
+
+    /// The next received buffer or the end of the stream.
+    pub(super) fn recv_raw(&mut self, core: &Core, i: u32) -> Option<Input> {
         let (slot, pool, _) = self.sockets.parts(i);
         if let Some(received) = pool.pop(&mut slot.received) {
             return Some(Input::Data(received));
@@ -239,7 +251,7 @@ impl Io {
                     let (slot, pool, _) = self.sockets.parts(i);
                     pool.push(&mut slot.received, received);
                 }
-                Some(Input::Eof | Input::Error(_)) => (),
+                Some(Input::Eof | Input::Error(_) | Input::Opened(_)) => (),
                 None => return,
             }
         }
@@ -300,6 +312,7 @@ impl Io {
 
     /// The `Stream` is gone: what could be sent at once has been, the rest is discarded.
     pub(crate) fn close(&mut self, core: &Core, i: u32) {
+        self.close_layer(i);
         self.start_send(core, i);
         let (slot, pool, _) = self.sockets.parts(i);
         slot.closing = true;

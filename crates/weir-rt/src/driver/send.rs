@@ -26,7 +26,7 @@ const FAULT_BYTES: u64 = 2 << 20;
 const SILENT_BYTES: usize = 16 * 1024;
 
 /// How a round of plain sends ended.
-enum Pumped {
+pub(super) enum Pumped {
     /// Everything is out.
     Done,
     /// The socket takes no more.
@@ -45,7 +45,10 @@ impl Io {
         if slot.send_error.is_some() || slot.fd < 0 {
             return; // whoever waits is told; nobody else would ever take the bytes
         }
-        slot.output.get_or_insert_with(|| spares.take_output()).push(chunk, spares);
+        match &mut slot.layer {
+            None => slot.output.get_or_insert_with(|| spares.take_output()).push(chunk, spares),
+            Some(layered) => layered.push(chunk),
+        }
         if slot.sending == Sending::Idle && !slot.dirty {
             slot.dirty = true;
             self.sockets.dirty.push(i);
@@ -54,12 +57,20 @@ impl Io {
 
     /// Appends bytes and starts sending. What the socket takes at once never enters a queue.
     pub(crate) fn send(&mut self, core: &Core, i: u32, bytes: Vec<u8>) {
-        let (slot, _, spares) = self.sockets.parts(i);
+        let slot = self.sockets.slot(i);
         let fresh = slot.output.is_none() && slot.sending == Sending::Idle;
         if !fresh || slot.send_error.is_some() || slot.fd < 0 || bytes.is_empty() {
             self.queue(i, Chunk::Bytes(bytes));
             return self.start_send(core, i);
         }
+        let bytes = match &mut slot.layer {
+            None => bytes,
+            Some(_) => match self.seal_alone(i, bytes) {
+                Some(sealed) => sealed,
+                None => return self.start_send(core, i),
+            },
+        };
+        let (slot, _, spares) = self.sockets.parts(i);
         match &mut self.backend {
             Backend::Uring(uring) if bytes.len() <= SILENT_BYTES => {
                 slot.sending = Sending::InFlight;
@@ -73,11 +84,15 @@ impl Io {
             }
             Backend::Epoll(_) => {
                 let sent = sys::send_bytes(slot.fd, &bytes).unwrap_or(0);
-                slot.sent += sent as u64;
+                slot.count(sent as u64);
                 slot.progress_ms = core.now_ms();
                 if sent == bytes.len() {
                     spares.give(bytes);
-                    return core.sched.notify(&mut slot.writer);
+                    core.sched.notify(&mut slot.writer);
+                    if slot.layer.is_some() {
+                        self.start_send(core, i); // there may be more than one piece
+                    }
+                    return;
                 }
                 // What is left goes the long way, which also finds out about errors.
                 slot.output.insert(spares.take_output()).push_rest(bytes, sent);
@@ -98,10 +113,16 @@ impl Io {
 
     /// Sends what is queued, unless somebody is at it already.
     pub(crate) fn start_send(&mut self, core: &Core, i: u32) {
-        let (slot, _, spares) = self.sockets.parts(i);
+        let slot = self.sockets.slot(i);
         if slot.sending != Sending::Idle || slot.closing || slot.fd < 0 {
             return;
         }
+        if slot.layer.is_some()
+            && let Some(ended) = self.seal(i)
+        {
+            return self.pumped(core, i, ended);
+        }
+        let (slot, _, spares) = self.sockets.parts(i);
         let Some(output) = &mut slot.output else { return };
         output.read_small_files(spares);
         let gathered = output.gather();
@@ -126,6 +147,11 @@ impl Io {
     fn pump(&mut self, core: &Core, i: u32) -> Pumped {
         let mut budget = TURN_BYTES;
         loop {
+            if self.sockets.slot(i).layer.is_some()
+                && let Some(ended) = self.seal(i)
+            {
+                return ended;
+            }
             let (slot, _, spares) = self.sockets.parts(i);
             let Some(output) = &mut slot.output else { return Pumped::Done };
             output.read_small_files(spares);
@@ -182,7 +208,7 @@ impl Io {
     /// Has a pool thread read the next piece of the file at the front.
     fn read_in(&mut self, core: &Core, i: u32) {
         let slot = self.sockets.slot(i);
-        let Some((file, offset, len)) = slot.output.as_ref().and_then(|o| o.front_file()) else { return };
+        let Some((file, offset, len)) = slot.front_file() else { return };
         let len = len.min(FAULT_BYTES);
         let copy = match sys::duplicate(file) {
             Ok(copy) => copy,
@@ -217,8 +243,10 @@ impl Io {
         if let Some(errno) = errno {
             return self.fail_send(core, i, SendError::Closed(errno));
         }
-        if let Some(output) = &mut slot.output {
-            output.resident_to = resident_to;
+        match (&mut slot.layer, &mut slot.output) {
+            (Some(layered), _) => layered.resident_to = resident_to,
+            (None, Some(output)) => output.resident_to = resident_to,
+            (None, None) => (),
         }
         self.start_send(core, i);
     }
@@ -228,7 +256,8 @@ impl Io {
         let (slot, _, spares) = self.sockets.parts(i);
         let Some(output) = &mut slot.output else { return };
         output.advance(n, spares);
-        slot.sent += n;
+        slot.count(n);
+        let Some(output) = &mut slot.output else { return };
         slot.progress_ms = core.now_ms();
         if output.unsent() == 0
             && let Some(output) = slot.output.take()
@@ -242,7 +271,8 @@ impl Io {
     fn sent(&mut self, core: &Core, i: u32) {
         let slot = self.sockets.slot(i);
         let unsent = slot.unsent();
-        if unsent == 0 && slot.shut {
+        let owes_end = slot.layer.as_ref().is_some_and(|layered| layered.owes_end());
+        if unsent == 0 && slot.shut && !owes_end {
             // The connection may be gone already; then its receive says so.
             let _gone = sys::shutdown_write(slot.fd);
         }
@@ -287,7 +317,7 @@ impl Io {
             spares.give(bytes);
             return self.release(core, i);
         }
-        slot.sent += sent as u64;
+        slot.count(sent as u64);
         slot.progress_ms = core.now_ms();
         if sent < bytes.len() {
             slot.output.get_or_insert_with(|| spares.take_output()).push_rest(bytes, sent);
@@ -295,7 +325,7 @@ impl Io {
             spares.give(bytes);
         }
         self.sent(core, i);
-        if self.sockets.slot(i).output.is_some() {
+        if self.sockets.slot(i).unsent() > 0 {
             self.start_send(core, i);
         }
         self.told(core, i);
@@ -325,6 +355,9 @@ impl Io {
         let (slot, _, spares) = self.sockets.parts(i);
         slot.send_error = Some(error);
         slot.sending = Sending::Idle;
+        if let Some(layered) = &mut slot.layer {
+            layered.clear();
+        }
         if let Some(mut output) = slot.output.take() {
             output.clear(spares);
             spares.give_output(output);
@@ -337,6 +370,10 @@ impl Io {
     pub(crate) fn shutdown_write(&mut self, i: u32) -> Result<(), i32> {
         let slot = self.sockets.slot(i);
         slot.shut = true;
+        if self.close_layer(i) {
+            return Ok(());
+        }
+        let slot = self.sockets.slot(i);
         if slot.fd < 0 || slot.unsent() > 0 {
             return Ok(());
         }

@@ -1,0 +1,137 @@
+//! Sockets whose bytes go through a layer.
+
+use std::rc::Rc;
+
+use crate::FileHandle;
+use crate::layer::{Layer, Layered, Opened, Sealed};
+use crate::output::Chunk;
+use crate::runtime::Core;
+use crate::socket::{Sending, Slot};
+use crate::stream::SendError;
+
+use super::send::Pumped;
+use super::{Input, Io};
+
+impl Io {
+    pub(crate) fn set_layer(&mut self, i: u32, layer: Box<dyn Layer>, early: Vec<u8>) {
+        let slot = self.sockets.slot(i);
+        slot.sent = 0;
+        slot.layer = Some(Box::new(Layered::new(layer, early)));
+    }
+
+    /// The next bytes that the layer makes of what the socket receives.
+    pub(super) fn recv_opened(&mut self, core: &Core, i: u32) -> Option<Input> {
+        if let Some(layered) = &mut self.sockets.slot(i).layer
+            && !layered.early.is_empty()
+        {
+            return Some(Input::Opened(std::mem::take(&mut layered.early)));
+        }
+        loop {
+            let received = match self.recv_raw(core, i)? {
+                Input::Data(received) => received,
+                ended => return Some(ended),
+            };
+            let mut raw = self.sockets.spares.take();
+            self.sockets.pool.copy_to(received, &mut raw);
+            self.sockets.pool.give(received.id);
+            let plain = self.unwrap(i, &raw);
+            self.sockets.spares.give(raw);
+            if !plain.is_empty() {
+                return Some(Input::Opened(plain));
+            }
+            self.sockets.spares.give(plain);
+        }
+    }
+
+    /// Hands `raw` to the layer; what it wants sent is queued.
+    fn unwrap(&mut self, i: u32, raw: &[u8]) -> Vec<u8> {
+        let (slot, _, spares) = self.sockets.parts(i);
+        let (mut plain, mut out) = (spares.take(), spares.take());
+        let Some(layered) = &mut slot.layer else { return plain };
+        match layered.layer.open(raw, &mut plain, &mut out) {
+            Opened::More => (),
+            Opened::End => slot.eof = true,
+            Opened::Broken => slot.recv_error = libc::EPROTO,
+        }
+        if out.is_empty() || slot.send_error.is_some() {
+            spares.give(out);
+            return plain;
+        }
+        slot.output.get_or_insert_with(|| spares.take_output()).push(Chunk::Bytes(out), spares);
+        self.mark_dirty(i);
+        plain
+    }
+
+    /// Seals what is queued; `Some`: the socket's own queue is empty, and why it stays so.
+    pub(super) fn seal(&mut self, i: u32) -> Option<Pumped> {
+        let (slot, _, spares) = self.sockets.parts(i);
+        let layered = slot.layer.as_mut()?;
+        let ahead = slot.output.as_ref().map_or(0, |output| output.unsent());
+        let mut out = spares.take();
+        let (end, bytes) = layered.fill(ahead, &mut out, spares);
+        slot.sent += bytes;
+        if out.is_empty() {
+            spares.give(out);
+        } else {
+            slot.output.get_or_insert_with(|| spares.take_output()).push(Chunk::Bytes(out), spares);
+        }
+        match end {
+            _ if slot.output.is_some() => None,
+            Sealed::Enough => Some(Pumped::Done),
+            Sealed::Cold => Some(Pumped::Cold),
+            Sealed::Truncated => Some(Pumped::Failed(SendError::Truncated)),
+        }
+    }
+
+    /// Seals `bytes`, which go out alone; `None`: they were queued behind others.
+    pub(super) fn seal_alone(&mut self, i: u32, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let (slot, _, spares) = self.sockets.parts(i);
+        let layered = slot.layer.as_mut()?;
+        let free = layered.unsealed == 0;
+        layered.push(Chunk::Bytes(bytes));
+        if !free {
+            return None;
+        }
+        let mut out = spares.take();
+        let (_, bytes) = layered.fill(0, &mut out, spares);
+        slot.sent += bytes;
+        Some(out)
+    }
+
+    /// The peer will be told that nothing follows, behind all that is queued; `false`: there is no layer to do so.
+    pub(super) fn close_layer(&mut self, i: u32) -> bool {
+        let slot = self.sockets.slot(i);
+        let broken = slot.send_error.is_some() || slot.recv_error != 0 || slot.fd < 0;
+        match &mut slot.layer {
+            Some(layered) if !broken => layered.closing = true,
+            _ => return false,
+        }
+        self.mark_dirty(i);
+        true
+    }
+
+    fn mark_dirty(&mut self, i: u32) {
+        let slot = self.sockets.slot(i);
+        if slot.sending == Sending::Idle && !slot.dirty {
+            slot.dirty = true;
+            self.sockets.dirty.push(i);
+        }
+    }
+}
+
+impl Slot {
+    /// `n` bytes have gone to the kernel. With a layer bytes are counted when they are sealed.
+    pub(crate) fn count(&mut self, n: u64) {
+        if self.layer.is_none() {
+            self.sent += n;
+        }
+    }
+
+    /// The file range that is sent next.
+    pub(crate) fn front_file(&self) -> Option<(&Rc<FileHandle>, u64, u64)> {
+        match &self.layer {
+            Some(layered) => layered.front_file(),
+            None => self.output.as_ref().and_then(|output| output.front_file()),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What stands between the user of a stream and its socket: encryption.
+//!
+//! A socket with a [`Layer`] keeps two queues: what its user queued, as it is, and the socket's own with what the layer
+//! made of it. The second is filled from the first only so far ahead as the kernel can be expected to take, so a
+//! large file is not turned into a large heap of records.
+
+use std::collections::VecDeque;
+
+use crate::output::{Chunk, Spares};
+
+/// Turns bytes of the user into bytes of the socket and back. It is called inside the loop's window: it must not use
+/// the runtime. It does no input or output of its own.
+pub trait Layer {
+    /// Takes bytes that the socket received. Appends what they say to the user to `plain`, and what the peer must be
+    /// sent because of them to `out`.
+    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened;
+
+    /// Appends to `out` what the socket is to send for `plain`.
+    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
+
+    /// Appends to `out` what tells the peer that nothing follows.
+    fn close(&mut self, out: &mut Vec<u8>);
+}
+
+/// What [`Layer::open`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// More may follow.
+    More,
+    /// The peer has said that nothing follows.
+    End,
+    /// What came was no good: nothing more can be received. The reader is told `EPROTO`.
+    Broken,
+}
+
+/// Bytes handed to the layer at a time: a TLS record's worth.
+const PIECE: usize = 16 * 1024;
+/// Up to so many sealed bytes wait for the kernel: what it usually takes in one call, so that a file of 1 MB leaves in
+/// eight.
+const AHEAD: u64 = 128 * 1024;
+
+/// How filling the socket's queue ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sealed {
+    /// Nothing is left, or enough is ahead.
+    Enough,
+    /// The file range in front is not in the page cache.
+    Cold,
+    /// A file ended before its range.
+    Truncated,
+}
+
+/// A layer with what a socket keeps for it.
+pub(crate) struct Layered {
+    pub(crate) layer: Box<dyn Layer>,
+    plain: VecDeque<Chunk>,
+    /// Bytes of the first chunk (if of memory) that are sealed already.
+    offset: usize,
+    /// Bytes in `plain`.
+    pub(crate) unsealed: u64,
+    /// As `Output::resident_to`, of the file range in front.
+    pub(crate) resident_to: u64,
+    /// Bytes for the user that came before the layer was put in place.
+    pub(crate) early: Vec<u8>,
+    /// The peer is to be told the end behind the last byte.
+    pub(crate) closing: bool,
+    closed: bool,
+}
+
+impl Layered {
+    pub(crate) fn new(layer: Box<dyn Layer>, early: Vec<u8>) -> Layered {
+        Layered {
+            layer,
+            plain: VecDeque::new(),
+            offset: 0,
+            unsealed: 0,
+            resident_to: 0,
+            early,
+            closing: false,
+            closed: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, chunk: Chunk) {
+        if !chunk.is_empty() {
+            self.unsealed += chunk.len();
+            self.plain.push_back(chunk);
+        }
+    }
+
+    /// Seals what is queued as long as less than [`AHEAD`] bytes, `ahead` of them from before, would wait. The sealed
+    /// bytes are appended to `out`; the second value is how many bytes of the user's they are.
+    pub(crate) fn fill(&mut self, ahead: u64, out: &mut Vec<u8>, spares: &mut Spares) -> (Sealed, u64) {
+        let before = self.unsealed;
+        let mut end = Sealed::Enough;
+        while ahead + (out.len() as u64) < AHEAD {
+            let step = match self.plain.front() {
+                None => break,
+                Some(Chunk::File { .. }) => self.file(out, spares),
+                Some(_) => {
+                    self.memory(out, spares);
+                    Sealed::Enough
+                }
+            };
+            if step != Sealed::Enough {
+                end = step;
+                break;
+            }
+        }
+        if self.plain.is_empty() && self.closing && !self.closed {
+            self.closed = true;
+            self.layer.close(out);
+        }
+        (end, before - self.unsealed)
+    }
+
+    /// The file range that is waited for.
+    pub(crate) fn front_file(&self) -> Option<(&std::rc::Rc<crate::FileHandle>, u64, u64)> {
+        match self.plain.front() {
+            Some(Chunk::File { file, offset, len }) => Some((file, *offset, *len)),
+            _ => None,
+        }
+    }
+
+    /// The end has still to be told.
+    pub(crate) fn owes_end(&self) -> bool {
+        self.closing && !self.closed
+    }
+
+    /// Drops what is not sealed.
+    pub(crate) fn clear(&mut self) {
+        self.plain.clear();
+        (self.offset, self.unsealed, self.closed) = (0, 0, true);
+    }
+
+    /// Seals the memory in front: one large piece, or several small ones together.
+    fn memory(&mut self, out: &mut Vec<u8>, spares: &mut Spares) {
+        let rest = self.plain.front().map_or(0, |chunk| chunk.bytes().len() - self.offset);
+        let alone = rest >= PIECE || self.plain.get(1).is_none_or(|next| next.bytes().is_empty());
+        if alone {
+            let n = rest.min(PIECE);
+            if let Some(chunk) = self.plain.front() {
+                self.layer.seal(&chunk.bytes()[self.offset..self.offset + n], out);
+            }
+            return self.advance(n, spares);
+        }
+        let mut joined = spares.take();
+        while let Some(chunk) = self.plain.front().filter(|chunk| !chunk.bytes().is_empty()) {
+            let bytes = &chunk.bytes()[self.offset..];
+            let n = bytes.len().min(PIECE - joined.len());
+            joined.extend_from_slice(&bytes[..n]);
+            self.advance(n, spares);
+            if joined.len() == PIECE {
+                break;
+            }
+        }
+        self.layer.seal(&joined, out);
+        spares.give(joined);
+    }
+
+    /// Reads some of the file range in front and seals it.
+    fn file(&mut self, out: &mut Vec<u8>, spares: &mut Spares) -> Sealed {
+        let Some((file, offset, len)) = self.front_file() else { return Sealed::Enough };
+        let n = (len.min(PIECE as u64)) as usize;
+        let mut bytes = spares.take();
+        let mut end = Sealed::Enough;
+        if !crate::driver::sys::append_resident(file, &mut bytes, offset, n) {
+            // Read in, and yet not had without waiting: the file is short, or its file system knows no such reads.
+            if offset < self.resident_to {
+                bytes.resize(n, 0);
+                if !matches!(read_whole(file, &mut bytes, offset), Ok(true)) {
+                    end = Sealed::Truncated;
+                }
+            } else {
+                end = Sealed::Cold;
+            }
+        }
+        if end == Sealed::Enough {
+            self.layer.seal(&bytes, out);
+            self.advance(n, spares);
+        }
+        spares.give(bytes);
+        end
+    }
+
+    /// `n` bytes of the front are sealed.
+    fn advance(&mut self, n: usize, spares: &mut Spares) {
+        self.unsealed -= n as u64;
+        let sealed = self.offset;
+        let Some(front) = self.plain.front_mut() else { return };
+        let whole = match *front {
+            Chunk::File { ref mut offset, ref mut len, .. } => {
+                *offset += n as u64;
+                *len -= n as u64;
+                *len == 0
+            }
+            ref memory => sealed + n == memory.bytes().len(),
+        };
+        if !whole {
+            if !matches!(front, Chunk::File { .. }) {
+                self.offset += n;
+            }
+            return;
+        }
+        self.offset = 0;
+        match self.plain.pop_front() {
+            Some(Chunk::Bytes(v)) => spares.give(v),
+            Some(Chunk::File { .. }) => self.resident_to = 0,
+            _ => (),
+        }
+    }
+}
+
+/// Fills `to` from `offset` on; `false`: the file ends before that.
+fn read_whole(file: &crate::FileHandle, to: &mut [u8], offset: u64) -> std::io::Result<bool> {
+    let mut done = 0;
+    while done < to.len() {
+        match file.pread(&mut to[done..], offset + done as u64)? {
+            0 => return Ok(false),
+            n => done += n,
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,88 @@
+//! Certificates with their keys, as `ssl_certificate` and `ssl_certificate_key` name them.
+
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::sign::{CertifiedKey, SigningKey};
+
+use crate::error::{Error, content};
+use crate::{der, pem};
+
+/// A chain of certificates with the key of the first.
+#[derive(Clone, Debug)]
+pub struct Certificate(pub(crate) Arc<CertifiedKey>);
+
+impl Certificate {
+    /// Puts a chain and its key together; `ocsp` is stapled.
+    ///
+    /// # Errors
+    /// The key is another certificate's, in OpenSSL's words.
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: Arc<dyn SigningKey>,
+        ocsp: Option<Vec<u8>>,
+    ) -> Result<Certificate, Error> {
+        let first = chain.first().ok_or_else(|| content(NO_CERTIFICATE))?;
+        if let Some(public) = key.public_key() {
+            let own =
+                crate::facts::public_key(first).ok_or_else(|| content("the certificate is malformed"))?;
+            if own != public.as_ref() {
+                return Err(content("key values mismatch"));
+            }
+        }
+        Ok(Certificate(Arc::new(CertifiedKey { cert: chain, key, ocsp })))
+    }
+
+    /// The same with another OCSP response.
+    #[must_use]
+    pub fn with_ocsp(&self, ocsp: Option<Vec<u8>>) -> Certificate {
+        let CertifiedKey { cert, key, .. } = &*self.0;
+        Certificate(Arc::new(CertifiedKey { cert: cert.clone(), key: key.clone(), ocsp }))
+    }
+
+    /// The chain, the server's own certificate first.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.0.cert
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Arc<dyn SigningKey> {
+        &self.0.key
+    }
+}
+
+/// The certificates of `text`, in order. Of a trusted certificate with auxiliary data that data is left out.
+///
+/// # Errors
+/// There is none, or one is malformed.
+pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let mut chain = Vec::new();
+    for block in pem::blocks(text) {
+        if matches!(block.label.as_str(), "CERTIFICATE" | "X509 CERTIFICATE" | "TRUSTED CERTIFICATE") {
+            let element = der::element(&block.bytes).ok_or_else(|| content("bad certificate encoding"))?;
+            chain.push(CertificateDer::from(element.all.to_vec()));
+        }
+    }
+    match chain.is_empty() {
+        true => Err(content(NO_CERTIFICATE)),
+        false => Ok(chain),
+    }
+}
+
+/// The revocation lists of `text`.
+///
+/// # Errors
+/// There is none.
+pub fn crls(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let blocks = pem::blocks(text).into_iter();
+    let lists: Vec<Vec<u8>> =
+        blocks.filter(|block| block.label == "X509 CRL").map(|block| block.bytes).collect();
+    if lists.is_empty() { Err(content("no start line: Expecting: X509 CRL")) } else { Ok(lists) }
+}
+
+/// A certificate as PEM.
+pub fn to_pem(certificate: &[u8]) -> String {
+    pem::encode("CERTIFICATE", certificate)
+}
+
+const NO_CERTIFICATE: &str = "no start line: Expecting: TRUSTED CERTIFICATE";

@@ -1,0 +1,132 @@
+//! The client's side: what connections to upstream servers use.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::SupportedCipherSuite;
+use rustls::client::{ResolvesClientCert, Resumption, UnbufferedClientConnection};
+use rustls::crypto::SupportedKxGroup;
+use rustls::pki_types::ServerName;
+use rustls::sign::CertifiedKey;
+
+use crate::certificate::Certificate;
+use crate::error::Error;
+use crate::server::Progress;
+use crate::session::{self, Session, Side};
+use crate::suites::{self, Protocols};
+use crate::verify::AnyServer;
+
+/// What a client offers.
+#[derive(Clone)]
+pub struct ClientSettings {
+    /// `proxy_ssl_protocols`
+    pub protocols: Protocols,
+    /// `proxy_ssl_ciphers`
+    pub suites: Vec<SupportedCipherSuite>,
+    /// Groups of the key exchange, in order.
+    pub groups: Vec<&'static dyn SupportedKxGroup>,
+    /// `proxy_ssl_certificate`
+    pub certificate: Option<Certificate>,
+    /// Application protocols, in order.
+    pub alpn: Vec<Vec<u8>>,
+    /// `proxy_ssl_server_name`: the server is told the name.
+    pub tell_name: bool,
+    /// `proxy_ssl_session_reuse`: sessions kept, by name of the server; 0: none.
+    pub sessions: usize,
+}
+
+/// A client's configuration with the sessions it has.
+#[derive(Clone)]
+pub struct ClientConfig(Arc<rustls::ClientConfig>);
+
+impl ClientConfig {
+    /// A configuration. The peer's certificate is *not* verified during the handshake, beyond that it has its key:
+    /// whoever uses the session does that before a byte is sent, with [`crate::Trust`], as OpenSSL's users do.
+    ///
+    /// # Errors
+    /// The settings leave nothing to offer.
+    pub fn new(settings: &ClientSettings) -> Result<ClientConfig, Error> {
+        let provider = Arc::new(suites::provider(&settings.suites, &settings.groups));
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&settings.protocols.versions())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyServer));
+        let mut config = match &settings.certificate {
+            None => builder.with_no_client_auth(),
+            Some(certificate) => builder.with_client_cert_resolver(Arc::new(One(certificate.clone()))),
+        };
+        config.alpn_protocols.clone_from(&settings.alpn);
+        config.enable_sni = settings.tell_name;
+        config.resumption = match settings.sessions {
+            0 => Resumption::disabled(),
+            n => Resumption::in_memory_sessions(n),
+        };
+        Ok(ClientConfig(Arc::new(config)))
+    }
+}
+
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientConfig")
+    }
+}
+
+/// The one certificate a client has, whoever asks.
+#[derive(Debug)]
+struct One(Certificate);
+
+impl ResolvesClientCert for One {
+    fn resolve(&self, _: &[&[u8]], schemes: &[rustls::SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.0.key.choose_scheme(schemes).map(|_| self.0.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// A client's handshake.
+pub struct Connect {
+    conn: UnbufferedClientConnection,
+    input: Vec<u8>,
+    early: Vec<u8>,
+}
+
+impl Connect {
+    /// Begins a handshake with the server `name`. A name that is no host's is not told to the server and keeps
+    /// sessions apart only.
+    ///
+    /// # Errors
+    /// The configuration does not fit together.
+    pub fn new(config: &ClientConfig, name: &str) -> Result<Connect, Error> {
+        let name = ServerName::try_from(name.to_owned()).ok().unwrap_or_else(nameless);
+        let conn = UnbufferedClientConnection::new(config.0.clone(), name)?;
+        Ok(Connect { conn, input: Vec::new(), early: Vec::new() })
+    }
+
+    /// Takes received bytes (none at first); what is to be sent is appended to `out`.
+    ///
+    /// # Errors
+    /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
+    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
+        self.input.extend_from_slice(received);
+        session::run(&mut self.conn, &mut self.input, &mut self.early, out)?;
+        Ok(if self.conn.is_handshaking() { Progress::NeedsInput } else { Progress::Complete })
+    }
+
+    /// The session, and what the server has sent in it already.
+    pub fn into_session(self) -> (Session, Vec<u8>) {
+        (Session { side: Side::Client(self.conn), input: self.input }, self.early)
+    }
+}
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connect")
+    }
+}
+
+/// An address says no name to the server.
+fn nameless() -> ServerName<'static> {
+    ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into())
+}

@@ -1,0 +1,81 @@
+//! What a certificate says, as nginx's `$ssl_client_*` show it.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::time::ASN1Time;
+
+use crate::name;
+
+fn parsed(der: &[u8]) -> Option<X509Certificate<'_>> {
+    X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
+}
+
+/// The subject by RFC 2253 (`$ssl_client_s_dn`).
+pub fn subject(der: &[u8]) -> Option<String> {
+    parsed(der).map(|it| name::rfc2253(it.subject()))
+}
+
+/// The issuer by RFC 2253 (`$ssl_client_i_dn`).
+pub fn issuer(der: &[u8]) -> Option<String> {
+    parsed(der).map(|it| name::rfc2253(it.issuer()))
+}
+
+/// The subject in the old form (`$ssl_client_s_dn_legacy`).
+pub fn subject_oneline(der: &[u8]) -> Option<String> {
+    parsed(der).map(|it| name::oneline(it.subject()))
+}
+
+/// The issuer in the old form (`$ssl_client_i_dn_legacy`).
+pub fn issuer_oneline(der: &[u8]) -> Option<String> {
+    parsed(der).map(|it| name::oneline(it.issuer()))
+}
+
+/// The subject as encoded.
+pub fn raw_subject(der: &[u8]) -> Option<Vec<u8>> {
+    parsed(der).map(|it| it.subject().as_raw().to_vec())
+}
+
+/// The serial number in hexadecimal (`$ssl_client_serial`).
+pub fn serial(der: &[u8]) -> Option<String> {
+    let certificate = parsed(der)?;
+    let raw = certificate.raw_serial();
+    let digits = raw.strip_prefix(&[0]).filter(|rest| !rest.is_empty()).unwrap_or(raw);
+    Some(digits.iter().map(|b| format!("{b:02X}")).collect())
+}
+
+/// The SHA-1 of the certificate (`$ssl_client_fingerprint`).
+pub fn fingerprint(der: &[u8]) -> String {
+    let sha1 = digest(&SHA1_FOR_LEGACY_USE_ONLY, der);
+    sha1.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// `Nov 21 14:39:21 2026 GMT` (`$ssl_client_v_start`)
+pub fn valid_from(der: &[u8]) -> Option<String> {
+    parsed(der).map(|it| date(it.validity().not_before))
+}
+
+/// The last moment (`$ssl_client_v_end`).
+pub fn valid_until(der: &[u8]) -> Option<String> {
+    parsed(der).map(|it| date(it.validity().not_after))
+}
+
+/// Days until it expires, 0 for an expired one (`$ssl_client_v_remain`). `now`: seconds since 1970.
+pub fn days_left(der: &[u8], now: u64) -> Option<u64> {
+    let end = parsed(der)?.validity().not_after.timestamp();
+    Some(u64::try_from(end).unwrap_or(0).saturating_sub(now) / 86_400)
+}
+
+/// The SubjectPublicKeyInfo.
+pub fn public_key(der: &[u8]) -> Option<Vec<u8>> {
+    parsed(der).map(|it| it.public_key().raw.to_vec())
+}
+
+/// OpenSSL's form of a time.
+fn date(time: ASN1Time) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let time = time.to_datetime();
+    let month = MONTHS[usize::from(u8::from(time.month())) - 1];
+    let (day, year) = (time.day(), time.year());
+    format!("{month} {day:2} {:02}:{:02}:{:02} {year} GMT", time.hour(), time.minute(), time.second())
+}

@@ -1,0 +1,309 @@
+//! The ClientHello, read without rustls: a server chooses its configuration by it, and scripts may look at all of it.
+//!
+//! [`Acceptor`] collects records until the message is whole, however it is cut, and keeps them: the [`Hello`] that comes
+//! out begins a [`crate::Handshake`] with these very bytes.
+
+use crate::error::{Error, content};
+
+/// Collects a connection's first message.
+#[derive(Debug, Default)]
+pub struct Acceptor {
+    /// Records as received.
+    records: Vec<u8>,
+}
+
+/// Bytes of records that may be collected. The message itself is at most 64 KB (rustls takes no longer ones).
+const MAX: usize = 80 * 1024;
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+/// A fatal alert, `decode_error`.
+const DECODE_ERROR: [u8; 7] = [21, 3, 1, 0, 2, 2, 50];
+
+impl Acceptor {
+    /// Takes received bytes. `Some`: the message is whole (what follows it was taken as well).
+    ///
+    /// # Errors
+    /// What came is no ClientHello; an alert for the peer is in `out`.
+    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Option<Hello>, Error> {
+        self.records.extend_from_slice(received);
+        let refuse = |out: &mut Vec<u8>, text: &str| {
+            out.extend_from_slice(&DECODE_ERROR);
+            Err(content(text))
+        };
+        let message = match message(&self.records) {
+            Message::Incomplete if self.records.len() > MAX => {
+                return refuse(out, "the ClientHello is too long");
+            }
+            Message::Incomplete => return Ok(None),
+            Message::Wrong => return refuse(out, "wrong version number"),
+            Message::Whole(message) => message,
+        };
+        match HelloFields::parse(&message) {
+            Some(fields) => Ok(Some(Hello { records: std::mem::take(&mut self.records), fields })),
+            None => refuse(out, "the ClientHello is malformed"),
+        }
+    }
+
+    /// Whether anything came.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
+enum Message {
+    Incomplete,
+    Wrong,
+    /// Without its header of four bytes.
+    Whole(Vec<u8>),
+}
+
+/// The first handshake message in `records`.
+fn message(records: &[u8]) -> Message {
+    let (mut rest, mut joined) = (records, Vec::new());
+    loop {
+        match *rest {
+            [kind, ..] if kind != HANDSHAKE => return Message::Wrong,
+            [_, major, ..] if major != 3 => return Message::Wrong,
+            _ => {}
+        }
+        let Some((header, behind)) = rest.split_at_checked(5) else { return Message::Incomplete };
+        let len = usize::from(header[3]) << 8 | usize::from(header[4]);
+        if len == 0 || len > 16 * 1024 + 256 {
+            return Message::Wrong;
+        }
+        joined.extend_from_slice(&behind[..len.min(behind.len())]);
+        if joined.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
+            return Message::Wrong;
+        }
+        if let Some((head, body)) = joined.split_at_checked(4) {
+            let want = usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]);
+            if let Some(body) = body.get(..want) {
+                return Message::Whole(body.to_vec());
+            }
+        }
+        match behind.get(len..) {
+            Some(next) => rest = next,
+            None => return Message::Incomplete,
+        }
+    }
+}
+
+/// A ClientHello, with the records it came in.
+#[derive(Clone, Debug)]
+pub struct Hello {
+    pub(crate) records: Vec<u8>,
+    /// What it says.
+    pub fields: HelloFields,
+}
+
+/// What a ClientHello says. Numbers are those of the IANA registries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HelloFields {
+    /// Versions offered, in order (0x0304 is TLS 1.3); one for a client without `supported_versions`.
+    pub versions: Vec<u16>,
+    /// The session identifier.
+    pub session_id: Vec<u8>,
+    /// Cipher suites offered, in order.
+    pub cipher_suites: Vec<u16>,
+    /// The name of the server that is wanted, in lower case.
+    pub server_name: Option<String>,
+    /// Protocols offered.
+    pub alpn: Vec<Vec<u8>>,
+    /// Groups of the key exchange offered, in order.
+    pub groups: Vec<u16>,
+    /// Signature schemes offered, in order.
+    pub signature_schemes: Vec<u16>,
+    /// All extensions as they came: number and content.
+    pub extensions: Vec<(u16, Vec<u8>)>,
+}
+
+impl HelloFields {
+    /// Reads a message (RFC 8446, section 4.1.2; RFC 5246, section 7.4.1.2); `None`: malformed.
+    pub fn parse(message: &[u8]) -> Option<HelloFields> {
+        let mut r = Reader(message);
+        let version = r.u16()?;
+        r.take(32)?;
+        let session_id = r.bytes8()?.to_vec();
+        let cipher_suites = numbers(r.bytes16()?)?;
+        r.bytes8()?;
+        let mut fields =
+            HelloFields { versions: vec![version], session_id, cipher_suites, ..HelloFields::default() };
+        if r.0.is_empty() {
+            return Some(fields);
+        }
+        let mut extensions = Reader(r.bytes16()?);
+        if !r.0.is_empty() {
+            return None;
+        }
+        while !extensions.0.is_empty() {
+            let (kind, content) = (extensions.u16()?, extensions.bytes16()?);
+            fields.extension(kind, content)?;
+            fields.extensions.push((kind, content.to_vec()));
+        }
+        Some(fields)
+    }
+
+    /// The content of an extension.
+    pub fn extension_of(&self, kind: u16) -> Option<&[u8]> {
+        self.extensions.iter().find(|(k, _)| *k == kind).map(|(_, content)| content.as_slice())
+    }
+
+    fn extension(&mut self, kind: u16, content: &[u8]) -> Option<()> {
+        let mut r = Reader(content);
+        match kind {
+            SERVER_NAME => self.server_name = server_name(r.bytes16()?)?,
+            GROUPS => self.groups = numbers(r.bytes16()?)?,
+            SIGNATURES => self.signature_schemes = numbers(r.bytes16()?)?,
+            VERSIONS => self.versions = numbers(r.bytes8()?)?,
+            ALPN => {
+                let mut list = Reader(r.bytes16()?);
+                while !list.0.is_empty() {
+                    self.alpn.push(list.bytes8()?.to_vec());
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+const SERVER_NAME: u16 = 0;
+const GROUPS: u16 = 10;
+const SIGNATURES: u16 = 13;
+const ALPN: u16 = 16;
+const VERSIONS: u16 = 43;
+
+/// The host name of a list of names (RFC 6066, section 3); what can be no name of a host counts as none.
+fn server_name(list: &[u8]) -> Option<Option<String>> {
+    let mut r = Reader(list);
+    while !r.0.is_empty() {
+        let (kind, name) = (r.u8()?, r.bytes16()?);
+        if kind == 0 {
+            let name = name.strip_suffix(b".").unwrap_or(name);
+            let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+            let good = !name.is_empty() && name.iter().all(plain);
+            return Some(good.then(|| String::from_utf8_lossy(name).to_ascii_lowercase()));
+        }
+    }
+    Some(None)
+}
+
+fn numbers(list: &[u8]) -> Option<Vec<u16>> {
+    let pairs = list.chunks_exact(2);
+    pairs.remainder().is_empty().then(|| pairs.map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect())
+}
+
+struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn take(&mut self, n: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|b| b[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(|b| u16::from_be_bytes([b[0], b[1]]))
+    }
+
+    /// Bytes behind their length of one byte.
+    fn bytes8(&mut self) -> Option<&'b [u8]> {
+        let len = self.u8()?;
+        self.take(usize::from(len))
+    }
+
+    /// Bytes behind their length of two bytes.
+    fn bytes16(&mut self) -> Option<&'b [u8]> {
+        let len = self.u16()?;
+        self.take(usize::from(len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A hello with a name, two protocols and TLS 1.3.
+    fn message() -> Vec<u8> {
+        let mut m = vec![3, 3];
+        m.extend([7; 32]);
+        m.extend([2, 0xaa, 0xbb]);
+        m.extend([0, 4, 0x13, 0x01, 0xc0, 0x2b]);
+        m.extend([1, 0]);
+        let mut ext = vec![0, 0, 0, 10, 0, 8, 0, 0, 5];
+        ext.extend(b"Ex.de");
+        ext.extend([0, 16, 0, 14, 0, 12, 2, b'h', b'2', 8]);
+        ext.extend(b"http/1.1");
+        ext.extend([0, 43, 0, 3, 2, 3, 4, 0x0a, 0x0a, 0, 0]);
+        m.extend((ext.len() as u16).to_be_bytes());
+        m.extend(ext);
+        m
+    }
+
+    /// The message in records of at most `size` bytes.
+    fn records(size: usize) -> Vec<u8> {
+        let message = message();
+        let mut whole = vec![1, 0, 0, message.len() as u8];
+        whole.extend(message);
+        let mut out = Vec::new();
+        for piece in whole.chunks(size) {
+            out.extend([22, 3, 1, 0, piece.len() as u8]);
+            out.extend(piece);
+        }
+        out
+    }
+
+    #[test]
+    fn everything_is_read() {
+        let fields = HelloFields::parse(&message()).expect("well formed");
+        assert_eq!(fields.versions, [0x0304]);
+        assert_eq!(fields.session_id, [0xaa, 0xbb]);
+        assert_eq!(fields.cipher_suites, [0x1301, 0xc02b]);
+        assert_eq!(fields.server_name.as_deref(), Some("ex.de"));
+        assert_eq!(fields.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+        assert_eq!(fields.extension_of(0x0a0a), Some(&[][..]));
+    }
+
+    #[test]
+    fn it_may_come_in_any_pieces_and_records() {
+        for size in [1, 7, 50, 200] {
+            let bytes = records(size);
+            for cut in 1..bytes.len() {
+                let (mut acceptor, mut out) = (Acceptor::default(), Vec::new());
+                let (first, second) = bytes.split_at(cut);
+                assert!(acceptor.handle(first, &mut out).expect("good so far").is_none(), "{size} {cut}");
+                let hello = acceptor.handle(second, &mut out).expect("good").expect("whole");
+                assert_eq!((hello.records.len(), out.len()), (bytes.len(), 0));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_hello_is_answered_with_an_alert() {
+        for bad in [&b"GET / HTTP/1.1\r\n"[..], &[22, 3, 1, 0, 0], &[22, 2, 0], &[22, 3, 1, 0, 1, 2]] {
+            let mut out = Vec::new();
+            Acceptor::default().handle(bad, &mut out).expect_err("no ClientHello");
+            assert_eq!(out, DECODE_ERROR);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_read(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            HelloFields::parse(&bytes);
+        }
+
+        #[test]
+        fn a_hello_with_a_wrong_byte_is_read(at in 0usize..100, byte in any::<u8>()) {
+            let mut message = message();
+            let at = at % message.len();
+            message[at] = byte;
+            HelloFields::parse(&message);
+        }
+    }
+}

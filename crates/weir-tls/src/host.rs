@@ -1,0 +1,70 @@
+//! Whether a certificate is for a name (RFC 6125 as OpenSSL's X509_check_host has it).
+
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Whether the certificate `der` is for `name`: by its alternative names, and by its common name only if it has no
+/// alternative names of hosts.
+pub fn matches_host(der: &[u8], name: &str) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+    let name = name.to_ascii_lowercase();
+    let mut any = false;
+    if let Ok(Some(alternatives)) = certificate.subject_alternative_name() {
+        for general in &alternatives.value.general_names {
+            if let GeneralName::DNSName(pattern) = general {
+                any = true;
+                if fits(pattern, &name) {
+                    return true;
+                }
+            }
+        }
+    }
+    !any && certificate.subject().iter_common_name().any(|cn| fits(&crate::name::text(cn), &name))
+}
+
+/// A star stands for the whole first label, of at least two others behind it.
+fn fits(pattern: &str, name: &str) -> bool {
+    let pattern = pattern.to_ascii_lowercase();
+    if pattern == name {
+        return true;
+    }
+    let Some(rest) = pattern.strip_prefix("*.") else { return false };
+    let Some((label, behind)) = name.split_once('.') else { return false };
+    !label.is_empty() && rest.contains('.') && behind == rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_one_label() {
+        for (pattern, name, expected) in [
+            ("a.example.com", "a.example.com", true),
+            ("A.Example.com", "a.example.com", true),
+            ("*.example.com", "a.example.com", true),
+            ("*.example.com", "a.b.example.com", false),
+            ("*.example.com", "example.com", false),
+            ("*.com", "example.com", false),
+            ("*", "a", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn alternative_names_hide_the_common_name() {
+        let with = |names: &[&str], cn: &str| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let mut params = rcgen::CertificateParams::new(names).expect("names");
+            params.distinguished_name.push(rcgen::DnType::CommonName, cn);
+            let key = rcgen::KeyPair::generate().expect("a key");
+            params.self_signed(&key).expect("a certificate").der().to_vec()
+        };
+        assert!(matches_host(&with(&[], "a.example.com"), "a.example.com"));
+        assert!(!matches_host(&with(&["b.example.com"], "a.example.com"), "a.example.com"));
+        assert!(matches_host(&with(&["b.example.com", "*.c.de"], "x"), "q.c.de"));
+        assert!(matches_host(&with(&["127.0.0.1"], "a"), "a"), "addresses are no names of hosts");
+        assert!(!matches_host(b"no certificate", "a"));
+    }
+}

@@ -1,0 +1,62 @@
+//! Private keys from PEM: PKCS#8, PKCS#1 and SEC1, encrypted or not.
+
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::SigningKey;
+
+use crate::error::{Error, content};
+use crate::{decrypt, der, pem};
+
+/// The first private key of `text`, opened by one of `passwords` if it is encrypted.
+///
+/// # Errors
+/// There is none, no password fits, or it is of a kind that can't be had.
+pub fn read(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, Error> {
+    let blocks = pem::blocks(text);
+    let block = blocks.iter().find(|block| block.label.ends_with("PRIVATE KEY"));
+    let block = block.ok_or_else(|| content("no start line: Expecting: ANY PRIVATE KEY"))?;
+    let encrypted = block.label == "ENCRYPTED PRIVATE KEY" || block.header("DEK-Info").is_some();
+    let der = if encrypted { decrypted(block, passwords)? } else { block.bytes.clone() };
+    let key = match block.label.as_str() {
+        "RSA PRIVATE KEY" => PrivateKeyDer::Pkcs1(der.into()),
+        "EC PRIVATE KEY" => PrivateKeyDer::Sec1(der.into()),
+        "PRIVATE KEY" | "ENCRYPTED PRIVATE KEY" => PrivateKeyDer::Pkcs8(der.into()),
+        other => return Err(Error::Unsupported(format!("keys of the kind \"{other}\" can't be used"))),
+    };
+    Ok(any_supported_type(&key)?)
+}
+
+fn decrypted(block: &pem::Block, passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
+    let mut last = Error::Password;
+    for password in passwords {
+        let opened = match block.header("DEK-Info") {
+            Some(_) => decrypt::legacy(block, password),
+            None => decrypt::pkcs8(&block.bytes, password),
+        };
+        match opened {
+            Ok(der) => return Ok(der),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Bits of an RSA key, by its public half; `None` for others.
+pub fn rsa_bits(key: &dyn SigningKey) -> Option<usize> {
+    let spki = key.public_key()?;
+    let (info, _) = der::expect(spki.as_ref(), der::SEQUENCE)?;
+    let (algorithm, rest) = der::expect(info, der::SEQUENCE)?;
+    if der::expect(algorithm, der::OID)?.0 != RSA {
+        return None;
+    }
+    const BITS: u8 = 0x03;
+    let (bits, _) = der::expect(rest, BITS)?;
+    let (numbers, _) = der::expect(bits.get(1..)?, der::SEQUENCE)?;
+    let (modulus, _) = der::expect(numbers, der::INTEGER)?;
+    Some(modulus.strip_prefix(&[0]).unwrap_or(modulus).len() * 8)
+}
+
+/// rsaEncryption
+const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];

@@ -1,0 +1,40 @@
+//! TLS without I/O: bytes come in, bytes go out, and what is to be decided in between is a state.
+//!
+//! This is the one place that knows rustls. Its shape is that of the library's coming sans-IO interface: an
+//! [`Acceptor`] reads a [`Hello`], whoever owns the connection chooses a configuration for it (and may take its time),
+//! a [`Handshake`] goes on from there and ends in a [`Session`], which seals and opens. All of them are `Send`: a
+//! handshake whose key is slow is moved to another thread and back. The client's side is the same without the choice.
+//!
+//! Everything else here is what a configuration needs: certificates and keys as OpenSSL's users write them
+//! ([`Certificate`], [`key`]), the names of ciphers and curves ([`suites`]), tickets ([`TicketKeys`]), and what
+//! OpenSSL would say of a peer's certificate ([`chain`]).
+
+#![forbid(unsafe_code)]
+
+pub mod certificate;
+pub mod chain;
+mod client;
+mod decrypt;
+mod der;
+mod error;
+pub mod facts;
+mod hello;
+mod host;
+pub mod key;
+mod name;
+mod pem;
+mod server;
+mod session;
+pub mod suites;
+mod tickets;
+mod verify;
+
+pub use certificate::Certificate;
+pub use chain::{Problem, Trust};
+pub use client::{ClientConfig, ClientSettings, Connect};
+pub use error::Error;
+pub use hello::{Acceptor, Hello, HelloFields};
+pub use host::matches_host;
+pub use server::{Handshake, Progress, ServerConfig, ServerSettings};
+pub use session::{Facts, Session, Step};
+pub use tickets::{SessionCache, TicketKeys};

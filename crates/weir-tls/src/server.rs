@@ -1,0 +1,155 @@
+//! The server's side: a configuration, and the handshake that begins when one is chosen.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::SupportedKxGroup;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection};
+use rustls::sign::CertifiedKey;
+use rustls::{DistinguishedName, SignatureAlgorithm, SupportedCipherSuite};
+
+use crate::certificate::Certificate;
+use crate::error::Error;
+use crate::hello::Hello;
+use crate::session::{self, Session, Side};
+use crate::suites::{self, Protocols};
+use crate::tickets::{SessionCache, Tickets};
+use crate::verify;
+
+/// What a server offers.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// `ssl_protocols`
+    pub protocols: Protocols,
+    /// `ssl_ciphers`: suites of TLS 1.2 and 1.3, in order.
+    pub suites: Vec<SupportedCipherSuite>,
+    /// `ssl_ecdh_curve`: groups of the key exchange, in order.
+    pub groups: Vec<&'static dyn SupportedKxGroup>,
+    /// `ssl_prefer_server_ciphers`
+    pub prefer_own_order: bool,
+    /// Application protocols, in order; none: what the client offers is not looked at.
+    pub alpn: Vec<Vec<u8>>,
+    /// Where sessions are kept that are not in tickets.
+    pub cache: Option<Arc<SessionCache>>,
+    /// Keys of tickets; `None`: none are given out.
+    pub tickets: Option<Tickets>,
+    /// Bytes of early data that are taken; 0: none.
+    pub early_data: u32,
+    /// Clients are asked for certificates, issued by one of these names (as encoded).
+    pub client_subjects: Option<Vec<Vec<u8>>>,
+}
+
+/// A server's configuration with its certificates, as handshakes use it.
+#[derive(Clone)]
+pub struct ServerConfig(Arc<rustls::ServerConfig>);
+
+impl ServerConfig {
+    /// Puts settings and certificates together.
+    ///
+    /// # Errors
+    /// The settings leave nothing to offer.
+    pub fn new(settings: &ServerSettings, certificates: Vec<Certificate>) -> Result<ServerConfig, Error> {
+        let provider = Arc::new(suites::provider(&settings.suites, &settings.groups));
+        let builder = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&settings.protocols.versions())?;
+        let builder = match &settings.client_subjects {
+            None => builder.with_no_client_auth(),
+            Some(subjects) => {
+                let subjects = subjects.iter().map(|name| DistinguishedName::from(name.clone())).collect();
+                builder.with_client_cert_verifier(Arc::new(verify::AnyClient::new(subjects)))
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(Resolver(certificates)));
+        config.ignore_client_order = settings.prefer_own_order;
+        config.alpn_protocols.clone_from(&settings.alpn);
+        config.max_early_data_size = settings.early_data;
+        config.session_storage = match &settings.cache {
+            Some(cache) => cache.clone(),
+            None => Arc::new(NoServerSessionStorage {}),
+        };
+        match &settings.tickets {
+            Some(tickets) => config.ticketer = Arc::new(tickets.clone()),
+            None if settings.cache.is_none() => config.send_tls13_tickets = 0,
+            None => {}
+        }
+        Ok(ServerConfig(Arc::new(config)))
+    }
+
+    /// The same with other certificates, for one handshake.
+    #[must_use]
+    pub fn with_certificates(&self, certificates: Vec<Certificate>) -> ServerConfig {
+        let mut config = (*self.0).clone();
+        config.cert_resolver = Arc::new(Resolver(certificates));
+        ServerConfig(Arc::new(config))
+    }
+}
+
+impl fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerConfig")
+    }
+}
+
+/// Certificates of different kinds side by side: the client gets the cheapest that it can verify.
+#[derive(Debug)]
+struct Resolver(Vec<Certificate>);
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let schemes = hello.signature_schemes();
+        let usable = || self.0.iter().filter(|it| it.0.key.choose_scheme(schemes).is_some());
+        let cheap = |it: &&Certificate| it.0.key.algorithm() != SignatureAlgorithm::RSA;
+        usable().find(cheap).or_else(|| usable().next()).map(|certificate| certificate.0.clone())
+    }
+}
+
+/// How far a handshake got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More bytes of the peer are needed.
+    NeedsInput,
+    /// It is complete, or as good: requests may be answered.
+    Complete,
+}
+
+/// A server's handshake from the choice of a configuration on.
+pub struct Handshake {
+    conn: UnbufferedServerConnection,
+    input: Vec<u8>,
+    /// Early data that has come.
+    early: Vec<u8>,
+}
+
+impl Handshake {
+    /// Begins with what the client said. [`Handshake::handle`] with nothing received goes on.
+    ///
+    /// # Errors
+    /// The configuration does not fit together.
+    pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
+        let conn = UnbufferedServerConnection::new(config.0.clone())?;
+        Ok(Handshake { conn, input: hello.records, early: Vec::new() })
+    }
+
+    /// Takes received bytes and does what can be done; what is to be sent is appended to `out`. This is where keys are
+    /// used.
+    ///
+    /// # Errors
+    /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
+    pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
+        self.input.extend_from_slice(received);
+        session::run(&mut self.conn, &mut self.input, &mut self.early, out)?;
+        let complete = !self.conn.is_handshaking() || !self.early.is_empty();
+        Ok(if complete { Progress::Complete } else { Progress::NeedsInput })
+    }
+
+    /// The session, and what the client has sent in it already.
+    pub fn into_session(self) -> (Session, Vec<u8>) {
+        (Session { side: Side::Server(self.conn), input: self.input }, self.early)
+    }
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handshake")
+    }
+}

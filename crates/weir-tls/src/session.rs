@@ -1,0 +1,268 @@
+//! An established connection, and the loop that both sides' handshakes run.
+
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, UnbufferedStatus, WriteTraffic,
+};
+use rustls::{CommonState, HandshakeKind};
+
+use crate::error::Error;
+use crate::suites;
+
+/// What received bytes came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More may follow.
+    More,
+    /// The peer has said that nothing follows.
+    End,
+}
+
+/// An established connection of either side.
+pub struct Session {
+    pub(crate) side: Side,
+    /// The beginning of a record whose rest has not come. Empty, and without memory, between records.
+    pub(crate) input: Vec<u8>,
+}
+
+/// Both of rustls' connections.
+#[allow(clippy::large_enum_variant, reason = "both are some 1,100 bytes")]
+pub(crate) enum Side {
+    Server(UnbufferedServerConnection),
+    Client(UnbufferedClientConnection),
+}
+
+/// What is known once a handshake is complete.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// `TLSv1.3`
+    pub version: &'static str,
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: &'static str,
+    /// OpenSSL's name of the group of the key exchange; empty where there was none.
+    pub curve: &'static str,
+    /// The session is an earlier one.
+    pub resumed: bool,
+    /// The protocol agreed upon.
+    pub alpn: Option<Vec<u8>>,
+    /// The peer's certificates, its own first.
+    pub peer: Vec<CertificateDer<'static>>,
+}
+
+impl Session {
+    /// Takes received bytes; appends what they say to `plain`, what must be sent because of them to `out`.
+    ///
+    /// # Errors
+    /// What came is no good; an alert for the peer is in `out`.
+    pub fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Step, Error> {
+        self.input.extend_from_slice(received);
+        match &mut self.side {
+            Side::Server(conn) => run(conn, &mut self.input, plain, out),
+            Side::Client(conn) => run(conn, &mut self.input, plain, out),
+        }
+    }
+
+    /// Appends records with `plain` to `out`.
+    pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        match &mut self.side {
+            Side::Server(conn) => write(conn, &mut self.input, Some(plain), out),
+            Side::Client(conn) => write(conn, &mut self.input, Some(plain), out),
+        }
+    }
+
+    /// Appends the alert that nothing follows to `out`.
+    pub fn close(&mut self, out: &mut Vec<u8>) {
+        match &mut self.side {
+            Side::Server(conn) => write(conn, &mut self.input, None, out),
+            Side::Client(conn) => write(conn, &mut self.input, None, out),
+        }
+    }
+
+    /// What the handshake agreed upon.
+    pub fn facts(&self) -> Facts {
+        facts(match &self.side {
+            Side::Server(conn) => conn,
+            Side::Client(conn) => conn,
+        })
+    }
+
+    /// The handshake is not over: what was received is early data, which may have been sent before.
+    pub fn is_handshaking(&self) -> bool {
+        match &self.side {
+            Side::Server(conn) => conn.is_handshaking(),
+            Side::Client(conn) => conn.is_handshaking(),
+        }
+    }
+}
+
+fn facts(common: &CommonState) -> Facts {
+    let group = common.negotiated_key_exchange_group();
+    Facts {
+        version: common.protocol_version().map_or("", suites::version_name),
+        cipher: common.negotiated_cipher_suite().map_or("", |suite| suites::suite_name(suite.suite())),
+        curve: group.map_or("", |group| suites::group_name(u16::from(group.name()))),
+        resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
+        alpn: common.alpn_protocol().map(<[u8]>::to_vec),
+        peer: common.peer_certificates().unwrap_or_default().to_vec(),
+    }
+}
+
+/// A connection of rustls, of either side.
+pub(crate) trait Records {
+    /// Its side's own data.
+    type Data;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    /// Takes the early data that has come.
+    fn early(state: ReadEarlyData<'_, '_, Self::Data>, plain: &mut Vec<u8>) -> Result<(), rustls::Error>;
+}
+
+impl Records for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, ServerConnectionData> {
+        self.process_tls_records(incoming)
+    }
+
+    fn early(
+        mut state: ReadEarlyData<'_, '_, ServerConnectionData>,
+        plain: &mut Vec<u8>,
+    ) -> Result<(), rustls::Error> {
+        while let Some(record) = state.next_record() {
+            plain.extend_from_slice(record?.payload);
+        }
+        Ok(())
+    }
+}
+
+impl Records for UnbufferedClientConnection {
+    type Data = ClientConnectionData;
+
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, ClientConnectionData> {
+        self.process_tls_records(incoming)
+    }
+
+    fn early(_: ReadEarlyData<'_, '_, ClientConnectionData>, _: &mut Vec<u8>) -> Result<(), rustls::Error> {
+        Ok(()) // clients receive none
+    }
+}
+
+/// Uses up `input` as far as that goes.
+pub(crate) fn run<C: Records>(
+    conn: &mut C,
+    input: &mut Vec<u8>,
+    plain: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<Step, Error> {
+    let (mut used, mut step) = (0, Step::More);
+    let result = loop {
+        let UnbufferedStatus { discard, state } = conn.process(&mut input[used..]);
+        used += discard;
+        match state {
+            Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                while let Some(record) = traffic.next_record() {
+                    let record = record?;
+                    used += record.discard;
+                    plain.extend_from_slice(record.payload);
+                }
+            }
+            Ok(ConnectionState::ReadEarlyData(state)) => C::early(state, plain)?,
+            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+            Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+            Ok(ConnectionState::PeerClosed) => step = Step::End,
+            Ok(_) => break Ok(step),
+            Err(error) => break Err(error),
+        }
+    };
+    if let Err(error) = result {
+        input.clear();
+        alert(conn, out);
+        return Err(error.into());
+    }
+    input.drain(..used);
+    if input.is_empty() {
+        *input = Vec::new();
+    }
+    Ok(step)
+}
+
+/// After an error: what rustls wants to tell the peer.
+fn alert<C: Records>(conn: &mut C, out: &mut Vec<u8>) {
+    loop {
+        match conn.process(&mut []).state {
+            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+            Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) {
+    let start = out.len();
+    loop {
+        match data.encode(&mut out[start..]) {
+            Ok(written) => return out.truncate(start + written),
+            Err(EncodeError::InsufficientSize(size)) => out.resize(start + size.required_size, 0),
+            Err(EncodeError::AlreadyEncoded) => return,
+        }
+    }
+}
+
+/// Seals `plain`, or the alert that nothing follows, behind what the connection has to send itself.
+fn write<C: Records>(conn: &mut C, input: &mut Vec<u8>, plain: Option<&[u8]>, out: &mut Vec<u8>) {
+    let mut used = 0;
+    loop {
+        let UnbufferedStatus { discard, state } = conn.process(&mut input[used..]);
+        used += discard;
+        match state {
+            Ok(ConnectionState::WriteTraffic(traffic)) => {
+                traffic_out(traffic, plain, out);
+                break;
+            }
+            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+            Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+            Ok(ConnectionState::PeerClosed) => {}
+            // Closed from both sides, or broken: whoever reads is told.
+            Ok(_) | Err(_) => break,
+        }
+    }
+    input.drain(..used);
+}
+
+/// More than any record adds to what is in it, at most a record for every 16 KB.
+const OVERHEAD: usize = 64;
+
+fn traffic_out<D>(mut traffic: WriteTraffic<'_, D>, plain: Option<&[u8]>, out: &mut Vec<u8>) {
+    let start = out.len();
+    let len = plain.map_or(0, <[u8]>::len);
+    let mut room = len + (len / (16 * 1024) + 1) * OVERHEAD;
+    loop {
+        out.resize(start + room, 0);
+        let written = match plain {
+            Some(plain) => traffic.encrypt(plain, &mut out[start..]),
+            None => traffic.queue_close_notify(&mut out[start..]),
+        };
+        match written {
+            Ok(written) => return out.truncate(start + written),
+            Err(EncryptError::InsufficientSize(size)) => room = size.required_size,
+            // Nothing more may be sent under these keys; the peer sees a truncated stream.
+            Err(EncryptError::EncryptExhausted) => return out.truncate(start),
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let side = if matches!(self.side, Side::Server(_)) { "server" } else { "client" };
+        write!(f, "Session({side})")
+    }
+}

@@ -1,0 +1,315 @@
+//! Versions, cipher suites and groups by the names that OpenSSL's users know.
+
+use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, ALL_KX_GROUPS, DEFAULT_KX_GROUPS, default_provider};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
+
+use crate::error::{Error, content};
+
+/// `ssl_protocols`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocols {
+    /// TLS 1.2
+    pub tls12: bool,
+    /// TLS 1.3
+    pub tls13: bool,
+}
+
+impl Default for Protocols {
+    fn default() -> Protocols {
+        Protocols { tls12: true, tls13: true }
+    }
+}
+
+impl Protocols {
+    pub(crate) fn versions(self) -> Vec<&'static SupportedProtocolVersion> {
+        let wanted = [(self.tls13, &TLS13), (self.tls12, &TLS12)];
+        wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, version)| version).collect()
+    }
+}
+
+/// What rustls is to use.
+pub(crate) fn provider(
+    suites: &[SupportedCipherSuite],
+    groups: &[&'static dyn SupportedKxGroup],
+) -> CryptoProvider {
+    CryptoProvider { cipher_suites: suites.to_vec(), kx_groups: groups.to_vec(), ..default_provider() }
+}
+
+/// All suites, in the order of preference where nothing else is wanted: AES-128 first in TLS 1.2 costs a tenth less
+/// than AES-256 and is as good.
+pub fn default_suites() -> Vec<SupportedCipherSuite> {
+    ALL_CIPHER_SUITES.to_vec()
+}
+
+/// The suites that an OpenSSL cipher list selects, those of TLS 1.3 before them: they are not affected by it.
+///
+/// # Errors
+/// None is left, in OpenSSL's words, and what there is.
+pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
+    let mut chosen: Vec<&Legacy> = Vec::new();
+    let mut killed: Vec<&Legacy> = Vec::new();
+    for word in list.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
+        let (action, name) = match word.as_bytes()[0] {
+            b @ (b'!' | b'-' | b'+') => (Some(b), &word[1..]),
+            _ => (None, word),
+        };
+        if name.starts_with('@') {
+            continue; // @STRENGTH and @SECLEVEL: what there is is strong, and in that order
+        }
+        let meant: Vec<&Legacy> = LEGACY.iter().filter(|suite| suite.is(name)).collect();
+        let is_meant = |it: &&Legacy| meant.iter().any(|meant| meant.name == it.name);
+        match action {
+            Some(b'!') => {
+                chosen.retain(|it| !is_meant(it));
+                killed.extend(meant);
+            }
+            Some(b'-') => chosen.retain(|it| !is_meant(it)),
+            Some(_) => {
+                let (moved, kept): (Vec<&Legacy>, Vec<&Legacy>) = chosen.into_iter().partition(is_meant);
+                chosen = kept.into_iter().chain(moved).collect();
+            }
+            None => {
+                let dead = |it: &&Legacy| killed.iter().any(|killed| killed.name == it.name);
+                let new = meant.into_iter().filter(|it| !dead(it));
+                let new: Vec<&Legacy> = new.filter(|it| !chosen.iter().any(|c| c.name == it.name)).collect();
+                chosen.extend(new);
+            }
+        }
+    }
+    if chosen.is_empty() {
+        return Err(content(format!(
+            "no cipher match: of TLS 1.2 there are {}",
+            LEGACY.iter().map(|suite| suite.name).collect::<Vec<_>>().join(":")
+        )));
+    }
+    let tls13 = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some()).copied();
+    Ok(tls13.chain(chosen.iter().filter_map(|legacy| by_number(legacy.number))).collect())
+}
+
+/// The suites of TLS 1.3 that a list (`ssl_conf_command Ciphersuites`) names, in its order.
+///
+/// # Errors
+/// A name is unknown, or none is left.
+pub fn select_tls13(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
+    let find = |name: &str| {
+        let tls13 = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some());
+        let found = tls13.copied().find(|suite| suite_name(suite.suite()) == name);
+        found.ok_or_else(|| content(format!("no cipher match: \"{name}\"")))
+    };
+    list.split(':').filter(|name| !name.is_empty()).map(find).collect()
+}
+
+fn by_number(number: u16) -> Option<SupportedCipherSuite> {
+    ALL_CIPHER_SUITES.iter().copied().find(|suite| u16::from(suite.suite()) == number)
+}
+
+/// A suite of TLS 1.2, with the words that select it in a cipher list.
+struct Legacy {
+    number: u16,
+    name: &'static str,
+    words: &'static [&'static str],
+}
+
+impl Legacy {
+    /// Whether `name`, or each of several joined by `+`, selects it.
+    fn is(&self, name: &str) -> bool {
+        const ALL: [&str; 12] = [
+            "ALL",
+            "DEFAULT",
+            "COMPLEMENTOFDEFAULT",
+            "HIGH",
+            "ECDHE",
+            "EECDH",
+            "kEECDH",
+            "kECDHE",
+            "AEAD",
+            "TLSv1.2",
+            "ECDH",
+            "FIPS",
+        ];
+        let one = |word: &str| {
+            (ALL.contains(&word) && word != "COMPLEMENTOFDEFAULT")
+                || self.words.contains(&word)
+                || self.name == word
+        };
+        name.split('+').all(one)
+    }
+}
+
+macro_rules! legacy {
+    ($($number:literal $name:literal [$($word:literal)*]),* $(,)?) => {
+        /// In OpenSSL's order of its list `ALL`.
+        const LEGACY: &[Legacy] = &[$(Legacy { number: $number, name: $name, words: &[$($word),*] }),*];
+    };
+}
+
+legacy! {
+    0xc02c "ECDHE-ECDSA-AES256-GCM-SHA384" ["aECDSA" "ECDSA" "AESGCM" "AES" "AES256" "SHA384" "SUITEB192" "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"],
+    0xc030 "ECDHE-RSA-AES256-GCM-SHA384" ["aRSA" "RSA" "AESGCM" "AES" "AES256" "SHA384" "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"],
+    0xcca9 "ECDHE-ECDSA-CHACHA20-POLY1305" ["aECDSA" "ECDSA" "CHACHA20" "SHA256" "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"],
+    0xcca8 "ECDHE-RSA-CHACHA20-POLY1305" ["aRSA" "RSA" "CHACHA20" "SHA256" "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"],
+    0xc02b "ECDHE-ECDSA-AES128-GCM-SHA256" ["aECDSA" "ECDSA" "AESGCM" "AES" "AES128" "SHA256" "SUITEB128" "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
+    0xc02f "ECDHE-RSA-AES128-GCM-SHA256" ["aRSA" "RSA" "AESGCM" "AES" "AES128" "SHA256" "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
+}
+
+/// The groups where nothing else is wanted.
+pub fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
+    DEFAULT_KX_GROUPS.to_vec()
+}
+
+/// The groups of a list like `X25519:prime256v1`; `auto` is the default. A name behind `?` may be unknown.
+///
+/// # Errors
+/// A name is unknown or cannot be had here, or none is left.
+pub fn select_groups(list: &str) -> Result<Vec<&'static dyn SupportedKxGroup>, Error> {
+    if list == "auto" {
+        return Ok(default_groups());
+    }
+    let mut groups: Vec<&'static dyn SupportedKxGroup> = Vec::new();
+    for word in list.split([':', '/']).filter(|word| !word.is_empty()) {
+        let name = word.trim_start_matches(['?', '*']);
+        let number = GROUPS.iter().find(|(_, names)| names.iter().any(|n| n.eq_ignore_ascii_case(name)));
+        let group = number.and_then(|(number, _)| {
+            ALL_KX_GROUPS.iter().find(|group| u16::from(group.name()) == *number).copied()
+        });
+        match group {
+            Some(group) => groups.push(group),
+            None if word.contains('?') => {}
+            None => {
+                return Err(Error::Unsupported(format!(
+                    "the group \"{name}\" can't be had; there are X25519MLKEM768, X25519, prime256v1, secp384r1"
+                )));
+            }
+        }
+    }
+    if groups.is_empty() { Err(content("no group is left")) } else { Ok(groups) }
+}
+
+/// OpenSSL's name of a version.
+pub(crate) fn version_name(version: ProtocolVersion) -> &'static str {
+    match version {
+        ProtocolVersion::TLSv1_3 => "TLSv1.3",
+        ProtocolVersion::TLSv1_2 => "TLSv1.2",
+        _ => "unknown",
+    }
+}
+
+/// OpenSSL's name of a suite that was agreed upon.
+pub(crate) fn suite_name(suite: CipherSuite) -> &'static str {
+    known_suite(u16::from(suite)).unwrap_or("unknown")
+}
+
+/// OpenSSL's name of a suite that a client may offer.
+pub fn known_suite(number: u16) -> Option<&'static str> {
+    SUITES.iter().find(|(n, _)| *n == number).map(|(_, name)| *name)
+}
+
+/// OpenSSL's name of a group; empty if it is unknown.
+pub fn group_name(number: u16) -> &'static str {
+    GROUPS.iter().find(|(n, _)| *n == number).map_or("", |(_, names)| names[0])
+}
+
+/// The name that OpenSSL prints comes first.
+const GROUPS: &[(u16, &[&str])] = &[
+    (0x001d, &["X25519"]),
+    (0x0017, &["prime256v1", "secp256r1", "P-256"]),
+    (0x0018, &["secp384r1", "P-384"]),
+    (0x0019, &["secp521r1", "P-521"]),
+    (0x001e, &["X448"]),
+    (0x11ec, &["X25519MLKEM768"]),
+    (0x11eb, &["SecP256r1MLKEM768"]),
+    (0x11ed, &["SecP384r1MLKEM1024"]),
+    (0x0200, &["MLKEM512"]),
+    (0x0201, &["MLKEM768"]),
+    (0x0202, &["MLKEM1024"]),
+    (0x0100, &["ffdhe2048"]),
+    (0x0101, &["ffdhe3072"]),
+    (0x0102, &["ffdhe4096"]),
+    (0x0103, &["ffdhe6144"]),
+    (0x0104, &["ffdhe8192"]),
+];
+
+const SUITES: &[(u16, &str)] = &[
+    (0x1301, "TLS_AES_128_GCM_SHA256"),
+    (0x1302, "TLS_AES_256_GCM_SHA384"),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256"),
+    (0x1304, "TLS_AES_128_CCM_SHA256"),
+    (0x1305, "TLS_AES_128_CCM_8_SHA256"),
+    (0xc02b, "ECDHE-ECDSA-AES128-GCM-SHA256"),
+    (0xc02f, "ECDHE-RSA-AES128-GCM-SHA256"),
+    (0xc02c, "ECDHE-ECDSA-AES256-GCM-SHA384"),
+    (0xc030, "ECDHE-RSA-AES256-GCM-SHA384"),
+    (0xcca9, "ECDHE-ECDSA-CHACHA20-POLY1305"),
+    (0xcca8, "ECDHE-RSA-CHACHA20-POLY1305"),
+    (0xccaa, "DHE-RSA-CHACHA20-POLY1305"),
+    (0x009e, "DHE-RSA-AES128-GCM-SHA256"),
+    (0x009f, "DHE-RSA-AES256-GCM-SHA384"),
+    (0xc023, "ECDHE-ECDSA-AES128-SHA256"),
+    (0xc024, "ECDHE-ECDSA-AES256-SHA384"),
+    (0xc027, "ECDHE-RSA-AES128-SHA256"),
+    (0xc028, "ECDHE-RSA-AES256-SHA384"),
+    (0xc009, "ECDHE-ECDSA-AES128-SHA"),
+    (0xc00a, "ECDHE-ECDSA-AES256-SHA"),
+    (0xc013, "ECDHE-RSA-AES128-SHA"),
+    (0xc014, "ECDHE-RSA-AES256-SHA"),
+    (0x0067, "DHE-RSA-AES128-SHA256"),
+    (0x006b, "DHE-RSA-AES256-SHA256"),
+    (0x0033, "DHE-RSA-AES128-SHA"),
+    (0x0039, "DHE-RSA-AES256-SHA"),
+    (0x009c, "AES128-GCM-SHA256"),
+    (0x009d, "AES256-GCM-SHA384"),
+    (0x003c, "AES128-SHA256"),
+    (0x003d, "AES256-SHA256"),
+    (0x002f, "AES128-SHA"),
+    (0x0035, "AES256-SHA"),
+    (0x00ff, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"),
+    (0x5600, "TLS_FALLBACK_SCSV"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &str) -> Vec<&'static str> {
+        let suites = select(list).expect("some").into_iter().filter(|suite| suite.tls13().is_none());
+        suites.map(|suite| suite_name(suite.suite())).collect()
+    }
+
+    #[test]
+    fn cipher_lists_select_what_openssl_selects_of_these_suites() {
+        assert_eq!(names("HIGH:!aNULL:!MD5").len(), 6);
+        assert_eq!(names("ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA"), ["ECDHE-RSA-AES128-GCM-SHA256"]);
+        assert_eq!(
+            names("ECDHE+AESGCM:!aRSA"),
+            ["ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256"]
+        );
+        assert_eq!(
+            names("aRSA:+CHACHA20:-AES256"),
+            ["ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-CHACHA20-POLY1305"]
+        );
+        assert_eq!(names("!ECDSA:ALL").len(), 3);
+        assert_eq!(select("RSA+AES128:ALL").expect("some").len(), 9, "TLS 1.3 stays");
+    }
+
+    #[test]
+    fn a_list_without_any_is_refused() {
+        for list in ["AES128-SHA", "DES-CBC3-SHA:!aNULL", "NULL", ""] {
+            let error = select(list).expect_err("nothing is left").to_string();
+            assert!(error.starts_with("no cipher match"), "{error}");
+        }
+    }
+
+    #[test]
+    fn groups_by_any_of_their_names() {
+        let names = |list: &str| -> Vec<&str> {
+            let groups = select_groups(list).expect("known");
+            groups.iter().map(|group| group_name(u16::from(group.name()))).collect()
+        };
+        assert_eq!(names("X25519:P-256:secp384r1"), ["X25519", "prime256v1", "secp384r1"]);
+        assert_eq!(names("?x448:prime256v1"), ["prime256v1"]);
+        assert_eq!(names("auto").first(), Some(&"X25519MLKEM768"));
+        assert!(select_groups("secp521r1").is_err());
+    }
+}

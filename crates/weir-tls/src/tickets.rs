@@ -1,0 +1,306 @@
+//! Sessions that clients bring along (tickets), and those that are kept here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand;
+use rustls::server::{ProducesTickets, StoresServerSessions};
+
+use crate::error::{Error, content};
+
+/// Keys of tickets, shared by all workers. Keys that nobody gave are replaced every lifetime of a session; the last ones
+/// still open tickets, so that one made just before is good for its whole time.
+#[derive(Clone)]
+pub struct TicketKeys(Arc<Keys>);
+
+enum Keys {
+    /// From `ssl_session_ticket_key`: the first seals.
+    Given(Vec<Key>),
+    Own {
+        state: RwLock<Turning>,
+        lifetime: u64,
+    },
+}
+
+struct Turning {
+    current: Key,
+    before: Option<Key>,
+    since: u64,
+}
+
+struct Key {
+    name: [u8; NAME],
+    key: LessSafeKey,
+}
+
+const NAME: usize = 16;
+const STAMP: usize = 8;
+
+impl Key {
+    /// From `material`, of any length.
+    fn new(name: &[u8], material: &[u8]) -> Option<Key> {
+        let key = UnboundKey::new(&AES_256_GCM, digest(&SHA256, material).as_ref()).ok()?;
+        Some(Key { name: name.try_into().ok()?, key: LessSafeKey::new(key) })
+    }
+
+    fn random() -> Option<Key> {
+        let (mut name, mut material) = ([0; NAME], [0; 32]);
+        rand::fill(&mut name).ok()?;
+        rand::fill(&mut material).ok()?;
+        Key::new(&name, &material)
+    }
+}
+
+impl TicketKeys {
+    /// Keys of this process alone, for sessions of `lifetime` seconds.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn random(lifetime: u64) -> Result<TicketKeys, Error> {
+        let current = Key::random().ok_or_else(|| content("no random bytes can be had"))?;
+        let state = RwLock::new(Turning { current, before: None, since: now() });
+        Ok(TicketKeys(Arc::new(Keys::Own { state, lifetime: lifetime.max(1) })))
+    }
+
+    /// Keys from files of 80 or 48 bytes, the first for new tickets.
+    ///
+    /// # Errors
+    /// A file has another length.
+    pub fn given(files: &[Vec<u8>]) -> Result<TicketKeys, Error> {
+        let key = |file: &Vec<u8>| match file.len() {
+            48 | 80 => Key::new(&file[..NAME], &file[NAME..]),
+            _ => None,
+        };
+        let keys: Option<Vec<Key>> = files.iter().map(key).collect();
+        keys.filter(|keys| !keys.is_empty())
+            .map(|keys| TicketKeys(Arc::new(Keys::Given(keys))))
+            .ok_or_else(|| content("must be 48 or 80 bytes"))
+    }
+
+    /// Tickets for the sessions of a server. `context` says which: those of others are not taken.
+    pub fn tickets(&self, context: &[u8], lifetime: u64) -> Tickets {
+        let context = digest(&SHA256, context).as_ref().to_vec();
+        Tickets { keys: self.clone(), context, lifetime: u32::try_from(lifetime).unwrap_or(u32::MAX) }
+    }
+
+    /// Runs `f` with the key that seals now.
+    fn sealing<R>(&self, f: impl FnOnce(&Key) -> Option<R>) -> Option<R> {
+        match &*self.0 {
+            Keys::Given(keys) => f(keys.first()?),
+            Keys::Own { state, lifetime } => {
+                let current = state.read().unwrap_or_else(PoisonError::into_inner);
+                if now() < current.since + lifetime {
+                    return f(&current.current);
+                }
+                drop(current);
+                f(&turned(state, *lifetime)?.current)
+            }
+        }
+    }
+
+    /// Runs `f` with the key `name`, if it is still there.
+    fn opening<R>(&self, name: &[u8], f: impl FnOnce(&Key) -> Option<R>) -> Option<R> {
+        match &*self.0 {
+            Keys::Given(keys) => f(keys.iter().find(|key| key.name == name)?),
+            Keys::Own { state, .. } => {
+                let state = state.read().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = [Some(&state.current), state.before.as_ref()].into_iter().flatten();
+                f(keys.find(|key| key.name == name)?)
+            }
+        }
+    }
+}
+
+/// The state with a key that is not too old; of several threads that find it old one replaces it.
+fn turned(state: &RwLock<Turning>, lifetime: u64) -> Option<std::sync::RwLockWriteGuard<'_, Turning>> {
+    let mut state = state.write().unwrap_or_else(PoisonError::into_inner);
+    let now = now();
+    if now >= state.since + lifetime {
+        let last = std::mem::replace(&mut state.current, Key::random()?);
+        state.before = (now < state.since + 2 * lifetime).then_some(last);
+        state.since = now;
+    }
+    Some(state)
+}
+
+impl fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketKeys")
+    }
+}
+
+/// The tickets of one server.
+#[derive(Clone, Debug)]
+pub struct Tickets {
+    keys: TicketKeys,
+    context: Vec<u8>,
+    lifetime: u32,
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.lifetime
+    }
+
+    /// Name of the key, nonce, and the sealed session behind the time of its making.
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.keys.sealing(|key| {
+            let mut nonce = [0; NONCE_LEN];
+            rand::fill(&mut nonce).ok()?;
+            let mut sealed = Vec::with_capacity(STAMP + plain.len() + 16);
+            sealed.extend_from_slice(&now().to_be_bytes());
+            sealed.extend_from_slice(plain);
+            let nonce_used = Nonce::assume_unique_for_key(nonce);
+            key.key.seal_in_place_append_tag(nonce_used, Aad::from(&self.context), &mut sealed).ok()?;
+            Some([&key.name[..], &nonce, &sealed].concat())
+        })
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (name, rest) = ticket.split_at_checked(NAME)?;
+        let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
+        self.keys.opening(name, |key| {
+            let mut sealed = sealed.to_vec();
+            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+            let plain = key.key.open_in_place(nonce, Aad::from(&self.context), &mut sealed).ok()?;
+            let (stamp, plain) = plain.split_at_checked(STAMP)?;
+            let made = u64::from_be_bytes(stamp.try_into().ok()?);
+            (now() < made.saturating_add(u64::from(self.lifetime))).then(|| plain.to_vec())
+        })
+    }
+}
+
+/// Sessions kept for clients that bring none along (`ssl_session_cache shared:`), the oldest making room.
+pub struct SessionCache {
+    sessions: Mutex<Sessions>,
+    max: usize,
+    lifetime: u64,
+}
+
+#[derive(Default)]
+struct Sessions {
+    by_id: HashMap<Vec<u8>, (u64, u64, Vec<u8>)>,
+    /// Identifiers by number of entry.
+    order: BTreeMap<u64, Vec<u8>>,
+    entered: u64,
+}
+
+/// nginx's documentation: a megabyte holds about 4,000 sessions.
+const BYTES: usize = 256;
+
+impl SessionCache {
+    /// A cache of so many bytes, for sessions of `lifetime` seconds.
+    pub fn new(bytes: u64, lifetime: u64) -> SessionCache {
+        let max = (usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES).max(1);
+        SessionCache { sessions: Mutex::default(), max, lifetime }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, sessions: &Sessions, id: &[u8]) -> Option<Vec<u8>> {
+        let (_, made, session) = sessions.by_id.get(id)?;
+        (now() < made + self.lifetime).then(|| session.clone())
+    }
+}
+
+impl Sessions {
+    fn remove(&mut self, id: &[u8]) {
+        if let Some((entry, ..)) = self.by_id.remove(id) {
+            self.order.remove(&entry);
+        }
+    }
+}
+
+impl StoresServerSessions for SessionCache {
+    fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
+        let mut sessions = self.lock();
+        sessions.remove(&id);
+        while sessions.by_id.len() >= self.max {
+            let Some((_, oldest)) = sessions.order.pop_first() else { break };
+            sessions.by_id.remove(&oldest);
+        }
+        let entry = sessions.entered;
+        sessions.entered += 1;
+        sessions.order.insert(entry, id.clone());
+        sessions.by_id.insert(id, (entry, now(), session));
+        true
+    }
+
+    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.find(&self.lock(), id)
+    }
+
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        let mut sessions = self.lock();
+        let session = self.find(&sessions, id);
+        sessions.remove(id);
+        session
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for SessionCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionCache({})", self.max)
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_opened_by_those_who_have_its_key_and_context() {
+        let keys = TicketKeys::random(300).expect("random bytes");
+        let tickets = keys.tickets(b"a", 300);
+        let ticket = tickets.encrypt(b"session").expect("sealed");
+        assert_eq!(keys.tickets(b"a", 300).decrypt(&ticket).as_deref(), Some(&b"session"[..]));
+        assert_eq!(keys.tickets(b"b", 300).decrypt(&ticket), None);
+        assert_eq!(keys.tickets(b"a", 0).decrypt(&ticket), None, "too old");
+        let others = TicketKeys::random(300).expect("random bytes");
+        assert_eq!(others.tickets(b"a", 300).decrypt(&ticket), None);
+        assert_eq!(tickets.decrypt(&ticket[..20]), None);
+    }
+
+    #[test]
+    fn given_keys_open_what_any_of_them_sealed() {
+        let (old, new) = (vec![1; 48], vec![2; 80]);
+        let ticket =
+            TicketKeys::given(std::slice::from_ref(&old)).expect("a key").tickets(b"", 9).encrypt(b"x");
+        let both = TicketKeys::given(&[new, old]).expect("keys").tickets(b"", 9);
+        assert_eq!(both.decrypt(&ticket.expect("sealed")).as_deref(), Some(&b"x"[..]));
+        assert!(TicketKeys::given(&[vec![0; 49]]).is_err());
+    }
+
+    #[test]
+    fn the_cache_forgets_the_oldest() {
+        let cache = SessionCache::new(2 * BYTES as u64, 300);
+        for id in 0..3u8 {
+            cache.put(vec![id], vec![id]);
+        }
+        assert_eq!(cache.get(&[0]), None);
+        assert_eq!(cache.take(&[1]), Some(vec![1]));
+        assert_eq!(cache.take(&[1]), None);
+        assert_eq!(cache.get(&[2]), Some(vec![2]));
+        let old = SessionCache::new(1000, 0);
+        old.put(vec![1], vec![1]);
+        assert_eq!(old.get(&[1]), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! What rustls is told of a peer's certificate: that it is fine, if the peer has its key. Whether it is trusted is
+//! found out behind the handshake ([`crate::chain`]), since nginx answers a request of an untrusted client.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Takes any certificate of a client, or none.
+#[derive(Debug)]
+pub(crate) struct AnyClient {
+    subjects: Vec<DistinguishedName>,
+}
+
+impl AnyClient {
+    pub(crate) fn new(subjects: Vec<DistinguishedName>) -> AnyClient {
+        AnyClient { subjects }
+    }
+}
+
+/// Takes any certificate of a server.
+#[derive(Debug)]
+pub(crate) struct AnyServer;
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.subjects
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature(message, certificate, signed, false)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature(message, certificate, signed, true)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        algorithms().supported_schemes()
+    }
+}
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature(message, certificate, signed, false)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature(message, certificate, signed, true)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        algorithms().supported_schemes()
+    }
+}
+
+/// The signatures that can be verified.
+pub(crate) fn algorithms() -> WebPkiSupportedAlgorithms {
+    aws_lc_rs::default_provider().signature_verification_algorithms
+}
+
+/// Whether `signed` is a signature of `message` by the key of `certificate`, which may be of any version of X.509.
+fn signature(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+    tls13: bool,
+) -> Result<HandshakeSignatureValid, Error> {
+    let bad = |error: CertificateError| Error::InvalidCertificate(error);
+    let algorithms = algorithms();
+    let usable = algorithms.mapping.iter().find(|(scheme, _)| *scheme == signed.scheme);
+    let (_, usable) = usable.ok_or_else(|| bad(CertificateError::BadSignature))?;
+    if tls13 && !is_tls13(signed.scheme) {
+        return Err(bad(CertificateError::BadSignature));
+    }
+    // TLS 1.3 binds a scheme to one kind of key, the first; TLS 1.2 lets any curve go with any hash.
+    let usable = if tls13 { &usable[..usable.len().min(1)] } else { *usable };
+    let (_, parsed) =
+        X509Certificate::from_der(certificate).map_err(|_| bad(CertificateError::BadEncoding))?;
+    match verify(usable, &parsed, message, signed.signature()) {
+        true => Ok(HandshakeSignatureValid::assertion()),
+        false => Err(bad(CertificateError::BadSignature)),
+    }
+}
+
+/// Whether one of `algorithms` is for the key of `certificate` and verifies `signature`.
+pub(crate) fn verify(
+    algorithms: &[&dyn SignatureVerificationAlgorithm],
+    certificate: &X509Certificate<'_>,
+    message: &[u8],
+    signature: &[u8],
+) -> bool {
+    let key = certificate.public_key();
+    let Some(id) = algorithm_id(key.raw) else { return false };
+    let mut fitting = algorithms.iter().filter(|algorithm| algorithm.public_key_alg_id().as_ref() == id);
+    fitting.any(|it| it.verify_signature(&key.subject_public_key.data, message, signature).is_ok())
+}
+
+/// The content of the AlgorithmIdentifier at the beginning of a SubjectPublicKeyInfo.
+fn algorithm_id(spki: &[u8]) -> Option<&[u8]> {
+    let (info, _) = crate::der::expect(spki, crate::der::SEQUENCE)?;
+    crate::der::expect(info, crate::der::SEQUENCE).map(|(id, _)| id)
+}
+
+/// RFC 8446, section 4.2.3: no PKCS#1 padding and no SHA-1 in handshakes of TLS 1.3.
+fn is_tls13(scheme: SignatureScheme) -> bool {
+    use SignatureScheme as S;
+    matches!(
+        scheme,
+        S::ECDSA_NISTP256_SHA256
+            | S::ECDSA_NISTP384_SHA384
+            | S::ECDSA_NISTP521_SHA512
+            | S::RSA_PSS_SHA256
+            | S::RSA_PSS_SHA384
+            | S::RSA_PSS_SHA512
+            | S::ED25519
+            | S::ED448
+    ) || u16::from(scheme) >> 8 == 0x09
+}

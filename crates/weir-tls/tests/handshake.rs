@@ -1,0 +1,315 @@
+//! Pairs of a server and a client that talk to each other in memory, cut at every point.
+
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
+};
+use weir_tls::chain::{self, Purpose};
+use weir_tls::suites::{self, Protocols};
+use weir_tls::{
+    Acceptor, Certificate, ClientConfig, ClientSettings, Connect, Handshake, Hello, Problem, Progress,
+    ServerConfig, ServerSettings, Session, SessionCache, Step, TicketKeys, Trust, certificate, key,
+};
+
+/// A certificate with its key, for `name`.
+fn certified(name: &str) -> Certificate {
+    let key = KeyPair::generate().expect("a key");
+    let certificate =
+        CertificateParams::new(vec![name.to_owned()]).expect("a name").self_signed(&key).expect("signed");
+    let chain = certificate::chain(certificate.pem().as_bytes()).expect("a certificate");
+    let key = key::read(key.serialize_pem().as_bytes(), &[]).expect("a key");
+    Certificate::new(chain, key, None).expect("they fit")
+}
+
+fn settings(protocols: Protocols) -> ServerSettings {
+    ServerSettings {
+        protocols,
+        suites: suites::default_suites(),
+        groups: suites::default_groups(),
+        prefer_own_order: false,
+        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        cache: None,
+        tickets: Some(TicketKeys::random(300).expect("random bytes").tickets(b"", 300)),
+        early_data: 0,
+        client_subjects: None,
+    }
+}
+
+fn client_settings(protocols: Protocols) -> ClientSettings {
+    ClientSettings {
+        protocols,
+        suites: suites::default_suites(),
+        groups: suites::default_groups(),
+        certificate: None,
+        alpn: vec![b"http/1.1".to_vec()],
+        tell_name: true,
+        sessions: 16,
+    }
+}
+
+const TLS12: Protocols = Protocols { tls12: true, tls13: false };
+const TLS13: Protocols = Protocols { tls12: false, tls13: true };
+
+/// A server up to and behind its choice.
+enum Server {
+    Hello(Acceptor),
+    Going(Box<Handshake>),
+}
+
+impl Server {
+    /// Takes bytes cut at `cut`.
+    fn take(&mut self, bytes: &[u8], cut: usize, config: &ServerConfig, out: &mut Vec<u8>) -> Progress {
+        let (first, second) = bytes.split_at(cut.min(bytes.len()));
+        self.piece(first, config, out);
+        self.piece(second, config, out)
+    }
+
+    fn piece(&mut self, bytes: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> Progress {
+        match self {
+            Server::Hello(acceptor) => match acceptor.handle(bytes, out).expect("a hello") {
+                None => Progress::NeedsInput,
+                Some(hello) => self.choose(hello, config, out),
+            },
+            Server::Going(handshake) => handshake.handle(bytes, out).expect("a good client"),
+        }
+    }
+
+    fn choose(&mut self, hello: Hello, config: &ServerConfig, out: &mut Vec<u8>) -> Progress {
+        assert_eq!(hello.fields.server_name.as_deref(), Some("a.example.com"));
+        let mut handshake = Handshake::new(hello, config).expect("a configuration");
+        let progress = handshake.handle(&[], out).expect("a good client");
+        *self = Server::Going(Box::new(handshake));
+        progress
+    }
+}
+
+/// Runs a handshake whose flights are cut at `cut`.
+fn pair(server: &ServerConfig, client: &ClientConfig, cut: usize) -> (Session, Session) {
+    let mut connect = Connect::new(client, "a.example.com").expect("a client");
+    let mut accept = Server::Hello(Acceptor::default());
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    let mut client_done = connect.handle(&[], &mut to_server).expect("a hello");
+    let mut server_done = Progress::NeedsInput;
+    while client_done == Progress::NeedsInput || server_done == Progress::NeedsInput || !to_client.is_empty()
+    {
+        assert!(!to_server.is_empty() || !to_client.is_empty(), "nobody speaks");
+        let bytes = std::mem::take(&mut to_server);
+        if !bytes.is_empty() {
+            server_done = accept.take(&bytes, cut, server, &mut to_client);
+        }
+        let bytes = std::mem::take(&mut to_client);
+        let (first, second) = bytes.split_at(cut.min(bytes.len()));
+        connect.handle(first, &mut to_server).expect("a good server");
+        client_done = connect.handle(second, &mut to_server).expect("a good server");
+    }
+    let Server::Going(handshake) = accept else { panic!("a hello came") };
+    (handshake.into_session().0, connect.into_session().0)
+}
+
+/// Passes `text` from one to the other in pieces of `size`.
+fn pass(from: &mut Session, to: &mut Session, text: &[u8], size: usize) -> Vec<u8> {
+    let (mut records, mut plain, mut back) = (Vec::new(), Vec::new(), Vec::new());
+    from.seal(text, &mut records);
+    for piece in records.chunks(size) {
+        assert_eq!(to.open(piece, &mut plain, &mut back).expect("good records"), Step::More);
+    }
+    assert_eq!(from.open(&back, &mut Vec::new(), &mut Vec::new()).expect("good records"), Step::More);
+    plain
+}
+
+#[test]
+fn a_handshake_cut_anywhere_is_completed_and_bytes_go_both_ways() {
+    let certificate = certified("a.example.com");
+    for protocols in [TLS12, TLS13] {
+        let server = ServerConfig::new(&settings(protocols), vec![certificate.clone()]).expect("a server");
+        // Without sessions: each is a whole handshake.
+        let client = ClientConfig::new(&ClientSettings { sessions: 0, ..client_settings(protocols) })
+            .expect("a client");
+        // The longest flight is some 1,800 bytes.
+        for cut in (0..1900).step_by(if protocols == TLS13 { 7 } else { 5 }) {
+            let (mut ours, mut theirs) = pair(&server, &client, cut);
+            let (text, back) = (vec![b'x'; 40_000], vec![b'y'; 10]);
+            assert_eq!(pass(&mut ours, &mut theirs, &text, cut + 1), text);
+            assert_eq!(pass(&mut theirs, &mut ours, &back, cut % 20 + 1), back);
+            let facts = ours.facts();
+            assert_eq!(facts.alpn.as_deref(), Some(&b"http/1.1"[..]));
+            assert_eq!(facts.version, if protocols == TLS13 { "TLSv1.3" } else { "TLSv1.2" });
+            assert!(!facts.cipher.is_empty() && !facts.resumed && !ours.is_handshaking());
+        }
+    }
+}
+
+#[test]
+fn the_end_is_told_and_a_wrong_byte_is_noticed() {
+    let server = ServerConfig::new(&settings(TLS13), vec![certified("a.example.com")]).expect("a server");
+    let client = ClientConfig::new(&client_settings(TLS13)).expect("a client");
+    let (mut ours, mut theirs) = pair(&server, &client, 0);
+    let mut out = Vec::new();
+    ours.close(&mut out);
+    let (mut plain, mut back) = (Vec::new(), Vec::new());
+    assert_eq!(theirs.open(&out, &mut plain, &mut back).expect("an alert"), Step::End);
+    let (mut ours, mut theirs) = pair(&server, &client, 0);
+    let mut records = Vec::new();
+    ours.seal(b"text", &mut records);
+    *records.last_mut().expect("a record") ^= 1;
+    let mut alert = Vec::new();
+    theirs.open(&records, &mut plain, &mut alert).expect_err("another byte");
+    assert!(!alert.is_empty());
+}
+
+/// Whether a second session of `client` is resumed, both having exchanged bytes.
+fn resumes(server: &ServerConfig, client: &ClientConfig) -> bool {
+    let again = || {
+        let (mut ours, mut theirs) = pair(server, client, 0);
+        assert_eq!(pass(&mut ours, &mut theirs, b"x", 100), b"x");
+        assert_eq!(ours.facts().resumed, theirs.facts().resumed);
+        ours.facts().resumed
+    };
+    assert!(!again());
+    again()
+}
+
+#[test]
+fn sessions_are_resumed_by_tickets_and_by_a_cache() {
+    let certificate = certified("a.example.com");
+    for protocols in [TLS12, TLS13] {
+        let client = || ClientConfig::new(&client_settings(protocols)).expect("a client");
+        let server = |settings: &ServerSettings| {
+            ServerConfig::new(settings, vec![certificate.clone()]).expect("a server")
+        };
+        let tickets = settings(protocols);
+        assert!(resumes(&server(&tickets), &client()), "tickets");
+        let cache = Some(Arc::new(SessionCache::new(100_000, 300)));
+        let cached = ServerSettings { tickets: None, cache, ..settings(protocols) };
+        assert!(resumes(&server(&cached), &client()), "a cache");
+        let neither = ServerSettings { tickets: None, ..settings(protocols) };
+        assert!(!resumes(&server(&neither), &client()), "neither");
+    }
+}
+
+#[test]
+fn a_client_gets_the_certificate_that_it_can_verify() {
+    let ecdsa = certified("a.example.com");
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+    let other =
+        CertificateParams::new(vec!["b".to_owned()]).expect("a name").self_signed(&key).expect("signed");
+    let other = Certificate::new(
+        vec![other.der().clone()],
+        key::read(key.serialize_pem().as_bytes(), &[]).expect("a key"),
+        None,
+    );
+    let both = vec![other.expect("they fit"), ecdsa.clone()];
+    let server = ServerConfig::new(&settings(TLS13), both).expect("a server");
+    let (_, theirs) = pair(&server, &ClientConfig::new(&client_settings(TLS13)).expect("a client"), 0);
+    assert_eq!(theirs.facts().peer.len(), 1);
+    let fixed = server.with_certificates(vec![ecdsa.clone()]);
+    let (_, theirs) = pair(&fixed, &ClientConfig::new(&client_settings(TLS13)).expect("a client"), 0);
+    assert_eq!(theirs.facts().peer, ecdsa.chain());
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let (a, b) = (certified("a"), certified("b"));
+    let error = Certificate::new(a.chain().to_vec(), b.key().clone(), None).expect_err("another key");
+    assert_eq!(error.to_string(), "key values mismatch");
+}
+
+/// An authority called `name`, issued by `by` or by itself.
+struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+    certificate: rcgen::Certificate,
+}
+
+fn authority(name: &str, by: Option<&Authority>, ca: bool) -> Authority {
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.serial_number = Some(SerialNumber::from(name.len() as u64 + 1000));
+    if ca {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    }
+    let key = KeyPair::generate().expect("a key");
+    let certificate = match by {
+        None => params.self_signed(&key),
+        Some(by) => params.signed_by(&key, &by.issuer()),
+    };
+    Authority { params, key, certificate: certificate.expect("signed") }
+}
+
+impl Authority {
+    fn issuer(&self) -> Issuer<'_, &KeyPair> {
+        Issuer::from_params(&self.params, &self.key)
+    }
+
+    fn crl(&self, revoked: &[&Authority]) -> Vec<u8> {
+        let revoked = revoked.iter().map(|it| RevokedCertParams {
+            serial_number: it.params.serial_number.clone().expect("set"),
+            revocation_time: rcgen::date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2020, 1, 1),
+            next_update: rcgen::date_time_ymd(2040, 1, 1),
+            crl_number: SerialNumber::from(1u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer()).expect("signed").der().to_vec()
+    }
+}
+
+/// Some time in 2026.
+const NOW: u64 = 1_790_000_000;
+
+#[test]
+fn verdicts_are_openssls() {
+    let root = authority("root", None, true);
+    let middle = authority("middle", Some(&root), true);
+    let leaf = authority("leaf", Some(&middle), false);
+    let lone = authority("alone", None, false);
+    let pretender = authority("pretender", Some(&leaf), false);
+    let der = |it: &Authority| it.certificate.der().clone();
+    let trust =
+        |it: &[&Authority]| Trust { certificates: it.iter().map(|it| der(it)).collect(), crls: Vec::new() };
+    let check = |sent: &[&Authority], trust: &Trust, depth| {
+        let sent: Vec<_> = sent.iter().map(|it| der(it)).collect();
+        chain::check(&sent, trust, depth, Purpose::Client, NOW)
+    };
+    let (by_root, by_both) = (trust(&[&root]), trust(&[&root, &middle]));
+    assert_eq!(check(&[&leaf, &middle], &by_root, 1), Ok(()));
+    assert_eq!(check(&[&leaf], &by_both, 1), Ok(()));
+    assert_eq!(check(&[&leaf], &by_both, 0), Err(Problem::TOO_LONG));
+    assert_eq!(check(&[&leaf], &by_root, 1), Err(Problem::UNVERIFIED_LEAF));
+    assert_eq!(check(&[&leaf, &middle], &trust(&[]), 1), Err(Problem::NO_LOCAL_ISSUER));
+    assert_eq!(check(&[&leaf], &trust(&[&middle]), 1), Err(Problem::NO_ISSUER));
+    assert_eq!(check(&[&leaf, &middle, &root], &trust(&[&lone]), 2), Err(Problem::SELF_SIGNED_IN_CHAIN));
+    assert_eq!(check(&[&lone], &by_root, 1), Err(Problem::SELF_SIGNED));
+    assert_eq!(check(&[&lone], &trust(&[&lone]), 1), Ok(()));
+    assert_eq!(check(&[&pretender, &leaf, &middle], &by_root, 5), Err(Problem::INVALID_CA));
+    assert_eq!(
+        chain::check(&[der(&root)], &by_root, 1, Purpose::Client, 100_000_000_000),
+        Err(Problem::EXPIRED)
+    );
+    assert_eq!(chain::check(&[der(&root)], &by_root, 1, Purpose::Client, 5), Err(Problem::NOT_YET_VALID));
+}
+
+#[test]
+fn revoked_certificates_are_known_by_their_issuers_list() {
+    let root = authority("root", None, true);
+    let leaf = authority("leaf", Some(&root), false);
+    let other = authority("other name", Some(&root), false);
+    let stranger = authority("root", None, true);
+    let check = |crls: Vec<Vec<u8>>| {
+        let trust = Trust { certificates: vec![root.certificate.der().clone()], crls };
+        chain::check(&[leaf.certificate.der().clone()], &trust, 1, Purpose::Client, NOW)
+    };
+    assert_eq!(check(vec![root.crl(&[&other])]), Ok(()));
+    assert_eq!(check(vec![root.crl(&[&other, &leaf])]), Err(Problem::REVOKED));
+    assert_eq!(check(vec![leaf.crl(&[])]), Err(Problem::NO_CRL));
+    assert_eq!(check(vec![stranger.crl(&[])]), Err(Problem::CRL_SIGNATURE));
+}

@@ -1,0 +1,55 @@
+//! What TLS peers and configurations bring: hellos, certificates, keys.
+
+use weir_tls::{Acceptor, HelloFields, certificate, facts, key};
+
+/// A ClientHello, as records and as a message; the outcome does not depend on how the bytes are cut.
+pub fn hello(data: &[u8]) {
+    HelloFields::parse(data);
+    let mut out = Vec::new();
+    let whole = Acceptor::default().handle(data, &mut out).map(|hello| hello.map(|hello| hello.fields));
+    let mut acceptor = Acceptor::default();
+    let mut pieces = Ok(None);
+    for byte in data.chunks(1) {
+        pieces = acceptor.handle(byte, &mut Vec::new()).map(|hello| hello.map(|hello| hello.fields));
+        if !matches!(pieces, Ok(None)) {
+            break;
+        }
+    }
+    assert_eq!(whole, pieces);
+}
+
+/// Certificates and keys: everything that is asked of them.
+pub fn certificate(data: &[u8]) {
+    let _ = key::read(data, &[b"password".to_vec()]);
+    let chain = certificate::chain(data).unwrap_or_default();
+    for der in chain.iter().map(|der| der.as_ref()).chain([data]) {
+        facts::subject(der);
+        facts::issuer_oneline(der);
+        facts::serial(der);
+        facts::valid_until(der);
+        facts::days_left(der, 1_800_000_000);
+        weir_tls::matches_host(der, "a.example.com");
+    }
+    let trust =
+        weir_tls::Trust { certificates: chain.clone(), crls: certificate::crls(data).unwrap_or_default() };
+    let _ = weir_tls::chain::check(&chain, &trust, 1, weir_tls::chain::Purpose::Client, 1_800_000_000);
+}
+
+/// A hello of 46 bytes with a name.
+pub const HELLO: &[u8] = b"\x16\x03\x01\x00\x3a\x01\x00\x00\x36\x03\x0300112233445566778899aabbccddeeff\x00\x00\x02\x13\x01\x01\x00\x00\x0b\x00\x00\x00\x07\x00\x05\x00\x00\x02a.";
+
+/// A certificate of two names, signed by itself.
+pub const CERTIFICATE: &[u8] = b"\
+-----BEGIN CERTIFICATE-----\n\
+MIIB4DCCAYWgAwIBAgIUc5CE9PiXfUVwyjnTNTBqRBY9LDEwCgYIKoZIzj0EAwIw\n\
+NDELMAkGA1UEBhMCREUxDTALBgNVBAoMBGEsIGIxFjAUBgNVBAMMDWEuZXhhbXBs\n\
+ZS5jb20wHhcNMjYxMTIxMTUwMjI0WhcNMzYxMTE4MTUwMjI0WjA0MQswCQYDVQQG\n\
+EwJERTENMAsGA1UECgwEYSwgYjEWMBQGA1UEAwwNYS5leGFtcGxlLmNvbTBZMBMG\n\
+ByqGSM49AgEGCCqGSM49AwEHA0IABNaLRxht5c3Mb68nVbJYjHXuX/SOmw4gzrzp\n\
+NwX5OYZa1njlHM+jHpgQOClbspGRLoR2puAfk/hJ9T+cWwzqsiSjdTBzMB0GA1Ud\n\
+DgQWBBSIxTxi8w/Ot9JH+b/g+FXXgKzTMTAfBgNVHSMEGDAWgBSIxTxi8w/Ot9JH\n\
++b/g+FXXgKzTMTAPBgNVHRMBAf8EBTADAQH/MCAGA1UdEQQZMBeCDWEuZXhhbXBs\n\
+ZS5jb22CBiouYi5kZTAKBggqhkjOPQQDAgNJADBGAiEAthwpe0++RoRF5NuPlWA4\n\
+pj1mfebglbvQV2QjuPsqYd4CIQDAdEvPRZiw+1VV3LMToqfeC0ylg3cUZ63FHc3b\n\
+KfQHjA==\n\
+-----END CERTIFICATE-----";
