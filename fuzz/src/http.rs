@@ -119,6 +119,12 @@ pub fn range_field(data: &[u8]) {
         }
     }
     let _ = range::if_range(value, Some(b"\"1-2\""), Some(0));
+    let _ = range::first_byte(value);
+    if let Some((part, Some(whole))) = range::parse_content_range(value) {
+        let mut text = Vec::new();
+        range::content_range(&mut text, part, whole);
+        assert_eq!(range::parse_content_range(&text), Some((part, Some(whole))));
+    }
 }
 
 fn multipart(ranges: &[ByteRange], length: u64) {

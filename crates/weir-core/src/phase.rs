@@ -222,7 +222,9 @@ impl Walk {
             from
         };
         let (at, end) = plan.range(from);
-        Walk { phase: from, plan, at, end, own: false, refused: None }
+        // A request that begins with its content (a subrequest for another part of it) has come through all before.
+        let own = from == Phase::Content && plan.content.is_some();
+        Walk { phase: from, plan, at: if own { end } else { at }, end, own, refused: None }
     }
 
     /// The next handler to ask, or how the phases end.

@@ -23,7 +23,7 @@ use crate::exchange::{Exchange, Request, Shared};
 use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
 
-pub use include::{Answer, Include};
+pub use include::{Answer, Include, Prepare};
 
 /// What a subrequest is like; by default as those of nginx's own modules.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl<'x> Child<'x> {
 
     async fn run(&mut self) -> Captured {
         let x = self.exchange.as_mut().expect("taken only when dropped");
-        answer(x).await;
+        answer(x, Phase::ServerRewrite).await;
         captured(x)
     }
 }
@@ -294,9 +294,9 @@ fn unframe(x: &mut Exchange) {
     head.host = host.map(|at| at as u16);
 }
 
-/// Runs a child from where subrequests begin.
-async fn answer(x: &mut Exchange) {
-    engine::conclude(x, Next::Run(Phase::ServerRewrite)).await;
+/// Runs a child, nearly always from where subrequests begin: the server's rewrite phase.
+async fn answer(x: &mut Exchange, from: Phase) {
+    engine::conclude(x, Next::Run(from)).await;
     if x.plan.core.log_subrequest {
         engine::log(x).await;
     }

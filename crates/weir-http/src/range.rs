@@ -116,6 +116,38 @@ pub fn content_range(out: &mut Vec<u8>, range: ByteRange, length: u64) {
     append(out, format_args!("bytes {}-{}/{length}", range.start, range.end - 1));
 }
 
+/// Reads the value of `Content-Range` of one part: the part, and the length of the whole unless that is `*`. Spaces
+/// may stand between its pieces, as nginx takes them.
+pub fn parse_content_range(value: &[u8]) -> Option<(ByteRange, Option<u64>)> {
+    let rest = value.strip_prefix(b"bytes ")?;
+    let (first, rest) = piece(rest, b'-')?;
+    let (last, whole) = piece(rest, b'/')?;
+    let position = |digits: &[u8]| number(digits).filter(|_| !digits.is_empty());
+    let (start, end) = (position(first)?, position(last)?.checked_add(1)?);
+    let whole = match trim(whole) {
+        b"*" => None,
+        whole => Some(position(whole)?),
+    };
+    Some((ByteRange { start, end }, whole)).filter(|_| start < end)
+}
+
+/// What stands before `mark`, without spaces around, and what behind.
+fn piece(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&byte| byte == mark)?;
+    Some((trim(text.get(..at)?), text.get(at + 1..)?))
+}
+
+/// The first byte that a `Range` field with one range asks for: 0 where it asks for the last ones, or can't be read.
+pub fn first_byte(value: &[u8]) -> u64 {
+    let rest = match value.split_at_checked(6) {
+        Some((unit, rest)) if unit.eq_ignore_ascii_case(b"bytes=") && !rest.contains(&b',') => rest,
+        _ => return 0,
+    };
+    let digits = trim(rest);
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    digits.get(..end).and_then(number).unwrap_or(0)
+}
+
 /// Appends the value of `Content-Range` for a 416: `bytes */10`.
 pub fn unsatisfied(out: &mut Vec<u8>, length: u64) {
     append(out, format_args!("bytes */{length}"));
@@ -306,7 +338,53 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_part_of_an_answer_is_read() {
+        let part = |start, end, whole| Some((ByteRange { start, end }, whole));
+        for (value, expected) in [
+            ("bytes 0-1/100", part(0, 2, Some(100))),
+            ("bytes  5 - 9 / 10 ", part(5, 10, Some(10))),
+            ("bytes 0-0/*", part(0, 1, None)),
+            ("bytes", None),
+            ("bytes 1-0/9", None),
+            ("bytes */9", None),
+            ("bytes 0-1", None),
+            ("bytes 0-1/", None),
+            ("bytes 0-1/1x", None),
+            ("bytes -1/9", None),
+            ("lines 0-1/9", None),
+            ("bytes 0-9223372036854775808/9", None),
+        ] {
+            assert_eq!(parse_content_range(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_first_byte_asked_for() {
+        for (value, expected) in [
+            ("bytes=7-", 7),
+            ("BYTES= 12-13", 12),
+            ("bytes=7", 7),
+            ("bytes=-5", 0),
+            ("bytes=3-4,9-", 0),
+            ("bytes=99999999999999999999-", 0),
+            ("lines=3-", 0),
+            ("bytes=", 0),
+            ("b", 0),
+        ] {
+            assert_eq!(first_byte(value.as_bytes()), expected, "{value}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn what_is_written_of_a_part_is_read_again(start in 0u64..1 << 62, size in 1u64..1 << 40, more in 0u64..99) {
+            let part = ByteRange { start, end: start + size };
+            let mut text = Vec::new();
+            content_range(&mut text, part, part.end + more);
+            prop_assert_eq!(parse_content_range(&text), Some((part, Some(part.end + more))));
+        }
+
         #[test]
         fn ranges_lie_inside_and_sum_up(
             specs in proptest::collection::vec((0u64..300, 0u64..300, 0..4), 1..8),
@@ -349,6 +427,11 @@ mod tests {
             text.extend_from_slice(&value);
             let _ = parse(&text, length, None, &mut Vec::new());
             let _ = parse(&value, length, Some(3), &mut Vec::new());
+            let _ = (first_byte(&text), first_byte(&value));
+            let answer = [b"bytes ", &*value].concat();
+            if let Some((part, _)) = parse_content_range(&answer) {
+                prop_assert!(part.start < part.end);
+            }
         }
     }
 }

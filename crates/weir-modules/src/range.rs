@@ -71,7 +71,8 @@ impl Filter {
     fn one(&self, x: &mut Exchange, part: ByteRange, length: u64) {
         content_range(x, |out| range::content_range(out, part, length));
         x.response.content_length = Some(part.size());
-        x.body_filter(Slot::RangeBody, self.body, One { part, at: 0 });
+        let at = std::mem::replace(&mut x.response.content_offset, part.start);
+        x.body_filter(Slot::RangeBody, self.body, One { part, at });
     }
 
     fn several(&self, x: &mut Exchange, parts: Vec<ByteRange>, length: u64) {
@@ -127,7 +128,7 @@ fn boundary() -> u64 {
 /// Lets one part of the body pass.
 struct One {
     part: ByteRange,
-    /// Bytes of the body seen so far.
+    /// Where in the whole the next byte of the body stands.
     at: u64,
 }
 

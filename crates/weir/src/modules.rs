@@ -6,8 +6,8 @@ use weir_core::upstream::UpstreamModule;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
     EmptyGif, FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
-    NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, SplitClients, Ssi, Static,
-    StubStatus, Sub, Subs, TempFolders, TryFiles, UserId, Zstd,
+    NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, Slice, SplitClients, Ssi,
+    Static, StubStatus, Sub, Subs, TempFolders, TryFiles, UserId, Zstd,
 };
 
 use crate::welcome::Welcome;
@@ -49,6 +49,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Autoindex>(),
     ModuleDef::of::<CompressStatic>(),
     ModuleDef::of::<Static>(),
+    ModuleDef::of::<Slice>(),
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<UserId>(),

@@ -37,7 +37,7 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 12] = [
+const WITH: [&str; 13] = [
     "threads",
     "file-aio",
     "http_realip_module",
@@ -50,6 +50,7 @@ const WITH: [&str; 12] = [
     "http_sub_module",
     "http_addition_module",
     "http_dav_module",
+    "http_slice_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
 const WITHOUT: [&str; 5] =

@@ -70,6 +70,9 @@ pub struct Response {
     pub single_range: bool,
     /// Cut ranges even if the upstream did not offer to (`proxy_force_ranges`).
     pub force_ranges: bool,
+    /// The body begins with this byte of the whole that the head describes (`slice`); with one range asked for, its
+    /// first byte, once that is decided.
+    pub content_offset: u64,
     /// Conditional request fields are not looked at.
     pub disable_not_modified: bool,
     /// A 304 was decided: nginx writes neither type nor length.
@@ -156,6 +159,7 @@ impl Response {
             allow_ranges,
             single_range,
             force_ranges,
+            content_offset,
             disable_not_modified,
             not_modified,
             header_sent,
@@ -170,7 +174,7 @@ impl Response {
             body,
         } = self;
         (*status, *err_status) = (0, 0);
-        (*content_length, *last_modified) = (None, None);
+        (*content_length, *last_modified, *content_offset) = (None, None, 0);
         for text in [reason, content_type, charset, override_charset, location, server, date] {
             if text.is_some() {
                 *text = None;

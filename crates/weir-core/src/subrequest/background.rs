@@ -2,6 +2,7 @@
 
 use super::{SubrequestOptions, Taking, answer, child};
 use crate::exchange::Exchange;
+use crate::phase::Phase;
 
 impl Exchange {
     /// Starts a subrequest for the path `uri`, with `args`, and goes on at once: its answer is thrown away. It has
@@ -18,7 +19,7 @@ impl Exchange {
         let (mut x, _) = child(self, (uri, args), options, Taking::Copies);
         let busy = self.worker.busy();
         weir_rt::spawn(async move {
-            answer(&mut x).await;
+            answer(&mut x, Phase::ServerRewrite).await;
             let worker = x.worker.clone();
             worker.give_exchange(x);
             drop(busy);

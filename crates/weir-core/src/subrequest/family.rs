@@ -58,11 +58,12 @@ pub(crate) struct Alive(Rc<Common>);
 
 impl Alive {
     /// `None`: the request has as many subrequests as one may have.
-    pub(crate) fn new(common: &Rc<Common>) -> Option<Alive> {
+    /// Those that come one after the other (`again`) may be any number.
+    pub(crate) fn new(common: &Rc<Common>, again: bool) -> Option<Alive> {
         if common.made.get() >= MADE || common.alive.get() >= ALIVE {
             return None;
         }
-        common.made.set(common.made.get() + 1);
+        common.made.set(common.made.get() + u32::from(!again));
         common.alive.set(common.alive.get() + 1);
         Some(Alive(common.clone()))
     }

@@ -10,7 +10,7 @@ use super::{Captured, SubrequestBody, SubrequestOptions, Taking, captured, child
 use crate::body::Chain;
 use crate::conn::Transport;
 use crate::exchange::{Common, Exchange};
-use crate::phase::LocalFuture;
+use crate::phase::{LocalFuture, Phase};
 
 /// A subrequest that a body filter asks for ([`Step::Include`](crate::filter::Step::Include)): its answer stands behind
 /// what the filter has given so far and before what it gives next.
@@ -30,9 +30,15 @@ pub struct Include {
     pub stub: Option<Chain>,
     /// The answer goes here instead of the output; the filter waits for it.
     pub into: Option<Answer>,
+    /// The request's own location answers once more, with all that led to it left out, instead of what `uri` leads to.
+    /// Called with the subrequest before it runs.
+    pub again: Option<Prepare>,
     /// Told `true` when the subrequest could not be made.
     pub refused: Rc<Cell<bool>>,
 }
+
+/// What is done with a subrequest before it runs.
+pub type Prepare = Box<dyn FnOnce(&mut Exchange)>;
 
 /// Where the answer of a subrequest will stand.
 pub type Answer = Rc<RefCell<Option<Captured>>>;
@@ -59,11 +65,11 @@ impl Exchange {
             family.attend(&shared, shared.waiting(Box::pin(room))).await;
             let result = Answer::default();
             results.push(result.clone());
-            let Some((x, alive)) = self.child(&uri, &args, options) else { continue };
+            let Some((x, alive)) = self.child(&uri, &args, options, false) else { continue };
             let own = x.shared.clone();
             let future = Box::pin(async move {
                 let mut x = x;
-                *result.borrow_mut() = Some(answer(&mut x).await);
+                *result.borrow_mut() = Some(answer(&mut x, Phase::ServerRewrite).await);
                 let worker = x.worker.clone();
                 worker.give_exchange(x);
                 drop(alive);
@@ -81,12 +87,13 @@ impl Exchange {
         uri: &[u8],
         args: &[u8],
         options: SubrequestOptions,
+        again: bool,
     ) -> Option<(Box<Exchange>, Alive)> {
         if self.is_nested_too_deep(uri) {
             return None;
         }
         let common: Rc<Common> = self.common.get_or_insert_default().clone();
-        let Some(alive) = Alive::new(&common) else {
+        let Some(alive) = Alive::new(&common, again) else {
             let uri = String::from_utf8_lossy(uri);
             self.log_error(&format_args!("request reference counter overflow while processing \"{uri}\""));
             return None;
@@ -98,17 +105,28 @@ impl Exchange {
     }
 
     /// Begins what a filter asked for. What is to be waited for, if anything.
-    pub(crate) fn begin_include(&mut self, family: &Family, include: Include) -> Option<Waited> {
+    pub(crate) fn begin_include(&mut self, family: &Family, mut include: Include) -> Option<Waited> {
+        let again = include.again.take();
+        if again.is_some() {
+            (include.uri, include.args) = (self.uri().to_vec(), self.args().to_vec());
+            include.method = Some(self.request.method);
+        }
         let options = SubrequestOptions {
             method: include.method.unwrap_or(Method::Get),
             body: include.body.map_or(SubrequestBody::Parent, SubrequestBody::Bytes),
             ..SubrequestOptions::default()
         };
         let before = include.wait.then(|| (self.variables.clone(), self.arena.mark()));
-        let Some((mut x, alive)) = self.child(&include.uri, &include.args, options) else {
+        let child = self.child(&include.uri, &include.args, options, again.is_some());
+        let Some((mut x, alive)) = child else {
             include.refused.set(true);
             return None;
         };
+        let from = if again.is_some() { Phase::Content } else { Phase::ServerRewrite };
+        if let Some(prepare) = again {
+            self.repeat_in(&mut x);
+            prepare(&mut x);
+        }
         let wait = include.wait || include.into.is_some();
         let outlet = include.into.is_none().then(|| {
             let stub = include.stub.map(|chain| (chain, self.response.content_type.clone()));
@@ -125,7 +143,7 @@ impl Exchange {
         let ended = Ended { outlet, done };
         let future = Box::pin(async move {
             let mut x = x;
-            let captured = answer(&mut x).await;
+            let captured = answer(&mut x, from).await;
             if let Some(into) = &include.into {
                 *into.borrow_mut() = Some(captured);
             }
@@ -139,6 +157,15 @@ impl Exchange {
         });
         family.start(Running { future, shared, open: Vec::new() });
         waited
+    }
+
+    /// What led this request to its location leads the child there, too.
+    fn repeat_in(&self, x: &mut Exchange) {
+        x.plan = self.plan.clone();
+        x.captures = self.captures.clone();
+        x.valid_location = self.valid_location;
+        x.add_uri_to_alias = self.add_uri_to_alias;
+        x.request.uri_is_plain = self.request.uri_is_plain;
     }
 
     /// Takes over what the subrequest that was waited for did to variables.
@@ -183,8 +210,8 @@ impl Drop for Ended {
 }
 
 /// Runs a child. Boxed inside: children make children.
-async fn answer(x: &mut Exchange) -> Captured {
-    let run: LocalFuture<'_, ()> = Box::pin(super::answer(x));
+async fn answer(x: &mut Exchange, from: Phase) -> Captured {
+    let run: LocalFuture<'_, ()> = Box::pin(super::answer(x, from));
     run.await;
     captured(x)
 }

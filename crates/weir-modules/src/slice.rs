@@ -1,0 +1,295 @@
+//! `slice`: a long answer is fetched part by part, each by a request of its own for a range of always the same length,
+//! so that caches hold parts and servers send only what is asked for (nginx's `ngx_http_slice_filter_module`).
+//!
+//! The first part's head becomes that of the whole; when its body has ended, a subrequest that is answered by the same
+//! location fetches the next, and so on to the end of the whole or of the range that the client asks for.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use weir_conf::names::{ANY, ONE};
+use weir_conf::{Directive, Result};
+use weir_core::body::Chain;
+use weir_core::error::{Error, Kind as ErrorKind, Side};
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::plan::PlanBuilder;
+use weir_core::subrequest::Include;
+use weir_core::variable::Variable;
+use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_http::Known;
+use weir_http::range::{self, ByteRange};
+use weir_trace::{Kind, Site};
+
+/// The module.
+pub struct Slice;
+
+impl Module for Slice {
+    const NAME: &'static str = "slice";
+    type Conf = SliceConf;
+    const DIRECTIVES: &'static [Directive<SliceConf>] =
+        &[Row::new("slice", ANY, ONE, |conf, line| line.offset(&mut conf.size))
+            .doc("Fetches answers in parts of this size, by $slice_range; 0 fetches them as they are.")];
+    const VARIABLES: &'static [Variable] = &[Variable::new("slice_range", slice_range).volatile()];
+
+    fn inherit(conf: &mut SliceConf, parent: &SliceConf) {
+        inherit!(conf, parent, size);
+    }
+
+    fn install(conf: &SliceConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if let Some(size) = conf.size.filter(|size| *size > 0) {
+            plan.keep(Size(size));
+            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            plan.header_filter(Slot::Slice, Self::NAME, Filter { body });
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<SliceConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct SliceConf {
+    size: Option<u64>,
+}
+
+/// `slice`, kept with the plan.
+struct Size(u64);
+
+/// How far the parts of one answer have come; the request and the subrequests for its parts share it.
+struct Progress {
+    size: u64,
+    /// The first byte of the part that is asked for.
+    start: Cell<u64>,
+    /// One behind the last byte of the part that is coming.
+    end: Cell<u64>,
+    /// Bytes of that part that have not come yet.
+    left: Cell<u64>,
+    /// The head of the part that was asked for last has come, and fits.
+    active: Cell<bool>,
+    /// What of the whole goes to the client; known behind the header filters.
+    wanted: Cell<ByteRange>,
+    etag: RefCell<Vec<u8>>,
+    /// A part does not fit, which was logged.
+    broken: Cell<bool>,
+}
+
+/// The [`Progress`] of a request for a part.
+#[derive(Default)]
+struct Slicing(Option<Rc<Progress>>);
+
+fn progress(x: &Exchange) -> Option<Rc<Progress>> {
+    x.state_if::<Slicing>().and_then(|slicing| slicing.0.clone())
+}
+
+/// `$slice_range`: the part that is to be asked for. Who asks for it before there is an answer wants parts.
+fn slice_range(x: &mut Exchange) -> Option<Text> {
+    let progress = match progress(x) {
+        Some(progress) => progress,
+        None if x.is_subrequest() || x.response.status != 0 => return None,
+        None => begin(x)?,
+    };
+    let (start, last) = (progress.start.get(), progress.start.get().saturating_add(progress.size) - 1);
+    Some(Text::Span(x.arena.push(format!("bytes={start}-{last}").as_bytes())))
+}
+
+fn begin(x: &mut Exchange) -> Option<Rc<Progress>> {
+    let size = x.plan.kept::<Size>()?.0;
+    let asked = match x.request.value(&x.arena, Known::Range) {
+        // What it is compared with is known only with the first part's head.
+        Some(range) if x.request.field(Known::IfRange).is_none() => range::first_byte(range),
+        _ => 0,
+    };
+    let progress = Rc::new(Progress {
+        size,
+        start: Cell::new(asked - asked % size),
+        end: Cell::new(0),
+        left: Cell::new(0),
+        active: Cell::new(false),
+        wanted: Cell::new(ByteRange { start: 0, end: u64::MAX }),
+        etag: RefCell::default(),
+        broken: Cell::new(false),
+    });
+    x.state::<Slicing>().0 = Some(progress.clone());
+    Some(progress)
+}
+
+struct Filter {
+    /// Where what is done with bodies goes.
+    body: Site,
+}
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        let Some(progress) = progress(x) else { return Verdict::Ok };
+        if x.response.status != 206 {
+            if x.is_subrequest() {
+                let status = x.response.status;
+                return progress.fail(x, format_args!("unexpected status code {status} in slice response"));
+            }
+            x.state::<Slicing>().0 = None;
+            return Verdict::Ok;
+        }
+        let (part, whole) = match progress.check(x) {
+            Ok(found) => found,
+            Err(verdict) => return verdict,
+        };
+        progress.end.set(part.end);
+        progress.left.set(part.size());
+        progress.active.set(true);
+        if x.is_subrequest() {
+            x.body_filter(Slot::RangeBody, self.body, Part { progress, at: part.start });
+        } else {
+            become_whole(x, part, whole);
+            x.includes();
+            let (whole, begun, ended) = (whole, false, false);
+            x.body_filter(Slot::Slice, self.body, Parts { progress, whole, begun, ended });
+        }
+        Verdict::Ok
+    }
+}
+
+impl Progress {
+    /// The part that comes, which is the one that was asked for, and the length of the whole.
+    fn check(&self, x: &Exchange) -> std::result::Result<(ByteRange, u64), Verdict> {
+        if let Some(etag) = x.response.etag() {
+            let etag = x.text(etag);
+            let mut first = self.etag.borrow_mut();
+            if !first.is_empty() && *first != etag {
+                return Err(self.fail(x, format_args!("etag mismatch in slice response")));
+            }
+            *first = etag.to_vec();
+        }
+        let value = x.response.header(Known::ContentRange).map(|value| x.text(value));
+        let Some((part, whole)) = value.and_then(range::parse_content_range) else {
+            return Err(self.fail(x, format_args!("invalid range in slice response")));
+        };
+        let Some(whole) = whole else {
+            return Err(self.fail(x, format_args!("no complete length in slice response")));
+        };
+        let start = self.start.get();
+        let end = start.saturating_add(self.size).min(whole);
+        if (part.start, part.end) != (start, end) {
+            let ByteRange { start: from, end: to } = part;
+            let why =
+                format_args!("unexpected range in slice response: {from}-{to}, expected: {start}-{end}");
+            return Err(self.fail(x, why));
+        }
+        Ok((part, whole))
+    }
+
+    /// Logs why, and breaks the connection off: what was sent, if anything, is not whole.
+    fn fail(&self, x: &Exchange, why: std::fmt::Arguments<'_>) -> Verdict {
+        self.broken.set(true);
+        x.log_error(&why);
+        Verdict::Close(x.response.status)
+    }
+}
+
+/// The head of the first part becomes that of a whole whose body begins with `part`.
+fn become_whole(x: &mut Exchange, part: ByteRange, whole: u64) {
+    let response = &mut x.response;
+    response.status = 200;
+    response.reason = None;
+    response.content_length = Some(whole);
+    response.content_offset = part.start;
+    response.remove(Known::ContentRange);
+    response.remove(Known::AcceptRanges);
+    response.allow_ranges = true;
+    response.single_range = true;
+}
+
+/// The request's own body filter: behind each part comes the next.
+struct Parts {
+    progress: Rc<Progress>,
+    whole: u64,
+    /// The header filters are through.
+    begun: bool,
+    /// The first part, which is the request's own answer, is over.
+    ended: bool,
+}
+
+impl BodyFilter for Parts {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        let progress = &self.progress;
+        if !self.begun {
+            self.begun = true;
+            progress.wanted.set(wanted(x, self.whole));
+        }
+        self.ended |= std::mem::take(&mut input.last);
+        progress.left.set(progress.left.get().saturating_sub(input.len()));
+        output.append(input);
+        if !self.ended {
+            return Ok(Step::More);
+        }
+        if !progress.active.get() || progress.left.get() > 0 {
+            if !progress.broken.get() {
+                x.log_error(&"missing slice response");
+            }
+            return Err(Error { kind: ErrorKind::Protocol, side: Side::Upstream, errno: None });
+        }
+        let wanted = progress.wanted.get();
+        // Parts before the first one that is wanted are not fetched.
+        let next = progress.end.get().max(wanted.start - wanted.start % progress.size);
+        if next >= wanted.end {
+            output.last = true;
+            return Ok(Step::More);
+        }
+        progress.start.set(next);
+        progress.active.set(false);
+        let shared = progress.clone();
+        let again = Box::new(move |part: &mut Exchange| part.state::<Slicing>().0 = Some(shared));
+        Ok(Step::Include(Box::new(Include { again: Some(again), wait: true, ..Include::default() })))
+    }
+
+    fn in_memory(&self) -> bool {
+        false
+    }
+}
+
+/// What of the whole goes to the client.
+fn wanted(x: &Exchange, whole: u64) -> ByteRange {
+    match (x.response.status, x.response.content_length) {
+        (206, Some(length)) => {
+            let start = x.response.content_offset;
+            ByteRange { start, end: start.saturating_add(length).min(whole) }
+        }
+        _ => ByteRange { start: 0, end: whole },
+    }
+}
+
+/// The body filter of a later part: cuts off what the client did not ask for.
+struct Part {
+    progress: Rc<Progress>,
+    /// Where in the whole the next byte stands.
+    at: u64,
+}
+
+impl BodyFilter for Part {
+    fn step(
+        &mut self,
+        _: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        let wanted = self.progress.wanted.get();
+        while let Some(buf) = input.pop() {
+            let len = buf.len();
+            output.push(buf.slice(wanted.start.saturating_sub(self.at), wanted.end.saturating_sub(self.at)));
+            self.at += len;
+            self.progress.left.set(self.progress.left.get().saturating_sub(len));
+        }
+        output.append(input);
+        Ok(Step::More)
+    }
+
+    fn in_memory(&self) -> bool {
+        false
+    }
+}
