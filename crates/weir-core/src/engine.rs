@@ -9,6 +9,7 @@ use weir_http::{Method, Version};
 use weir_rt::clock;
 use weir_trace::{Cause, RequestRecord, Site, Step, Text};
 
+use crate::body::Body;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
@@ -20,6 +21,8 @@ use crate::{redirect, special, subrequest};
 pub(crate) enum Rest {
     /// Its answer.
     Answer(Course, Wait),
+    /// Its `post_action`.
+    After,
     /// Its log phase, from this handler on.
     Log(usize),
 }
@@ -40,6 +43,9 @@ pub(crate) fn serve(x: &mut Exchange) -> Option<Rest> {
             return Some(Rest::Answer(course, wait));
         }
     }
+    if x.plan.core.post_action.is_some() {
+        return Some(Rest::After);
+    }
     if let Some(at) = phase::log(x, 0) {
         return Some(Rest::Log(at));
     }
@@ -52,6 +58,11 @@ pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
     match rest {
         Rest::Answer(course, wait) => {
             go_on(x, course, wait).await;
+            after(x).await;
+            log(x).await;
+        }
+        Rest::After => {
+            after(x).await;
             log(x).await;
         }
         Rest::Log(at) => {
@@ -66,6 +77,7 @@ pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
 pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
     x.cause = Cause::of_status(status);
     conclude(x, Next::Judge(Verdict::Status(status))).await;
+    after(x).await;
     log(x).await;
     record(x);
 }
@@ -76,6 +88,23 @@ pub(crate) async fn close(x: &mut Exchange, status: u16) {
     conclude(x, Next::Judge(Verdict::Close(status))).await;
     log(x).await;
     record(x);
+}
+
+/// `post_action`: the request goes on elsewhere when its answer is out, however it came out. Boxed, since few do. One
+/// that leads to itself is done once; nginx does it ten times.
+async fn after(x: &mut Exchange) {
+    let mut done = None;
+    while let Some(action) = x.plan.core.post_action.clone().filter(|action| done.as_ref() != Some(action)) {
+        let before = (x.complete, x.cause, x.keep_alive);
+        x.answered_already = true;
+        (x.response.header_sent, x.response.header_only) = (true, true);
+        x.response.body = Body::Empty;
+        x.body_filters.clear();
+        let redirect = redirect::Redirect::to(x, &action);
+        Box::pin(conclude(x, Next::Judge(redirect.into()))).await;
+        (x.complete, x.cause, x.keep_alive) = before;
+        done = Some(action);
+    }
 }
 
 /// Runs the log phase.
@@ -213,6 +242,11 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
                 Err(status) => Next::Judge(Verdict::Status(status)),
             })
         }
+        Verdict::Status(status) if x.answered_already => {
+            x.response.status = status;
+            None
+        }
+        _ if x.answered_already => None,
         Verdict::Status(status) if x.response.header_sent => {
             too_late(x, status);
             None

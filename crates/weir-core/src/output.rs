@@ -45,6 +45,10 @@ pub(crate) fn respond(x: &mut Exchange) -> Sent {
         };
     }
     if x.response.header_sent {
+        if x.answered_already {
+            x.response.body = Body::Empty;
+            return Sent::All;
+        }
         return body_at_once(x);
     }
     prepare(x);

@@ -239,6 +239,17 @@ both_drivers! {
         assert_eq!(logged(&weir).join("\n"), logged(&nginx).join("\n"));
     }
 
+    /// The end of a page is said once: the next answer on the connection follows it.
+    fn a_connection_is_kept_behind_a_page(driver) {
+        let page = "<!--#include virtual=\"/args?x\" --> and more";
+        let weir = Server::builder(CONF).driver(driver).file("html/kept.html", page).start();
+        let mut client = weir.client();
+        for _ in 0..3 {
+            assert_eq!(client.get("/kept.html").text(), "[x] and more");
+        }
+        assert_eq!(client.get("/args?y").text(), "[y]");
+    }
+
     /// What looks like the beginning of a command at a page's end is text (nginx loses it).
     fn the_end_of_a_page_is_not_lost(driver) {
         let weir = Server::builder(CONF).driver(driver).file("html/end.html", "end <!--").start();

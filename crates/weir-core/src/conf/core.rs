@@ -105,6 +105,8 @@ pub struct Core {
     pub port_in_redirect: bool,
     /// `msie_padding`.
     pub msie_padding: bool,
+    /// `post_action`.
+    pub post_action: Option<Arc<[u8]>>,
     /// `msie_refresh`.
     pub msie_refresh: bool,
     /// `log_not_found`.

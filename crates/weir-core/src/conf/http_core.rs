@@ -55,7 +55,15 @@ impl Module for HttpCore {
         inherit!(conf, parent, absolute_redirect, server_name_in_redirect, port_in_redirect, msie_padding);
         inherit!(conf, parent, log_not_found, log_subrequest, open_file_cache, open_file_cache_valid);
         inherit!(conf, parent, open_file_cache_min_uses, open_file_cache_errors, disable_symlinks);
-        inherit!(conf, parent, subrequest_output_buffer_size, msie_refresh, resolver, resolver_timeout);
+        inherit!(
+            conf,
+            parent,
+            subrequest_output_buffer_size,
+            msie_refresh,
+            post_action,
+            resolver,
+            resolver_timeout
+        );
         // The logs were opened with the lines that name them: both or none.
         if conf.error_log.is_none() {
             inherit!(conf, parent, error_log, error_log_open);
@@ -171,6 +179,8 @@ pub struct HttpCoreConf {
     pub port_in_redirect: Option<bool>,
     /// `msie_padding`.
     pub msie_padding: Option<bool>,
+    /// `post_action`.
+    pub post_action: Option<Vec<u8>>,
     /// `msie_refresh`.
     pub msie_refresh: Option<bool>,
     /// `log_not_found`.
@@ -288,6 +298,7 @@ impl HttpCoreConf {
             server_name_in_redirect: self.server_name_in_redirect.unwrap_or(false),
             port_in_redirect: self.port_in_redirect.unwrap_or(true),
             msie_padding: self.msie_padding.unwrap_or(true),
+            post_action: self.post_action.as_deref().filter(|action| !action.is_empty()).map(Arc::from),
             msie_refresh: self.msie_refresh.unwrap_or(false),
             log_not_found: self.log_not_found.unwrap_or(true),
             log_subrequest: self.log_subrequest.unwrap_or(false),

@@ -89,6 +89,8 @@ pub struct Exchange {
     pub subrequest_of: Option<Span>,
     pub(crate) variables: Variables,
     pub(crate) body_filters: Vec<BodyEntry>,
+    /// The client has its answer: nothing is sent of what comes behind it (`post_action`).
+    pub(crate) answered_already: bool,
     /// Header filters are not asked any more: they refused too many answers.
     pub(crate) unfiltered: bool,
     /// The handler that answered: reading its body is its time.
@@ -136,6 +138,7 @@ impl Exchange {
             subrequest_of: None,
             variables: Variables::default(),
             body_filters: Vec::new(),
+            answered_already: false,
             unfiltered: false,
             answered: Site::OTHER,
             cause: Cause::None,
@@ -182,6 +185,7 @@ impl Exchange {
         self.variables.clear();
         self.cause = Cause::None;
         self.complete = false;
+        self.answered_already = false;
         self.unfiltered = false;
         self.body_sent = 0;
         self.header_size = 0;

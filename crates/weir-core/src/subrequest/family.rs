@@ -128,8 +128,9 @@ impl Family {
         self.stirred.set(true);
     }
 
-    /// What the parent says next.
-    pub(crate) fn push(&self, chain: Chain) {
+    /// What the parent says next. The end of all is not said here, since children may still have to say something.
+    pub(crate) fn push(&self, mut chain: Chain) {
+        chain.last = false;
         if chain.is_empty() && !chain.flush {
             return;
         }

@@ -150,6 +150,8 @@ pub(super) const TABLE: &[Row] = &[
         .doc("Redirects with the port unless it is the usual one; on."),
     Row::new("msie_padding", ANY, FLAG, |c, line| line.flag(&mut c.msie_padding))
         .doc("Pads error pages to 512 bytes for old Internet Explorers; on."),
+    Row::new("post_action", ANY_OR_IF, ONE, |c, line| line.text(&mut c.post_action))
+        .doc("Where a request goes on when its answer is out, a URI or @name; what is answered there is dropped."),
     Row::new("msie_refresh", ANY, FLAG, |c, line| line.flag(&mut c.msie_refresh))
         .doc("Redirects old Internet Explorers by a page instead of a status; off."),
     // Logs.
