@@ -44,6 +44,11 @@ pub trait Source {
     /// from is free the sooner.
     fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
 
+    /// How many bytes of it may be on their way to the client before it is waited for; `None`: as usual.
+    fn busy(&self) -> Option<u64> {
+        None
+    }
+
     /// Called once [`Piece::End`] was given, before filters see the end: what is known only then (trailers).
     fn finish(&mut self, _x: &mut crate::exchange::Exchange) {}
 

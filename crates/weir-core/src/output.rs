@@ -248,6 +248,7 @@ fn settle(x: &mut Exchange) {
 async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
     let (shared, site) = (x.shared.clone(), x.answered);
     let watched = if source.is_for_client_only() { x.transport.h1().cloned() } else { None };
+    x.busy = source.busy().unwrap_or(h1::HIGH);
     loop {
         let kind = source.waits_for();
         let next = poll_fn(|cx| {

@@ -1,9 +1,10 @@
-//! Request bodies that do not fit in memory: their files under `client_body_temp_path`.
+//! Bodies that do not fit in memory: their files, those of requests under `client_body_temp_path`.
 //!
 //! Files are named by a counter, `0000000001` and on, inside as many levels of folders as configured, each named by
 //! the counter's last digits. A file loses its name as soon as it is open, unless `client_body_in_file_only` keeps
 //! it. All calls that touch the disk are made on a thread of the pool.
 
+use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -50,14 +51,15 @@ pub(crate) async fn name(x: &mut Exchange) -> Result<(), Error> {
         let read = move || handle.pread(&mut bytes, from).map(|n| (n, bytes));
         match x.waiting(Box::pin(weir_rt::blocking(read))).await {
             Ok((0, _)) => {
-                return Err(failed(x, "pread()", &path_of(&old), &io::ErrorKind::UnexpectedEof.into()));
+                let error = io::ErrorKind::UnexpectedEof.into();
+                return Err(Failed { call: "pread()", path: path_of(&old), error }.log(x));
             }
             Ok((n, mut bytes)) => {
                 bytes.truncate(n);
                 from += n as u64;
                 write(x, bytes).await?;
             }
-            Err(error) => return Err(failed(x, "pread()", &path_of(&old), &error)),
+            Err(error) => return Err(Failed { call: "pread()", path: path_of(&old), error }.log(x)),
         }
     }
     Ok(())
@@ -72,7 +74,7 @@ async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
     let only = x.plan.core.client_body_in_file_only;
     let wanted = x.body.named;
     let named = wanted || only != InFileOnly::Off;
-    let made = weir_rt::blocking(move || make(&folder, levels, named, &NUMBER));
+    let made = weir_rt::blocking(move || make(&folder, levels, named));
     match x.waiting(Box::pin(made)).await {
         Ok((handle, path)) => {
             if !wanted {
@@ -83,7 +85,7 @@ async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
             let remove = wanted || only == InFileOnly::Clean;
             Ok(TempFile { handle: Rc::new(handle), path: Some(path), len: 0, remove, named })
         }
-        Err((path, error)) => Err(failed(x, "open()", &path, &error)),
+        Err(failed) => Err(failed.log(x)),
     }
 }
 
@@ -105,21 +107,43 @@ async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
         (Ok(()), None) => Ok(()),
         (Err(error), file) => {
             let path = file.as_ref().map(path_of).unwrap_or_default();
-            Err(failed(x, "pwrite()", &path, &error))
+            Err(Failed { call: "pwrite()", path, error }.log(x))
         }
     }
 }
 
-/// nginx's words for a file that can't be used.
-fn failed(x: &Exchange, call: &str, path: &Path, error: &io::Error) -> Error {
-    let path = path.display();
-    let errno = error.raw_os_error();
-    let reason = errno.map_or("unexpected end", errno_text);
-    x.log(Level::Crit, &format_args!("{call} \"{path}\" failed ({}: {reason})", errno.unwrap_or(0)));
-    Error::file(errno)
+/// A file that can't be used.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// The system call.
+    pub(crate) call: &'static str,
+    /// Whose path it was given.
+    pub(crate) path: PathBuf,
+    /// What it said.
+    pub(crate) error: io::Error,
 }
 
-fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()> {
+impl Failed {
+    fn log(&self, x: &Exchange) -> Error {
+        x.log(Level::Crit, self);
+        Error::file(self.error.raw_os_error())
+    }
+}
+
+impl fmt::Display for Failed {
+    /// nginx's words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errno = self.error.raw_os_error();
+        let reason = errno.map_or("unexpected end", errno_text);
+        write!(f, "{} \"{}\" failed ({}: {reason})", self.call, self.path.display(), errno.unwrap_or(0))
+    }
+}
+
+/// Writes all of `bytes` at `offset`.
+///
+/// # Errors
+/// That of pwrite(2).
+pub(crate) fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match file.pwrite(&bytes[done..], offset + done as u64) {
@@ -132,8 +156,15 @@ fn write_all(file: &FileHandle, bytes: &[u8], offset: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the file of the next free number, and the folders it lies in. Which file failed is in the error.
-fn make(
+/// Makes the file of the next free number, and the folders it lies in; on a thread that may wait for the disk.
+///
+/// # Errors
+/// Which call failed.
+pub(crate) fn make(folder: &Path, levels: [u8; 3], named: bool) -> Result<(FileHandle, PathBuf), Failed> {
+    make_from(folder, levels, named, &NUMBER).map_err(|(path, error)| Failed { call: "open()", path, error })
+}
+
+fn make_from(
     folder: &Path,
     levels: [u8; 3],
     named: bool,
@@ -210,19 +241,19 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-temp-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a fresh folder");
         let number = AtomicU32::new(0);
-        let (unnamed, first) = make(&folder, [1, 2, 0], false, &number).expect("made");
+        let (unnamed, first) = make_from(&folder, [1, 2, 0], false, &number).expect("made");
         assert!(first.ends_with("1/00/0000000001"), "{}", first.display());
         assert!(!first.exists());
         write_all(&unnamed, b"hello", 0).expect("written");
         write_all(&unnamed, b"HE", 0).expect("written");
         assert_eq!(unnamed.meta().expect("open").size, 5);
-        let (_, second) = make(&folder, [1, 2, 0], true, &number).expect("made");
+        let (_, second) = make_from(&folder, [1, 2, 0], true, &number).expect("made");
         assert!(second.exists());
         number.store(1, Ordering::Relaxed);
-        let (_, third) = make(&folder, [1, 2, 0], true, &number).expect("made");
+        let (_, third) = make_from(&folder, [1, 2, 0], true, &number).expect("made");
         assert!(third.ends_with("0000123458"), "{}", third.display());
         fs::remove_dir_all(&folder).expect("ours");
-        let (path, error) = make(&folder, [1, 0, 0], true, &number).expect_err("the folder is gone");
+        let (path, error) = make_from(&folder, [1, 0, 0], true, &number).expect_err("the folder is gone");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(path.starts_with(&folder));
     }

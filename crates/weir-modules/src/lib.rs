@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod addition;
+mod answer_head;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
@@ -44,6 +45,7 @@ pub mod range;
 pub mod realip;
 pub mod referer;
 pub mod rewrite;
+pub mod scgi;
 pub mod secure_link;
 pub mod slice;
 pub mod split_clients;
@@ -52,11 +54,11 @@ pub mod static_files;
 pub mod stub_status;
 pub mod sub;
 pub mod subs;
-pub mod temp_paths;
 #[cfg(test)]
 mod testing;
 pub mod try_files;
 pub mod userid;
+pub mod uwsgi;
 mod value;
 pub mod zstd;
 
@@ -91,6 +93,7 @@ pub use range::Range;
 pub use realip::Realip;
 pub use referer::Referer;
 pub use rewrite::Rewrite;
+pub use scgi::Scgi;
 pub use secure_link::SecureLink;
 pub use slice::Slice;
 pub use split_clients::SplitClients;
@@ -99,7 +102,7 @@ pub use static_files::Static;
 pub use stub_status::StubStatus;
 pub use sub::Sub;
 pub use subs::Subs;
-pub use temp_paths::TempFolders;
 pub use try_files::TryFiles;
 pub use userid::UserId;
+pub use uwsgi::Uwsgi;
 pub use zstd::Zstd;

@@ -6,8 +6,8 @@ use weir_core::upstream::UpstreamModule;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
     EmptyGif, FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
-    NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, SecureLink, Slice, SplitClients, Ssi,
-    Static, StubStatus, Sub, Subs, TempFolders, TryFiles, UserId, Zstd,
+    NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi, SecureLink, Slice, SplitClients,
+    Ssi, Static, StubStatus, Sub, Subs, TryFiles, UserId, Uwsgi, Zstd,
 };
 
 use crate::welcome::Welcome;
@@ -18,7 +18,6 @@ pub static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + OWN.len()
 /// The modules that are not the core's.
 pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<UpstreamModule>(),
-    ModuleDef::of::<TempFolders>(),
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Realip>(),
     ModuleDef::of::<Geo>(),
@@ -39,6 +38,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Mirror>(),
     ModuleDef::of::<Proxy>(),
     ModuleDef::of::<FastCgi>(),
+    ModuleDef::of::<Scgi>(),
+    ModuleDef::of::<Uwsgi>(),
     ModuleDef::of::<EmptyGif>(),
     ModuleDef::of::<Echo>(),
     ModuleDef::of::<StubStatus>(),

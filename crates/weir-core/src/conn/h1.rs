@@ -501,12 +501,13 @@ async fn chunked(
 
 /// Above the high-water mark the writer waits until the client took half of it.
 async fn pace(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), Error> {
-    if wire.pending() <= HIGH {
+    let high = x.busy;
+    if wire.pending() <= high {
         return Ok(());
     }
     wire.flush();
     wire.stream.flush();
-    drained(x, wire, HIGH / 2).await
+    drained(x, wire, high / 2).await
 }
 
 /// Waits until at most `below` bytes are left to send.

@@ -100,6 +100,8 @@ pub struct Exchange {
     /// The whole answer was handed over.
     pub(crate) complete: bool,
     pub(crate) body_sent: u64,
+    /// With more bytes than this on their way the client is waited for.
+    pub(crate) busy: u64,
     /// Length of the head that was composed.
     pub(crate) header_size: u64,
     pub(crate) bytes_before: u64,
@@ -144,6 +146,7 @@ impl Exchange {
             cause: Cause::None,
             complete: false,
             body_sent: 0,
+            busy: crate::conn::h1::HIGH,
             header_size: 0,
             bytes_before: 0,
             states: Vec::new(),
@@ -188,6 +191,7 @@ impl Exchange {
         self.answered_already = false;
         self.unfiltered = false;
         self.body_sent = 0;
+        self.busy = crate::conn::h1::HIGH;
         self.header_size = 0;
     }
 

@@ -1,6 +1,5 @@
 //! The body of an answer: read from the server, freed of its framing, handed to the engine piece by piece.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,29 +7,34 @@ use std::task::{Context, Poll};
 use weir_rt::Recv;
 use weir_trace::WaitKind;
 
+use super::ahead::{Ahead, Room};
 use super::attempt::{Answered, Upstream};
 use super::connection::Connection;
 use super::local::Lease;
-use super::log;
 use super::pace::Pace;
 use super::protocol::Decoder;
 use super::settings::Settings;
 use super::tries::Tries;
-use crate::body::{Body, Buf, Piece, Source};
+use super::{headers, log};
+use crate::body::{Body, Piece, Source};
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
+use crate::variable::Script;
 use crate::worker::Worker;
 
 /// A body that comes from a server.
 pub(crate) struct Answer {
     open: Option<Open>,
     decoder: Decoder,
-    ready: VecDeque<Buf>,
-    ready_len: u64,
+    ahead: Ahead,
     /// Something was handed over since the last flush.
     unflushed: bool,
+    /// The server was not read from for a while: the time that it takes counts from now on.
+    rested: bool,
+    /// It is read from as fast as it sends.
+    buffering: bool,
     failed: Option<Error>,
     settings: Arc<Settings>,
     worker: Rc<Worker>,
@@ -51,13 +55,16 @@ impl Answer {
     pub(super) fn begin(x: &mut Exchange, up: &Upstream, answered: Answered, tries: Tries) -> Verdict {
         let Answered { incoming, connection, lease, rest } = answered;
         connection.timer.arm(up.settings.read_timeout);
-        let (rest, pace) = paced(x, &up.settings, rest);
+        let buffering = headers::buffering(x, &up.settings, &incoming);
+        let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
+        let (rest, pace) = paced(x, pace_of, rest);
         let mut answer = Answer {
             open: Some(Open { connection, lease }),
             decoder: incoming.decoder,
-            ready: VecDeque::new(),
-            ready_len: 0,
+            ahead: Ahead::new(&up.settings),
             unflushed: false,
+            rested: false,
+            buffering,
             failed: None,
             settings: up.settings.clone(),
             worker: x.worker.clone(),
@@ -67,10 +74,10 @@ impl Answer {
         };
         answer.take(rest);
         answer.take_paced();
-        let whole = answer.open.is_none() && answer.failed.is_none() && answer.ready.len() == 1;
-        if whole
+        if answer.open.is_none()
+            && answer.failed.is_none()
             && x.response.content_length.is_some()
-            && let Some(buf) = answer.ready.pop_front()
+            && let Some(buf) = answer.ahead.pop_only()
         {
             return x.respond(Body::Whole(buf));
         }
@@ -79,10 +86,7 @@ impl Answer {
 
     /// Frees `bytes` of their framing.
     fn take(&mut self, bytes: Vec<u8>) {
-        let before = self.ready_len;
-        let result = self.decode(bytes);
-        self.tries.count(self.ready_len - before, 0, 0);
-        match result {
+        match self.decode(bytes) {
             Ok(false) => {}
             Ok(true) => self.over(),
             Err(message) => self.broken(Kind::Protocol, None, &message),
@@ -175,10 +179,8 @@ impl Answer {
     }
 
     fn push(&mut self, bytes: Vec<u8>) {
-        if !bytes.is_empty() {
-            self.ready_len += bytes.len() as u64;
-            self.ready.push_back(Buf::Bytes(bytes));
-        }
+        self.tries.count(bytes.len() as u64, 0, 0);
+        self.ahead.push(bytes);
     }
 
     /// The body is there whole: its connection is free for others.
@@ -213,6 +215,9 @@ impl Answer {
             }
         }
         let Some(open) = &self.open else { return Poll::Ready(()) };
+        if std::mem::take(&mut self.rested) {
+            open.connection.timer.touch(self.settings.read_timeout);
+        }
         match open.connection.stream.poll_recv(cx, Some(&open.connection.timer)) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Recv::Data(bytes)) => {
@@ -240,25 +245,41 @@ impl Answer {
             }
             Poll::Ready(Recv::Err(errno)) => {
                 let text = weir_rt::file::errno_text(errno);
-                let call = if self.settings.buffering { "readv" } else { "recv" };
+                let call = if self.buffering { "readv" } else { "recv" };
                 self.broken(Kind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
             }
         }
         Poll::Ready(())
     }
 
-    /// What may be read ahead of the client in memory.
-    fn room(&self) -> u64 {
-        self.settings.buffers.number * self.settings.buffers.size
+    /// Moves what was read ahead to a file. `Ready(false)`: nothing more may be read ahead.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        match std::task::ready!(self.ahead.poll_room(cx)) {
+            Ok(Room::Made) => Poll::Ready(true),
+            Ok(Room::NewFile(path)) => {
+                let path = path.display();
+                let message = format!(
+                    "an upstream response is buffered to a temporary file {path} while reading upstream"
+                );
+                self.tries.complain(Level::Warn, message);
+                Poll::Ready(true)
+            }
+            Ok(Room::None) => Poll::Ready(false),
+            Err(failed) => {
+                self.tries.end(None);
+                self.open = None;
+                self.failed = Some(Error::file(failed.error.raw_os_error()));
+                self.tries.complain(Level::Crit, format!("{failed} while reading upstream"));
+                Poll::Ready(false)
+            }
+        }
     }
 }
 
 /// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
 /// ahead only.
-fn paced(x: &mut Exchange, settings: &Settings, rest: Vec<u8>) -> (Vec<u8>, Option<Pace>) {
-    let Some(script) = settings.limit_rate.as_ref().filter(|_| settings.buffering) else {
-        return (rest, None);
-    };
+fn paced(x: &mut Exchange, script: Option<&Script>, rest: Vec<u8>) -> (Vec<u8>, Option<Pace>) {
+    let Some(script) = script else { return (rest, None) };
     let value = script.value(x);
     match weir_conf::parse_size(x.text(&value)) {
         None | Some(0) => (rest, None),
@@ -269,18 +290,20 @@ fn paced(x: &mut Exchange, settings: &Settings, rest: Vec<u8>) -> (Vec<u8>, Opti
 impl Source for Answer {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
         loop {
-            if let Some(buf) = self.ready.pop_front() {
-                self.ready_len -= buf.len();
-                self.unflushed = true;
+            if let Some(buf) = self.ahead.pop() {
+                (self.unflushed, self.rested) = (true, true);
                 return Poll::Ready(Ok(Piece::Data(buf)));
             }
-            if let Some(error) = self.failed {
+            let waits = if self.ahead.is_writing() {
+                self.poll_room(cx).is_pending()
+            } else if let Some(error) = self.failed {
                 return Poll::Ready(Err(error));
-            }
-            if self.open.is_none() {
+            } else if self.open.is_none() {
                 return Poll::Ready(Ok(Piece::End));
-            }
-            if self.poll_read(cx).is_pending() {
+            } else {
+                self.poll_read(cx).is_pending()
+            };
+            if waits {
                 if std::mem::take(&mut self.unflushed) {
                     return Poll::Ready(Ok(Piece::Flush));
                 }
@@ -290,11 +313,21 @@ impl Source for Answer {
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        while self.settings.buffering
-            && self.open.is_some()
-            && self.ready_len < self.room()
-            && self.poll_read(cx).is_ready()
-        {}
+        while self.buffering && self.open.is_some() {
+            let goes_on = if self.ahead.has_room() {
+                self.poll_read(cx).is_ready()
+            } else {
+                self.rested = true;
+                self.poll_room(cx) == Poll::Ready(true)
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    fn busy(&self) -> Option<u64> {
+        self.settings.busy
     }
 
     fn finish(&mut self, x: &mut Exchange) {

@@ -35,7 +35,7 @@ pub struct Upstream {
 impl Upstream {
     /// Asks a server of `group` for `x`'s answer.
     pub async fn run(&self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
-        if let Err(verdict) = request::body(x, &self.settings).await {
+        if let Err(verdict) = request::body(x, &self.settings, &*self.protocol).await {
             return verdict;
         }
         let mut out = Outgoing::default();

@@ -4,7 +4,7 @@ use weir_http::{Field, Known, Span, Version, date};
 
 use super::attempt::Upstream;
 use super::protocol::Incoming;
-use super::settings::ignored;
+use super::settings::{Settings, ignored};
 use super::tries::Tries;
 use crate::exchange::Exchange;
 use crate::exchange::{Header, Name};
@@ -198,6 +198,19 @@ fn charset(text: &[u8]) -> Option<(usize, usize, usize)> {
     let quoted = value.first() == Some(&b'"') && value.len() > 1 && value.last() == Some(&b'"');
     let (start, end) = if quoted { (start + 1, text.len() - 1) } else { (start, text.len()) };
     Some((semicolon, start, end))
+}
+
+/// Whether the answer is read as fast as it comes: by the configuration, or as its `X-Accel-Buffering` says.
+pub(super) fn buffering(x: &Exchange, settings: &Settings, incoming: &Incoming) -> bool {
+    if settings.ignore_headers & ignored::BUFFERING != 0 {
+        return settings.buffering;
+    }
+    let field = incoming.fields.iter().rfind(|field| is(x, field, b"x-accel-buffering"));
+    match field.map(|field| x.arena.get(field.value)) {
+        Some(value) if value.eq_ignore_ascii_case(b"no") => false,
+        Some(value) if value.eq_ignore_ascii_case(b"yes") => true,
+        _ => settings.buffering,
+    }
 }
 
 /// What a field asks of this server.

@@ -16,6 +16,7 @@
 //! A [`Group`] is shared by all workers; choosing is each worker's own business ([`Local`]), so that no lock is on a
 //! request's path: only counts of connections and failures are atomics of the peer.
 
+mod ahead;
 mod answer;
 mod attempt;
 pub mod balance;

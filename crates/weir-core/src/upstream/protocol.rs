@@ -22,6 +22,11 @@ pub trait Protocol {
     /// The verdict that ends the request (a bad variable, say).
     fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict>;
 
+    /// The length of the body stands before it: one that comes in chunks is read whole before it is sent.
+    fn needs_length(&self) -> bool {
+        false
+    }
+
     /// Frames a piece of the request's body; as it is by default.
     fn body(&self, piece: Vec<u8>, framing: Framing) -> Vec<u8> {
         match framing {

@@ -111,7 +111,8 @@ impl Run<'_> {
                     if !message.is_empty() {
                         log::error(x, &format_args!("{message} while reading response header from upstream"));
                     }
-                    return Err(invalid(Cause::InvalidHeader));
+                    let too_big = message.starts_with("upstream sent too big header");
+                    return Err(invalid(if too_big { Cause::HeaderTooLarge } else { Cause::InvalidHeader }));
                 }
             }
         }

@@ -14,8 +14,14 @@ use crate::exchange::Exchange;
 use crate::phase::Verdict;
 
 /// Reads the client's body if it is to be sent as a whole.
-pub(super) async fn body(x: &mut Exchange, settings: &Settings) -> Result<(), Verdict> {
-    if !settings.pass_request_body || (!settings.request_buffering && !x.is_subrequest()) {
+pub(super) async fn body(
+    x: &mut Exchange,
+    settings: &Settings,
+    protocol: &dyn Protocol,
+) -> Result<(), Verdict> {
+    let unknown = x.request.chunked && protocol.needs_length();
+    let buffered = settings.request_buffering || x.is_subrequest() || unknown;
+    if !settings.pass_request_body || !buffered {
         return Ok(());
     }
     if !x.body.is_pending() && !x.body.is_read() && x.body.received() == 0 && x.transport.h1().is_some() {

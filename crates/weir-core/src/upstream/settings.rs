@@ -102,9 +102,13 @@ pub struct Settings {
     pub buffer_size: u64,
     /// What may be read ahead of the client in memory.
     pub buffers: Bufs,
-    /// nginx's limit of what is read ahead in a file; answers are read ahead in memory only.
+    /// How much of it may be on its way to the client, where that is written.
+    pub busy: Option<u64>,
+    /// What may be read ahead in a file; 0: nothing.
     pub max_temp_file_size: u64,
-    /// Where such a file would be.
+    /// What is written to the file at a time.
+    pub temp_file_write_size: u64,
+    /// Where the file is.
     pub temp_path: TempPath,
     /// Bits of [`Reason`].
     pub next_upstream: u32,
@@ -194,6 +198,13 @@ impl Family {
                  \"{prefix}_buffers\""
             )));
         }
+        let temp_file_write_size = self.temp_file_write_size.unwrap_or(2 * largest);
+        if temp_file_write_size < largest {
+            return Err(Error::new(format!(
+                "\"{prefix}_temp_file_write_size\" must be equal to or greater than the maximum of the value of \
+                 \"{prefix}_buffer_size\" and one of the \"{prefix}_buffers\""
+            )));
+        }
         let folder = registry.paths.prefix.join(format!("{prefix}_temp"));
         let temp_path = self
             .temp_path
@@ -211,7 +222,9 @@ impl Family {
             request_buffering: self.request_buffering.unwrap_or(true),
             buffer_size,
             buffers,
+            busy: self.busy_buffers_size,
             max_temp_file_size,
+            temp_file_write_size,
             temp_path,
             next_upstream: self.next_upstream.unwrap_or(Reason::ERROR.0 | Reason::TIMEOUT.0),
             next_tries: self.next_tries.unwrap_or(0),
@@ -347,14 +360,14 @@ macro_rules! upstream_directives {
             Line::new(concat!($prefix, "_buffers"), ANY, TWO, |c, l| l.bufs(&mut c.$family.buffers))
                 .doc("How much of an answer is read ahead of the client in memory."),
             Line::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| l.size(&mut c.$family.busy_buffers_size))
-                .doc("How much of what is read ahead may be on its way to the client."),
+                .doc("How much of an answer may be on its way to the client while more is read."),
             Line::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| l.offset(&mut c.$family.max_temp_file_size))
-                .doc("Accepted for nginx's files; answers are read ahead of the client in memory only, as with 0."),
+                .doc("How much of an answer is read ahead in a file where memory does not hold it; 0: none."),
             Line::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| l.size(&mut c.$family.temp_file_write_size))
-                .doc("Accepted for nginx's files; answers are not written to files."),
+                .doc("How much is written to that file at a time."),
             Line::new(concat!($prefix, "_temp_path"), ANY, Args::range(1, 4), |c, l| {
                 $crate::conf::http_core::TempPath::set(&mut c.$family.temp_path, l)
-            }).doc("Accepted for nginx's files; the folder is made, answers are not written to it."),
+            }).doc("The folder of such files."),
             Line::new(concat!($prefix, "_next_upstream"), ANY, MORE, |c, l| l.bits(&mut c.$family.next_upstream, &Reason::WORDS))
                 .doc("When the next server is asked."),
             Line::new(concat!($prefix, "_next_upstream_tries"), ANY, ONE, |c, l| l.number(&mut c.$family.next_tries, ..))

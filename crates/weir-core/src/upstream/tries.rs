@@ -208,7 +208,7 @@ impl Tries {
     }
 }
 
-/// Logs what went wrong while a body was read from a server; `false`: nothing did.
+/// Logs what went wrong while a body was read from a server; `false`: nothing that ended it did.
 #[inline]
 pub(crate) fn tell(x: &Exchange) -> bool {
     match x.lasting_if::<Tries>() {
@@ -219,11 +219,13 @@ pub(crate) fn tell(x: &Exchange) -> bool {
 
 #[cold]
 fn tell_all(x: &Exchange, tries: &Tries) -> bool {
+    let mut ended = false;
     for (level, message) in tries.0.complaints.take() {
+        ended |= level != Level::Warn;
         x.log(level, &message);
     }
     tries.over();
-    true
+    ended
 }
 
 /// The variables.

@@ -5,6 +5,8 @@ use weir_core::{Exchange, Span};
 use weir_http::h1::{Limits, Parse, ResponseHead};
 use weir_http::{Field, Known};
 
+use crate::answer_head;
+
 /// Reads the head at the start of `bytes`, of which `most` may be the head; its length, or `None` when it is not
 /// whole. All but the body's end is filled in.
 ///
@@ -23,16 +25,10 @@ pub(crate) fn read(
         Ok(Parse::Complete) => {}
         Err(error) => return Err(error.message().to_owned()),
     }
-    let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
-    let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
-    incoming.fields = head.fields;
-    for field in &mut incoming.fields {
-        field.name = moved(field.name);
-        field.value = moved(field.value);
-    }
-    incoming.content_length = head.content_length;
+    let len = head.len;
+    answer_head::keep(x, bytes, head, incoming);
     (incoming.status, incoming.reason) = status(x, &incoming.fields)?;
-    Ok(Some(head.len))
+    Ok(Some(len))
 }
 
 /// What `Status` says; without it a `Location` means 302, as in nginx.

@@ -1,7 +1,18 @@
 //! What the protocols that descend from CGI share (FastCGI, SCGI, uwsgi): a request is a list of parameters
-//! ([`params`]), an answer begins with fields but has no line for the status ([`head`]), and servers are named without
-//! a URI ([`target`]).
+//! ([`params`]), an answer begins with fields but has no line for the status ([`head`]), on a plain stream it may have one
+//! all the same ([`answer`]), and servers are named without a URI ([`target`]).
 
+pub(crate) mod answer;
 pub(crate) mod head;
 pub(crate) mod params;
 pub(crate) mod target;
+
+/// The fields of answers that clients do not see by default.
+pub(crate) const HIDDEN: [&str; 6] = [
+    "Status",
+    "X-Accel-Expires",
+    "X-Accel-Redirect",
+    "X-Accel-Limit-Rate",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+];

@@ -20,10 +20,20 @@ pub(crate) struct Pass {
 
 impl Pass {
     pub(crate) fn set(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
+        Pass::set_behind(slot, line, "")
+    }
+
+    /// As [`Pass::set`]; `scheme` may stand before an address that is known when the configuration is read.
+    pub(crate) fn set_behind(slot: &mut Option<Pass>, line: &mut LineCx<'_>, scheme: &str) -> Result {
         if slot.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        let script = Script::compile(line, 0)?;
+        let mut script = Script::compile(line, 0)?;
+        if !scheme.is_empty()
+            && let Some(address) = script.constant().and_then(|text| text.strip_prefix(scheme.as_bytes()))
+        {
+            script = Script::literal(address);
+        }
         if script.constant().is_some_and(<[u8]>::is_empty) {
             return Err(line.fail_arg(0, "no host in upstream \"\""));
         }

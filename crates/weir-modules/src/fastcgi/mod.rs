@@ -20,6 +20,7 @@ use weir_core::upstream::{Family, pass_to};
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
+use crate::cgi::HIDDEN;
 use crate::cgi::params::{Param, Params};
 use crate::cgi::target::Pass;
 use protocol::FastCgiProtocol;
@@ -90,16 +91,6 @@ impl Module for FastCgi {
 
 /// Tells the closures of the table what they are given.
 type Row = Directive<FastCgiConf>;
-
-/// The fields of answers that clients do not see by default.
-const HIDDEN: [&str; 6] = [
-    "Status",
-    "X-Accel-Expires",
-    "X-Accel-Redirect",
-    "X-Accel-Limit-Rate",
-    "X-Accel-Buffering",
-    "X-Accel-Charset",
-];
 
 /// The settings of one block.
 #[derive(Default)]

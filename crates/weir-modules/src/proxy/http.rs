@@ -5,12 +5,13 @@ use std::sync::Arc;
 use weir_core::upstream::Settings;
 use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::variable::Script;
-use weir_core::{Exchange, Span, Text, Verdict};
+use weir_core::{Exchange, Text, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_http::{Field, Known, Method, Version};
 
 use super::request::{self, Fields};
 use super::rewrite::{self, Cookies, Rule};
+use crate::answer_head;
 
 /// A location's way of speaking HTTP.
 pub(super) struct Http {
@@ -84,17 +85,10 @@ impl Http {
         head: ResponseHead,
         incoming: &mut Incoming,
     ) -> Result<Head, String> {
-        let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
-        let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
         let method = if request::is_head(self, x) { Method::Head } else { Method::Get };
         let upgraded =
             head.status == 101 && x.request.fields.iter().any(|field| field.known == Known::Upgrade);
-        incoming.status = head.status;
-        // `HTTP/1.1 ` comes before it.
-        let line = Span { start: 9, end: head.reason.end.max(12) };
-        incoming.reason = Some(moved(line));
         incoming.keep_alive = head.keep_alive() && head.status != 101;
-        incoming.content_length = head.content_length;
         incoming.upgraded = upgraded;
         incoming.decoder = match head.body_length(method) {
             BodyLength::None => Decoder::None,
@@ -110,11 +104,7 @@ impl Http {
             }
         };
         let len = head.len;
-        incoming.fields = head.fields;
-        for field in &mut incoming.fields {
-            field.name = moved(field.name);
-            field.value = moved(field.value);
-        }
+        answer_head::keep(x, bytes, head, incoming);
         Ok(Head::Complete(len))
     }
 }

@@ -1,0 +1,23 @@
+//! The head of a server's answer as it was parsed, made the exchange's.
+
+use weir_core::upstream::protocol::Incoming;
+use weir_core::{Exchange, Span};
+use weir_http::h1::ResponseHead;
+
+/// Moves the head at the start of `bytes` into the arena of `x`; the status too, if its first line has one. Where the
+/// body ends is the caller's to tell.
+pub(crate) fn keep(x: &mut Exchange, bytes: &[u8], head: ResponseHead, incoming: &mut Incoming) {
+    let base = x.arena.push(bytes.get(..head.len).unwrap_or_default()).start;
+    let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
+    if head.status != 0 {
+        incoming.status = head.status;
+        // `HTTP/1.1 ` comes before it.
+        incoming.reason = Some(moved(Span { start: 9, end: head.reason.end.max(12) }));
+    }
+    incoming.content_length = head.content_length;
+    incoming.fields = head.fields;
+    for field in &mut incoming.fields {
+        field.name = moved(field.name);
+        field.value = moved(field.value);
+    }
+}
