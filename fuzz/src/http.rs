@@ -7,6 +7,20 @@ use weir_http::etag::{self, Conditions, IfModifiedSince};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
 use weir_http::{accept, cookie, date, escape, fastcgi, host, mime, proxy_protocol, ssi, status, uri};
 
+/// Any text is JSON or refused inside of it; what strings hold is read again as it was written.
+pub fn json(data: &[u8]) {
+    use weir_http::json::{Json, Value};
+    match Value::parse(data) {
+        Err(malformed) => assert!(malformed.at <= data.len()),
+        Ok(Value::Text(text)) => {
+            let written = Json::array(|json| json.text(&text));
+            let again = Value::parse(written.as_bytes());
+            assert_eq!(again.as_ref().map(|list| list.list()), Ok(Some(&[Value::Text(text)][..])));
+        }
+        Ok(_) => {}
+    }
+}
+
 /// Pages with server side includes: every byte is used once, text stays as it is, and how the page is cut changes
 /// nothing. The first byte says how long the pieces are, and values may be.
 pub fn ssi(data: &[u8]) {

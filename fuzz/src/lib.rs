@@ -92,6 +92,16 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"\xc0\x0c", b"\x00\x21", b"\x00\x05\x00\x01", b"\x3f", b"\xff\xff"],
     },
     Target {
+        name: "json",
+        run: http::json,
+        seeds: &[
+            b"[{\"server\":\"10.0.0.1:80\",\"weight\":2,\"backup\":true},\"unix:/s\"]",
+            b"{\"result\":{\"events\":[{\"kv\":{\"value\":\"W10=\"}}],\"n\":-1.5e3,\"x\":null}}",
+            b"\"\\ud83d\\ude00\\n\\u00e9\"",
+        ],
+        tokens: &[b"{", b"}", b"[", b"]", b",", b":", b"\"", b"\\", b"\\ud83d", b"true", b"null", b"-0", b"1e9"],
+    },
+    Target {
         name: "yaml",
         run: conf::yaml,
         seeds: &[

@@ -287,10 +287,9 @@ fn unfiltered(x: &mut Exchange) {
     x.log(Level::Alert, &"header filters refuse every response, the next one is sent without them");
 }
 
-#[cold]
-fn broken(x: &mut Exchange, error: Error) {
-    x.keep_alive = false;
-    x.cause = match (error.side, error.kind) {
+/// What is recorded of an answer that broke off.
+pub(crate) fn cause(error: &Error) -> Cause {
+    match (error.side, error.kind) {
         (_, Kind::TooLarge) => Cause::BodyTooLarge,
         (_, Kind::File) => Cause::File,
         (Side::Upstream, Kind::TimedOut) => Cause::ReadTimeout,
@@ -301,7 +300,13 @@ fn broken(x: &mut Exchange, error: Error) {
         (Side::Client, Kind::TimedOut) => Cause::ClientTimeout,
         (Side::Client, Kind::Protocol) => Cause::BadRequest,
         (Side::Client, _) => Cause::ClientClosed,
-    };
+    }
+}
+
+#[cold]
+fn broken(x: &mut Exchange, error: Error) {
+    x.keep_alive = false;
+    x.cause = cause(&error);
     // What exceeds a limit is logged with its size where that is known.
     if error.kind != Kind::TooLarge {
         crate::log::broken(x, error);

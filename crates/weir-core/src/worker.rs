@@ -137,6 +137,7 @@ impl Worker {
         self.heads.borrow_mut().clear();
         self.kinds.borrow_mut().clear();
         self.files.clear();
+        self.upstreams.switched();
         for (wire, connection) in self.open_wires() {
             if !wire.idle.get() {
                 connection.foresee(self);

@@ -19,6 +19,7 @@ pub mod h1;
 pub mod header;
 pub mod host;
 pub mod hpack;
+pub mod json;
 mod method;
 pub mod mime;
 pub mod proxy_protocol;

@@ -15,7 +15,6 @@ mod filter;
 pub mod formats;
 mod gzip;
 mod http;
-mod json;
 mod metrics;
 mod source;
 pub mod stacks;

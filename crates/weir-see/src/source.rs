@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use weir_core::server::{Server, Threads, with_worker};
+use weir_core::Configuration;
+use weir_core::server::{InForce, Server, Threads, with_worker};
 use weir_core::worker::Worker;
 use weir_rt::clock;
 use weir_trace::{RecorderReader, Site, SiteTotals};
@@ -14,6 +15,7 @@ pub(crate) use weir_core::server::Thread;
 /// A running server, seen from the threads that answer questions about it.
 pub struct Source {
     crew: Threads,
+    configuration: InForce,
     started: Instant,
 }
 
@@ -29,12 +31,17 @@ impl Source {
     /// Of that server.
     #[must_use]
     pub fn new(server: &Server) -> Arc<Source> {
-        Arc::new(Source { crew: server.crew(), started: Instant::now() })
+        Arc::new(Source { crew: server.crew(), configuration: server.in_force(), started: Instant::now() })
     }
 
     /// Since the server began.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// The configuration that new requests get.
+    pub(crate) fn configuration(&self) -> Arc<Configuration> {
+        self.configuration.now()
     }
 
     /// The workers as they are now: reloads change them. All but `remote` can be read while a worker is stuck.

@@ -1,6 +1,6 @@
 //! Tables, for a terminal and as JSON.
 
-use crate::json::Json;
+use weir_http::json::Json;
 
 /// Rows of cells under named columns: text for people, an array of objects for programs.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use weir_conf::{Contexts, Signature};
 use weir_core::conf::build::STRUCTURE;
 use weir_core::module::Row;
 
-/// Directives that nginx 1.31.5 does not have; `queue` is of its commercial edition.
-const EXTRA: [&str; 10] = [
+/// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
+const EXTRA: [&str; 12] = [
     "admin",
     "profile",
     "profile_blocked",
@@ -21,6 +21,8 @@ const EXTRA: [&str; 10] = [
     "queue",
     "server_product",
     "server_timing",
+    "source",
+    "state",
     "trace",
     "welcome",
 ];

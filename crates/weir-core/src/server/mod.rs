@@ -69,7 +69,22 @@ pub struct Server {
     /// Held while a configuration is taken into use, or the server ends.
     state: Mutex<State>,
     /// The one in force; a lock of its own, so that nobody who asks has to wait for a reload.
-    configuration: Mutex<Arc<Configuration>>,
+    configuration: InForce,
+}
+
+/// The configuration in force, wherever it is asked for. Clones are the same.
+#[derive(Clone)]
+pub struct InForce(Arc<Mutex<Arc<Configuration>>>);
+
+impl InForce {
+    /// The one of this moment.
+    pub fn now(&self) -> Arc<Configuration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, configuration: Arc<Configuration>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = configuration;
+    }
 }
 
 struct State {
@@ -122,7 +137,7 @@ impl Server {
             crew: Crew::new(),
             options,
             state: Mutex::new(State { sockets: Sockets::default(), quitting: false }),
-            configuration: Mutex::new(configuration.clone()),
+            configuration: InForce(Arc::new(Mutex::new(configuration.clone()))),
         };
         server.take_up(&configuration, sockets, &mut server.state())?;
         Ok(server)
@@ -140,7 +155,12 @@ impl Server {
 
     /// The configuration in force.
     pub fn configuration(&self) -> Arc<Configuration> {
-        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.configuration.now()
+    }
+
+    /// The configuration in force, as reloads change it.
+    pub fn in_force(&self) -> InForce {
+        self.configuration.clone()
     }
 
     /// The addresses that are listened on, as bound (a port 0 has become a real one); none once the server ends.
@@ -214,7 +234,7 @@ impl Server {
         housekeeping::handle().set(configuration.trace().into());
         // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
         state.sockets = sockets;
-        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();
+        self.configuration.set(configuration.clone());
         if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
             upstreams.follow();
         }

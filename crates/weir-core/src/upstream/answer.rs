@@ -198,8 +198,11 @@ impl Answer {
 
     fn broken(&mut self, kind: Kind, errno: Option<i32>, message: &str) {
         self.tries.end(None);
-        self.open = None;
-        self.failed = Some(Error { kind, side: Side::Upstream, errno });
+        let error = Error { kind, side: Side::Upstream, errno };
+        if let Some(open) = self.open.take() {
+            open.lease.peer.state.last.note(crate::engine::cause(&error));
+        }
+        self.failed = Some(error);
         self.tries.complain(Level::Error, format!("{message} while reading upstream"));
     }
 

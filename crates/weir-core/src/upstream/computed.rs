@@ -7,8 +7,9 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use super::Upstreams;
-use super::group::{Peer, resolve, split_port};
+use super::group::{resolve, split_port};
 use super::local::{ADDRESSES, LocalGroup};
+use super::peer::Peer;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::resolver::{self, Answer, Failure, Resolver};
@@ -22,7 +23,7 @@ pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result
     let generation = x.server.generation();
     if let Some(group) = generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.find(host))
     {
-        return Ok(x.worker.upstreams.group(group));
+        return Ok(x.worker.upstreams.named(group));
     }
     if let Some(group) = x.worker.upstreams.address(host) {
         return Ok(group);

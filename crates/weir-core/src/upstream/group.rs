@@ -1,17 +1,19 @@
 //! Groups of servers, as `upstream { }` or the argument of a `*_pass` names them.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_rt::net::SockAddr;
-use weir_trace::Cause;
 
 use super::balance::Method;
 use super::health::HealthCheck;
 use super::names::Names;
+use super::origins::{self, Origin, Origins};
+use super::peer::Peer;
 use super::queue::Queue;
+use super::source::Source;
 use super::sticky::Sticky;
-use crate::resolver::Resolver;
 
 /// A group of servers, shared by all workers.
 #[derive(Debug)]
@@ -33,8 +35,16 @@ pub struct Group {
     /// Counts changes of the members, so that workers know when to look.
     version: AtomicU64,
     members: Mutex<Arc<Members>>,
-    /// Where its members come from, when some are names.
-    pub(crate) names: OnceLock<Names>,
+    /// What the members are made of. Who holds it may take the lock of `members`, not the other way round.
+    origins: Mutex<Origins>,
+    /// Held from before the list is read until it was changed.
+    pub(super) changing: Mutex<()>,
+    /// Who is asked for names.
+    pub(crate) names: Names,
+    /// Where its list comes from at run time.
+    pub(super) source: Option<Arc<Source>>,
+    /// Where its list is kept between runs.
+    pub(super) kept: Option<PathBuf>,
 }
 
 /// The servers of a group at one moment.
@@ -44,6 +54,21 @@ pub struct Members {
     pub primary: Vec<Arc<Peer>>,
     /// Those that are asked when all others are unavailable.
     pub backup: Vec<Arc<Peer>>,
+}
+
+impl Members {
+    /// All of them, backups last.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Peer>> {
+        self.primary.iter().chain(&self.backup)
+    }
+
+    /// Whether these are the very peers of `other`.
+    fn are(&self, other: &Members) -> bool {
+        let same = |a: &[Arc<Peer>], b: &[Arc<Peer>]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        same(&self.primary, &other.primary) && same(&self.backup, &other.backup)
+    }
 }
 
 /// What is kept open between requests: `keepalive` and its companions.
@@ -67,7 +92,7 @@ impl Default for Keep {
 }
 
 impl Group {
-    /// A group of these members.
+    /// A group of these members, which do not change.
     pub fn new(name: &str, method: Method, keep: Keep, members: Members, implicit: bool) -> Group {
         Group {
             name: name.into(),
@@ -79,7 +104,11 @@ impl Group {
             implicit,
             version: AtomicU64::new(1),
             members: Mutex::new(Arc::new(members)),
-            names: OnceLock::new(),
+            origins: Mutex::default(),
+            changing: Mutex::default(),
+            names: Names::default(),
+            source: None,
+            kept: None,
         }
     }
 
@@ -94,284 +123,58 @@ impl Group {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the members; requests that begin from now on see the new ones.
-    pub fn set_members(&self, members: Members) {
-        *self.members.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(members);
-        self.version.fetch_add(1, Relaxed);
-    }
-}
-
-/// One address of one server of a group.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Where it is.
-    pub addr: SockAddr,
-    /// The address as nginx writes it in `$upstream_addr` and in messages.
-    pub name: Box<str>,
-    /// The server as written in the configuration (`$upstream_...` of sticky routes, the admin listener).
-    pub server: Box<str>,
-    /// Its share, 1 and up.
-    pub weight: u32,
-    /// Most connections at a time; 0: any number.
-    pub max_conns: u32,
-    /// Failures within `fail_timeout` that take it out; 0: never.
-    pub max_fails: u32,
-    /// Seconds within which failures count, and for which it is then left out.
-    pub fail_timeout: u64,
-    /// `down`
-    pub down: bool,
-    /// `drain`: asked for clients that are bound to it only.
-    pub drain: bool,
-    /// Milliseconds in which its share grows to `weight` once it is back (`slow_start`).
-    pub slow_start: u64,
-    /// `route=`
-    pub route: Box<str>,
-    /// What changes.
-    pub state: Arc<PeerState>,
-}
-
-/// What is known of a peer, by all workers together.
-#[derive(Debug, Default)]
-pub struct PeerState {
-    /// Connections in use.
-    pub conns: AtomicU32,
-    /// Failures in the current interval.
-    pub fails: AtomicU32,
-    /// The second of the last failure.
-    pub accessed: AtomicU64,
-    /// The second in which an interval of failures began.
-    pub checked: AtomicU64,
-    /// The millisecond of the system's monotonic clock in which it came back; 0: it was never away.
-    pub recovered: AtomicU64,
-    /// A check has found it so, or has yet to find it well.
-    pub unhealthy: AtomicBool,
-    /// Checks in a row whose result was not what is known.
-    pub(super) streak: AtomicU32,
-    /// What went wrong last.
-    pub last: LastFault,
-}
-
-/// What went wrong last with a peer, and when: written only when something does.
-#[derive(Debug, Default)]
-pub struct LastFault {
-    /// The second since 1970 in the upper bits, the [`Cause`] in the lowest eight; 0: nothing went wrong yet.
-    packed: AtomicU64,
-}
-
-impl LastFault {
-    pub(super) fn note(&self, cause: Cause) {
-        let (seconds, _) = weir_rt::unix_time();
-        self.packed.store(seconds << 8 | u64::from(cause as u8), Relaxed);
+    /// What the members are made of.
+    pub(super) fn origins(&self) -> MutexGuard<'_, Origins> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cause and the second since 1970.
-    pub fn read(&self) -> Option<(Cause, u64)> {
-        let packed = self.packed.load(Relaxed);
-        let cause = Cause::ALL.into_iter().find(|cause| *cause as u64 == packed & 0xff)?;
-        (cause != Cause::None).then_some((cause, packed >> 8))
+    /// Where the list comes from at run time.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_deref()
     }
-}
 
-impl Peer {
-    /// A server with nginx's defaults.
-    pub fn plain(addr: SockAddr, server: &str) -> Peer {
-        Peer {
-            name: addr.to_string().into(),
-            addr,
-            server: server.into(),
-            weight: 1,
-            max_conns: 0,
-            max_fails: 1,
-            fail_timeout: 10,
-            down: false,
-            drain: false,
-            slow_start: 0,
-            route: "".into(),
-            state: Arc::default(),
+    /// Takes `list` for what the configuration says.
+    pub(super) fn begin(&self, list: Vec<Origin>) {
+        let mut origins = self.origins();
+        origins.written = origins::write(&list);
+        origins.list = self.kept_list().unwrap_or(list);
+        self.rebuild(&origins, &Members::default());
+    }
+
+    /// Makes the members anew; those of `before` that are still there stay who they are, with what is known of them.
+    /// Requests that begin from now on see the new ones.
+    pub(super) fn rebuild(&self, origins: &Origins, before: &Members) {
+        let members = origins::members(&origins.list, before);
+        let mandatory = self.health_check.as_ref().is_some_and(|check| check.mandatory);
+        let fresh = |peer: &&Arc<Peer>| !before.all().any(|old| Arc::ptr_eq(&old.state, &peer.state));
+        for peer in members.all().filter(|_| mandatory).filter(fresh) {
+            peer.state.unhealthy.store(true, Relaxed);
+        }
+        let mut now = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        if !now.are(&members) {
+            *now = Arc::new(members);
+            self.version.fetch_add(1, Relaxed);
         }
     }
 
-    /// Whether anybody may ask it at second `now`.
-    pub fn is_available(&self, now: u64) -> bool {
-        !self.drain && self.is_reachable(now)
-    }
-
-    /// Whether one that is bound to it may ask it at second `now`: not down, not failing, with room for a connection.
-    pub fn is_reachable(&self, now: u64) -> bool {
-        if self.down || self.state.unhealthy.load(Relaxed) {
-            return false;
+    /// Takes over what `old`, the group of this name in the configuration before, knows: of servers, of names, and the
+    /// list that was made at run time, if the configuration says of the group what it said then.
+    pub(super) fn adopt(&self, old: &Group) {
+        let mut origins = self.origins();
+        let theirs = old.origins();
+        let same = theirs.written == origins.written && self.source == old.source;
+        if theirs.moved && same && self.fits(&theirs.list).is_ok() {
+            origins.list = theirs.list.iter().map(Origin::anew).collect();
+            origins.moved = true;
+        } else {
+            origins.list.iter().for_each(|origin| origin.adopt_name(&theirs.list));
         }
-        let state = &self.state;
-        if self.max_fails > 0
-            && state.fails.load(Relaxed) >= self.max_fails
-            && now.saturating_sub(state.checked.load(Relaxed)) <= self.fail_timeout
-        {
-            return false;
-        }
-        self.max_conns == 0 || state.conns.load(Relaxed) < self.max_conns
-    }
-
-    /// Begins a new interval when the last one is over: called when the peer is chosen.
-    pub fn chosen(&self, now: u64) {
-        let state = &self.state;
-        state.conns.fetch_add(1, Relaxed);
-        if now.saturating_sub(state.checked.load(Relaxed)) > self.fail_timeout {
-            state.checked.store(now, Relaxed);
-        }
-    }
-
-    /// A try has failed. `true`: this failure takes the peer out.
-    pub fn fail(&self, now: u64) -> bool {
-        let state = &self.state;
-        let fails = state.fails.fetch_add(1, Relaxed) + 1;
-        state.accessed.store(now, Relaxed);
-        state.checked.store(now, Relaxed);
-        self.max_fails > 0 && fails >= self.max_fails
-    }
-
-    /// A try has ended; one that [`failed`](Peer::fail) has been counted.
-    pub fn done(&self, failed: bool) {
-        let state = &self.state;
-        state.conns.fetch_sub(1, Relaxed);
-        // It answered in an interval that began after its last failure: that one is forgotten.
-        if !failed
-            && state.fails.load(Relaxed) > 0
-            && state.accessed.load(Relaxed) < state.checked.load(Relaxed)
-        {
-            let fails = state.fails.swap(0, Relaxed);
-            if self.max_fails > 0 && fails >= self.max_fails {
-                self.recovered();
-            }
-        }
-    }
-
-    /// It was away, and is back: what it did before is forgotten.
-    pub(super) fn recovered(&self) {
-        self.state.fails.store(0, Relaxed);
-        if self.slow_start > 0 {
-            self.state.recovered.store(clock_ms().max(1), Relaxed);
-        }
-    }
-
-    /// Its weight at the moment in 1024ths: less than the whole while it starts slowly.
-    pub fn share(&self) -> i64 {
-        let whole = i64::from(self.weight) * 1024;
-        if self.slow_start == 0 {
-            return whole;
-        }
-        match self.state.recovered.load(Relaxed) {
-            0 => whole,
-            since => {
-                let age = clock_ms().saturating_sub(since).min(self.slow_start);
-                (whole as u64 * age / self.slow_start).max(1) as i64
-            }
-        }
-    }
-}
-
-/// The clock that all threads share.
-fn clock_ms() -> u64 {
-    weir_rt::clock::monotonic_ns() / 1_000_000
-}
-
-/// The groups of one configuration; lent by `Registry::shared`.
-#[derive(Debug, Default)]
-pub struct Upstreams {
-    groups: Vec<Arc<Group>>,
-}
-
-impl Upstreams {
-    /// Adds a group that an `upstream` block defines.
-    ///
-    /// # Errors
-    /// nginx's words for a second one of that name.
-    pub fn define(&mut self, group: Group) -> Result<(), String> {
-        if self.groups.iter().any(|known| !known.implicit && known.name.eq_ignore_ascii_case(&group.name)) {
-            return Err(format!("duplicate upstream \"{}\"", group.name));
-        }
-        self.groups.push(Arc::new(group));
-        Ok(())
-    }
-
-    /// The group that an `upstream` block defines under this name.
-    pub fn find(&self, name: &str) -> Option<&Arc<Group>> {
-        self.groups.iter().find(|group| !group.implicit && group.name.eq_ignore_ascii_case(name))
-    }
-
-    /// All groups.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Group>> {
-        self.groups.iter()
-    }
-
-    /// The group of one server that a `*_pass` names by address, made when it is not known yet.
-    ///
-    /// # Errors
-    /// nginx's words for a host that has no address.
-    pub fn implicit(&mut self, host: &str, default_port: u16) -> Result<Arc<Group>, String> {
-        let known = self.groups.iter().find(|group| group.implicit && *group.name == *host);
-        if let Some(known) = known {
-            return Ok(known.clone());
-        }
-        let addrs = resolve(host, default_port)?;
-        let primary = addrs.into_iter().map(|addr| Arc::new(Peer::plain(addr, host))).collect();
-        let members = Members { primary, backup: Vec::new() };
-        // nginx keeps connections of `upstream` blocks only.
-        let keep = Keep { connections: 0, ..Keep::default() };
-        let group = Arc::new(Group::new(host, Method::RoundRobin, keep, members, true));
-        self.groups.push(group.clone());
-        Ok(group)
-    }
-
-    /// The group that a `*_pass` names, or the one of the address that it is. Without a `default_port` an address must
-    /// have one.
-    ///
-    /// # Errors
-    /// As [`Upstreams::implicit`], or `no port in upstream "..."`.
-    pub fn named(&mut self, host: &str, default_port: Option<u16>) -> Result<Arc<Group>, String> {
-        match (self.find(host), default_port) {
-            (Some(found), _) => Ok(found.clone()),
-            (None, None) if lacks_port(host) => Err(format!("no port in upstream \"{host}\"")),
-            (None, port) => self.implicit(host, port.unwrap_or(0)),
-        }
-    }
-
-    /// Settles who is asked for names of servers: whom the group has, else whom `http` has.
-    ///
-    /// # Errors
-    /// nginx's words for each that has none.
-    pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Vec<weir_conf::Error> {
-        self.groups.iter().filter_map(|group| group.use_resolver(http, timeout).err()).collect()
-    }
-
-    /// Begins to follow names of servers.
-    pub(crate) fn follow(&self) {
-        self.groups.iter().for_each(Group::follow);
-    }
-
-    /// Takes over what `before` knows of servers that are still there.
-    pub fn adopt(&self, before: &Upstreams) {
-        for group in &self.groups {
-            let Some(old) = before.groups.iter().find(|old| old.name == group.name) else { continue };
-            group.adopt_names(old);
-            let old = old.members();
-            let with_state = |peer: &Arc<Peer>| {
-                let known = old.primary.iter().chain(&old.backup).find(|known| known.name == peer.name);
-                match known {
-                    Some(known) => Arc::new(Peer { state: known.state.clone(), ..(**peer).clone() }),
-                    None => peer.clone(),
-                }
-            };
-            let new = group.members();
-            group.set_members(Members {
-                primary: new.primary.iter().map(with_state).collect(),
-                backup: new.backup.iter().map(with_state).collect(),
-            });
-            if group.health_check.is_none() {
-                // Nobody checks any more: nobody would find them well.
-                let members = group.members();
-                let all = members.primary.iter().chain(&members.backup);
-                all.for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
-            }
+        drop(theirs);
+        self.rebuild(&origins, &old.members());
+        drop(origins);
+        if self.health_check.is_none() {
+            // Nobody checks any more: nobody would find them well.
+            self.members().all().for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
         }
     }
 }
@@ -415,54 +218,5 @@ pub fn split_port(text: &str) -> Result<(&str, Option<u16>), std::num::ParseIntE
             let number: std::num::NonZeroU16 = port[1..].parse()?;
             Ok((name, Some(number.get())))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_that_failed_is_left_out_for_its_time_and_forgiven_later() {
-        let peer = Peer::plain("127.0.0.1:80".parse().expect("an address"), "a");
-        assert!(peer.is_available(100));
-        peer.chosen(100);
-        assert!(peer.fail(100), "one failure is enough by default");
-        peer.done(true);
-        assert!(!peer.is_available(105));
-        assert!(peer.is_available(111));
-        peer.chosen(111);
-        assert!(!peer.is_available(111) || peer.state.fails.load(Relaxed) == 1);
-        peer.done(false);
-        assert_eq!(peer.state.fails.load(Relaxed), 0);
-        assert_eq!(peer.state.conns.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn a_slow_start_begins_with_little_and_ends_with_the_weight() {
-        let plain = Peer::plain("127.0.0.1:80".parse().expect("an address"), "a");
-        let peer = Peer { weight: 4, slow_start: 3_600_000, ..plain };
-        assert_eq!(peer.share(), 4096, "it was never away");
-        for failed in [true, false] {
-            peer.chosen(100);
-            if failed {
-                peer.fail(100);
-                peer.state.checked.store(111, Relaxed);
-            }
-            peer.done(failed);
-        }
-        assert!(peer.share() < 100, "{}", peer.share());
-        let drained = Peer { drain: true, ..peer };
-        assert!(drained.is_reachable(200) && !drained.is_available(200));
-    }
-
-    #[test]
-    fn names_are_taken_once() {
-        let group =
-            |name: &str| Group::new(name, Method::RoundRobin, Keep::default(), Members::default(), false);
-        let mut upstreams = Upstreams::default();
-        assert_eq!(upstreams.define(group("u")), Ok(()));
-        assert_eq!(upstreams.define(group("U")), Err("duplicate upstream \"U\"".to_owned()));
-        assert!(upstreams.find("u").is_some() && upstreams.find("v").is_none());
     }
 }

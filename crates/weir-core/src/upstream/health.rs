@@ -15,7 +15,8 @@ use weir_rt::Recv;
 
 use super::Upstreams;
 use super::connection::Connection;
-use super::group::{Group, Peer};
+use super::group::Group;
+use super::peer::Peer;
 use crate::Configuration;
 use crate::log::{self, Level};
 use crate::worker::Worker;
@@ -144,7 +145,7 @@ impl HealthCheck {
             return;
         }
         state.streak.store(0, Relaxed);
-        state.unhealthy.store(!unhealthy, Relaxed);
+        state.checked(!unhealthy);
         let name = &peer.name;
         match result {
             Ok(()) => {
@@ -154,12 +155,15 @@ impl HealthCheck {
                     &format_args!("peer is healthy, health check of peer {name} in upstream \"{group}\""),
                 );
             }
-            Err(why) => log::cycle(
-                Level::Warn,
-                &format_args!(
-                    "peer is unhealthy: {why}, health check of peer {name} in upstream \"{group}\""
-                ),
-            ),
+            Err(why) => {
+                log::cycle(
+                    Level::Warn,
+                    &format_args!(
+                        "peer is unhealthy: {why}, health check of peer {name} in upstream \"{group}\""
+                    ),
+                );
+                state.failed_check(why);
+            }
         }
     }
 }
@@ -214,7 +218,7 @@ async fn rounds(worker: Rc<Worker>, of: Weak<Configuration>, group: Arc<Group>, 
             return;
         }
         let members = group.members();
-        for peer in members.primary.iter().chain(&members.backup).filter(|peer| !peer.down) {
+        for peer in members.all().filter(|peer| !peer.down) {
             // A step of an xorshift generator.
             seed ^= seed << 13;
             seed ^= seed >> 7;

@@ -5,8 +5,12 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use weir_rt::clock;
+
 use super::balance::{Balancer, Method, Tried};
-use super::group::{Group, Keep, Members, Peer};
+use super::figures::Figures;
+use super::group::{Group, Keep, Members};
+use super::peer::{Peer, PeerState};
 use super::pool::Pool;
 use super::queue::Line;
 use super::reason::Fault;
@@ -17,7 +21,10 @@ use crate::resolver::{Answer, Resolver};
 /// The groups that a worker uses.
 #[derive(Default)]
 pub struct Local {
-    groups: RefCell<Vec<Weak<LocalGroup>>>,
+    /// By the address of what they belong to.
+    groups: RefCell<HashMap<*const Group, Weak<LocalGroup>>>,
+    /// Those of them that requests have named; no plan holds them.
+    named: RefCell<HashMap<*const Group, Rc<LocalGroup>>>,
     /// Of addresses that were computed for a request, by their text.
     addresses: RefCell<HashMap<Box<str>, Rc<LocalGroup>>>,
     /// What names were resolved to, and by whom.
@@ -31,15 +38,27 @@ impl Local {
     /// The worker's side of `group`, the same for all who hold it.
     pub fn group(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
         let mut known = self.groups.borrow_mut();
-        known.retain(|group| group.strong_count() > 0);
-        if let Some(found) =
-            known.iter().filter_map(Weak::upgrade).find(|known| Arc::ptr_eq(&known.group, group))
-        {
-            return found;
-        }
-        let new = Rc::new(LocalGroup::new(group));
-        known.push(Rc::downgrade(&new));
-        new
+        let key = Arc::as_ptr(group);
+        // An address may have been another group's before.
+        let alive = known.get(&key).and_then(Weak::upgrade).filter(|local| Arc::ptr_eq(&local.group, group));
+        alive.unwrap_or_else(|| {
+            known.retain(|_, group| group.strong_count() > 0);
+            let new = Rc::new(LocalGroup::new(group));
+            known.insert(key, Rc::downgrade(&new));
+            new
+        })
+    }
+
+    /// [`Local::group`] for a group that a request has named: it stays as long as the configuration.
+    pub(super) fn named(&self, group: &Arc<Group>) -> Rc<LocalGroup> {
+        let mut named = self.named.borrow_mut();
+        named.entry(Arc::as_ptr(group)).or_insert_with(|| self.group(group)).clone()
+    }
+
+    /// Another configuration is in force from now on. Requests of the one before hold what they use.
+    pub(crate) fn switched(&self) {
+        let named = self.named.take();
+        drop(named);
     }
 
     /// The group of an address that was computed before.
@@ -82,6 +101,14 @@ pub struct LocalGroup {
     pub(crate) pool: Rc<Pool>,
     /// Those of this worker that wait for a server.
     pub(super) line: Line,
+    accounts: RefCell<HashMap<*const PeerState, Rc<Account>>>,
+}
+
+/// What this worker has to say of a peer.
+struct Account {
+    /// Keeps the address it is found by.
+    _state: Arc<PeerState>,
+    figures: Arc<Figures>,
 }
 
 struct Chooser {
@@ -98,9 +125,8 @@ impl Chooser {
     fn new(group: &Group) -> Chooser {
         let version = group.version();
         let members = group.members();
-        let count = members.primary.len() + members.backup.len();
-        let all = members.primary.iter().chain(&members.backup);
-        let tries = all.filter(|peer| !peer.down).count();
+        let count = members.all().count();
+        let tries = members.all().filter(|peer| !peer.down).count();
         let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
         Chooser { version, count, tries, balancer: group.method.balancer(&members), ids }
     }
@@ -112,6 +138,7 @@ impl LocalGroup {
             chooser: RefCell::new(Chooser::new(group)),
             pool: Rc::new(Pool::new(group.keep)),
             line: Line::default(),
+            accounts: RefCell::default(),
             group: group.clone(),
         }
     }
@@ -128,7 +155,25 @@ impl LocalGroup {
             Some(peer) => peer,
             None => balancer.pick(x, tried)?,
         };
-        Some(Lease { peer, group: self.clone(), failed: false, learned: None })
+        drop(chooser);
+        let account = self.account(&peer);
+        Some(Lease {
+            peer,
+            group: self.clone(),
+            failed: false,
+            learned: None,
+            account,
+            began: clock::ticks(),
+        })
+    }
+
+    fn account(&self, peer: &Peer) -> Rc<Account> {
+        let mut accounts = self.accounts.borrow_mut();
+        let new = || {
+            let state = peer.state.clone();
+            Rc::new(Account { figures: state.account(), _state: state })
+        };
+        accounts.entry(Arc::as_ptr(&peer.state)).or_insert_with(new).clone()
     }
 
     /// How many peers there are.
@@ -141,8 +186,18 @@ impl LocalGroup {
         let mut chooser = self.chooser.borrow_mut();
         if chooser.version != self.group.version() {
             *chooser = Chooser::new(&self.group);
+            self.forget();
         }
         chooser
+    }
+
+    /// Members have changed: what belongs to those that left goes.
+    #[cold]
+    fn forget(&self) {
+        let members = self.group.members();
+        let stays = |state: *const PeerState| members.all().any(|peer| Arc::as_ptr(&peer.state) == state);
+        self.accounts.borrow_mut().retain(|state, _| stays(*state));
+        self.pool.keep_only(|peer| stays(Arc::as_ptr(&peer.state)));
     }
 
     /// How many of them may be asked at all.
@@ -161,11 +216,16 @@ pub(crate) struct Lease {
     pub(crate) group: Rc<LocalGroup>,
     failed: bool,
     learned: Option<Learned>,
+    account: Rc<Account>,
+    /// Ticks of the clock when the peer was chosen.
+    began: u64,
 }
 
 impl Lease {
     /// The peer has answered: `sticky` binds the client to it.
     pub(crate) fn answered(&mut self, x: &mut Exchange) {
+        let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
+        self.account.figures.answered(elapsed / 1_000);
         if let Some(sticky) = &self.group.group.sticky {
             self.learned = sticky.answered(x, &self.peer);
         }
@@ -187,6 +247,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        self.account.figures.done(self.failed);
         self.peer.done(self.failed);
         self.group.done(&self.peer, self.failed);
         if let Some(learned) = self.learned.take() {

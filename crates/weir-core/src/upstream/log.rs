@@ -7,7 +7,7 @@ use weir_rt::file::errno_text;
 use weir_trace::Cause;
 
 use super::attempt::{CONNECTING, Failed, READING_HEAD, SENDING};
-use super::group::Peer;
+use super::peer::Peer;
 use super::reason::{Fault, Reason};
 use crate::exchange::Exchange;
 use crate::log::Level;

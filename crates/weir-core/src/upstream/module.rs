@@ -1,7 +1,7 @@
 //! `upstream { }`: its directives, and the variables of tries.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use weir_conf::names::{MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
 use weir_conf::{
@@ -9,13 +9,18 @@ use weir_conf::{
 };
 
 use super::balance::Method;
-use super::group::{Group, Keep, Members, Peer, Upstreams, resolve};
+use super::group::{Group, Keep, Members, resolve};
 use super::health::HealthCheck;
-use super::names::{Named, Names, Origin};
+use super::names::Named;
+use super::origins::{Origin, Place};
+use super::peer::Peer;
 use super::queue::Queue;
+use super::source::Source;
 use super::sticky::{self, Sticky};
+use super::table::Upstreams;
 use super::tries;
 use crate::conf::registry::Registry;
+use crate::conf::temp_path::TempPaths;
 use crate::module::Module;
 use crate::resolver::Resolver;
 use crate::variable::{Script, Variable};
@@ -37,6 +42,10 @@ impl Module for UpstreamModule {
         Row::new("zone", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_zone)
             .doc("A name for what workers share; they share it with or without."),
         Row::new("sticky", UPSTREAM, MORE, UpstreamConf::set_sticky).doc("Binds clients to servers."),
+        Row::new("source", UPSTREAM, Args::range(2, 10), UpstreamConf::set_source)
+            .doc("Where the servers come from at run time: a file, a URL, etcd or Consul."),
+        Row::new("state", UPSTREAM, ONE, UpstreamConf::set_state)
+            .doc("A file in which servers that come and go at run time are kept."),
         Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
             .doc("Asks servers now and then whether they are well."),
         Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
@@ -69,7 +78,7 @@ type Row = Directive<UpstreamConf>;
 /// What one `upstream` block says.
 #[derive(Debug, Default)]
 pub struct UpstreamConf {
-    servers: Vec<Server>,
+    servers: Vec<Origin>,
     method: Option<Method>,
     sticky: Option<Sticky>,
     queue: Option<Queue>,
@@ -82,14 +91,9 @@ pub struct UpstreamConf {
     resolver_timeout: Option<u64>,
     /// `zone` is there.
     zone: bool,
-}
-
-/// A `server` line.
-#[derive(Debug)]
-struct Server {
-    backup: bool,
-    peers: Vec<Peer>,
-    named: Option<Named>,
+    source: Option<Source>,
+    /// Where the list is kept; `Some(None)`: nowhere.
+    kept: Option<Option<PathBuf>>,
 }
 
 impl UpstreamConf {
@@ -111,18 +115,11 @@ impl UpstreamConf {
         if let Some(name) = missing {
             return Err(line.fail(format!("balancing method does not support parameter \"{name}\"")));
         }
-        if let Some(named) = Named::parse(line, resolve_later, service, &model)? {
-            self.servers.push(Server { backup, peers: Vec::new(), named: Some(named) });
-            return Ok(());
-        }
-        let addrs = resolve(line.arg(0), 80).map_err(|message| line.fail_arg(0, message))?;
-        let peer = |addr: weir_rt::net::SockAddr| Peer {
-            name: addr.to_string().into(),
-            addr,
-            state: Arc::default(),
-            ..model.clone()
+        let place = match Named::parse(line, resolve_later, service)? {
+            Some(named) => Place::Name(Arc::new(named)),
+            None => Place::Fixed(resolve(line.arg(0), 80).map_err(|message| line.fail_arg(0, message))?),
         };
-        self.servers.push(Server { backup, peers: addrs.into_iter().map(peer).collect(), named: None });
+        self.servers.push(Origin { backup, model, place });
         Ok(())
     }
 
@@ -185,6 +182,30 @@ impl UpstreamConf {
         Ok(())
     }
 
+    /// `source kind place [parameters]`
+    fn set_source(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.source.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let (source, kept) = Source::parse(line)?;
+        self.source = Some(source);
+        if kept.is_some() && self.kept.replace(kept.flatten()).is_some() {
+            return Err(line.fail("\"keep\" and \"state\" are the same"));
+        }
+        Ok(())
+    }
+
+    /// `state file`
+    fn set_state(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.kept.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let mut path = None;
+        line.path(&mut path)?;
+        self.kept = Some(path);
+        Ok(())
+    }
+
     /// `health_check [parameters]`
     fn set_health_check(&mut self, line: &mut LineCx<'_>) -> Result {
         if self.health_check.is_some() {
@@ -232,25 +253,16 @@ impl UpstreamConf {
     pub(crate) fn define(&mut self, registry: &mut Registry, line: &Line) -> Result {
         let name = line.args.first().map_or("", |word| word.str());
         let fail = |message: String| Error::new(message).at(line.name.span);
-        if self.servers.is_empty() {
+        if self.kept.is_some() && self.source.is_none() && !self.servers.is_empty() {
+            return Err(fail("\"state\" is incompatible with \"server\"".to_owned()));
+        }
+        if self.servers.is_empty() && self.source.is_none() && self.kept.is_none() {
             return Err(fail("no servers are inside upstream".to_owned()));
         }
-        if !self.zone && self.servers.iter().any(|server| server.named.is_some()) {
+        if !self.zone && self.servers.iter().any(|server| matches!(server.place, Place::Name(_))) {
             let message =
                 format!("resolving names at run time requires upstream \"{name}\" to be in shared memory");
             return Err(fail(message));
-        }
-        let mut members = Members::default();
-        let mut origins = Vec::new();
-        for Server { backup, peers, named } in self.servers.drain(..) {
-            let into = if backup { &mut members.backup } else { &mut members.primary };
-            let peers: Vec<_> = peers.into_iter().map(Arc::new).collect();
-            into.extend(peers.iter().cloned());
-            origins.push(Origin { backup, peers, named });
-        }
-        if self.health_check.as_ref().is_some_and(|check| check.mandatory) {
-            let all = members.primary.iter().chain(&members.backup);
-            all.for_each(|peer| peer.state.unhealthy.store(true, Relaxed));
         }
         let default = Keep::default();
         let keep = Keep {
@@ -260,16 +272,31 @@ impl UpstreamConf {
             timeout: self.keepalive_timeout.unwrap_or(default.timeout),
         };
         let method = self.method.take().unwrap_or_default();
-        let mut group = Group::new(name, method, keep, members, false);
+        let mut group = Group::new(name, method, keep, Members::default(), false);
         group.sticky = self.sticky.take();
         group.queue = self.queue.take();
-        if origins.iter().any(|origin| origin.named.is_some()) {
-            let (own, timeout) = (self.resolver.take(), self.resolver_timeout);
-            group.names.get_or_init(|| Names::new(origins, line.name.span, own, timeout));
-        }
         group.health_check = self.health_check.take();
+        group.names.place = Some(line.name.span);
+        group.names.own = self.resolver.take();
+        group.names.timeout = self.resolver_timeout;
+        group.source = self.source.take().map(Arc::new);
+        group.kept = self.kept.take().unwrap_or_else(|| {
+            // A group with a source has a list to keep, wherever that is.
+            let folder = Arc::new(registry.paths.prefix.join("upstream_lists"));
+            group.source.as_ref()?;
+            registry.shared::<TempPaths>().add(&folder);
+            Some(folder.join(format!("{}.json", file_name(name))))
+        });
+        group.begin(std::mem::take(&mut self.servers));
         registry.shared::<Upstreams>().define(group).map_err(fail)
     }
+}
+
+/// A group's name as that of a file.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let escaped = |c: char| if plain(c) { c.to_string() } else { format!("%{:x}", u32::from(c)) };
+    name.to_ascii_lowercase().chars().map(escaped).collect()
 }
 
 /// One `name=value` of a `server` line.

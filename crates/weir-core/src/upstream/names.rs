@@ -1,38 +1,31 @@
-//! Servers of a group that are names, resolved again and again at run time: `server NAME resolve [service=...]`.
+//! Servers of a group that are names, resolved again and again at run time: `server NAME resolve [service=...]`, and
+//! names in lists that come at run time.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_conf::{Error, LineCx, Result, Span};
 use weir_resolver::Name;
+use weir_rt::clock;
 use weir_rt::net::SockAddr;
 
-use super::group::{Group, Members, Peer, split_port};
+use super::group::{Group, split_port};
+use super::origins::Place;
+use super::peer::Peer;
 use crate::resolver::{self, Answer, Failure, Question, Resolver, Watch};
 
-/// The servers of a group of which some are names, in the file's order.
-#[derive(Debug)]
+/// Who is asked for the names of a group.
+#[derive(Debug, Default)]
 pub(crate) struct Names {
-    origins: Vec<Origin>,
     /// Where the group is written.
-    place: Span,
+    pub(super) place: Option<Span>,
     /// The group's own `resolver` and `resolver_timeout`.
-    own: Option<Arc<Resolver>>,
-    timeout: Option<u64>,
+    pub(super) own: Option<Arc<Resolver>>,
+    pub(super) timeout: Option<u64>,
     /// Who is asked, and for how many milliseconds.
     resolver: OnceLock<(Arc<Resolver>, u64)>,
-    followed: AtomicBool,
-}
-
-/// What a `server` line stands for.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    /// `backup`
-    pub(crate) backup: bool,
-    /// Its addresses, where they are known from the beginning.
-    pub(crate) peers: Vec<Arc<Peer>>,
-    /// Its name, else.
-    pub(crate) named: Option<Named>,
+    /// The configuration has been in force: names that come are followed.
+    begun: AtomicBool,
 }
 
 /// A server that is a name.
@@ -41,9 +34,11 @@ pub(crate) struct Named {
     question: Question,
     name: String,
     port: u16,
-    /// What else its line says.
-    model: Peer,
+    service: Option<Box<str>>,
     answer: Mutex<Option<Arc<Answer>>>,
+    /// The millisecond of the monotonic clock of the last answer; 0: there was none.
+    answered: AtomicU64,
+    followed: AtomicBool,
 }
 
 impl Named {
@@ -51,30 +46,33 @@ impl Named {
     ///
     /// # Errors
     /// nginx's words for what `service` does not go with.
-    pub(crate) fn parse(
-        line: &LineCx<'_>,
-        resolve: bool,
-        service: Option<&str>,
-        model: &Peer,
-    ) -> Result<Option<Named>> {
+    pub(super) fn parse(line: &LineCx<'_>, resolve: bool, service: Option<&str>) -> Result<Option<Named>> {
         let text = line.arg(0);
-        let fail = |reason: &str| line.fail_arg(0, format!("service upstream \"{text}\" {reason}"));
         if service.is_some() && !resolve {
-            return Err(fail("requires \"resolve\" parameter"));
+            let message = format!("service upstream \"{text}\" requires \"resolve\" parameter");
+            return Err(line.fail_arg(0, message));
         }
-        if !resolve || text.starts_with("unix:") {
+        let literal = split_port(text).is_ok_and(|(host, _)| resolver::literal(host).is_some());
+        if !resolve || text.starts_with("unix:") || (literal && service.is_none()) {
             return Ok(None);
         }
-        let parts = split_port(text);
-        let (host, port) =
-            parts.map_err(|_| line.fail_arg(0, format!("invalid port in upstream \"{text}\"")))?;
+        Named::new(text, service).map(Some).map_err(|message| line.fail_arg(0, message))
+    }
+
+    /// The server called `text`: a name, with a port or a service.
+    ///
+    /// # Errors
+    /// nginx's words for what it can't be.
+    pub(super) fn new(text: &str, service: Option<&str>) -> std::result::Result<Named, String> {
+        let (host, port) = split_port(text).map_err(|_| format!("invalid port in upstream \"{text}\""))?;
+        let fail = |reason: &str| Err(format!("service upstream \"{text}\" {reason}"));
         if service.is_some() && port.is_some() {
-            return Err(fail("may not have port"));
+            return fail("may not have port");
         }
-        if resolver::literal(host).is_some() {
-            return service.map_or(Ok(None), |_| Err(fail("requires domain name")));
+        if service.is_some() && resolver::literal(host).is_some() {
+            return fail("requires domain name");
         }
-        let none = || line.fail_arg(0, format!("invalid host in upstream \"{text}\""));
+        let none = || format!("invalid host in upstream \"{text}\"");
         let (question, name) = match service {
             None => (Question::Addresses(Name::parse(host).ok_or_else(none)?), host.to_owned()),
             Some(service) => {
@@ -87,8 +85,52 @@ impl Named {
                 (question, format!("service {service} of {host}"))
             }
         };
-        let answer = Mutex::new(None);
-        Ok(Some(Named { question, name, port: port.unwrap_or(80), model: model.clone(), answer }))
+        Ok(Named {
+            question,
+            name,
+            port: port.unwrap_or(80),
+            service: service.map(Box::from),
+            answer: Mutex::new(None),
+            answered: AtomicU64::new(0),
+            followed: AtomicBool::new(false),
+        })
+    }
+
+    /// `service=`
+    pub(super) fn service(&self) -> Option<&str> {
+        self.service.as_deref()
+    }
+
+    /// Whether both are answered alike.
+    pub(super) fn asks_as(&self, other: &Named) -> bool {
+        self.question == other.question
+    }
+
+    /// The same, followed by nobody yet.
+    pub(super) fn anew(&self) -> Named {
+        Named {
+            question: self.question.clone(),
+            name: self.name.clone(),
+            port: self.port,
+            service: self.service.clone(),
+            answer: Mutex::new(self.answer()),
+            answered: AtomicU64::new(self.answered.load(Relaxed)),
+            followed: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes over what `old` knows, unless something is known.
+    pub(super) fn adopt(&self, old: &Named) {
+        if self.answer().is_none() {
+            *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = old.answer();
+            self.answered.store(old.answered.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// What name servers said last, and how many milliseconds ago.
+    pub(super) fn last(&self) -> Option<(Arc<Answer>, u64)> {
+        let age = clock::monotonic_ms().saturating_sub(self.answered.load(Relaxed));
+        self.answer().map(|answer| (answer, age))
     }
 
     fn answer(&self) -> Option<Arc<Answer>> {
@@ -96,18 +138,19 @@ impl Named {
     }
 
     fn set(&self, answer: Option<Arc<Answer>>) {
+        self.answered.store(clock::monotonic_ms(), Relaxed);
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 
     /// The peers that the name stands for now, each with whether its service is one to ask when others fail.
-    fn peers(&self) -> Vec<(Peer, bool)> {
+    pub(super) fn peers(&self, model: &Peer) -> Vec<(Peer, bool)> {
         let Some(answer) = self.answer() else { return Vec::new() };
         let peer = |addr: SockAddr, weight: u32| Peer {
             name: addr.to_string().into(),
             addr,
-            weight: self.model.weight.saturating_mul(weight.max(1)),
+            weight: model.weight.saturating_mul(weight.max(1)),
             state: Arc::default(),
-            ..self.model.clone()
+            ..model.clone()
         };
         let plain = answer.addresses.iter().map(|ip| (peer((*ip, self.port).into(), 1), false));
         let first = answer.services.first().map_or(0, |service| service.priority);
@@ -119,107 +162,84 @@ impl Named {
     }
 }
 
-impl Names {
-    /// The servers of a group, with what it says itself about who is asked, and for how many milliseconds.
-    pub(crate) fn new(
-        origins: Vec<Origin>,
-        place: Span,
-        own: Option<Arc<Resolver>>,
-        timeout: Option<u64>,
-    ) -> Names {
-        let (resolver, followed) = (OnceLock::new(), AtomicBool::new(false));
-        Names { origins, place, own, timeout, resolver, followed }
-    }
-
-    fn named(&self) -> impl Iterator<Item = &Named> {
-        self.origins.iter().filter_map(|origin| origin.named.as_ref())
-    }
-
-    /// The members of now. Peers of `before` that are still there stay what they are, with what is known of them.
-    fn members(&self, before: &Members) -> Members {
-        let mut old: Vec<&Arc<Peer>> = before.primary.iter().chain(&before.backup).collect();
-        let mut members = Members::default();
-        for origin in &self.origins {
-            let named = origin.named.iter().flat_map(Named::peers);
-            let fixed = origin.peers.iter().map(|peer| ((**peer).clone(), false));
-            for (peer, behind) in fixed.chain(named) {
-                let known = old.iter().position(|old| old.name == peer.name && old.server == peer.server);
-                // One of the same address and weight is the same; of several such lines each finds its own.
-                let peer = match known.map(|at| old.swap_remove(at)) {
-                    Some(old) if old.weight == peer.weight => old.clone(),
-                    Some(old) => Arc::new(Peer { state: old.state.clone(), ..peer }),
-                    None => Arc::new(peer),
-                };
-                let into = if origin.backup || behind { &mut members.backup } else { &mut members.primary };
-                into.push(peer);
-            }
-        }
-        members
-    }
-}
-
 impl Group {
     /// Settles who is asked for names: whom the group has, else whom `http` has.
     ///
     /// # Errors
-    /// nginx's words when there is none.
+    /// nginx's words when there is none and the group has names.
     pub(crate) fn use_resolver(&self, http: Option<&Arc<Resolver>>, timeout: u64) -> Result {
-        let Some(names) = self.names.get() else { return Ok(()) };
-        let none = || {
-            let name = &self.name;
-            let message = format!("no resolver defined to resolve names at run time in upstream \"{name}\"");
-            Error::new(message).at(names.place)
-        };
-        let resolver = names.own.as_ref().or(http).ok_or_else(none)?;
-        names.resolver.get_or_init(|| (resolver.clone(), names.timeout.unwrap_or(timeout)));
-        Ok(())
-    }
-
-    /// Takes what the group of this name in the configuration before knows of names, until they are asked for again.
-    pub(crate) fn adopt_names(&self, before: &Group) {
-        let Some(names) = self.names.get() else { return };
-        for named in names.named().filter(|named| named.answer().is_none()) {
-            let old =
-                before.names.get().and_then(|old| old.named().find(|old| old.question == named.question));
-            named.set(old.and_then(Named::answer));
+        let names = &self.names;
+        let named = self.origins().list.iter().any(|origin| matches!(origin.place, Place::Name(_)));
+        match names.own.as_ref().or(http) {
+            Some(resolver) => {
+                names.resolver.get_or_init(|| (resolver.clone(), names.timeout.unwrap_or(timeout)));
+                Ok(())
+            }
+            None if named => {
+                let error = Error::new(self.no_resolver());
+                Err(match names.place {
+                    Some(place) => error.at(place),
+                    None => error,
+                })
+            }
+            None => Ok(()),
         }
-        // Who they were is told by their addresses, for all members alike.
-        self.set_members(names.members(&Members::default()));
     }
 
-    /// Begins to follow the names of the group, once.
+    fn no_resolver(&self) -> String {
+        let name = &self.name;
+        format!("no resolver defined to resolve names at run time in upstream \"{name}\"")
+    }
+
+    /// Whether a name may be among the servers.
+    ///
+    /// # Errors
+    /// nginx's words when nobody can be asked for it.
+    pub(super) fn may_ask(&self) -> std::result::Result<(), String> {
+        if self.names.resolver.get().is_some() { Ok(()) } else { Err(self.no_resolver()) }
+    }
+
+    /// Begins to follow the names of the group.
     pub(crate) fn follow(self: &Arc<Self>) {
-        let Some(names) = self.names.get() else { return };
-        let Some((resolver, timeout)) = names.resolver.get() else { return };
-        if names.followed.swap(true, Relaxed) {
+        self.names.begun.store(true, Relaxed);
+        self.follow_new();
+    }
+
+    /// Follows names that are not followed yet.
+    pub(super) fn follow_new(self: &Arc<Self>) {
+        let Some((resolver, timeout)) = self.names.resolver.get() else { return };
+        if !self.names.begun.load(Relaxed) {
             return;
         }
-        for (at, named) in names.named().enumerate() {
-            let group = Arc::downgrade(self);
-            let told = move |found| group.upgrade().is_some_and(|group| group.found(at, found));
-            let (question, name) = (named.question.clone(), named.name.clone());
+        let named: Vec<_> = {
+            let origins = self.origins();
+            let named = origins.list.iter().filter_map(|origin| match &origin.place {
+                Place::Name(named) => Some(named.clone()),
+                Place::Fixed(_) => None,
+            });
+            named.filter(|named| !named.followed.swap(true, Relaxed)).collect()
+        };
+        for named in named {
+            let (group, question, name) = (Arc::downgrade(self), named.question.clone(), named.name.clone());
+            let told = move |found| group.upgrade().is_some_and(|group| group.found(&named, found));
             resolver.watch(Watch { question, name, timeout: *timeout, told: Box::new(told) });
         }
     }
 
-    /// What became of name number `at`. One that is not there has no addresses; one that nobody could tell about keeps
-    /// those it has.
-    fn found(&self, at: usize, found: resolver::Found) -> bool {
-        let Some(names) = self.names.get() else { return false };
-        let Some(named) = names.named().nth(at) else { return false };
-        let before = named.peers();
+    /// What became of a name; `false`: it is no server of the group any more. One that is not there has no addresses;
+    /// one that nobody could tell about keeps those it has.
+    fn found(&self, named: &Arc<Named>, found: resolver::Found) -> bool {
+        let origins = self.origins();
+        let listed = |origin: &super::origins::Origin| matches!(&origin.place, Place::Name(one) if Arc::ptr_eq(one, named));
+        if !origins.list.iter().any(listed) {
+            return false;
+        }
         match found {
             Ok(answer) => named.set(Some(answer)),
             Err(Failure::Code(3)) => named.set(None),
             Err(_) => return true,
         }
-        let same = |(a, b): (&(Peer, bool), &(Peer, bool))| {
-            (&a.0.name, a.0.weight, a.1) == (&b.0.name, b.0.weight, b.1)
-        };
-        let now = named.peers();
-        if before.len() != now.len() || !before.iter().zip(&now).all(same) {
-            self.set_members(names.members(&self.members()));
-        }
+        self.rebuild(&origins, &self.members());
         true
     }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::group::{Keep, Peer};
+use super::group::Keep;
+use super::peer::Peer;
 use crate::worker::Worker;
 
 /// A worker's idle connections of one group.
@@ -66,6 +67,14 @@ impl Pool {
         if !self.swept.replace(true) {
             weir_rt::spawn(sweep(self.clone(), worker.clone()));
         }
+    }
+
+    /// Closes connections to peers that `stays` does not name.
+    pub(crate) fn keep_only(&self, stays: impl Fn(&Peer) -> bool) {
+        let idle = self.idle.take();
+        let (stay, go): (Vec<_>, Vec<_>) = idle.into_iter().partition(|idle| stays(&idle.peer));
+        *self.idle.borrow_mut() = stay;
+        drop(go);
     }
 
     /// Closes what is of no use; `false`: nothing is left.

@@ -13,7 +13,8 @@ use weir_conf::{LineCx, Result, parse_size, parse_time_s};
 use weir_http::{Known, Span, date};
 
 use super::balance::{Tried, now};
-use super::group::{Members, Peer};
+use super::group::Members;
+use super::peer::Peer;
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
 use crate::text::Text;
@@ -111,7 +112,7 @@ impl Sticky {
     /// The peers of a group by what names them.
     pub(super) fn ids(&self, members: &Members) -> Ids {
         let mut ids = Ids::new();
-        for peer in members.primary.iter().chain(&members.backup) {
+        for peer in members.all() {
             ids.entry(self.id(peer)).or_default().push(peer.clone());
         }
         ids

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_http::{Field, Span};
 use weir_trace::Cause;
 
-use super::group::Peer;
+use super::peer::Peer;
 use super::reason::Fault;
 use super::settings::Settings;
 use crate::exchange::{Exchange, Header};

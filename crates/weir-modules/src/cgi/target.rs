@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
-use weir_core::upstream::group::{Group, Upstreams, lacks_port};
+use weir_core::upstream::Upstreams;
+use weir_core::upstream::group::{Group, lacks_port};
 use weir_core::upstream::local::LocalGroup;
 use weir_core::variable::Script;
 use weir_core::worker::Worker;

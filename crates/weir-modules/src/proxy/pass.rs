@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
-use weir_core::upstream::group::{Group, Upstreams};
 use weir_core::upstream::local::LocalGroup;
+use weir_core::upstream::{Group, Upstreams};
 use weir_core::variable::Script;
 use weir_core::worker::Worker;
 use weir_core::{Exchange, Text, Verdict};

@@ -11,9 +11,9 @@ use weir_trace::{RequestId, Stall};
 use super::{Failure, Reply, pause, reqs};
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
-use crate::json::Json;
 use crate::source::{Source, scale};
 use crate::table::{Cell, Column, Report, time};
+use weir_http::json::Json;
 
 /// The last stalls of at least `over`, oldest first; with `follow` also those to come, each once it is over.
 pub(super) fn answer(question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ pub(crate) mod reqs;
 pub(crate) mod sites;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod upstreams;
 pub(crate) mod usage;
 
 use std::io;

@@ -5,10 +5,10 @@ use super::ask::{client, note, print, with_form};
 use super::options::{Asked, Choice};
 use super::questions::options;
 use crate::control::protocol::{Kind, Question};
-use crate::json::escape;
 use crate::stacks::Frame;
 use crate::symbols::Symbols;
 use crate::wire::Raw;
+use weir_http::json::escape;
 
 pub(super) const CHOICES: &[Choice] = &[
     Choice { name: "--over", value: "TIME", about: "those that lasted this long" },

@@ -6,7 +6,7 @@ use super::Locate;
 use super::ask::{client, print};
 use super::options::{Asked, Choice};
 use crate::control::protocol::Question;
-use crate::json::Json;
+use weir_http::json::Json;
 
 pub(super) const CHOICES: &[Choice] = &[];
 

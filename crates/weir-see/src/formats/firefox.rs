@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::json::Json;
 use crate::stacks::{Frame, Origin, Stacks, Unit};
+use weir_http::json::Json;
 
 /// The profile. Stacks are added up, not in order of time: each is a sample at its own millisecond with its weight.
 pub(super) fn write(stacks: &Stacks) -> String {

@@ -2,8 +2,8 @@
 //!
 //! <https://www.speedscope.app/file-format-schema.json>
 
-use crate::json::Json;
 use crate::stacks::Stacks;
+use weir_http::json::Json;
 
 /// The stacks, heaviest path not sorted: speedscope does that.
 pub(super) fn write(stacks: &Stacks) -> String {

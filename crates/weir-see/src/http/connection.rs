@@ -20,6 +20,7 @@ pub(super) struct Request {
     pub(super) accept: String,
     pub(super) host: String,
     pub(super) authorization: String,
+    pub(super) content_type: String,
     pub(super) body: Vec<u8>,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
@@ -138,6 +139,7 @@ fn read_head(head: &RequestHead, buf: &[u8]) -> Request {
         accept: field(Known::Accept),
         host: field(Known::Host),
         authorization: field(Known::Authorization),
+        content_type: field(Known::ContentType),
         body: Vec::new(),
         version: head.version,
         keep_alive: head.keep_alive(),
@@ -280,7 +282,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 const LIMITS: Limits = Limits { max_line: 8 * 1024, max_head: 16 * 1024, max_fields: 100 };
-/// Bytes of a body at most: addresses to be named.
+/// Bytes of a body at most: addresses to be named, lists of servers.
 const BODY: u64 = 256 * 1024;
 /// Bytes a client may send ahead while it is answered.
 const AHEAD: usize = 64 * 1024;

@@ -3,10 +3,13 @@
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
+use weir_core::upstream::moving::Refusal;
 use weir_http::Method;
+use weir_http::json::{Json, Value};
 
 use super::connection::{Answer, Collected, Request, Responder};
 use super::door::Shared;
+use crate::answer::upstreams::{self, Change};
 use crate::answer::{self, Failure, Reply, flame};
 use crate::commands::blocked::named;
 use crate::control::protocol::{Question, unescape};
@@ -46,6 +49,7 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         }
         ["blocked"] => blocked(source, to, request),
         ["flame", kind] => profile(source, to, request, kind, None),
+        ["upstreams", ref rest @ ..] => to.send(&upstreams(source, request, rest)),
         ["debug", "pprof", ref rest @ ..] => pprof(source, to, request, rest),
         _ => to.send(&Answer::text(404, "there is nothing here; / lists what there is\n")),
     }
@@ -74,7 +78,57 @@ fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
     }
     let symbols = request.method == Method::Post && request.path == "/debug/pprof/symbol";
     let asks = matches!(request.method, Method::Get | Method::Head) || symbols;
-    (!asks).then(|| Answer::text(405, "this is only for reading\n"))
+    if !asks && !request.path.starts_with("/upstreams/") {
+        return Some(Answer::text(405, "this is only for reading\n"));
+    }
+    // Forms of foreign pages can send much, but not this type without being asked whether they may.
+    let typed = request.content_type.starts_with("application/json");
+    let changes = !asks && request.method != Method::Delete;
+    (changes && !typed).then(|| Answer::text(415, "changes are sent as application/json\n"))
+}
+
+/// Groups of servers: shown, and changed.
+fn upstreams(source: &Source, request: &Request, rest: &[&str]) -> Answer {
+    let json =
+        |status, body: String| Answer { status, media_type: "application/json", body: body.into_bytes() };
+    let wrong = |status, why: &str| json(status, Json::object(|json| json.key("error").text(why)) + "\n");
+    let rest: Vec<String> = rest.iter().map(|part| unescape(part)).collect();
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let reads = matches!(request.method, Method::Get | Method::Head);
+    if reads && matches!(rest[..], [] | [""]) {
+        return json(200, upstreams::all(source));
+    }
+    let Some((name, below)) = rest.split_first() else {
+        return wrong(405, "groups come from the configuration");
+    };
+    let none = || wrong(404, "there is no such upstream");
+    if reads {
+        return match below {
+            [] | ["servers"] => upstreams::one(source, name).map_or_else(none, |body| json(200, body)),
+            _ => wrong(404, "there is nothing here"),
+        };
+    }
+    let body = || Value::parse(&request.body).map_err(|error| error.to_string());
+    let change = match (request.method, below) {
+        (Method::Post, ["servers"]) => body().map(Change::Add),
+        (Method::Put, ["servers"]) => body().map(Change::Replace),
+        (Method::Patch, ["servers", server]) => body().map(|body| Change::Edit((*server).to_owned(), body)),
+        (Method::Delete, ["servers", server]) => Ok(Change::Remove((*server).to_owned())),
+        _ => return wrong(405, "POST and PUT servers, PATCH and DELETE one of them"),
+    };
+    match change.map(|change| upstreams::change(source, name, &change)) {
+        Err(why) => wrong(400, &why),
+        Ok(None) => none(),
+        Ok(Some(Ok(body))) => json(if request.method == Method::Post { 201 } else { 200 }, body),
+        Ok(Some(Err(refusal))) => {
+            let status = match refusal {
+                Refusal::Wrong(_) => 400,
+                Refusal::Unknown => 404,
+                Refusal::There | Refusal::Sourced => 409,
+            };
+            wrong(status, &refusal.to_string())
+        }
+    }
 }
 
 /// In a time that does not tell how much of it is right.
@@ -264,6 +318,7 @@ Weir, seen from inside. Add fmt=json, or ask for application/json.
 /reqs                               requests in flight
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait
+/upstreams                          groups of servers; /upstreams/NAME/servers takes POST, PUT, PATCH, DELETE
 /use /queue /sites                  resources, queues, histograms
 /flame/cpu?seconds=10&fmt=svg       also wait, wall; html, folded, pprof, firefox, speedscope
 /debug/pprof/profile?seconds=30     for go tool pprof; also block

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Balancer, DRAWS, RoundRobin, Tried, by_weight, now, take, total};
+use super::{Balancer, DRAWS, RoundRobin, Tried, draw};
 use crate::exchange::Exchange;
-use crate::upstream::group::{Members, Peer};
+use crate::upstream::group::Members;
+use crate::upstream::peer::Peer;
 use crate::variable::Script;
 
 /// `hash key`
@@ -27,8 +28,7 @@ impl Balancer for Hash {
         if self.members.primary.len() < 2 || tried.key.as_ref().is_none_or(|key| key.is_empty()) {
             return self.turn.any(tried);
         }
-        let now = now();
-        while tried.draws <= DRAWS {
+        let drawn = draw(&self.members, tried, |tried| {
             let mut crc = crc32fast::Hasher::new();
             if tried.rehash > 0 {
                 crc.update(tried.rehash.to_string().as_bytes());
@@ -36,14 +36,9 @@ impl Balancer for Hash {
             crc.update(tried.key.as_deref().unwrap_or_default());
             tried.hash = tried.hash.wrapping_add(crc.finalize() >> 16 & 0x7fff);
             tried.rehash += 1;
-            if let Some(peer) = by_weight(&self.members, tried.hash % total(&self.members))
-                && take(peer, tried, now)
-            {
-                return Some(peer.clone());
-            }
-            tried.draws += 1;
-        }
-        self.turn.any(tried)
+            tried.hash
+        });
+        drawn.or_else(|| self.turn.any(tried))
     }
 
     fn done(&mut self, peer: &Arc<Peer>, failed: bool) {

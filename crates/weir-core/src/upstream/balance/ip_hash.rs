@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Balancer, DRAWS, RoundRobin, Tried, by_weight, now, take, total};
+use super::{Balancer, RoundRobin, Tried, draw};
 use crate::exchange::Exchange;
-use crate::upstream::group::{Members, Peer};
+use crate::upstream::group::Members;
+use crate::upstream::peer::Peer;
 
 pub(super) struct IpHash {
     members: Arc<Members>,
@@ -23,24 +24,18 @@ impl Balancer for IpHash {
         if self.members.primary.len() < 2 {
             return self.turn.any(tried);
         }
-        let now = now();
         let (bytes, len) = address(x);
         if tried.key.is_none() {
             tried.key = Some(Box::default());
             tried.hash = 89;
         }
-        while tried.draws <= DRAWS {
+        let drawn = draw(&self.members, tried, |tried| {
             for byte in &bytes[..len] {
                 tried.hash = (tried.hash * 113 + u32::from(*byte)) % 6271;
             }
-            if let Some(peer) = by_weight(&self.members, tried.hash % total(&self.members))
-                && take(peer, tried, now)
-            {
-                return Some(peer.clone());
-            }
-            tried.draws += 1;
-        }
-        self.turn.any(tried)
+            tried.hash
+        });
+        drawn.or_else(|| self.turn.any(tried))
     }
 
     fn done(&mut self, peer: &Arc<Peer>, failed: bool) {

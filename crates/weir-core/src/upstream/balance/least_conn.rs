@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Balancer, RoundRobin, Tried, now};
 use crate::exchange::Exchange;
-use crate::upstream::group::{Members, Peer};
+use crate::upstream::group::Members;
+use crate::upstream::peer::Peer;
 
 pub(super) struct LeastConn {
     members: Arc<Members>,

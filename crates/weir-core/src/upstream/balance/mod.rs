@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 pub use round_robin::RoundRobin;
 
-use super::group::{Members, Peer};
+use super::group::Members;
+use super::peer::Peer;
 use crate::exchange::Exchange;
 use crate::variable::Script;
 
@@ -39,6 +40,19 @@ impl Method {
     /// Whether it knows of backups and of shares that change.
     pub(super) fn is_general(&self) -> bool {
         matches!(self, Method::RoundRobin | Method::LeastConn)
+    }
+
+    /// The directive.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Method::RoundRobin => "round_robin",
+            Method::LeastConn => "least_conn",
+            Method::IpHash => "ip_hash",
+            Method::Hash(_) => "hash",
+            Method::Consistent(_) => "hash consistent",
+            Method::Random { two: false } => "random",
+            Method::Random { two: true } => "random two",
+        }
     }
 
     /// A worker's chooser among `members`.
@@ -81,7 +95,8 @@ const DRAWS: u32 = 20;
 impl Tried {
     /// Whether `peer` was asked.
     pub fn contains(&self, peer: &Arc<Peer>) -> bool {
-        self.peers.iter().any(|tried| Arc::ptr_eq(tried, peer))
+        // One whose settings were changed meanwhile is still the same.
+        self.peers.iter().any(|tried| Arc::ptr_eq(&tried.state, &peer.state))
     }
 
     /// Notes that it is asked now.
@@ -108,6 +123,21 @@ fn take(peer: &Arc<Peer>, tried: &mut Tried, now: u64) -> bool {
     peer.chosen(now);
     tried.add(peer);
     true
+}
+
+/// Draws by the places that `next` names until one is a peer's that may be asked; `None`: it is round robin's turn.
+fn draw(members: &Members, tried: &mut Tried, mut next: impl FnMut(&mut Tried) -> u32) -> Option<Arc<Peer>> {
+    let now = now();
+    while tried.draws <= DRAWS {
+        let place = next(tried) % total(members);
+        if let Some(peer) = by_weight(members, place)
+            && take(peer, tried, now)
+        {
+            return Some(peer.clone());
+        }
+        tried.draws += 1;
+    }
+    None
 }
 
 /// The primary peer at `place` when each has as many places as weight.

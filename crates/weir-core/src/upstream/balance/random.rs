@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Balancer, DRAWS, RoundRobin, Tried, by_weight, now, take, total};
+use super::{Balancer, DRAWS, RoundRobin, Tried, by_weight, draw, now, take, total};
 use crate::exchange::Exchange;
-use crate::upstream::group::{Members, Peer};
+use crate::upstream::group::Members;
+use crate::upstream::peer::Peer;
 
 pub(super) struct Random {
     members: Arc<Members>,
@@ -22,31 +23,18 @@ impl Random {
         Random { members: members.clone(), two, turn: RoundRobin::new(members), seed }
     }
 
-    fn draw(&mut self) -> Option<Arc<Peer>> {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        by_weight(&self.members, (self.seed >> 33) as u32 % total(&self.members)).cloned()
-    }
-
     fn one(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
-        let now = now();
-        while tried.draws <= DRAWS {
-            if let Some(peer) = self.draw()
-                && take(&peer, tried, now)
-            {
-                return Some(peer);
-            }
-            tried.draws += 1;
-        }
-        None
+        let seed = &mut self.seed;
+        draw(&self.members, tried, |_| step(seed))
     }
 
     fn better_of_two(&mut self, tried: &mut Tried) -> Option<Arc<Peer>> {
         let now = now();
         let mut first: Option<Arc<Peer>> = None;
         while tried.draws <= DRAWS {
-            let drawn = self.draw().filter(|peer| !tried.contains(peer) && peer.is_available(now));
+            let place = step(&mut self.seed) % total(&self.members);
+            let drawn = by_weight(&self.members, place).cloned();
+            let drawn = drawn.filter(|peer| !tried.contains(peer) && peer.is_available(now));
             match (&first, drawn) {
                 (None, Some(peer)) => first = Some(peer),
                 (Some(first), Some(second)) if !Arc::ptr_eq(first, &second) => {
@@ -76,4 +64,12 @@ impl Balancer for Random {
     fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
         self.turn.done(peer, failed);
     }
+}
+
+/// The next number of an xorshift generator.
+fn step(seed: &mut u64) -> u32 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    (*seed >> 33) as u32
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{Balancer, Tried, now};
 use crate::exchange::Exchange;
-use crate::upstream::group::{Members, Peer};
+use crate::upstream::group::Members;
+use crate::upstream::peer::Peer;
 
 /// A worker's turn among the peers.
 pub struct RoundRobin {

@@ -1,10 +1,10 @@
-//! JSON (RFC 8259), written as it goes.
+//! Writing, value after value.
 
 use std::fmt::Write;
 
 /// A value being written: objects and arrays nest, commas come by themselves.
 #[derive(Debug, Default)]
-pub(crate) struct Json {
+pub struct Json {
     out: String,
     /// A value or an opening bracket stands last, so that the next needs no comma or does.
     comma: bool,
@@ -12,21 +12,23 @@ pub(crate) struct Json {
 
 impl Json {
     /// Everything inside is one object.
-    pub(crate) fn object(f: impl FnOnce(&mut Json)) -> String {
+    #[must_use]
+    pub fn object(f: impl FnOnce(&mut Json)) -> String {
         let mut json = Json::default();
         json.nest('{', '}', f);
         json.out
     }
 
     /// Everything inside is one array.
-    pub(crate) fn array(f: impl FnOnce(&mut Json)) -> String {
+    #[must_use]
+    pub fn array(f: impl FnOnce(&mut Json)) -> String {
         let mut json = Json::default();
         json.nest('[', ']', f);
         json.out
     }
 
     /// `"key":`; a value must follow.
-    pub(crate) fn key(&mut self, key: &str) -> &mut Json {
+    pub fn key(&mut self, key: &str) -> &mut Json {
         self.separate();
         escape(&mut self.out, key);
         self.out.push(':');
@@ -35,29 +37,29 @@ impl Json {
     }
 
     /// An object inside.
-    pub(crate) fn nested(&mut self, f: impl FnOnce(&mut Json)) {
+    pub fn nested(&mut self, f: impl FnOnce(&mut Json)) {
         self.nest('{', '}', f);
     }
 
     /// An array inside.
-    pub(crate) fn list(&mut self, f: impl FnOnce(&mut Json)) {
+    pub fn list(&mut self, f: impl FnOnce(&mut Json)) {
         self.nest('[', ']', f);
     }
 
     /// A string.
-    pub(crate) fn text(&mut self, text: &str) {
+    pub fn text(&mut self, text: &str) {
         self.separate();
         escape(&mut self.out, text);
     }
 
     /// A number, `true`, `false` or `null`, or JSON that is whole already.
-    pub(crate) fn raw(&mut self, value: impl std::fmt::Display) {
+    pub fn raw(&mut self, value: impl std::fmt::Display) {
         self.separate();
         write!(self.out, "{value}").expect("writing to a String does not fail");
     }
 
     /// An array of numbers or whole JSON values.
-    pub(crate) fn raws(&mut self, values: impl IntoIterator<Item = impl std::fmt::Display>) {
+    pub fn raws(&mut self, values: impl IntoIterator<Item = impl std::fmt::Display>) {
         self.list(|json| values.into_iter().for_each(|value| json.raw(value)));
     }
 
@@ -77,8 +79,15 @@ impl Json {
     }
 }
 
+impl From<Json> for String {
+    /// What was written.
+    fn from(json: Json) -> String {
+        json.out
+    }
+}
+
 /// A string by RFC 8259 section 7; also escapes `<` and `>`, so that a page may embed it in a script element.
-pub(crate) fn escape(out: &mut String, text: &str) {
+pub fn escape(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {

@@ -1,0 +1,276 @@
+//! As much of an HTTP client as sources need: one request a connection, answers whole or piece by piece.
+
+use std::net::ToSocketAddrs;
+
+use weir_http::Method;
+use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
+use weir_rt::Recv;
+use weir_rt::file::errno_text;
+use weir_rt::net::SockAddr;
+
+use crate::upstream::connection::Connection;
+use crate::upstream::group::split_port;
+
+/// `http://host[:port][/path]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Url {
+    /// As a `Host` field has it.
+    host: Box<str>,
+    name: Box<str>,
+    port: u16,
+    /// With its slash, or empty.
+    pub(super) path: Box<str>,
+}
+
+impl Url {
+    /// Reads an absolute URL.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Url, String> {
+        if text.starts_with("https://") {
+            return Err(format!("\"{text}\": a source can't be asked over TLS, only over \"http://\""));
+        }
+        let rest = text.strip_prefix("http://").filter(|_| super::is_plain(text));
+        let rest = rest.ok_or_else(|| format!("invalid URL \"{text}\""))?;
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (name, port) = split_port(host).map_err(|_| format!("invalid port in URL \"{text}\""))?;
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        if bare.is_empty() || name.contains('@') {
+            return Err(format!("no host in URL \"{text}\""));
+        }
+        Ok(Url { host: host.into(), name: bare.into(), port: port.unwrap_or(80), path: path.into() })
+    }
+
+    async fn connect(&self, timeout: u64) -> Result<Connection, String> {
+        let (name, port) = (self.name.clone(), self.port);
+        let look_up = move || (&*name, port).to_socket_addrs().map(|found| found.collect::<Vec<_>>());
+        let found = weir_rt::blocking(look_up).await.map_err(|error| error.to_string())?;
+        let mut why = format!("{} has no address", self.name);
+        for addr in found {
+            match Connection::open(&SockAddr::from(addr), None, timeout).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => {
+                    why = match error.raw_os_error() {
+                        Some(errno) => format!("connect() to {addr} failed ({errno}: {})", errno_text(errno)),
+                        None => format!("connect() to {addr} timed out"),
+                    }
+                }
+            }
+        }
+        Err(why)
+    }
+
+    /// Asks for `target`; `fields` are whole lines. The answer's head has come when this is ready.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub(super) async fn ask(
+        &self,
+        target: &str,
+        fields: &str,
+        body: Option<&str>,
+        timeout: u64,
+    ) -> Result<Answer, String> {
+        let connection = self.connect(timeout).await?;
+        let (method, host) = (if body.is_some() { "POST" } else { "GET" }, &self.host);
+        let length = body.map_or(String::new(), |body| {
+            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+        });
+        let body = body.unwrap_or_default();
+        let request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\nAccept: application/json\r\n\
+             Connection: close\r\n{fields}{length}\r\n{body}"
+        );
+        connection.stream.send(request.into_bytes());
+        let mut answer = Answer {
+            status: 0,
+            fields: Vec::new(),
+            connection,
+            timeout,
+            rest: Vec::new(),
+            framing: Framing::Over,
+        };
+        answer.head().await?;
+        Ok(answer)
+    }
+}
+
+/// An answer whose head is there.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    fields: Vec<(String, String)>,
+    connection: Connection,
+    timeout: u64,
+    /// Received, and not read yet.
+    rest: Vec<u8>,
+    framing: Framing,
+}
+
+enum Framing {
+    Over,
+    UntilClose,
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+}
+
+impl Answer {
+    /// The value of a field.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| &**value)
+    }
+
+    /// The whole body of an answer with status 200.
+    ///
+    /// # Errors
+    /// What went wrong; another status.
+    pub(super) async fn body(mut self) -> Result<Vec<u8>, String> {
+        if self.status != 200 {
+            return Err(format!("the status was {}", self.status));
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = self.piece(self.timeout).await? {
+            body.extend_from_slice(&piece);
+            if body.len() > MOST {
+                return Err("the list is too long".to_owned());
+            }
+        }
+        Ok(body)
+    }
+
+    /// The next bytes of the body; `None`: it is over.
+    ///
+    /// # Errors
+    /// What went wrong, or that nothing came for `timeout` milliseconds.
+    pub(super) async fn piece(&mut self, timeout: u64) -> Result<Option<Vec<u8>>, String> {
+        loop {
+            let body = self.decode()?;
+            if !body.is_empty() {
+                return Ok(Some(body));
+            }
+            if matches!(self.framing, Framing::Over) {
+                return Ok(None);
+            }
+            if !self.receive(timeout).await? {
+                return match self.framing {
+                    Framing::UntilClose => Ok(None),
+                    _ => Err("the connection was closed within the answer".to_owned()),
+                };
+            }
+        }
+    }
+
+    /// Frees what was received of its framing.
+    fn decode(&mut self) -> Result<Vec<u8>, String> {
+        let rest = std::mem::take(&mut self.rest);
+        match &mut self.framing {
+            Framing::Over => Ok(Vec::new()),
+            Framing::UntilClose => Ok(rest),
+            Framing::Length(left) => {
+                let mut rest = rest;
+                rest.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= rest.len() as u64;
+                if *left == 0 {
+                    self.framing = Framing::Over;
+                }
+                Ok(rest)
+            }
+            Framing::Chunked(decoder) => {
+                let (mut body, mut at, mut done) = (Vec::new(), 0, false);
+                while !done && at < rest.len() {
+                    let step =
+                        decoder.decode(&rest[at..]).map_err(|_| "the answer is not chunked as it says")?;
+                    body.extend_from_slice(&rest[at..][step.data]);
+                    at += step.consumed;
+                    done = step.done;
+                }
+                if done {
+                    self.framing = Framing::Over;
+                }
+                Ok(body)
+            }
+        }
+    }
+
+    async fn head(&mut self) -> Result<(), String> {
+        let limits = Limits { max_line: HEAD, max_head: HEAD, ..Limits::default() };
+        loop {
+            let mut head = ResponseHead::default();
+            match head.parse(&self.rest, &limits) {
+                Ok(Parse::Complete) if (100..200).contains(&head.status) => drop(self.rest.drain(..head.len)),
+                Ok(Parse::Complete) => {
+                    self.take_head(&head);
+                    return Ok(());
+                }
+                Ok(Parse::Incomplete { .. }) if self.rest.len() < HEAD => {
+                    if !self.receive(self.timeout).await? {
+                        return Err("the connection was closed without an answer".to_owned());
+                    }
+                }
+                Ok(Parse::Incomplete { .. }) => return Err("the answer's head is too long".to_owned()),
+                Err(error) => return Err(error.message().to_owned()),
+            }
+        }
+    }
+
+    fn take_head(&mut self, head: &ResponseHead) {
+        let text = |span: weir_http::Span| String::from_utf8_lossy(span.of(&self.rest)).into_owned();
+        self.fields = head.fields.iter().map(|field| (text(field.name), text(field.value))).collect();
+        self.status = head.status;
+        self.framing = match head.body_length(Method::Get) {
+            BodyLength::None | BodyLength::Bytes(0) => Framing::Over,
+            BodyLength::Bytes(length) => Framing::Length(length),
+            BodyLength::Chunked => {
+                let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+                Framing::Chunked(Box::new(decoder))
+            }
+            BodyLength::UntilClose => Framing::UntilClose,
+        };
+        self.rest.drain(..head.len);
+    }
+
+    /// `false`: the other side has closed.
+    async fn receive(&mut self, timeout: u64) -> Result<bool, String> {
+        self.connection.timer.arm(timeout);
+        match self.connection.stream.recv(Some(&self.connection.timer)).await {
+            Recv::Data(bytes) => {
+                self.rest.extend_from_slice(&bytes);
+                Ok(true)
+            }
+            Recv::Eof => Ok(false),
+            Recv::TimedOut => Err(TIMED_OUT.to_owned()),
+            Recv::Err(errno) => Err(format!("recv() failed ({errno}: {})", errno_text(errno))),
+        }
+    }
+
+    /// Has the system find out when the other side is gone, of answers that may be silent for long.
+    pub(super) fn probe(&self) {
+        crate::upstream::request::probe(&self.connection);
+    }
+}
+
+/// Nothing came in time.
+pub(super) const TIMED_OUT: &str = "there was no answer in time";
+/// The longest head.
+const HEAD: usize = 64 * 1024;
+/// The longest list, in bytes.
+const MOST: usize = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    #[test]
+    fn urls_are_read() {
+        let url = Url::parse("http://[::1]:2379/a").expect("a URL");
+        assert_eq!((&*url.host, &*url.name, url.port, &*url.path), ("[::1]:2379", "::1", 2379, "/a"));
+        let url = Url::parse("http://etcd.example").expect("a URL");
+        assert_eq!((&*url.name, url.port, &*url.path), ("etcd.example", 80, ""));
+        for wrong in
+            ["https://a", "ftp://a", "http://", "http://:1", "http://a:0", "http://u@a", "http://a b"]
+        {
+            assert!(Url::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

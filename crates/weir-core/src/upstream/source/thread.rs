@@ -1,0 +1,124 @@
+//! The thread that all sources share, and what it does for each.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::time::Duration;
+use std::{io, thread};
+
+use weir_rt::{DriverChoice, Options, Remote, Runtime};
+
+use super::Source;
+use super::reader::Reader;
+use crate::log::{self, Level};
+use crate::server::notify::either;
+use crate::upstream::group::Group;
+use crate::upstream::origins::Origin;
+
+/// Begins to follow the source of `group`, if it has one. It ends with the group.
+pub(in crate::upstream) fn follow(group: &Arc<Group>) {
+    let Some(source) = group.source.clone().filter(|source| !source.begun.swap(true, Relaxed)) else {
+        return;
+    };
+    let weak = Arc::downgrade(group);
+    match remote() {
+        Ok(remote) => remote.run(Box::new(move || {
+            weir_rt::spawn(run(weak, source));
+        })),
+        Err(error) => {
+            let name = &group.name;
+            log::cycle(
+                Level::Alert,
+                &format_args!("no thread for the source of upstream \"{name}\": {error}"),
+            );
+        }
+    }
+}
+
+/// The thread, which is started with the first source and stays.
+fn remote() -> io::Result<Remote> {
+    static THREAD: Mutex<Option<Remote>> = Mutex::new(None);
+    let mut running = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(remote) = &*running {
+        return Ok(remote.clone());
+    }
+    let (sender, receiver) = mpsc::channel();
+    let serve = move || {
+        // It moves a few small messages: epoll has it ready with the fewest resources.
+        let name = "weir sources".to_owned();
+        let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
+        match Runtime::new(&options) {
+            Err(error) => drop(sender.send(Err(error))),
+            Ok(runtime) => {
+                // Who started it waits.
+                drop(sender.send(Ok(runtime.remote())));
+                runtime.block_on(std::future::pending::<()>());
+            }
+        }
+    };
+    thread::Builder::new().name("weir sources".to_owned()).spawn(serve)?;
+    let remote = receiver.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+    *running = Some(remote.clone());
+    Ok(remote)
+}
+
+async fn run(group: Weak<Group>, source: Arc<Source>) {
+    let mut reader = Reader::new(&source.config);
+    let mut failures = 0;
+    loop {
+        let Some(result) = either(reader.next(&source.config), gone(&group)).await else { return };
+        let result = match result {
+            Ok(list) => take(&group, &source, list).await,
+            Err(why) => Err(why),
+        };
+        match result {
+            Ok(()) => failures = 0,
+            Err(why) => {
+                tell(&group, &source, why);
+                failures += 1;
+                let pause =
+                    Duration::from_millis(AGAIN.0 << failures.min(4)).min(Duration::from_millis(AGAIN.1));
+                if either(weir_rt::sleep(pause), gone(&group)).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Ready when nobody has the group any more.
+async fn gone(group: &Weak<Group>) {
+    while group.strong_count() > 0 {
+        weir_rt::sleep(LOOK).await;
+    }
+}
+
+async fn take(group: &Weak<Group>, source: &Arc<Source>, list: Vec<Origin>) -> Result<(), String> {
+    let Some(group) = group.upgrade() else { return Ok(()) };
+    let (count, before) = (list.len(), group.version());
+    group.take_list(list).map_err(|refusal| refusal.to_string())?;
+    let again = source.note(None);
+    if again || group.version() != before {
+        let (name, place) = (&group.name, source.place());
+        log::cycle(Level::Notice, &format_args!("upstream \"{name}\" has {count} servers from {place}"));
+    }
+    // The disk may take its time.
+    weir_rt::blocking(move || group.keep_list()).await;
+    Ok(())
+}
+
+/// The first failure of several alike is logged.
+fn tell(group: &Weak<Group>, source: &Source, why: String) {
+    let Some(group) = group.upgrade() else { return };
+    let (name, place) = (&group.name, source.place());
+    let message = format!("upstream \"{name}\" keeps its servers, {place}: {why}");
+    if source.note(Some(why)) {
+        log::cycle(Level::Error, &message);
+    }
+}
+
+/// Receive buffers of the thread.
+const BUFFERS: u16 = 64;
+/// Milliseconds between attempts: after the first that failed, and at most.
+const AGAIN: (u64, u64) = (100, 2_000);
+/// How often is looked whether a group is still there.
+const LOOK: Duration = Duration::from_millis(500);

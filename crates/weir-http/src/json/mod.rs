@@ -1,0 +1,7 @@
+//! JSON (RFC 8259): written as it goes, and read into values.
+
+mod read;
+mod write;
+
+pub use read::{Malformed, Value};
+pub use write::{Json, escape};
