@@ -68,7 +68,7 @@ both_drivers! {
             (server.error_log().matches("peer is unhealthy").count() == 2).then_some(())
         });
         server.reload(&conf.replace(check, ""));
-        assert!(answers(&server).contains('b'));
+        wait_for("the configuration without checks", || answers(&server).contains('b').then_some(()));
     }
 
     /// Three workers, one check; nobody is asked before it.

@@ -171,11 +171,6 @@ impl Group {
         }
         drop(theirs);
         self.rebuild(&origins, &old.members());
-        drop(origins);
-        if self.health_check.is_none() {
-            // Nobody checks any more: nobody would find them well.
-            self.members().all().for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
-        }
     }
 }
 

@@ -207,6 +207,10 @@ pub(crate) fn start(worker: &Rc<Worker>, configuration: &Arc<Configuration>) {
         if let Some(check) = &group.health_check {
             let in_force = Arc::downgrade(configuration);
             weir_rt::spawn(rounds(worker.clone(), in_force, group.clone(), Rc::new(check.clone())));
+        } else {
+            // Nobody checks any more: nobody would find them well. From here on the checks of the configuration before,
+            // tasks of this thread, note nothing.
+            group.members().all().for_each(|peer| peer.state.unhealthy.store(false, Relaxed));
         }
     }
 }
