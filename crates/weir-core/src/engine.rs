@@ -353,6 +353,7 @@ fn record(x: &mut Exchange) {
     if !x.worker.present.is_settling.get() {
         crate::trace::settle_later(&x.worker);
     }
+    crate::log::debug::ended(x);
     x.shared.finish(|trace| {
         let mut end = None;
         if trace.is_on() {

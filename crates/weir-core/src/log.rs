@@ -6,6 +6,7 @@
 //! are counted, never requests. Only `emerg` and `alert` are written at once by whoever has them to say.
 
 mod buffer;
+pub(crate) mod debug;
 pub mod file;
 mod given;
 mod gzip;
@@ -154,18 +155,18 @@ impl ErrorLog {
         level <= self.limit
     }
 
-    /// The files that take a message of `level`.
-    fn files(&self, level: Level) -> impl Iterator<Item = &LogFile> {
+    /// The files that take a message of `level`; with `all` every file does.
+    fn files(&self, level: Level, all: bool) -> impl Iterator<Item = &LogFile> {
         let sinks = self.sinks.as_deref().unwrap_or_default();
-        sinks.iter().filter(move |sink| level <= sink.limit).map(|sink| &sink.file)
+        sinks.iter().filter(move |sink| all || level <= sink.limit).map(|sink| &sink.file)
     }
 
     /// Hands a composed line to the log thread, or writes it now if it can't wait.
-    fn put(&self, level: Level, line: &[u8]) {
+    fn put(&self, level: Level, line: &[u8], all: bool) {
         if self.sinks.is_none() {
-            return main(level, line, line);
+            return main(level, line, line, all);
         }
-        for file in self.files(level) {
+        for file in self.files(level, all) {
             match level.is_urgent() {
                 true => file.write_now(level, line),
                 false => file.hand_over(level, line),
@@ -177,7 +178,7 @@ impl ErrorLog {
 /// Logs a message about the request `x`, with nginx's context. Costs a compare when the level is not logged.
 #[inline]
 pub fn exchange(x: &Exchange, level: Level, message: &dyn Display) {
-    if x.plan.core.error_log.enabled(level) {
+    if x.plan.core.error_log.enabled(level) || x.connection.debug {
         about_exchange(x, level, message);
     }
 }
@@ -189,11 +190,11 @@ fn about_exchange(x: &Exchange, level: Level, message: &dyn Display) {
             line::exchange(x, out);
         })
     });
-    let log = &x.plan.core.error_log;
+    let (log, all) = (&x.plan.core.error_log, x.connection.debug);
     if level.is_urgent() || log.sinks.is_none() {
-        return log.put(level, &line);
+        return log.put(level, &line, all);
     }
-    for file in log.files(level) {
+    for file in log.files(level, all) {
         x.worker.logs.write(&x.worker, file, Some(level), |out| out.extend_from_slice(&line));
     }
 }
@@ -211,13 +212,13 @@ pub fn idle(connection: &Connection, level: Level, message: &dyn Display) {
 fn about_connection(connection: &Connection, level: Level, message: &dyn Display, context: bool) {
     let hosts = connection.hosts.borrow().clone();
     let log = &hosts.default().plan.core.error_log;
-    if log.enabled(level) {
+    if log.enabled(level) || connection.debug {
         let line = line::compose(&line::now(), level, Some(connection.number), message, |out| {
             if context {
                 line::connection(connection, &hosts.addr, out);
             }
         });
-        log.put(level, &line);
+        log.put(level, &line, connection.debug);
     }
 }
 
@@ -243,7 +244,7 @@ pub(crate) fn set_own(log: Option<ErrorLog>) {
 pub fn cycle(level: Level, message: &dyn Display) {
     if main_enabled(level) {
         let line = line::compose(&line::now(), level, None, message, |_| {});
-        main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes());
+        main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes(), false);
     }
 }
 
@@ -261,7 +262,7 @@ pub fn startup(message: &dyn Display) {
     let told = main
         .log
         .as_ref()
-        .is_none_or(|log| log.files(Level::Emerg).any(|file| file.0.target == Target::Stderr));
+        .is_none_or(|log| log.files(Level::Emerg, false).any(|file| file.0.target == Target::Stderr));
     if !told {
         eprintln!("weir: [emerg] {message}");
     }
@@ -279,16 +280,16 @@ fn main_enabled(level: Level) -> bool {
 }
 
 /// Writes `line` to the main log; until there is one, to the file of `-e`, and `short` to standard error.
-fn main(level: Level, line: &[u8], short: &[u8]) {
+fn main(level: Level, line: &[u8], short: &[u8], all: bool) {
     if let Some(log) = OWN.with_borrow(Clone::clone) {
-        return log.put(level, line);
+        return log.put(level, line, all);
     }
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(log) = &main.log {
-        return log.put(level, line);
+        return log.put(level, line, all);
     }
     // No thread may be started yet, since `daemon` forks: written here.
-    main.early.iter().flat_map(|log| log.files(level)).for_each(|file| file.write_now(level, line));
+    main.early.iter().flat_map(|log| log.files(level, false)).for_each(|file| file.write_now(level, line));
     if level <= EARLY_STDERR {
         // A standard error that is closed has nobody to tell.
         let _ = std::io::stderr().write_all(short);
@@ -301,7 +302,7 @@ fn complain(trouble: &writer::Trouble) {
     let line = line::compose(&line::now(), trouble.level, None, &message, |_| {});
     let mut told = false;
     if let Some(log) = &MAIN.read().unwrap_or_else(PoisonError::into_inner).log {
-        for file in log.files(trouble.level).filter(|file| file.0.target != trouble.target) {
+        for file in log.files(trouble.level, false).filter(|file| file.0.target != trouble.target) {
             told |= file.0.write(&line).is_ok();
         }
     }
@@ -356,14 +357,16 @@ pub fn main_of(configuration: &Configuration) -> Result<ErrorLog, String> {
 /// dup2(2) failed, in nginx's words.
 pub fn lead_stderr() -> Result<(), String> {
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
-    let Some(file) = main.log.as_ref().and_then(|log| log.files(Level::Stderr).next()) else { return Ok(()) };
+    let Some(file) = main.log.as_ref().and_then(|log| log.files(Level::Stderr, false).next()) else {
+        return Ok(());
+    };
     file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))
 }
 
 /// The main log of a configuration that names none.
 fn usual(prefix: &Path) -> Result<ErrorLog, String> {
     let early = MAIN.read().unwrap_or_else(PoisonError::into_inner).early.clone();
-    if let Some(file) = early.as_ref().and_then(|log| log.files(Level::Emerg).next()) {
+    if let Some(file) = early.as_ref().and_then(|log| log.files(Level::Emerg, false).next()) {
         return Ok(ErrorLog::to(file.clone(), Level::Error));
     }
     let target = Target::File(prefix.join("logs/error.log"));

@@ -20,6 +20,7 @@ use crate::conn::Transport;
 use crate::engine::{self, Next};
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::{Exchange, Request, Shared};
+use crate::log::Level;
 use crate::phase::{LocalFuture, Phase, Verdict};
 use crate::read::RequestBody;
 
@@ -206,6 +207,11 @@ fn child(
     options: SubrequestOptions,
     taking: Taking,
 ) -> (Box<Exchange>, bool) {
+    let (uri, args) = target;
+    parent.log(
+        Level::Debug,
+        &format_args!("http subrequest \"{}?{}\"", uri.escape_ascii(), args.escape_ascii()),
+    );
     let mut x = parent.worker.take_exchange(&parent.connection, &parent.server);
     match taking {
         Taking::Over => {

@@ -6,7 +6,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
 use weir_rt::net::SockAddr;
 
-use crate::cidr::{self, Cidr};
+use weir_core::cidr::{self, Cidr};
 
 /// The module.
 pub struct Access;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use weir_rt::net::SockAddr;
 
-use crate::cidr::Cidr;
+use weir_core::cidr::Cidr;
 
 /// Whom to believe.
 pub(crate) struct Trust {

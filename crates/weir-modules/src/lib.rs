@@ -13,7 +13,6 @@ pub mod brotli;
 pub mod browser;
 mod cgi;
 pub mod charset;
-mod cidr;
 mod compress;
 pub mod compress_static;
 mod computed;

@@ -13,8 +13,8 @@ use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
 use weir_rt::net::SockAddr;
 
-use crate::cidr::Cidr;
 use crate::forwarded::Trust;
+use weir_core::cidr::Cidr;
 
 /// The module.
 pub struct Realip;

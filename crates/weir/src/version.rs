@@ -37,7 +37,8 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 13] = [
+const WITH: [&str; 14] = [
+    "debug",
     "threads",
     "file-aio",
     "http_realip_module",

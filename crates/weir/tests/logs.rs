@@ -41,6 +41,38 @@ both_drivers! {
         assert_eq!(server.dir().read("buffered.log"), "");
     }
 
+    /// `debug_connection`: everything about connections from there is in all logs, whatever their levels, and nothing about
+    /// others. `error_log … debug`: the same of all requests of a location.
+    fn single_connections_and_locations_are_debugged(driver) {
+        let server = Server::builder(
+            "error_log %%DIR%%/error.log debug; events { debug_connection 198.51.100.0/24; debug_connection ::1; }
+            http { error_log %%DIR%%/one.log alert; error_log %%DIR%%/two.log alert;
+            server { listen 127.0.0.1:%%PORT_0%%; listen [::1]:%%PORT_1%%;
+                location / { return 200 $uri; }
+                location /more { error_log %%DIR%%/three.log debug; return 200 ok; } } }",
+        );
+        let server = server.driver(driver).start();
+        assert_eq!(server.get("/quiet").text(), "/quiet");
+        assert_eq!(server.get("/more/?a=b").text(), "ok");
+        let three = wait_for("the end of a request", || {
+            Some(server.dir().read("three.log")).filter(|log| log.contains("http finalize request: 200"))
+        });
+        for line in ["using configuration \"/more\"", "] ", "\"/more/?a=b\" sent:", "| rewrite "] {
+            assert!(three.contains(line), "{line}: {three}");
+        }
+        let Ok(socket) = std::net::TcpStream::connect(("::1", server.port(1))) else {
+            println!("skipped: no IPv6 here");
+            return;
+        };
+        drop(socket);
+        let told = wait_for("the connection's end", || {
+            Some(server.dir().read("one.log")).filter(|log| log.contains("while waiting for request"))
+        });
+        assert!(told.contains("[debug]") && told.contains("accept: [::1]:"), "{told}");
+        wait_for("the other log", || (server.dir().read("two.log") == told).then_some(()));
+        assert!(!told.contains("127.0.0.1"), "{told}");
+    }
+
     /// 4 connections, 2,000 requests, then the end: each is in the log exactly once.
     fn no_line_is_lost_at_the_end(driver) {
         for (signal, buffer) in [(Signal::Quit, ""), (Signal::Term, ""), (Signal::Quit, "buffer=64k flush=1h"), (Signal::Term, "buffer=64k flush=1h")] {

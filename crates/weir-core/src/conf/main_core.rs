@@ -13,6 +13,7 @@ use weir_rt::DriverChoice;
 use weir_rt::process::{self, User};
 
 use super::registry::Registry;
+use crate::cidr::Cidr;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
 
@@ -80,6 +81,8 @@ pub struct MainConf {
     pub driver: Option<DriverChoice>,
     /// `worker_connections`
     pub worker_connections: Option<u64>,
+    /// `debug_connection`: whose connections are logged at all levels.
+    pub debug_connections: Vec<Cidr>,
     /// `multi_accept`
     pub multi_accept: Option<bool>,
     /// `accept_mutex`
@@ -286,8 +289,9 @@ const TABLE: &[Row] = &[
         .doc("Accepted for nginx's files; the kernel wakes one worker for a connection."),
     Row::new("accept_mutex_delay", EVENTS, ONE, |c, line| line.time_ms(&mut c.accept_mutex_delay))
         .doc("Accepted for nginx's files; there is no accept mutex."),
-    Row::new("debug_connection", EVENTS, ONE, set::debug_connection)
-        .doc("Accepted with a warning; traces show what single connections do."),
+    Row::new("debug_connection", EVENTS, ONE, set::debug_connection).doc(
+        "Connections from this address or network, or unix:, are logged at all levels, to all error logs.",
+    ),
     Row::new("worker_aio_requests", EVENTS, ONE, |c, line| line.number(&mut c.worker_aio_requests, 0..))
         .doc("Accepted for nginx's files; the ring of a worker has the size that its connections need."),
     Row::new("epoll_events", EVENTS, ONE, |c, line| line.number(&mut c.epoll_events, 0..)).doc(

@@ -89,6 +89,8 @@ fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
     let fd = stream.fd();
     let peer = net::peer_addr(fd).unwrap_or(SockAddr::UNSPECIFIED);
     let Some(hosts) = generation.hosts.get(address).cloned() else { return };
+    let watched = &generation.configuration.main.debug_connections;
+    let debug = !watched.is_empty() && watched.iter().any(|cidr| cidr.contains(&peer));
     let connection = Rc::new(Connection {
         number: worker.connection_number(),
         peer,
@@ -101,11 +103,13 @@ fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
         accept_wait: crate::trace::accepted(worker, fd),
         proxied: OnceCell::new(),
         ssl: false,
+        debug,
         retired: Cell::new(false),
         local: OnceCell::new(),
     });
     let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
     connection.narrow(&generation);
+    log::debug::accepted(&connection);
     let wire = Rc::new(Wire::new(stream));
     let open = worker.open(&wire, &connection);
     let worker = worker.clone();

@@ -10,7 +10,7 @@ use weir_trace::{Site, Step, WaitKind};
 use super::h1::Wire;
 use super::keepalive;
 use crate::exchange::Exchange;
-use crate::log::Level;
+use crate::log::{Level, debug};
 
 /// Why there is no request to answer.
 pub(crate) enum NoHead {
@@ -58,6 +58,7 @@ fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
     parsed?;
     let checked = check(x);
     x.mark(Site::step(Step::VirtualServer));
+    debug::begun(x);
     checked
 }
 

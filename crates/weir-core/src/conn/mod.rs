@@ -49,6 +49,8 @@ pub struct Connection {
     pub proxied: OnceCell<Proxied>,
     /// The connection came over TLS.
     pub ssl: bool,
+    /// Everything that is to be said of it is logged, whatever the levels of logs are (`debug_connection`).
+    pub(crate) debug: bool,
     /// No further request is taken.
     pub(crate) retired: Cell<bool>,
     local: OnceCell<SockAddr>,

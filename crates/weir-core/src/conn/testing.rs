@@ -26,6 +26,7 @@ pub(crate) fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
         accept_wait: 0,
         proxied: OnceCell::new(),
         ssl: false,
+        debug: false,
         retired: Cell::new(false),
         local: OnceCell::from(addr("198.51.100.1:8080")),
     })

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use weir_rt::clock;
-use weir_trace::{EventKind, Site, Trace, WaitKind};
+use weir_trace::{Event, EventKind, Site, Trace, WaitKind};
 
 use crate::conn::h1::Wire;
 use crate::phase::LocalFuture;
@@ -51,6 +51,11 @@ impl Shared {
     pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace)) {
         finish(&mut self.trace.borrow_mut());
         self.on.set(false);
+    }
+
+    /// What was recorded so far.
+    pub(crate) fn events<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
+        look(self.trace.borrow().events())
     }
 
     /// Nothing is recorded of this request (`profile off`).

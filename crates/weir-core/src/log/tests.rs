@@ -67,9 +67,9 @@ fn a_log_takes_its_level_and_graver_ones() {
     let sinks = [(&all, Level::Info), (&grave, Level::Error)];
     let log = ErrorLog::of(sinks.map(|(path, limit)| Sink { file: path.open(None), limit }).into());
     assert!(log.enabled(Level::Info) && !log.enabled(Level::Debug));
-    log.put(Level::Info, b"info\n");
-    log.put(Level::Error, b"error\n");
-    log.put(Level::Emerg, b"emerg\n");
+    log.put(Level::Info, b"info\n", false);
+    log.put(Level::Error, b"error\n", false);
+    log.put(Level::Emerg, b"emerg\n", false);
     assert_eq!(grave.read().lines().last(), Some("emerg"), "written at once");
     flush();
     let mut lines: Vec<_> = all.read().lines().map(str::to_owned).collect();
@@ -312,7 +312,7 @@ fn syslog_gets_datagrams() {
     let conf = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
     let log = conf.main.error_log_open.expect("opened");
     for level in [Level::Warn, Level::Emerg] {
-        log.put(level, b"2026/11/21 05:45:41 [x] 1#1: said\n");
+        log.put(level, b"2026/11/21 05:45:41 [x] 1#1: said\n", false);
         let mut datagram = [0; 512];
         let len = server.recv(&mut datagram).expect("sent");
         let datagram = String::from_utf8_lossy(&datagram[..len]).into_owned();

@@ -18,12 +18,12 @@ use weir_core::{Exchange, Module, Text};
 use weir_http::Known;
 use weir_rt::net::SockAddr;
 
-use crate::cidr::{self, Cidr};
 use crate::computed;
 use crate::forwarded::Trust;
 use flat::Flat;
 use networks::Networks;
 use ranges::Ranges;
+use weir_core::cidr::{self, Cidr};
 
 /// The module.
 pub struct Geo;

@@ -1,12 +1,14 @@
 //! Setters of the main context and of `events` that need more than a stock one.
 
 use std::io;
+use std::net::ToSocketAddrs;
 
 use weir_conf::{LineCx, Result, parse_number};
 use weir_rt::DriverChoice;
 use weir_rt::process;
 
 use super::{Affinity, MOST_WORKERS, MainConf, Processes, ThreadPool};
+use crate::cidr::Cidr;
 use crate::log::LogSpec;
 
 /// `user user [group]`
@@ -192,9 +194,16 @@ pub(super) fn worker_connections(conf: &mut MainConf, line: &mut LineCx<'_>) -> 
     line.once(&mut conf.worker_connections, number)
 }
 
-/// `debug_connection address`
-pub(super) fn debug_connection(_: &mut MainConf, line: &mut LineCx<'_>) -> Result {
-    line.warn("\"debug_connection\" is ignored, there is no debugging log of single connections");
+/// `debug_connection address | network | name | unix:`
+pub(super) fn debug_connection(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    if let Some(cidr) = Cidr::argument(line, 0) {
+        conf.debug_connections.push(cidr);
+        return Ok(());
+    }
+    let found = (line.arg(0), 0).to_socket_addrs();
+    let found = found
+        .map_err(|_| line.fail_arg(0, format!("host not found in debug_connection \"{}\"", line.arg(0))))?;
+    conf.debug_connections.extend(found.map(|address| Cidr::host(address.ip().to_canonical())));
     Ok(())
 }
 

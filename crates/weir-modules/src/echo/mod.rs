@@ -1,19 +1,31 @@
 //! `echo`: answers put together from text, sleeps, subrequests and the request itself, for tests and for looking (as
 //! echo-nginx-module does).
 
+mod around;
+mod variables;
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_conf::names::{ANY_NUMBER, LOCATION, LOCATION_IF, MORE, NONE, ONE, ONE_OR_TWO, TWO};
 use weir_conf::{Contexts, Directive, LineCx, Result};
 use weir_core::body::{Buf, Chain};
 use weir_core::error::Error;
+use weir_core::filter::Slot;
 use weir_core::phase::LocalFuture;
 use weir_core::plan::PlanBuilder;
 use weir_core::redirect::Redirect;
 use weir_core::subrequest::Include;
 use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Handler, Module, Text, Verdict, inherit};
+use weir_core::{Exchange, Handler, Module, Verdict, inherit};
 use weir_http::{Method, uri};
+use weir_trace::Kind;
+
+use around::Around;
+use variables::{It, Timer};
 
 /// The module.
 pub struct Echo;
@@ -36,6 +48,28 @@ impl Module for Echo {
             conf.push(command)
         })
         .doc("Waits for so many seconds, with fractions."),
+        Row::new("echo_blocking_sleep", HERE, ONE, |conf, line| {
+            let command = Command::Block(Script::compile(line, 0)?);
+            conf.push(command)
+        })
+        .doc("Sleeps and lets the worker do nothing else meanwhile: for seeing what a blocked loop is like."),
+        Row::new("echo_foreach_split", HERE, TWO, |conf, line| {
+            let command = Command::Foreach(Script::compile(line, 0)?, Script::compile(line, 1)?);
+            conf.push(command)
+        })
+        .doc("Does what follows up to echo_end for each part of its second argument between the first one; $echo_it."),
+        Row::new("echo_end", HERE, NONE, |conf, _| conf.push(Command::End))
+            .doc("Ends what echo_foreach_split does for each part."),
+        Row::new("echo_before_body", HERE, ANY_NUMBER, |conf, line| {
+            conf.before.push(Line::parse(line)?);
+            Ok(())
+        })
+        .doc("As echo, before the body of whatever answers."),
+        Row::new("echo_after_body", HERE, ANY_NUMBER, |conf, line| {
+            conf.after.push(Line::parse(line)?);
+            Ok(())
+        })
+        .doc("As echo, behind the body of whatever answers."),
         Row::new("echo_reset_timer", HERE, NONE, |conf, _| conf.push(Command::ResetTimer))
             .doc("$echo_timer_elapsed counts from here on."),
         Row::new("echo_read_request_body", HERE, NONE, |conf, _| conf.push(Command::ReadBody))
@@ -47,7 +81,7 @@ impl Module for Echo {
         Row::new("echo_location_async", HERE, ONE_OR_TWO, |conf, line| conf.location(line, false))
             .doc("As echo_location, going on at once; the answers stand in order."),
         Row::new("echo_subrequest", HERE, MORE, |conf, line| conf.subrequest(line, true))
-            .doc("As echo_location with a method: METHOD path [-q arguments] [-b body]."),
+            .doc("As echo_location with a method: METHOD path [-q arguments] [-b body] [-f file]."),
         Row::new("echo_subrequest_async", HERE, MORE, |conf, line| conf.subrequest(line, false))
             .doc("As echo_subrequest, going on at once."),
         Row::new("echo_exec", HERE, ONE_OR_TWO, |conf, line| {
@@ -59,12 +93,7 @@ impl Module for Echo {
         Row::new("echo_status", HERE, ONE, |conf, line| line.number(&mut conf.status, 100..=999))
             .doc("The answer's status; 200."),
     ];
-    const VARIABLES: &'static [Variable] = &[
-        Variable::new("echo_timer_elapsed", elapsed).volatile(),
-        Variable::new("echo_request_method", |x| Some(Text::Span(x.request.method_span))).volatile(),
-        Variable::new("echo_request_body", request_body).volatile(),
-        Variable::new("echo_client_request_headers", request_head).volatile(),
-    ];
+    const VARIABLES: &'static [Variable] = variables::VARIABLES;
 
     fn inherit(conf: &mut EchoConf, parent: &EchoConf) {
         inherit!(conf, parent, status);
@@ -74,6 +103,10 @@ impl Module for Echo {
         if !conf.commands.is_empty() {
             let status = conf.status.unwrap_or(200);
             plan.content(Self::NAME, Say { commands: conf.commands.as_slice().into(), status });
+        }
+        if !conf.before.is_empty() || !conf.after.is_empty() {
+            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            plan.header_filter(Slot::Aux, Self::NAME, Around::new(body, &conf.before, &conf.after));
         }
         Ok(())
     }
@@ -88,16 +121,22 @@ const HERE: Contexts = LOCATION.or(LOCATION_IF);
 #[derive(Default)]
 pub struct EchoConf {
     commands: Vec<Command>,
+    before: Vec<Line>,
+    after: Vec<Line>,
     status: Option<u16>,
 }
 
 /// One directive.
 #[derive(Clone)]
 enum Command {
-    Echo(Vec<Script>, bool),
+    Echo(Line),
     Duplicate(Script, Script),
     Flush,
     Sleep(Script),
+    Block(Script),
+    /// The delimiter and the text.
+    Foreach(Script, Script),
+    End,
     ResetTimer,
     ReadBody,
     SayBody,
@@ -111,16 +150,21 @@ struct Subrequest {
     path: Script,
     args: Option<Script>,
     body: Option<Script>,
+    /// A path below the prefix, of a file whose content is the body.
+    file: Option<(PathBuf, Script)>,
     wait: bool,
 }
 
-impl EchoConf {
-    fn push(&mut self, command: Command) -> Result {
-        self.commands.push(command);
-        Ok(())
-    }
+/// The arguments of `echo` and its like.
+#[derive(Clone)]
+struct Line {
+    words: Vec<Script>,
+    /// A line's end stands behind them.
+    ends: bool,
+}
 
-    fn echo(&mut self, line: &mut LineCx<'_>) -> Result {
+impl Line {
+    fn parse(line: &mut LineCx<'_>) -> Result<Line> {
         let mut from = 0;
         let mut ends = true;
         while let Some(word) = line.args().get(from).map(|word| word.bytes()) {
@@ -135,13 +179,45 @@ impl EchoConf {
             from += 1;
         }
         let words = (from..line.args().len()).map(|at| Script::compile(line, at)).collect::<Result<_>>()?;
-        self.push(Command::Echo(words, ends))
+        Ok(Line { words, ends })
+    }
+
+    fn say(&self, x: &mut Exchange, said: &mut Vec<u8>) {
+        for (at, word) in self.words.iter().enumerate() {
+            if at > 0 {
+                said.push(b' ');
+            }
+            let word = word.value(x);
+            said.extend_from_slice(x.text(&word));
+        }
+        if self.ends {
+            said.push(b'\n');
+        }
+    }
+}
+
+impl EchoConf {
+    fn push(&mut self, command: Command) -> Result {
+        self.commands.push(command);
+        Ok(())
+    }
+
+    fn echo(&mut self, line: &mut LineCx<'_>) -> Result {
+        let said = Line::parse(line)?;
+        self.push(Command::Echo(said))
     }
 
     fn location(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
         let path = Script::compile(line, 0)?;
         let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
-        self.push(Command::Subrequest(Subrequest { method: Method::Get, path, args, body: None, wait }))
+        self.push(Command::Subrequest(Subrequest {
+            method: Method::Get,
+            path,
+            args,
+            body: None,
+            file: None,
+            wait,
+        }))
     }
 
     fn subrequest(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
@@ -150,22 +226,22 @@ impl EchoConf {
         }
         let method = Method::parse(line.bytes(0));
         let path = Script::compile(line, 1)?;
-        let (mut args, mut body) = (None, None);
+        let (mut args, mut body, mut file) = (None, None, None);
         for at in (2..line.args().len()).step_by(2) {
-            let slot = match line.bytes(at) {
-                b"-q" => &mut args,
-                b"-b" => &mut body,
+            let value = Script::compile(line, at + 1)?;
+            match line.bytes(at) {
+                b"-q" => args = Some(value),
+                b"-b" => body = Some(value),
+                b"-f" => file = Some((line.paths().prefix.clone(), value)),
                 _ => return Err(line.invalid_parameter(at)),
-            };
-            *slot = Some(Script::compile(line, at + 1)?);
+            }
         }
-        self.push(Command::Subrequest(Subrequest { method, path, args, body, wait }))
+        if body.is_some() && file.is_some() {
+            return Err(line.refuse("takes either -b or -f"));
+        }
+        self.push(Command::Subrequest(Subrequest { method, path, args, body, file, wait }))
     }
 }
-
-/// When the timer was set, in the worker's milliseconds.
-#[derive(Default)]
-struct Timer(Option<u64>);
 
 struct Say {
     commands: Box<[Command]>,
@@ -190,14 +266,30 @@ impl Handler for Say {
 
 impl Say {
     async fn say(&self, x: &mut Exchange) -> std::result::Result<Verdict, Error> {
-        for command in &self.commands {
+        let mut each: Option<Each> = None;
+        let mut at = 0;
+        while let Some(command) = self.commands.get(at) {
+            at += 1;
             match command {
                 Command::ReadBody => x.read_body().await?,
                 Command::ResetTimer => *x.state::<Timer>() = Timer(Some(weir_rt::now_ms())),
                 Command::Sleep(seconds) => sleep(x, seconds).await,
+                Command::Block(seconds) => block(x, seconds),
                 Command::Exec(target, args) => return Ok(exec(x, target, args.as_ref())),
                 Command::Flush => self.send(x, Chain::flush()).await?,
                 Command::Subrequest(subrequest) => self.include(x, subrequest).await?,
+                Command::Foreach(..) if each.is_some() => {
+                    x.log_error(&"Nested echo_foreach_split not supported yet.");
+                    return Ok(Verdict::Status(500));
+                }
+                Command::Foreach(delimiter, text) => {
+                    let loop_ = Each::new(x, delimiter, text, at);
+                    at = self.turn(x, &mut each, Some(loop_), at);
+                }
+                Command::End => {
+                    let running = each.take();
+                    at = self.turn(x, &mut each, running, at);
+                }
                 Command::Echo(..) | Command::Duplicate(..) | Command::SayBody => {
                     let mut chain = Chain::default();
                     chain.push(Buf::Bytes(text(x, command)));
@@ -207,6 +299,21 @@ impl Say {
         }
         self.send(x, Chain::end()).await?;
         Ok(Verdict::Done)
+    }
+
+    /// Begins the next turn of `running`, if it has one; which command is next.
+    fn turn(&self, x: &mut Exchange, each: &mut Option<Each>, running: Option<Each>, at: usize) -> usize {
+        let Some(mut running) = running else { return at };
+        let Some(part) = running.parts.pop_front() else {
+            *x.state::<It>() = It(None);
+            let ends = |command: &Command| matches!(command, Command::End);
+            let end = self.commands.iter().skip(running.first).position(ends);
+            return end.map_or(self.commands.len(), |end| running.first + end + 1);
+        };
+        *x.state::<It>() = It(Some(part));
+        let first = running.first;
+        *each = Some(running);
+        first
     }
 
     async fn send(&self, x: &mut Exchange, chain: Chain) -> std::result::Result<(), Error> {
@@ -227,7 +334,12 @@ impl Say {
             return Ok(());
         };
         let args = args.unwrap_or_else(|| target.args.unwrap_or_default().to_vec());
-        let body = asked.body.as_ref().map(|body| value(x, body));
+        let mut body = asked.body.as_ref().map(|body| value(x, body));
+        if let Some((prefix, name)) = &asked.file {
+            let name = value(x, name);
+            let Some(content) = read(x, prefix, &name).await else { return Ok(()) };
+            body = Some(content);
+        }
         let (uri, method, wait) = (target.path.to_vec(), Some(asked.method), asked.wait);
         x.include(Include { uri, args, method, body, wait, ..Include::default() }).await
     }
@@ -244,18 +356,7 @@ impl Say {
 fn text(x: &mut Exchange, command: &Command) -> Vec<u8> {
     let mut said = Vec::new();
     match command {
-        Command::Echo(words, ends) => {
-            for (at, word) in words.iter().enumerate() {
-                if at > 0 {
-                    said.push(b' ');
-                }
-                let word = word.value(x);
-                said.extend_from_slice(x.text(&word));
-            }
-            if *ends {
-                said.push(b'\n');
-            }
-        }
+        Command::Echo(line) => line.say(x, &mut said),
         Command::Duplicate(count, text) => {
             let (count, text) = (count.value(x), text.value(x));
             let count = std::str::from_utf8(x.text(&count))
@@ -270,12 +371,43 @@ fn text(x: &mut Exchange, command: &Command) -> Vec<u8> {
 }
 
 async fn sleep(x: &mut Exchange, seconds: &Script) {
+    if let Some(time) = time(x, seconds) {
+        x.waiting_beside(Box::pin(weir_rt::sleep(time))).await;
+    }
+}
+
+/// What the directive is for: the whole worker stands still.
+fn block(x: &mut Exchange, seconds: &Script) {
+    if let Some(time) = time(x, seconds) {
+        std::thread::sleep(time);
+    }
+}
+
+fn time(x: &mut Exchange, seconds: &Script) -> Option<Duration> {
     let value = seconds.value(x);
     let seconds = std::str::from_utf8(x.text(&value)).ok().and_then(|text| text.parse::<f64>().ok());
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    match time {
-        Some(time) => x.waiting_beside(Box::pin(weir_rt::sleep(time))).await,
-        None => x.log_error(&"invalid sleep time"),
+    if time.is_none() {
+        x.log_error(&"invalid sleep time");
+    }
+    time
+}
+
+/// The content of a file below the prefix; where it can't be read that is logged.
+async fn read(x: &mut Exchange, prefix: &Path, name: &[u8]) -> Option<Vec<u8>> {
+    let path = prefix.join(OsStr::from_bytes(name));
+    let job = {
+        let path = path.clone();
+        move || std::fs::read(path)
+    };
+    match x.waiting_beside(Box::pin(weir_rt::blocking(job))).await {
+        Ok(content) => Some(content),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(0);
+            let (path, reason) = (path.display(), weir_rt::file::errno_text(errno));
+            x.log_error(&format_args!("open() \"{path}\" failed ({errno}: {reason})"));
+            None
+        }
     }
 }
 
@@ -290,29 +422,60 @@ fn exec(x: &mut Exchange, target: &Script, args: Option<&Script>) -> Verdict {
     Redirect::to(x, &target).into()
 }
 
-/// Seconds since the request began, or the timer was reset.
-fn elapsed(x: &mut Exchange) -> Option<Text> {
-    let since = x.state_if::<Timer>().and_then(|timer| timer.0).unwrap_or(x.start_ms);
-    let ms = weir_rt::now_ms().saturating_sub(since);
-    let text = format!("{}.{:03}", ms / 1000, ms % 1000);
-    Some(Text::Span(x.arena.push(text.as_bytes())))
+/// A running `echo_foreach_split`.
+struct Each {
+    parts: VecDeque<Vec<u8>>,
+    /// The command behind it.
+    first: usize,
 }
 
-fn request_body(x: &mut Exchange) -> Option<Text> {
-    let body = x.body.memory().to_vec();
-    (!body.is_empty()).then(|| Text::Span(x.arena.push(&body)))
-}
-
-/// The request line and the fields as they came, without the empty line.
-fn request_head(x: &mut Exchange) -> Option<Text> {
-    let mut head = x.arena.get(x.request.line).to_vec();
-    head.extend_from_slice(b"\r\n");
-    for field in &x.request.fields {
-        let line = [x.arena.get(field.name), b": ", x.arena.get(field.value), b"\r\n"];
-        head.extend_from_slice(&line.concat());
+impl Each {
+    /// The parts of `text` between `delimiter`, without empty ones.
+    fn new(x: &mut Exchange, delimiter: &Script, text: &Script, first: usize) -> Each {
+        let delimiter = delimiter.value(x);
+        let delimiter = x.text(&delimiter).to_vec();
+        let text = text.value(x);
+        Each { parts: split(x.text(&text), &delimiter), first }
     }
-    Some(Text::Span(x.arena.push(&head)))
+}
+
+fn split(text: &[u8], delimiter: &[u8]) -> VecDeque<Vec<u8>> {
+    let mut parts = VecDeque::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let found = match delimiter.is_empty() {
+            true => None,
+            false => rest.windows(delimiter.len()).position(|part| part == delimiter),
+        };
+        let (part, behind) = match found {
+            Some(at) => (&rest[..at], &rest[at + delimiter.len()..]),
+            None => (rest, &[][..]),
+        };
+        if !part.is_empty() {
+            parts.push_back(part.to_vec());
+        }
+        rest = behind;
+    }
+    parts
 }
 
 /// Bytes that `echo_duplicate` says at most.
 const LONGEST: usize = 64 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_parts_are_left_out() {
+        let parts = |text: &str, delimiter: &str| -> Vec<String> {
+            let parts = split(text.as_bytes(), delimiter.as_bytes());
+            parts.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+        };
+        assert_eq!(parts("a&b&c", "&"), ["a", "b", "c"]);
+        assert_eq!(parts("&&a&&b&", "&"), ["a", "b"]);
+        assert_eq!(parts("a, b,c", ", "), ["a", "b,c"]);
+        assert_eq!(parts("ab", ""), ["ab"]);
+        assert!(parts("", "&").is_empty() && parts("&&", "&").is_empty());
+    }
+}

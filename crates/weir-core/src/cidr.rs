@@ -7,7 +7,7 @@ use weir_rt::net::SockAddr;
 
 /// A set of client addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cidr {
+pub enum Cidr {
     /// IPv4; also IPv4 addresses mapped into IPv6.
     V4 {
         /// The network, its low bits zero.
@@ -29,7 +29,7 @@ pub(crate) enum Cidr {
 impl Cidr {
     /// The network in argument `at`, with nginx's warning where the address has bits below the mask; `None` where it
     /// is none.
-    pub(crate) fn argument(line: &mut LineCx<'_>, at: usize) -> Option<Cidr> {
+    pub fn argument(line: &mut LineCx<'_>, at: usize) -> Option<Cidr> {
         let (cidr, low_bits) = Cidr::parse(line.bytes(at))?;
         if low_bits {
             let message = format!("low address bits of {} are meaningless", line.arg(at));
@@ -42,12 +42,12 @@ impl Cidr {
     ///
     /// # Errors
     /// nginx's `invalid parameter`.
-    pub(crate) fn required(line: &mut LineCx<'_>, at: usize) -> Result<Cidr, Error> {
+    pub fn required(line: &mut LineCx<'_>, at: usize) -> Result<Cidr, Error> {
         Cidr::argument(line, at).ok_or_else(|| line.invalid_parameter(at))
     }
 
     /// The network, and whether bits below its mask were set (nginx's `ngx_ptocidr`).
-    pub(crate) fn parse(text: &[u8]) -> Option<(Cidr, bool)> {
+    pub fn parse(text: &[u8]) -> Option<(Cidr, bool)> {
         if text == b"unix:" {
             return Some((Cidr::Unix, false));
         }
@@ -71,7 +71,7 @@ impl Cidr {
     }
 
     /// Exactly this address.
-    pub(crate) fn host(addr: IpAddr) -> Cidr {
+    pub fn host(addr: IpAddr) -> Cidr {
         match addr {
             IpAddr::V4(addr) => Cidr::V4 { net: addr.into(), mask: u32::MAX },
             IpAddr::V6(addr) => Cidr::V6 { net: addr.into(), mask: u128::MAX },
@@ -79,13 +79,13 @@ impl Cidr {
     }
 
     /// Whether `addr` is in the network.
-    pub(crate) fn contains(&self, addr: &SockAddr) -> bool {
+    pub fn contains(&self, addr: &SockAddr) -> bool {
         self.contains_ip(canonical(addr))
     }
 
     /// As [`Cidr::contains`], for many networks: [`canonical`] needs to look at the address once only.
     #[inline]
-    pub(crate) fn contains_ip(&self, ip: Option<IpAddr>) -> bool {
+    pub fn contains_ip(&self, ip: Option<IpAddr>) -> bool {
         match (self, ip) {
             (Cidr::V4 { net, mask }, Some(IpAddr::V4(ip))) => u32::from(ip) & mask == *net,
             (Cidr::V6 { net, mask }, Some(IpAddr::V6(ip))) => u128::from(ip) & mask == *net,
@@ -96,12 +96,12 @@ impl Cidr {
 }
 
 /// The address in `addr`, as IPv4 where it is mapped into IPv6; `None` for a unix socket.
-pub(crate) fn canonical(addr: &SockAddr) -> Option<IpAddr> {
+pub fn canonical(addr: &SockAddr) -> Option<IpAddr> {
     addr.ip().map(|ip| ip.to_canonical())
 }
 
 /// An address without port or brackets, as nginx reads one.
-pub(crate) fn ip(text: &str) -> Option<IpAddr> {
+pub fn ip(text: &str) -> Option<IpAddr> {
     ipv4(text).or_else(|| text.parse().ok())
 }
 

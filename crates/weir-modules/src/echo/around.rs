@@ -1,0 +1,68 @@
+//! `echo_before_body`, `echo_after_body`: what is said around the body of whatever answers.
+
+use std::rc::Rc;
+
+use weir_core::body::{Buf, Chain};
+use weir_core::error::Error;
+use weir_core::filter::Slot;
+use weir_core::filter::{BodyFilter, HeaderFilter, Step};
+use weir_core::{Exchange, Verdict};
+use weir_http::Known;
+use weir_trace::Site;
+
+use super::Line;
+
+pub(super) struct Around {
+    body: Site,
+    before: Rc<[Line]>,
+    after: Rc<[Line]>,
+}
+
+impl Around {
+    pub(super) fn new(body: Site, before: &[Line], after: &[Line]) -> Around {
+        Around { body, before: before.into(), after: after.into() }
+    }
+}
+
+impl HeaderFilter for Around {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        let response = &mut x.response;
+        response.content_length = None;
+        response.allow_ranges = false;
+        response.remove(Known::AcceptRanges);
+        let (before, after) = (Some(self.before.clone()), self.after.clone());
+        x.body_filter(Slot::Aux, self.body, Body { before, after });
+        Verdict::Ok
+    }
+}
+
+struct Body {
+    /// What was not said yet.
+    before: Option<Rc<[Line]>>,
+    after: Rc<[Line]>,
+}
+
+impl BodyFilter for Body {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+        if let Some(lines) = self.before.take() {
+            output.push(Buf::Bytes(said(x, &lines)));
+        }
+        let last = std::mem::take(&mut input.last);
+        output.append(input);
+        if last {
+            output.push(Buf::Bytes(said(x, &self.after)));
+            output.last = true;
+        }
+        Ok(Step::More)
+    }
+
+    fn in_memory(&self) -> bool {
+        false
+    }
+}
+
+fn said(x: &mut Exchange, lines: &[Line]) -> Vec<u8> {
+    let mut said = Vec::new();
+    lines.iter().for_each(|line| line.say(x, &mut said));
+    said
+}
