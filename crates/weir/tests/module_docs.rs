@@ -26,8 +26,8 @@ const EXTRA: [&str; 12] = [
     "trace",
     "welcome",
 ];
-/// What directives of modules that are not nginx's own begin with: headers-more, subs_filter.
-const THIRD_PARTY: [&str; 4] = ["more_", "subs_", "brotli", "zstd"];
+/// What directives of modules that are not nginx's own begin with: headers-more, subs_filter, ngx_brotli, zstd, echo.
+const THIRD_PARTY: [&str; 5] = ["more_", "subs_", "brotli", "zstd", "echo"];
 
 #[test]
 fn pages_are_those_of_the_tables() {

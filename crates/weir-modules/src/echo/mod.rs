@@ -274,7 +274,7 @@ impl Say {
                 Command::ReadBody => x.read_body().await?,
                 Command::ResetTimer => *x.state::<Timer>() = Timer(Some(weir_rt::now_ms())),
                 Command::Sleep(seconds) => sleep(x, seconds).await,
-                Command::Block(seconds) => block(x, seconds),
+                Command::Block(seconds) => block(x, seconds).await,
                 Command::Exec(target, args) => return Ok(exec(x, target, args.as_ref())),
                 Command::Flush => self.send(x, Chain::flush()).await?,
                 Command::Subrequest(subrequest) => self.include(x, subrequest).await?,
@@ -376,10 +376,11 @@ async fn sleep(x: &mut Exchange, seconds: &Script) {
     }
 }
 
-/// What the directive is for: the whole worker stands still.
-fn block(x: &mut Exchange, seconds: &Script) {
+/// What the directive is for: the whole worker stands still. Its clock goes on with the next turn of the loop.
+async fn block(x: &mut Exchange, seconds: &Script) {
     if let Some(time) = time(x, seconds) {
         std::thread::sleep(time);
+        x.waiting_beside(Box::pin(weir_rt::yield_now())).await;
     }
 }
 
