@@ -95,6 +95,10 @@ impl Failure {
     /// nginx's level and status for it.
     pub(super) fn judge(&self, not_found: NotFound) -> (Level, u16) {
         match self.errno {
+            // What nginx does to whole files it takes more seriously.
+            _ if matches!(self.call, "open()" | "rename()" | "write()" | "chmod()" | "futimes()") => {
+                (Level::Crit, 500)
+            }
             ENOENT | ENOTDIR | ENAMETOOLONG => (Level::Error, not_found.0),
             EEXIST => (Level::Error, 405),
             EACCES | EPERM => (Level::Error, 403),
@@ -270,7 +274,7 @@ fn create_beside(path: &Path, access: u32) -> Result<(PathBuf, File)> {
         match OpenOptions::new().write(true).create_new(true).mode(access).open(&beside) {
             Ok(file) => return Ok((beside, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Failure::of("open()", &beside, &error)),
+            Err(error) => return Err(Failure::of("open()", path, &error)),
         }
     }
 }

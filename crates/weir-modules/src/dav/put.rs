@@ -43,10 +43,7 @@ pub(super) async fn put(settings: &Settings, x: &mut Exchange) -> Verdict {
     };
     match disk::away(x, move || arrival.settle()).await {
         Ok(()) => body.keep(),
-        Err(failure) => {
-            failed(x, &failure, disk::NotFound(500));
-            return Verdict::Status(500);
-        }
+        Err(failure) => return failed(x, &failure, disk::NotFound(500)),
     }
     if status == 201 {
         set_location(x);

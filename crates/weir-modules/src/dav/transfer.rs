@@ -75,10 +75,7 @@ async fn file(settings: &Settings, x: &mut Exchange, source: Place, goal: Goal) 
     });
     match done.await {
         Ok(()) => Verdict::Status(204),
-        Err(failure) => {
-            failed(x, &failure, NotFound(500));
-            Verdict::Status(500)
-        }
+        Err(failure) => failed(x, &failure, NotFound(500)),
     }
 }
 
