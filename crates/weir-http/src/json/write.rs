@@ -119,4 +119,11 @@ mod tests {
         });
         assert_eq!(text, r#"{"a":1,"b":[true,"x\"\u000a\u003c",{}],"c":[1,2]}"#);
     }
+
+    #[test]
+    fn what_a_client_sends_stays_inside_its_string() {
+        let mut out = String::new();
+        escape(&mut out, "a\"b\\c\n\u{1}</script>\u{2028}é");
+        assert_eq!(out, "\"a\\\"b\\\\c\\u000a\\u0001\\u003c/script\\u003e\\u2028é\"");
+    }
 }

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::Scale;
-use super::json::{Object, histogram_json};
-use super::text::{EXPECTED, micros, phase};
-use crate::arrange::rank;
+use super::json::{Object, histogram_json, node_json};
+use super::rows::{Line, lines, name, name_of_missing};
+use super::text::micros;
 use crate::average::{Average, Spread};
 use crate::site::{Kind, SiteTable};
-use crate::tree::Tree;
+use crate::tree::{Node, Tree};
 
 /// The average tree, one site a line: calls per request; run per request, children included, as mean over all requests
 /// (so that lines add up) and as median and 99th percentile of the requests that came there; the share of the whole time,
@@ -48,49 +48,27 @@ pub fn average_json(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> S
     let mut object = Object::new(&mut out);
     object.number("requests", average.requests());
     let mut root = String::new();
-    node_json(&mut root, (&tree, &spreads), 0, sites, scale);
+    node_json(&mut root, &tree, 0, (sites, scale), &|object, index| {
+        extras(object, &tree.nodes()[index as usize], &spreads[index as usize], scale);
+    });
     object.raw("root", &root);
     object.close();
     out
 }
 
-fn node_json(
-    out: &mut String,
-    (tree, spreads): (&Tree, &[Spread]),
-    index: u32,
-    sites: &SiteTable,
-    scale: Scale<'_>,
-) {
-    let (node, spread) = (&tree.nodes()[index as usize], &spreads[index as usize]);
-    let mut object = Object::new(out);
-    object.site(node.site, sites);
-    object.number("calls", node.calls);
-    for (name, ticks) in [
-        ("run_ns", node.run),
-        ("wait_ns", node.wait),
-        ("self_run_ns", node.self_run),
-        ("self_wait_ns", node.self_wait),
-        ("lock_ns", node.lock),
-        ("gc_ns", node.gc),
+/// What a node has besides its times: sums, and the spread over the requests.
+fn extras(object: &mut Object<'_>, node: &Node, spread: &Spread, scale: Scale<'_>) {
+    for (name, value) in [
+        ("lock_ns", scale(node.lock)),
+        ("gc_ns", scale(node.gc)),
+        ("bytes_in", node.bytes_in),
+        ("bytes_out", node.bytes_out),
+        ("errors", node.errors),
     ] {
-        object.number(name, scale(ticks));
-    }
-    for (name, value) in [("bytes_in", node.bytes_in), ("bytes_out", node.bytes_out), ("errors", node.errors)]
-    {
         object.number(name, value);
     }
     object.raw("run", &histogram_json(&spread.run, scale));
     object.raw("wait", &histogram_json(&spread.wait, scale));
-    object.key("children");
-    object.out.push('[');
-    for (n, child) in tree.children(index).enumerate() {
-        if n > 0 {
-            object.out.push(',');
-        }
-        node_json(object.out, (tree, spreads), child, sites, scale);
-    }
-    object.out.push(']');
-    object.close();
 }
 
 struct Rows<'a> {
@@ -119,38 +97,26 @@ impl Rows<'_> {
 
     /// The children of the request, completed by what every request passes.
     fn root(&mut self) {
-        let tree = self.tree;
-        let mut expected = EXPECTED.iter().copied().chain((0..).map_while(phase)).peekable();
-        for child in tree.children(0) {
-            let kind = self.sites.info(tree.nodes()[child as usize].site).kind;
-            while let Some(missing) = expected.next_if(|&expected| rank(expected) < rank(kind)) {
-                self.empty(missing);
+        for line in lines(self.tree, self.sites) {
+            match line {
+                Line::Node(child) => self.node(child, 0, Kind::Request),
+                Line::Missing(kind) => self.empty(kind),
             }
-            expected.next_if(|&expected| rank(expected) == rank(kind));
-            self.node(child, 0, Kind::Request);
         }
-        expected.for_each(|missing| self.empty(missing));
     }
 
     fn node(&mut self, index: u32, depth: usize, above: Kind) {
         let info = self.sites.info(self.tree.nodes()[index as usize].site);
-        let label = if info.kind == above { info.name.to_string() } else { info.label() };
-        let name = format!("{:indent$}-> {label}", "", indent = 2 + depth * 3);
-        let figures = self.figures(index);
-        self.rows.push((name, figures));
+        self.rows.push((name(&info, depth, above), self.figures(index)));
         for child in self.tree.children(index) {
             self.node(child, depth + 1, info.kind);
         }
     }
 
     fn empty(&mut self, kind: Kind) {
-        let name = match kind {
-            Kind::Connection(step) => step.as_str(),
-            kind => kind.phase().unwrap_or_default(),
-        };
         let zero = "0.0";
         let figures = format!("  {:>9}  {zero:>9}  {zero:>9}  {zero:>9}  {:>9}", "0.00", "0.0%");
-        self.rows.push((format!("  -> {name}"), figures));
+        self.rows.push((name_of_missing(kind), figures));
     }
 
     fn figures(&self, index: u32) -> String {

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use weir_http::json::escape;
+
 use super::Scale;
 use crate::histogram::Histogram;
 use crate::kept::Kept;
@@ -69,8 +71,10 @@ pub fn tree_json(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
     let mut out = String::new();
     let mut object = Object::new(&mut out);
     object.number("requests", tree.requests());
-    let mut root = String::new();
-    node_json(&mut root, &tree.arranged(sites), 0, sites, scale);
+    let (mut root, arranged) = (String::new(), tree.arranged(sites));
+    node_json(&mut root, &arranged, 0, (sites, scale), &|object, index| {
+        extras(object, &arranged, index, scale)
+    });
     object.raw("root", &root);
     object.close();
     out
@@ -103,7 +107,14 @@ pub fn totals_json(totals: &[(Site, SiteTotals)], sites: &SiteTable, scale: Scal
     out
 }
 
-fn node_json(out: &mut String, tree: &Tree, index: u32, sites: &SiteTable, scale: Scale<'_>) {
+/// A node and those below it: its site and own times, what `more` adds, and its `children`.
+pub(super) fn node_json(
+    out: &mut String,
+    tree: &Tree,
+    index: u32,
+    (sites, scale): (&SiteTable, Scale<'_>),
+    more: &dyn Fn(&mut Object<'_>, u32),
+) {
     let node = &tree.nodes()[index as usize];
     let mut object = Object::new(out);
     object.site(node.site, sites);
@@ -112,6 +123,22 @@ fn node_json(out: &mut String, tree: &Tree, index: u32, sites: &SiteTable, scale
     object.number("wait_ns", scale(node.wait));
     object.number("self_run_ns", scale(node.self_run));
     object.number("self_wait_ns", scale(node.self_wait));
+    more(&mut object, index);
+    object.key("children");
+    object.out.push('[');
+    for (n, child) in tree.children(index).enumerate() {
+        if n > 0 {
+            object.out.push(',');
+        }
+        node_json(object.out, tree, child, (sites, scale), more);
+    }
+    object.out.push(']');
+    object.close();
+}
+
+/// What one request's node may have besides: bytes, errors, a line, and what it waited for.
+fn extras(object: &mut Object<'_>, tree: &Tree, index: u32, scale: Scale<'_>) {
+    let node = &tree.nodes()[index as usize];
     let optional = [
         ("bytes_in", node.bytes_in),
         ("bytes_out", node.bytes_out),
@@ -129,16 +156,6 @@ fn node_json(out: &mut String, tree: &Tree, index: u32, sites: &SiteTable, scale
     tree.waits(index).for_each(|wait| by_kind.number(wait.kind.as_str(), scale(wait.ticks)));
     by_kind.close();
     object.raw("waits_ns", &waits);
-    object.key("children");
-    object.out.push('[');
-    for (n, child) in tree.children(index).enumerate() {
-        if n > 0 {
-            object.out.push(',');
-        }
-        node_json(object.out, tree, child, sites, scale);
-    }
-    object.out.push(']');
-    object.close();
 }
 
 fn waits_json(record: &RequestRecord, scale: Scale<'_>) -> String {
@@ -227,33 +244,5 @@ impl<'a> Object<'a> {
 
     pub(super) fn close(self) {
         self.out.push('}');
-    }
-}
-
-/// A string by RFC 8259 section 7; also escapes `<` and `>`, so that a page may embed it in a script element.
-fn escape(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\0'..='\x1f' | '\x7f' | '<' | '>' | '\u{2028}' | '\u{2029}' => {
-                write!(out, "\\u{:04x}", c as u32).expect("writing to a String does not fail");
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_client_sends_stays_inside_its_string() {
-        let mut out = String::new();
-        escape(&mut out, "a\"b\\c\n\u{1}</script>\u{2028}é");
-        assert_eq!(out, "\"a\\\"b\\\\c\\u000a\\u0001\\u003c/script\\u003e\\u2028é\"");
     }
 }

@@ -3,6 +3,7 @@
 mod average;
 mod folded;
 mod json;
+mod rows;
 mod server_timing;
 mod sites;
 mod text;

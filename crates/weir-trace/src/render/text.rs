@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::Scale;
-use crate::arrange::rank;
+use super::rows::{Line, lines, name, name_of_missing};
 use crate::event::{Decoder, Event, EventKind};
 use crate::model::WaitKind;
 use crate::record::{RequestId, RequestRecord};
-use crate::site::{Kind, PHASES, Site, SiteTable, Step};
+use crate::site::{Kind, Site, SiteTable};
 use crate::tree::{Node, Tree};
 
 /// The line above a request's tree: what was asked, what came of it, and the parts of its time.
@@ -150,28 +150,21 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The request's own waits and children, completed by what every request passes: what is missing stands where it
-    /// would have come.
+    /// The request's own waits and its children, completed by what every request passes.
     fn root(&mut self) {
-        let tree = self.tree;
         self.waits(0, 0);
-        let mut expected = EXPECTED.iter().copied().chain((0..).map_while(phase)).peekable();
-        for child in tree.children(0) {
-            let kind = self.sites.info(tree.nodes()[child as usize].site).kind;
-            while let Some(missing) = expected.next_if(|&expected| rank(expected) < rank(kind)) {
-                self.empty(missing);
+        for line in lines(self.tree, self.sites) {
+            match line {
+                Line::Node(child) => self.node(child, 0, Kind::Request),
+                Line::Missing(kind) => self.empty(kind),
             }
-            expected.next_if(|&expected| rank(expected) == rank(kind));
-            self.node(child, 0, Kind::Request);
         }
-        expected.for_each(|missing| self.empty(missing));
     }
 
     fn node(&mut self, index: u32, depth: usize, above: Kind) {
         let node = &self.tree.nodes()[index as usize];
         let info = self.sites.info(node.site);
-        let label = if info.kind == above { info.name.to_string() } else { info.label() };
-        let name = format!("{:indent$}-> {label}", "", indent = 2 + depth * 3);
+        let name = name(&info, depth, above);
         let run = format!("{} µs", self.us(node.run));
         let mut more = self.more(node);
         if matches!(info.kind, Kind::Redirect | Kind::Subrequest)
@@ -209,11 +202,8 @@ impl Rows<'_> {
     }
 
     fn empty(&mut self, kind: Kind) {
-        let name = match kind {
-            Kind::Connection(step) => step.as_str(),
-            kind => kind.phase().unwrap_or_default(),
-        };
-        self.rows.push(Row { name: format!("  -> {name}"), run: "0.0 µs".to_owned(), more: String::new() });
+        let (name, run) = (name_of_missing(kind), "0.0 µs".to_owned());
+        self.rows.push(Row { name, run, more: String::new() });
     }
 
     fn more(&self, node: &Node) -> String {
@@ -247,10 +237,6 @@ impl Rows<'_> {
     }
 }
 
-pub(super) fn phase(number: u8) -> Option<Kind> {
-    (usize::from(number) < PHASES.len()).then_some(Kind::Phase(number))
-}
-
 /// Nanoseconds as microseconds with one digit.
 pub(super) fn micros(ns: u64) -> String {
     let tenths = ns / 100 + u64::from(ns % 100 >= 50);
@@ -260,7 +246,3 @@ pub(super) fn micros(ns: u64) -> String {
 fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
     text.write_fmt(what).expect("writing to a String does not fail");
 }
-
-/// What every request passes before its phases.
-pub(super) const EXPECTED: [Kind; 3] =
-    [Kind::Connection(Step::HeadRead), Kind::Connection(Step::Parse), Kind::Connection(Step::VirtualServer)];
