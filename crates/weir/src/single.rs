@@ -111,15 +111,7 @@ impl One {
         let began = clock::monotonic_ns();
         log::cycle(Level::Notice, &"reconfiguring");
         self.notify.reloading();
-        let result = self.replace();
-        match &result {
-            Ok(()) => self.notify.ready(),
-            Err(errors) => {
-                errors.iter().for_each(|error| log::cycle(Level::Emerg, error));
-                self.notify.unchanged();
-            }
-        }
-        tell(&self.pid, began, result);
+        conclude(&self.notify, &self.pid, began, self.replace());
     }
 
     fn replace(&self) -> Result<(), Vec<String>> {
@@ -133,6 +125,18 @@ impl One {
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])
     }
+}
+
+/// Says what became of a reload: to the service manager, in the log, and to who waits for it beside the pid file.
+pub(crate) fn conclude(notify: &Notify, pid: &PidFile, began: u64, result: Result<(), Vec<String>>) {
+    match &result {
+        Ok(()) => notify.ready(),
+        Err(errors) => {
+            errors.iter().for_each(|error| log::cycle(Level::Emerg, error));
+            notify.unchanged();
+        }
+    }
+    tell(pid, began, result);
 }
 
 /// Writes the outcome of a reload, or that there is one to be had, beside the pid file.

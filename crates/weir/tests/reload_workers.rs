@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_test::{Client, Server, both_drivers, wait_for};
 
-use support::{assert_serves, get};
+use support::{Load, assert_serves, get};
 
 const EXITED: &str = "exited with code 0";
 
@@ -261,29 +261,4 @@ fn cpus(server: &Server) -> Vec<String> {
         .collect();
     found.sort();
     found.into_iter().map(|(_, cpus)| cpus).collect()
-}
-
-/// Clients that ask all the time.
-#[derive(Clone, Copy)]
-struct Load<'t> {
-    address: std::net::SocketAddr,
-    stop: &'t AtomicBool,
-    asked: &'t AtomicUsize,
-}
-
-impl Load<'_> {
-    /// Asks until told to stop, on one connection or on new ones; a connection may only end when an answer says so.
-    fn ask(self, keep: bool) {
-        let mut client = Client::connect(self.address);
-        while !self.stop.load(Ordering::Acquire) {
-            client.send(get("/"));
-            let answer = client.try_response(false);
-            let response = answer.unwrap_or_else(|error| panic!("a failed request: {error}"));
-            assert!(response.status == 200 && response.text().starts_with('v'), "{response}");
-            if !keep || !response.keeps_alive() {
-                client = Client::connect(self.address);
-            }
-            self.asked.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }

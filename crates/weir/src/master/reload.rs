@@ -211,14 +211,7 @@ impl Master {
 
     /// Says what became of it, and does what was asked for meanwhile.
     fn conclude(&mut self, began: u64, result: Result<(), Vec<String>>) {
-        match &result {
-            Ok(()) => self.notify.ready(),
-            Err(errors) => {
-                errors.iter().for_each(|error| log::cycle(Level::Emerg, error));
-                self.notify.unchanged();
-            }
-        }
-        single::tell(&self.pid, began, result);
+        single::conclude(&self.notify, &self.pid, began, result);
         if std::mem::take(&mut self.reload.again) {
             self.begin();
         }

@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -115,4 +116,29 @@ pub(crate) fn wait_taken(client: &Client) {
             .find(|line| line.split_whitespace().nth(2).is_some_and(|peer| peer.ends_with(&wanted)))?;
         line.split_whitespace().nth(4).is_some_and(|queues| queues.ends_with(":00000000")).then_some(())
     });
+}
+
+/// Clients that ask all the time.
+#[derive(Clone, Copy)]
+pub(crate) struct Load<'t> {
+    pub(crate) address: SocketAddr,
+    pub(crate) stop: &'t AtomicBool,
+    pub(crate) asked: &'t AtomicUsize,
+}
+
+impl Load<'_> {
+    /// Asks until told to stop, on one connection or on new ones; a connection may only end when an answer says so.
+    pub(crate) fn ask(self, keep: bool) {
+        let mut client = Client::connect(self.address);
+        while !self.stop.load(Ordering::Acquire) {
+            client.send(get("/"));
+            let answer = client.try_response(false);
+            let response = answer.unwrap_or_else(|error| panic!("a failed request: {error}"));
+            assert!(response.status == 200 && response.text().starts_with('v'), "{response}");
+            if !keep || !response.keeps_alive() {
+                client = Client::connect(self.address);
+            }
+            self.asked.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
