@@ -52,7 +52,7 @@ pub use error::{Error, Errors, Level, Result};
 pub use include::{Files, MemoryFiles, RealFiles};
 pub use line::{LineCx, Text};
 pub use nearest::nearest;
-pub use parser::{Block, Failure, Line, Paths, Raw, Tree, load};
+pub use parser::{Block, Failure, Line, Paths, Raw, Tree, load, outline};
 pub use source::{FileId, Place, Source, SourceFile, Span, Word};
 pub use value::{
     Bufs, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,

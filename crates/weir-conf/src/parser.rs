@@ -100,12 +100,43 @@ pub fn load(
     raw_block: fn(&[u8]) -> bool,
     globals: Option<&str>,
 ) -> Result<Tree, Box<Failure>> {
+    read(main, prefix, files, raw_block, globals, false)
+}
+
+/// As [`load`], but the lines of the main context alone: what stands in blocks is passed over, not read, and not included.
+/// For who needs to know where something is, not whether the rest is right.
+pub fn outline(
+    main: &Path,
+    prefix: &Path,
+    files: &dyn Files,
+    raw_block: fn(&[u8]) -> bool,
+    globals: Option<&str>,
+) -> Result<Tree, Box<Failure>> {
+    read(main, prefix, files, raw_block, globals, true)
+}
+
+fn read(
+    main: &Path,
+    prefix: &Path,
+    files: &dyn Files,
+    raw_block: fn(&[u8]) -> bool,
+    globals: Option<&str>,
+    main_only: bool,
+) -> Result<Tree, Box<Failure>> {
     let main = prefix.join(main);
     let conf_prefix = main.parent().unwrap_or(prefix).to_owned();
     let paths = Paths { prefix: prefix.to_owned(), conf_prefix };
     let tree = Tree { paths, ..Tree::default() };
-    let mut loader =
-        Loader { files, raw_block, tree, errors: Errors::default(), open: Vec::new(), blocks: 0, read: 0 };
+    let mut loader = Loader {
+        files,
+        raw_block,
+        main_only,
+        tree,
+        errors: Errors::default(),
+        open: Vec::new(),
+        blocks: 0,
+        read: 0,
+    };
 
     let mut lines = Vec::new();
     if let Some(text) = globals {
@@ -127,6 +158,8 @@ pub fn load(
 struct Loader<'a> {
     files: &'a dyn Files,
     raw_block: fn(&[u8]) -> bool,
+    /// Blocks are passed over.
+    main_only: bool,
     tree: Tree,
     errors: Errors,
     /// The files being read, each included by the one before.
@@ -253,6 +286,10 @@ impl Loader<'_> {
     /// A line that ends with `{`, with its block.
     fn opened(&mut self, lexer: &mut Lexer<'_>, statement: Statement) -> Option<Line> {
         let Statement { words, end_span: open, bad, .. } = statement;
+        if self.main_only {
+            self.skip_block(lexer, words.first());
+            return None;
+        }
         let (raw, block, end) = match words.first() {
             Some(name) if (self.raw_block)(name.bytes()) => {
                 let raw = self.raw(lexer, open)?;
@@ -281,7 +318,7 @@ impl Loader<'_> {
     fn block(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<Block> {
         if self.blocks >= DEEPEST_BLOCK {
             self.errors.push(Error::new(format!("too deep blocks: more than {DEEPEST_BLOCK}")).at(open));
-            self.skip_block(lexer);
+            self.skip_block(lexer, None);
             return None;
         }
         let mut lines = Vec::new();
@@ -291,17 +328,33 @@ impl Loader<'_> {
         Some(Block { lines, span: open.to(close) })
     }
 
-    /// Passes over a block that is nested too deeply, with a count instead of a call for each level.
-    fn skip_block(&mut self, lexer: &mut Lexer<'_>) {
+    /// Passes over the block of `name`, with a count instead of a call for each level inside.
+    fn skip_block(&mut self, lexer: &mut Lexer<'_>, name: Option<&Word>) {
+        if name.is_some_and(|name| self.skip_raw(lexer, name)) {
+            return;
+        }
         let (mut depth, mut passed_over) = (1_usize, Errors::default());
         while depth > 0 {
-            match lexer.statement(&mut passed_over).end {
+            passed_over.0.clear();
+            let statement = lexer.statement(&mut passed_over);
+            match statement.end {
+                End::Open if statement.words.first().is_some_and(|name| self.skip_raw(lexer, name)) => {}
                 End::Open => depth += 1,
                 End::Close => depth -= 1,
                 End::Eof => return,
                 End::Semicolon => {}
             }
         }
+    }
+
+    /// Passes over Lua, if the block of `name` is that.
+    fn skip_raw(&self, lexer: &mut Lexer<'_>, name: &Word) -> bool {
+        let is_raw = (self.raw_block)(name.bytes());
+        if is_raw {
+            let end = lua_block_end(lexer.text(), lexer.pos());
+            lexer.seek(end.map_or(lexer.text().len(), |end| end + 1));
+        }
+        is_raw
     }
 
     fn raw(&mut self, lexer: &mut Lexer<'_>, open: Span) -> Option<Raw> {

@@ -1,14 +1,17 @@
 //! From a command line to a configuration: which file, which prefix, what is wrong with it.
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use weir::modules::MODULES;
-use weir_conf::{Files, MemoryFiles, RealFiles, Tree};
+use weir_conf::{Failure, Files, MemoryFiles, RealFiles, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
 use weir_core::conf::lint::lint;
+use weir_core::conf::main_core::MainConf;
 use weir_core::conf::temp_path;
 use weir_core::log::{self, Level};
 use weir_rt::net;
@@ -60,20 +63,42 @@ impl Paths {
         self.conf.as_ref().map_or_else(|| EMBEDDED.to_owned(), |path| path.display().to_string())
     }
 
-    fn tree(&self, files: &dyn Files) -> Result<Tree, Vec<String>> {
+    /// Reads with `load`, which is [`weir_conf::load`] or [`weir_conf::outline`].
+    fn read(&self, files: &dyn Files, load: Load) -> Result<Tree, Box<Failure>> {
         let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
         let globals = self.globals.as_deref();
-        let loaded = match &self.conf {
-            Some(path) => weir_conf::load(path, &self.prefix, files, raw, globals),
+        match &self.conf {
+            Some(path) => load(path, &self.prefix, files, raw, globals),
             None => {
                 // Not in the current folder: that one is served.
                 let elsewhere = format!("{}/weir", std::env::temp_dir().display());
                 let text = DEFAULT.replace("  weir", &format!("  {elsewhere}"));
                 let files = MemoryFiles::new().with(EMBEDDED, text);
-                weir_conf::load(EMBEDDED.as_ref(), &self.prefix, &files, raw, globals)
+                load(EMBEDDED.as_ref(), &self.prefix, &files, raw, globals)
             }
+        }
+    }
+
+    /// Where the server's pid file is, for who wants to ask it: nothing else is read, so that this works while the file
+    /// is being written, and where the user may not read what it includes.
+    ///
+    /// # Errors
+    /// The file can't be read so far.
+    pub(crate) fn pid(&self, files: &dyn Files) -> Result<PathBuf, Vec<String>> {
+        let (tree, errors) = match self.read(files, weir_conf::outline) {
+            Ok(tree) => (tree, None),
+            Err(failure) => (failure.tree, Some(failure.errors)),
         };
-        loaded.map_err(|failure| {
+        let line = tree.lines.iter().find(|line| line.name.is("pid"));
+        match (line.and_then(|line| line.args.first()), errors) {
+            (Some(path), _) => Ok(self.prefix.join(OsStr::from_bytes(path.bytes()))),
+            (None, Some(errors)) => Err(errors.0.iter().map(|error| error.render(&tree.source)).collect()),
+            (None, None) => Ok(MainConf::default().pid(&self.prefix)),
+        }
+    }
+
+    fn tree(&self, files: &dyn Files) -> Result<Tree, Vec<String>> {
+        self.read(files, weir_conf::load).map_err(|failure| {
             // The rest of the file is checked too: one run shows everything that is wrong.
             let source = &failure.tree.source;
             let mut texts: Vec<String> = failure.errors.0.iter().map(|error| error.render(source)).collect();
@@ -127,6 +152,9 @@ impl Paths {
         }
     }
 }
+
+/// How a configuration is read.
+type Load = fn(&Path, &Path, &dyn Files, fn(&[u8]) -> bool, Option<&str>) -> Result<Tree, Box<Failure>>;
 
 /// Opens the file that messages go to until the configuration names one: `-e`, or `logs/error.log`. As in nginx a
 /// configuration that can't be read is told there, too; but a folder without `logs` is nothing to complain about.

@@ -20,6 +20,6 @@ pub(crate) fn command(name: &OsStr, arguments: &[OsString]) -> ExitCode {
 fn socket(place: &Place) -> Result<PathBuf, String> {
     let line =
         CommandLine { conf: place.conf.clone(), prefix: place.prefix.clone(), ..CommandLine::default() };
-    let (configuration, _) = Paths::of(&line).load(&RealFiles).map_err(|errors| errors.join("\n"))?;
-    Ok(pid::socket(&configuration.main.pid(&configuration.prefix)))
+    let pid = Paths::of(&line).pid(&RealFiles).map_err(|errors| errors.join("\n"))?;
+    Ok(pid::socket(&pid))
 }
