@@ -152,6 +152,15 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"out ", b"done 0\n", b"fail 2\nab", b"%20", b"%", b"=", b" ", b"\n", b"1073741825"],
     },
     Target {
+        name: "stacks",
+        run: see::stacks,
+        seeds: &[
+            b"cpu\t10101010\t3000000000\t1700000000000\t7\n=55d0-55d1 r-xp 0 0:1 2 /weir\n1\t2\tr/\tpcontent\tmstatic\t@7f00\n",
+            b"wait\t0\t1\t2\t3\n3\t4\n5\t6\tr~%20^/a%09b%0a%25\tk\twtimer",
+        ],
+        tokens: &[b"\t", b"\n", b"\r\n", b"\n=", b"\t@", b"\tr", b"%0a", b"%", b"18446744073709551616", b"-1", b"+1"],
+    },
+    Target {
         name: "host",
         run: http::host_field,
         seeds: &[b"Example.COM:8080", b"[2001:db8::1]:443", b"a.b.", b"192.0.2.1"],

@@ -1,6 +1,7 @@
-//! What is spoken on the control socket.
+//! What is spoken on the control socket: questions, frames, and stacks.
 
 use weir_see::control::protocol::{Question, read_frame};
+use weir_see::wire::Raw;
 
 /// A question means the same when it is written and read again; frames are read or refused.
 pub fn control(data: &[u8]) {
@@ -8,4 +9,11 @@ pub fn control(data: &[u8]) {
     assert_eq!(Question::parse(&question.line()), question);
     let mut input = data;
     while let Ok(Some(_)) = read_frame(&mut input) {}
+}
+
+/// Stacks are the same when they are written and read again.
+pub fn stacks(data: &[u8]) {
+    if let Ok(raw) = Raw::parse(&String::from_utf8_lossy(data)) {
+        assert_eq!(Raw::parse(&raw.write()), Ok(raw));
+    }
 }

@@ -20,7 +20,7 @@ mod source;
 pub mod stacks;
 pub mod symbols;
 mod table;
-mod wire;
+pub mod wire;
 
 pub use http::{Admin, Bound};
 pub use source::{Source, scale};

@@ -11,16 +11,21 @@ use crate::symbols::Symbols;
 
 /// Stacks with frames that have no names yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Raw {
-    pub(crate) kind: String,
-    pub(crate) period_ns: u64,
-    pub(crate) duration_ns: u64,
-    pub(crate) unix_ms: u64,
+pub struct Raw {
+    /// What was collected: `cpu`, `wait`.
+    pub kind: String,
+    /// Nanoseconds between two samples; 0 where there are none.
+    pub period_ns: u64,
+    /// Nanoseconds of collecting.
+    pub duration_ns: u64,
+    /// When it ended, in milliseconds since 1970.
+    pub unix_ms: u64,
     /// The process whose addresses they are.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Lines of its `/proc/self/maps`.
-    pub(crate) maps: String,
-    pub(crate) stacks: Vec<(Weight, Vec<RawFrame>)>,
+    pub maps: String,
+    /// The stacks, frames outermost first.
+    pub stacks: Vec<(Weight, Vec<RawFrame>)>,
 }
 
 /// The lines of this process' memory map that hold code; empty where they can't be read.
@@ -31,17 +36,20 @@ pub(crate) fn code_maps() -> String {
 
 /// A frame, named or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RawFrame {
+pub enum RawFrame {
+    /// One that has a name.
     Named(Origin, String),
+    /// An address of the process.
     Address(u64),
 }
 
 impl Raw {
     /// The lines.
-    pub(crate) fn write(&self) -> String {
+    #[must_use]
+    pub fn write(&self) -> String {
         let (kind, period, duration) = (escape(&self.kind), self.period_ns, self.duration_ns);
         let mut out = format!("{kind}\t{period}\t{duration}\t{}\t{}\n", self.unix_ms, self.pid);
-        for line in self.maps.lines() {
+        for line in self.maps.split_terminator('\n') {
             out.push_str(&format!("={line}\n"));
         }
         for (weight, frames) in &self.stacks {
@@ -63,9 +71,9 @@ impl Raw {
     ///
     /// # Errors
     /// They are something else.
-    pub(crate) fn parse(text: &str) -> Result<Raw, String> {
+    pub fn parse(text: &str) -> Result<Raw, String> {
         let wrong = |line: &str| format!("these are no stacks: \"{line}\"");
-        let mut lines = text.lines();
+        let mut lines = text.split_terminator('\n');
         let head = lines.next().unwrap_or("");
         let mut fields = head.split('\t');
         let kind = unescape(fields.next().unwrap_or(""));
