@@ -14,6 +14,7 @@ pub mod server_core;
 pub mod temp_path;
 #[doc(hidden)]
 pub mod test;
+mod title;
 
 use std::path::PathBuf;
 use std::sync::Arc;

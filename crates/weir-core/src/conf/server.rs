@@ -13,6 +13,7 @@ use super::listen::{Address, ServerName};
 use super::location::{Locations, Place};
 use super::names::Names;
 use super::server_core::{ServerCoreConf, ServerSettings};
+use super::title::{Title, Titles};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::exchange::Exchange;
 use crate::log;
@@ -41,8 +42,9 @@ impl Generation {
     pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
         let link = Rc::new(Link { configuration: configuration.clone(), retired: Cell::new(false) });
         worker.present.begin_rules();
-        let build = |conf| Server::build(conf, &link, worker).map(Rc::new);
-        let servers = configuration.servers.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let titles = Titles::new(configuration);
+        let build = |(index, conf)| Server::build(conf, &link, worker, &titles.of(index)).map(Rc::new);
+        let servers = configuration.servers.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let hosts = configuration.addresses.iter();
         let hosts = hosts.map(|address| Rc::new(Hosts::new(address, &servers, configuration)));
         Ok(Generation { configuration: configuration.clone(), hosts: hosts.collect(), servers, link })
@@ -107,11 +109,15 @@ impl Server {
         self.named.get(name).cloned()
     }
 
-    fn build(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Result<Server, Error> {
+    fn build(
+        conf: &ServerConf,
+        link: &Rc<Link>,
+        worker: &Rc<Worker>,
+        title: &Title<'_>,
+    ) -> Result<Server, Error> {
         let settings = conf.confs.get::<ServerCoreConf>().settings();
         let name: Rc<[u8]> = Rc::from(settings.name.clone());
         let modules = &link.configuration.modules;
-        let title = String::from_utf8_lossy(&name).into_owned();
         let make = |confs: &Confs, level, name: &str, inside| -> Result<Rc<Plan>, Error> {
             let core: Core = confs.get::<HttpCoreConf>().core();
             let mut plan = PlanBuilder::new(worker, level, &core, Rc::from(name));
@@ -119,21 +125,22 @@ impl Server {
             let (entries, core) = (plan, core.clone());
             Ok(Rc::new(entries.build(core, inside)?))
         };
-        let nested = Self::nested(&conf.nested, &make, &title)?;
-        let plan = make(&conf.confs, Level::Server, &title, Inside { nested, ..Inside::default() })?;
+        let nested = Self::nested(&conf.nested, &make, title.server())?;
+        let plan = make(&conf.confs, Level::Server, title.server(), Inside { nested, ..Inside::default() })?;
         let mut named = Names::default();
-        let locations = Self::locations(&conf.locations, &make, &mut named)?;
+        let locations = Self::locations(&conf.locations, &make, title, &mut named)?;
         Ok(Server { name, settings, plan, locations, named, link: link.clone() })
     }
 
     fn locations(
         confs: &[LocationConf],
         make: &impl Fn(&Confs, Level, &str, Inside) -> Result<Rc<Plan>, Error>,
+        title: &Title<'_>,
         named: &mut Names<Rc<Plan>>,
     ) -> Result<Locations, Error> {
         let mut places = Vec::new();
         for conf in confs {
-            let name = conf.matcher.name();
+            let name = title.location(conf.matcher.name());
             let limit_except = match &conf.limit_except {
                 Some((methods, confs)) => {
                     Some((*methods, make(confs, Level::Nested, &name, Inside::default())?))
@@ -142,7 +149,7 @@ impl Server {
             };
             let nested = Self::nested(&conf.nested, make, &name)?;
             let plan = make(&conf.confs, Level::Location, &name, Inside { limit_except, nested })?;
-            let inner = Self::locations(&conf.locations, make, named)?;
+            let inner = Self::locations(&conf.locations, make, title, named)?;
             match &conf.matcher {
                 Matcher::Named(name) => {
                     named.insert(name.clone().into_boxed_slice(), plan);

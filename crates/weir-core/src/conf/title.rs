@@ -1,0 +1,161 @@
+//! What servers and locations are called where their time is shown: as they are written, and where two servers have a
+//! location of one name, with the server's name before it, so that each has figures of its own.
+
+use std::collections::{HashMap, HashSet};
+
+use super::server_core::ServerCoreConf;
+use super::{Configuration, LocationConf};
+
+/// The names of all servers of a configuration.
+pub(super) struct Titles {
+    servers: Vec<Names>,
+    /// Names of locations that several servers have.
+    several: HashSet<String>,
+}
+
+/// A server's names.
+struct Names {
+    /// Of its own plan.
+    server: String,
+    /// Before locations that others have, too.
+    prefix: String,
+}
+
+/// The names of one server and its locations.
+pub(super) struct Title<'t> {
+    names: &'t Names,
+    several: &'t HashSet<String>,
+}
+
+impl Titles {
+    pub(super) fn new(configuration: &Configuration) -> Titles {
+        let servers = &configuration.servers;
+        let names: Vec<String> = servers
+            .iter()
+            .map(|server| String::from_utf8_lossy(server.confs.get::<ServerCoreConf>().name()).into_owned())
+            .collect();
+        let mut times: HashMap<&str, usize> = HashMap::new();
+        names.iter().for_each(|name| *times.entry(name).or_default() += 1);
+        let named = names.iter().enumerate().map(|(index, name)| {
+            let alone = times[name.as_str()] == 1;
+            let prefix =
+                if alone && !name.is_empty() { name.clone() } else { at_address(configuration, index, name) };
+            Names { server: if alone { name.clone() } else { prefix.clone() }, prefix }
+        });
+        Titles {
+            servers: named.collect(),
+            several: several(servers.iter().map(|server| &server.locations[..])),
+        }
+    }
+
+    /// Those of the server with this index in the file.
+    pub(super) fn of(&self, index: usize) -> Title<'_> {
+        Title { names: &self.servers[index], several: &self.several }
+    }
+}
+
+impl Title<'_> {
+    /// The server itself: its first name.
+    pub(super) fn server(&self) -> &str {
+        &self.names.server
+    }
+
+    /// A location that is written as `name`.
+    pub(super) fn location(&self, name: String) -> String {
+        match () {
+            () if !self.several.contains(&name) => name,
+            () if name.starts_with('/') => format!("{}{name}", self.names.prefix),
+            () => format!("{} {name}", self.names.prefix),
+        }
+    }
+}
+
+/// `example.com:8080`: a server that shares its name with others, or has none, by its first address, too.
+fn at_address(configuration: &Configuration, index: usize, name: &str) -> String {
+    let address = configuration.addresses.iter().find(|address| address.servers.contains(&index));
+    let Some(address) = address else { return name.to_owned() };
+    match (name, address.addr.port()) {
+        ("", _) => address.addr.to_string(),
+        (_, Some(port)) => format!("{name}:{port}"),
+        (_, None) => format!("{name}@{}", address.addr),
+    }
+}
+
+/// The names that locations of more than one server have.
+fn several<'c>(servers: impl Iterator<Item = &'c [LocationConf]>) -> HashSet<String> {
+    let (mut seen, mut several) = (HashSet::new(), HashSet::new());
+    for locations in servers {
+        let mut own = HashSet::new();
+        collect(locations, &mut own);
+        for name in own {
+            match seen.contains(&name) {
+                true => several.insert(name),
+                false => seen.insert(name),
+            };
+        }
+    }
+    several
+}
+
+fn collect(locations: &[LocationConf], names: &mut HashSet<String>) {
+    for location in locations {
+        names.insert(location.matcher.name());
+        collect(&location.locations, names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::CORE_MODULES;
+    use crate::conf::test::load;
+
+    fn titles(http: &str) -> Vec<(String, Vec<String>)> {
+        let conf =
+            load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).unwrap_or_else(|e| panic!("{e}"));
+        let titles = Titles::new(&conf);
+        let names = |(index, server): (usize, &super::super::ServerConf)| {
+            let title = titles.of(index);
+            let locations = server.locations.iter().map(|location| title.location(location.matcher.name()));
+            (title.server().to_owned(), locations.collect())
+        };
+        conf.servers.iter().enumerate().map(names).collect()
+    }
+
+    fn expect(http: &str, expected: &[(&str, &[&str])]) {
+        let expected: Vec<(String, Vec<String>)> = expected
+            .iter()
+            .map(|(server, names)| {
+                ((*server).to_owned(), names.iter().map(|&name| name.to_owned()).collect())
+            })
+            .collect();
+        assert_eq!(titles(http), expected, "{http}");
+    }
+
+    #[test]
+    fn one_server_s_locations_are_called_as_they_are_written() {
+        expect(
+            "server { listen 8080; location / { } location = /a { } location ~ x { } }",
+            &[("", &["/", "= /a", "~ x"])],
+        );
+    }
+
+    #[test]
+    fn what_several_servers_have_is_told_apart() {
+        expect(
+            "server { listen 80; server_name a; location / { } location = /x { } location /own { } }
+             server { listen 80; server_name b c; location / { } location = /x { } }
+             server { listen 81; location / { } }",
+            &[("a", &["a/", "a = /x", "/own"]), ("b", &["b/", "b = /x"]), ("", &["0.0.0.0:81/"])],
+        );
+    }
+
+    #[test]
+    fn servers_of_one_name_are_told_apart_by_their_addresses() {
+        expect(
+            "server { listen 80; server_name a; location / { } } server { listen 443; server_name a; location / { } }
+             server { listen 81; } server { listen unix:/s; }",
+            &[("a:80", &["a:80/"]), ("a:443", &["a:443/"]), ("0.0.0.0:81", &[]), ("unix:/s", &[])],
+        );
+    }
+}
