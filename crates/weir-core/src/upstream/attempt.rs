@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use weir_trace::{Cause, Site, WaitKind};
+use weir_trace::{Cause, WaitKind};
 
 use super::answer::Answer;
 use super::balance::Tried;
@@ -16,6 +16,7 @@ use super::queue::Waiting;
 use super::reason::{Fault, Reason};
 use super::request;
 use super::settings::Settings;
+use super::sites::PeerSites;
 use super::tries::Tries;
 use super::{headers, log, tunnel};
 use crate::exchange::Exchange;
@@ -29,7 +30,7 @@ pub struct Upstream {
     /// The location's settings.
     pub settings: Arc<Settings>,
     /// Where a try's time goes.
-    pub site: Site,
+    pub sites: PeerSites,
 }
 
 impl Upstream {
@@ -100,7 +101,7 @@ impl Run<'_> {
                 x.cause = Cause::AllPeersDown;
                 return Verdict::Status(Reason::NO_LIVE.status());
             };
-            let site = self.up.site;
+            let site = self.up.sites.of(&lease);
             x.shared.open(site);
             let result = self.one(x, lease).await;
             x.shared.close(site);

@@ -32,6 +32,8 @@ pub struct Group {
     pub queue: Option<Queue>,
     /// Made from an address, not by an `upstream` block.
     pub implicit: bool,
+    /// Made for a request, from a value that is computed.
+    pub(crate) computed: bool,
     /// Counts changes of the members, so that workers know when to look.
     version: AtomicU64,
     members: Mutex<Arc<Members>>,
@@ -102,6 +104,7 @@ impl Group {
             health_check: None,
             queue: None,
             implicit,
+            computed: false,
             version: AtomicU64::new(1),
             members: Mutex::new(Arc::new(members)),
             origins: Mutex::default(),

@@ -3,12 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_trace::Kind;
-
 use super::attempt::Upstream;
 use super::local::LocalGroup;
 use super::protocol::Protocol;
 use super::settings::Settings;
+use super::sites::PeerSites;
 use crate::exchange::Exchange;
 use crate::phase::{Handler, LocalFuture, Verdict};
 use crate::plan::PlanBuilder;
@@ -31,8 +30,8 @@ pub fn pass_to(
     settings: Arc<Settings>,
     target: impl Target,
 ) {
-    let site = plan.site(Kind::UpstreamTry, name);
-    let upstream = Upstream { protocol: Rc::new(protocol), settings, site };
+    let sites = PeerSites::new(plan, name);
+    let upstream = Upstream { protocol: Rc::new(protocol), settings, sites };
     plan.redirect_missing_slash();
     plan.content(name, Passed { upstream, target });
 }

@@ -69,18 +69,13 @@ impl Local {
     /// The group of the addresses that a name stands for at this moment: for one request, as in nginx, so that what
     /// one finds out of them is no other's business.
     pub(crate) fn passing(&self, host: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
-        let keep = Keep { connections: 0, ..Keep::default() };
-        let members = Members { primary, backup: Vec::new() };
-        Rc::new(LocalGroup::new(&Arc::new(Group::new(host, Method::RoundRobin, keep, members, true))))
+        Rc::new(LocalGroup::new(&computed(host, primary)))
     }
 
     /// Makes the group of an address that was computed. Beyond [`ADDRESSES`] all are forgotten: they cost little to
     /// make, and clients may name as many as they like.
     pub fn add_address(&self, address: &str, primary: Vec<Arc<Peer>>) -> Rc<LocalGroup> {
-        let keep = Keep { connections: 0, ..Keep::default() };
-        let members = Members { primary, backup: Vec::new() };
-        let group = Arc::new(Group::new(address, Method::RoundRobin, keep, members, true));
-        let local = Rc::new(LocalGroup::new(&group));
+        let local = Rc::new(LocalGroup::new(&computed(address, primary)));
         let mut addresses = self.addresses.borrow_mut();
         if addresses.len() >= ADDRESSES {
             addresses.clear();
@@ -88,6 +83,15 @@ impl Local {
         addresses.insert(address.into(), local.clone());
         local
     }
+}
+
+/// A group that no configuration knows: without connections to keep.
+fn computed(name: &str, primary: Vec<Arc<Peer>>) -> Arc<Group> {
+    let keep = Keep { connections: 0, ..Keep::default() };
+    let members = Members { primary, backup: Vec::new() };
+    let mut group = Group::new(name, Method::RoundRobin, keep, members, true);
+    group.computed = true;
+    Arc::new(group)
 }
 
 /// How many computed addresses a worker remembers.
