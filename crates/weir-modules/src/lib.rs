@@ -55,6 +55,7 @@ pub mod sub;
 pub mod subs;
 #[cfg(test)]
 mod testing;
+pub mod trace_header;
 pub mod try_files;
 pub mod userid;
 pub mod uwsgi;
@@ -101,6 +102,7 @@ pub use static_files::Static;
 pub use stub_status::StubStatus;
 pub use sub::Sub;
 pub use subs::Subs;
+pub use trace_header::TraceHeader;
 pub use try_files::TryFiles;
 pub use userid::UserId;
 pub use uwsgi::Uwsgi;

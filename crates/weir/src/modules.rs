@@ -7,7 +7,7 @@ use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
     EmptyGif, FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
     NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi, SecureLink, Slice, SplitClients,
-    Ssi, Static, StubStatus, Sub, Subs, TryFiles, UserId, Uwsgi, Zstd,
+    Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, UserId, Uwsgi, Zstd,
 };
 
 use crate::welcome::Welcome;
@@ -53,6 +53,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Slice>(),
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
+    ModuleDef::of::<TraceHeader>(),
     ModuleDef::of::<UserId>(),
     ModuleDef::of::<Subs>(),
     ModuleDef::of::<Addition>(),

@@ -113,6 +113,13 @@ impl Exchange {
         self.shared.presence.id()
     }
 
+    /// Keeps this request's tree whatever becomes of it: somebody who may has asked. Says whether there is one, which is
+    /// not so where boundaries are not recorded.
+    pub fn keep_trace(&self) -> bool {
+        self.shared.with_trace(weir_trace::Trace::keep);
+        self.shared.is_on()
+    }
+
     /// The value for a `traceparent` field to whoever is asked on behalf of this request (`$traceparent`): W3C Trace
     /// Context, version 00.
     pub fn traceparent(&self) -> String {
