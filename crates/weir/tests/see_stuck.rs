@@ -5,103 +5,36 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_conf::{Args, Contexts, Directive};
-use weir_core::body::{Body, Buf};
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
-use weir_core::phase::Phase;
-use weir_core::plan::PlanBuilder;
-use weir_core::server::{Options, Server};
-use weir_core::trace::Profile;
-use weir_core::{Exchange, Handler, Module, ModuleDef, Verdict};
-use weir_rt::DriverChoice;
+use weir_core::ModuleDef;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_see::{Admin, Bound, Source, control};
-use weir_test::{Client, Driver, TempDir, both_drivers, free_port, wait_for};
+use weir_test::{Client, Driver, both_drivers, free_port, wait_for};
 
-static MODULES: [ModuleDef; 5] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Profile>(),
-    ModuleDef::of::<Burn>(),
-];
+#[path = "support/inside.rs"]
+mod inside;
 
-/// `burn;`: a content handler that keeps the processor for [`BURN`].
-struct Burn;
-
-#[derive(Default)]
-struct Conf {
-    on: bool,
-}
-
-impl Module for Burn {
-    const NAME: &'static str = "burn";
-    type Conf = Conf;
-    const DIRECTIVES: &'static [Directive<Conf>] =
-        &[Directive::new("burn", Contexts::LOCATION, Args::NONE, |conf: &mut Conf, _| {
-            conf.on = true;
-            Ok(())
-        })];
-
-    fn inherit(_: &mut Conf, _: &Conf) {}
-
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
-        if conf.on {
-            plan.handler(Phase::Content, Self::NAME, Burning);
-        }
-        Ok(())
-    }
-}
-
-struct Burning;
-
-impl Handler for Burning {
-    fn handle(&self, x: &mut Exchange) -> Verdict {
-        let end = Instant::now() + BURN;
-        while Instant::now() < end {
-            std::hint::spin_loop();
-        }
-        x.response.status = 200;
-        x.respond(Body::Whole(Buf::Static(b"burnt")))
-    }
-}
+static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<inside::Act>()]);
 
 /// A server in this process with all that watches it.
 struct Running {
-    address: SocketAddr,
+    inside: inside::Running,
     admin: SocketAddr,
     socket: PathBuf,
-    _server: Server,
     _admin: Admin,
-    _folder: TempDir,
 }
 
 fn started(driver: Driver) -> Running {
-    let folder = TempDir::new();
-    let (address, admin) =
-        (SocketAddr::from(([127, 0, 0, 1], free_port())), SocketAddr::from(([127, 0, 0, 1], free_port())));
-    let text = format!(
-        "error_log {}/error.log; admin {admin}; worker_processes 1; events {{ }}
-        http {{ server {{ listen {address}; location /burn {{ burn; }} }} }}",
-        folder.path().display()
-    );
-    let configuration = weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
-    let driver = match driver {
-        Driver::IoUring => DriverChoice::IoUring,
-        Driver::Epoll => DriverChoice::Epoll,
-    };
-    let options = Options { driver: Some(driver), ..Options::default() };
-    let doors = Bound::new(&configuration, None);
-    let server = Server::start(Arc::new(configuration), options).expect("starts");
-    let source = Source::new(&server);
-    let socket = folder.path().join("control.sock");
+    let admin = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let server = "server { listen %%ADDRESS%%; location /burn { act; } }";
+    let inside = inside::Running::start(driver, &MODULES, &format!("admin {admin};"), server);
+    let source = Source::new(&inside.server);
+    let socket = inside.folder.path().join("control.sock");
     control::serve(UnixListener::bind(&socket).expect("binds"), source.clone()).expect("a thread");
-    let doors = doors.open(&source);
-    Running { address, admin, socket, _server: server, _admin: doors, _folder: folder }
+    let doors = Bound::new(&inside.server.configuration(), None).open(&source);
+    Running { inside, admin, socket, _admin: doors }
 }
 
 impl Running {
@@ -120,8 +53,8 @@ both_drivers! {
     fn a_stuck_worker_is_seen(driver) {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let server = started(driver);
-        let mut client = Client::connect(server.address);
-        client.send("GET /burn HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut client = server.inside.client();
+        client.send("GET /burn?burn=content&ms=2000 HTTP/1.1\r\nHost: a\r\n\r\n");
         let begun = wait_for("the request", || {
             let seen = server.says(&["reqs", "--json"]);
             seen.contains("GET /burn").then(Instant::now)
@@ -146,7 +79,7 @@ both_drivers! {
         // All that while it was stuck, or the machine is too busy for this to mean anything.
         assert!(asked_at < BURN, "{asked_at:?}, /metrics alone {took:?}");
         eprintln!("/metrics answered in {took:?} while the worker was stuck");
-        assert_eq!(client.response().text(), "burnt");
+        assert_eq!(client.response().text(), "content");
     }
 }
 

@@ -1,196 +1,34 @@
 //! Whether what the server says of itself is true: a module that does a known thing at a known place, and what records,
 //! trees, averages, stalls, the table of requests in flight and the account of blame say of it.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_conf::{Args, Contexts, Directive, LineCx};
-use weir_core::body::{Body, Buf};
+use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
-use weir_core::phase::{LocalFuture, Phase};
-use weir_core::plan::PlanBuilder;
-use weir_core::server::{Options, Server};
-use weir_core::worker::Worker;
-use weir_core::{Exchange, Handler, Module, ModuleDef, Verdict};
-use weir_rt::{DriverChoice, clock};
-use weir_test::{Client, DEADLINE, Driver, TempDir, both_drivers, free_port, wait_for};
+use weir_core::phase::Phase;
+use weir_test::{Client, Driver, both_drivers, wait_for};
 use weir_trace::{
-    Average, AverageWatch, InFlight, Kept, RequestRecord, Site, SiteTable, Stall, Tree, WaitKind, Watch, Why,
+    Average, AverageWatch, InFlight, RequestRecord, Site, SiteTable, Stall, Tree, WaitKind, Why,
 };
+
+#[path = "support/inside.rs"]
+mod inside;
+
+use inside::{Act, BLOCK, BURN, PHASES, Running, SLEEP, is_about, ns, text, took};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Act>()]);
 
-/// `act`: in every phase, does what the query string says: `?burn=access` spins for [`BURN`], `block=access` sleeps on
-/// the thread for [`BLOCK`], `sleep=access` on a timer for [`SLEEP`], `panic=access` panics. Content answers `done`.
-struct Act;
-
-#[derive(Default)]
-struct Conf {
-    on: bool,
-}
-
-impl Module for Act {
-    const NAME: &'static str = "act";
-    type Conf = Conf;
-    const DIRECTIVES: &'static [Directive<Conf>] =
-        &[Directive::new("act", Contexts::SERVER, Args::NONE, |conf: &mut Conf, _: &mut LineCx<'_>| {
-            conf.on = true;
-            Ok(())
-        })];
-
-    fn inherit(conf: &mut Conf, parent: &Conf) {
-        conf.on |= parent.on;
-    }
-
-    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
-        for phase in PHASES.into_iter().filter(|_| conf.on) {
-            plan.handler(phase, Self::NAME, At(phase));
-        }
-        Ok(())
-    }
-}
-
-const PHASES: [Phase; 8] = [
-    Phase::PostRead,
-    Phase::ServerRewrite,
-    Phase::Rewrite,
-    Phase::Preaccess,
-    Phase::Access,
-    Phase::Precontent,
-    Phase::Content,
-    Phase::Log,
-];
-
-struct At(Phase);
-
-impl At {
-    fn is_asked(&self, x: &Exchange, what: &str) -> bool {
-        String::from_utf8_lossy(x.args()).split('&').any(|pair| pair == format!("{what}={}", self.0.name()))
-    }
-
-    fn answer(&self, x: &mut Exchange) -> Verdict {
-        if self.0 != Phase::Content {
-            return Verdict::Declined;
-        }
-        if x.uri() == b"/fails" {
-            return Verdict::Status(500);
-        }
-        x.response.status = 200;
-        x.respond(Body::Whole(Buf::Static(b"done")))
-    }
-}
-
-impl Handler for At {
-    fn handle(&self, x: &mut Exchange) -> Verdict {
-        if self.is_asked(x, "burn") {
-            let start = Instant::now();
-            while start.elapsed() < BURN {
-                std::hint::spin_loop();
-            }
-        }
-        if self.is_asked(x, "block") {
-            thread::sleep(BLOCK);
-        }
-        assert!(!self.is_asked(x, "panic"), "as it was asked to");
-        if self.is_asked(x, "sleep") { Verdict::Wait } else { self.answer(x) }
-    }
-
-    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
-        Box::pin(async {
-            weir_rt::sleep(SLEEP).await;
-            self.answer(x)
-        })
-    }
-}
-
-/// A server in this process with one worker.
-struct Running {
-    address: SocketAddr,
-    server: Server,
-    _folder: TempDir,
-}
-
 fn started(driver: Driver, http: &str, locations: &str) -> Running {
-    let folder = TempDir::new();
-    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let root = folder.path().display();
-    let text = format!(
-        "error_log {root}/error.log; worker_processes 1; events {{ }}
-        http {{ {http} server {{ listen {address}; root {root}; act; {locations} }} }}"
-    );
-    let configuration = weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|e| panic!("{e}"));
-    let driver = match driver {
-        Driver::IoUring => DriverChoice::IoUring,
-        Driver::Epoll => DriverChoice::Epoll,
-    };
-    let options = Options { driver: Some(driver), ..Options::default() };
-    let server = Server::start(Arc::new(configuration), options).expect("starts");
-    Running { address, server, _folder: folder }
+    let server = format!("{http} server {{ listen %%ADDRESS%%; act; {locations} }}");
+    Running::start(driver, &MODULES, "", &server)
 }
 
-impl Running {
-    /// What `ask` gives on the worker's thread.
-    fn on_worker<T: Send + 'static>(&self, ask: impl FnOnce(&Worker) -> T + Send + 'static) -> T {
-        let (tell, told) = channel();
-        self.server.on_worker(0, move |worker| tell.send(ask(worker)).expect("it is waited for"));
-        told.recv_timeout(DEADLINE).expect("the worker lives")
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(self.address)
-    }
-
-    /// One request: its record and tree, and how long its client waited.
-    fn seen(&self, target: &str) -> (Kept, Duration) {
-        let (watch, kept) = Watch::channel(1, |_| true);
-        self.on_worker(|worker| worker.recorder.borrow_mut().watch(watch));
-        let mut client = self.client();
-        let start = Instant::now();
-        client.get(target);
-        let outside = start.elapsed();
-        (kept.recv_timeout(DEADLINE).expect("its tree"), outside)
-    }
-
-    /// Of some requests the first that is as it should be. The machine may take the processor away in the wrong moment:
-    /// what is true shows itself in some of them, what is false in none.
-    #[track_caller]
-    fn find(&self, target: &str, good: impl Fn(&Kept, Duration) -> bool) -> Kept {
-        let mut last = None;
-        for _ in 0..100 {
-            let (kept, outside) = self.seen(target);
-            if good(&kept, outside) {
-                return kept;
-            }
-            last = Some((kept, outside));
-        }
-        let (kept, outside) = last.expect("a hundred were made");
-        panic!("{target}, {outside:?} outside:\n{}", text(&kept));
-    }
-
-    fn in_flight(&self) -> Vec<InFlight> {
-        self.server.threads()[0].now.requests()
-    }
-
-    fn stalls(&self) -> Vec<Stall> {
-        self.server.threads()[0].recorder.stalls().list()
-    }
+fn in_flight(running: &Running) -> Vec<InFlight> {
+    running.server.threads()[0].now.requests()
 }
 
-fn text(kept: &Kept) -> String {
-    let sites = SiteTable::global();
-    let headline = weir_trace::render::headline(kept.record(), sites, &ns);
-    format!("{headline}\n{}", weir_trace::render::tree(&kept.tree(), sites, &ns))
-}
-
-fn ns(ticks: u64) -> u64 {
-    clock::scale().ticks_to_ns(ticks)
-}
-
-fn took(ticks: u64) -> Duration {
-    Duration::from_nanos(ns(ticks))
+fn stalls(running: &Running) -> Vec<Stall> {
+    running.server.threads()[0].recorder.stalls().list()
 }
 
 /// Run and wait of the module's handler in `phase`.
@@ -202,11 +40,6 @@ fn handler(tree: &Tree, phase: Phase) -> (Duration, Duration) {
     };
     let node = tree.nodes().iter().find(|node| mine(node.site));
     node.map_or_else(Default::default, |node| (took(node.run), took(node.wait)))
-}
-
-/// Within one in twenty.
-fn is_about(time: Duration, known: Duration) -> bool {
-    time >= known && time <= known + known / 20
 }
 
 fn label(site: Site) -> (String, String) {
@@ -298,14 +131,14 @@ both_drivers! {
         late.get("/");
         stuck.send("GET /slow/one?block=access&secret=1 HTTP/1.1\r\nHost: h\r\n\r\n");
         let seen = wait_for("the request in flight", || {
-            running.in_flight().into_iter().find(|request| request.is_running && !request.route.is_none())
+            in_flight(&running).into_iter().find(|request| request.is_running && !request.route.is_none())
         });
         assert_eq!((seen.method.as_bytes(), seen.path.as_bytes()), (&b"GET"[..], &b"/slow/one"[..]));
         assert_eq!((route(seen.route).as_str(), seen.wait), ("/slow", None));
         late.send("GET /late HTTP/1.1\r\nHost: h\r\n\r\n");
-        assert_eq!((stuck.response().text(), late.response().text()), ("done".to_owned(), "done".to_owned()));
-        wait_for("nothing in flight", || running.in_flight().is_empty().then_some(()));
-        let stall = wait_for("the stall", || running.stalls().into_iter().find(|stall| stall.sample.request == seen.id));
+        assert_eq!((stuck.response().text(), late.response().text()), ("content".to_owned(), "content".to_owned()));
+        wait_for("nothing in flight", || in_flight(&running).is_empty().then_some(()));
+        let stall = wait_for("the stall", || stalls(&running).into_iter().find(|stall| stall.sample.request == seen.id));
         assert!(took(stall.duration) >= BLOCK, "{:?}", took(stall.duration));
         assert_eq!(route(stall.route), "/slow");
         assert_eq!(label(stall.sample.site), ("access".to_owned(), "act".to_owned()));
@@ -327,9 +160,9 @@ both_drivers! {
             let mut clients: Vec<Client> = (0..3).map(|_| running.client()).collect();
             for (client, target) in clients.iter_mut().zip(["/?block=content", "/a?block=content", "/b?block=content"]) {
                 client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
-                wait_for("the first one", || running.in_flight().iter().any(|request| request.is_running).then_some(()));
+                wait_for("the first one", || in_flight(&running).iter().any(|request| request.is_running).then_some(()));
             }
-            clients.iter_mut().for_each(|client| assert_eq!(client.response().text(), "done"));
+            clients.iter_mut().for_each(|client| assert_eq!(client.response().text(), "content"));
             let blame = running.server.threads()[0].now.blame();
             blame.into_iter().find(|blame| {
                 let pair = [route(blame.victim), route(blame.culprit)];
@@ -337,7 +170,7 @@ both_drivers! {
             })
         });
         assert!(blame.times >= 1);
-        let victims = running.stalls().iter().map(|stall| stall.victims.len()).sum::<usize>();
+        let victims = stalls(&running).iter().map(|stall| stall.victims.len()).sum::<usize>();
         assert!(victims >= 1, "the stalls name who waited");
     }
 
@@ -345,11 +178,11 @@ both_drivers! {
         let running = started(driver, "", "location /held { }");
         let mut client = running.client();
         client.send("GET /held?sleep=access HTTP/1.1\r\nHost: h\r\n\r\n");
-        let seen = wait_for("the waiting request", || running.in_flight().into_iter().find(|r| r.wait.is_some()));
+        let seen = wait_for("the waiting request", || in_flight(&running).into_iter().find(|r| r.wait.is_some()));
         assert_eq!((route(seen.route).as_str(), seen.wait), ("/held", Some(WaitKind::Other)));
         assert_eq!(label(seen.site), ("access".to_owned(), "act".to_owned()));
         assert!(seen.since >= seen.start && !seen.is_running);
-        assert_eq!(client.response().text(), "done");
+        assert_eq!(client.response().text(), "content");
     }
 
     /// Whatever becomes of a request, its place is given back.
@@ -358,10 +191,10 @@ both_drivers! {
         for phase in ["access", "content", "log"] {
             let mut client = running.client();
             client.send(format!("GET /?panic={phase} HTTP/1.1\r\nHost: h\r\n\r\n"));
-            wait_for("nothing in flight", || running.in_flight().is_empty().then_some(()));
-            assert_eq!(running.client().get("/").text(), "done", "the others go on");
+            wait_for("nothing in flight", || in_flight(&running).is_empty().then_some(()));
+            assert_eq!(running.client().get("/").text(), "content", "the others go on");
         }
-        wait_for("nothing in flight", || running.in_flight().is_empty().then_some(()));
+        wait_for("nothing in flight", || in_flight(&running).is_empty().then_some(()));
         assert_eq!(running.server.threads()[0].now.running(), None);
     }
 
@@ -398,9 +231,5 @@ both_drivers! {
     }
 }
 
-const BURN: Duration = Duration::from_millis(3);
-const SLEEP: Duration = Duration::from_millis(20);
-/// Longer than a stall, so that it is one.
-const BLOCK: Duration = Duration::from_millis(60);
 /// The kernel's clock for TCP may be this coarse.
 const TICK: Duration = Duration::from_millis(10);

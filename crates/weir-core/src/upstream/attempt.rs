@@ -102,9 +102,9 @@ impl Run<'_> {
                 return Verdict::Status(Reason::NO_LIVE.status());
             };
             let site = self.up.sites.of(&lease);
-            x.shared.open(site);
+            x.shared.enter(site);
             let result = self.one(x, lease).await;
-            x.shared.close(site);
+            x.shared.leave(site);
             match result {
                 Ok(answered) => return self.answer(x, answered).await,
                 Err(Failed::End(verdict)) => return verdict,

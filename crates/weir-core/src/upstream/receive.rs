@@ -15,6 +15,16 @@ use super::reason::{Fault, Reason};
 use crate::exchange::Exchange;
 use crate::log::Level;
 
+/// What happens between a request and its answer's head.
+enum Event {
+    /// The request has left.
+    Sent,
+    /// It does not leave.
+    Stuck,
+    /// Of the answer, or in its place.
+    Received(Recv),
+}
+
 impl Run<'_> {
     /// Reads the head of the answer while the request leaves; the number of its bytes.
     pub(super) async fn head(
@@ -34,28 +44,31 @@ impl Run<'_> {
                 return Ok(len);
             }
             let event = poll_fn(|cx| {
-                if sending {
-                    match connection.stream.poll_drained(cx, 0, Some(&connection.timer)) {
-                        Poll::Ready(Err(SendError::TimedOut)) => return Poll::Ready(None),
+                if sending
+                    && let Poll::Ready(sent) = connection.stream.poll_drained(cx, 0, Some(&connection.timer))
+                {
+                    return Poll::Ready(match sent {
+                        Err(SendError::TimedOut) => Event::Stuck,
                         // A server that refuses the rest of a body may have said why.
-                        Poll::Ready(_) => {
-                            sending = false;
-                            connection.timer.arm(settings.read_timeout);
-                        }
-                        Poll::Pending => {}
-                    }
+                        _ => Event::Sent,
+                    });
                 }
                 let timer = if sending { None } else { Some(&connection.timer) };
-                connection.stream.poll_recv(cx, timer).map(Some)
+                connection.stream.poll_recv(cx, timer).map(Event::Received)
             });
-            match self.unless_gone(x, WaitKind::UpstreamFirstByte, event).await? {
-                Some(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
-                None => return Err(log::send_timed_out(x)),
-                Some(Recv::TimedOut) => {
+            let kind = if sending { WaitKind::UpstreamSend } else { WaitKind::UpstreamFirstByte };
+            match self.unless_gone(x, kind, event).await? {
+                Event::Received(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
+                Event::Sent => {
+                    sending = false;
+                    connection.timer.arm(settings.read_timeout);
+                }
+                Event::Stuck => return Err(log::send_timed_out(x)),
+                Event::Received(Recv::TimedOut) => {
                     let fault = log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
                     return Err(Failed::Next(fault));
                 }
-                Some(Recv::Eof) => {
+                Event::Received(Recv::Eof) => {
                     log::error(
                         x,
                         &"upstream prematurely closed connection while reading response header from upstream",
@@ -63,7 +76,7 @@ impl Run<'_> {
                     let fault = Fault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse };
                     return Err(Failed::Next(fault));
                 }
-                Some(Recv::Err(errno)) => return Err(Failed::Next(log::receive(x, errno))),
+                Event::Received(Recv::Err(errno)) => return Err(Failed::Next(log::receive(x, errno))),
             }
         }
     }

@@ -1,0 +1,350 @@
+//! A server inside the test's own process, and a module that does a known thing at a known place of a request.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_conf::{Args, Contexts, Directive, LineCx};
+use weir_core::body::{Body, Buf, Chain};
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::phase::{LocalFuture, Phase};
+use weir_core::plan::PlanBuilder;
+use weir_core::redirect::Redirect;
+use weir_core::server::{Options, Server};
+use weir_core::subrequest::SubrequestOptions;
+use weir_core::variable::Variable;
+use weir_core::worker::Worker;
+use weir_core::{Error, Exchange, Handler, Module, ModuleDef, Text, Verdict};
+use weir_rt::{DriverChoice, clock};
+use weir_test::{Client, DEADLINE, Driver, TempDir, free_port};
+use weir_trace::{Kept, Kind, Site, SiteTable, Watch};
+
+/// `act`: does at each place what the query string says, then lets the request pass. Places are the phases in which
+/// modules run, `header_filter` and `body_filter`; with `act slots;` also each slot of filters by itself, as `header:gzip`
+/// and `body:gzip`; and `variable`, where `$act` is evaluated. Of one thing there may be several places; `all` are all.
+///
+/// * `burn=access` spins for [`BURN`] on the clock that the server's stamps are of, so that time in which the thread had
+///   no processor is part of it;
+/// * `block=access` blocks the thread for [`BLOCK`], `sleep=access` waits on a timer for [`SLEEP`]; `ms=60` is another
+///   time for all of these;
+/// * `hang=access` waits for ever, `panic=access` panics, `inner=access` makes a subrequest for `/inner`, which sleeps in
+///   the rewrite phase.
+///
+/// Content answers `content`, for `/from` after a redirect to `/to`, for `/fails` with 500 and for `/broken` with 404.
+pub(crate) struct Act;
+
+#[derive(Default)]
+pub(crate) struct Conf {
+    on: bool,
+    slots: bool,
+}
+
+impl Module for Act {
+    const NAME: &'static str = "act";
+    type Conf = Conf;
+    const DIRECTIVES: &'static [Directive<Conf>] =
+        &[Directive::new("act", Contexts::SERVER.or(Contexts::LOCATION), Args::NONE_OR_ONE, set)];
+    const VARIABLES: &'static [Variable] = &[Variable::new("act", variable).volatile()];
+
+    fn inherit(conf: &mut Conf, parent: &Conf) {
+        conf.on |= parent.on;
+        conf.slots |= parent.slots;
+    }
+
+    fn install(conf: &Conf, plan: &mut PlanBuilder<'_>) -> weir_conf::Result {
+        if !conf.on {
+            return Ok(());
+        }
+        for phase in PHASES {
+            plan.handler(phase, Self::NAME, At(phase.name()));
+        }
+        let filters = if conf.slots { &SLOTS[..] } else { &[] };
+        for &(slot, header, body) in filters {
+            let site = plan.site(Kind::BodyFilter, body);
+            plan.header_filter(slot, header, Filters { header, body, slot, site });
+        }
+        let site = plan.site(Kind::BodyFilter, Self::NAME);
+        let filters = Filters { header: "header_filter", body: "body_filter", slot: Slot::Sub, site };
+        plan.header_filter(Slot::Headers, Self::NAME, filters);
+        Ok(())
+    }
+}
+
+fn set(conf: &mut Conf, line: &mut LineCx<'_>) -> weir_conf::Result {
+    conf.on = true;
+    conf.slots |= !line.args().is_empty();
+    Ok(())
+}
+
+/// `$act`: empty.
+fn variable(x: &mut Exchange) -> Option<Text> {
+    run(x, "variable");
+    Some(Text::EMPTY)
+}
+
+/// The phases in which modules run.
+pub(crate) const PHASES: [Phase; 8] = [
+    Phase::PostRead,
+    Phase::ServerRewrite,
+    Phase::Rewrite,
+    Phase::Preaccess,
+    Phase::Access,
+    Phase::Precontent,
+    Phase::Content,
+    Phase::Log,
+];
+
+/// The slots in which modules filter: what the engine itself does stands in the others.
+pub(crate) const SLOTS: [(Slot, &str, &str); 18] = [
+    (Slot::Slice, "header:slice", "body:slice"),
+    (Slot::NotModified, "header:not_modified", "body:not_modified"),
+    (Slot::RangeBody, "header:range_body", "body:range_body"),
+    (Slot::Copy, "header:copy", "body:copy"),
+    (Slot::Aux, "header:aux", "body:aux"),
+    (Slot::Headers, "header:headers", "body:headers"),
+    (Slot::Trailers, "header:trailers", "body:trailers"),
+    (Slot::UserId, "header:userid", "body:userid"),
+    (Slot::Gunzip, "header:gunzip", "body:gunzip"),
+    (Slot::Addition, "header:addition", "body:addition"),
+    (Slot::Sub, "header:sub", "body:sub"),
+    (Slot::Charset, "header:charset", "body:charset"),
+    (Slot::Ssi, "header:ssi", "body:ssi"),
+    (Slot::Gzip, "header:gzip", "body:gzip"),
+    (Slot::Brotli, "header:brotli", "body:brotli"),
+    (Slot::Zstd, "header:zstd", "body:zstd"),
+    (Slot::RangeHeader, "header:range_header", "body:range_header"),
+    (Slot::Chunked, "header:chunked", "body:chunked"),
+];
+
+/// Whether the query string asks for `what` at `place`.
+fn asked(x: &Exchange, what: &str, place: &str) -> bool {
+    let args = String::from_utf8_lossy(x.args()).into_owned();
+    let mut pairs = args.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.any(|(key, value)| key == what && (value == place || value == "all"))
+}
+
+/// How long, if the query string says so.
+fn time(x: &Exchange, otherwise: Duration) -> Duration {
+    let args = String::from_utf8_lossy(x.args()).into_owned();
+    let ms = args.split('&').find_map(|pair| pair.strip_prefix("ms=")?.parse().ok());
+    ms.map_or(otherwise, Duration::from_millis)
+}
+
+/// What takes no waiting.
+fn run(x: &Exchange, place: &str) {
+    if asked(x, "burn", place) {
+        burn(time(x, BURN));
+    }
+    if asked(x, "block", place) {
+        thread::sleep(time(x, BLOCK));
+    }
+    assert!(!asked(x, "panic", place), "as it was asked to");
+}
+
+fn burn(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// A handler of that phase.
+struct At(&'static str);
+
+impl Handler for At {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        run(x, self.0);
+        if ["sleep", "inner", "hang"].iter().any(|what| asked(x, what, self.0)) {
+            return Verdict::Wait;
+        }
+        self.answer(x)
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async {
+            if asked(x, "sleep", self.0) {
+                weir_rt::sleep(time(x, SLEEP)).await;
+            }
+            if asked(x, "hang", self.0) {
+                std::future::pending::<()>().await;
+            }
+            if asked(x, "inner", self.0) {
+                let args = Some(&b"sleep=rewrite&ms=60"[..]);
+                let inner = x.subrequest(b"/inner", args, SubrequestOptions::default()).await;
+                assert_eq!((inner.status, &*inner.body), (200, &b"content"[..]));
+            }
+            self.answer(x)
+        })
+    }
+}
+
+impl At {
+    fn answer(&self, x: &mut Exchange) -> Verdict {
+        let declines =
+            x.uri() == b"/index/" || x.uri().ends_with(b".txt") || x.uri().starts_with(b"/declined");
+        if self.0 != Phase::Content.name() || declines {
+            return Verdict::Declined;
+        }
+        match x.uri() {
+            b"/from" => return Redirect::to(x, b"/to?sleep=rewrite&ms=60").into(),
+            b"/fails" => return Verdict::Status(500),
+            b"/broken" => return Verdict::Status(404),
+            _ => {}
+        }
+        x.response.status = 200;
+        x.respond(Body::Whole(Buf::Static(b"content")))
+    }
+}
+
+/// A header filter, which also adds a body filter.
+struct Filters {
+    header: &'static str,
+    body: &'static str,
+    slot: Slot,
+    /// Of the body filter.
+    site: Site,
+}
+
+impl HeaderFilter for Filters {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        x.body_filter(self.slot, self.site, Pass { place: self.body, is_first: true });
+        run(x, self.header);
+        if asked(x, "sleep", self.header) { Verdict::Wait } else { Verdict::Ok }
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(async {
+            weir_rt::sleep(time(x, SLEEP)).await;
+            Verdict::Ok
+        })
+    }
+}
+
+/// The body filter: does it once.
+struct Pass {
+    place: &'static str,
+    is_first: bool,
+}
+
+impl BodyFilter for Pass {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+        if !input.is_empty() && std::mem::take(&mut self.is_first) {
+            run(x, self.place);
+            if asked(x, "sleep", self.place) {
+                let sleep: LocalFuture<'static, ()> = Box::pin(weir_rt::sleep(time(x, SLEEP)));
+                return Ok(Step::Wait(sleep));
+            }
+        }
+        output.append(input);
+        Ok(Step::More)
+    }
+}
+
+/// A server in this process.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) server: Server,
+    pub(crate) folder: TempDir,
+}
+
+impl Running {
+    /// Starts with one worker and these blocks in `http`, `%%ADDRESS%%` for the address to listen on.
+    pub(crate) fn start(driver: Driver, modules: &'static [ModuleDef], main: &str, http: &str) -> Running {
+        let folder = TempDir::new();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let http = http.replace("%%ADDRESS%%", &address.to_string());
+        let text = configuration(folder.path(), main, &http);
+        let configuration = weir_core::conf::test::load(&text, modules).unwrap_or_else(|e| panic!("{e}"));
+        let server = Server::start(Arc::new(configuration), options(driver)).expect("starts");
+        Running { address, server, folder }
+    }
+
+    /// What `ask` gives on the worker's thread.
+    pub(crate) fn on_worker<T: Send + 'static>(&self, ask: impl FnOnce(&Worker) -> T + Send + 'static) -> T {
+        let (tell, told) = channel();
+        self.server.on_worker(0, move |worker| tell.send(ask(worker)).expect("it is waited for"));
+        told.recv_timeout(DEADLINE).expect("the worker lives")
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// One request: its record and tree, and how long its client waited.
+    pub(crate) fn seen(&self, request: &str) -> (Kept, Duration) {
+        let (watch, kept) = Watch::channel(1, |_| true);
+        self.on_worker(|worker| worker.recorder.borrow_mut().watch(watch));
+        let mut client = self.client();
+        let start = Instant::now();
+        client.request(request);
+        let outside = start.elapsed();
+        (kept.recv_timeout(DEADLINE).expect("its tree"), outside)
+    }
+
+    /// Of some requests the first that is as it should be. The machine may take the processor away in the wrong moment:
+    /// what is true shows itself in some of them, what is false in none.
+    #[track_caller]
+    pub(crate) fn find(&self, target: &str, good: impl Fn(&Kept, Duration) -> bool) -> Kept {
+        self.find_request(&format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"), good)
+    }
+
+    #[track_caller]
+    pub(crate) fn find_request(&self, request: &str, good: impl Fn(&Kept, Duration) -> bool) -> Kept {
+        let mut last = None;
+        for _ in 0..100 {
+            let (kept, outside) = self.seen(request);
+            if good(&kept, outside) {
+                return kept;
+            }
+            last = Some((kept, outside));
+        }
+        let (kept, outside) = last.expect("a hundred were made");
+        let line = request.lines().next().unwrap_or_default();
+        panic!("{line}, {outside:?} outside:\n{}", text(&kept));
+    }
+}
+
+/// The text of a configuration with one worker and a log in `folder`.
+pub(crate) fn configuration(folder: &Path, main: &str, http: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "error_log {folder}/error.log info; {main} worker_processes 1; events {{ }} http {{ root {folder}; {http} }}"
+    )
+}
+
+pub(crate) fn options(driver: Driver) -> Options {
+    let driver = match driver {
+        Driver::IoUring => DriverChoice::IoUring,
+        Driver::Epoll => DriverChoice::Epoll,
+    };
+    Options { driver: Some(driver), ..Options::default() }
+}
+
+/// A kept request as a person sees it.
+pub(crate) fn text(kept: &Kept) -> String {
+    let sites = SiteTable::global();
+    let headline = weir_trace::render::headline(kept.record(), sites, &ns);
+    format!("{headline}\n{}", weir_trace::render::tree(&kept.tree(), sites, &ns))
+}
+
+pub(crate) fn ns(ticks: u64) -> u64 {
+    clock::scale().ticks_to_ns(ticks)
+}
+
+pub(crate) fn took(ticks: u64) -> Duration {
+    Duration::from_nanos(ns(ticks))
+}
+
+/// Within one in twenty.
+pub(crate) fn is_about(time: Duration, known: Duration) -> bool {
+    time >= known - known / 1000 && time <= known + known / 20
+}
+
+pub(crate) const BURN: Duration = Duration::from_millis(3);
+pub(crate) const SLEEP: Duration = Duration::from_millis(20);
+/// Longer than a stall, so that it is one.
+pub(crate) const BLOCK: Duration = Duration::from_millis(60);
