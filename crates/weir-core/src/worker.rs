@@ -269,8 +269,8 @@ impl Worker {
         !self.is_busy() && self.doors.get() == 0
     }
 
-    /// `worker_connections`
-    fn most(&self) -> u64 {
+    /// How many connections may be open at a time: `worker_connections`.
+    pub fn most(&self) -> u64 {
         self.generation.borrow().as_ref().map_or(u64::MAX, |g| g.configuration.main.worker_connections())
     }
 

@@ -12,7 +12,7 @@ use weir_core::conf::build::STRUCTURE;
 use weir_core::module::Row;
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 12] = [
+const EXTRA: [&str; 13] = [
     "admin",
     "profile",
     "profile_blocked",
@@ -24,6 +24,7 @@ const EXTRA: [&str; 12] = [
     "source",
     "state",
     "trace",
+    "trace_header",
     "welcome",
 ];
 /// What directives of modules that are not nginx's own begin with: headers-more, subs_filter, ngx_brotli, zstd, echo.

@@ -130,7 +130,7 @@ impl Run<'_> {
             return Ok(lease);
         }
         let Some(waiting) = Waiting::join(group) else { return Ok(None) };
-        while self.unless_gone(x, WaitKind::Queue, waiting.turn()).await? {
+        while self.unless_gone(x, WaitKind::UpstreamConnect, waiting.turn()).await? {
             if let Some(lease) = group.pick(x, tried) {
                 return Ok(Some(lease));
             }
@@ -286,8 +286,7 @@ impl Run<'_> {
         match shared.waiting_for(kind, watched).await {
             Some(value) => Ok(value),
             None => {
-                let early = matches!(kind, WaitKind::UpstreamConnect | WaitKind::Queue);
-                let doing = if early { CONNECTING } else { SENDING };
+                let doing = if kind == WaitKind::UpstreamConnect { CONNECTING } else { SENDING };
                 x.log(Level::Info, &log::client_gone(doing));
                 x.keep_alive = false;
                 x.cause = Cause::ClientClosed;

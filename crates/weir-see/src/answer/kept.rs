@@ -2,7 +2,7 @@
 
 use weir_trace::{Kept, RequestId, SiteTable};
 
-use super::{Failure, trace};
+use super::{Failure, reqs, trace};
 use crate::control::protocol::Question;
 use crate::filter::Filter;
 use crate::source::{PATIENCE, Source, scale};
@@ -69,13 +69,39 @@ pub(crate) fn explain(source: &Source, question: &Question) -> Result<String, Fa
         kept.next().cloned()
     });
     match said.answers.into_iter().flatten().next() {
-        Some(kept) => Ok(trace::shown(question)(&kept)),
+        Some(kept) if question.has("json") => Ok(trace::json(&kept)),
+        Some(kept) => Ok(trace::shown(question)(&kept) + &story(source, &kept)),
         None if said.stuck > 0 => Err(Failure::Wrong(format!(
             "request {id} is not kept by the workers that answer; {} are busy",
             said.stuck
         ))),
         None => Err(Failure::Wrong(format!("request {id} was not kept, or its place was needed"))),
     }
+}
+
+/// Why it was kept, and the blocked loops it had to do with: whose fault a delay was that its own tree shows as queueing
+/// only.
+fn story(source: &Source, kept: &Kept) -> String {
+    let id = kept.record().id;
+    let mut text = format!("kept as {}\n", kept.why().as_str());
+    for worker in source.workers() {
+        for stall in worker.recorder.stalls().list() {
+            let (blocked, place) = (crate::table::time(scale(stall.duration)), reqs::at(stall.sample.site));
+            if stall.sample.request == id {
+                let victims = stall.victims.len();
+                text.push_str(&format!(
+                    "blocked its worker for {blocked} in {place}; {victims} requests waited for that\n"
+                ));
+            }
+            for (_, ticks) in stall.victims.iter().filter(|(victim, _)| *victim == id) {
+                let (lost, by) = (crate::table::time(scale(*ticks)), stall.sample.request);
+                text.push_str(&format!(
+                    "waited {lost} because request {by} blocked its worker for {blocked} in {place}\n"
+                ));
+            }
+        }
+    }
+    text
 }
 
 fn named(id: RequestId, digits: &str) -> bool {

@@ -1,4 +1,5 @@
-//! `queue`: where requests wait before anybody has seen them: in listeners, in sockets, in the loop.
+//! `queue`: where requests wait before anybody has seen them: in listeners and in sockets. Who waits for the loop is
+//! told by `blocked` and `reqs`.
 
 use weir_rt::LoopSnapshot;
 use weir_trace::Histogram;

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use weir_core::housekeeping::{self, ProcessUse, ThreadUse, WorkerView};
+use weir_core::worker::Worker;
 use weir_rt::{LoopSnapshot, clock};
+use weir_trace::{Kind, SiteTable};
 
 use super::queue::extension;
 use super::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
-use crate::source::{Source, scale};
+use crate::source::{BRIEFLY, Source, scale};
 use crate::table::{Cell, Column, Report};
 
 /// The table of the time `every`.
@@ -30,6 +32,14 @@ struct Moment {
     stalls: u64,
     process: ProcessUse,
     connections: u64,
+    /// Of them those that wait for a request.
+    idle: u64,
+    /// `worker_connections` of all workers that answer.
+    room: u64,
+    /// Bytes of answers.
+    sent: u64,
+    /// Nanoseconds that requests were ready and their loops busy with others.
+    queued: u64,
     lost_lines: u64,
     overflows: u64,
     retransmits: u64,
@@ -58,6 +68,14 @@ impl Moment {
             // Without /proc there are zeros, which the table shows as such.
             process: housekeeping.process().unwrap_or_default(),
             connections: workers.iter().map(|worker| worker.counters.active.get()).sum(),
+            idle: workers.iter().map(|worker| worker.counters.waiting.get()).sum(),
+            sent: sent(source),
+            room: source.ask(BRIEFLY, Worker::most).answers.into_iter().fold(0, u64::saturating_add),
+            queued: workers
+                .iter()
+                .flat_map(|worker| worker.now.blame())
+                .map(|blame| scale(blame.ticks))
+                .sum(),
             lost_lines: workers.iter().map(|worker| worker.counters.log_lost.get()).sum(),
             overflows: extension(&netstat, "ListenOverflows").unwrap_or(0),
             retransmits: retransmits(&snmp),
@@ -67,6 +85,12 @@ impl Moment {
             workers: workers.len() as u64,
         }
     }
+}
+
+fn sent(source: &Source) -> u64 {
+    let totals = source.totals();
+    let whole = |site| SiteTable::global().info(site).kind == Kind::Request;
+    totals.iter().filter(|(site, _)| whole(*site)).map(|(_, totals)| totals.counts.bytes_out).sum()
 }
 
 fn sum_turns(all: impl Iterator<Item = LoopSnapshot>) -> LoopSnapshot {
@@ -108,7 +132,8 @@ fn table(before: &Moment, after: &Moment) -> Report {
     let queue = after.threads.run_queue_ns.saturating_sub(before.threads.run_queue_ns);
     let percent =
         |part: u64, whole: u64| Cell::text(format!("{:.1}%", part as f64 * 100.0 / whole.max(1) as f64));
-    let ms = |ns: u64| Cell::text(crate::table::time(ns));
+    // `time` is that of all workers together.
+    let rate = |sum: u64| sum.saturating_mul(1_000_000_000) / (time / after.workers.max(1)).max(1);
     let mut report = Report::new(&COLUMNS);
     let mut row = |resource: &str, used: Cell, saturated: Cell, errors: String| {
         report.row([Cell::text(resource), used, saturated, Cell::text(errors)]);
@@ -118,7 +143,11 @@ fn table(before: &Moment, after: &Moment) -> Report {
     row(
         "loops",
         percent(busy, busy + parked),
-        with("longest turn", ms(after.turns.longest_poll_ns.max(stuck))),
+        Cell::text(format!(
+            "longest turn {}, queued {}",
+            crate::table::time(after.turns.longest_poll_ns.max(stuck)),
+            crate::table::time(after.queued.saturating_sub(before.queued))
+        )),
         format!(
             "{} stalls, {} panics",
             after.stalls.saturating_sub(before.stalls),
@@ -141,7 +170,7 @@ fn table(before: &Moment, after: &Moment) -> Report {
     );
     row(
         "network",
-        Cell::text(format!("{} connections", after.connections)),
+        Cell::text(format!("{}/s out", crate::table::bytes(rate(after.sent.saturating_sub(before.sent))))),
         Cell::text(waits),
         format!(
             "host: {} overflows, {} retransmits",
@@ -149,16 +178,16 @@ fn table(before: &Moment, after: &Moment) -> Report {
             after.retransmits.saturating_sub(before.retransmits)
         ),
     );
+    row(
+        "connections",
+        Cell::text(format!("{} of {}", after.connections, limit(after.room))),
+        Cell::text(format!("{} idle", after.idle)),
+        "-".to_owned(),
+    );
     let disk = |moment: &Moment| moment.process.disk_read + moment.process.disk_written;
     row(
         "disk",
-        Cell::text(format!(
-            "{}/s",
-            crate::table::bytes(
-                disk(after).saturating_sub(disk(before)) * 1_000_000_000
-                    / (time / after.workers.max(1)).max(1)
-            )
-        )),
+        Cell::text(format!("{}/s", crate::table::bytes(rate(disk(after).saturating_sub(disk(before)))))),
         Cell::text("-"),
         format!("{} log lines lost", after.lost_lines.saturating_sub(before.lost_lines)),
     );

@@ -23,7 +23,7 @@ pub(super) const CHOICES: &[Choice] = &[
     Choice {
         name: "-o",
         value: "FORMAT",
-        about: "svg, html, folded, pprof, firefox or speedscope; or a file named after one",
+        about: "svg, html, folded, pprof, firefox, speedscope or json; or a file named after one",
     },
     Choice { name: "--route", value: "LOCATION", about: "requests of this location only" },
     Choice { name: "--phase", value: "PHASE", about: "what happens in this phase only" },
@@ -38,7 +38,13 @@ pub(super) const CHOICES: &[Choice] = &[
 
 pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     asked.at_most(1)?;
-    let (format, file) = output(asked.value("-o"))?;
+    let (mut format, file) = output(asked.value("-o"))?;
+    if asked.has("--json") {
+        if asked.value("-o").is_some_and(|_| format != Format::Json) {
+            return Err("--json is a format by itself: either that or -o".to_owned());
+        }
+        format = Format::Json;
+    }
     let raw = match asked.value("--from") {
         Some(from) => Raw::parse(&read(from).map_err(|error| format!("\"{from}\": {error}"))?)?,
         None => Raw::parse(&record(asked, locate)?)?,
@@ -89,9 +95,9 @@ fn output(value: Option<&str>) -> Result<(Format, Option<&str>), String> {
     let format = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, format)| *format);
     match format {
         Some(format) => Ok((format, Some(value))),
-        None => {
-            Err(format!("\"{value}\" is no format: svg, html, folded, pprof, firefox and speedscope are"))
-        }
+        None => Err(format!(
+            "\"{value}\" is no format: svg, html, folded, pprof, firefox, speedscope and json are"
+        )),
     }
 }
 
@@ -109,7 +115,7 @@ pub(super) fn symbols(raw: &Raw) -> ProcessSymbols {
     ProcessSymbols::with_maps(raw.pid, &raw.maps)
 }
 
-const ENDINGS: [(&str, Format); 10] = [
+const ENDINGS: [(&str, Format); 11] = [
     (".svg", Format::Svg),
     (".html", Format::Html),
     (".folded", Format::Folded),
@@ -120,6 +126,7 @@ const ENDINGS: [(&str, Format); 10] = [
     (".firefox", Format::Firefox),
     (".speedscope.json", Format::Speedscope),
     (".speedscope", Format::Speedscope),
+    (".json", Format::Json),
 ];
 
 #[cfg(test)]
@@ -130,9 +137,12 @@ mod tests {
     fn an_output_is_a_format_or_a_file_named_after_one() {
         assert_eq!(output(None), Ok((Format::Svg, None)));
         assert_eq!(output(Some("folded")), Ok((Format::Folded, None)));
-        for (file, format) in
-            [("/tmp/a.svg", Format::Svg), ("a.pb.gz", Format::Pprof), ("x.firefox.json", Format::Firefox)]
-        {
+        for (file, format) in [
+            ("/tmp/a.svg", Format::Svg),
+            ("a.pb.gz", Format::Pprof),
+            ("x.firefox.json", Format::Firefox),
+            ("x.json", Format::Json),
+        ] {
             assert_eq!(output(Some(file)), Ok((format, Some(file))));
         }
         assert!(output(Some("a.png")).is_err());

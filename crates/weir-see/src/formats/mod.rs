@@ -4,6 +4,7 @@ mod firefox;
 mod flame;
 mod folded;
 mod html;
+mod json;
 mod pprof;
 mod speedscope;
 mod svg;
@@ -25,12 +26,21 @@ pub enum Format {
     Firefox,
     /// speedscope's.
     Speedscope,
+    /// Our own, for programs: every stack with its frames.
+    Json,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 6] =
-        [Format::Svg, Format::Html, Format::Folded, Format::Pprof, Format::Firefox, Format::Speedscope];
+    pub const ALL: [Format; 7] = [
+        Format::Svg,
+        Format::Html,
+        Format::Folded,
+        Format::Pprof,
+        Format::Firefox,
+        Format::Speedscope,
+        Format::Json,
+    ];
 
     /// The name on the command line and in URLs.
     #[must_use]
@@ -42,6 +52,7 @@ impl Format {
             Format::Pprof => "pprof",
             Format::Firefox => "firefox",
             Format::Speedscope => "speedscope",
+            Format::Json => "json",
         }
     }
 
@@ -59,7 +70,7 @@ impl Format {
             Format::Html => "text/html; charset=utf-8",
             Format::Folded => "text/plain; charset=utf-8",
             Format::Pprof => "application/octet-stream",
-            Format::Firefox | Format::Speedscope => "application/json",
+            Format::Firefox | Format::Speedscope | Format::Json => "application/json",
         }
     }
 
@@ -73,6 +84,7 @@ impl Format {
             Format::Pprof => pprof::write(stacks),
             Format::Firefox => firefox::write(stacks).into_bytes(),
             Format::Speedscope => speedscope::write(stacks).into_bytes(),
+            Format::Json => json::write(stacks).into_bytes(),
         }
     }
 }

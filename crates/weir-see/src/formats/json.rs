@@ -1,0 +1,57 @@
+//! Stacks as one object of JSON, as the other commands have it: times in nanoseconds, frames outermost first.
+
+use crate::json::Json;
+use crate::stacks::{Frame, Stacks, Unit};
+
+pub(super) fn write(stacks: &Stacks) -> String {
+    let value = match stacks.unit {
+        Unit::Nanoseconds => "value_ns",
+        Unit::Bytes => "value_bytes",
+    };
+    let text = Json::object(|json| {
+        json.key("kind").text(&stacks.kind);
+        json.key("unix_ms").raw(stacks.unix_ms);
+        json.key("duration_ns").raw(stacks.duration_ns);
+        json.key("period_ns").raw(stacks.period_ns);
+        json.key("stacks").list(|json| {
+            for (stack, weight) in stacks.iter() {
+                json.nested(|json| {
+                    json.key("count").raw(weight.count);
+                    json.key(value).raw(weight.value);
+                    json.key("frames").list(|json| {
+                        stack.iter().for_each(|&number| frame(json, &stacks.frames()[number as usize]));
+                    });
+                });
+            }
+        });
+    });
+    text + "\n"
+}
+
+fn frame(json: &mut Json, frame: &Frame) {
+    json.nested(|json| {
+        json.key("origin").text(frame.origin.as_str());
+        json.key("name").text(&frame.name);
+        if !frame.file.is_empty() {
+            json.key("file").text(&frame.file);
+        }
+        if frame.line > 0 {
+            json.key("line").raw(frame.line);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::tests::example;
+
+    #[test]
+    fn every_stack_has_its_weight_and_frames() {
+        let text = write(&example());
+        let begins = r#"{"kind":"cpu","unix_ms":1700000000000,"duration_ns":1000,"period_ns":10,"stacks":[{"count":1,"value_ns":10,"frames":[{"origin":"route","name":"/"},{"origin":"phase","name":"content"}]},"#;
+        assert!(text.starts_with(begins), "{text}");
+        let ends = r#"{"origin":"native","name":"find","file":"file.rs","line":7}]}]}"#;
+        assert!(text.trim_end().ends_with(ends), "{text}");
+    }
+}
