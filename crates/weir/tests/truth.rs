@@ -114,8 +114,9 @@ both_drivers! {
         let access = tree.nodes().iter().position(|node| label(node.site) == ("access".into(), "act".into()));
         let access = access.expect("it ran");
         assert_eq!(tree.nodes()[access].calls, 200);
-        let median = took(spreads[access].run.quantile(0.5));
-        assert!(median >= BURN && median < BURN * 5 / 4, "{median:?}");
+        // A busy machine makes the most of them longer, but not all; a class of the histogram is a sixteenth wide.
+        let shortest = took(spreads[access].run.quantile(0.05));
+        assert!(shortest >= BURN && shortest < BURN * 9 / 8, "{shortest:?}");
         assert!(took(tree.nodes()[access].run / 200) >= BURN, "the mean");
         let content = tree.nodes().iter().position(|node| label(node.site) == ("content".into(), "act".into()));
         assert!(took(spreads[content.expect("it ran")].run.quantile(0.5)) < BURN / 4);

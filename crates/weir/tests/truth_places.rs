@@ -69,14 +69,13 @@ fn pausing(visit: &mut Visit) {
         if head.contains("at=head") {
             thread::sleep(PAUSE);
         }
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd";
         if head.contains("at=body") {
-            let (begin, end) = answer.split_at(answer.len() - 2);
+            let (begin, end) = ANSWER.split_at(ANSWER.len() - 2);
             visit.send(begin);
             thread::sleep(PAUSE);
             visit.send(end);
         } else {
-            visit.send(answer);
+            visit.send(ANSWER);
         }
     }
 }
@@ -119,6 +118,11 @@ both_drivers! {
         assert!(took(kept.record().run) < PAUSE / 20, "{}", text(&kept));
         let kept = running.find("/declined?at=body", |kept, _| is_wait(kept, WaitKind::UpstreamBody, PAUSE));
         assert!(took(kept.record().run) < PAUSE / 20, "{}", text(&kept));
+        let (tree, sites) = (kept.tree(), SiteTable::global());
+        let server = tree.nodes().iter().find(|node| sites.info(node.site).kind == Kind::UpstreamTry);
+        let server = server.expect("it was asked");
+        assert_eq!(server.bytes_in, ANSWER.len() as u64, "head and both parts of the body");
+        assert!(server.bytes_out > 40, "a head: {}", text(&kept));
     }
 
     /// A server that does not read: what it was sent fills all buffers first.
@@ -170,6 +174,7 @@ both_drivers! {
 
 /// Making a connection takes more than a twentieth of [`BURN`] where nothing is optimised.
 const LONG_BURN: Duration = Duration::from_millis(20);
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd";
 const PAUSE: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_millis(300);
 /// More than all sockets' buffers hold.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use weir_rt::Recv;
-use weir_trace::WaitKind;
+use weir_trace::{Site, WaitKind};
 
 use super::ahead::{Ahead, Room};
 use super::attempt::{Answered, Upstream};
@@ -18,7 +18,7 @@ use super::tries::Tries;
 use super::{headers, log};
 use crate::body::{Body, Piece, Source};
 use crate::error::{Error, Kind, Side};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Shared};
 use crate::log::Level;
 use crate::phase::Verdict;
 use crate::variable::Script;
@@ -48,6 +48,22 @@ pub(crate) struct Answer {
 struct Open {
     connection: Connection,
     lease: Lease,
+    received: Received,
+}
+
+/// Bytes of a body, noted at the server's site when no more come.
+struct Received {
+    shared: Rc<Shared>,
+    site: Site,
+    bytes: u64,
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.shared.bytes(self.site, self.bytes, 0);
+        }
+    }
 }
 
 impl Answer {
@@ -58,8 +74,9 @@ impl Answer {
         let buffering = headers::buffering(x, &up.settings, &incoming);
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
+        let received = Received { shared: x.shared.clone(), site: up.sites.of(&lease), bytes: 0 };
         let mut answer = Answer {
-            open: Some(Open { connection, lease }),
+            open: Some(Open { connection, lease, received }),
             decoder: incoming.decoder,
             ahead: Ahead::new(&up.settings),
             unflushed: false,
@@ -188,7 +205,7 @@ impl Answer {
         self.tries.end(None);
         self.tries.over();
         let clean = self.pace.as_ref().is_none_or(Pace::is_empty);
-        if let Some(Open { connection, lease }) = self.open.take()
+        if let Some(Open { connection, lease, .. }) = self.open.take()
             && self.keep
             && clean
         {
@@ -217,7 +234,7 @@ impl Answer {
                 return Poll::Ready(());
             }
         }
-        let Some(open) = &self.open else { return Poll::Ready(()) };
+        let Some(open) = &mut self.open else { return Poll::Ready(()) };
         if std::mem::take(&mut self.rested) {
             open.connection.timer.touch(self.settings.read_timeout);
         }
@@ -226,6 +243,7 @@ impl Answer {
             Poll::Ready(Recv::Data(bytes)) => {
                 open.connection.timer.touch(self.settings.read_timeout);
                 self.tries.count(0, 0, bytes.len() as u64);
+                open.received.bytes += bytes.len() as u64;
                 let bytes = bytes.to_vec();
                 match &mut self.pace {
                     None => self.take(bytes),

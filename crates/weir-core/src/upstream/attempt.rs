@@ -189,7 +189,9 @@ impl Run<'_> {
             Err(failed) => Err(failed),
         };
         connection.reused = true;
-        self.tries.count(0, connection.sent(), received.len() as u64);
+        let (sent, length) = (connection.sent(), received.len() as u64);
+        self.tries.count(0, sent, length);
+        x.shared.bytes(self.up.sites.of(&lease), length, sent);
         match result {
             Ok(len) => {
                 self.tries.head(incoming.status, &incoming.fields);
