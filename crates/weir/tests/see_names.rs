@@ -105,7 +105,7 @@ both_drivers! {
         let client = Client::connect(server.addr(0));
         let folder = server.dir().path().display().to_string();
         for text in [
-            format!("include more.conf; http {{ server {{ listn x; ssl_certificate nowhere; include nowhere; }}"),
+            "include more.conf; http { server { listn x; ssl_certificate nowhere; include nowhere; }".to_owned(),
             format!("worker_processes unknown; pid '{folder}/nginx.pid'; http {{ \"unclosed"),
             format!("pid {folder}/nginx.pid; http {{ content_by_lua_block {{ local s = \"}}\" }} }} }} }}"),
         ] {

@@ -71,7 +71,7 @@ impl Running {
     #[track_caller]
     fn find(&self, words: &[&str], right: impl Fn(&str) -> bool) {
         let mut last = String::new();
-        for _ in 0..30 {
+        for _ in 0..100 {
             last = self.says_of_load(words);
             if right(&last) {
                 return;
@@ -113,16 +113,16 @@ fn stack(said: &str, names: &[&str]) -> (u64, Duration) {
     )
 }
 
-/// A timer is of whole milliseconds, and counts from the turn's beginning.
+/// A timer is of whole milliseconds, counts from the turn's beginning, and is late on a busy machine.
 fn is_sleep(time: Duration) -> bool {
-    time + Duration::from_millis(1) >= SLEEP && time < SLEEP + SLEEP / 10
+    time + Duration::from_millis(1) >= SLEEP && time < SLEEP * 2
 }
 
 both_drivers! {
     fn trace_shows_what_each_of_them_does(driver) {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let running = started(driver);
-        let average = |location: &'static str| ["trace", "--avg", "9", "--match", location];
+        let average = |location: &'static str| ["trace", "--avg", "1", "--match", location];
         running.find(&average("location=/burn"), |said| is_about(us(figures(said)[2]), BURN));
         running.find(&average("location=/block"), |said| is_about(us(figures(said)[2]), BLOCK));
         running.find(&average("location=/sleep"), |said| {
@@ -134,7 +134,7 @@ both_drivers! {
     fn flame_shows_what_each_of_them_does(driver) {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let running = started(driver);
-        running.find(&["flame", "wall", "-t", "200ms", "--json"], |said| {
+        running.find(&["flame", "wall", "-t", "150ms", "--json"], |said| {
             let each = |names: &[&str]| {
                 let (count, time) = stack(said, names);
                 time.checked_div(count as u32).unwrap_or_default()

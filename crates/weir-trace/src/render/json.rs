@@ -73,7 +73,7 @@ pub fn tree_json(tree: &Tree, sites: &SiteTable, scale: Scale<'_>) -> String {
     object.number("requests", tree.requests());
     let (mut root, arranged) = (String::new(), tree.arranged(sites));
     node_json(&mut root, &arranged, 0, (sites, scale), &|object, index| {
-        extras(object, &arranged, index, scale)
+        extras(object, &arranged, index, scale);
     });
     object.raw("root", &root);
     object.close();
