@@ -45,6 +45,11 @@ fn assert_line(server: &Server, level: &str, message: &str, context: &str) {
     );
 }
 
+/// The log has an error of a request for `/` to this backend.
+fn assert_error(server: &Server, message: &str, backend: &Backend) {
+    assert_line(server, "[error]", message, &context("GET / HTTP/1.1", "/", backend.port()));
+}
+
 both_drivers! {
     fn a_server_that_refuses_is_named(driver) {
         let port = free_port();
@@ -79,12 +84,7 @@ both_drivers! {
         let backend = Backend::start(Visit::hang);
         let server = proxy(&[backend.port()], "proxy_read_timeout 200ms;");
         assert_eq!(server.client().get("/").status, 504);
-        assert_line(
-            &server,
-            "[error]",
-            "upstream timed out (110: Connection timed out) while reading response header from upstream",
-            &context("GET / HTTP/1.1", "/", backend.port()),
-        );
+        assert_error(&server, "upstream timed out (110: Connection timed out) while reading response header from upstream", &backend);
         assert_eq!(final_log(server), ["504 [504] /"]);
     }
 
@@ -94,12 +94,7 @@ both_drivers! {
         });
         let server = proxy(&[backend.port()], "");
         assert_eq!(server.client().get("/").status, 502);
-        assert_line(
-            &server,
-            "[error]",
-            "upstream prematurely closed connection while reading response header from upstream",
-            &context("GET / HTTP/1.1", "/", backend.port()),
-        );
+        assert_error(&server, "upstream prematurely closed connection while reading response header from upstream", &backend);
     }
 
     fn a_server_that_resets_before_its_answer(driver) {
@@ -109,12 +104,7 @@ both_drivers! {
         });
         let server = proxy(&[backend.port()], "");
         assert_eq!(server.client().get("/").status, 502);
-        assert_line(
-            &server,
-            "[error]",
-            "recv() failed (104: Connection reset by peer) while reading response header from upstream",
-            &context("GET / HTTP/1.1", "/", backend.port()),
-        );
+        assert_error(&server, "recv() failed (104: Connection reset by peer) while reading response header from upstream", &backend);
     }
 
     /// In the middle of a body nothing can be made good: the client's connection tells it.
@@ -138,7 +128,7 @@ both_drivers! {
             client.send(get("/"));
             let (bytes, _) = client.rest();
             assert!(bytes.ends_with(b"\r\n\r\n12345"), "{}", String::from_utf8_lossy(&bytes));
-            assert_line(&server, "[error]", message, &context("GET / HTTP/1.1", "/", backend.port()));
+            assert_error(&server, message, backend);
             assert_eq!(final_log(server), ["200 [200] /"]);
         }
     }
@@ -159,12 +149,7 @@ both_drivers! {
         go.store(true, Ordering::SeqCst);
         let (bytes, _) = client.rest();
         assert!(!bytes.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&bytes));
-        assert_line(
-            &server,
-            "[error]",
-            "readv() failed (104: Connection reset by peer) while reading upstream",
-            &context("GET / HTTP/1.1", "/", backend.port()),
-        );
+        assert_error(&server, "readv() failed (104: Connection reset by peer) while reading upstream", &backend);
     }
 
     fn heads_that_are_none_are_502(driver) {
@@ -192,12 +177,7 @@ both_drivers! {
         });
         let server = proxy(&[backend.port()], "");
         assert_eq!(server.client().get("/").status, 502);
-        assert_line(
-            &server,
-            "[error]",
-            "upstream sent too big header while reading response header from upstream",
-            &context("GET / HTTP/1.1", "/", backend.port()),
-        );
+        assert_error(&server, "upstream sent too big header while reading response header from upstream", &backend);
     }
 
     fn more_than_was_announced_is_not_passed_on(driver) {
