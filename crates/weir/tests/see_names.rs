@@ -91,7 +91,7 @@ both_drivers! {
         let id = ask("/secret?argument", &signed).expect("it is signed");
         let told = says(&server, &["explain", &id]);
         assert!(told.starts_with("GET /secret  200") && told.contains("-> trace_header "), "{told}");
-        assert!(told.ends_with("kept as asked\n"), "{told}");
+        assert!(told.contains("\nkept as asked\n"), "{told}");
         for wrong in ["", "X-Trace: 1\r\n", &signed.replace("41", "42"), &signed.replace(" 4102444800", " 1000000000")] {
             assert_eq!(server.client().request(format!("GET / HTTP/1.1\r\nHost: a\r\n{wrong}\r\n")).field("X-Trace"), None);
         }

@@ -87,7 +87,8 @@ fn story(source: &Source, kept: &Kept) -> String {
     for worker in source.workers() {
         for stall in worker.recorder.stalls().list() {
             let (blocked, place) = (crate::table::time(scale(stall.duration)), reqs::at(stall.sample.site));
-            if stall.sample.request == id {
+            // A turn may be long for other reasons than the request that ran last in it.
+            if stall.sample.request == id && kept.record().run >= stall.duration / 2 {
                 let victims = stall.victims.len();
                 text.push_str(&format!(
                     "blocked its worker for {blocked} in {place}; {victims} requests waited for that\n"
