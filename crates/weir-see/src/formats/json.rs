@@ -1,6 +1,7 @@
 //! Stacks as one object of JSON, as the other commands have it: times in nanoseconds, frames outermost first.
 
-use crate::json::Json;
+use weir_http::json::Json;
+
 use crate::stacks::{Frame, Stacks, Unit};
 
 pub(super) fn write(stacks: &Stacks) -> String {
