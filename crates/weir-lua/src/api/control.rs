@@ -1,0 +1,180 @@
+//! How scripts end and go elsewhere: `ngx.exit`, `exec`, `redirect`; and `ngx.status`, `headers_sent`, `get_phase`,
+//! `is_subrequest`, `sleep`.
+
+use std::time::Duration;
+
+use weir_core::log::Level;
+
+use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
+use crate::lend;
+use crate::op::{End, Op};
+use crate::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
+use crate::state::State;
+use crate::sys::kind;
+
+pub(super) const TABLE: &[Function] = &[
+    function("exit", EXIT, exit),
+    function("exec", OUTPUT, exec),
+    function("redirect", OUTPUT, redirect),
+    function("sleep", YIELDABLE, sleep),
+    function("_status", 0, status),
+    function("_set_status", 0, set_status),
+    function("_headers_sent", 0, headers_sent),
+    function("_is_subrequest", 0, |l| {
+        l.push_boolean(lend::exchange(|x| x.is_subrequest())?);
+        Ok(Done::Results(1))
+    }),
+    function("get_phase", 0, |l| {
+        l.push_bytes(lend::phase().name().as_bytes());
+        Ok(Done::Results(1))
+    }),
+];
+
+/// Whether the client has been told the status, or would have been by now in OpenResty.
+pub(super) fn is_sent() -> bool {
+    lend::exchange(|x| x.response.header_sent).unwrap_or(false) || lend::run(|run| run.began).unwrap_or(false)
+}
+
+/// The status that the response has so far.
+fn current_status() -> Result<u16, Raise> {
+    lend::exchange(|x| if x.response.status == 0 { 200 } else { x.response.status })
+}
+
+fn exit(l: State) -> Outcome {
+    let status = expect_number(l, 1, "exit")? as i64;
+    if matches!(status, -2 | -4) {
+        return Err(Raise::argument(1, "ngx.exit", "does not accept NGX_AGAIN or NGX_DONE"));
+    }
+    if lend::phase() == Phase::HeaderFilter {
+        lend::exchange(|x| x.state::<FilterExit>().0 = Some(status))?;
+        return Ok(Done::Results(0));
+    }
+    if status >= 200 && is_sent() {
+        let now = current_status()?;
+        if i64::from(now) != status && status != 499 && status != 444 && status != 408 {
+            let message = format!(
+                "attempt to set status {status} via ngx.exit after sending out the response status {now}"
+            );
+            lend::exchange(|x| x.log(Level::Error, &message))?;
+        }
+        lend::run(|run| run.op = Some(Op::End(End::Exit(i64::from(now)))))?;
+    } else {
+        lend::run(|run| run.op = Some(Op::End(End::Exit(status))))?;
+    }
+    Ok(Done::Yield(0))
+}
+
+/// What `ngx.exit` said in a header filter.
+#[derive(Default)]
+pub(crate) struct FilterExit(pub(crate) Option<i64>);
+
+fn exec(l: State) -> Outcome {
+    let mut target = expect_string(&l, 1, "exec")?;
+    if target.is_empty() {
+        return Err(Raise::text("The uri argument is empty"));
+    }
+    if is_sent() {
+        return Err(Raise::text("attempt to call ngx.exec after sending out response headers"));
+    }
+    let args = match l.kind(2) {
+        kind::NONE | kind::NIL => Vec::new(),
+        kind::TABLE => encode::args_of(l, 2)?,
+        _ => expect_string(&l, 2, "exec")?,
+    };
+    if target[0] == b'@' {
+        if let Some(at) = target.iter().position(|byte| *byte == b'?') {
+            target.truncate(at);
+        }
+        if !args.is_empty() {
+            let name = String::from_utf8_lossy(&target).into_owned();
+            let args = String::from_utf8_lossy(&args).into_owned();
+            let message = format!("query strings {args} ignored when exec'ing named location {name}");
+            lend::exchange(|x| x.log(Level::Warn, &message))?;
+        }
+    } else if !args.is_empty() {
+        target.push(if target.contains(&b'?') { b'&' } else { b'?' });
+        target.extend_from_slice(&args);
+    }
+    lend::run(|run| run.op = Some(Op::End(End::Exec(target))))?;
+    Ok(Done::Yield(0))
+}
+
+fn redirect(l: State) -> Outcome {
+    let target = expect_string(&l, 1, "redirect")?;
+    let status = if l.is_none_or_nil(2) { 302.0 } else { expect_number(l, 2, "redirect")? };
+    if ![301.0, 302.0, 303.0, 307.0, 308.0].contains(&status) {
+        return Err(Raise::text(
+            "only ngx.HTTP_MOVED_TEMPORARILY, ngx.HTTP_MOVED_PERMANENTLY, ngx.HTTP_PERMANENT_REDIRECT, \
+             ngx.HTTP_SEE_OTHER, and ngx.HTTP_TEMPORARY_REDIRECT are allowed",
+        ));
+    }
+    if is_sent() {
+        return Err(Raise::text("attempt to call ngx.redirect after sending out the headers"));
+    }
+    if target.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
+        let shown = encode::escaped_control(&target);
+        let bad = target.iter().find(|byte| **byte < 0x20 || **byte == 0x7f).copied().unwrap_or_default();
+        return Err(Raise::text(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\"")));
+    }
+    lend::run(|run| run.op = Some(Op::End(End::Redirect(target, status as u16))))?;
+    Ok(Done::Yield(0))
+}
+
+fn sleep(l: State) -> Outcome {
+    let seconds = expect_number(l, 1, "sleep")?;
+    if seconds < 0.0 {
+        return Err(Raise::text(format!("invalid sleep duration \"{}\"", l.lossy(1))));
+    }
+    let wait = Duration::from_secs_f64(seconds.min(1e9));
+    lend::run(|run| {
+        run.op = Some(Op::Wait(Box::pin(async move {
+            weir_rt::sleep(wait).await;
+            Box::new(|_: State| 0) as crate::op::Results
+        })));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+fn status(l: State) -> Outcome {
+    if !lend::phase().is_in(REQUEST) {
+        return Err(disabled());
+    }
+    let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
+        (0, status) => status,
+        (error, _) => error,
+    })?;
+    l.push_number(f64::from(status));
+    Ok(Done::Results(1))
+}
+
+fn disabled() -> Raise {
+    Raise::Text(format!("API disabled in the context of {}", lend::phase().context()))
+}
+
+fn set_status(l: State) -> Outcome {
+    if !lend::phase().is_in(REQUEST) {
+        return Err(disabled());
+    }
+    if is_sent() {
+        lend::exchange(|x| {
+            x.log(Level::Error, &"attempt to set ngx.status after sending out response headers");
+        })?;
+        return Ok(Done::Results(0));
+    }
+    let status = expect_number(l, 1, "status")?;
+    if !(100.0..1000.0).contains(&status) {
+        return Err(Raise::text(format!("invalid HTTP status code {status}")));
+    }
+    lend::exchange(|x| {
+        x.response.status = status as u16;
+        x.response.err_status = 0;
+        x.response.reason = None;
+    })?;
+    Ok(Done::Results(0))
+}
+
+fn headers_sent(l: State) -> Outcome {
+    lend::exchange(|_| ())?;
+    l.push_boolean(is_sent());
+    Ok(Done::Results(1))
+}

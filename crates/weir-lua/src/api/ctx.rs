@@ -1,0 +1,55 @@
+//! `ngx.ctx`: a table for each request, kept through internal redirects.
+
+use std::rc::Rc;
+
+use super::{Done, Function, Outcome, Raise, function};
+use crate::lend;
+use crate::state::State;
+use crate::sys::kind;
+use crate::vm::Vm;
+
+pub(super) const TABLE: &[Function] =
+    &[function("_ctx", 0, get), function("_set_ctx", 0, set)];
+
+/// The anchor of a request's table.
+#[derive(Default)]
+pub(crate) struct Ctx(Option<(Rc<Vm>, i32)>);
+
+impl Drop for Ctx {
+    fn drop(&mut self) {
+        if let Some((vm, anchor)) = self.0.take() {
+            vm.main().release(anchor);
+        }
+    }
+}
+
+fn get(l: State) -> Outcome {
+    let anchor = lend::exchange(|x| x.own_lasting::<Ctx>().0.as_ref().map(|(_, anchor)| *anchor))?;
+    if let Some(anchor) = anchor {
+        l.push_anchored(anchor);
+    } else {
+        l.new_table(0, 4);
+        l.push_value(-1);
+        keep(l)?;
+    }
+    Ok(Done::Results(1))
+}
+
+fn set(l: State) -> Outcome {
+    if l.kind(1) != kind::TABLE {
+        return Err(Raise::text(format!("ctx should be a table while getting a {}", l.kind_name(1))));
+    }
+    l.push_value(1);
+    keep(l)?;
+    Ok(Done::Results(0))
+}
+
+/// Makes the table on top, which goes, the request's.
+fn keep(l: State) -> Result<(), Raise> {
+    let vm = lend::vm(Vm::shared);
+    let anchor = l.anchor();
+    lend::exchange(|x| {
+        // What was there before is released when it is dropped.
+        *x.own_lasting::<Ctx>() = Ctx(Some((vm, anchor)));
+    })
+}

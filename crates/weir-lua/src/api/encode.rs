@@ -1,0 +1,386 @@
+//! Encoders and digests: `ngx.escape_uri`, `encode_args`, `encode_base64`, `md5`, `crc32_short`, `quote_sql_str` ...
+
+use aws_lc_rs::{digest, hmac};
+use md5::{Digest, Md5};
+
+use super::{Done, Function, Outcome, Raise, expect_count, expect_string, fail, function};
+use crate::state::State;
+use crate::sys::kind;
+
+pub(super) const TABLE: &[Function] = &[
+    function("escape_uri", 0, escape_uri),
+    function("unescape_uri", 0, |l| {
+        let text = text_argument(&l, 1, "unescape_uri")?;
+        l.push_bytes(&unescape(&text, true));
+        Ok(Done::Results(1))
+    }),
+    function("encode_args", 0, |l| {
+        expect_count(l, 1, "1 argument")?;
+        if l.kind(1) != kind::TABLE {
+            let reason = format!("table expected, got {}", l.kind_name(1));
+            return Err(Raise::argument(1, "encode_args", &reason));
+        }
+        let text = args_of(l, 1)?;
+        l.push_bytes(&text);
+        Ok(Done::Results(1))
+    }),
+    function("decode_args", 0, |l| {
+        let text = expect_string(&l, 1, "decode_args")?;
+        let most = if l.is_none_or_nil(2) { 100 } else { l.number(2).unwrap_or(100.0) as usize };
+        push_args(l, &text, most);
+        Ok(Done::Results(if finish_args(l, &text, most) { 2 } else { 1 }))
+    }),
+    function("encode_base64", 0, encode_base64),
+    function("decode_base64", 0, |l| {
+        let text = expect_base64(&l, "decode_base64")?;
+        match decode(&text, false) {
+            Some(bytes) => l.push_bytes(&bytes),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("decode_base64mime", 0, |l| {
+        let text = expect_base64(&l, "decode_base64mime")?;
+        match decode(&text, true) {
+            Some(bytes) => l.push_bytes(&bytes),
+            None => return fail(l, "invalid input"),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("crc32_short", 0, crc32),
+    function("crc32_long", 0, crc32),
+    function("md5", 0, |l| {
+        let sum = Md5::digest(text_argument(&l, 1, "md5")?);
+        l.push_bytes(hex(&sum).as_bytes());
+        Ok(Done::Results(1))
+    }),
+    function("md5_bin", 0, |l| {
+        let sum = Md5::digest(text_argument(&l, 1, "md5_bin")?);
+        l.push_bytes(&sum);
+        Ok(Done::Results(1))
+    }),
+    function("sha1_bin", 0, |l| {
+        let sum = sha1(&text_argument(&l, 1, "sha1_bin")?);
+        l.push_bytes(&sum);
+        Ok(Done::Results(1))
+    }),
+    function("hmac_sha1", 0, |l| {
+        expect_count(l, 2, "2 arguments")?;
+        let (key, text) = (expect_string(&l, 1, "hmac_sha1")?, expect_string(&l, 2, "hmac_sha1")?);
+        l.push_bytes(&hmac_sha1(&key, &text));
+        Ok(Done::Results(1))
+    }),
+    function("quote_sql_str", 0, |l| {
+        let text = expect_string(&l, 1, "quote_sql_str")?;
+        l.push_bytes(&quote_sql(&text));
+        Ok(Done::Results(1))
+    }),
+];
+
+fn sha1(text: &[u8]) -> Vec<u8> {
+    digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text).as_ref().to_vec()
+}
+
+fn hmac_sha1(key: &[u8], text: &[u8]) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key);
+    hmac::sign(&key, text).as_ref().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A string, a number, or anything else in Lua's words, nil as nothing.
+fn text_argument(l: &State, at: i32, function: &str) -> Result<Vec<u8>, Raise> {
+    match l.kind(at) {
+        kind::NIL => Ok(Vec::new()),
+        kind::BOOLEAN => Ok(if l.boolean(at) { b"true".to_vec() } else { b"false".to_vec() }),
+        kind::NONE => Err(Raise::text("expecting one argument")),
+        _ => expect_string(l, at, function),
+    }
+}
+
+fn crc32(l: State) -> Outcome {
+    let text = text_argument(&l, 1, "crc32_short")?;
+    l.push_number(f64::from(crc32fast::hash(&text)));
+    Ok(Done::Results(1))
+}
+
+fn escape_uri(l: State) -> Outcome {
+    let text = text_argument(&l, 1, "escape_uri")?;
+    let kind = if l.is_none_or_nil(2) { 2.0 } else { super::expect_number(l, 2, "escape_uri")? };
+    if kind.fract() != 0.0 || !(0.0..=6.0).contains(&kind) {
+        return Err(Raise::text(format!("\"type\" {kind} out of range")));
+    }
+    let keeps = if kind == 0.0 { keeps_in_uri as fn(u8) -> bool } else { keeps_in_component };
+    let mut out = Vec::with_capacity(text.len());
+    escape(&text, keeps, &mut out);
+    l.push_bytes(&out);
+    Ok(Done::Results(1))
+}
+
+/// What is not a reserved character of RFC 3986, as ngx.escape_uri leaves it.
+fn keeps_in_component(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'\'' | b'(' | b')' | b'*')
+}
+
+fn keeps_in_uri(byte: u8) -> bool {
+    (0x21..0x7f).contains(&byte) && !matches!(byte, b'#' | b'%' | b'?' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+}
+
+/// Appends `text` with `%XX` for what `keeps` does not.
+pub(super) fn escape(text: &[u8], keeps: fn(u8) -> bool, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        match keeps(byte) {
+            true => out.push(byte),
+            false => out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
+        }
+    }
+}
+
+/// Control characters as `%XX`, the rest as it is: values of fields.
+pub(super) fn escaped_control(text: &[u8]) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    escape(text, |byte| byte >= 0x20 && byte != 0x7f, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// `%XX` decoded, and with `plus` also `+`; what is not well-formed stays.
+pub(super) fn unescape(text: &[u8], plus: bool) -> Vec<u8> {
+    let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'%' => match (digit(at), digit(at + 1)) {
+                (Some(high), Some(low)) => {
+                    out.push((high * 16 + low) as u8);
+                    at += 2;
+                }
+                _ => out.push(b'%'),
+            },
+            b'+' if plus => out.push(b' '),
+            byte => out.push(byte),
+        }
+    }
+    out
+}
+
+/// The table at `at` as arguments of a URI.
+pub(super) fn args_of(l: State, at: i32) -> Result<Vec<u8>, Raise> {
+    let mut out = Vec::new();
+    l.push_nil();
+    while l.next(at) {
+        if l.kind(-2) != kind::STRING {
+            return Err(Raise::text("attempt to use a non-string key in the \"args\" option table"));
+        }
+        let mut name = Vec::new();
+        escape(l.bytes(-2).unwrap_or_default(), keeps_in_component, &mut name);
+        if l.kind(-1) == kind::TABLE {
+            let table = l.top();
+            for index in 1..=l.sequence(table).unwrap_or(0) {
+                l.raw_get_index(table, index);
+                let result = arg(l, &name, &mut out);
+                l.pop(1);
+                result?;
+            }
+        } else {
+            arg(l, &name, &mut out)?;
+        }
+        l.pop(1);
+    }
+    Ok(out)
+}
+
+/// One argument, whose value is on top.
+fn arg(l: State, name: &[u8], out: &mut Vec<u8>) -> Result<(), Raise> {
+    if l.kind(-1) == kind::BOOLEAN && !l.boolean(-1) {
+        return Ok(());
+    }
+    if !out.is_empty() {
+        out.push(b'&');
+    }
+    out.extend_from_slice(name);
+    match l.kind(-1) {
+        kind::BOOLEAN => {}
+        kind::STRING | kind::NUMBER => {
+            l.push_value(-1);
+            out.push(b'=');
+            escape(l.bytes(-1).unwrap_or_default(), keeps_in_component, out);
+            l.pop(1);
+        }
+        _ => {
+            let name = l.kind_name(-1);
+            return Err(Raise::text(format!("attempt to use {name} as query arg value")));
+        }
+    }
+    Ok(())
+}
+
+/// Pushes a table of the arguments in `text`, `most` at most (0 for all).
+pub(super) fn push_args(l: State, text: &[u8], most: usize) {
+    l.new_table(0, 4);
+    let most = if most == 0 { usize::MAX } else { most };
+    for part in text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).take(most) {
+        let (name, value) = match part.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&part[..at], Some(&part[at + 1..])),
+            None => (part, None),
+        };
+        let name = unescape(name, true);
+        if name.is_empty() {
+            continue;
+        }
+        let value = value.map(|value| unescape(value, true));
+        add(l, &name, &|| match &value {
+            Some(value) => l.push_bytes(value),
+            None => l.push_boolean(true),
+        });
+    }
+}
+
+/// Pushes "truncated" when there were more than `most`.
+pub(super) fn finish_args(l: State, text: &[u8], most: usize) -> bool {
+    let count = text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).count();
+    let cut = most > 0 && count > most;
+    if cut {
+        l.push_bytes(b"truncated");
+    }
+    cut
+}
+
+/// Adds what `push` pushes to the table on top: the second value of a name makes a list.
+pub(super) fn add(l: State, name: &[u8], push: &dyn Fn()) {
+    let table = l.top();
+    l.push_bytes(name);
+    l.raw_get(table);
+    match l.kind(-1) {
+        kind::NIL => {
+            l.pop(1);
+            l.push_bytes(name);
+            push();
+            l.raw_set(table);
+        }
+        kind::TABLE => {
+            let count = l.sequence(-1).unwrap_or(0);
+            push();
+            l.raw_set_index(-2, count + 1);
+            l.pop(1);
+        }
+        _ => {
+            l.new_table(4, 0);
+            l.insert(-2);
+            l.raw_set_index(-2, 1);
+            push();
+            l.raw_set_index(-2, 2);
+            l.push_bytes(name);
+            l.insert(-2);
+            l.raw_set(table);
+        }
+    }
+}
+
+fn encode_base64(l: State) -> Outcome {
+    let text = text_argument(&l, 1, "encode_base64")?;
+    let pad = l.is_none_or_nil(2) || !l.boolean(2);
+    let mut out = weir_http::base64::encode(&text);
+    if !pad {
+        while out.last() == Some(&b'=') {
+            out.pop();
+        }
+    }
+    l.push_bytes(&out);
+    Ok(Done::Results(1))
+}
+
+fn expect_base64(l: &State, name: &str) -> Result<Vec<u8>, Raise> {
+    match l.kind(1) {
+        kind::STRING => expect_string(l, 1, name),
+        _ => Err(Raise::text("string argument only")),
+    }
+}
+
+/// `skip`: bytes outside of the alphabet count for nothing (RFC 2045).
+fn decode(text: &[u8], skip: bool) -> Option<Vec<u8>> {
+    let value = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let mut bits = Vec::with_capacity(text.len());
+    for &byte in text {
+        match value(byte) {
+            Some(value) => bits.push(value),
+            None if byte == b'=' && !skip => break,
+            None if skip => {}
+            None => return None,
+        }
+    }
+    if bits.len() % 4 == 1 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(bits.len() * 3 / 4);
+    for group in bits.chunks(4) {
+        let word = group.iter().fold(0u32, |word, bits| word << 6 | u32::from(*bits)) << (6 * (4 - group.len()));
+        out.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
+    }
+    Some(out)
+}
+
+/// As MySQL wants strings.
+fn quote_sql(text: &[u8]) -> Vec<u8> {
+    let mut out = vec![b'\''];
+    for &byte in text {
+        let escape = match byte {
+            0 => b'0',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            0x08 => b'b',
+            b'\t' => b't',
+            0x1a => b'Z',
+            b'\\' | b'\'' | b'"' => byte,
+            byte => {
+                out.push(byte);
+                continue;
+            }
+        };
+        out.extend([b'\\', escape]);
+    }
+    out.push(b'\'');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_decoded_with_and_without_padding() {
+        for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")] {
+            assert_eq!(decode(text.as_bytes(), false).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+        assert_eq!(decode(b"Z", false), None);
+        assert_eq!(decode(b"Zm 9v", false), None);
+        assert_eq!(decode(b"Zm\n9v", true).as_deref(), Some(&b"foo"[..]));
+    }
+
+    /// RFC 2202, cases 1 and 6.
+    #[test]
+    fn hmac_is_that_of_the_rfc() {
+        assert_eq!(hex(&hmac_sha1(&[0x0b; 20], b"Hi There")), "b617318655057264e28bc0b6fb378c8ef146be00");
+        let text = b"Test Using Larger Than Block-Size Key - Hash Key First";
+        assert_eq!(hex(&hmac_sha1(&[0xaa; 80], text)), "aa4ae5e15272d00e95705637ce8a3b55ed402112");
+    }
+
+    #[test]
+    fn what_is_escaped_comes_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        let mut text = Vec::new();
+        escape(&all, keeps_in_component, &mut text);
+        assert_eq!(unescape(&text, true), all);
+        assert_eq!(unescape(b"a%2+%zz%4", true), b"a%2 %zz%4");
+    }
+}

@@ -1,0 +1,205 @@
+//! Fields of the response and of the request: `ngx.header`, `ngx.resp.*`, `ngx.req.*_header(s)`.
+
+use weir_core::exchange::Named;
+use weir_core::log::Level;
+use weir_core::{Exchange, Text};
+use weir_http::{Known, classify};
+
+use super::{Done, Function, Outcome, Raise, control, encode, expect_string, function};
+use crate::lend;
+use crate::phase::{OUTPUT, Phase, REQUEST};
+use crate::state::State;
+use crate::sys::kind;
+
+pub(super) const TABLE: &[Function] = &[
+    function("_header_get", REQUEST, get),
+    function("_header_set", REQUEST, set),
+    function("resp._headers", REQUEST, |l| {
+        let (fields, most) = (lend::exchange(response_fields)?, most(l));
+        Ok(Done::Results(push_fields(l, &fields, most, l.boolean(2))))
+    }),
+    function("req._headers", REQUEST, |l| {
+        let fields = lend::exchange(|x| {
+            let fields = x.request.fields.iter();
+            fields.map(|f| (x.arena.get(f.name).to_vec(), x.arena.get(f.value).to_vec())).collect::<Vec<_>>()
+        })?;
+        let most = most(l);
+        Ok(Done::Results(push_fields(l, &fields, most, l.boolean(2))))
+    }),
+    function("req.set_header", REQUEST, set_request),
+    function("req.clear_header", REQUEST, |l| {
+        let name = expect_string(&l, 1, "clear_header")?;
+        lend::exchange(|x| x.remove_request_fields(Named::Exactly(&name)))?;
+        Ok(Done::Results(0))
+    }),
+    function("req._add_header", OUTPUT, |l| {
+        let name = expect_string(&l, 1, "add_header")?;
+        for value in values(l, 2)? {
+            lend::exchange(|x| x.add_request_field(&name, &value))?;
+        }
+        Ok(Done::Results(0))
+    }),
+    function("resp._add_header", REQUEST, |l| {
+        let name = expect_string(&l, 1, "add_header")?;
+        for value in values(l, 2)? {
+            lend::exchange(|x| add_response(x, &name, &value))?;
+        }
+        Ok(Done::Results(0))
+    }),
+];
+
+/// How many fields a table has at most; 0 for all.
+fn most(l: State) -> usize {
+    if l.is_none_or_nil(1) { 100 } else { l.number(1).unwrap_or(100.0).max(0.0) as usize }
+}
+
+type Field = (Vec<u8>, Vec<u8>);
+
+/// Pushes the table of `fields`, names in lower case unless `raw`, and "truncated" if there were more than `most`.
+fn push_fields(l: State, fields: &[Field], most: usize, raw: bool) -> i32 {
+    l.new_table(0, fields.len());
+    let count = if most == 0 { fields.len() } else { most.min(fields.len()) };
+    for (name, value) in &fields[..count] {
+        let name = if raw { name.clone() } else { name.to_ascii_lowercase() };
+        encode::add(l, &name, &|| l.push_bytes(value));
+    }
+    if count == fields.len() {
+        return 1;
+    }
+    l.push_bytes(b"truncated");
+    2
+}
+
+fn response_fields(x: &mut Exchange) -> Vec<Field> {
+    let text = |text: &Text| x.text(text).to_vec();
+    let response = &x.response;
+    let mut fields = Vec::new();
+    if let Some(kind) = &response.content_type {
+        fields.push((b"content-type".to_vec(), text(kind)));
+    }
+    if let Some(length) = response.content_length {
+        fields.push((b"content-length".to_vec(), length.to_string().into_bytes()));
+    }
+    if let Some(location) = &response.location {
+        fields.push((b"location".to_vec(), text(location)));
+    }
+    for header in &response.headers {
+        fields.push((header.name.bytes(&x.arena).to_vec(), text(&header.value)));
+    }
+    let close = if x.keep_alive { &b"keep-alive"[..] } else { b"close" };
+    fields.push((b"connection".to_vec(), close.to_vec()));
+    fields
+}
+
+fn get(l: State) -> Outcome {
+    let name = expect_string(&l, 1, "__index")?;
+    let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
+        Known::ContentType => x.response.content_type.iter().map(|value| x.text(value).to_vec()).collect(),
+        Known::ContentLength => x.response.content_length.iter().map(|l| l.to_string().into_bytes()).collect(),
+        Known::Location => x.response.location.iter().map(|value| x.text(value).to_vec()).collect(),
+        Known::Server => x.response.server.iter().map(|value| x.text(value).to_vec()).collect(),
+        Known::Date => x.response.date.iter().map(|value| x.text(value).to_vec()).collect(),
+        _ => {
+            let headers = x.response.headers.iter();
+            let named = headers.filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(&name));
+            named.map(|header| x.text(&header.value).to_vec()).collect()
+        }
+    })?;
+    match &found[..] {
+        [] => l.push_nil(),
+        [one] => l.push_bytes(one),
+        many => {
+            l.new_table(many.len(), 0);
+            for (at, value) in many.iter().enumerate() {
+                l.push_bytes(value);
+                l.raw_set_index(-2, at + 1);
+            }
+        }
+    }
+    Ok(Done::Results(1))
+}
+
+/// A field's value or values; control characters are escaped.
+fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
+    let one = |at: i32| -> Result<Vec<u8>, Raise> {
+        let text = match l.kind(at) {
+            kind::STRING | kind::NUMBER => {
+                l.push_value(at);
+                let text = l.bytes(-1).unwrap_or_default().to_vec();
+                l.pop(1);
+                text
+            }
+            kind::BOOLEAN if l.boolean(at) => b"true".to_vec(),
+            kind::BOOLEAN => b"false".to_vec(),
+            _ => return Err(Raise::text(format!("bad header value type: {}", l.kind_name(at)))),
+        };
+        match text.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
+            true => {
+                let mut safe = Vec::new();
+                encode::escape(&text, |byte| byte >= 0x20 && byte != 0x7f || byte == b'\t', &mut safe);
+                Ok(safe)
+            }
+            false => Ok(text),
+        }
+    };
+    match l.kind(at) {
+        kind::NIL | kind::NONE => Ok(Vec::new()),
+        kind::TABLE => {
+            let mut list = Vec::new();
+            for index in 1..=l.sequence(at).unwrap_or(0) {
+                l.raw_get_index(at, index);
+                let value = one(-1);
+                l.pop(1);
+                list.push(value?);
+            }
+            Ok(list)
+        }
+        _ => Ok(vec![one(at)?]),
+    }
+}
+
+fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
+    let span = x.arena.push(value);
+    x.add_response_field(name, Text::Span(span));
+}
+
+fn set(l: State) -> Outcome {
+    let name = expect_string(&l, 1, "__newindex")?;
+    if control::is_sent() && lend::phase() != Phase::HeaderFilter {
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        let message = format!("attempt to set ngx.header.{shown} after sending out response headers");
+        lend::exchange(|x| x.log(Level::Error, &message))?;
+        return Ok(Done::Results(0));
+    }
+    let list = values(l, 2)?;
+    let mut safe = Vec::new();
+    encode::escape(&name, |byte| byte > 0x20 && byte < 0x7f && byte != b':', &mut safe);
+    lend::exchange(|x| match &list[..] {
+        [] => x.remove_response_fields(Named::Exactly(&safe)),
+        [one] => {
+            let span = x.arena.push(one);
+            x.set_response_field(&safe, Text::Span(span));
+        }
+        many => {
+            x.remove_response_fields(Named::Exactly(&safe));
+            many.iter().for_each(|value| add_response(x, &safe, value));
+        }
+    })?;
+    Ok(Done::Results(0))
+}
+
+fn set_request(l: State) -> Outcome {
+    let name = expect_string(&l, 1, "set_header")?;
+    if l.top() < 2 {
+        return Err(Raise::argument(2, "set_header", "string, number, or table expected, got no value"));
+    }
+    let list = values(l, 2)?;
+    lend::exchange(|x| match &list[..] {
+        [] => x.remove_request_fields(Named::Exactly(&name)),
+        [first, more @ ..] => {
+            x.set_request_field(&name, first);
+            more.iter().for_each(|value| x.add_request_field(&name, value));
+        }
+    })?;
+    Ok(Done::Results(0))
+}

@@ -1,0 +1,164 @@
+//! What scripts call: the functions of `ngx.*`, in a table of names, contexts and functions.
+//!
+//! Every function is a Rust function of the [`State`] that gives a number of results or a [`Raise`]. [`enter`] is
+//! what Lua calls: it checks the context, keeps panics from Lua's frames, and raises or yields last, when nothing is
+//! left to be dropped.
+
+mod control;
+mod coroutine;
+mod ctx;
+mod encode;
+mod header;
+mod log;
+mod output;
+mod req;
+mod subrequest;
+mod time;
+mod var;
+mod worker;
+
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::lend;
+use crate::state::State;
+use crate::sys::{self, LuaState};
+
+pub(crate) use ctx::Ctx;
+pub(crate) use control::FilterExit;
+pub(crate) use output::text_of as output_text;
+pub(crate) use subrequest::push as push_captured;
+
+/// Why a function raises an error.
+pub(crate) enum Raise {
+    /// With this message, behind the place of the call.
+    Text(String),
+}
+
+impl Raise {
+    pub(crate) fn text(message: impl Into<String>) -> Raise {
+        Raise::Text(message.into())
+    }
+
+    /// `bad argument #1 to 'say' (...)`
+    pub(crate) fn argument(at: c_int, function: &str, reason: &str) -> Raise {
+        Raise::Text(format!("bad argument #{at} to '{function}' ({reason})"))
+    }
+}
+
+/// How a function ends.
+pub(crate) enum Done {
+    /// With so many results on the stack.
+    Results(c_int),
+    /// It has left an [`Op`](crate::op::Op) with the run; so many values on the stack go with it.
+    Yield(c_int),
+}
+
+pub(crate) type Outcome = Result<Done, Raise>;
+
+/// `nil, message`
+pub(crate) fn fail(l: State, message: &str) -> Outcome {
+    l.push_nil();
+    l.push_bytes(message.as_bytes());
+    Ok(Done::Results(2))
+}
+
+/// A function of the table.
+pub(crate) struct Function {
+    /// Its name below `ngx`, with dots.
+    pub(crate) name: &'static str,
+    /// Where it may be called; 0 for everywhere.
+    pub(crate) contexts: u32,
+    pub(crate) body: fn(State) -> Outcome,
+}
+
+pub(crate) const fn function(name: &'static str, contexts: u32, body: fn(State) -> Outcome) -> Function {
+    Function { name, contexts, body }
+}
+
+/// All functions.
+pub(crate) const TABLES: &[&[Function]] = &[
+    output::TABLE,
+    control::TABLE,
+    coroutine::TABLE,
+    ctx::TABLE,
+    encode::TABLE,
+    header::TABLE,
+    log::TABLE,
+    req::TABLE,
+    subrequest::TABLE,
+    time::TABLE,
+    var::TABLE,
+    worker::TABLE,
+];
+
+/// Pushes the closure that scripts see as `function`.
+pub(crate) fn push(l: State, function: &'static Function) {
+    let place = std::ptr::from_ref(function).cast_mut().cast::<c_void>();
+    // SAFETY: as in `State::push_nil`; the table is static.
+    unsafe {
+        sys::lua_pushlightuserdata(l.raw(), place);
+        sys::lua_pushcclosure(l.raw(), enter, 1);
+    }
+}
+
+/// What Lua calls.
+unsafe extern "C-unwind" fn enter(raw: *mut LuaState) -> c_int {
+    // SAFETY: Lua calls with a coroutine that it keeps meanwhile; the upvalue is what `push` has put there.
+    let (l, function) = unsafe {
+        let place = sys::lua_touserdata(raw, sys::upvalue(1));
+        (State::new(raw), &*place.cast::<Function>())
+    };
+    match run(l, function) {
+        Ending::Results(count) => count,
+        // SAFETY: `count` values are on the stack, and nothing of Rust's is left to be dropped.
+        Ending::Yield(count) => unsafe { sys::lua_yield(raw, count) },
+        // SAFETY: the message is on the stack, and nothing of Rust's is left to be dropped.
+        Ending::Raise => unsafe { sys::lua_error(raw) },
+    }
+}
+
+/// [`Outcome`] with the message on the stack instead of in a `String`.
+enum Ending {
+    Results(c_int),
+    Yield(c_int),
+    Raise,
+}
+
+fn run(l: State, function: &'static Function) -> Ending {
+    let outcome = if function.contexts != 0 && !lend::phase().is_in(function.contexts) {
+        Err(Raise::Text(format!("API disabled in the context of {}", lend::phase().context())))
+    } else {
+        // No Lua function that raises is called inside, so no Lua error is caught here by mistake.
+        catch_unwind(AssertUnwindSafe(|| (function.body)(l)))
+            .unwrap_or_else(|_| Err(Raise::Text(format!("panic in ngx.{}", function.name))))
+    };
+    match outcome {
+        Ok(Done::Results(count)) => Ending::Results(count),
+        Ok(Done::Yield(count)) => Ending::Yield(count),
+        Err(Raise::Text(message)) => {
+            let text = l.place(1) + &message;
+            l.push_bytes(text.as_bytes());
+            Ending::Raise
+        }
+    }
+}
+
+/// The function's own name, without what is before its last dot, for messages.
+pub(crate) fn expect_string(l: &State, at: c_int, function: &str) -> Result<Vec<u8>, Raise> {
+    l.bytes(at).map(<[u8]>::to_vec).ok_or_else(|| {
+        Raise::argument(at, function, &format!("string expected, got {}", l.kind_name(at)))
+    })
+}
+
+/// A number argument.
+pub(crate) fn expect_number(l: State, at: c_int, function: &str) -> Result<f64, Raise> {
+    l.number(at).ok_or_else(|| {
+        Raise::argument(at, function, &format!("number expected, got {}", l.kind_name(at)))
+    })
+}
+
+/// Fails as OpenResty does for a wrong number of arguments.
+pub(crate) fn expect_count(l: State, wanted: c_int, words: &str) -> Result<(), Raise> {
+    if l.top() == wanted { Ok(()) } else { Err(Raise::Text(format!("expecting {words} but got {}", l.top()))) }
+}

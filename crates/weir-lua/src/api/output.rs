@@ -1,0 +1,149 @@
+//! `ngx.say`, `print`, `flush`, `eof`, `send_headers`.
+
+use weir_core::log::Level;
+
+use super::{Done, Function, Outcome, Raise, fail, function};
+use crate::lend;
+use crate::op::Op;
+use crate::phase::OUTPUT;
+use crate::state::State;
+use crate::sys::kind;
+
+pub(super) const TABLE: &[Function] = &[
+    function("say", OUTPUT, |l| echo(l, "say", b"\n")),
+    function("print", OUTPUT, |l| echo(l, "print", b"")),
+    function("flush", OUTPUT, flush),
+    function("eof", OUTPUT, eof),
+    function("send_headers", OUTPUT, send_headers),
+];
+
+/// A script that has said so many bytes waits until they have left.
+const AHEAD: usize = 256 << 10;
+
+fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
+    let (ended, broken) = lend::run(|run| (run.ended, run.broken))?;
+    if broken {
+        return fail(l, "nginx output filter error");
+    }
+    if ended {
+        return fail(l, "seen eof");
+    }
+    let mut text = lend::run(|run| std::mem::take(&mut run.said))?;
+    let before = text.len();
+    let mut outcome = Ok(());
+    for at in 1..=l.top() {
+        outcome = text_of(l, at, &mut text, &|reason| Raise::argument(at, name, reason));
+        if outcome.is_err() {
+            text.truncate(before);
+            break;
+        }
+    }
+    if outcome.is_ok() {
+        text.extend_from_slice(end);
+    }
+    let much = text.len() > AHEAD;
+    lend::run(|run| {
+        run.said = text;
+        run.began = true;
+    })?;
+    outcome?;
+    l.set_top(0);
+    if much {
+        lend::run(|run| run.op = Some(Op::Flush))?;
+        return Ok(Done::Yield(0));
+    }
+    l.push_number(1.0);
+    Ok(Done::Results(1))
+}
+
+/// Appends a value as `say` shows it; `bad` makes the error of one that it does not.
+pub(crate) fn text_of(
+    l: State,
+    at: i32,
+    out: &mut Vec<u8>,
+    bad: &dyn Fn(&str) -> Raise,
+) -> Result<(), Raise> {
+    match l.kind(at) {
+        kind::STRING => out.extend_from_slice(l.bytes(at).unwrap_or_default()),
+        kind::NUMBER => {
+            // A copy: the value itself stays a number.
+            l.push_value(at);
+            out.extend_from_slice(l.bytes(-1).unwrap_or_default());
+            l.pop(1);
+        }
+        kind::NIL | kind::NONE => out.extend_from_slice(b"nil"),
+        kind::BOOLEAN => out.extend_from_slice(if l.boolean(at) { b"true" } else { b"false" }),
+        kind::LIGHTUSERDATA if l.is_null(at) => out.extend_from_slice(b"null"),
+        kind::TABLE => {
+            let at = if at < 0 { l.top() + at + 1 } else { at };
+            let Some(count) = l.sequence(at) else { return Err(bad("non-array table found")) };
+            if !l.reserve(4) {
+                return Err(bad("the table is nested too deep"));
+            }
+            for index in 1..=count {
+                l.raw_get_index(at, index);
+                let result = text_of(l, -1, out, bad);
+                l.pop(1);
+                result?;
+            }
+        }
+        _ => {
+            let reason = format!(
+                "string, number, boolean, nil, ngx.null, or array table expected, but got {}",
+                l.kind_name(at)
+            );
+            return Err(bad(&reason));
+        }
+    }
+    Ok(())
+}
+
+fn flush(l: State) -> Outcome {
+    let wait = l.boolean(1);
+    let (ended, broken) = lend::run(|run| (run.ended, run.broken))?;
+    if ended {
+        return fail(l, "seen eof");
+    }
+    if broken {
+        return fail(l, "nginx output filter error");
+    }
+    let old = lend::exchange(|x| x.request.version < weir_http::Version::V11)?;
+    if old {
+        // `lua_http10_buffering`
+        return fail(l, "buffering");
+    }
+    if !wait {
+        // What is said leaves at the latest when the script waits.
+        lend::run(|run| run.began = true)?;
+    }
+    lend::run(|run| run.op = Some(Op::Flush))?;
+    l.set_top(0);
+    Ok(Done::Yield(0))
+}
+
+fn eof(l: State) -> Outcome {
+    if lend::run(|run| run.ended)? {
+        return fail(l, "seen eof");
+    }
+    lend::run(|run| {
+        (run.began, run.ended) = (true, true);
+        run.op = Some(Op::Flush);
+    })?;
+    l.set_top(0);
+    Ok(Done::Yield(0))
+}
+
+fn send_headers(l: State) -> Outcome {
+    let sent = lend::exchange(|x| x.response.header_sent)?;
+    if sent || lend::run(|run| run.began)? {
+        lend::exchange(|x| x.log(Level::Error, &"headers already sent"))?;
+        l.push_number(1.0);
+        return Ok(Done::Results(1));
+    }
+    lend::run(|run| {
+        run.began = true;
+        run.op = Some(Op::Flush);
+    })?;
+    l.set_top(0);
+    Ok(Done::Yield(0))
+}

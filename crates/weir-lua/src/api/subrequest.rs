@@ -1,0 +1,165 @@
+//! `ngx.location.capture` and `capture_multi`.
+
+use weir_core::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
+use weir_http::Method;
+
+use super::{Done, Function, Outcome, Raise, encode, expect_string, function, req};
+use crate::lend;
+use crate::op::{Op, Subrequest};
+use crate::phase::CAPTURE;
+use crate::state::State;
+use crate::sys::kind;
+
+pub(super) const TABLE: &[Function] = &[
+    function("location.capture", CAPTURE, |l| {
+        if l.top() == 0 || l.top() > 2 {
+            return Err(Raise::text("expecting one or two arguments"));
+        }
+        l.set_top(2);
+        let one = read(l, 1, 2, 1)?;
+        lend::run(|run| run.op = Some(Op::Capture(vec![one], false)))?;
+        Ok(Done::Yield(0))
+    }),
+    function("location.capture_multi", CAPTURE, |l| {
+        if l.kind(1) != kind::TABLE {
+            return Err(Raise::text(format!(
+                "bad argument #1 to 'capture_multi' (table expected, got {})",
+                l.kind_name(1)
+            )));
+        }
+        let count = l.sequence(1).unwrap_or(0);
+        if count == 0 {
+            return Err(Raise::text("at least one subrequest should be specified"));
+        }
+        let mut list = Vec::with_capacity(count);
+        for index in 1..=count {
+            l.raw_get_index(1, index);
+            if l.kind(-1) != kind::TABLE {
+                return Err(Raise::text(format!(
+                    "the query argument {} is not a table, but a {}",
+                    index - 1,
+                    l.kind_name(-1)
+                )));
+            }
+            let query = l.top();
+            l.raw_get_index(query, 1);
+            l.raw_get_index(query, 2);
+            list.push(read(l, query + 1, query + 2, index)?);
+            l.set_top(query - 1);
+        }
+        lend::run(|run| run.op = Some(Op::Capture(list, true)))?;
+        Ok(Done::Yield(0))
+    }),
+];
+
+/// The subrequest for the URI at `uri` with the options at `options`.
+fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, Raise> {
+    let target = expect_string(&l, uri, "capture")?;
+    if target.first() == Some(&b'@') || target.iter().any(|byte| *byte == 0) || is_above(&target) {
+        let shown = String::from_utf8_lossy(&target).into_owned();
+        return Err(Raise::text(format!("unsafe uri in argument #{number}: {shown}")));
+    }
+    let (path, args) = match target.iter().position(|byte| *byte == b'?') {
+        Some(at) => (target[..at].to_vec(), target[at + 1..].to_vec()),
+        None => (target, Vec::new()),
+    };
+    let mut wanted = (path, args, SubrequestOptions { share: Share::Nothing, ..SubrequestOptions::default() });
+    match l.kind(options) {
+        kind::NIL | kind::NONE => {}
+        kind::TABLE => take_options(l, options, &mut wanted)?,
+        _ => return Err(Raise::text("expecting table as the 2nd argument for subrequest options")),
+    }
+    if matches!(wanted.2.method, Method::Post | Method::Put) && matches!(wanted.2.body, SubrequestBody::None) {
+        wanted.2.body = SubrequestBody::Parent;
+    }
+    Ok(wanted)
+}
+
+/// Whether the path leads above the root.
+fn is_above(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|part| part == b"..")
+}
+
+fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise> {
+    let option = |name: &str| {
+        l.push_bytes(name.as_bytes());
+        l.raw_get(at);
+        l.top()
+    };
+    let args = option("args");
+    let args = match l.kind(args) {
+        kind::NIL => Vec::new(),
+        kind::TABLE => encode::args_of(l, args)?,
+        kind::STRING | kind::NUMBER => l.bytes(args).unwrap_or_default().to_vec(),
+        _ => return Err(Raise::text("Bad args option value")),
+    };
+    if !args.is_empty() {
+        if !wanted.1.is_empty() {
+            wanted.1.push(b'&');
+        }
+        wanted.1.extend_from_slice(&args);
+    }
+    let method = option("method");
+    if !l.is_none_or_nil(method) {
+        let number = l.number(method).ok_or_else(|| Raise::text("Bad http request method"))?;
+        let name = req::method_name(number as u32)
+            .ok_or_else(|| Raise::text(format!("unsupported HTTP method: {number}")))?;
+        wanted.2.method = Method::parse(name.as_bytes());
+        wanted.2.head_only = wanted.2.method == Method::Head;
+    }
+    let shared = option("share_all_vars");
+    if l.boolean(shared) {
+        wanted.2.share = Share::All;
+    }
+    let copied = option("copy_all_vars");
+    if l.boolean(copied) {
+        wanted.2.share = Share::Copy;
+    }
+    let forwarded = option("always_forward_body");
+    if l.boolean(forwarded) {
+        wanted.2.body = SubrequestBody::Parent;
+    }
+    let body = option("body");
+    match l.kind(body) {
+        kind::NIL => {}
+        kind::STRING | kind::NUMBER => {
+            wanted.2.body = SubrequestBody::Bytes(l.bytes(body).unwrap_or_default().to_vec());
+        }
+        _ => return Err(Raise::text("Bad http request body")),
+    }
+    for name in ["vars", "ctx"] {
+        let given = option(name);
+        if !l.is_none_or_nil(given) {
+            return Err(Raise::text(format!("the option \"{name}\" of subrequests is not supported yet")));
+        }
+    }
+    Ok(())
+}
+
+/// Pushes the answer as `capture` returns it.
+pub(crate) fn push(l: State, answer: &Captured) {
+    l.new_table(0, 4);
+    l.push_number(f64::from(answer.status));
+    l.set_field(-2, c"status");
+    l.push_bytes(&answer.body);
+    l.set_field(-2, c"body");
+    l.push_boolean(answer.truncated);
+    l.set_field(-2, c"truncated");
+    l.new_table(0, answer.headers.len());
+    for (name, value) in &answer.headers {
+        encode::add(l, name, &|| l.push_bytes(value));
+    }
+    // Names are found in any case and with underscores.
+    lend_header_meta(l);
+    l.set_field(-2, c"header");
+}
+
+fn lend_header_meta(l: State) {
+    l.push_bytes(b"weir.header_meta");
+    l.raw_get(crate::sys::REGISTRY);
+    if l.kind(-1) == kind::TABLE {
+        l.set_metatable(-2);
+    } else {
+        l.pop(1);
+    }
+}

@@ -1,0 +1,66 @@
+//! Times: `ngx.time`, `now`, `today`, `localtime`, `http_time` ...
+
+use weir_http::date;
+use weir_rt::clock;
+
+use super::{Done, Function, Outcome, expect_number, expect_string, function};
+use crate::lend;
+use crate::state::State;
+
+pub(super) const TABLE: &[Function] = &[
+    function("time", 0, |l| {
+        l.push_number(clock::unix_time().0 as f64);
+        Ok(Done::Results(1))
+    }),
+    function("now", 0, |l| {
+        let (seconds, nanos) = clock::unix_time();
+        l.push_number(seconds as f64 + f64::from(nanos / 1_000_000) / 1000.0);
+        Ok(Done::Results(1))
+    }),
+    function("update_time", 0, |_| Ok(Done::Results(0))),
+    function("today", 0, |l| local(l, 0, 10)),
+    function("localtime", 0, |l| local(l, 0, 19)),
+    function("utctime", 0, |l| {
+        Ok(push(l, clock::unix_time().0, 0, 0, 19))
+    }),
+    function("http_time", 0, |l| {
+        let time = expect_number(l, 1, "http_time")?;
+        l.push_bytes(date::http(time as i64).as_ref());
+        Ok(Done::Results(1))
+    }),
+    function("cookie_time", 0, |l| {
+        let time = expect_number(l, 1, "cookie_time")? as i64;
+        let mut text = Vec::new();
+        date::cookie(&mut text, time);
+        l.push_bytes(&text);
+        Ok(Done::Results(1))
+    }),
+    function("parse_http_time", 0, |l| {
+        let text = expect_string(&l, 1, "parse_http_time")?;
+        match date::parse(&text) {
+            Some(time) => l.push_number(time as f64),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("req.start_time", crate::phase::REQUEST, |l| {
+        let began = lend::exchange(|x| x.start_ms)?;
+        let (seconds, nanos) = clock::unix_time();
+        let now = seconds as f64 + f64::from(nanos) / 1e9;
+        let ago = weir_rt::now_ms().saturating_sub(began);
+        l.push_number(((now * 1000.0).floor() - ago as f64) / 1000.0);
+        Ok(Done::Results(1))
+    }),
+];
+
+/// `2026-11-21 15:04:05`, from one byte to another.
+fn local(l: State, from: usize, to: usize) -> Outcome {
+    let (now, _) = clock::unix_time();
+    Ok(push(l, now, clock::local_offset(now) / 60, from, to))
+}
+
+fn push(l: State, now: u64, offset: i32, from: usize, to: usize) -> Done {
+    let text = date::error_log(now as i64, offset).map(|byte| if byte == b'/' { b'-' } else { byte });
+    l.push_bytes(&text[from..to]);
+    Done::Results(1)
+}

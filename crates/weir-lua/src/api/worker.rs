@@ -1,0 +1,32 @@
+//! `ngx.worker.*`, `ngx.config.*`.
+
+use super::{Done, Function, function};
+use crate::lend;
+
+pub(super) const TABLE: &[Function] = &[
+    function("worker.pid", 0, |l| {
+        l.push_number(f64::from(std::process::id()));
+        Ok(Done::Results(1))
+    }),
+    function("worker.id", 0, |l| {
+        match lend::vm(|vm| vm.worker()) {
+            Some(id) => l.push_number(f64::from(id)),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("worker.count", 0, |l| {
+        l.push_number(lend::vm(|vm| vm.main_conf.workers) as f64);
+        Ok(Done::Results(1))
+    }),
+    function("worker.exiting", 0, |l| {
+        l.push_boolean(lend::exchange(|x| x.worker.is_stopping()).unwrap_or(false));
+        Ok(Done::Results(1))
+    }),
+    function("config.prefix", 0, |l| {
+        let prefix = lend::vm(|vm| vm.main_conf.prefix.display().to_string());
+        let slash = if prefix.ends_with('/') { "" } else { "/" };
+        l.push_bytes(format!("{prefix}{slash}").as_bytes());
+        Ok(Done::Results(1))
+    }),
+];

@@ -1,0 +1,101 @@
+//! Scripts: where they stand, and their functions.
+
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use weir_core::Exchange;
+use weir_core::variable::Script;
+
+use crate::phase::Phase;
+use crate::state::State;
+use crate::sys;
+use crate::vm::Vm;
+
+/// A script of the configuration.
+#[derive(Clone)]
+pub(crate) struct Source {
+    /// `content_by_lua(nginx.conf:40)`
+    pub(crate) name: String,
+    pub(crate) code: Code,
+}
+
+/// Its text, or where that is.
+#[derive(Clone)]
+pub(crate) enum Code {
+    /// In the configuration.
+    Inline(Vec<u8>),
+    /// In a file, whose name may have variables; relative names begin at the prefix.
+    File(Script, PathBuf),
+}
+
+/// A script on one worker, loaded when it is first needed.
+pub(crate) struct Chunk {
+    source: Source,
+    /// The function's anchor; of files by their name.
+    loaded: RefCell<Option<i32>>,
+}
+
+impl Chunk {
+    pub(crate) fn new(source: Source) -> Chunk {
+        Chunk { source, loaded: RefCell::new(None) }
+    }
+
+    /// Pushes the function on the VM's main stack.
+    ///
+    /// # Errors
+    /// What is wrong with the code, in OpenResty's words.
+    pub(crate) fn push(&self, vm: &Vm, x: Option<&mut Exchange>) -> Result<(), String> {
+        if let Some(reference) = *self.loaded.borrow() {
+            vm.main().push_anchored(reference);
+            return Ok(());
+        }
+        match &self.source.code {
+            Code::Inline(text) => {
+                load(vm.main(), text, &format!("={}", self.source.name))
+                    .map_err(|error| format!("failed to load inlined Lua code: {error}"))?;
+                vm.main().push_value(-1);
+                *self.loaded.borrow_mut() = Some(vm.main().anchor());
+                Ok(())
+            }
+            Code::File(script, prefix) => {
+                let name = match x {
+                    Some(x) => {
+                        let name = script.value(x);
+                        x.text(&name).to_vec()
+                    }
+                    None => script.constant().unwrap_or_default().to_vec(),
+                };
+                let path = prefix.join(String::from_utf8_lossy(&name).as_ref());
+                vm.push_file(&path)
+            }
+        }
+    }
+}
+
+/// Loads source text or bytecode; the function is on the stack.
+///
+/// # Errors
+/// Lua's message.
+pub(crate) fn load(l: State, text: &[u8], name: &str) -> Result<(), String> {
+    let name = CString::new(name.replace('\0', "")).unwrap_or_default();
+    // SAFETY: text and name live during the call, which raises nothing but returns a message.
+    let status = unsafe { sys::luaL_loadbuffer(l.raw(), text.as_ptr().cast(), text.len(), name.as_ptr()) };
+    if status == sys::status::OK {
+        return Ok(());
+    }
+    let message = l.lossy(-1);
+    l.pop(1);
+    Err(message)
+}
+
+/// How a script that begins in this line of the configuration is named: long file names keep their end only.
+pub(crate) fn name(phase: Phase, file: &str, line: usize) -> String {
+    let file = file.rsplit('/').next().unwrap_or(file);
+    let most = 60usize.saturating_sub(phase.chunk().len() + 12);
+    let short = match file.len() > most {
+        true => format!("...{}", String::from_utf8_lossy(&file.as_bytes()[file.len() - most + 3..])),
+        false => file.to_owned(),
+    };
+    format!("{}({short}:{line})", phase.chunk())
+}

@@ -1,0 +1,100 @@
+//! What a script reaches while it runs: its VM, the request that is lent to it, the run it belongs to.
+//!
+//! The exchange belongs to the engine. For the time of one `lua_resume` (or call) a [`Loan`] on the Rust stack points at
+//! it, and API functions borrow through that, one at a time: none of them lets Lua run while it holds the borrow. Loans
+//! nest: a filter's script runs while the engine sends what a handler's script has said, which waits.
+
+use std::cell::Cell;
+use std::ptr;
+
+use weir_core::Exchange;
+
+use crate::api::Raise;
+use crate::phase::Phase;
+use crate::run::Run;
+use crate::vm::Vm;
+
+/// What is lent to a script.
+pub(crate) struct Loan {
+    vm: *const Vm,
+    exchange: *mut Exchange,
+    run: *mut Run,
+    phase: Phase,
+    before: *const Loan,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Loan> = const { Cell::new(ptr::null()) };
+}
+
+/// Runs `script`, which may call API functions that borrow what is lent here.
+pub(crate) fn lend<T>(
+    vm: &Vm,
+    phase: Phase,
+    exchange: Option<&mut Exchange>,
+    run: Option<&mut Run>,
+    script: impl FnOnce() -> T,
+) -> T {
+    /// Takes back also when the script panics.
+    struct Guard(*const Loan);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let loan = Loan {
+        vm,
+        exchange: exchange.map_or(ptr::null_mut(), ptr::from_mut),
+        run: run.map_or(ptr::null_mut(), ptr::from_mut),
+        phase,
+        before: CURRENT.get(),
+    };
+    let _guard = Guard(loan.before);
+    CURRENT.set(&raw const loan);
+    script()
+}
+
+fn current() -> Option<&'static Loan> {
+    // SAFETY: a loan stands on the stack of `lend` as long as CURRENT points at it, and API functions, which alone ask,
+    // end before `lend` does.
+    unsafe { CURRENT.get().as_ref() }
+}
+
+/// The context of the running script.
+pub(crate) fn phase() -> Phase {
+    current().map_or(Phase::Init, |loan| loan.phase)
+}
+
+/// The VM of the running script.
+pub(crate) fn vm<T>(use_it: impl FnOnce(&Vm) -> T) -> T {
+    let loan = current().expect("API functions are called by scripts, which run inside of `lend`");
+    // SAFETY: `lend` holds a reference to the VM as long as the loan is current.
+    use_it(unsafe { &*loan.vm })
+}
+
+/// Uses the request that is lent to the running script.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, Raise> {
+    let exchange = current().map_or(ptr::null_mut(), |loan| loan.exchange);
+    // SAFETY: `lend` holds the exclusive reference that this came from, and does not use it while the script runs; API
+    // functions call this once at a time, since `use_it` never runs Lua.
+    match unsafe { exchange.as_mut() } {
+        Some(x) => Ok(use_it(x)),
+        None => Err(Raise::text("no request found")),
+    }
+}
+
+/// Uses the run of the script that runs.
+///
+/// # Errors
+/// It is one that can't wait.
+pub(crate) fn run<T>(use_it: impl FnOnce(&mut Run) -> T) -> Result<T, Raise> {
+    let run = current().map_or(ptr::null_mut(), |loan| loan.run);
+    // SAFETY: as `exchange`.
+    match unsafe { run.as_mut() } {
+        Some(run) => Ok(use_it(run)),
+        None => Err(Raise::text("no co ctx found")),
+    }
+}

@@ -1,0 +1,51 @@
+//! What a coroutine can wait for.
+
+use std::pin::Pin;
+
+use weir_core::subrequest::SubrequestOptions;
+
+use crate::state::State;
+
+/// Pushes results on the coroutine that goes on, and says how many.
+pub(crate) type Results = Box<dyn FnOnce(State) -> i32>;
+
+/// A wait that needs nothing of the request.
+pub(crate) type Wait = Pin<Box<dyn Future<Output = Results>>>;
+
+/// What a coroutine has asked its run for when it yielded.
+pub(crate) enum Op {
+    /// To be asked again when the others were (`coroutine.yield`); the values it gave are on its stack.
+    Yield,
+    /// To run another coroutine until that one yields; its arguments are on the stack.
+    Resume(State),
+    /// To run a new light thread first; its arguments are on the stack.
+    Spawn(State),
+    /// One of these light threads to end.
+    Threads(Vec<State>),
+    /// Anything that ends by itself.
+    Wait(Wait),
+    /// The request's body.
+    Body,
+    /// What was said to be with the client, or with the connection.
+    Flush,
+    /// Answers of subrequests; `true` for several, as a list.
+    Capture(Vec<Subrequest>, bool),
+    /// The end of the script.
+    End(End),
+}
+
+/// A subrequest's path, arguments and the rest.
+pub(crate) type Subrequest = (Vec<u8>, Vec<u8>, SubrequestOptions);
+
+/// How a script ends before its last line.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// `ngx.exit(status)`
+    Exit(i64),
+    /// `ngx.exec(target)`: a path with arguments, or `@name`.
+    Exec(Vec<u8>),
+    /// `ngx.redirect(uri, status)`
+    Redirect(Vec<u8>, u16),
+    /// An error, which is logged already.
+    Error,
+}

@@ -1,0 +1,91 @@
+//! Where a script runs, and which functions may be called there.
+
+/// The context of a script (`ngx.get_phase`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    /// `init_by_lua*`
+    Init = 1,
+    /// `init_worker_by_lua*`
+    InitWorker = 1 << 1,
+    /// `exit_worker_by_lua*`
+    ExitWorker = 1 << 2,
+    /// `set_by_lua*`
+    Set = 1 << 3,
+    /// `server_rewrite_by_lua*`
+    ServerRewrite = 1 << 4,
+    /// `rewrite_by_lua*`
+    Rewrite = 1 << 5,
+    /// `access_by_lua*`
+    Access = 1 << 6,
+    /// `precontent_by_lua*`
+    Precontent = 1 << 7,
+    /// `content_by_lua*`
+    Content = 1 << 8,
+    /// `header_filter_by_lua*`
+    HeaderFilter = 1 << 9,
+    /// `body_filter_by_lua*`
+    BodyFilter = 1 << 10,
+    /// `log_by_lua*`
+    Log = 1 << 11,
+    /// The callback of `ngx.timer.at`.
+    Timer = 1 << 12,
+}
+
+impl Phase {
+    /// What `ngx.get_phase` says.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Init => "init",
+            Phase::InitWorker => "init_worker",
+            Phase::ExitWorker => "exit_worker",
+            Phase::Set => "set",
+            Phase::ServerRewrite => "server_rewrite",
+            Phase::Rewrite => "rewrite",
+            Phase::Access => "access",
+            Phase::Precontent => "precontent",
+            Phase::Content => "content",
+            Phase::HeaderFilter => "header_filter",
+            Phase::BodyFilter => "body_filter",
+            Phase::Log => "log",
+            Phase::Timer => "timer",
+        }
+    }
+
+    /// As messages have it.
+    pub(crate) fn context(self) -> String {
+        match self {
+            Phase::Timer => "ngx.timer".to_owned(),
+            phase => format!("{}_by_lua*", phase.name()),
+        }
+    }
+
+    /// As chunks are named, `content_by_lua`.
+    pub(crate) fn chunk(self) -> String {
+        format!("{}_by_lua", self.name())
+    }
+
+    /// Whether the phase is one of `set`.
+    pub(crate) fn is_in(self, set: u32) -> bool {
+        self as u32 & set != 0
+    }
+}
+
+/// Where output and request bodies are at hand.
+pub(crate) const OUTPUT: u32 = Phase::ServerRewrite as u32
+    | Phase::Rewrite as u32
+    | Phase::Access as u32
+    | Phase::Precontent as u32
+    | Phase::Content as u32;
+/// Where coroutines may wait.
+pub(crate) const YIELDABLE: u32 = OUTPUT | Phase::Timer as u32;
+/// Where subrequests may be made.
+pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
+/// Where there is a request.
+pub(crate) const REQUEST: u32 = OUTPUT
+    | Phase::Set as u32
+    | Phase::HeaderFilter as u32
+    | Phase::BodyFilter as u32
+    | Phase::Log as u32;
+/// Where `ngx.exit` may be called.
+pub(crate) const EXIT: u32 = YIELDABLE | Phase::HeaderFilter as u32;

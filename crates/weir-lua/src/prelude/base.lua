@@ -1,0 +1,114 @@
+-- The tables that scripts start with: constants, and what of `ngx` is computed when it is asked for.
+local ngx = ngx
+
+for name, value in pairs {
+    OK = 0, ERROR = -1, AGAIN = -2, DONE = -4, DECLINED = -5,
+    STDERR = 0, EMERG = 1, ALERT = 2, CRIT = 3, ERR = 4, WARN = 5, NOTICE = 6, INFO = 7, DEBUG = 8,
+    HTTP_GET = 2, HTTP_HEAD = 4, HTTP_POST = 8, HTTP_PUT = 16, HTTP_DELETE = 32, HTTP_MKCOL = 64,
+    HTTP_COPY = 128, HTTP_MOVE = 256, HTTP_OPTIONS = 512, HTTP_PROPFIND = 1024, HTTP_PROPPATCH = 2048,
+    HTTP_LOCK = 4096, HTTP_UNLOCK = 8192, HTTP_PATCH = 16384, HTTP_TRACE = 32768,
+    HTTP_CONTINUE = 100, HTTP_SWITCHING_PROTOCOLS = 101, HTTP_OK = 200, HTTP_CREATED = 201, HTTP_ACCEPTED = 202,
+    HTTP_NO_CONTENT = 204, HTTP_PARTIAL_CONTENT = 206, HTTP_SPECIAL_RESPONSE = 300, HTTP_MOVED_PERMANENTLY = 301,
+    HTTP_MOVED_TEMPORARILY = 302, HTTP_SEE_OTHER = 303, HTTP_NOT_MODIFIED = 304, HTTP_TEMPORARY_REDIRECT = 307,
+    HTTP_PERMANENT_REDIRECT = 308, HTTP_BAD_REQUEST = 400, HTTP_UNAUTHORIZED = 401, HTTP_PAYMENT_REQUIRED = 402,
+    HTTP_FORBIDDEN = 403, HTTP_NOT_FOUND = 404, HTTP_NOT_ALLOWED = 405, HTTP_NOT_ACCEPTABLE = 406,
+    HTTP_REQUEST_TIMEOUT = 408, HTTP_CONFLICT = 409, HTTP_GONE = 410, HTTP_UPGRADE_REQUIRED = 426,
+    HTTP_TOO_MANY_REQUESTS = 429, HTTP_CLOSE = 444, HTTP_ILLEGAL = 451, HTTP_INTERNAL_SERVER_ERROR = 500,
+    HTTP_NOT_IMPLEMENTED = 501, HTTP_METHOD_NOT_IMPLEMENTED = 501, HTTP_BAD_GATEWAY = 502,
+    HTTP_SERVICE_UNAVAILABLE = 503, HTTP_GATEWAY_TIMEOUT = 504, HTTP_VERSION_NOT_SUPPORTED = 505,
+    HTTP_INSUFFICIENT_STORAGE = 507,
+} do
+    ngx[name] = value
+end
+
+ngx.config.subsystem = "http"
+ngx.config.debug = false
+ngx.config.nginx_version = 1031005
+ngx.config.ngx_lua_version = 10032
+ngx.config.nginx_configure = function() return "" end
+
+local getters = {
+    ctx = ngx._ctx,
+    status = ngx._status,
+    headers_sent = ngx._headers_sent,
+    is_subrequest = ngx._is_subrequest,
+}
+local setters = {
+    ctx = ngx._set_ctx,
+    status = ngx._set_status,
+    headers_sent = function() error("attempt to write a readonly ngx value: headers_sent", 2) end,
+    is_subrequest = function() error("attempt to write a readonly ngx value: is_subrequest", 2) end,
+}
+for _, name in ipairs { "_ctx", "_set_ctx", "_status", "_set_status", "_headers_sent", "_is_subrequest" } do
+    ngx[name] = nil
+end
+local rawset = rawset
+setmetatable(ngx, {
+    __index = function(_, key)
+        local get = getters[key]
+        if get then return get() end
+    end,
+    __newindex = function(self, key, value)
+        local set = setters[key]
+        if set then return set(value) end
+        rawset(self, key, value)
+    end,
+})
+
+-- What a table or a userdata is shown as is Lua's business.
+local tostring, type, select = tostring, type, select
+local getmetatable = getmetatable
+local function shown(write)
+    return function(...)
+        local count = select("#", ...)
+        local values = { ... }
+        for at = 1, count do
+            local value = values[at]
+            if type(value) == "table" then
+                local meta = getmetatable(value)
+                if meta and meta.__tostring then values[at] = tostring(value) end
+            end
+        end
+        return write(unpack(values, 1, count))
+    end
+end
+local raw_log, raw_print = ngx.log, ngx._print
+local has_table = function(...)
+    for at = 1, select("#", ...) do
+        if type((select(at, ...))) == "table" then return true end
+    end
+end
+local show_log, show_print = shown(raw_log), shown(raw_print)
+ngx.log = function(...)
+    if has_table(...) then return show_log(...) end
+    return raw_log(...)
+end
+print = function(...)
+    if has_table(...) then return show_print(...) end
+    return raw_print(...)
+end
+ngx._print = nil
+
+package.loaded.ngx = ngx
+ndk = { set_var = {} }
+package.loaded.ndk = ndk
+
+-- Called once `init_by_lua` is done: a global that a script writes after that is told, since all requests share it.
+local guarded = false
+function __weir_guard()
+    guarded = true
+end
+local traceback = debug.traceback
+setmetatable(_G, {
+    __newindex = function(self, key, value)
+        rawset(self, key, value)
+        if guarded then
+            local phase = ngx.get_phase()
+            if phase ~= "init" and phase ~= "init_worker" then
+                raw_log(ngx.WARN, "writing a global Lua variable ('", tostring(key),
+                    "') which may lead to race conditions between concurrent requests, ",
+                    "so prefer the use of 'local' variables", traceback("", 2))
+            end
+        end
+    end,
+})

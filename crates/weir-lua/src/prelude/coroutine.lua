@@ -1,0 +1,44 @@
+-- `coroutine.*`: scheduled by the run where scripts can wait, so that a wait inside a coroutine is one of the whole
+-- script and not seen by who resumes it; Lua's own functions elsewhere.
+local co = ngx._co
+ngx._co = nil
+local scheduled, create, resume, give, status = co.scheduled, co.create, co.resume, co.give, co.status
+local own = coroutine
+local o_create, o_resume, o_yield, o_status, o_wrap =
+    own.create, own.resume, own.yield, own.status, own.wrap
+own._create, own._resume, own._yield, own._status, own._wrap = o_create, o_resume, o_yield, o_status, o_wrap
+own.__create, own.__resume, own.__yield, own.__status = o_create, o_resume, o_yield, o_status
+
+function own.create(f)
+    if scheduled() then return create(f) end
+    return o_create(f)
+end
+
+function own.resume(...)
+    if scheduled() then return resume(...) end
+    return o_resume(...)
+end
+
+function own.yield(...)
+    if scheduled() then return give(...) end
+    return o_yield(...)
+end
+
+function own.status(thread)
+    if scheduled() then return status(thread) end
+    return o_status(thread)
+end
+
+local error = error
+local function result(ok, ...)
+    if ok then return ... end
+    error((...), 0)
+end
+
+function own.wrap(f)
+    if not scheduled() then return o_wrap(f) end
+    local thread = create(f)
+    return function(...)
+        return result(resume(thread, ...))
+    end
+end

@@ -1,0 +1,357 @@
+//! A script that runs for a request: its coroutines, who is next, and what the others wait for.
+//!
+//! [`Run::step`] resumes coroutines as long as one is ready and never waits: a script that needs nothing ends in it, and
+//! no future is made. What waits after that is awaited by [`drive`](crate::drive), in the request's own task.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_core::Exchange;
+use weir_core::log::Level;
+
+use crate::lend::lend;
+use crate::op::{End, Op};
+use crate::phase::Phase;
+use crate::state::State;
+use crate::sys;
+use crate::thread::{Kind, Status, Thread, Waiting};
+use crate::vm::Vm;
+
+/// See the module.
+pub(crate) struct Run {
+    pub(crate) vm: Rc<Vm>,
+    pub(crate) phase: Phase,
+    pub(crate) threads: Vec<Thread>,
+    /// Who goes on, with how many values on its stack as results of what it called.
+    ready: VecDeque<(usize, i32)>,
+    /// What the coroutine that has just yielded asks for.
+    pub(crate) op: Option<Op>,
+    pub(crate) current: usize,
+    /// What was said and has not left yet.
+    pub(crate) said: Vec<u8>,
+    /// Something was said, flushed, or the head sent: OpenResty would have sent the head by now.
+    pub(crate) began: bool,
+    /// `ngx.eof` was called.
+    pub(crate) ended: bool,
+    /// The client is gone; what is said goes nowhere.
+    pub(crate) broken: bool,
+}
+
+/// How far a script came without waiting.
+pub(crate) enum Step {
+    /// To its end.
+    Finished,
+    /// To what ends it early.
+    End(End),
+    /// To where all of it waits.
+    Waits,
+}
+
+impl Run {
+    /// A run of the function on top of the VM's main stack, which it takes.
+    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase) -> Run {
+        let (state, anchor) = vm.coroutine();
+        vm.main().give(state, 1);
+        let entry = Thread {
+            state,
+            anchor,
+            kind: Kind::Entry,
+            parent: None,
+            status: Status::Running,
+            clean: false,
+        };
+        Run {
+            vm: vm.clone(),
+            phase,
+            threads: vec![entry],
+            ready: VecDeque::from([(0, 0)]),
+            op: None,
+            current: 0,
+            said: Vec::new(),
+            began: false,
+            ended: false,
+            broken: false,
+        }
+    }
+
+    /// Runs what is ready, until all has ended or waits.
+    pub(crate) fn step(&mut self, mut x: Option<&mut Exchange>) -> Step {
+        while let Some((at, values)) = self.ready.pop_front() {
+            if self.threads[at].status.has_ended() {
+                continue;
+            }
+            self.current = at;
+            self.threads[at].status = Status::Running;
+            let state = self.threads[at].state;
+            let (vm, phase) = (self.vm.clone(), self.phase);
+            let status = lend(&vm, phase, x.as_deref_mut(), Some(self), || {
+                // SAFETY: the coroutine stands at its beginning or at a yield, with `values` on its stack for it.
+                unsafe { sys::lua_resume(state.raw(), values) }
+            });
+            let end = match status {
+                sys::status::YIELD => self.yielded(at),
+                sys::status::OK => {
+                    self.returned(at);
+                    None
+                }
+                _ => self.failed(at, status, x.as_deref_mut()),
+            };
+            if let Some(end) = end {
+                return Step::End(end);
+            }
+        }
+        if self.is_over() { Step::Finished } else { Step::Waits }
+    }
+
+    /// The entry and all light threads have ended.
+    fn is_over(&self) -> bool {
+        self.threads.iter().all(|thread| thread.kind == Kind::Coroutine || thread.status.has_ended())
+    }
+
+    fn yielded(&mut self, at: usize) -> Option<End> {
+        let state = self.threads[at].state;
+        let waiting = match self.op.take() {
+            Some(Op::End(end)) => return Some(end),
+            // A C library of somebody else's that yields: as `coroutine.yield`.
+            Some(Op::Yield) | None => {
+                self.gave(at);
+                return None;
+            }
+            Some(Op::Resume(other)) => {
+                self.hand_over(at, other);
+                return None;
+            }
+            Some(Op::Spawn(new)) => {
+                self.spawned(at, new);
+                return None;
+            }
+            Some(Op::Threads(list)) => Waiting::Threads(list),
+            Some(Op::Wait(wait)) => Waiting::Wait(wait),
+            Some(Op::Body) => Waiting::Body,
+            Some(Op::Flush) => Waiting::Flush,
+            Some(Op::Capture(list, many)) => Waiting::Capture(list, many),
+        };
+        state.set_top(0);
+        self.threads[at].status = Status::Waiting(waiting);
+        None
+    }
+
+    /// `coroutine.yield`: a coroutine gives its values to who resumed it; the entry and light threads let the others
+    /// run.
+    fn gave(&mut self, at: usize) {
+        let state = self.threads[at].state;
+        let parent = self.threads[at].parent;
+        match (self.threads[at].kind, parent) {
+            (Kind::Coroutine, Some(parent)) => {
+                self.threads[at].status = Status::Suspended;
+                let count = state.top();
+                self.resume_parent(parent, state, count, true);
+            }
+            _ => {
+                state.set_top(0);
+                self.ready.push_back((at, 0));
+            }
+        }
+    }
+
+    /// `coroutine.resume(other, ...)`; the arguments are on the stack of `at`.
+    fn hand_over(&mut self, at: usize, other: State) {
+        let state = self.threads[at].state;
+        let Some(to) = self.find(other) else { return };
+        let count = state.top();
+        state.give(other, count);
+        self.threads[at].status = Status::Normal;
+        self.threads[to].parent = Some(at);
+        self.threads[to].status = Status::Running;
+        self.ready.push_front((to, count));
+    }
+
+    /// `ngx.thread.spawn`: the new thread runs at once, who made it behind the others.
+    fn spawned(&mut self, at: usize, new: State) {
+        let state = self.threads[at].state;
+        let Some(to) = self.find(new) else { return };
+        let count = state.top();
+        state.give(new, count);
+        new.push_self();
+        new.give(state, 1);
+        self.ready.push_back((at, 1));
+        self.ready.push_front((to, count));
+    }
+
+    fn returned(&mut self, at: usize) {
+        self.threads[at].clean = true;
+        let (state, parent) = (self.threads[at].state, self.threads[at].parent);
+        match self.threads[at].kind {
+            Kind::Entry => self.threads[at].status = Status::Dead,
+            Kind::Coroutine => {
+                self.threads[at].status = Status::Dead;
+                if let Some(parent) = parent {
+                    let count = state.top();
+                    self.resume_parent(parent, state, count, true);
+                }
+            }
+            Kind::Light => {
+                state.push_boolean(true);
+                state.insert(1);
+                self.light_ended(at);
+            }
+        }
+    }
+
+    fn failed(&mut self, at: usize, status: i32, x: Option<&mut Exchange>) -> Option<End> {
+        let (state, parent) = (self.threads[at].state, self.threads[at].parent);
+        if self.threads[at].kind == Kind::Coroutine
+            && let Some(parent) = parent
+        {
+            self.threads[at].status = Status::Dead;
+            self.resume_parent(parent, state, 1, false);
+            return None;
+        }
+        let light = self.threads[at].kind == Kind::Light;
+        let what = if light { "lua user thread" } else { "lua entry thread" };
+        let kind = if status == sys::status::ERRMEM { "memory allocation error" } else { "runtime error" };
+        let reason = error_text(state);
+        let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{}", self.backtrace(at));
+        match x {
+            Some(x) => x.log(Level::Error, &message),
+            None => weir_core::log::cycle(Level::Error, &message),
+        }
+        if !light {
+            return Some(End::Error);
+        }
+        state.set_top(state.top().min(1).max(0));
+        if state.top() == 0 {
+            state.push_nil();
+        }
+        state.push_boolean(false);
+        state.insert(1);
+        self.light_ended(at);
+        None
+    }
+
+    /// The stacks of a coroutine and of those that have resumed it.
+    fn backtrace(&self, at: usize) -> String {
+        let main = self.vm.main();
+        let (mut text, mut number, mut next) = (String::new(), 0, Some(at));
+        while let Some(at) = next {
+            let thread = &self.threads[at];
+            let lines = main.traceback(thread.state, 0);
+            text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
+            number += 1;
+            next = if thread.kind == Kind::Entry { None } else { thread.parent };
+        }
+        text
+    }
+
+    /// Gives `count` values of `from`, behind whether it went well, to the coroutine that has resumed it.
+    fn resume_parent(&mut self, parent: usize, from: State, count: i32, well: bool) {
+        let to = self.threads[parent].state;
+        to.set_top(0);
+        to.push_boolean(well);
+        from.give(to, count);
+        self.ready.push_front((parent, count + 1));
+    }
+
+    /// A light thread has ended; what it gave is on its stack. Whoever waits for it gets that.
+    fn light_ended(&mut self, at: usize) {
+        let state = self.threads[at].state;
+        let waiter = self.threads.iter().position(
+            |thread| matches!(&thread.status, Status::Waiting(Waiting::Threads(list)) if list.contains(&state)),
+        );
+        match waiter {
+            None => self.threads[at].status = Status::Zombie,
+            Some(waiter) => {
+                let count = self.collect(at, self.threads[waiter].state);
+                self.threads[waiter].status = Status::Running;
+                self.ready.push_back((waiter, count));
+            }
+        }
+    }
+
+    /// Moves what the ended light thread `at` gave to `to`, and buries it.
+    pub(crate) fn collect(&mut self, at: usize, to: State) -> i32 {
+        let state = self.threads[at].state;
+        let count = state.top();
+        state.give(to, count);
+        self.threads[at].status = Status::Dead;
+        count
+    }
+
+    /// Adds a coroutine with the function on top of `from`, which it takes.
+    pub(crate) fn add(&mut self, kind: Kind, from: State) -> State {
+        let (state, anchor) = self.vm.coroutine();
+        from.give(state, 1);
+        let status = if kind == Kind::Light { Status::Running } else { Status::Suspended };
+        let parent = Some(self.current);
+        // Places of the dead are used again, unless a script may still ask for their status.
+        self.threads.push(Thread { state, anchor, kind, parent, status, clean: false });
+        state
+    }
+
+    pub(crate) fn find(&self, state: State) -> Option<usize> {
+        self.threads.iter().position(|thread| thread.state == state)
+    }
+
+    /// The first coroutine that waits for something the request itself must do.
+    pub(crate) fn take_request_op(&mut self) -> Option<(usize, Waiting)> {
+        let of_request =
+            |status: &Status| matches!(status, Status::Waiting(Waiting::Body | Waiting::Flush | Waiting::Capture(..)));
+        let at = self.threads.iter().position(|thread| of_request(&thread.status))?;
+        match std::mem::replace(&mut self.threads[at].status, Status::Running) {
+            Status::Waiting(waiting) => Some((at, waiting)),
+            _ => None,
+        }
+    }
+
+    /// Lets the coroutine `at` go on with what `push` puts on its stack.
+    pub(crate) fn go_on(&mut self, at: usize, push: impl FnOnce(State) -> i32) {
+        let state = self.threads[at].state;
+        state.set_top(0);
+        let count = push(state);
+        self.threads[at].status = Status::Running;
+        self.ready.push_back((at, count));
+    }
+
+    /// Polls everything that is waited for; ready when a coroutine may go on.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for at in 0..self.threads.len() {
+            let Status::Waiting(Waiting::Wait(wait)) = &mut self.threads[at].status else { continue };
+            if let Poll::Ready(results) = wait.as_mut().poll(cx) {
+                self.go_on(at, results);
+            }
+        }
+        if self.ready.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Nothing will ever go on: all that is left waits for one another.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.ready.is_empty()
+            && !self.threads.iter().any(
+                |thread| matches!(&thread.status, Status::Waiting(waiting) if !matches!(waiting, Waiting::Threads(_))),
+            )
+    }
+
+    /// Ends a light thread (`ngx.thread.kill`).
+    pub(crate) fn kill(&mut self, at: usize) {
+        self.threads[at].status = Status::Dead;
+        self.ready.retain(|(ready, _)| *ready != at);
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            let used_again = thread.clean && thread.kind == Kind::Entry;
+            self.vm.give_back(thread.state, thread.anchor, used_again);
+        }
+    }
+}
+
+/// An error's value as a text.
+pub(crate) fn error_text(state: State) -> String {
+    match state.bytes(-1) {
+        Some(text) if state.top() > 0 => String::from_utf8_lossy(text).into_owned(),
+        _ => "unknown reason".to_owned(),
+    }
+}

@@ -1,0 +1,102 @@
+//! LuaJIT's C API, as far as it is used (`lua.h`, `lauxlib.h`, `luajit.h`).
+//!
+//! Functions that can raise a Lua error unwind through their caller; they are `C-unwind`, and never called from within
+//! `catch_unwind` with arguments that make them raise: a Lua error is no Rust panic, catching it ends the process.
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// A coroutine, or the main one of a VM.
+#[repr(C)]
+pub(crate) struct LuaState {
+    _private: [u8; 0],
+}
+
+/// What Lua calls.
+pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut LuaState) -> c_int;
+
+pub(crate) const REGISTRY: c_int = -10000;
+pub(crate) const GLOBALS: c_int = -10002;
+/// All results, in calls.
+pub(crate) const MULTRET: c_int = -1;
+
+/// `lua_upvalueindex`
+pub(crate) const fn upvalue(at: c_int) -> c_int {
+    GLOBALS - at
+}
+
+/// What `lua_resume` and `lua_pcall` return.
+pub(crate) mod status {
+    use std::ffi::c_int;
+
+    pub(crate) const OK: c_int = 0;
+    pub(crate) const YIELD: c_int = 1;
+    pub(crate) const ERRMEM: c_int = 4;
+}
+
+pub(crate) mod kind {
+    use std::ffi::c_int;
+
+    pub(crate) const NONE: c_int = -1;
+    pub(crate) const NIL: c_int = 0;
+    pub(crate) const BOOLEAN: c_int = 1;
+    pub(crate) const LIGHTUSERDATA: c_int = 2;
+    pub(crate) const NUMBER: c_int = 3;
+    pub(crate) const STRING: c_int = 4;
+    pub(crate) const TABLE: c_int = 5;
+    pub(crate) const FUNCTION: c_int = 6;
+    pub(crate) const THREAD: c_int = 8;
+}
+
+#[rustfmt::skip]
+unsafe extern "C-unwind" {
+    pub(crate) fn luaL_newstate() -> *mut LuaState;
+    pub(crate) fn luaL_openlibs(l: *mut LuaState);
+    pub(crate) fn lua_close(l: *mut LuaState);
+    pub(crate) fn lua_newthread(l: *mut LuaState) -> *mut LuaState;
+    pub(crate) fn lua_pushthread(l: *mut LuaState) -> c_int;
+    pub(crate) fn lua_xmove(from: *mut LuaState, to: *mut LuaState, n: c_int);
+    pub(crate) fn lua_resume(l: *mut LuaState, args: c_int) -> c_int;
+    pub(crate) fn lua_yield(l: *mut LuaState, results: c_int) -> c_int;
+    pub(crate) fn lua_status(l: *mut LuaState) -> c_int;
+    pub(crate) fn lua_pcall(l: *mut LuaState, args: c_int, results: c_int, handler: c_int) -> c_int;
+    pub(crate) fn lua_call(l: *mut LuaState, args: c_int, results: c_int);
+    pub(crate) fn lua_error(l: *mut LuaState) -> c_int;
+
+    pub(crate) fn lua_gettop(l: *mut LuaState) -> c_int;
+    pub(crate) fn lua_settop(l: *mut LuaState, at: c_int);
+    pub(crate) fn lua_checkstack(l: *mut LuaState, extra: c_int) -> c_int;
+    pub(crate) fn lua_pushvalue(l: *mut LuaState, at: c_int);
+    pub(crate) fn lua_remove(l: *mut LuaState, at: c_int);
+    pub(crate) fn lua_insert(l: *mut LuaState, at: c_int);
+    pub(crate) fn lua_type(l: *mut LuaState, at: c_int) -> c_int;
+
+    pub(crate) fn lua_toboolean(l: *mut LuaState, at: c_int) -> c_int;
+    pub(crate) fn lua_tonumber(l: *mut LuaState, at: c_int) -> f64;
+    pub(crate) fn lua_isnumber(l: *mut LuaState, at: c_int) -> c_int;
+    pub(crate) fn lua_tolstring(l: *mut LuaState, at: c_int, len: *mut usize) -> *const c_char;
+    pub(crate) fn lua_touserdata(l: *mut LuaState, at: c_int) -> *mut c_void;
+    pub(crate) fn lua_tothread(l: *mut LuaState, at: c_int) -> *mut LuaState;
+
+    pub(crate) fn lua_pushnil(l: *mut LuaState);
+    pub(crate) fn lua_pushboolean(l: *mut LuaState, value: c_int);
+    pub(crate) fn lua_pushnumber(l: *mut LuaState, value: f64);
+    pub(crate) fn lua_pushlstring(l: *mut LuaState, text: *const c_char, len: usize);
+    pub(crate) fn lua_pushcclosure(l: *mut LuaState, function: CFunction, upvalues: c_int);
+    pub(crate) fn lua_pushlightuserdata(l: *mut LuaState, value: *mut c_void);
+
+    pub(crate) fn lua_createtable(l: *mut LuaState, array: c_int, hash: c_int);
+    pub(crate) fn lua_rawget(l: *mut LuaState, at: c_int);
+    pub(crate) fn lua_rawset(l: *mut LuaState, at: c_int);
+    pub(crate) fn lua_rawgeti(l: *mut LuaState, at: c_int, n: c_int);
+    pub(crate) fn lua_rawseti(l: *mut LuaState, at: c_int, n: c_int);
+    pub(crate) fn lua_getfield(l: *mut LuaState, at: c_int, name: *const c_char);
+    pub(crate) fn lua_setfield(l: *mut LuaState, at: c_int, name: *const c_char);
+    pub(crate) fn lua_setmetatable(l: *mut LuaState, at: c_int) -> c_int;
+    pub(crate) fn lua_next(l: *mut LuaState, at: c_int) -> c_int;
+
+    pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
+    pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);
+    pub(crate) fn luaL_where(l: *mut LuaState, level: c_int);
+    pub(crate) fn luaL_traceback(l: *mut LuaState, of: *mut LuaState, message: *const c_char, level: c_int);
+    pub(crate) fn luaL_loadbuffer(l: *mut LuaState, text: *const c_char, len: usize, name: *const c_char) -> c_int;
+}
