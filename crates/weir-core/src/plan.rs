@@ -7,6 +7,7 @@ use weir_conf::Error;
 use weir_trace::{Kind, Rule, Site, SiteTable};
 
 use crate::conf::core::Core;
+use crate::conf::server::Link;
 use crate::filter::{HeaderEntry, HeaderFilter, Slot};
 use crate::phase::{Entry, Handler, Phase};
 use crate::worker::Worker;
@@ -99,6 +100,8 @@ pub enum Level {
 pub struct PlanBuilder<'a> {
     /// The worker the plan is for.
     pub worker: &'a Rc<Worker>,
+    /// The configuration it is part of, on that worker.
+    pub link: &'a Rc<Link>,
     /// Which block the plan is for.
     pub level: Level,
     /// The core's settings of the location, resolved.
@@ -115,9 +118,16 @@ pub struct PlanBuilder<'a> {
 }
 
 impl<'a> PlanBuilder<'a> {
-    pub(crate) fn new(worker: &'a Rc<Worker>, level: Level, core: &'a Core, name: Rc<str>) -> Self {
+    pub(crate) fn new(
+        worker: &'a Rc<Worker>,
+        link: &'a Rc<Link>,
+        level: Level,
+        core: &'a Core,
+        name: Rc<str>,
+    ) -> Self {
         PlanBuilder {
             worker,
+            link,
             level,
             core,
             name,

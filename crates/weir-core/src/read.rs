@@ -243,6 +243,13 @@ impl Exchange {
         Ok(())
     }
 
+    /// Nobody wants the body: what comes of it is dropped.
+    pub fn discard_body(&mut self) {
+        if !self.body.read {
+            self.body.discard();
+        }
+    }
+
     /// The next piece of the body as it comes; `None` at its end. For handlers that pass it on.
     ///
     /// # Errors

@@ -92,10 +92,10 @@ pub(crate) fn load(l: State, text: &[u8], name: &str) -> Result<(), String> {
 /// How a script that begins in this line of the configuration is named: long file names keep their end only.
 pub(crate) fn name(phase: Phase, file: &str, line: usize) -> String {
     let file = file.rsplit('/').next().unwrap_or(file);
-    let most = 60usize.saturating_sub(phase.chunk().len() + 12);
+    let most = 60usize.saturating_sub(phase.label().len() + 12);
     let short = match file.len() > most {
         true => format!("...{}", String::from_utf8_lossy(&file.as_bytes()[file.len() - most + 3..])),
         false => file.to_owned(),
     };
-    format!("{}({short}:{line})", phase.chunk())
+    format!("{}({short}:{line})", phase.label())
 }

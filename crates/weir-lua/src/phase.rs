@@ -8,10 +8,6 @@ pub(crate) enum Phase {
     Init = 1,
     /// `init_worker_by_lua*`
     InitWorker = 1 << 1,
-    /// `exit_worker_by_lua*`
-    ExitWorker = 1 << 2,
-    /// `set_by_lua*`
-    Set = 1 << 3,
     /// `server_rewrite_by_lua*`
     ServerRewrite = 1 << 4,
     /// `rewrite_by_lua*`
@@ -28,8 +24,6 @@ pub(crate) enum Phase {
     BodyFilter = 1 << 10,
     /// `log_by_lua*`
     Log = 1 << 11,
-    /// The callback of `ngx.timer.at`.
-    Timer = 1 << 12,
 }
 
 impl Phase {
@@ -38,8 +32,6 @@ impl Phase {
         match self {
             Phase::Init => "init",
             Phase::InitWorker => "init_worker",
-            Phase::ExitWorker => "exit_worker",
-            Phase::Set => "set",
             Phase::ServerRewrite => "server_rewrite",
             Phase::Rewrite => "rewrite",
             Phase::Access => "access",
@@ -48,21 +40,28 @@ impl Phase {
             Phase::HeaderFilter => "header_filter",
             Phase::BodyFilter => "body_filter",
             Phase::Log => "log",
-            Phase::Timer => "timer",
         }
     }
 
     /// As messages have it.
     pub(crate) fn context(self) -> String {
-        match self {
-            Phase::Timer => "ngx.timer".to_owned(),
-            phase => format!("{}_by_lua*", phase.name()),
-        }
+        format!("{}_by_lua*", self.name())
     }
 
-    /// As chunks are named, `content_by_lua`.
-    pub(crate) fn chunk(self) -> String {
-        format!("{}_by_lua", self.name())
+    /// As chunks and trace sites are named.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Phase::Init => "init_by_lua",
+            Phase::InitWorker => "init_worker_by_lua",
+            Phase::ServerRewrite => "server_rewrite_by_lua",
+            Phase::Rewrite => "rewrite_by_lua",
+            Phase::Access => "access_by_lua",
+            Phase::Precontent => "precontent_by_lua",
+            Phase::Content => "content_by_lua",
+            Phase::HeaderFilter => "header_filter_by_lua",
+            Phase::BodyFilter => "body_filter_by_lua",
+            Phase::Log => "log_by_lua",
+        }
     }
 
     /// Whether the phase is one of `set`.
@@ -78,14 +77,11 @@ pub(crate) const OUTPUT: u32 = Phase::ServerRewrite as u32
     | Phase::Precontent as u32
     | Phase::Content as u32;
 /// Where coroutines may wait.
-pub(crate) const YIELDABLE: u32 = OUTPUT | Phase::Timer as u32;
+pub(crate) const YIELDABLE: u32 = OUTPUT;
 /// Where subrequests may be made.
 pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
 /// Where there is a request.
-pub(crate) const REQUEST: u32 = OUTPUT
-    | Phase::Set as u32
-    | Phase::HeaderFilter as u32
-    | Phase::BodyFilter as u32
-    | Phase::Log as u32;
+pub(crate) const REQUEST: u32 =
+    OUTPUT | Phase::HeaderFilter as u32 | Phase::BodyFilter as u32 | Phase::Log as u32;
 /// Where `ngx.exit` may be called.
 pub(crate) const EXIT: u32 = YIELDABLE | Phase::HeaderFilter as u32;

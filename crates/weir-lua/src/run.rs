@@ -53,14 +53,8 @@ impl Run {
     pub(crate) fn new(vm: &Rc<Vm>, phase: Phase) -> Run {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1);
-        let entry = Thread {
-            state,
-            anchor,
-            kind: Kind::Entry,
-            parent: None,
-            status: Status::Running,
-            clean: false,
-        };
+        let entry =
+            Thread { state, anchor, kind: Kind::Entry, parent: None, status: Status::Running, clean: false };
         Run {
             vm: vm.clone(),
             phase,
@@ -220,10 +214,12 @@ impl Run {
         if !light {
             return Some(End::Error);
         }
-        state.set_top(state.top().min(1).max(0));
-        if state.top() == 0 {
-            state.push_nil();
+        // Below the error's value stands what the function that failed had there.
+        match state.top() {
+            0 => state.push_nil(),
+            _ => state.insert(1),
         }
+        state.set_top(1);
         state.push_boolean(false);
         state.insert(1);
         self.light_ended(at);
@@ -295,8 +291,9 @@ impl Run {
 
     /// The first coroutine that waits for something the request itself must do.
     pub(crate) fn take_request_op(&mut self) -> Option<(usize, Waiting)> {
-        let of_request =
-            |status: &Status| matches!(status, Status::Waiting(Waiting::Body | Waiting::Flush | Waiting::Capture(..)));
+        let of_request = |status: &Status| {
+            matches!(status, Status::Waiting(Waiting::Body | Waiting::Flush | Waiting::Capture(..)))
+        };
         let at = self.threads.iter().position(|thread| of_request(&thread.status))?;
         match std::mem::replace(&mut self.threads[at].status, Status::Running) {
             Status::Waiting(waiting) => Some((at, waiting)),

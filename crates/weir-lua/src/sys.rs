@@ -16,8 +16,6 @@ pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut LuaState) -> c_int;
 
 pub(crate) const REGISTRY: c_int = -10000;
 pub(crate) const GLOBALS: c_int = -10002;
-/// All results, in calls.
-pub(crate) const MULTRET: c_int = -1;
 
 /// `lua_upvalueindex`
 pub(crate) const fn upvalue(at: c_int) -> c_int {
@@ -59,7 +57,6 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_yield(l: *mut LuaState, results: c_int) -> c_int;
     pub(crate) fn lua_status(l: *mut LuaState) -> c_int;
     pub(crate) fn lua_pcall(l: *mut LuaState, args: c_int, results: c_int, handler: c_int) -> c_int;
-    pub(crate) fn lua_call(l: *mut LuaState, args: c_int, results: c_int);
     pub(crate) fn lua_error(l: *mut LuaState) -> c_int;
 
     pub(crate) fn lua_gettop(l: *mut LuaState) -> c_int;

@@ -1,10 +1,10 @@
 //! A LuaJIT VM: one for each worker and configuration.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use crate::api;
 use crate::chunk;
@@ -23,8 +23,7 @@ pub(crate) struct Vm {
     files: RefCell<HashMap<PathBuf, i32>>,
     /// Settings of the `http` block.
     pub(crate) main_conf: Main,
-    /// The anchor of the metatable of `ngx.ctx`-less tables and other things that API functions push often.
-    pub(crate) header_meta: Cell<i32>,
+    me: RefCell<Weak<Vm>>,
 }
 
 impl Vm {
@@ -32,7 +31,7 @@ impl Vm {
     ///
     /// # Errors
     /// What `init_by_lua` failed with.
-    pub(crate) fn new(main_conf: Main) -> Result<Rc<Vm>, String> {
+    pub(crate) fn start(main_conf: Main) -> Result<Rc<Vm>, String> {
         // SAFETY: the VM stays on this thread, in the `Vm`, which closes it.
         let main = unsafe {
             let l = sys::luaL_newstate();
@@ -47,12 +46,24 @@ impl Vm {
             spare: RefCell::default(),
             files: RefCell::default(),
             main_conf,
-            header_meta: Cell::new(0),
+            me: RefCell::default(),
         };
         vm.register();
         vm.prelude()?;
         vm.init()?;
-        Ok(Rc::new(vm))
+        let vm = Rc::new(vm);
+        *vm.me.borrow_mut() = Rc::downgrade(&vm);
+        Ok(vm)
+    }
+
+    /// The VM, to hold it.
+    pub(crate) fn shared(&self) -> Rc<Vm> {
+        self.me.borrow().upgrade().expect("who has requests is held")
+    }
+
+    /// The number of the worker.
+    pub(crate) fn worker(&self) -> Option<u8> {
+        self.main_conf.worker
     }
 
     /// The stack of the main coroutine; scripts never run on it but `init_by_lua` and what can't wait.
@@ -91,14 +102,13 @@ impl Vm {
             return Ok(());
         }
         let shown = path.display();
-        let text = std::fs::read(path)
-            .map_err(|error| format!("failed to load external Lua file \"{shown}\": cannot open {shown}: {error}"))?;
+        let text = std::fs::read(path).map_err(|error| {
+            format!("failed to load external Lua file \"{shown}\": cannot open {shown}: {error}")
+        })?;
         chunk::load(self.main, &text, &format!("@{shown}"))
             .map_err(|error| format!("failed to load external Lua file \"{shown}\": {error}"))?;
-        if self.main_conf.code_cache() {
-            self.main.push_value(-1);
-            self.files.borrow_mut().insert(path.to_owned(), self.main.anchor());
-        }
+        self.main.push_value(-1);
+        self.files.borrow_mut().insert(path.to_owned(), self.main.anchor());
         Ok(())
     }
 
@@ -182,6 +192,9 @@ impl Vm {
     fn init(&self) -> Result<(), String> {
         if let Some(source) = &self.main_conf.init {
             self.run_plain(source, Phase::Init)?;
+        }
+        if let Some(source) = &self.main_conf.init_worker {
+            self.run_plain(source, Phase::InitWorker)?;
         }
         // From here on a global that is written is told.
         self.main.field(sys::GLOBALS, c"__weir_guard");

@@ -3,6 +3,7 @@
 use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
+use weir_lua::Lua;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
     EmptyGif, FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
@@ -64,5 +65,6 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<Gzip>(),
     ModuleDef::of::<Brotli>(),
     ModuleDef::of::<Zstd>(),
+    ModuleDef::of::<Lua>(),
     ModuleDef::of::<Range>(),
 ];

@@ -1,6 +1,7 @@
 //! A configuration installed on one worker: servers with their plans, and who answers for which name.
 
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ impl Generation {
     /// # Errors
     /// What a module finds out only here.
     pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
-        let link = Rc::new(Link { configuration: configuration.clone(), retired: Cell::new(false) });
+        let (retired, kept) = Default::default();
+        let link = Rc::new(Link { configuration: configuration.clone(), retired, kept });
         worker.present.begin_rules();
         let titles = Titles::new(configuration);
         let build = |(index, conf)| Server::build(conf, &link, worker, &titles.of(index)).map(Rc::new);
@@ -62,6 +64,8 @@ pub struct Link {
     pub configuration: Arc<Configuration>,
     /// There is a newer one.
     retired: Cell<bool>,
+    /// See [`Link::local`].
+    kept: RefCell<Vec<Rc<dyn Any>>>,
 }
 
 impl Drop for Link {
@@ -77,6 +81,19 @@ impl Link {
     /// The variables that the configuration uses.
     pub fn variables(&self) -> &Table {
         &self.configuration.tables.variables
+    }
+
+    /// What a module keeps for this configuration on this worker (a VM, a pool), made by `make` when asked for first.
+    ///
+    /// # Errors
+    /// What `make` fails with.
+    pub fn local<T: 'static, E>(&self, make: impl FnOnce() -> Result<Rc<T>, E>) -> Result<Rc<T>, E> {
+        if let Some(kept) = self.kept.borrow().iter().find_map(|kept| kept.clone().downcast().ok()) {
+            return Ok(kept);
+        }
+        let made = make()?;
+        self.kept.borrow_mut().push(made.clone());
+        Ok(made)
     }
 
     /// A module's variable by name.
@@ -120,7 +137,7 @@ impl Server {
         let modules = &link.configuration.modules;
         let make = |confs: &Confs, level, name: &str, inside| -> Result<Rc<Plan>, Error> {
             let core: Core = confs.get::<HttpCoreConf>().core();
-            let mut plan = PlanBuilder::new(worker, level, &core, Rc::from(name));
+            let mut plan = PlanBuilder::new(worker, link, level, &core, Rc::from(name));
             confs.install(modules, &mut plan)?;
             let (entries, core) = (plan, core.clone());
             Ok(Rc::new(entries.build(core, inside)?))

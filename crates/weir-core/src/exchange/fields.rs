@@ -102,13 +102,7 @@ impl Exchange {
                     at <= first + 1 || !arena.get(field.name).eq_ignore_ascii_case(name)
                 });
             }
-            None => {
-                let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-                let valid = name.iter().all(plain);
-                let underscore = !valid && name.iter().all(|byte| plain(byte) || *byte == b'_');
-                let name = self.arena.push(name);
-                self.request.head.push_field(Field { known, valid, underscore, name, value: value_span });
-            }
+            None => self.add_request_field(name, value),
         }
         match known {
             Known::Host => self.request.host = host(&mut self.arena, value),
@@ -119,6 +113,16 @@ impl Exchange {
             Known::Connection if value.eq_ignore_ascii_case(b"close") => self.keep_alive = false,
             _ => {}
         }
+    }
+
+    /// Adds a field to the request, behind those of its name.
+    pub fn add_request_field(&mut self, name: &[u8], value: &[u8]) {
+        let known = classify(name);
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+        let valid = name.iter().all(plain);
+        let underscore = !valid && name.iter().all(|byte| plain(byte) || *byte == b'_');
+        let (name, value) = (self.arena.push(name), self.arena.push(value));
+        self.request.head.push_field(Field { known, valid, underscore, name, value });
     }
 
     /// Removes fields of the request.

@@ -12,12 +12,7 @@ impl Exchange {
     /// [`Exchange::state`] it stays through internal redirects, and subrequests have their parent's. It is dropped
     /// when the request is over, its log phase included.
     pub fn lasting<T: Default + 'static>(&mut self) -> &mut T {
-        let states = &mut self.lasting;
-        let at = states.iter().position(|state| state.is::<T>()).unwrap_or_else(|| {
-            states.push(Box::<T>::default());
-            states.len() - 1
-        });
-        states[at].downcast_mut().expect("found by its type")
+        find(&mut self.lasting)
     }
 
     /// A module's state for the whole request, if it has any.
@@ -25,8 +20,21 @@ impl Exchange {
         self.lasting.iter().find_map(|state| state.downcast_ref())
     }
 
+    /// As [`Exchange::lasting`], but a subrequest has its own.
+    pub fn own_lasting<T: Default + 'static>(&mut self) -> &mut T {
+        find(&mut self.own_lasting)
+    }
+
     /// Gives what lasts to `other`, and takes what it has.
     pub(crate) fn swap_lasting(&mut self, other: &mut Exchange) {
         std::mem::swap(&mut self.lasting, &mut other.lasting);
     }
+}
+
+fn find<T: Default + 'static>(states: &mut Lasting) -> &mut T {
+    let at = states.iter().position(|state| state.is::<T>()).unwrap_or_else(|| {
+        states.push(Box::<T>::default());
+        states.len() - 1
+    });
+    states[at].downcast_mut().expect("found by its type")
 }

@@ -107,6 +107,7 @@ pub struct Exchange {
     pub(crate) bytes_before: u64,
     states: Vec<Box<dyn Any>>,
     lasting: lasting::Lasting,
+    own_lasting: lasting::Lasting,
     /// Shared with subrequests.
     pub(crate) common: Option<Rc<Common>>,
     /// Subrequests that run beside this one.
@@ -151,6 +152,7 @@ impl Exchange {
             bytes_before: 0,
             states: Vec::new(),
             lasting: Vec::new(),
+            own_lasting: Vec::new(),
             common: None,
             family: None,
         }
@@ -210,6 +212,9 @@ impl Exchange {
         }
         if !self.lasting.is_empty() {
             self.lasting.clear();
+        }
+        if !self.own_lasting.is_empty() {
+            self.own_lasting.clear();
         }
         if self.common.is_some() {
             self.common = None;

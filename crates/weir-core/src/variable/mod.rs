@@ -120,6 +120,12 @@ impl Table {
     pub fn find(&self, name: &str) -> Option<VarIndex> {
         self.by_name.get(name).copied()
     }
+
+    /// Whether a request may give the variable a value; `None` when the configuration does not know it.
+    pub fn settable(&self, name: &str) -> Option<bool> {
+        let definition = self.definitions.get(usize::from(self.find(name)?.0))?;
+        Some(definition.changeable || definition.set.is_some())
+    }
 }
 
 /// The values of one request.
@@ -218,6 +224,11 @@ impl Exchange {
             return set(self, &bytes);
         }
         *self.variables.slot(index) = Slot::Known(value);
+    }
+
+    /// Makes a variable not found for the rest of the request.
+    pub fn clear_variable(&mut self, index: VarIndex) {
+        *self.variables.slot(index) = Slot::NotFound;
     }
 
     /// A variable by name, as scripts ask for it at run time; also variables that the configuration never names.

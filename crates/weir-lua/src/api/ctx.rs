@@ -8,8 +8,7 @@ use crate::state::State;
 use crate::sys::kind;
 use crate::vm::Vm;
 
-pub(super) const TABLE: &[Function] =
-    &[function("_ctx", 0, get), function("_set_ctx", 0, set)];
+pub(super) const TABLE: &[Function] = &[function("_ctx", 0, get), function("_set_ctx", 0, set)];
 
 /// The anchor of a request's table.
 #[derive(Default)]

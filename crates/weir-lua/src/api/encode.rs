@@ -121,11 +121,13 @@ fn escape_uri(l: State) -> Outcome {
 
 /// What is not a reserved character of RFC 3986, as ngx.escape_uri leaves it.
 fn keeps_in_component(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'\'' | b'(' | b')' | b'*')
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'\'' | b'(' | b')' | b'*')
 }
 
 fn keeps_in_uri(byte: u8) -> bool {
-    (0x21..0x7f).contains(&byte) && !matches!(byte, b'#' | b'%' | b'?' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+    (0x21..0x7f).contains(&byte)
+        && !matches!(byte, b'#' | b'%' | b'?' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
 }
 
 /// Appends `text` with `%XX` for what `keeps` does not.
@@ -283,7 +285,8 @@ pub(super) fn add(l: State, name: &[u8], push: &dyn Fn()) {
 fn encode_base64(l: State) -> Outcome {
     let text = text_argument(&l, 1, "encode_base64")?;
     let pad = l.is_none_or_nil(2) || !l.boolean(2);
-    let mut out = weir_http::base64::encode(&text);
+    let mut out = Vec::new();
+    weir_http::base64::encode(&text, &mut out);
     if !pad {
         while out.last() == Some(&b'=') {
             out.pop();
@@ -324,7 +327,8 @@ fn decode(text: &[u8], skip: bool) -> Option<Vec<u8>> {
     }
     let mut out = Vec::with_capacity(bits.len() * 3 / 4);
     for group in bits.chunks(4) {
-        let word = group.iter().fold(0u32, |word, bits| word << 6 | u32::from(*bits)) << (6 * (4 - group.len()));
+        let word =
+            group.iter().fold(0u32, |word, bits| word << 6 | u32::from(*bits)) << (6 * (4 - group.len()));
         out.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
     }
     Some(out)

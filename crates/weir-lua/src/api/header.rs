@@ -95,7 +95,9 @@ fn get(l: State) -> Outcome {
     let name = expect_string(&l, 1, "__index")?;
     let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
         Known::ContentType => x.response.content_type.iter().map(|value| x.text(value).to_vec()).collect(),
-        Known::ContentLength => x.response.content_length.iter().map(|l| l.to_string().into_bytes()).collect(),
+        Known::ContentLength => {
+            x.response.content_length.iter().map(|l| l.to_string().into_bytes()).collect()
+        }
         Known::Location => x.response.location.iter().map(|value| x.text(value).to_vec()).collect(),
         Known::Server => x.response.server.iter().map(|value| x.text(value).to_vec()).collect(),
         Known::Date => x.response.date.iter().map(|value| x.text(value).to_vec()).collect(),

@@ -4,6 +4,7 @@
 //! what Lua calls: it checks the context, keeps panics from Lua's frames, and raises or yields last, when nothing is
 //! left to be dropped.
 
+mod arg;
 mod control;
 mod coroutine;
 mod ctx;
@@ -24,7 +25,7 @@ use crate::lend;
 use crate::state::State;
 use crate::sys::{self, LuaState};
 
-pub(crate) use ctx::Ctx;
+pub(crate) use arg::Arg;
 pub(crate) use control::FilterExit;
 pub(crate) use output::text_of as output_text;
 pub(crate) use subrequest::push as push_captured;
@@ -78,6 +79,7 @@ pub(crate) const fn function(name: &'static str, contexts: u32, body: fn(State) 
 
 /// All functions.
 pub(crate) const TABLES: &[&[Function]] = &[
+    arg::TABLE,
     output::TABLE,
     control::TABLE,
     coroutine::TABLE,
@@ -146,19 +148,22 @@ fn run(l: State, function: &'static Function) -> Ending {
 
 /// The function's own name, without what is before its last dot, for messages.
 pub(crate) fn expect_string(l: &State, at: c_int, function: &str) -> Result<Vec<u8>, Raise> {
-    l.bytes(at).map(<[u8]>::to_vec).ok_or_else(|| {
-        Raise::argument(at, function, &format!("string expected, got {}", l.kind_name(at)))
-    })
+    l.bytes(at)
+        .map(<[u8]>::to_vec)
+        .ok_or_else(|| Raise::argument(at, function, &format!("string expected, got {}", l.kind_name(at))))
 }
 
 /// A number argument.
 pub(crate) fn expect_number(l: State, at: c_int, function: &str) -> Result<f64, Raise> {
-    l.number(at).ok_or_else(|| {
-        Raise::argument(at, function, &format!("number expected, got {}", l.kind_name(at)))
-    })
+    l.number(at)
+        .ok_or_else(|| Raise::argument(at, function, &format!("number expected, got {}", l.kind_name(at))))
 }
 
 /// Fails as OpenResty does for a wrong number of arguments.
 pub(crate) fn expect_count(l: State, wanted: c_int, words: &str) -> Result<(), Raise> {
-    if l.top() == wanted { Ok(()) } else { Err(Raise::Text(format!("expecting {words} but got {}", l.top()))) }
+    if l.top() == wanted {
+        Ok(())
+    } else {
+        Err(Raise::Text(format!("expecting {words} but got {}", l.top())))
+    }
 }

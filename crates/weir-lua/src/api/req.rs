@@ -119,7 +119,7 @@ fn raw_header(l: State) -> Outcome {
     let text = lend::exchange(|x| {
         let head = x.request.head.len;
         let start = if bare { x.request.line.end as usize } else { x.request.head.leading_crlf };
-        let all = x.arena.get(weir_http::Span::new(0, head));
+        let all = x.arena.get(weir_http::Span { start: 0, end: head as u32 });
         let text = all.get(start..).unwrap_or_default();
         let line_end = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count().min(2);
         if bare { text[line_end..].to_vec() } else { text.to_vec() }
@@ -142,7 +142,9 @@ fn set_uri(l: State) -> Outcome {
         && let Some(bad) = uri.iter().find(|byte| **byte <= 0x20 || **byte == 0x7f)
     {
         let shown = encode::escaped_control(&uri);
-        return Err(Raise::text(format!("unsafe byte \"0x{bad:02x}\" in uri \"{shown}\" (maybe you want to set the 'binary' argument?)")));
+        return Err(Raise::text(format!(
+            "unsafe byte \"0x{bad:02x}\" in uri \"{shown}\" (maybe you want to set the 'binary' argument?)"
+        )));
     }
     if jump && !matches!(lend::phase(), Phase::Rewrite | Phase::ServerRewrite) {
         return Err(Raise::text(format!(
@@ -178,7 +180,10 @@ fn get_body_data(l: State) -> Outcome {
     let in_file = lend::exchange(|x| x.body.file().is_some())?;
     if in_file {
         lend::exchange(|x| {
-            x.log(Level::Warn, &"a client request body is buffered to a temporary file, it can't be read into memory")
+            x.log(
+                Level::Warn,
+                &"a client request body is buffered to a temporary file, it can't be read into memory",
+            );
         })?;
         l.push_nil();
         return Ok(Done::Results(1));

@@ -3,7 +3,7 @@
 use weir_core::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
 use weir_http::Method;
 
-use super::{Done, Function, Outcome, Raise, encode, expect_string, function, req};
+use super::{Done, Function, Raise, encode, expect_string, function, req};
 use crate::lend;
 use crate::op::{Op, Subrequest};
 use crate::phase::CAPTURE;
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[Function] = &[
 /// The subrequest for the URI at `uri` with the options at `options`.
 fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, Raise> {
     let target = expect_string(&l, uri, "capture")?;
-    if target.first() == Some(&b'@') || target.iter().any(|byte| *byte == 0) || is_above(&target) {
+    if target.first() == Some(&b'@') || target.contains(&0) || is_above(&target) {
         let shown = String::from_utf8_lossy(&target).into_owned();
         return Err(Raise::text(format!("unsafe uri in argument #{number}: {shown}")));
     }
@@ -63,13 +63,15 @@ fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, R
         Some(at) => (target[..at].to_vec(), target[at + 1..].to_vec()),
         None => (target, Vec::new()),
     };
-    let mut wanted = (path, args, SubrequestOptions { share: Share::Nothing, ..SubrequestOptions::default() });
+    let mut wanted =
+        (path, args, SubrequestOptions { share: Share::Nothing, ..SubrequestOptions::default() });
     match l.kind(options) {
         kind::NIL | kind::NONE => {}
         kind::TABLE => take_options(l, options, &mut wanted)?,
         _ => return Err(Raise::text("expecting table as the 2nd argument for subrequest options")),
     }
-    if matches!(wanted.2.method, Method::Post | Method::Put) && matches!(wanted.2.body, SubrequestBody::None) {
+    if matches!(wanted.2.method, Method::Post | Method::Put) && matches!(wanted.2.body, SubrequestBody::None)
+    {
         wanted.2.body = SubrequestBody::Parent;
     }
     Ok(wanted)

@@ -20,9 +20,7 @@ pub(super) const TABLE: &[Function] = &[
     function("update_time", 0, |_| Ok(Done::Results(0))),
     function("today", 0, |l| local(l, 0, 10)),
     function("localtime", 0, |l| local(l, 0, 19)),
-    function("utctime", 0, |l| {
-        Ok(push(l, clock::unix_time().0, 0, 0, 19))
-    }),
+    function("utctime", 0, |l| Ok(push(l, clock::unix_time().0, 0, 0, 19))),
     function("http_time", 0, |l| {
         let time = expect_number(l, 1, "http_time")?;
         l.push_bytes(date::http(time as i64).as_ref());

@@ -8,7 +8,8 @@ use crate::phase::REQUEST;
 use crate::state::State;
 use crate::sys::kind;
 
-pub(super) const TABLE: &[Function] = &[function("_var_get", REQUEST, get), function("_var_set", REQUEST, set)];
+pub(super) const TABLE: &[Function] =
+    &[function("_var_get", REQUEST, get), function("_var_set", REQUEST, set)];
 
 fn get(l: State) -> Outcome {
     if l.kind(1) == kind::NUMBER {
@@ -49,14 +50,21 @@ fn set(l: State) -> Outcome {
     let value = match l.kind(2) {
         kind::NIL | kind::NONE => None,
         kind::STRING | kind::NUMBER => l.bytes(2).map(<[u8]>::to_vec),
-        _ => return Err(Raise::text(format!("bad argument #1 to '__newindex' (string expected, got {})", l.kind_name(2)))),
+        _ => {
+            return Err(Raise::text(format!(
+                "bad argument #1 to '__newindex' (string expected, got {})",
+                l.kind_name(2)
+            )));
+        }
     };
     let outcome = lend::exchange(|x| {
         let generation = x.server.generation();
         match generation.variables().settable(&name) {
             None if generation.modules_variable(&name).is_some() => Err("not changeable"),
-            None => Err("not found for writing; maybe it is a built-in variable that is not changeable or you forgot \
-                         to use \"set $"),
+            None => Err(
+                "not found for writing; maybe it is a built-in variable that is not changeable or you forgot \
+                         to use \"set $",
+            ),
             Some(false) => Err("not changeable"),
             Some(true) => {
                 let index = generation.variables().find(&name).expect("it is settable");
@@ -74,8 +82,8 @@ fn set(l: State) -> Outcome {
     match outcome {
         Ok(()) => Ok(Done::Results(0)),
         Err("not changeable") => Err(Raise::text(format!("variable \"{name}\" not changeable"))),
-        Err(words) => {
-            Err(Raise::text(format!("variable \"{name}\" {words}{name} '';\" in the config file to define it first")))
-        }
+        Err(words) => Err(Raise::text(format!(
+            "variable \"{name}\" {words}{name} '';\" in the config file to define it first"
+        ))),
     }
 }

@@ -1,0 +1,106 @@
+//! Awaits what a script waits for.
+
+use std::future::poll_fn;
+
+use weir_core::Exchange;
+use weir_core::body::{Buf, Chain};
+use weir_core::log::Level;
+
+use crate::api::push_captured;
+use crate::op::{End, Subrequest};
+use crate::run::{Run, Step};
+use crate::state::State;
+use crate::thread::Waiting;
+
+/// Runs a script to its end, which is what it ended with, if not with its last line.
+pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, default_type: bool) -> Option<End> {
+    loop {
+        match run.step(Some(x)) {
+            Step::Finished => return None,
+            Step::End(end) => return Some(end),
+            Step::Waits => {}
+        }
+        if let Some((at, waiting)) = run.take_request_op() {
+            if let Some(end) = of_request(run, x, at, waiting, default_type).await {
+                return Some(end);
+            }
+        } else if run.is_stuck() {
+            x.log(Level::Error, &"lua threads wait for one another and none can go on");
+            return Some(End::Error);
+        } else {
+            x.waiting_beside(Box::pin(poll_fn(|cx| run.poll(cx)))).await;
+        }
+    }
+}
+
+/// What only the request's own task can do, one thing after another.
+async fn of_request(
+    run: &mut Run,
+    x: &mut Exchange,
+    at: usize,
+    waiting: Waiting,
+    default_type: bool,
+) -> Option<End> {
+    match waiting {
+        Waiting::Body => match x.read_body().await {
+            Ok(()) => run.go_on(at, |_| 0),
+            // As in OpenResty the script does not go on, the request ends with the status.
+            Err(error) => return Some(End::Exit(i64::from(error.status()))),
+        },
+        Waiting::Flush => {
+            let sent = flush(run, x, default_type).await;
+            run.go_on(at, |l| pushed(l, sent));
+        }
+        Waiting::Capture(list, many) => {
+            let answers = capture(x, list).await;
+            run.go_on(at, |l| {
+                l.reserve(answers.len() as i32 + 4);
+                answers.iter().for_each(|answer| push_captured(l, answer));
+                if many { answers.len() as i32 } else { 1 }
+            });
+        }
+        // Those need nothing of the request, and are never taken for this.
+        Waiting::Wait(_) | Waiting::Threads(_) => {}
+    }
+    None
+}
+
+async fn capture(x: &mut Exchange, mut list: Vec<Subrequest>) -> Vec<weir_core::subrequest::Captured> {
+    match list.len() {
+        1 => {
+            let (uri, args, options) = list.remove(0);
+            vec![x.subrequest(&uri, Some(&args), options).await]
+        }
+        _ => x.subrequests(list).await,
+    }
+}
+
+/// Sends the head and what was said.
+async fn flush(run: &mut Run, x: &mut Exchange, default_type: bool) -> bool {
+    if x.response.status == 0 {
+        x.response.status = 200;
+    }
+    if default_type && x.response.content_type.is_none() && !x.response.header_sent {
+        x.set_content_type();
+    }
+    let mut chain = Chain::flush();
+    if !run.said.is_empty() {
+        chain = Chain::default();
+        chain.push(Buf::Bytes(std::mem::take(&mut run.said)));
+        chain.flush = true;
+    }
+    chain.last = run.ended;
+    let sent = x.send(chain).await.is_ok();
+    run.broken |= !sent;
+    sent
+}
+
+fn pushed(l: State, sent: bool) -> i32 {
+    if sent {
+        l.push_number(1.0);
+        return 1;
+    }
+    l.push_nil();
+    l.push_bytes(b"client aborted");
+    2
+}

@@ -1,0 +1,130 @@
+//! `header_filter_by_lua` and `body_filter_by_lua`.
+
+use std::rc::Rc;
+
+use weir_core::body::{Buf, Chain};
+use weir_core::error::{Error, Kind, Side};
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::log::Level;
+use weir_core::{Exchange, Verdict};
+use weir_trace::Site;
+
+use crate::api::{Arg, FilterExit};
+use crate::chunk::{Chunk, Source};
+use crate::lend::lend;
+use crate::phase::Phase;
+use crate::vm::Vm;
+
+/// Whether a header filter's script has failed for the request.
+#[derive(Default)]
+struct Failed(bool);
+
+/// A header filter.
+pub(crate) struct HeaderScript {
+    vm: Rc<Vm>,
+    chunk: Chunk,
+}
+
+impl HeaderScript {
+    pub(crate) fn new(vm: &Rc<Vm>, source: &Source) -> HeaderScript {
+        HeaderScript { vm: vm.clone(), chunk: Chunk::new(source.clone()) }
+    }
+}
+
+impl HeaderFilter for HeaderScript {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        x.state::<FilterExit>().0 = None;
+        if x.own_lasting::<Failed>().0 {
+            // The page that says so is not the script's.
+            return Verdict::Ok;
+        }
+        let done = self.chunk.push(&self.vm, Some(x)).and_then(|()| {
+            lend(&self.vm, Phase::HeaderFilter, Some(x), None, || self.vm.call(0, 0))
+                .map_err(|error| format!("failed to run header_filter_by_lua*: {error}"))
+        });
+        if let Err(message) = done {
+            x.log(Level::Error, &message);
+            x.own_lasting::<Failed>().0 = true;
+            return Verdict::Status(500);
+        }
+        match x.state::<FilterExit>().0.take() {
+            Some(-1) => Verdict::Status(500),
+            Some(status) if status >= 300 => Verdict::Status(u16::try_from(status).unwrap_or(500)),
+            _ => Verdict::Ok,
+        }
+    }
+}
+
+/// Puts a body filter into each response.
+pub(crate) struct BodyScript {
+    vm: Rc<Vm>,
+    chunk: Rc<Chunk>,
+    site: Site,
+}
+
+impl BodyScript {
+    pub(crate) fn new(vm: &Rc<Vm>, source: &Source, site: Site) -> BodyScript {
+        BodyScript { vm: vm.clone(), chunk: Rc::new(Chunk::new(source.clone())), site }
+    }
+}
+
+impl HeaderFilter for BodyScript {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if !x.response.header_only {
+            let filter = Pieces { vm: self.vm.clone(), chunk: self.chunk.clone(), ended: false };
+            x.body_filter(Slot::Aux, self.site, filter);
+        }
+        Verdict::Ok
+    }
+}
+
+/// The filter of one response.
+struct Pieces {
+    vm: Rc<Vm>,
+    chunk: Rc<Chunk>,
+    /// The script has set `ngx.arg[2]`: what comes after is dropped.
+    ended: bool,
+}
+
+impl Pieces {
+    fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), Error> {
+        *x.state::<Arg>() = Arg { bytes, last };
+        let done = self.chunk.push(&self.vm, Some(x)).and_then(|()| {
+            lend(&self.vm, Phase::BodyFilter, Some(x), None, || self.vm.call(0, 0))
+                .map_err(|error| format!("failed to run body_filter_by_lua*: {error}"))
+        });
+        if let Err(message) = done {
+            x.log(Level::Error, &message);
+            return Err(Error { kind: Kind::Internal, side: Side::Server, errno: None });
+        }
+        let arg = std::mem::take(x.state::<Arg>());
+        Ok((arg.bytes, arg.last))
+    }
+}
+
+impl BodyFilter for Pieces {
+    fn step(&mut self, x: &mut Exchange, input: &mut Chain, output: &mut Chain) -> Result<Step, Error> {
+        let last = input.last;
+        output.flush |= input.flush;
+        let mut bytes = Vec::new();
+        while let Some(buf) = input.pop() {
+            match buf {
+                Buf::Bytes(more) if bytes.is_empty() => bytes = more,
+                buf => bytes.extend_from_slice(buf.memory().unwrap_or_default()),
+            }
+        }
+        if self.ended {
+            return Ok(Step::More);
+        }
+        if bytes.is_empty() && !last {
+            return Ok(Step::More);
+        }
+        let (bytes, ends) = self.run(x, bytes, last)?;
+        if !bytes.is_empty() {
+            output.push(Buf::Bytes(bytes));
+        }
+        self.ended = ends;
+        output.last |= ends || last;
+        Ok(Step::More)
+    }
+}

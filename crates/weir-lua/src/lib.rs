@@ -1,0 +1,25 @@
+//! `ngx.*` over LuaJIT: Weir programmed as OpenResty is.
+//!
+//! A script of a phase is a [`Run`](run::Run): coroutines of the worker's VM, resumed by the request's own task as what
+//! they wait for is there. The engine sees a handler like any other: one that decides at once, or waits. API functions
+//! reach the request through a loan ([`lend`]); what they wait for is an [`Op`](op::Op) they leave with the run before
+//! they yield. Lua runs on the worker's own stack and nowhere else.
+
+mod api;
+mod chunk;
+mod conf;
+mod drive;
+mod filter;
+mod handler;
+mod lend;
+mod module;
+mod op;
+mod phase;
+mod run;
+mod state;
+mod sys;
+mod thread;
+mod vm;
+
+pub use conf::LuaConf;
+pub use module::Lua;

@@ -1,0 +1,139 @@
+//! The module: its directives, and what stands in the plans of blocks that have scripts.
+
+use weir_conf::names::{ANY_OR_IF, FLAG, HTTP, LOCATION_IF, LUA_BLOCK, ONE};
+use weir_conf::{Contexts, Directive, Error, Result};
+use weir_core::filter::Slot;
+use weir_core::plan::{Level, PlanBuilder};
+use weir_core::{Module, Phase as EnginePhase, inherit};
+use weir_trace::Kind;
+
+use crate::chunk::Chunk;
+use crate::conf::{LuaConf, Main};
+use crate::filter::{BodyScript, HeaderScript};
+use crate::handler::{LogScript, Script, Settings};
+use crate::phase::Phase;
+use crate::vm::Vm;
+
+/// The module.
+pub struct Lua;
+
+type Row = Directive<LuaConf>;
+
+const CONTENT: Contexts = Contexts::LOCATION.or(LOCATION_IF);
+const HERE: Contexts = Contexts::HTTP.or(Contexts::SERVER);
+
+/// The three forms of a phase's script.
+macro_rules! scripts {
+    ($($name:literal, $contexts:expr, $phase:expr, $doc:literal;)+) => {
+        &[
+            $(
+                Row::new(concat!($name, "_by_lua_block"), $contexts, LUA_BLOCK, |conf, line| {
+                    conf.block(line, $phase)
+                })
+                .doc($doc),
+                Row::new(concat!($name, "_by_lua"), $contexts, ONE, |conf, line| conf.inline(line, $phase))
+                    .doc(concat!("As ", $name, "_by_lua_block, the code in quotes.")),
+                Row::new(concat!($name, "_by_lua_file"), $contexts, ONE, |conf, line| conf.file(line, $phase))
+                    .doc(concat!("As ", $name, "_by_lua_block, the code in a file, source or bytecode.")),
+            )+
+            Row::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
+                .doc("Where modules in Lua are looked for; \";;\" stands for the usual places, \"$prefix\" for the prefix."),
+            Row::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
+                .doc("Where modules in C are looked for."),
+            Row::new("lua_thread_cache_max_entries", HTTP, ONE, |conf, line| {
+                line.number(&mut conf.main.thread_cache, ..)
+            })
+            .doc("How many coroutines a worker keeps for further requests; 1024."),
+            Row::new("lua_need_request_body", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.need_body))
+                .doc("Reads the request's body before rewrite, access and content scripts."),
+            Row::new("lua_use_default_type", ANY_OR_IF, FLAG, |conf, line| {
+                line.flag(&mut conf.use_default_type)
+            })
+            .doc("Gives answers of content scripts the type of \"default_type\"; on."),
+        ]
+    };
+}
+
+impl Module for Lua {
+    const NAME: &'static str = "lua";
+    type Conf = LuaConf;
+    const DIRECTIVES: &'static [Row] = scripts! {
+        "init", HTTP, Phase::Init, "Runs once in each worker's VM before it serves.";
+        "init_worker", HTTP, Phase::InitWorker, "Runs in each worker's VM behind init.";
+        "server_rewrite", HERE, Phase::ServerRewrite, "Runs in the server rewrite phase, behind rewrite's directives.";
+        "rewrite", ANY_OR_IF, Phase::Rewrite, "Runs in the rewrite phase, behind rewrite's directives.";
+        "access", ANY_OR_IF, Phase::Access, "Runs in the access phase, behind allow, deny and auth_request.";
+        "precontent", ANY_OR_IF, Phase::Precontent, "Runs before content, behind try_files.";
+        "content", CONTENT, Phase::Content, "Answers the request.";
+        "header_filter", ANY_OR_IF, Phase::HeaderFilter, "Sees and changes the head of answers.";
+        "body_filter", ANY_OR_IF, Phase::BodyFilter, "Sees and changes the body of answers, piece by piece.";
+        "log", ANY_OR_IF, Phase::Log, "Runs when the request is over.";
+    };
+
+    fn inherit(conf: &mut LuaConf, parent: &LuaConf) {
+        inherit!(
+            conf,
+            parent,
+            server_rewrite,
+            rewrite,
+            access,
+            precontent,
+            header_filter,
+            body_filter,
+            log,
+            need_body,
+            use_default_type
+        );
+        let (main, parent) = (&mut conf.main, &parent.main);
+        inherit!(main, parent, package_path, package_cpath, init, init_worker, thread_cache);
+    }
+
+    fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if !conf.has_scripts() && !conf.main.has_scripts() {
+            return Ok(());
+        }
+        let (link, worker) = (plan.link.clone(), plan.worker.id);
+        let vm = link.local(|| {
+            let configuration = &link.configuration;
+            let main = Main {
+                prefix: configuration.prefix.clone(),
+                workers: configuration.main.workers(),
+                worker: Some(worker),
+                ..conf.main.clone()
+            };
+            Vm::start(main).map_err(Error::new)
+        })?;
+        let settings = Settings {
+            need_body: conf.need_body.unwrap_or(false),
+            use_default_type: conf.use_default_type.unwrap_or(true),
+        };
+        let of_server = plan.level == Level::Server;
+        let handlers = [
+            (&conf.server_rewrite, EnginePhase::ServerRewrite, Phase::ServerRewrite, of_server),
+            (&conf.rewrite, EnginePhase::Rewrite, Phase::Rewrite, !of_server),
+            (&conf.access, EnginePhase::Access, Phase::Access, !of_server),
+            (&conf.precontent, EnginePhase::Precontent, Phase::Precontent, !of_server),
+        ];
+        for (source, at, phase, here) in handlers {
+            if let (Some(source), true) = (source, here) {
+                let script = Script::new(&vm, phase, Chunk::new(source.clone()), settings);
+                plan.handler(at, phase.label(), script);
+            }
+        }
+        if let Some(source) = &conf.content {
+            let script = Script::new(&vm, Phase::Content, Chunk::new(source.clone()), settings);
+            plan.content(Phase::Content.label(), script);
+        }
+        if let Some(source) = &conf.log {
+            plan.handler(EnginePhase::Log, Phase::Log.label(), LogScript::new(&vm, source));
+        }
+        if let Some(source) = &conf.header_filter {
+            plan.header_filter(Slot::Aux, Phase::HeaderFilter.label(), HeaderScript::new(&vm, source));
+        }
+        if let Some(source) = &conf.body_filter {
+            let site = plan.site(Kind::BodyFilter, Phase::BodyFilter.label());
+            plan.header_filter(Slot::Aux, Phase::BodyFilter.label(), BodyScript::new(&vm, source, site));
+        }
+        Ok(())
+    }
+}
