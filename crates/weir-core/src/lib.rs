@@ -31,6 +31,7 @@ mod special;
 pub mod subrequest;
 mod temp;
 pub mod text;
+pub mod tls;
 pub mod trace;
 pub mod upstream;
 pub mod variable;

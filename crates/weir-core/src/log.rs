@@ -211,7 +211,8 @@ pub fn idle(connection: &Connection, level: Level, message: &dyn Display) {
 
 fn about_connection(connection: &Connection, level: Level, message: &dyn Display, context: bool) {
     let hosts = connection.hosts.borrow().clone();
-    let log = &hosts.default().plan.core.error_log;
+    let server = connection.server();
+    let log = &server.plan.core.error_log;
     if log.enabled(level) || connection.debug {
         let line = line::compose(&line::now(), level, Some(connection.number), message, |out| {
             if context {

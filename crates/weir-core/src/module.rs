@@ -128,7 +128,12 @@ impl Confs {
 
     /// The settings of type `C`.
     pub fn get<C: 'static>(&self) -> &C {
-        self.0.iter().find_map(|conf| conf.downcast_ref()).expect("the module is in the list")
+        self.find().expect("the module is in the list")
+    }
+
+    /// The settings of type `C`, of a module that need not be in the list.
+    pub fn find<C: 'static>(&self) -> Option<&C> {
+        self.0.iter().find_map(|conf| conf.downcast_ref())
     }
 
     /// The settings of type `C`, to change them.

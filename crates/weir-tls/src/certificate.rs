@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
+pub use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
 
 use crate::error::{Error, content};

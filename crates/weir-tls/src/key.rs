@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::PrivateKeyDer;
-use rustls::sign::SigningKey;
+pub use rustls::sign::SigningKey;
 
 use crate::error::{Error, content};
 use crate::{decrypt, der, pem};

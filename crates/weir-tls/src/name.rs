@@ -1,7 +1,6 @@
 //! Distinguished names as OpenSSL prints them.
 
 use x509_parser::der_parser::asn1_rs::Tag;
-use x509_parser::objects::oid_registry;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 /// RFC 2253: `CN=a,O=b`, the last first.
@@ -37,19 +36,40 @@ pub(crate) fn oneline(name: &X509Name<'_>) -> String {
     out
 }
 
+/// OpenSSL's short name of the attribute, or its number.
 fn short(attribute: &AttributeTypeAndValue<'_>) -> String {
-    let oid = attribute.attr_type();
-    match oid.to_id_string().as_str() {
-        "1.2.840.113549.1.9.1" => "emailAddress".to_owned(),
-        "2.5.4.9" => "street".to_owned(),
-        "2.5.4.5" => "serialNumber".to_owned(),
-        "2.5.4.4" => "SN".to_owned(),
-        "2.5.4.42" => "GN".to_owned(),
-        "0.9.2342.19200300.100.1.25" => "DC".to_owned(),
-        "0.9.2342.19200300.100.1.1" => "UID".to_owned(),
-        dotted => oid_registry().get(oid).map_or_else(|| dotted.to_owned(), |entry| entry.sn().to_owned()),
-    }
+    let dotted = attribute.attr_type().to_id_string();
+    let known = SHORT.iter().find(|(number, _)| *number == dotted);
+    known.map_or(dotted, |(_, name)| (*name).to_owned())
 }
+
+const SHORT: &[(&str, &str)] = &[
+    ("2.5.4.3", "CN"),
+    ("2.5.4.4", "SN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "street"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("2.5.4.12", "title"),
+    ("2.5.4.13", "description"),
+    ("2.5.4.15", "businessCategory"),
+    ("2.5.4.17", "postalCode"),
+    ("2.5.4.41", "name"),
+    ("2.5.4.42", "GN"),
+    ("2.5.4.43", "initials"),
+    ("2.5.4.46", "dnQualifier"),
+    ("2.5.4.65", "pseudonym"),
+    ("2.5.4.97", "organizationIdentifier"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("1.3.6.1.4.1.311.60.2.1.1", "jurisdictionL"),
+    ("1.3.6.1.4.1.311.60.2.1.2", "jurisdictionST"),
+    ("1.3.6.1.4.1.311.60.2.1.3", "jurisdictionC"),
+];
 
 /// The value as UTF-8; strings of two bytes a character are converted.
 pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> String {

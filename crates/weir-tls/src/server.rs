@@ -63,6 +63,8 @@ impl ServerConfig {
         config.ignore_client_order = settings.prefer_own_order;
         config.alpn_protocols.clone_from(&settings.alpn);
         config.max_early_data_size = settings.early_data;
+        // Early data may be answered before the client's last word, but nobody whose certificate was asked for.
+        config.send_half_rtt_data = settings.early_data > 0 && settings.client_subjects.is_none();
         config.session_storage = match &settings.cache {
             Some(cache) => cache.clone(),
             None => Arc::new(NoServerSessionStorage {}),
@@ -118,6 +120,8 @@ pub struct Handshake {
     input: Vec<u8>,
     /// Early data that has come.
     early: Vec<u8>,
+    /// It is answered before the handshake is over.
+    answers_early: bool,
 }
 
 impl Handshake {
@@ -127,7 +131,8 @@ impl Handshake {
     /// The configuration does not fit together.
     pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
         let conn = UnbufferedServerConnection::new(config.0.clone())?;
-        Ok(Handshake { conn, input: hello.records, early: Vec::new() })
+        let answers_early = config.0.send_half_rtt_data;
+        Ok(Handshake { conn, input: hello.records, early: Vec::new(), answers_early })
     }
 
     /// Takes received bytes and does what can be done; what is to be sent is appended to `out`. This is where keys are
@@ -138,7 +143,7 @@ impl Handshake {
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         self.input.extend_from_slice(received);
         session::run(&mut self.conn, &mut self.input, &mut self.early, out)?;
-        let complete = !self.conn.is_handshaking() || !self.early.is_empty();
+        let complete = !self.conn.is_handshaking() || (self.answers_early && !self.early.is_empty());
         Ok(if complete { Progress::Complete } else { Progress::NeedsInput })
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 14] = [
+const WITH: [&str; 15] = [
     "debug",
     "threads",
     "file-aio",
@@ -50,6 +50,7 @@ const WITH: [&str; 14] = [
     "http_stub_status_module",
     "http_sub_module",
     "http_addition_module",
+    "http_ssl_module",
     "http_dav_module",
     "http_slice_module",
 ];

@@ -107,7 +107,8 @@ fn cell(text: &str) -> String {
 /// The documentation at the head of the module's file, as far as it has one of its name.
 fn about(module: &str) -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folders = ["weir-modules/src", "weir-core/src/conf", "weir-core/src", "weir-see/src"];
+    let folders =
+        ["weir-modules/src", "weir-core/src/conf", "weir-core/src", "weir-core/src/tls", "weir-see/src"];
     let files = |folder: &&str| -> [PathBuf; 2] {
         let folder = crates.join(folder);
         [folder.join(format!("{module}.rs")), folder.join(module).join("mod.rs")]

@@ -14,6 +14,7 @@ use super::{Configuration, LocationConf, Matcher, ServerConf, http_core::HttpCor
 use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
 use crate::resolver::DEFAULT_TIMEOUT;
+use crate::tls::SslConf;
 use crate::upstream::{UpstreamConf, Upstreams};
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
@@ -164,6 +165,9 @@ impl<'t> Builder<'t> {
     fn server(&mut self, line: &'t Line, block: &'t Block) -> ServerConf {
         let mut confs = Confs::new(&self.modules);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
+        if let Some(ssl) = confs.0.iter_mut().find_map(|conf| conf.downcast_mut::<SslConf>()) {
+            ssl.span = Some(line.name.span);
+        }
         let mut locations = Vec::new();
         let mut nested = Vec::new();
         for line in &block.lines {

@@ -23,6 +23,7 @@ use weir_conf::Source;
 
 use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
+use crate::tls::Ssl;
 use crate::trace::Profile;
 use listen::Address;
 use registry::Tables;
@@ -32,11 +33,12 @@ pub use main_core::MainCore;
 pub use server_core::ServerCore;
 
 /// The modules that every configuration needs, the first of any list.
-pub static CORE_MODULES: [ModuleDef; 4] = [
+pub static CORE_MODULES: [ModuleDef; 5] = [
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<ServerCore>(),
     ModuleDef::of::<HttpCore>(),
     ModuleDef::of::<Profile>(),
+    ModuleDef::of::<Ssl>(),
 ];
 
 /// The core's modules and `own` behind them: the list of a build, with `N` entries.

@@ -21,6 +21,7 @@ use crate::log;
 use crate::module::Confs;
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::Pattern;
+use crate::tls::{ServerTls, SslConf};
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
 
@@ -112,6 +113,8 @@ pub struct Server {
     pub plan: Rc<Plan>,
     pub(crate) locations: Locations,
     named: Names<Rc<Plan>>,
+    /// Its side of TLS handshakes, if it has one.
+    pub tls: Option<Arc<ServerTls>>,
     link: Rc<Link>,
 }
 
@@ -146,7 +149,8 @@ impl Server {
         let plan = make(&conf.confs, Level::Server, title.server(), Inside { nested, ..Inside::default() })?;
         let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &make, title, &mut named)?;
-        Ok(Server { name, settings, plan, locations, named, link: link.clone() })
+        let tls = conf.confs.find::<SslConf>().and_then(|ssl| ssl.resolved.clone());
+        Ok(Server { name, settings, plan, locations, named, tls, link: link.clone() })
     }
 
     fn locations(
@@ -279,6 +283,13 @@ impl Hosts {
             return dots.map(|(at, _)| &host[..=at]).find_map(|rest| self.tails.get(rest));
         }
         None
+    }
+
+    /// The server for `host`, by patterns as well; their captures are not wanted.
+    pub fn by_any_name(&self, host: &[u8]) -> Option<Rc<Server>> {
+        let by_pattern =
+            || self.patterns.iter().find(|(pattern, _)| pattern.is_match(host)).map(|(_, it)| it);
+        self.by_name(host).or_else(by_pattern).cloned()
     }
 
     fn by_pattern(&self, x: &mut Exchange) -> Option<Rc<Server>> {

@@ -11,6 +11,7 @@ use super::{Connection, h1, proxy};
 use crate::conf::server::Generation;
 use crate::log::{self, Level};
 use crate::server::notify::{Notify, either};
+use crate::tls;
 use crate::worker::Worker;
 
 /// Where the connections of a listener lead to.
@@ -91,6 +92,7 @@ fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
     let Some(hosts) = generation.hosts.get(address).cloned() else { return };
     let watched = &generation.configuration.main.debug_connections;
     let debug = !watched.is_empty() && watched.iter().any(|cidr| cidr.contains(&peer));
+    let expects_tls = generation.configuration.addresses[address].ssl;
     let connection = Rc::new(Connection {
         number: worker.connection_number(),
         peer,
@@ -102,8 +104,11 @@ fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
         started_ms: weir_rt::now_ms(),
         accept_wait: crate::trace::accepted(worker, fd),
         proxied: OnceCell::new(),
-        ssl: false,
         debug,
+        expects_tls,
+        hello: OnceCell::new(),
+        tls: OnceCell::new(),
+        named: RefCell::default(),
         retired: Cell::new(false),
         local: OnceCell::new(),
     });
@@ -115,7 +120,10 @@ fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
     let worker = worker.clone();
     weir_rt::spawn(async move {
         if !proxy_protocol || proxy::read(&connection, &wire).await {
-            h1::run(worker.clone(), connection, wire).await;
+            // Boxed: most connections have none of it.
+            if !expects_tls || Box::pin(tls::accept::run(&worker, &connection, &wire)).await.is_some() {
+                h1::run(worker.clone(), connection, wire).await;
+            }
         }
         drop(open);
     });

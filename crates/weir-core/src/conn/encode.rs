@@ -126,7 +126,7 @@ fn is_completed(x: &Exchange, location: &Text) -> bool {
 /// `http://host[:port]` as nginx composes it for redirects.
 fn origin(x: &Exchange, out: &mut Vec<u8>) {
     let core = &x.plan.core;
-    out.extend_from_slice(if x.connection.ssl { b"https://" } else { b"http://" });
+    out.extend_from_slice(if x.connection.is_tls() { b"https://" } else { b"http://" });
     let host = x.arena.get(x.request.host);
     let local = x.connection.local();
     if core.server_name_in_redirect && !x.server.name.is_empty() {
@@ -137,7 +137,7 @@ fn origin(x: &Exchange, out: &mut Vec<u8>) {
         let _ = write!(out, "{}", local.host()); // writing to memory can't fail
     }
     if core.port_in_redirect {
-        let usual = if x.connection.ssl { 443 } else { 80 };
+        let usual = if x.connection.is_tls() { 443 } else { 80 };
         if let Some(port) = local.port().filter(|port| *port != usual && *port != 0) {
             out.push(b':');
             weir_http::h1::number(out, u64::from(port));

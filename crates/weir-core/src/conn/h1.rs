@@ -135,7 +135,7 @@ impl Wire {
 
 /// A connection from its first byte to its last.
 pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc<Wire>) {
-    let mut idle = connection.hosts.borrow().default().settings.client_header_timeout;
+    let mut idle = connection.server().settings.client_header_timeout;
     loop {
         wire.idle.set(true);
         wire.idle_since.set(weir_rt::now_ms());
@@ -268,7 +268,7 @@ struct Busy<'c> {
 impl<'c> Busy<'c> {
     fn new(worker: &'c Rc<Worker>, connection: &'c Rc<Connection>) -> Busy<'c> {
         connection.adopt(worker);
-        let x = worker.take_exchange(connection, connection.hosts.borrow().default());
+        let x = worker.take_exchange(connection, &connection.server());
         Busy { worker, connection, x: Some(x), batch: 0 }
     }
 
@@ -280,7 +280,7 @@ impl<'c> Busy<'c> {
     fn next(&mut self) {
         self.connection.adopt(self.worker);
         let Some(x) = &mut self.x else { return };
-        x.reset(self.connection, self.connection.hosts.borrow().default());
+        x.reset(self.connection, &self.connection.server());
         x.pipelined = true;
     }
 }

@@ -11,6 +11,7 @@ use super::h1::Wire;
 use super::keepalive;
 use crate::exchange::Exchange;
 use crate::log::{Level, debug};
+use crate::tls::accepted;
 
 /// Why there is no request to answer.
 pub(crate) enum NoHead {
@@ -153,7 +154,7 @@ fn salvage(x: &mut Exchange) {
     let host = x.request.span(Known::Host).filter(|host| host.end <= x.arena.mark());
     let authority = x.request.head.absolute.map(|absolute| absolute.authority).or(host);
     if authority.is_some_and(|authority| check_host(x, authority).is_ok()) {
-        choose_server(x);
+        let _another = choose_server(x);
     }
 }
 
@@ -214,7 +215,10 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
     if let Some(authority) = absolute.map(|absolute| absolute.authority).or(host) {
         check_host(x, authority)?;
     }
-    choose_server(x);
+    if !choose_server(x) {
+        x.keep_alive = false;
+        return Err(NoHead::Refuse(421));
+    }
     if let (Some(_), Some(host)) = (absolute, host)
         && host::validate(x.arena.get(host)).is_err()
     {
@@ -229,15 +233,21 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
         return Err(NoHead::Refuse(405));
     }
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
-    Ok(())
+    accepted::check(x).map_err(NoHead::Refuse)
 }
 
-fn choose_server(x: &mut Exchange) {
+/// `false`: the name of the TLS handshake chose another server, and this one must not answer.
+fn choose_server(x: &mut Exchange) -> bool {
     if x.connection.hosts.borrow().is_single() {
-        return;
+        return true;
     }
-    let hosts = x.connection.hosts.borrow().clone();
+    let connection = x.connection.clone();
+    let hosts = connection.hosts.borrow().clone();
     hosts.choose(x);
+    match connection.named() {
+        Some((_, name)) if x.arena.get(x.request.host) != name.as_bytes() => !accepted::misdirected(x),
+        _ => true,
+    }
 }
 
 fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {

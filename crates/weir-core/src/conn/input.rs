@@ -59,6 +59,12 @@ impl Input {
         }
     }
 
+    /// Puts bytes into the empty input.
+    pub fn give(&mut self, bytes: Vec<u8>) {
+        self.release();
+        self.held = bytes;
+    }
+
     /// Takes all bytes out.
     pub fn take(&mut self) -> Vec<u8> {
         let bytes = self.bytes().to_vec();

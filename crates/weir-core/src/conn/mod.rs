@@ -17,10 +17,12 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use weir_rt::net::SockAddr;
+use weir_tls::HelloFields;
 
-use crate::conf::server::{Generation, Hosts};
+use crate::conf::server::{Generation, Hosts, Server};
 use crate::subrequest::Capture;
 use crate::subrequest::family::Outlet;
+use crate::tls::Tls;
 use crate::worker::Worker;
 
 pub(crate) use encode::redirect_target;
@@ -47,10 +49,16 @@ pub struct Connection {
     pub(crate) accept_wait: u64,
     /// What a PROXY protocol header said.
     pub proxied: OnceCell<Proxied>,
-    /// The connection came over TLS.
-    pub ssl: bool,
     /// Everything that is to be said of it is logged, whatever the levels of logs are (`debug_connection`).
     pub(crate) debug: bool,
+    /// It came to an address with TLS.
+    pub(crate) expects_tls: bool,
+    /// What the client said to begin TLS, without its extensions.
+    pub hello: OnceCell<Box<HelloFields>>,
+    /// Its TLS, once the handshake is complete.
+    pub tls: OnceCell<Box<Tls>>,
+    /// The server that the name in the handshake chose.
+    named: RefCell<Option<Rc<Server>>>,
     /// No further request is taken.
     pub(crate) retired: Cell<bool>,
     local: OnceCell<SockAddr>,
@@ -71,6 +79,32 @@ impl Connection {
     /// The address the client connected to; asks the socket once.
     pub fn local(&self) -> &SockAddr {
         self.local.get_or_init(|| weir_rt::net::local_addr(self.fd).unwrap_or(SockAddr::UNSPECIFIED))
+    }
+
+    /// The connection came over TLS.
+    #[inline]
+    pub fn is_tls(&self) -> bool {
+        self.tls.get().is_some()
+    }
+
+    /// The server whose settings hold until a request names another: that of the handshake's name, or the default one.
+    pub fn server(&self) -> Rc<Server> {
+        match &*self.named.borrow() {
+            Some(server) => server.clone(),
+            None => self.hosts.borrow().default().clone(),
+        }
+    }
+
+    /// The server that the handshake's name chose, with that name.
+    pub(crate) fn named(&self) -> Option<(Rc<Server>, &str)> {
+        let server = self.named.borrow().clone()?;
+        Some((server, self.hello.get()?.server_name.as_deref()?))
+    }
+
+    /// The handshake's name is known.
+    pub(crate) fn choose_by_name(&self, name: Option<&str>) {
+        let found = name.and_then(|name| self.hosts.borrow().by_any_name(name.as_bytes()));
+        *self.named.borrow_mut() = found;
     }
 }
 
@@ -99,6 +133,9 @@ impl Connection {
                 self.serial.set(worker.serial());
                 *self.hosts.borrow_mut() = hosts;
                 self.narrow(&generation);
+                if let Some(hello) = self.hello.get() {
+                    self.choose_by_name(hello.server_name.as_deref());
+                }
             }
             None => self.retired.set(true),
         }

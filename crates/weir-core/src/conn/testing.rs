@@ -25,8 +25,11 @@ pub(crate) fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
         started_ms: weir_rt::now_ms(),
         accept_wait: 0,
         proxied: OnceCell::new(),
-        ssl: false,
         debug: false,
+        expects_tls: false,
+        hello: OnceCell::new(),
+        tls: OnceCell::new(),
+        named: RefCell::default(),
         retired: Cell::new(false),
         local: OnceCell::from(addr("198.51.100.1:8080")),
     })

@@ -30,6 +30,7 @@ pub fn collect(servers: &[ServerConf]) -> (Vec<Address>, Vec<Error>) {
         address.options.nodelay = default.tcp_nodelay.unwrap_or(true);
         names::check(address, &confs, &mut errors);
     }
+    errors.extend(crate::tls::check(&addresses, servers));
     (addresses, errors)
 }
 

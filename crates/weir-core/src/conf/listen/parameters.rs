@@ -10,7 +10,7 @@ pub(super) fn set(listen: &mut Listen, line: &LineCx<'_>, i: usize) -> Result {
     match line.bytes(i) {
         b"default_server" | b"default" => listen.default_server = true,
         b"proxy_protocol" => listen.proxy_protocol = true,
-        b"ssl" => return Err(requires(line, i, "ngx_http_ssl_module")),
+        b"ssl" => listen.ssl = true,
         b"http2" => return Err(requires(line, i, "ngx_http_v2_module")),
         b"quic" => return Err(requires(line, i, "ngx_http_v3_module")),
         text => {

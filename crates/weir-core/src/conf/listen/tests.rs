@@ -85,7 +85,6 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
             "accept filters \"accept_filter=x\" are not supported on this platform, ignored",
             20,
         ),
-        ("80 ssl", "the \"ssl\" parameter requires ngx_http_ssl_module", 20),
         ("80 http2", "the \"http2\" parameter requires ngx_http_v2_module", 20),
         ("80 quic", "the \"quic\" parameter requires ngx_http_v3_module", 20),
     ] {

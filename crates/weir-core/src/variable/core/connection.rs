@@ -44,12 +44,12 @@ pub(super) fn server_port(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn scheme(x: &mut Exchange) -> Option<Text> {
-    Some(Text::Static(if x.connection.ssl { b"https" } else { b"http" }))
+    Some(Text::Static(if x.connection.is_tls() { b"https" } else { b"http" }))
 }
 
 /// `$https`: `on`, or empty.
 pub(super) fn https(x: &mut Exchange) -> Option<Text> {
-    Some(if x.connection.ssl { Text::Static(b"on") } else { Text::EMPTY })
+    Some(if x.connection.is_tls() { Text::Static(b"on") } else { Text::EMPTY })
 }
 
 pub(super) fn number(x: &mut Exchange) -> Option<Text> {

@@ -1,0 +1,215 @@
+//! The handshake of an accepted connection.
+//!
+//! The ClientHello is read here, so that the server can be chosen by the name in it before rustls sees a byte; who
+//! speaks HTTP without TLS is let through, and told so. While a handshake uses a key that takes long, it is moved to a
+//! pool thread and back with every step.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+
+use weir_rt::Recv;
+use weir_tls::{Acceptor, Certificate, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
+
+use super::layer::TlsLayer;
+use super::server::ServerTls;
+use super::state::Tls;
+use super::{files, state};
+use crate::conf::server::Server;
+use crate::conn::Connection;
+use crate::conn::h1::Wire;
+use crate::log::{self, Level};
+use crate::worker::Worker;
+
+/// Completes the handshake within `client_header_timeout`; bytes behind it are read through the layer. `Some`: what to
+/// speak. `None`: there is none, the reason is logged, the connection is to be closed.
+pub(crate) async fn run(
+    worker: &Rc<Worker>,
+    connection: &Rc<Connection>,
+    wire: &Rc<Wire>,
+) -> Option<state::Alpn> {
+    wire.timer.arm(connection.server().settings.client_header_timeout);
+    let mut received = wire.input.borrow_mut().take();
+    if received.is_empty() {
+        received = receive(connection, wire, "waiting for request").await?;
+    }
+    // As nginx has it: a handshake record, or a hello of version 2.
+    if !received.first().is_some_and(|b| b & 0x80 != 0 || *b == 0x16) {
+        wire.input.borrow_mut().give(received);
+        return Some(state::Alpn::Http1);
+    }
+    let hello = hello(connection, wire, received).await?;
+    let fields = HelloFields { extensions: Vec::new(), ..hello.fields.clone() };
+    connection.choose_by_name(fields.server_name.as_deref());
+    // The configuration's variables may ask for the name.
+    let _first = connection.hello.set(Box::new(fields));
+    let server = connection.server();
+    let tls = tls_of(connection, &server);
+    let Some((tls, config)) = tls.and_then(|tls| tls.config.clone().map(|config| (tls, config))) else {
+        reject(connection, wire);
+        return None;
+    };
+    let config = match tls.computed.is_empty() {
+        true => config,
+        false => compute(worker, connection, &server, &tls, &config).await?,
+    };
+    complete(connection, wire, hello, &tls, &config).await
+}
+
+/// What the server has; one without any uses the default server's, as in nginx.
+fn tls_of(connection: &Connection, server: &Server) -> Option<std::sync::Arc<ServerTls>> {
+    match &server.tls {
+        Some(tls) if tls.rejects => None,
+        Some(tls) => Some(tls.clone()),
+        None => connection.hosts.borrow().default().tls.clone().filter(|tls| !tls.rejects),
+    }
+}
+
+async fn receive(connection: &Connection, wire: &Wire, action: &str) -> Option<Vec<u8>> {
+    match wire.stream.recv(Some(&wire.timer)).await {
+        Recv::Data(bytes) => Some(bytes.to_vec()),
+        gone => {
+            lost(connection, &gone, action);
+            None
+        }
+    }
+}
+
+async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Option<Hello> {
+    let (mut acceptor, mut received) = (Acceptor::default(), received);
+    loop {
+        let mut out = Vec::new();
+        match acceptor.handle(&received, &mut out) {
+            Ok(Some(hello)) => return Some(hello),
+            Ok(None) => received = receive(connection, wire, HANDSHAKING).await?,
+            Err(error) => {
+                wire.stream.send(out);
+                failed(connection, &error);
+                return None;
+            }
+        }
+    }
+}
+
+/// A fatal alert, `unrecognized_name`.
+fn reject(connection: &Connection, wire: &Wire) {
+    wire.stream.send(vec![21, 3, 3, 0, 2, 2, 112]);
+    let message =
+        "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed) while SSL handshaking";
+    log::connection(connection, Level::Info, &message);
+}
+
+async fn complete(
+    connection: &Rc<Connection>,
+    wire: &Rc<Wire>,
+    hello: Hello,
+    tls: &ServerTls,
+    config: &ServerConfig,
+) -> Option<state::Alpn> {
+    let begun = Handshake::new(hello, config).map_err(|error| failed(connection, &error)).ok()?;
+    let (mut handshake, mut received) = (begun, Vec::new());
+    loop {
+        let step = match tls.slow {
+            false => step(handshake, &received),
+            true => weir_rt::blocking(move || step(handshake, &received)).await,
+        };
+        handshake = step.handshake;
+        if !step.out.is_empty() {
+            wire.stream.send(step.out);
+        }
+        match step.result {
+            Ok(Progress::Complete) => break,
+            Ok(Progress::NeedsInput) => received = receive(connection, wire, HANDSHAKING).await?,
+            Err(error) => {
+                failed(connection, &error);
+                return None;
+            }
+        }
+    }
+    let (session, plain) = handshake.into_session();
+    let early = Rc::new(Cell::new(false));
+    let known = Tls::new(session.facts(), early.clone());
+    let alpn = known.alpn();
+    wire.stream.set_layer(Box::new(TlsLayer::new(session, early)), plain);
+    let _first = connection.tls.set(Box::new(known));
+    Some(alpn)
+}
+
+/// A step of a handshake, wherever it was made.
+struct Stepped {
+    handshake: Handshake,
+    out: Vec<u8>,
+    result: Result<Progress, Error>,
+}
+
+fn step(mut handshake: Handshake, received: &[u8]) -> Stepped {
+    let mut out = Vec::new();
+    let result = handshake.handle(received, &mut out);
+    Stepped { handshake, out, result }
+}
+
+/// The certificates whose names have variables in them, of this connection.
+async fn compute(
+    worker: &Rc<Worker>,
+    connection: &Rc<Connection>,
+    server: &Rc<Server>,
+    tls: &std::sync::Arc<ServerTls>,
+    config: &ServerConfig,
+) -> Option<ServerConfig> {
+    let mut x = worker.take_exchange(connection, server);
+    let mut names = Vec::new();
+    for (certificate, key) in &tls.computed {
+        let mut name = |script: &crate::variable::Script| {
+            let value = script.value(&mut x);
+            String::from_utf8_lossy(x.text(&value)).into_owned()
+        };
+        names.push((absolute(&tls.conf_prefix, name(certificate)), absolute(&tls.conf_prefix, name(key))));
+    }
+    worker.give_exchange(x);
+    let passwords = tls.passwords.clone();
+    let read: files::Read = |path: &Path| std::fs::read(path);
+    let loaded: Result<Vec<Certificate>, String> = weir_rt::blocking(move || {
+        let load = |(certificate, key): &(String, String)| {
+            files::certificate(read, certificate, key, &passwords, None)
+        };
+        names.iter().map(load).collect()
+    })
+    .await;
+    match loaded {
+        Ok(loaded) => {
+            Some(config.with_certificates(loaded.into_iter().chain(tls.fixed.iter().cloned()).collect()))
+        }
+        Err(message) => {
+            log::connection(connection, Level::Error, &format_args!("{message} while SSL handshaking"));
+            None
+        }
+    }
+}
+
+fn absolute(prefix: &Path, name: String) -> String {
+    if name.starts_with("data:") || name.is_empty() {
+        return name;
+    }
+    prefix.join(name).to_string_lossy().into_owned()
+}
+
+fn lost(connection: &Connection, gone: &Recv, action: &str) {
+    let how = match gone {
+        Recv::TimedOut => "client timed out (110: Connection timed out)".to_owned(),
+        Recv::Err(errno) => {
+            format!("SSL_do_handshake() failed ({errno}: {})", weir_rt::file::errno_text(*errno))
+        }
+        Recv::Eof | Recv::Data(_) if action == HANDSHAKING => {
+            "peer closed connection in SSL handshake".to_owned()
+        }
+        Recv::Eof | Recv::Data(_) => "client closed connection".to_owned(),
+    };
+    log::connection(connection, Level::Info, &format_args!("{how} while {action}"));
+}
+
+const HANDSHAKING: &str = "SSL handshaking";
+
+fn failed(connection: &Connection, error: &Error) {
+    let message = format_args!("SSL_do_handshake() failed {} while {HANDSHAKING}", files::ssl(error));
+    log::connection(connection, Level::Info, &message);
+}

@@ -1,0 +1,102 @@
+//! Certificates, keys and lists from the files that directives name, with nginx's messages for what is wrong with them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_tls::{Certificate, Error, certificate, key};
+
+use crate::privileged;
+
+/// How files are read: when a configuration is built, or later by a worker.
+pub(crate) type Read = fn(&Path) -> std::io::Result<Vec<u8>>;
+
+/// Reads a file while the configuration is built, which may be one that only root may read.
+pub(crate) const BUILDING: Read = privileged::read;
+
+/// A certificate with its key; `data:` before a name means that what follows is the content.
+///
+/// # Errors
+/// What is wrong, in nginx's words.
+pub(crate) fn certificate(
+    read: Read,
+    certificate: &str,
+    key: &str,
+    passwords: &[Vec<u8>],
+    ocsp: Option<Vec<u8>>,
+) -> Result<Certificate, String> {
+    let text = content(read, certificate)
+        .map_err(|why| format!("cannot load certificate \"{certificate}\": BIO_new_file() failed {why}"))?;
+    let chain = certificate::chain(&text).map_err(|error| {
+        format!("cannot load certificate \"{certificate}\": PEM_read_bio_X509_AUX() failed {}", ssl(&error))
+    })?;
+    let private = private_key(read, key, passwords)?;
+    Certificate::new(chain, private, ocsp)
+        .map_err(|error| format!("SSL_CTX_use_PrivateKey(\"{key}\") failed {}", ssl(&error)))
+}
+
+fn private_key(read: Read, name: &str, passwords: &[Vec<u8>]) -> Result<Arc<dyn key::SigningKey>, String> {
+    let fail = |why: String| format!("cannot load certificate key \"{name}\": {why}");
+    if let Some(engine) = name.strip_prefix("engine:") {
+        return Err(fail(format!("there are no engines (\"{engine}\")")));
+    }
+    if name.starts_with("store:") {
+        return Err(fail("there are no key stores of OpenSSL's".to_owned()));
+    }
+    let text = content(read, name).map_err(|why| fail(format!("BIO_new_file() failed {why}")))?;
+    key::read(&text, passwords)
+        .map_err(|error| fail(format!("PEM_read_bio_PrivateKey() failed {}", ssl(&error))))
+}
+
+fn content(read: Read, name: &str) -> Result<Vec<u8>, String> {
+    if let Some(data) = name.strip_prefix("data:") {
+        return Ok(data.as_bytes().to_vec());
+    }
+    let path = PathBuf::from(name);
+    read(&path).map_err(|error| super::cannot_open(&path, &error))
+}
+
+/// The certificates of a file that are trusted.
+///
+/// # Errors
+/// As [`certificate()`].
+pub(crate) fn trusted(read: Read, path: &Path) -> Result<Vec<certificate::CertificateDer<'static>>, String> {
+    let fail = |why: String| format!("SSL_CTX_load_verify_locations(\"{}\") failed {why}", path.display());
+    let text = read(path).map_err(|error| fail(super::cannot_open(path, &error)))?;
+    certificate::chain(&text).map_err(|error| fail(ssl(&error)))
+}
+
+/// The revocation lists of a file; certificates may stand beside them.
+///
+/// # Errors
+/// As [`certificate()`].
+pub(crate) fn crls(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let fail = |why: String| format!("X509_LOOKUP_load_file(\"{}\") failed {why}", path.display());
+    let text = read(path).map_err(|error| fail(super::cannot_open(path, &error)))?;
+    certificate::crls(&text).map_err(|error| fail(ssl(&error)))
+}
+
+/// The lines of a file of passwords.
+///
+/// # Errors
+/// As [`certificate()`].
+pub(crate) fn passwords(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let text = read(path).map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(0);
+        format!("open() \"{}\" failed ({errno}: {})", path.display(), weir_rt::file::errno_text(errno))
+    })?;
+    let lines = text.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    Ok(lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect())
+}
+
+/// OpenSSL's frame for an error.
+pub(crate) fn ssl(error: &Error) -> String {
+    let text = error.to_string();
+    let code = match text.as_str() {
+        "key values mismatch" => "error:05800074:x509 certificate routines::",
+        text if text.starts_with("no start line") => "error:0480006C:PEM routines::",
+        text if text.starts_with("bad decrypt") => "error:1C800064:Provider routines::",
+        text if text.starts_with("no cipher match") => "error:0A0000B9:SSL routines::",
+        _ => "",
+    };
+    format!("(SSL: {code}{})", text.replacen("no start line: ", "no start line:", 1))
+}

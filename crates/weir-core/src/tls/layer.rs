@@ -1,0 +1,43 @@
+//! A session as the layer of a stream.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use weir_rt::{Layer, Opened};
+use weir_tls::{Session, Step};
+
+/// What seals and opens a connection's bytes.
+pub(crate) struct TlsLayer {
+    session: Session,
+    /// Shared with the connection: its handshake is not over, requests come as early data.
+    early: Rc<Cell<bool>>,
+}
+
+impl TlsLayer {
+    pub(crate) fn new(session: Session, early: Rc<Cell<bool>>) -> TlsLayer {
+        early.set(session.is_handshaking());
+        TlsLayer { session, early }
+    }
+}
+
+impl Layer for TlsLayer {
+    fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened {
+        let opened = match self.session.open(received, plain, out) {
+            Ok(Step::More) => Opened::More,
+            Ok(Step::End) => Opened::End,
+            Err(_) => Opened::Broken,
+        };
+        if self.early.get() {
+            self.early.set(self.session.is_handshaking());
+        }
+        opened
+    }
+
+    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        self.session.seal(plain, out);
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        self.session.close(out);
+    }
+}

@@ -1,0 +1,70 @@
+//! TLS in the server: what is configured (nginx's `ngx_http_ssl_module`), how a connection begins ([`accept`]), what
+//! requests are told of it.
+//!
+//! The protocol is `weir-tls`; here are its directives ([`settings`]), the files they name ([`files`]), the handshake on a
+//! socket, and the layer that a connection keeps afterwards ([`layer`]).
+
+pub(crate) mod accept;
+pub(crate) mod accepted;
+pub(crate) mod files;
+pub(crate) mod layer;
+mod server;
+mod settings;
+mod shared;
+mod ssl;
+mod state;
+mod variables;
+
+use std::path::Path;
+
+use weir_conf::Error;
+
+use crate::conf::{ServerConf, listen::Address};
+
+pub use server::ServerTls;
+pub use settings::SslConf;
+pub use ssl::Ssl;
+pub use state::{Alpn, Tls};
+
+/// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
+/// others may do without: then they use its.
+pub(crate) fn check(addresses: &[Address], servers: &[ServerConf]) -> Vec<Error> {
+    let none = SslConf::default();
+    let conf = |index: usize| servers[index].confs.find::<SslConf>().unwrap_or(&none);
+    let mut errors = Vec::new();
+    for address in addresses.iter().filter(|address| address.ssl) {
+        let default = conf(address.default);
+        if default.has_certificates() {
+            continue;
+        }
+        let lacking: Vec<usize> = match default.rejects() {
+            false => vec![address.default],
+            true => {
+                let lacks = |index: &&usize| !conf(**index).has_certificates() && !conf(**index).rejects();
+                address.servers.iter().filter(lacks).copied().collect()
+            }
+        };
+        for index in lacking {
+            let place = &servers[index].place;
+            let message =
+                format!("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive in {place}");
+            errors.push(Error::new(message));
+        }
+    }
+    errors
+}
+
+/// nginx's message for a file that can't be opened, in OpenSSL's words.
+pub(crate) fn cannot_open(path: &Path, error: &std::io::Error) -> String {
+    let errno = error.raw_os_error().unwrap_or(0);
+    let (text, path) = (weir_rt::file::errno_text(errno), path.display());
+    let end = if errno == 2 {
+        " error:10000080:BIO routines::no such file"
+    } else {
+        " error:10080002:BIO routines::system lib"
+    };
+    format!(
+        "(SSL: error:{:08X}:system library::{text}:calling fopen({path}, r){end})",
+        0x8000_0000u32 | errno as u32
+    )
+}

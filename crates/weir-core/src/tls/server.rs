@@ -1,0 +1,177 @@
+//! What a server with TLS has at run time; shared by all workers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_tls::suites;
+use weir_tls::{Certificate, ServerConfig, ServerSettings, SessionCache, TicketKeys, Trust, facts, key};
+
+use super::files::{self, BUILDING};
+use super::settings::{Cache, SslConf, Verify};
+use super::shared;
+use crate::variable::Script;
+
+/// A virtual server's side of handshakes.
+#[derive(Debug)]
+pub struct ServerTls {
+    /// `None`: there are no certificates, and handshakes are rejected.
+    pub(super) config: Option<ServerConfig>,
+    /// `ssl_reject_handshake`
+    pub(super) rejects: bool,
+    /// Names with variables: the certificates of each handshake are others.
+    pub(super) computed: Vec<(Script, Script)>,
+    /// Those beside them.
+    pub(super) fixed: Vec<Certificate>,
+    pub(super) passwords: Arc<Vec<Vec<u8>>>,
+    /// Where relative names begin.
+    pub(super) conf_prefix: PathBuf,
+    /// Using the key takes so long that a pool thread does it.
+    pub(super) slow: bool,
+    /// `ssl_verify_client`
+    pub verify: Verify,
+    /// `ssl_verify_depth`
+    pub depth: usize,
+    /// Whom clients' certificates must come from.
+    pub trust: Trust,
+}
+
+/// Puts a [`ServerTls`] together.
+pub(super) struct Build;
+
+impl Build {
+    /// # Errors
+    /// What is wrong with the files, in nginx's words.
+    #[allow(clippy::new_ret_no_self, reason = "there is one step")]
+    pub(super) fn new(conf: &SslConf, conf_prefix: &Path) -> Result<ServerTls, String> {
+        let passwords = Arc::new(conf.passwords()?);
+        let (fixed, computed) = certificates(conf, &passwords)?;
+        let trust = trust(conf)?;
+        let verify = conf.verify.unwrap_or(Verify::Off);
+        let config = match fixed.is_empty() && computed.is_empty() {
+            true => None,
+            false => {
+                let settings = settings(conf, &fixed)?;
+                Some(ServerConfig::new(&settings, fixed.clone()).map_err(|error| error.to_string())?)
+            }
+        };
+        let rejects = conf.rejects();
+        let depth = conf.verify_depth.unwrap_or(1);
+        let slow = fixed.iter().any(|it| key::rsa_bits(&**it.key()).is_some_and(|bits| bits >= SLOW_BITS));
+        let conf_prefix = conf_prefix.to_path_buf();
+        Ok(ServerTls { config, rejects, computed, fixed, passwords, conf_prefix, slow, verify, depth, trust })
+    }
+}
+
+type Certificates = (Vec<Certificate>, Vec<(Script, Script)>);
+
+fn certificates(conf: &SslConf, passwords: &[Vec<u8>]) -> Result<Certificates, String> {
+    let (mut fixed, mut computed) = (Vec::new(), Vec::new());
+    let ocsp = match (&conf.stapling_file, conf.stapling) {
+        (Some(path), Some(true)) => Some(BUILDING(path).map_err(|error| {
+            format!("BIO_new_file(\"{}\") failed {}", path.display(), super::cannot_open(path, &error))
+        })?),
+        _ => None,
+    };
+    let keys = conf.keys.as_deref().unwrap_or_default();
+    for ((certificate, name), (key, key_name)) in conf.certificates.iter().flatten().zip(keys) {
+        if certificate.constant().is_some() && key.constant().is_some() {
+            fixed.push(files::certificate(BUILDING, name, key_name, passwords, ocsp.clone())?);
+        } else {
+            computed.push((certificate.clone(), key.clone()));
+        }
+    }
+    Ok((fixed, computed))
+}
+
+fn trust(conf: &SslConf) -> Result<Trust, String> {
+    let mut trust = Trust::default();
+    for path in conf.client_certificate.iter().chain(&conf.trusted_certificate) {
+        trust.certificates.extend(files::trusted(BUILDING, path)?);
+    }
+    if let Some(path) = &conf.crl {
+        trust.crls = files::crls(BUILDING, path)?;
+    }
+    Ok(trust)
+}
+
+fn settings(conf: &SslConf, certificates: &[Certificate]) -> Result<ServerSettings, String> {
+    let text = |error: weir_tls::Error| error.to_string();
+    let mut list =
+        conf.ciphers.as_deref().map_or(Ok(suites::default_suites()), suites::select).map_err(text)?;
+    if let Some(tls13) = &conf.ciphersuites {
+        list.retain(|suite| suite.tls13().is_none());
+        list.splice(0..0, suites::select_tls13(tls13).map_err(text)?);
+    }
+    let groups = conf.curves.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
+    let asks = !matches!(conf.verify, None | Some(Verify::Off));
+    let subjects = match &conf.client_certificate {
+        Some(path) => {
+            files::trusted(BUILDING, path)?.iter().filter_map(|der| facts::raw_subject(der)).collect()
+        }
+        None => Vec::new(),
+    };
+    let early = conf.early_data.unwrap_or(false);
+    let lifetime = conf.session_timeout.unwrap_or(300);
+    let cache = match &conf.session_cache {
+        Some(Cache::Shared(name, bytes)) => Some(shared::cache(name, *bytes, lifetime)),
+        Some(Cache::Own(bytes)) => Some(Arc::new(SessionCache::new(*bytes, lifetime))),
+        // Early data that was seen must not be taken again, so each session is kept here until it is used.
+        Some(Cache::None) | None if early => Some(Arc::new(SessionCache::new(1 << 20, lifetime))),
+        Some(Cache::None) | None => None,
+    };
+    let tickets = match conf.session_tickets.unwrap_or(true) && !early {
+        true => {
+            let context = context(conf, certificates, &subjects);
+            Some(ticket_keys(conf, lifetime)?.tickets(&context, lifetime))
+        }
+        false => None,
+    };
+    Ok(ServerSettings {
+        protocols: conf.protocols.unwrap_or_default(),
+        suites: list,
+        groups: groups.map_err(text)?,
+        prefer_own_order: conf.prefer_server_ciphers.unwrap_or(false),
+        alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec(), b"http/0.9".to_vec()],
+        cache,
+        tickets,
+        early_data: if early { EARLY_DATA } else { 0 },
+        client_subjects: asks.then_some(subjects),
+    })
+}
+
+fn ticket_keys(conf: &SslConf, lifetime: u64) -> Result<TicketKeys, String> {
+    let Some(paths) = &conf.ticket_keys else {
+        return shared::ticket_keys(lifetime).map_err(|error| error.to_string());
+    };
+    let mut keys = Vec::new();
+    for path in paths {
+        let key = BUILDING(path).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(0);
+            format!("open() \"{}\" failed ({errno}: {})", path.display(), weir_rt::file::errno_text(errno))
+        })?;
+        if !matches!(key.len(), 48 | 80) {
+            return Err(format!("\"{}\" must be 48 or 80 bytes", path.display()));
+        }
+        keys.push(key);
+    }
+    TicketKeys::given(&keys).map_err(|error| error.to_string())
+}
+
+/// What a session belongs to, as for nginx: the certificates, and whose clients' are taken.
+fn context(conf: &SslConf, certificates: &[Certificate], subjects: &[Vec<u8>]) -> Vec<u8> {
+    let mut context = b"HTTP".to_vec();
+    let own = certificates.iter().filter_map(|it| it.chain().first()).map(|der| der.to_vec());
+    for part in own.chain(subjects.iter().cloned()) {
+        context.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        context.extend_from_slice(&part);
+    }
+    for (_, name) in conf.certificates.iter().flatten() {
+        context.extend_from_slice(name.as_bytes());
+    }
+    context
+}
+
+/// A signature with RSA of 2,048 bits takes 0.3 ms, one of 3,072 bits three times as long.
+const SLOW_BITS: usize = 3072;
+/// nginx's OpenSSL takes as much.
+const EARLY_DATA: u32 = 16 * 1024;

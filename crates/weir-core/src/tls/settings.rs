@@ -1,0 +1,382 @@
+//! The directives of TLS servers, as written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::names::*;
+use weir_conf::{Args, Contexts, Directive, Error, LineCx, Result, Span, parse_size};
+use weir_tls::suites::{self, Protocols};
+
+use super::files::{self, BUILDING};
+use super::server::{Build, ServerTls};
+use crate::conf::registry::Registry;
+use crate::inherit;
+use crate::variable::Script;
+
+/// The settings of one block as written.
+#[derive(Default)]
+pub struct SslConf {
+    /// The `server` word, set by the builder: only servers are resolved.
+    pub(crate) span: Option<Span>,
+    pub(super) certificates: Option<Vec<(Script, String)>>,
+    pub(super) keys: Option<Vec<(Script, String)>>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) protocols: Option<Protocols>,
+    pub(super) ciphers: Option<String>,
+    pub(super) ciphersuites: Option<String>,
+    pub(super) curves: Option<String>,
+    pub(super) prefer_server_ciphers: Option<bool>,
+    pub(super) buffer_size: Option<u64>,
+    pub(super) verify: Option<Verify>,
+    pub(super) verify_depth: Option<usize>,
+    pub(super) client_certificate: Option<PathBuf>,
+    pub(super) trusted_certificate: Option<PathBuf>,
+    pub(super) crl: Option<PathBuf>,
+    pub(super) session_cache: Option<Cache>,
+    pub(super) session_tickets: Option<bool>,
+    pub(super) ticket_keys: Option<Vec<PathBuf>>,
+    pub(super) session_timeout: Option<u64>,
+    pub(super) stapling: Option<bool>,
+    pub(super) stapling_file: Option<PathBuf>,
+    pub(super) stapling_responder: Option<String>,
+    pub(super) stapling_verify: Option<bool>,
+    pub(super) early_data: Option<bool>,
+    pub(super) reject_handshake: Option<bool>,
+    pub(super) certificate_cache: Option<bool>,
+    pub(super) compression: Option<bool>,
+    pub(super) dhparam: Option<PathBuf>,
+    /// What handshakes use; of a server with certificates or `ssl_reject_handshake`.
+    pub resolved: Option<Arc<ServerTls>>,
+}
+
+/// `ssl_verify_client`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Clients are not asked.
+    Off,
+    /// Clients need a certificate that is trusted.
+    On,
+    /// Clients may have one; if they do, it must be trusted.
+    Optional,
+    /// Clients may have one; whether it is trusted is told.
+    OptionalNoCa,
+}
+
+/// `ssl_session_cache`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cache {
+    /// `off`, `none`: nothing is kept here.
+    None,
+    /// `builtin`: this server's own, of so many bytes.
+    Own(u64),
+    /// `shared:name:size`
+    Shared(String, u64),
+}
+
+impl SslConf {
+    pub(super) fn inherit(&mut self, parent: &SslConf) {
+        inherit!(
+            self,
+            parent,
+            certificates,
+            keys,
+            password_file,
+            protocols,
+            ciphers,
+            ciphersuites,
+            curves,
+            prefer_server_ciphers,
+            buffer_size,
+            verify,
+            verify_depth,
+            client_certificate,
+            trusted_certificate,
+            crl,
+            session_cache,
+            session_tickets,
+            ticket_keys,
+            session_timeout,
+            stapling,
+            stapling_file,
+            stapling_responder,
+            stapling_verify,
+            early_data,
+            reject_handshake,
+            certificate_cache
+        );
+    }
+
+    /// Whether handshakes can be completed.
+    pub(super) fn has_certificates(&self) -> bool {
+        self.certificates.is_some()
+    }
+
+    /// `ssl_reject_handshake`
+    pub(super) fn rejects(&self) -> bool {
+        self.reject_handshake.unwrap_or(false)
+    }
+
+    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
+        let Some(span) = self.span else { return Ok(()) };
+        if !self.has_certificates() && !self.rejects() {
+            return Ok(());
+        }
+        let at = |message: String| Error::new(message).at(span);
+        let keys = self.keys.as_deref().unwrap_or_default().len();
+        if let Some((_, name)) = self.certificates.as_deref().unwrap_or_default().get(keys) {
+            return Err(at(format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"")));
+        }
+        let asks = !matches!(self.verify, None | Some(Verify::Off | Verify::OptionalNoCa));
+        if asks && self.client_certificate.is_none() && self.trusted_certificate.is_none() {
+            return Err(at(
+                "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client".to_owned()
+            ));
+        }
+        self.resolved = Some(Arc::new(Build::new(self, &registry.paths.conf_prefix).map_err(at)?));
+        Ok(())
+    }
+
+    /// The passwords of keys.
+    pub(super) fn passwords(&self) -> std::result::Result<Vec<Vec<u8>>, String> {
+        self.password_file.as_ref().map_or(Ok(Vec::new()), |path| files::passwords(BUILDING, path))
+    }
+}
+
+/// Certificates and keys: a path relative to the configuration's folder, `data:`, or either with variables.
+fn push_file(slot: &mut Option<Vec<(Script, String)>>, line: &mut LineCx<'_>) -> Result {
+    // What variables come to is made absolute when it is known.
+    let name = if line.arg(0).contains('$') { line.arg(0).to_owned() } else { absolute(line, 0) };
+    let script = Script::compile_text(line, 0, name.as_bytes())?;
+    slot.get_or_insert_default().push((script, name));
+    Ok(())
+}
+
+/// Argument `i` as a path of the configuration's folder; names with a prefix of their own stay.
+pub(crate) fn absolute(line: &LineCx<'_>, i: usize) -> String {
+    let name = line.arg(i);
+    if ["data:", "engine:", "store:", "pkcs11:"].iter().any(|prefix| name.starts_with(prefix))
+        || name.is_empty()
+    {
+        return name.to_owned();
+    }
+    line.paths().conf_prefix.join(name).to_string_lossy().into_owned()
+}
+
+/// `ssl_protocols`; versions that do not exist here are told, and must not be all.
+pub(crate) fn protocols(slot: &mut Option<Protocols>, line: &mut LineCx<'_>) -> Result {
+    let mut wanted = Protocols { tls12: false, tls13: false };
+    for i in 0..line.args().len() {
+        match line.arg(i) {
+            "TLSv1.2" => wanted.tls12 = true,
+            "TLSv1.3" => wanted.tls13 = true,
+            "SSLv2" | "SSLv3" | "TLSv1" | "TLSv1.1" => {
+                let message = format!("\"{}\" can't be had: there are TLSv1.2 and TLSv1.3", line.arg(i));
+                line.warn_arg(i, message);
+            }
+            _ => return Err(line.invalid_value(i)),
+        }
+    }
+    if !wanted.tls12 && !wanted.tls13 {
+        return Err(line.fail("none of these protocols can be had: there are TLSv1.2 and TLSv1.3"));
+    }
+    line.once(slot, wanted)
+}
+
+/// A cipher list: it must select something.
+pub(crate) fn ciphers(slot: &mut Option<String>, line: &mut LineCx<'_>) -> Result {
+    let list = line.arg(0);
+    suites::select(list).map_err(|error| {
+        line.fail_arg(0, format!("SSL_CTX_set_cipher_list(\"{list}\") failed {}", files::ssl(&error)))
+    })?;
+    line.once(slot, list.to_owned())
+}
+
+fn curves(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    let list = line.arg(0);
+    suites::select_groups(list).map_err(|error| {
+        line.fail_arg(0, format!("SSL_CTX_set1_curves_list(\"{list}\") failed {}", files::ssl(&error)))
+    })?;
+    line.once(&mut c.curves, list.to_owned())
+}
+
+/// `ssl_session_cache off | none | [builtin[:size]] [shared:name:size]`
+fn session_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    let mut cache = None;
+    for i in 0..line.args().len() {
+        let text = line.arg(i);
+        let invalid = || line.fail_arg(i, format!("invalid session cache \"{text}\""));
+        cache = Some(match text.split(':').collect::<Vec<_>>()[..] {
+            ["off" | "none"] => Cache::None,
+            // OpenSSL's default is 20,480 sessions.
+            ["builtin"] => {
+                cache.filter(|it| matches!(it, Cache::Shared(..))).unwrap_or(Cache::Own(20_480 * 256))
+            }
+            ["builtin", number] => {
+                let sessions: u64 = number.parse().map_err(|_| invalid())?;
+                cache.filter(|it| matches!(it, Cache::Shared(..))).unwrap_or(Cache::Own(sessions * 256))
+            }
+            ["shared", name, size] if !name.is_empty() => {
+                let bytes = parse_size(size.as_bytes()).ok_or_else(invalid)?;
+                const LEAST: u64 = 8 * 4096;
+                if bytes < LEAST {
+                    return Err(line.fail_arg(i, format!("session cache \"{text}\" is too small")));
+                }
+                Cache::Shared(name.to_owned(), bytes)
+            }
+            _ => return Err(invalid()),
+        });
+    }
+    line.once(&mut c.session_cache, cache.unwrap_or(Cache::None))
+}
+
+/// `ssl_conf_command name value`: those that mean something here.
+fn conf_command(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    let (name, value) = (line.arg(0), line.arg(1));
+    let failed =
+        |why: String| line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"));
+    match name {
+        "Ciphersuites" => {
+            suites::select_tls13(value).map_err(|error| failed(error.to_string()))?;
+            c.ciphersuites = Some(value.to_owned());
+        }
+        "Curves" | "Groups" => {
+            suites::select_groups(value).map_err(|error| failed(error.to_string()))?;
+            c.curves = Some(value.to_owned());
+        }
+        "CipherString" => {
+            suites::select(value).map_err(|error| failed(error.to_string()))?;
+            c.ciphers = Some(value.to_owned());
+        }
+        "Options" if matches!(value, "ServerPreference" | "-ServerPreference") => {
+            c.prefer_server_ciphers = Some(value == "ServerPreference");
+        }
+        "Options" if matches!(value, "SessionTicket" | "-SessionTicket") => {
+            c.session_tickets = Some(value == "SessionTicket");
+        }
+        _ => return Err(failed("there is no such command here".to_owned())),
+    }
+    Ok(())
+}
+
+/// `ssl_dhparam`: the file must be there, as for nginx.
+fn dhparam(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    line.conf_path(&mut c.dhparam)?;
+    line.warn("\"ssl_dhparam\" has no effect: there are no ciphers with DHE");
+    Ok(())
+}
+
+/// `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`
+fn certificate_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    let mut max = false;
+    for i in 0..line.args().len() {
+        match line.arg(i).split_once('=') {
+            None if line.arg(i) == "off" => return line.once(&mut c.certificate_cache, false),
+            Some(("max", n)) if n.parse::<u32>().is_ok_and(|n| n > 0) => max = true,
+            Some(("valid" | "inactive", time)) if weir_conf::parse_time_s(time.as_bytes()).is_some() => {}
+            _ => return Err(line.invalid_parameter(i)),
+        }
+    }
+    if !max {
+        return Err(line.fail("\"ssl_certificate_cache\" must have the \"max\" parameter"));
+    }
+    line.once(&mut c.certificate_cache, true)
+}
+
+/// `ssl_certificate_compression on` is answered by what nginx says without the libraries.
+fn compression(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    line.flag(&mut c.compression)?;
+    if c.compression == Some(true) {
+        line.warn("\"ssl_certificate_compression\" is not supported on this platform, ignored");
+    }
+    Ok(())
+}
+
+/// `ssl_ocsp`: asking for the state of clients' certificates would be a promise that is not kept.
+fn ocsp(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    match line.arg(0) {
+        "off" => Ok(()),
+        "on" | "leaf" => {
+            Err(line.fail("\"ssl_ocsp\" can't be had: revoked certificates are known by \"ssl_crl\""))
+        }
+        _ => Err(line.invalid_value(0)),
+    }
+}
+
+type Row = Directive<SslConf>;
+
+const HERE: Contexts = HTTP.or(SERVER);
+
+pub(super) const TABLE: &[Row] = &[
+    Row::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
+        .doc("The server's certificate in PEM, others of its chain behind it; several of different kinds; variables."),
+    Row::new("ssl_certificate_key", HERE, ONE, |c, line| push_file(&mut c.keys, line))
+        .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not."),
+    Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.password_file))
+        .doc("Passwords of keys, one a line; each is tried."),
+    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), certificate_cache)
+        .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
+    Row::new("ssl_certificate_compression", HERE, FLAG, compression)
+        .doc("Accepted for nginx's files; certificates are sent as they are."),
+    Row::new("ssl_protocols", HERE, MORE, |c, line| protocols(&mut c.protocols, line))
+        .doc("TLSv1.2, TLSv1.3; both. Older ones can't be had."),
+    Row::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.ciphers, line))
+        .doc("The ciphers of TLS 1.2 in OpenSSL's language; there are six, with ECDHE and AEAD."),
+    Row::new("ssl_ecdh_curve", HERE, ONE, curves)
+        .doc("The groups of the key exchange: X25519MLKEM768, X25519, prime256v1, secp384r1; auto."),
+    Row::new("ssl_dhparam", HERE, ONE, dhparam).doc("Accepted for nginx's files; there are no ciphers with DHE."),
+    Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| line.flag(&mut c.prefer_server_ciphers))
+        .doc("The server's order of ciphers counts, not the client's; off."),
+    Row::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.buffer_size))
+        .doc("Accepted for nginx's files; a record holds up to 16k."),
+    Row::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.verify, VERIFY))
+        .doc("Whether clients are asked for a certificate: off, on, optional, optional_no_ca."),
+    Row::new("ssl_verify_depth", HERE, ONE, |c, line| line.number(&mut c.verify_depth, ..))
+        .doc("The most certificates between a client's and a trusted one; 1."),
+    Row::new("ssl_client_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.client_certificate))
+        .doc("Trusted certificates whose names clients are told."),
+    Row::new("ssl_trusted_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.trusted_certificate))
+        .doc("Trusted certificates of which clients are not told."),
+    Row::new("ssl_crl", HERE, ONE, |c, line| line.conf_path(&mut c.crl))
+        .doc("Lists of revoked certificates of clients."),
+    Row::new("ssl_session_cache", HERE, ONE_OR_TWO, session_cache)
+        .doc("Sessions kept here: off, none, builtin[:number], shared:name:size; none."),
+    Row::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.session_tickets))
+        .doc("Sessions are given to clients to keep; on."),
+    Row::new("ssl_session_ticket_key", HERE, ONE, |c, line| {
+        let mut path = None;
+        line.conf_path(&mut path)?;
+        c.ticket_keys.get_or_insert_default().extend(path);
+        Ok(())
+    })
+    .doc("A key of tickets, of 80 or 48 bytes; the first is used, all are known. Else keys change by themselves."),
+    Row::new("ssl_session_timeout", HERE, ONE, |c, line| line.time_s(&mut c.session_timeout))
+        .doc("How long a session can be resumed; 5m."),
+    Row::new("ssl_stapling", HERE, FLAG, |c, line| {
+        line.flag(&mut c.stapling)?;
+        if c.stapling == Some(true) {
+            line.warn("\"ssl_stapling\" staples what \"ssl_stapling_file\" gives; no responder is asked");
+        }
+        Ok(())
+    })
+    .doc("An OCSP response is given to clients that ask for it; that of ssl_stapling_file; off."),
+    Row::new("ssl_stapling_file", HERE, ONE, |c, line| line.conf_path(&mut c.stapling_file))
+        .doc("The OCSP response, in DER."),
+    Row::new("ssl_stapling_responder", HERE, ONE, |c, line| line.text(&mut c.stapling_responder))
+        .doc("Accepted for nginx's files; no responder is asked."),
+    Row::new("ssl_stapling_verify", HERE, FLAG, |c, line| line.flag(&mut c.stapling_verify))
+        .doc("Accepted for nginx's files; a response from a file is stapled as it is."),
+    Row::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.early_data))
+        .doc("Requests may come with the first bytes of a resumed session ($ssl_early_data); off."),
+    Row::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.reject_handshake))
+        .doc("Handshakes for this server are refused; off."),
+    Row::new("ssl_conf_command", HERE, TWO, conf_command)
+        .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, Options."),
+    Row::new("ssl_ocsp", HERE, ONE, ocsp).doc("Only off: clients' certificates are not asked about."),
+];
+
+const VERIFY: &[(&str, Verify)] = &[
+    ("off", Verify::Off),
+    ("on", Verify::On),
+    ("optional", Verify::Optional),
+    ("optional_no_ca", Verify::OptionalNoCa),
+];

@@ -1,0 +1,124 @@
+//! `$ssl_...`: empty (not found) on connections without TLS.
+
+use weir_http::escape;
+use weir_tls::{HelloFields, Problem, certificate, facts, suites};
+
+use super::settings::Verify;
+use super::state::Tls;
+use crate::exchange::Exchange;
+use crate::text::Text;
+use crate::variable::Variable;
+
+pub(super) const VARIABLES: &[Variable] = &[
+    Variable::new("ssl_protocol", |x| with(x, |tls| Some(tls.facts.version.to_owned()))),
+    Variable::new("ssl_cipher", |x| with(x, |tls| Some(tls.facts.cipher.to_owned()))),
+    Variable::new("ssl_ciphers", |x| said(x, |hello| Some(ciphers(hello)))),
+    Variable::new("ssl_curve", |x| with(x, |tls| some(tls.facts.curve.to_owned()))),
+    Variable::new("ssl_curves", |x| said(x, |hello| some(curves(hello)))),
+    Variable::new("ssl_session_id", |x| said(x, |hello| some(hex(&hello.session_id)))),
+    Variable::new("ssl_session_reused", |x| {
+        with(x, |tls| Some(if tls.facts.resumed { "r" } else { "." }.to_owned()))
+    }),
+    Variable::new("ssl_early_data", early_data).volatile(),
+    Variable::new("ssl_server_name", server_name),
+    Variable::new("ssl_alpn_protocol", |x| {
+        with(x, |tls| tls.facts.alpn.as_ref().map(|it| String::from_utf8_lossy(it).into_owned()))
+    }),
+    Variable::new("ssl_client_cert", |x| client(x, |der| Some(one_line(&certificate::to_pem(der))))),
+    Variable::new("ssl_client_raw_cert", |x| {
+        client(x, |der| Some(certificate::to_pem(der).trim_end().to_owned()).map(|pem| pem + "\n"))
+    }),
+    Variable::new("ssl_client_escaped_cert", |x| client(x, |der| Some(escaped(&certificate::to_pem(der))))),
+    Variable::new("ssl_client_s_dn", |x| client(x, facts::subject)),
+    Variable::new("ssl_client_i_dn", |x| client(x, facts::issuer)),
+    Variable::new("ssl_client_s_dn_legacy", |x| client(x, facts::subject_oneline)),
+    Variable::new("ssl_client_i_dn_legacy", |x| client(x, facts::issuer_oneline)),
+    Variable::new("ssl_client_serial", |x| client(x, facts::serial)),
+    Variable::new("ssl_client_fingerprint", |x| client(x, |der| Some(facts::fingerprint(der)))),
+    Variable::new("ssl_client_verify", verify),
+    Variable::new("ssl_client_v_start", |x| client(x, facts::valid_from)),
+    Variable::new("ssl_client_v_end", |x| client(x, facts::valid_until)),
+    Variable::new("ssl_client_v_remain", |x| {
+        client(x, |der| facts::days_left(der, weir_rt::unix_time().0).map(|days| days.to_string()))
+    }),
+];
+
+/// Something of the connection's TLS.
+fn with(x: &mut Exchange, f: impl FnOnce(&Tls) -> Option<String>) -> Option<Text> {
+    let connection = x.connection.clone();
+    let value = f(connection.tls.get()?)?;
+    Some(Text::Span(x.arena.push(value.as_bytes())))
+}
+
+/// Something that the client said at first.
+fn said(x: &mut Exchange, f: impl FnOnce(&HelloFields) -> Option<String>) -> Option<Text> {
+    let connection = x.connection.clone();
+    let value = f(connection.hello.get()?)?;
+    Some(Text::Span(x.arena.push(value.as_bytes())))
+}
+
+/// Something of the client's certificate.
+fn client(x: &mut Exchange, f: impl FnOnce(&[u8]) -> Option<String>) -> Option<Text> {
+    with(x, |tls| f(tls.certificate()?))
+}
+
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// `SUCCESS`, `FAILED:why`, `NONE`
+fn verify(x: &mut Exchange) -> Option<Text> {
+    let connection = x.connection.clone();
+    let asked = connection.server();
+    with(x, |tls| {
+        if tls.certificate().is_none() {
+            return Some("NONE".to_owned());
+        }
+        let verdict: Result<(), Problem> = match &asked.tls {
+            Some(server) if server.verify != Verify::Off => tls.verify(server),
+            _ => Ok(()),
+        };
+        Some(verdict.map_or_else(|problem| format!("FAILED:{}", problem.text), |()| "SUCCESS".to_owned()))
+    })
+}
+
+/// `1` as long as the handshake is not over.
+fn early_data(x: &mut Exchange) -> Option<Text> {
+    let tls = x.connection.tls.get()?;
+    tls.early.get().then_some(Text::Static(b"1"))
+}
+
+/// The name of the ClientHello; known while certificates are chosen, too.
+fn server_name(x: &mut Exchange) -> Option<Text> {
+    let connection = x.connection.clone();
+    let name = connection.hello.get()?.server_name.as_ref()?;
+    Some(Text::Span(x.arena.push(name.as_bytes())))
+}
+
+fn ciphers(hello: &HelloFields) -> String {
+    let name = |n: &u16| suites::known_suite(*n).map_or_else(|| format!("0x{n:04x}"), str::to_owned);
+    hello.cipher_suites.iter().map(name).collect::<Vec<_>>().join(":")
+}
+
+fn curves(hello: &HelloFields) -> String {
+    let name = |n: &u16| match suites::group_name(*n) {
+        "" => format!("0x{n:04x}"),
+        known => known.to_owned(),
+    };
+    hello.groups.iter().map(name).collect::<Vec<_>>().join(":")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Lines behind the first begin with a tab, so that it can be a field's value.
+fn one_line(pem: &str) -> String {
+    pem.trim_end().replace('\n', "\n\t")
+}
+
+fn escaped(pem: &str) -> String {
+    let mut out = Vec::new();
+    escape::escape(&mut out, pem.as_bytes(), escape::Set::UriComponent);
+    String::from_utf8_lossy(&out).into_owned()
+}

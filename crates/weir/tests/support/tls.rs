@@ -1,0 +1,176 @@
+//! A client that speaks TLS, and certificates to be trusted or not.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use weir_test::Response;
+use weir_tls::suites::{self, Protocols};
+use weir_tls::{
+    Certificate, ClientConfig, ClientSettings, Connect, Facts, Progress, Session, Step, certificate, key,
+};
+
+/// A certificate with its key, both in PEM.
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+    params: CertificateParams,
+    pair: KeyPair,
+}
+
+/// A certificate for `name` of common name `name`, issued by itself.
+pub(crate) fn own(name: &str) -> Pair {
+    issued(name, None, false, KeyPair::generate().expect("a key"))
+}
+
+/// An authority.
+pub(crate) fn authority(name: &str) -> Pair {
+    issued(name, None, true, KeyPair::generate().expect("a key"))
+}
+
+impl Pair {
+    /// A certificate that this one issues.
+    pub(crate) fn issue(&self, name: &str) -> Pair {
+        issued(name, Some(self), false, KeyPair::generate().expect("a key"))
+    }
+
+    /// As a client shows it.
+    pub(crate) fn shown(&self) -> Certificate {
+        let chain = certificate::chain(self.certificate.as_bytes()).expect("a certificate");
+        Certificate::new(chain, key::read(self.key.as_bytes(), &[]).expect("a key"), None).expect("they fit")
+    }
+}
+
+/// A certificate with an RSA key of 3,072 bits.
+pub(crate) fn large(name: &str) -> Pair {
+    let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_3072).expect("a key");
+    issued(name, None, false, key)
+}
+
+fn issued(name: &str, by: Option<&Pair>, ca: bool, pair: KeyPair) -> Pair {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    if ca {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    }
+    let certificate = match by {
+        None => params.self_signed(&pair),
+        Some(by) => params.signed_by(&pair, &Issuer::from_params(&by.params, &by.pair)),
+    };
+    Pair { certificate: certificate.expect("signed").pem(), key: pair.serialize_pem(), params, pair }
+}
+
+/// What a client offers.
+pub(crate) fn client(tls13: bool, certificate: Option<Certificate>) -> ClientConfig {
+    let settings = ClientSettings {
+        protocols: Protocols { tls12: !tls13, tls13 },
+        suites: suites::default_suites(),
+        groups: suites::default_groups(),
+        certificate,
+        alpn: vec![b"http/1.1".to_vec()],
+        tell_name: true,
+        sessions: 16,
+    };
+    ClientConfig::new(&settings).expect("a client")
+}
+
+/// A connection, and what was received and not read.
+pub(crate) struct TlsClient {
+    stream: TcpStream,
+    session: Session,
+    received: Vec<u8>,
+    /// The server has said that nothing follows.
+    ended: bool,
+}
+
+impl TlsClient {
+    /// Connects, with every flight cut into pieces of `size` bytes.
+    ///
+    /// # Errors
+    /// What the server's answer came to.
+    pub(crate) fn cut(
+        addr: SocketAddr,
+        name: &str,
+        config: &ClientConfig,
+        size: usize,
+    ) -> Result<TlsClient, String> {
+        let mut stream = TcpStream::connect(addr).expect("a server");
+        stream.set_nodelay(true).expect("a TCP socket");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP socket");
+        let mut connect = Connect::new(config, name).expect("a configuration");
+        let (mut out, mut buffer) = (Vec::new(), vec![0; 16 * 1024]);
+        let mut progress = connect.handle(&[], &mut out).expect("a hello");
+        loop {
+            for piece in std::mem::take(&mut out).chunks(size) {
+                stream.write_all(piece).map_err(|error| error.to_string())?;
+            }
+            if progress == Progress::Complete {
+                break;
+            }
+            let n = stream.read(&mut buffer).map_err(|error| error.to_string())?;
+            if n == 0 {
+                return Err("closed".to_owned());
+            }
+            progress = connect.handle(&buffer[..n], &mut out).map_err(|error| error.to_string())?;
+        }
+        let (session, received) = connect.into_session();
+        Ok(TlsClient { stream, session, received, ended: false })
+    }
+
+    /// Connects.
+    #[track_caller]
+    pub(crate) fn connect(addr: SocketAddr, name: &str, config: &ClientConfig) -> TlsClient {
+        TlsClient::cut(addr, name, config, 1 << 20).unwrap_or_else(|error| panic!("handshake: {error}"))
+    }
+
+    /// Sends bytes.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        let mut out = Vec::new();
+        self.session.seal(bytes, &mut out);
+        self.stream.write_all(&out).expect("the server reads");
+    }
+
+    /// Reads the next answer.
+    #[track_caller]
+    pub(crate) fn response(&mut self) -> Response {
+        let mut ended = false;
+        loop {
+            match Response::parse(&self.received, false, ended).expect("an answer") {
+                Some((response, taken)) => {
+                    self.received.drain(..taken);
+                    return response;
+                }
+                None => ended = !self.more(),
+            }
+        }
+    }
+
+    /// Receives; `false`: nothing follows.
+    fn more(&mut self) -> bool {
+        let (mut buffer, mut out) = (vec![0; 64 * 1024], Vec::new());
+        let n = self.stream.read(&mut buffer).expect("the server answers");
+        let step = self.session.open(&buffer[..n], &mut self.received, &mut out).expect("good records");
+        self.stream.write_all(&out).expect("the server reads");
+        self.ended |= step == Step::End;
+        n > 0 && !self.ended
+    }
+
+    /// Whether the server says, in TLS, that nothing follows.
+    pub(crate) fn ends(&mut self) -> bool {
+        while !self.ended && self.more() {}
+        self.ended && self.received.is_empty()
+    }
+
+    /// `GET path` for `host`.
+    #[track_caller]
+    pub(crate) fn get(&mut self, path: &str, host: &str) -> Response {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        self.response()
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.session.facts()
+    }
+}

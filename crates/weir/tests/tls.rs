@@ -1,0 +1,254 @@
+//! HTTP over TLS, end to end.
+
+#[path = "support/tls.rs"]
+mod support;
+
+use std::process::Command;
+
+use support::{TlsClient, authority, client, large, own};
+use weir_test::{Server, both_drivers, require_program};
+
+/// A server for `a.example.com` with `more` in it, and what is behind it in `http`.
+fn conf(more: &str, behind: &str) -> String {
+    format!(
+        "http {{ root %%DIR%%; server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com;
+            ssl_certificate a.crt; ssl_certificate_key a.key; {more} }} {behind} }}"
+    )
+}
+
+both_drivers! {
+    fn files_bodies_and_pipelined_requests_are_as_without_tls(driver) {
+        let pair = own("a.example.com");
+        let big: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7 + n / 1001) as u8).collect();
+        let server = Server::builder(&conf(
+            "location /up { client_max_body_size 10m; echo_read_request_body; echo -n $request_length; }
+             location /v { return 200 '$ssl_protocol $scheme $https $ssl_server_name $ssl_session_reused $ssl_alpn_protocol'; }",
+            "",
+        ))
+        .file("a.crt", &pair.certificate).file("a.key", &pair.key).file("big", &big).file("small", "hello")
+        .driver(driver).start();
+        for tls13 in [false, true] {
+            let config = client(tls13, None);
+            let mut it = TlsClient::connect(server.addr(0), "a.example.com", &config);
+            assert_eq!(it.get("/small", "a.example.com").text(), "hello");
+            assert!(it.get("/big", "a.example.com").body == big);
+            let version = if tls13 { "TLSv1.3" } else { "TLSv1.2" };
+            assert_eq!(it.get("/v", "a").text(), format!("{version} https on a.example.com . http/1.1"));
+            let get = "GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
+            it.send(get.repeat(50).as_bytes());
+            assert!((0..50).all(|_| it.response().text() == "hello"));
+            let head = format!("POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", big.len());
+            it.send(head.as_bytes());
+            it.send(&big);
+            assert_eq!(it.response().text(), (head.len() + big.len()).to_string());
+            it.send(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            assert_eq!(it.response().text(), "hello");
+            assert!(it.ends(), "the end is told by an alert");
+        }
+    }
+
+    fn a_handshake_in_pieces_is_completed_also_with_a_large_key(driver) {
+        for pair in [own("a.example.com"), large("a.example.com")] {
+            let server = Server::builder(&conf("location / { return 200 $ssl_cipher; }", ""))
+                .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+            for (tls13, size) in [(false, 1), (true, 3), (true, 100)] {
+                let mut it = TlsClient::cut(server.addr(0), "a.example.com", &client(tls13, None), size)
+                    .expect("a handshake");
+                let cipher = it.facts().cipher;
+                assert_eq!(it.get("/", "a.example.com").text(), cipher);
+            }
+        }
+    }
+
+    fn the_name_chooses_the_server(driver) {
+        let (a, b) = (own("a.example.com"), own("*.b.example.com"));
+        let server = Server::builder(&conf(
+            "location / { return 200 a; }",
+            "server { listen 127.0.0.1:%%PORT%% ssl; server_name *.b.example.com ~^c\\d; ssl_certificate b.crt;
+                ssl_certificate_key b.key; location / { return 200 b; } }
+             server { listen 127.0.0.1:%%PORT%% ssl; server_name no.example.com; ssl_reject_handshake on; }",
+        ))
+        .file("a.crt", &a.certificate).file("a.key", &a.key)
+        .file("b.crt", &b.certificate).file("b.key", &b.key)
+        .driver(driver).start();
+        let config = client(true, None);
+        for (name, host, expected) in [
+            ("a.example.com", "a.example.com", "a"),
+            ("x.b.example.com", "x.b.example.com", "b"),
+            ("c1", "c1", "b"),
+            ("x.b.example.com", "a.example.com", "a"),
+            ("unknown.example.com", "unknown.example.com", "a"),
+        ] {
+            let mut it = TlsClient::connect(server.addr(0), name, &config);
+            let expected_chain = if matches!(name, "c1" | "x.b.example.com") { &b } else { &a };
+            assert_eq!(it.facts().peer, expected_chain.shown().chain(), "{name}");
+            assert_eq!(it.get("/", host).text(), expected, "{name} {host}");
+        }
+        let refused = TlsClient::cut(server.addr(0), "no.example.com", &config, 1000).err().expect("refused");
+        assert!(refused.contains("UnrecognisedName"), "{refused}");
+        let _ = server.error_log_line("SSL_do_handshake() failed");
+    }
+
+    fn clients_certificates_are_verified(driver) {
+        let (own, ca) = (own("a.example.com"), authority("ca"));
+        let (known, stranger) = (ca.issue("known"), support::own("stranger"));
+        let say = "return 200 '$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn';";
+        let server = Server::builder(&conf(
+            &format!("ssl_verify_client on; ssl_client_certificate ca.crt; {say}"),
+            &format!("server {{ listen 127.0.0.1:%%PORT%% ssl; server_name opt; ssl_certificate a.crt;
+                ssl_certificate_key a.key; ssl_verify_client optional_no_ca; ssl_trusted_certificate ca.crt; {say} }}"),
+        ))
+        .file("a.crt", &own.certificate).file("a.key", &own.key).file("ca.crt", &ca.certificate)
+        .driver(driver).start();
+        for tls13 in [false, true] {
+            let ask = |name: &str, shown: Option<&support::Pair>| {
+                let config = client(tls13, shown.map(|pair| pair.shown()));
+                TlsClient::connect(server.addr(0), name, &config).get("/", name)
+            };
+            assert_eq!(ask("a.example.com", Some(&known)).text(), "SUCCESS|CN=known|CN=ca");
+            let none = ask("a.example.com", None);
+            assert!(none.status == 400 && none.text().contains("No required SSL certificate was sent"));
+            let bad = ask("a.example.com", Some(&stranger));
+            assert!(bad.status == 400 && bad.text().contains("The SSL certificate error"));
+            assert_eq!(
+                ask("opt", Some(&stranger)).text(),
+                "FAILED:self-signed certificate|CN=stranger|CN=stranger"
+            );
+            assert_eq!(ask("opt", None).text(), "NONE||");
+        }
+        let _ = server.error_log_line("client SSL certificate verify error: (18:self-signed certificate)");
+        let _ = server.error_log_line("client sent no required SSL certificate");
+        let config = client(true, Some(known.shown()));
+        let other = TlsClient::connect(server.addr(0), "opt", &config).get("/", "a.example.com");
+        assert_eq!(other.status, 421, "a name that asks for certificates was not negotiated");
+    }
+
+    fn plain_requests_are_told_so(driver) {
+        let pair = own("a.example.com");
+        let server = Server::builder(&conf("return 200;", ""))
+            .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+        let told = server.get("/");
+        assert_eq!(told.status, 400);
+        assert!(told.text().contains("The plain HTTP request was sent to HTTPS port"));
+        let _ = server.error_log_line("client sent plain HTTP request to HTTPS port");
+        // What is neither is answered with an alert.
+        let alert = server.raw([22, 3, 1, 0, 0]);
+        assert_eq!(alert[..5], [21, 3, 1, 0, 2]);
+    }
+
+    fn sessions_are_resumed_also_after_a_reload(driver) {
+        let pair = own("a.example.com");
+        let text = conf("return 200 $ssl_session_reused;", "");
+        let mut server = Server::builder(&text)
+            .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+        for tls13 in [false, true] {
+            let config = client(tls13, None);
+            let again = |server: &Server| {
+                TlsClient::connect(server.addr(0), "a.example.com", &config).get("/", "a.example.com").text()
+            };
+            assert_eq!((again(&server), again(&server)), (".".to_owned(), "r".to_owned()));
+            server.reload(&text);
+            assert_eq!(again(&server), "r");
+        }
+    }
+
+    fn names_of_certificates_may_be_computed(driver) {
+        let (a, b) = (own("a.example.com"), own("b.example.com"));
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%% ssl; ssl_certificate $ssl_server_name.crt;
+                ssl_certificate_key $ssl_server_name.key; return 200 ok; } }",
+        )
+        .file("a.example.com.crt", &a.certificate).file("a.example.com.key", &a.key)
+        .file("b.example.com.crt", &b.certificate).file("b.example.com.key", &b.key)
+        .driver(driver).start();
+        for (name, pair) in [("a.example.com", &a), ("b.example.com", &b)] {
+            let mut it = TlsClient::connect(server.addr(0), name, &client(true, None));
+            assert_eq!(it.facts().peer, pair.shown().chain());
+            assert_eq!(it.get("/", name).text(), "ok");
+        }
+        assert!(TlsClient::cut(server.addr(0), "c.example.com", &client(true, None), 1000).is_err());
+        let _ = server.error_log_line("cannot load certificate");
+    }
+}
+
+/// The words of `-t` about `more` in a server.
+fn refused(more: &str, files: &[(&str, &str)]) -> String {
+    let text = format!("http {{ server {{ listen 127.0.0.1:%%PORT%% ssl; {more} }} }}");
+    let builder = files.iter().fold(Server::builder(&text), |it, (name, content)| it.file(name, content));
+    let exit = builder.run(&["-t"]);
+    assert!(!exit.status.success(), "{more}: {}", exit.stderr);
+    exit.stderr
+}
+
+#[test]
+fn what_is_wrong_is_said_in_nginxs_words() {
+    let (a, b) = (own("a"), own("b"));
+    let files = [("a.crt", a.certificate.as_str()), ("a.key", a.key.as_str()), ("b.key", &b.key), ("x", "x")];
+    for (more, words) in [
+        ("", "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive in "),
+        ("ssl_certificate a.crt;", "no \"ssl_certificate_key\" is defined for certificate \""),
+        (
+            "ssl_certificate no.crt; ssl_certificate_key a.key;",
+            "BIO_new_file() failed (SSL: error:80000002:system library::No such file or directory:calling fopen(",
+        ),
+        (
+            "ssl_certificate x; ssl_certificate_key a.key;",
+            "PEM_read_bio_X509_AUX() failed (SSL: error:0480006C:PEM routines::no start line:Expecting: TRUSTED CERTIFICATE)",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key b.key;",
+            "failed (SSL: error:05800074:x509 certificate routines::key values mismatch)",
+        ),
+        ("ssl_certificate a.crt; ssl_certificate_key engine:x:y;", "there are no engines"),
+        (
+            "ssl_ciphers AES128-SHA;",
+            "SSL_CTX_set_cipher_list(\"AES128-SHA\") failed (SSL: error:0A0000B9:SSL routines::no cipher match",
+        ),
+        ("ssl_ecdh_curve secp521r1;", "the group \"secp521r1\" can't be had"),
+        ("ssl_protocols TLSv1;", "none of these protocols can be had"),
+        ("ssl_protocols TLSv2;", "invalid value \"TLSv2\""),
+        ("ssl_session_cache shared:x:1k;", "session cache \"shared:x:1k\" is too small"),
+        ("ssl_session_cache both;", "invalid session cache \"both\""),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_verify_client on;",
+            "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_session_ticket_key x;",
+            "must be 48 or 80 bytes",
+        ),
+        ("ssl_ocsp on;", "\"ssl_ocsp\" can't be had"),
+    ] {
+        let stderr = refused(more, &files);
+        assert!(stderr.contains(words), "{more}: {stderr}");
+    }
+}
+
+#[test]
+fn encrypted_keys_are_opened_by_one_of_the_passwords() {
+    let Some(openssl) = require_program("openssl") else { return };
+    let pair = own("a.example.com");
+    for (name, arguments) in [
+        ("pkcs8", &["pkcs8", "-topk8", "-v2", "aes256"][..]),
+        ("sha1", &["pkcs8", "-topk8", "-v2", "aes-128-cbc", "-v2prf", "hmacWithSHA1"]),
+        ("traditional", &["ec", "-aes128"]),
+    ] {
+        let builder = Server::builder(&conf("ssl_password_file passwords; return 200 ok;", ""))
+            .file("a.crt", &pair.certificate)
+            .file("plain.key", &pair.key)
+            .file("passwords", "wrong\nsecret\n");
+        let dir = builder.dir().to_owned();
+        let made = Command::new(&openssl)
+            .args(arguments)
+            .args(["-passout", "pass:secret", "-in"])
+            .arg(dir.join("plain.key"))
+            .arg("-out")
+            .arg(dir.join("a.key"))
+            .output()
+            .expect("openssl runs");
+        assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+        let server = builder.start();
+        let mut it = TlsClient::connect(server.addr(0), "a.example.com", &client(true, None));
+        assert_eq!(it.get("/", "a.example.com").text(), "ok", "{name}");
+    }
+}
