@@ -253,6 +253,11 @@ impl Worker {
         *self.everyone.borrow_mut() = everyone;
     }
 
+    /// How many workers the server has or had, this one included.
+    pub(crate) fn colleagues(&self) -> usize {
+        self.everyone.borrow().len().max(1)
+    }
+
     /// What `counter` says of all workers of the server together.
     pub fn total(&self, counter: impl Fn(&Counters) -> u64) -> u64 {
         self.everyone.borrow().iter().map(|counters| counter(counters)).sum()

@@ -311,6 +311,15 @@ pub fn socket_error(fd: RawFd) -> io::Result<i32> {
     Ok(errno)
 }
 
+/// Whether a connection that nobody reads has nothing to be read: no byte, no end, no error. It is not disturbed.
+pub fn is_silent(fd: RawFd) -> bool {
+    let mut byte = 0u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: the kernel writes one byte at most, into a byte of ours that outlives the call.
+    let read = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, flags) };
+    read < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+}
+
 /// What the kernel knows of a connection: nginx's `$tcpinfo_*`, and what the profiler asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {

@@ -281,6 +281,11 @@ impl Stream {
         self.core.io.with(|io| io.set_layer(self.index, layer, early));
     }
 
+    /// Whether bytes go through a layer: such a stream can't leave its worker.
+    pub fn has_layer(&self) -> bool {
+        self.slot(|s| s.layer.is_some())
+    }
+
     /// Takes the socket out of this worker, with the bytes received and not taken: for handing an idle connection
     /// over. Dropping the future closes it.
     ///

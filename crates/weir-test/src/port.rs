@@ -5,8 +5,12 @@ use std::net::{Ipv4Addr, TcpListener};
 /// Different ports that nobody listens on at this moment.
 ///
 /// Before a server binds one of them another process may take it: starting is tried again with new ports then.
+///
+/// # Panics
+/// When there are not as many.
+#[must_use]
 #[track_caller]
-pub(crate) fn free_ports(count: usize) -> Vec<u16> {
+pub fn free_ports(count: usize) -> Vec<u16> {
     // All are held until the last is chosen, so that none is given twice.
     let held: Vec<_> = (0..count).map(|_| bind()).collect();
     held.iter().map(number).collect()

@@ -5,6 +5,8 @@ use std::io;
 use weir_rt::net::SockAddr;
 use weir_rt::{Recv, Stream, Timer};
 
+use super::idle::Parked;
+
 /// A connection to a server, while it is used or kept.
 pub(crate) struct Connection {
     pub(crate) stream: Stream,
@@ -44,6 +46,21 @@ impl Connection {
             opened: weir_rt::now_ms(),
             sent_before: 0,
         })
+    }
+
+    /// Takes it from this worker's event loop, for any worker to use; `None`: it is of no use.
+    pub(super) async fn park(self, addr: SockAddr, since: u64) -> Option<Parked> {
+        let (requests, opened) = (self.requests, self.opened);
+        let (fd, unasked) = self.stream.into_fd().await.ok()?;
+        unasked.is_empty().then_some(Parked { fd, addr, requests, opened, since })
+    }
+
+    /// Takes it over, on this worker; `None`: the event loop has no room.
+    pub(super) fn unpark(parked: Parked) -> Option<Connection> {
+        let Parked { fd, requests, opened, .. } = parked;
+        let stream = Stream::from_fd(fd).ok()?;
+        let sent_before = stream.sent();
+        Some(Connection { stream, timer: Timer::new(), requests, reused: true, opened, sent_before })
     }
 
     /// Nothing has come since the last answer, and the server has not closed it.

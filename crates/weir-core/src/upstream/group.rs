@@ -8,6 +8,7 @@ use weir_rt::net::SockAddr;
 
 use super::balance::Method;
 use super::health::HealthCheck;
+use super::idle::Common;
 use super::names::Names;
 use super::origins::{self, Origin, Origins};
 use super::peer::Peer;
@@ -41,6 +42,8 @@ pub struct Group {
     origins: Mutex<Origins>,
     /// Held from before the list is read until it was changed.
     pub(super) changing: Mutex<()>,
+    /// Its idle connections that any worker may take.
+    pub(super) idle: Arc<Common>,
     /// Who is asked for names.
     pub(crate) names: Names,
     /// Where its list comes from at run time.
@@ -60,7 +63,7 @@ pub struct Members {
 
 impl Members {
     /// All of them, backups last.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Peer>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Peer>> + Clone {
         self.primary.iter().chain(&self.backup)
     }
 
@@ -76,7 +79,7 @@ impl Members {
 /// What is kept open between requests: `keepalive` and its companions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// Idle connections kept by each worker; 0: none.
+    /// Idle connections kept by all workers together; 0: none.
     pub connections: usize,
     /// Requests after which a connection is closed (`keepalive_requests`).
     pub requests: u64,
@@ -109,6 +112,7 @@ impl Group {
             members: Mutex::new(Arc::new(members)),
             origins: Mutex::default(),
             changing: Mutex::default(),
+            idle: Arc::default(),
             names: Names::default(),
             source: None,
             kept: None,

@@ -140,7 +140,7 @@ impl LocalGroup {
     fn new(group: &Arc<Group>) -> LocalGroup {
         LocalGroup {
             chooser: RefCell::new(Chooser::new(group)),
-            pool: Rc::new(Pool::new(group.keep)),
+            pool: Rc::new(Pool::new(group)),
             line: Line::default(),
             accounts: RefCell::default(),
             group: group.clone(),
@@ -201,7 +201,7 @@ impl LocalGroup {
         let members = self.group.members();
         let stays = |state: *const PeerState| members.all().any(|peer| Arc::as_ptr(&peer.state) == state);
         self.accounts.borrow_mut().retain(|state, _| stays(*state));
-        self.pool.keep_only(|peer| stays(Arc::as_ptr(&peer.state)));
+        self.pool.keep_only(members.all());
     }
 
     /// How many of them may be asked at all.

@@ -28,6 +28,7 @@ pub mod group;
 mod handler;
 mod headers;
 pub(crate) mod health;
+mod idle;
 pub mod local;
 mod log;
 mod module;

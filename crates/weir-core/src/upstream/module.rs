@@ -51,7 +51,7 @@ impl Module for UpstreamModule {
         Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
             .doc("How many requests wait for a server when none is free."),
         Row::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
-            .doc("How many idle connections each worker keeps."),
+            .doc("How many idle connections all workers together keep."),
         Row::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
             .doc("After how many requests a connection is closed."),
         Row::new("keepalive_time", UPSTREAM, ONE, |c, l| l.time_ms(&mut c.keepalive_time))

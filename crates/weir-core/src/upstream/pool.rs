@@ -1,8 +1,12 @@
-//! Connections kept between requests: a worker's own, newest first.
+//! Connections kept between requests: a worker's own, newest first, and [those of all workers](super::idle).
 //!
-//! Idle sockets stay registered with the event loop, so that whether the server has closed one is known without a
-//! system call when it is to be used again. One task per group, alive only while connections are kept, closes what
-//! was closed there or idle too long.
+//! `keepalive N` counts for the process: half of it is shared out among the workers, and what overflows a worker's share
+//! goes to the list of all, where any worker looks before it connects. So a worker that is stuck, or has nothing to do,
+//! keeps few from the others. With one worker all are its own.
+//!
+//! A worker's own idle sockets stay registered with its event loop, so that whether the server has closed one is known
+//! without a system call when it is to be used again. One task per group, alive only while connections are kept, closes
+//! what was closed there or idle too long.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,13 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::group::Keep;
+use super::group::{Group, Keep};
+use super::idle::Common;
 use super::peer::Peer;
 use crate::worker::Worker;
 
-/// A worker's idle connections of one group.
+/// A worker's side of the idle connections of one group.
 pub(crate) struct Pool {
     keep: Keep,
+    common: Arc<Common>,
     idle: RefCell<Vec<Idle>>,
     swept: Cell<bool>,
 }
@@ -28,25 +34,34 @@ struct Idle {
 }
 
 impl Pool {
-    pub(crate) fn new(keep: Keep) -> Pool {
-        Pool { keep, idle: RefCell::default(), swept: Cell::new(false) }
+    pub(super) fn new(group: &Group) -> Pool {
+        let (keep, common) = (group.keep, group.idle.clone());
+        Pool { keep, common, idle: RefCell::default(), swept: Cell::new(false) }
     }
 
-    /// A connection to `peer` that is still good, the one used last.
+    /// A connection to `peer` that is still good: the worker's own that was used last, else one of all workers'.
     pub(crate) fn take(&self, peer: &Arc<Peer>) -> Option<Connection> {
-        loop {
-            let found = {
-                let mut idle = self.idle.borrow_mut();
-                let at = idle.iter().rposition(|idle| idle.peer.addr == peer.addr)?;
-                idle.remove(at)
-            };
-            if found.connection.is_good() {
-                return Some(found.connection);
+        while let Some(found) = self.own(peer) {
+            if found.is_good() {
+                return Some(found);
             }
         }
+        while let Some(parked) = self.common.take(&peer.addr) {
+            let connection = self.may_stay(parked.since).then(|| Connection::unpark(parked)).flatten();
+            if let Some(connection) = connection.filter(|connection| connection.age() < self.keep.time) {
+                return Some(connection);
+            }
+        }
+        None
     }
 
-    /// Keeps a connection that has answered whole; beyond the limit the oldest is closed.
+    fn own(&self, peer: &Peer) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        let at = idle.iter().rposition(|idle| idle.peer.addr == peer.addr)?;
+        Some(idle.remove(at).connection)
+    }
+
+    /// Keeps a connection that has answered whole; beyond the limits the oldest is closed.
     pub(crate) fn give(self: &Rc<Self>, worker: &Rc<Worker>, peer: &Arc<Peer>, connection: Connection) {
         let keep = &self.keep;
         if keep.connections == 0
@@ -57,41 +72,89 @@ impl Pool {
         {
             return;
         }
-        let evicted = {
+        let share = Share::of(keep.connections, worker.colleagues());
+        let own = if connection.stream.has_layer() { share.alone } else { share.own };
+        let overflow = {
             let mut idle = self.idle.borrow_mut();
-            let evicted = if idle.len() >= keep.connections { Some(idle.remove(0)) } else { None };
             idle.push(Idle { connection, peer: peer.clone(), since: weir_rt::now_ms() });
-            evicted
+            (idle.len() > own).then(|| idle.remove(0))
         };
-        drop(evicted);
+        if let Some(overflow) = overflow {
+            self.park(overflow, share.common);
+        }
         if !self.swept.replace(true) {
             weir_rt::spawn(sweep(self.clone(), worker.clone()));
         }
     }
 
-    /// Closes connections to peers that `stays` does not name.
-    pub(crate) fn keep_only(&self, stays: impl Fn(&Peer) -> bool) {
+    /// Gives a connection to all workers, of which so many may be kept; one that can't leave its worker is closed.
+    fn park(&self, idle: Idle, most: usize) {
+        if most == 0 || idle.connection.stream.has_layer() {
+            return;
+        }
+        let common = self.common.clone();
+        weir_rt::spawn(async move {
+            let Idle { connection, peer, since } = idle;
+            if let Some(parked) = connection.park(peer.addr.clone(), since).await {
+                common.push(parked, most);
+            }
+        });
+    }
+
+    /// Closes connections to peers that are no members any more.
+    pub(super) fn keep_only<'p>(&self, members: impl Iterator<Item = &'p Arc<Peer>> + Clone) {
         let idle = self.idle.take();
-        let (stay, go): (Vec<_>, Vec<_>) = idle.into_iter().partition(|idle| stays(&idle.peer));
+        let (stay, go): (Vec<_>, Vec<_>) = idle
+            .into_iter()
+            .partition(|idle| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &idle.peer.state)));
         *self.idle.borrow_mut() = stay;
         drop(go);
+        if !self.common.is_empty() {
+            self.common.keep_only(|parked| members.clone().any(|peer| peer.addr == parked.addr));
+        }
+    }
+
+    fn may_stay(&self, since: u64) -> bool {
+        weir_rt::now_ms().saturating_sub(since) < self.keep.timeout
     }
 
     /// Closes what is of no use; `false`: nothing is left.
     fn clean(&self, stopping: bool) -> bool {
-        let now = weir_rt::now_ms();
-        let limit = self.keep.timeout;
         let old = {
             let mut idle = self.idle.borrow_mut();
             let all = std::mem::take(&mut *idle);
-            let (good, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|idle| {
-                !stopping && idle.connection.is_good() && now.saturating_sub(idle.since) < limit
-            });
+            let good = |idle: &Idle| !stopping && idle.connection.is_good() && self.may_stay(idle.since);
+            let (good, old): (Vec<_>, Vec<_>) = all.into_iter().partition(good);
             *idle = good;
             old
         };
         drop(old);
-        !self.idle.borrow().is_empty()
+        if !self.common.is_empty() {
+            self.common.keep_only(|parked| !stopping && self.may_stay(parked.since));
+        }
+        !self.idle.borrow().is_empty() || !self.common.is_empty()
+    }
+}
+
+/// How a number of connections is shared out.
+#[derive(Debug, PartialEq, Eq)]
+struct Share {
+    /// For each worker.
+    own: usize,
+    /// For all together.
+    common: usize,
+    /// For each worker of those connections that can't leave theirs.
+    alone: usize,
+}
+
+impl Share {
+    fn of(connections: usize, workers: usize) -> Share {
+        let alone = connections.div_ceil(workers);
+        if workers == 1 {
+            return Share { own: connections, common: 0, alone };
+        }
+        let own = connections / (2 * workers);
+        Share { own, common: connections - own * workers, alone }
     }
 }
 
@@ -102,6 +165,22 @@ async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
         if !pool.clean(worker.is_stopping()) {
             pool.swept.set(false);
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Share;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!(Share::of(32, 1), Share { own: 32, common: 0, alone: 32 });
+        assert_eq!(Share::of(32, 4), Share { own: 4, common: 16, alone: 8 });
+        assert_eq!(Share::of(3, 4), Share { own: 0, common: 3, alone: 1 });
+        for (connections, workers) in (1..70).flat_map(|n| (1..9).map(move |w| (n, w))) {
+            let share = Share::of(connections, workers);
+            assert_eq!(share.own * workers + share.common, connections);
         }
     }
 }

@@ -162,7 +162,7 @@ mod tests {
             let kvs = Json::object(|json| {
                 json.key("kvs").list(|json| {
                     values.iter().for_each(|value| {
-                        json.nested(|json| json.key("value").text(&encoded(value.as_bytes())))
+                        json.nested(|json| json.key("value").text(&encoded(value.as_bytes())));
                     });
                 });
             });
