@@ -109,7 +109,8 @@ fn started(driver: Driver, backend: &Backend, folder: &TempDir) -> (Server, Sock
         folder.path().display(),
         backend.port(),
     );
-    let configuration = weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|error| panic!("{error}"));
+    let configuration =
+        weir_core::conf::test::load(&text, &MODULES).unwrap_or_else(|error| panic!("{error}"));
     let driver = match driver {
         Driver::IoUring => DriverChoice::IoUring,
         Driver::Epoll => DriverChoice::Epoll,
