@@ -97,3 +97,17 @@ fn a_pattern_that_fails_says_so() {
     let shown = failure.errors.0[0].headline(&failure.tree.source);
     assert_eq!(shown, "glob() \"/etc/*\" failed (13: Permission denied) in /etc/n.conf:1:9");
 }
+
+/// What stands in blocks is passed over: not read, not included, and wrong as it likes.
+#[test]
+fn an_outline_has_the_lines_of_the_main_context() {
+    let files = MemoryFiles::new()
+        .with(
+            "/etc/n.conf",
+            "a 1; include m; b { c; include none; d { } 'x'y } l_by_lua_block { s = \"}\" } e \"2\"; f {",
+        )
+        .with("/etc/m", "g; h { i { } } j_by_lua_block { -- }\n } k;");
+    let lua = |name: &[u8]| name.ends_with(b"_by_lua_block");
+    let tree = weir_conf::outline("/etc/n.conf".as_ref(), "/etc".as_ref(), &files, lua, Some("z;"));
+    assert_eq!(show(&tree.unwrap().lines), "[z][a][1][g][k][e][2]");
+}
