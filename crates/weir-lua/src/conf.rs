@@ -1,9 +1,12 @@
 //! The settings of the `*_by_lua*` and `lua_*` directives.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
+use weir_core::conf::registry::Registry;
 use weir_core::variable::Script;
+use weir_core::zone::{SharedZone, Zones};
 
 use crate::chunk::{self, Code, Source};
 use crate::phase::Phase;
@@ -16,6 +19,7 @@ pub(crate) struct Main {
     pub(crate) init: Option<Source>,
     pub(crate) init_worker: Option<Source>,
     pub(crate) thread_cache: Option<usize>,
+    pub(crate) dicts: Vec<Arc<SharedZone>>,
     /// Where relative names of files begin.
     pub(crate) prefix: PathBuf,
     /// How many workers there are.
@@ -102,6 +106,27 @@ impl LuaConf {
         let path = Script::compile(line, 0)?;
         let prefix = line.paths().prefix.clone();
         self.put(line, phase, Code::File(path, prefix))
+    }
+
+    /// `lua_shared_dict name size`
+    pub(crate) fn dict(&mut self, line: &mut LineCx<'_>) -> Result {
+        let name = line.arg(0).to_owned();
+        if name.is_empty() {
+            return Err(line.fail_arg(0, "invalid lua shared dict name \"\""));
+        }
+        let size = weir_conf::parse_size(line.bytes(1))
+            .filter(|size| *size > 8191)
+            .ok_or_else(|| line.fail_arg(1, format!("invalid lua shared dict size \"{}\"", line.arg(1))))?;
+        if self.main.dicts.iter().any(|zone| *zone.name == *name) {
+            return Err(
+                line.fail_arg(0, format!("lua_shared_dict \"{name}\" is already defined as \"{name}\""))
+            );
+        }
+        let zone = line.ext::<Registry>().shared::<Zones>().named("lua_shared_dict", &name);
+        let zone = zone.map_err(|message| line.fail_arg(0, message))?;
+        zone.declare(size, "", ()).map_err(|message| line.fail_arg(0, message))?;
+        self.main.dicts.push(zone);
+        Ok(())
     }
 
     fn put(&mut self, line: &mut LineCx<'_>, phase: Phase, code: Code) -> Result {

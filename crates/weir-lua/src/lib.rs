@@ -8,6 +8,7 @@
 mod api;
 mod chunk;
 mod conf;
+mod dict;
 mod drive;
 mod filter;
 mod handler;

@@ -1,6 +1,6 @@
 //! The module: its directives, and what stands in the plans of blocks that have scripts.
 
-use weir_conf::names::{ANY_OR_IF, FLAG, HTTP, LOCATION_IF, LUA_BLOCK, ONE};
+use weir_conf::names::{ANY_OR_IF, FLAG, HTTP, LOCATION_IF, LUA_BLOCK, ONE, TWO};
 use weir_conf::{Contexts, Directive, Error, Result};
 use weir_core::filter::Slot;
 use weir_core::plan::{Level, PlanBuilder};
@@ -40,6 +40,8 @@ macro_rules! scripts {
                 .doc("Where modules in Lua are looked for; \";;\" stands for the usual places, \"$prefix\" for the prefix."),
             Row::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
                 .doc("Where modules in C are looked for."),
+            Row::new("lua_shared_dict", HTTP, TWO, LuaConf::dict)
+                .doc("A dictionary of so many bytes that all workers share, kept over reloads."),
             Row::new("lua_thread_cache_max_entries", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.thread_cache, ..)
             })
@@ -86,6 +88,9 @@ impl Module for Lua {
         );
         let (main, parent) = (&mut conf.main, &parent.main);
         inherit!(main, parent, package_path, package_cpath, init, init_worker, thread_cache);
+        if main.dicts.is_empty() {
+            main.dicts = parent.dicts.clone();
+        }
     }
 
     fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use crate::api;
 use crate::chunk;
 use crate::conf::Main;
+use crate::dict::Dict;
 use crate::phase::Phase;
 use crate::run::error_text;
 use crate::state::State;
@@ -21,6 +23,8 @@ pub(crate) struct Vm {
     spare: RefCell<Vec<(State, i32)>>,
     /// Functions of files, by name.
     files: RefCell<HashMap<PathBuf, i32>>,
+    /// `lua_shared_dict`, by name.
+    pub(crate) dicts: Vec<(String, Arc<Dict>)>,
     /// Settings of the `http` block.
     pub(crate) main_conf: Main,
     me: RefCell<Weak<Vm>>,
@@ -41,8 +45,11 @@ impl Vm {
             sys::luaL_openlibs(l);
             State::new(l)
         };
+        let dicts = main_conf.dicts.iter();
+        let dicts = dicts.map(|zone| (zone.name.to_string(), zone.store(Dict::new))).collect();
         let vm = Vm {
             main,
+            dicts,
             spare: RefCell::default(),
             files: RefCell::default(),
             main_conf,
@@ -232,5 +239,6 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/base", include_str!("prelude/base.lua")),
     ("=ngx/coroutine", include_str!("prelude/coroutine.lua")),
     ("=ngx/tables", include_str!("prelude/tables.lua")),
+    ("=ngx/shared", include_str!("prelude/shared.lua")),
     ("=ngx/modules", include_str!("prelude/modules.lua")),
 ];

@@ -209,4 +209,33 @@ both_drivers! {
             "Thu, 18 Nov 2010 11:27:35 GMT Thu, 18-Nov-10 11:27:35 GMT\n");
         assert_eq!(say("ngx.say(ngx.parse_http_time('Thu, 18 Nov 2010 11:27:35 GMT'), #ngx.localtime(), #ngx.today())"), "12900796551910\n");
     }
+
+    fn dictionaries_are_shared(driver) {
+        let server = serve_with(
+            "lua_shared_dict d 1m; lua_shared_dict tiny 8k; init_by_lua_block { ngx.shared.d:incr('starts', 1, 0) }",
+            "location /basic { content_by_lua_block { local d = ngx.shared.d
+                ngx.say(d:set('a', 'x'), d:get('a'))
+                ngx.say(d:set('a', 5, 0, 7), d:get('a'))
+                ngx.say(d:add('a', 1)) ngx.say(d:replace('none', 1)) ngx.say(d:get('none'))
+                ngx.say(d:incr('a', 2), d:incr('none', 1)) ngx.say(d:incr('n', 1, 10), d:get('n'))
+                ngx.say(d:set('t', true, 0.001), d:ttl('a'), d:ttl('none')) ngx.sleep(0.01)
+                ngx.say(d:get('t')) ngx.say(d:get_stale('t'))
+                ngx.say(d:delete('a'), d:get('a')) ngx.say(d:get(nil)) ngx.say(d:get('')) ngx.say(d:get(('x'):rep(65536)))
+                ngx.say(pcall(d.get)) ngx.say(d:get('starts'), #d:get_keys(), d:capacity()) } }
+             location /lists { content_by_lua_block { local d = ngx.shared.d
+                ngx.say(d:rpush('l', 1), d:lpush('l', 'a'), d:llen('l'), d:get('l'))
+                ngx.say(d:lpop('l'), d:rpop('l'), d:lpop('l'), d:llen('l')) ngx.say(d:set('s', 's'), d:lpush('s', 1)) } }
+             location /full { content_by_lua_block { local d = ngx.shared.tiny
+                local forced for i = 1, 100 do local ok, err, f = d:set('k' .. i, ('x'):rep(100)) forced = forced or f end
+                ngx.say(forced, d:get('k1'), d:get('k100') ~= nil, d:safe_set('new', ('x'):rep(100)))
+                ngx.say(d:set('large', ('x'):rep(10000))) d:flush_all() ngx.say(d:flush_expired() > 10, d:get('k100')) } }",
+        );
+        let mut client = server.client();
+        let basic = client.get("/basic").text();
+        let wanted = "truex\ntrue57\nfalseexistsfalse\nfalsenot foundfalse\nnil\n7nilnot found\n1111\ntrue0nilnot found\nnil\n\
+                      trueniltrue\ntruenil\nnilnil key\nnilempty key\nnilkey too long\nfalsebad \"zone\" argument\n121048576\n";
+        assert_eq!(basic, wanted);
+        assert_eq!(client.get("/lists").text(), "122nilvalue is a list\na1nil0\ntruenilvalue not a list\n");
+        assert_eq!(client.get("/full").text(), "trueniltruefalseno memoryfalse\nfalseno memoryfalse\ntruenil\n");
+    }
 }

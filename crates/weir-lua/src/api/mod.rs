@@ -13,6 +13,7 @@ mod header;
 mod log;
 mod output;
 mod req;
+mod shared;
 mod subrequest;
 mod time;
 mod var;
@@ -88,6 +89,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     header::TABLE,
     log::TABLE,
     req::TABLE,
+    shared::TABLE,
     subrequest::TABLE,
     time::TABLE,
     var::TABLE,

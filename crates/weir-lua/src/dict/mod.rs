@@ -1,0 +1,504 @@
+//! Shared dictionaries (`lua_shared_dict`): one for all workers, kept over reloads.
+//!
+//! **A read takes no lock.** Entries are immutable nodes in chains of atomic pointers; a reader follows them under an
+//! epoch ([`crossbeam_epoch`]), and what a writer takes out is freed when no reader can see it any more. Writers hold the
+//! stripe of the key. That a key was read is a plain store of the reader's own stamp into the node, which grows with
+//! the time and with each read of that worker: so the order of use is exact as one worker sees it, and approximate
+//! across workers. Who needs room takes the least used node of all stripes, found by a heap of stamps that is set right
+//! where it is looked at.
+
+mod stripe;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_epoch as epoch;
+use weir_rt::clock;
+
+use stripe::{Node, Stripe};
+
+/// What a dictionary holds under a key.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Text(Box<[u8]>),
+    Number(f64),
+    Boolean(bool),
+    /// Of texts and numbers, from left to right. Changed in place, by who holds the stripe.
+    List(Mutex<VecDeque<Item>>),
+}
+
+/// An element of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Item {
+    Text(Box<[u8]>),
+    Number(f64),
+}
+
+/// When a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Always,
+    /// `add`
+    Absent,
+    /// `replace`
+    Present,
+}
+
+/// What came of storing a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// It is there; `true`: others that had not expired have gone for it.
+    Yes(bool),
+    Exists,
+    NotFound,
+    /// It does not fit; `true`: others have gone all the same.
+    NoMemory(bool),
+}
+
+/// See the module.
+pub(crate) struct Dict {
+    stripes: Box<[Stripe]>,
+    hasher: RandomState,
+    capacity: u64,
+    used: AtomicU64,
+    /// Numbers of nodes.
+    numbers: AtomicU64,
+}
+
+/// How many stripes a dictionary has.
+const STRIPES: usize = 16;
+/// What an entry costs beside key and value: its node, its place in a chain and in the heap.
+const OVERHEAD: u64 = 128;
+/// Milliseconds of a time that is never.
+const NEVER: u64 = 0;
+
+/// Milliseconds of the clock that expiry counts by, the same for all threads.
+fn now() -> u64 {
+    clock::monotonic_ms().max(1)
+}
+
+/// The next stamp of this thread: grows with time, and with each use within a millisecond.
+fn stamp() -> u64 {
+    thread_local! {
+        static LAST: Cell<u64> = const { Cell::new(0) };
+    }
+    let stamp = (now() << 20).max(LAST.get() + 1);
+    LAST.set(stamp);
+    stamp
+}
+
+impl Dict {
+    /// An empty dictionary of `capacity` bytes.
+    pub(crate) fn new(capacity: u64) -> Dict {
+        let buckets = (capacity as usize / 256 / STRIPES).next_power_of_two().clamp(16, 1 << 18);
+        Dict {
+            stripes: (0..STRIPES).map(|_| Stripe::new(buckets)).collect(),
+            hasher: RandomState::new(),
+            capacity,
+            used: AtomicU64::new(0),
+            numbers: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes that are free, in whole pages.
+    pub(crate) fn free_space(&self) -> u64 {
+        self.capacity.saturating_sub(self.used.load(Ordering::Relaxed)) / 4096 * 4096
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    fn stripe(&self, hash: u64) -> &Stripe {
+        &self.stripes[hash as usize % STRIPES]
+    }
+
+    /// Looks at the value of `key`, its flags, and whether it has expired; without a lock.
+    pub(crate) fn get<T>(&self, key: &[u8], look: impl FnOnce(&Value, u32, bool) -> T) -> Option<T> {
+        let hash = self.hash(key);
+        let guard = epoch::pin();
+        let node = self.stripe(hash).find(hash, key, &guard)?;
+        let expired = node.is_expired(now());
+        if !expired {
+            node.used.store(stamp(), Ordering::Relaxed);
+        }
+        Some(look(&node.value, node.flags, expired))
+    }
+
+    /// Stores a value for `ttl` milliseconds (0: for ever). `evict`: others may go for it.
+    pub(crate) fn set(
+        &self,
+        key: &[u8],
+        value: Value,
+        ttl: u64,
+        flags: u32,
+        when: When,
+        evict: bool,
+    ) -> Stored {
+        let hash = self.hash(key);
+        let stripe = self.stripe(hash);
+        let guard = epoch::pin();
+        {
+            let mut locked = stripe.lock();
+            let living = stripe.find(hash, key, &guard).is_some_and(|node| !node.is_expired(now()));
+            match when {
+                When::Absent if living => return Stored::Exists,
+                When::Present if !living => return Stored::NotFound,
+                _ => {}
+            }
+            // What was there makes room first.
+            self.gone(stripe.remove(&mut locked, hash, key, &guard));
+        }
+        let size = OVERHEAD + (key.len() + value.size()) as u64;
+        let (fits, forced) = self.make_room(size, evict, &guard);
+        if !fits {
+            return Stored::NoMemory(forced);
+        }
+        let expires = if ttl == 0 { NEVER } else { now() + ttl };
+        let node = Node::new(hash, key, value, flags, expires, size, self.number());
+        let mut locked = stripe.lock();
+        // Another worker may have stored one meanwhile; the later one stays.
+        self.gone(stripe.remove(&mut locked, hash, key, &guard));
+        self.used.fetch_add(size, Ordering::Relaxed);
+        stripe.insert(&mut locked, node, &guard);
+        Stored::Yes(forced)
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn gone(&self, size: Option<u64>) {
+        if let Some(size) = size {
+            self.used.fetch_sub(size, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether `size` bytes fit, after expired entries have gone, and, with `evict`, the least used ones; and whether any
+    /// of the latter has.
+    fn make_room(&self, size: u64, evict: bool, guard: &epoch::Guard) -> (bool, bool) {
+        let fits = || self.used.load(Ordering::Relaxed) + size <= self.capacity;
+        let mut forced = false;
+        if fits() {
+            return (true, false);
+        }
+        for stripe in &self.stripes {
+            let mut locked = stripe.lock();
+            self.gone(Some(stripe.remove_expired(&mut locked, now(), usize::MAX, guard).1));
+        }
+        while !fits() {
+            if !evict || size > self.capacity || !self.evict(guard) {
+                return (false, forced);
+            }
+            forced = true;
+        }
+        (true, forced)
+    }
+
+    /// Takes out the least used entry of all; `false` when there is none.
+    fn evict(&self, guard: &epoch::Guard) -> bool {
+        let oldest = self.stripes.iter().filter_map(|stripe| {
+            let mut locked = stripe.lock();
+            Some((stripe.oldest(&mut locked, guard)?, stripe))
+        });
+        let Some((_, stripe)) = oldest.min_by_key(|(stamp, _)| *stamp) else { return false };
+        let mut locked = stripe.lock();
+        let size = stripe.remove_oldest(&mut locked, guard);
+        self.gone(size);
+        // When another worker was faster, there is room too.
+        true
+    }
+
+    /// Removes `key`.
+    pub(crate) fn delete(&self, key: &[u8]) {
+        let (hash, guard) = (self.hash(key), epoch::pin());
+        let stripe = self.stripe(hash);
+        let mut locked = stripe.lock();
+        self.gone(stripe.remove(&mut locked, hash, key, &guard));
+    }
+
+    /// Changes the value of `key` under its stripe's lock. `change` is given the living value, if there is one, and its
+    /// flags and time of expiry, and says what to store instead, if anything.
+    pub(crate) fn update<T>(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(Option<&Value>) -> Result<(Value, Option<u64>), T>,
+    ) -> Result<Stored, T> {
+        let (hash, guard) = (self.hash(key), epoch::pin());
+        let stripe = self.stripe(hash);
+        let mut locked = stripe.lock();
+        let node = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now()));
+        let before = node.map(|node| (node.expires.load(Ordering::Relaxed), node.flags));
+        let (value, ttl) = change(node.map(|node| &node.value))?;
+        let size = OVERHEAD + (key.len() + value.size()) as u64;
+        let expires = match (ttl, before) {
+            (Some(0), _) | (None, None) => NEVER,
+            (Some(ttl), _) => now() + ttl,
+            (None, Some((expires, _))) => expires,
+        };
+        let flags = before.map_or(0, |(_, flags)| flags);
+        self.gone(stripe.remove(&mut locked, hash, key, &guard));
+        let mut forced = false;
+        if self.used.load(Ordering::Relaxed) + size > self.capacity {
+            drop(locked);
+            let (fits, force) = self.make_room(size, true, &guard);
+            if !fits {
+                return Ok(Stored::NoMemory(force));
+            }
+            forced = force;
+            locked = stripe.lock();
+            self.gone(stripe.remove(&mut locked, hash, key, &guard));
+        }
+        self.used.fetch_add(size, Ordering::Relaxed);
+        let node = Node::new(hash, key, value, flags, expires, size, self.number());
+        stripe.insert(&mut locked, node, &guard);
+        Ok(Stored::Yes(forced))
+    }
+
+    /// Looks at the living list of `key` and changes it; an empty one goes. The outer `None`: there is nothing;
+    /// the inner: it is no list.
+    pub(crate) fn with_list<T>(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(&mut VecDeque<Item>) -> T,
+    ) -> Option<Option<T>> {
+        let (hash, guard) = (self.hash(key), epoch::pin());
+        let stripe = self.stripe(hash);
+        let mut locked = stripe.lock();
+        let node = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now()))?;
+        let Value::List(list) = &node.value else { return Some(None) };
+        let mut list = list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let size = |list: &VecDeque<Item>| list.iter().map(Item::size).sum::<usize>() as u64;
+        let before = size(&list);
+        let result = change(&mut list);
+        let (after, empty) = (size(&list), list.is_empty());
+        drop(list);
+        node.size.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        self.used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        node.used.store(stamp(), Ordering::Relaxed);
+        if empty {
+            self.gone(stripe.remove(&mut locked, hash, key, &guard));
+        }
+        Some(Some(result))
+    }
+
+    /// Milliseconds that a living `key` has left; 0 for ever.
+    pub(crate) fn ttl(&self, key: &[u8]) -> Option<u64> {
+        let (hash, guard) = (self.hash(key), epoch::pin());
+        let node = self.stripe(hash).find(hash, key, &guard)?;
+        let (expires, now) = (node.expires.load(Ordering::Relaxed), now());
+        match expires {
+            NEVER => Some(0),
+            expires if expires <= now => None,
+            expires => Some(expires - now),
+        }
+    }
+
+    /// Gives a living `key` a new time to live; `false`: there is none.
+    pub(crate) fn expire(&self, key: &[u8], ttl: u64) -> bool {
+        let (hash, guard) = (self.hash(key), epoch::pin());
+        let stripe = self.stripe(hash);
+        let _locked = stripe.lock();
+        let Some(node) = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now())) else {
+            return false;
+        };
+        node.expires.store(if ttl == 0 { NEVER } else { now() + ttl }, Ordering::Relaxed);
+        true
+    }
+
+    /// Makes all entries expired; they stay until room is needed.
+    pub(crate) fn flush_all(&self) {
+        let guard = epoch::pin();
+        for stripe in &self.stripes {
+            let _locked = stripe.lock();
+            stripe.for_each(&guard, |node| {
+                node.expires.store(1, Ordering::Relaxed);
+                true
+            });
+        }
+    }
+
+    /// Removes expired entries, `most` at most, and says how many.
+    pub(crate) fn flush_expired(&self, most: usize) -> usize {
+        let guard = epoch::pin();
+        let mut count = 0;
+        for stripe in &self.stripes {
+            if count >= most {
+                break;
+            }
+            let (removed, size) = stripe.remove_expired(&mut stripe.lock(), now(), most - count, &guard);
+            self.gone(Some(size));
+            count += removed;
+        }
+        count
+    }
+
+    /// The keys that have not expired, `most` at most.
+    pub(crate) fn keys(&self, most: usize) -> Vec<Box<[u8]>> {
+        let (guard, now) = (epoch::pin(), now());
+        let mut keys = Vec::new();
+        for stripe in &self.stripes {
+            stripe.for_each(&guard, |node| {
+                if keys.len() < most && !node.is_expired(now) {
+                    keys.push(node.key.clone());
+                }
+                keys.len() < most
+            });
+        }
+        keys
+    }
+}
+
+impl Value {
+    fn size(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::Number(_) => 8,
+            Value::Boolean(_) => 1,
+            Value::List(list) => {
+                list.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().map(Item::size).sum()
+            }
+        }
+    }
+}
+
+impl Item {
+    fn size(&self) -> usize {
+        32 + if let Item::Text(text) = self { text.len() } else { 8 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn text(value: &str) -> Value {
+        Value::Text(value.as_bytes().into())
+    }
+
+    fn put(dict: &Dict, key: &str, value: Value) -> Stored {
+        dict.set(key.as_bytes(), value, 0, 0, When::Always, true)
+    }
+
+    fn read(dict: &Dict, key: &str) -> Option<String> {
+        dict.get(key.as_bytes(), |value, _, expired| match value {
+            _ if expired => None,
+            Value::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            other => Some(format!("{other:?}")),
+        })?
+    }
+
+    #[test]
+    fn values_are_kept_replaced_and_removed() {
+        let dict = Dict::new(1 << 16);
+        assert_eq!(put(&dict, "a", text("1")), Stored::Yes(false));
+        assert_eq!(put(&dict, "a", text("2")), Stored::Yes(false));
+        assert_eq!(read(&dict, "a").as_deref(), Some("2"));
+        assert_eq!(dict.set(b"a", text("3"), 0, 0, When::Absent, true), Stored::Exists);
+        assert_eq!(dict.set(b"b", text("3"), 0, 0, When::Present, true), Stored::NotFound);
+        dict.delete(b"a");
+        assert_eq!(read(&dict, "a"), None);
+        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_least_used_goes_first() {
+        let dict = Dict::new(4096);
+        for number in 0..28 {
+            put(&dict, &format!("k{number:02}"), text("0123456789"));
+        }
+        assert!(read(&dict, "k00").is_some());
+        assert_eq!(put(&dict, "new", text("0123456789")), Stored::Yes(false));
+        assert_eq!(put(&dict, "newer", text("0123456789")), Stored::Yes(true));
+        assert!(read(&dict, "k01").is_none(), "not used since it was stored");
+        assert!(read(&dict, "k00").is_some() && read(&dict, "k02").is_some());
+        assert_eq!(dict.set(b"safe", text("0123456789"), 0, 0, When::Always, false), Stored::NoMemory(false));
+        assert_eq!(put(&dict, "large", text(&"x".repeat(5000))), Stored::NoMemory(false));
+    }
+
+    #[test]
+    fn a_large_value_fits_a_dictionary_of_a_megabyte() {
+        let dict = Dict::new(1 << 20);
+        assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), Stored::Yes(false));
+    }
+
+    /// Every stripe is held by somebody, and still there is an answer.
+    #[test]
+    fn a_read_takes_no_lock() {
+        let dict = Dict::new(1 << 16);
+        put(&dict, "a", text("1"));
+        let _held: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
+        assert_eq!(read(&dict, "a").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn entries_expire_and_are_flushed() {
+        let dict = Dict::new(1 << 16);
+        put(&dict, "a", text("1"));
+        put(&dict, "b", text("2"));
+        assert_eq!(dict.ttl(b"a"), Some(0));
+        assert!(dict.expire(b"a", 100_000));
+        assert!(dict.ttl(b"a").is_some_and(|left| left > 0));
+        dict.flush_all();
+        assert_eq!((read(&dict, "a"), dict.keys(10).len()), (None, 0));
+        assert_eq!((dict.flush_expired(1), dict.flush_expired(9)), (1, 1));
+        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn numbers_and_lists_are_changed() {
+        let dict = Dict::new(1 << 16);
+        let add = |by: f64| {
+            dict.update(b"n", |value| match value {
+                Some(Value::Number(number)) => Ok((Value::Number(number + by), None)),
+                None => Ok((Value::Number(by), None)),
+                Some(_) => Err("not a number"),
+            })
+        };
+        assert_eq!((add(1.0), add(2.0)), (Ok(Stored::Yes(false)), Ok(Stored::Yes(false))));
+        assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
+        put(&dict, "l", Value::List(Mutex::new(VecDeque::from([Item::Number(1.0)]))));
+        assert_eq!(dict.with_list(b"l", |list| list.push_back(Item::Number(2.0))), Some(Some(())));
+        assert_eq!(dict.with_list(b"l", |list| list.len()), Some(Some(2)));
+        dict.with_list(b"l", VecDeque::clear);
+        assert!(dict.with_list(b"l", |list| list.len()).is_none(), "an empty list is none");
+        dict.delete(b"n");
+        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    }
+
+    /// Readers and writers of the same few keys: no value is torn, none of another key.
+    #[test]
+    fn threads_share_a_dictionary() {
+        let dict = Arc::new(Dict::new(1 << 14));
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let dict = dict.clone();
+                std::thread::spawn(move || {
+                    for round in 0..2000_u32 {
+                        let key = format!("key{}", (round * 7 + thread) % 50);
+                        if round % 3 == thread % 3 {
+                            put(&dict, &key, text(&format!("{key}={key}")));
+                        } else if let Some(value) = read(&dict, &key) {
+                            assert_eq!(value, format!("{key}={key}"));
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        let total: u64 = dict.keys(usize::MAX).len() as u64;
+        assert!(total <= 50 && dict.used.load(Ordering::Relaxed) <= dict.capacity);
+        dict.flush_all();
+        dict.flush_expired(usize::MAX);
+        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    }
+}

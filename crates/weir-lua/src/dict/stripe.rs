@@ -1,0 +1,224 @@
+//! A part of a dictionary: chains of nodes that are read without a lock, and changed by who holds [`Stripe::lock`].
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+
+use super::{NEVER, Value, stamp};
+
+/// An entry. All but its times and its size stays as it was made.
+pub(super) struct Node {
+    hash: u64,
+    pub(super) key: Box<[u8]>,
+    pub(super) value: Value,
+    pub(super) flags: u32,
+    /// Milliseconds; [`NEVER`] or when it expires.
+    pub(super) expires: AtomicU64,
+    /// The stamp of its last use.
+    pub(super) used: AtomicU64,
+    pub(super) size: AtomicU64,
+    /// Tells it from others that had its key.
+    number: u64,
+    next: Atomic<Node>,
+}
+
+impl Node {
+    pub(super) fn new(
+        hash: u64,
+        key: &[u8],
+        value: Value,
+        flags: u32,
+        expires: u64,
+        size: u64,
+        number: u64,
+    ) -> Node {
+        let (key, expires, used) = (key.into(), AtomicU64::new(expires), AtomicU64::new(stamp()));
+        let size = AtomicU64::new(size);
+        Node { hash, key, value, flags, expires, used, size, number, next: Atomic::null() }
+    }
+
+    pub(super) fn is_expired(&self, now: u64) -> bool {
+        let expires = self.expires.load(Ordering::Relaxed);
+        expires != NEVER && expires <= now
+    }
+}
+
+pub(super) struct Stripe {
+    buckets: Box<[Atomic<Node>]>,
+    order: Mutex<Order>,
+}
+
+/// Nodes by the stamps they had when that was last looked at, the oldest first; some have gone since.
+#[derive(Default)]
+pub(super) struct Order {
+    heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    count: usize,
+}
+
+impl Stripe {
+    /// One with so many chains, a power of two.
+    pub(super) fn new(buckets: usize) -> Stripe {
+        Stripe { buckets: (0..buckets).map(|_| Atomic::null()).collect(), order: Mutex::default() }
+    }
+
+    /// What writers hold.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bucket(&self, hash: u64) -> &Atomic<Node> {
+        &self.buckets[(hash >> 8) as usize & (self.buckets.len() - 1)]
+    }
+
+    /// The node of `key`, expired or not.
+    pub(super) fn find<'g>(&self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<&'g Node> {
+        self.seek(hash, guard, |node| *node.key == *key).map(|(_, node)| node)
+    }
+
+    /// The node of that hash that `is` it, and the pointer to it.
+    fn seek<'g>(
+        &self,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&Node) -> bool,
+    ) -> Option<(*const Atomic<Node>, &'g Node)> {
+        let mut link = self.bucket(hash);
+        loop {
+            let next = link.load(Ordering::Acquire, guard);
+            // SAFETY: nodes are freed only after all guards that may have seen them are gone.
+            let node = unsafe { next.as_ref() }?;
+            if node.hash == hash && is(node) {
+                return Some((link, node));
+            }
+            link = &node.next;
+        }
+    }
+
+    /// Puts a node in; none of its key is there.
+    pub(super) fn insert(&self, order: &mut Order, node: Node, guard: &Guard) {
+        order.heap.push(Reverse((node.used.load(Ordering::Relaxed), node.hash, node.number)));
+        order.count += 1;
+        let bucket = self.bucket(node.hash);
+        node.next.store(bucket.load(Ordering::Relaxed, guard), Ordering::Relaxed);
+        // Released: who finds the node sees all of it.
+        bucket.store(Owned::new(node), Ordering::Release);
+        self.tidy(order, guard);
+    }
+
+    /// Takes the node of `key` out; its size.
+    pub(super) fn remove(&self, order: &mut Order, hash: u64, key: &[u8], guard: &Guard) -> Option<u64> {
+        let (link, node) = self.seek(hash, guard, |node| *node.key == *key)?;
+        Some(self.unlink(order, link, node, guard))
+    }
+
+    fn unlink(&self, order: &mut Order, link: *const Atomic<Node>, node: &Node, guard: &Guard) -> u64 {
+        // SAFETY: the link is a bucket, or in a node that is in its chain: only who holds the lock takes nodes out.
+        let link = unsafe { &*link };
+        let shared = link.load(Ordering::Relaxed, guard);
+        link.store(node.next.load(Ordering::Relaxed, guard), Ordering::Release);
+        order.count -= 1;
+        let size = node.size.load(Ordering::Relaxed);
+        // SAFETY: no new reader finds it; those that have hold a guard.
+        unsafe { guard.defer_destroy(shared) };
+        size
+    }
+
+    /// Takes out expired nodes, `most` at most; how many, and their size together.
+    pub(super) fn remove_expired(
+        &self,
+        order: &mut Order,
+        now: u64,
+        most: usize,
+        guard: &Guard,
+    ) -> (usize, u64) {
+        let (mut count, mut size) = (0, 0);
+        for bucket in &self.buckets {
+            let mut link: *const Atomic<Node> = bucket;
+            loop {
+                // SAFETY: as in `unlink`.
+                let next = unsafe { &*link }.load(Ordering::Relaxed, guard);
+                // SAFETY: as in `seek`.
+                let Some(node) = (unsafe { next.as_ref() }) else { break };
+                if count < most && node.is_expired(now) {
+                    size += self.unlink(order, link, node, guard);
+                    count += 1;
+                } else {
+                    link = &node.next;
+                }
+            }
+        }
+        (count, size)
+    }
+
+    /// The stamp of the least used node.
+    pub(super) fn oldest(&self, order: &mut Order, guard: &Guard) -> Option<u64> {
+        loop {
+            let Reverse((noted, hash, number)) = *order.heap.peek()?;
+            let Some((_, node)) = self.seek(hash, guard, |node| node.number == number) else {
+                order.heap.pop();
+                continue;
+            };
+            let used = node.used.load(Ordering::Relaxed);
+            if used == noted {
+                return Some(used);
+            }
+            // It was used since.
+            order.heap.pop();
+            order.heap.push(Reverse((used, hash, number)));
+        }
+    }
+
+    /// Takes the least used node out; its size.
+    pub(super) fn remove_oldest(&self, order: &mut Order, guard: &Guard) -> Option<u64> {
+        self.oldest(order, guard)?;
+        let Reverse((_, hash, number)) = order.heap.pop()?;
+        let (link, node) = self.seek(hash, guard, |node| node.number == number)?;
+        Some(self.unlink(order, link, node, guard))
+    }
+
+    /// Shows every node, expired or not, until `show` says enough.
+    pub(super) fn for_each(&self, guard: &Guard, mut show: impl FnMut(&Node) -> bool) {
+        for bucket in &self.buckets {
+            let mut next: Shared<'_, Node> = bucket.load(Ordering::Acquire, guard);
+            // SAFETY: as in `seek`.
+            while let Some(node) = unsafe { next.as_ref() } {
+                if !show(node) {
+                    return;
+                }
+                next = node.next.load(Ordering::Acquire, guard);
+            }
+        }
+    }
+
+    /// Makes the heap anew when most of it has gone.
+    fn tidy(&self, order: &mut Order, guard: &Guard) {
+        if order.heap.len() > order.count * 2 + 64 {
+            order.heap.clear();
+            let heap = &mut order.heap;
+            self.for_each(guard, |node| {
+                heap.push(Reverse((node.used.load(Ordering::Relaxed), node.hash, node.number)));
+                true
+            });
+        }
+    }
+}
+
+impl Drop for Stripe {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the stripe.
+        let guard = unsafe { crossbeam_epoch::unprotected() };
+        for bucket in &self.buckets {
+            let mut next = bucket.load(Ordering::Relaxed, guard);
+            // SAFETY: as above; each node is in one chain.
+            while let Some(node) = unsafe { next.as_ref() } {
+                let following = node.next.load(Ordering::Relaxed, guard);
+                // SAFETY: as above.
+                drop(unsafe { next.into_owned() });
+                next = following;
+            }
+        }
+    }
+}
