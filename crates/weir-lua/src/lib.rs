@@ -16,6 +16,7 @@ mod lend;
 mod module;
 mod op;
 mod phase;
+mod regex;
 mod run;
 mod state;
 mod sys;

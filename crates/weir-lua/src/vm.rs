@@ -12,6 +12,7 @@ use crate::chunk;
 use crate::conf::Main;
 use crate::dict::Dict;
 use crate::phase::Phase;
+use crate::regex::Patterns;
 use crate::run::error_text;
 use crate::state::State;
 use crate::sys;
@@ -27,6 +28,8 @@ pub(crate) struct Vm {
     pub(crate) dicts: Vec<(String, Arc<Dict>)>,
     /// Settings of the `http` block.
     pub(crate) main_conf: Main,
+    /// Patterns of `ngx.re`.
+    pub(crate) patterns: Patterns,
     me: RefCell<Weak<Vm>>,
 }
 
@@ -53,6 +56,7 @@ impl Vm {
             spare: RefCell::default(),
             files: RefCell::default(),
             main_conf,
+            patterns: Patterns::default(),
             me: RefCell::default(),
         };
         vm.register();
@@ -239,6 +243,7 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/base", include_str!("prelude/base.lua")),
     ("=ngx/coroutine", include_str!("prelude/coroutine.lua")),
     ("=ngx/tables", include_str!("prelude/tables.lua")),
+    ("=ngx/re", include_str!("prelude/re.lua")),
     ("=ngx/shared", include_str!("prelude/shared.lua")),
     ("=ngx/modules", include_str!("prelude/modules.lua")),
 ];

@@ -238,4 +238,20 @@ both_drivers! {
         assert_eq!(client.get("/lists").text(), "122nilvalue is a list\na1nil0\ntruenilvalue not a list\n");
         assert_eq!(client.get("/full").text(), "trueniltruefalseno memoryfalse\nfalseno memoryfalse\ntruenil\n");
     }
+
+    fn patterns_match_and_replace(driver) {
+        assert_eq!(say("local m = ngx.re.match('hello 1234', '([a-z]+) (?<n>[0-9]+)(x)?', 'jo') ngx.say(m[0], m[1], m.n, m[3])"),
+            "hello 1234hello1234false\n");
+        assert_eq!(say("local c = {pos = 2} local m = ngx.re.match('1234', '[0-9]', '', c) ngx.say(m[0], c.pos, ngx.re.match('a', 'b'))"), "23nil\n");
+        assert_eq!(say("ngx.say(ngx.re.find('hello 1234', '([0-9])([0-9])', 'jo', nil, 2))"), "88\n");
+        assert_eq!(say("for m in ngx.re.gmatch('a1b22', '[0-9]+') do ngx.print(m[0], ';') end"), "1;22;");
+        assert_eq!(say("ngx.say(ngx.re.gsub('hello', '[aeiou]', '[$0]', 'i'))"), "h[e]ll[o]2\n");
+        assert_eq!(say("ngx.say(ngx.re.sub('hello', '(l)', '${1}$$'))"), "hel$lo1\n");
+        assert_eq!(say("ngx.say(ngx.re.gsub('abc', '', '-'))"), "-a-b-c-4\n");
+        assert_eq!(say("ngx.say(ngx.re.gsub('a1', '[0-9]', function(m) return m[0] + 1 end))"), "a21\n");
+        assert_eq!(say("ngx.say(ngx.re.match('a', '(a'))"), "nilpcre2_compile() failed: missing closing parenthesis in \"(a\"\n");
+        assert_eq!(say("ngx.say(ngx.re.sub('a', 'a', '$x'))"),
+            "nilnilfailed to compile the replacement template: invalid capturing variable name found in \"$x\"\n");
+        assert_eq!(say("ngx.say(table.concat(require('ngx.re').split('a,b;c', '[,;]'), '|'))"), "a|b|c\n");
+    }
 }

@@ -12,6 +12,7 @@ mod encode;
 mod header;
 mod log;
 mod output;
+mod re;
 mod req;
 mod shared;
 mod subrequest;
@@ -88,6 +89,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     encode::TABLE,
     header::TABLE,
     log::TABLE,
+    re::TABLE,
     req::TABLE,
     shared::TABLE,
     subrequest::TABLE,
