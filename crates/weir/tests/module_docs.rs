@@ -10,6 +10,7 @@ use weir::modules::MODULES;
 use weir_conf::{Contexts, Signature};
 use weir_core::conf::build::STRUCTURE;
 use weir_core::module::Row;
+use weir_core::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
 const EXTRA: [&str; 13] = [
@@ -60,6 +61,69 @@ fn every_directive_is_documented() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// Every directive of nginx's own modules is there, or the manual says why not.
+#[test]
+fn what_is_lacking_has_a_reason() {
+    let unexplained: Vec<_> =
+        lacking(DIRECTIVES, &has_directive).filter(|name| reason(name).is_none()).collect();
+    assert!(unexplained.is_empty(), "lacking without a reason: {unexplained:?}");
+}
+
+/// So is every variable.
+#[test]
+fn every_variable_of_nginx_is_there_or_has_a_reason() {
+    let unexplained: Vec<_> = lacking(VARIABLES, &has_variable)
+        .filter(|name| {
+            reason(name).is_none() && reason(&name.replace("upstream_cache_", "proxy_cache_")).is_none()
+        })
+        .collect();
+    assert!(unexplained.is_empty(), "lacking without a reason: {unexplained:?}");
+}
+
+/// The names of a list, `module: name name…` a line, that Weir does not have.
+fn lacking<'l>(list: &'l str, has: &'l dyn Fn(&str) -> bool) -> impl Iterator<Item = &'l str> {
+    let names = list.lines().filter_map(|line| line.split_once(':'));
+    names.flat_map(|(_, names)| names.split_whitespace()).filter(|name| !has(name))
+}
+
+fn has_directive(name: &str) -> bool {
+    // The lexer's own.
+    name == "include" || tables().values().flatten().any(|row| row.name == name)
+}
+
+fn has_variable(name: &str) -> bool {
+    let covers = |known: &Variable| match known.get {
+        Get::Plain(_) => known.name == name,
+        Get::Prefix(_) => name.starts_with(known.name),
+    };
+    MODULES.iter().flat_map(|module| module.variables).any(covers)
+}
+
+/// Why a directive or a variable of nginx is not there.
+fn reason(name: &str) -> Option<&'static str> {
+    let fits = |pattern: &&str| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) if end.ends_with('*') => name.contains(end.trim_end_matches('*')),
+        (Some(end), None) => name.ends_with(end),
+        (_, Some(begin)) => name.starts_with(begin),
+        _ => name == *pattern,
+    };
+    REASONS.iter().find(|(patterns, _)| patterns.iter().any(fits)).map(|(_, why)| *why)
+}
+
+/// What is lacking, by its reason.
+fn lacking_page() -> String {
+    let mut page = LACKING.to_owned();
+    let names: Vec<_> = lacking(DIRECTIVES, &has_directive).collect();
+    for (_, why) in REASONS {
+        let of_it: Vec<_> = names.iter().filter(|name| reason(name) == Some(why)).collect();
+        if !of_it.is_empty() {
+            let list: Vec<_> = of_it.iter().map(|name| format!("`{name}`")).collect();
+            let _ = writeln!(page, "| {} | {why} |", list.join(" "));
+        }
+    }
+    page
+}
+
 /// Module → its directives, in the order of its table.
 fn tables() -> BTreeMap<&'static str, Vec<Row>> {
     let block = |block: &Signature| Row { name: block.name, contexts: block.contexts, doc: block.doc };
@@ -92,6 +156,7 @@ fn pages() -> BTreeMap<String, String> {
         }
         pages.insert(format!("modules/{module}.md"), page);
     }
+    index += &lacking_page();
     pages.insert("modules.md".to_owned(), index);
     pages
 }
@@ -119,9 +184,51 @@ fn about(module: &str) -> String {
     doc.map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned() + "\n").collect()
 }
 
+/// The directives of nginx 1.31.5's core, event and http modules, and their variables: `module: names`.
+const DIRECTIVES: &str = include_str!("data/nginx-directives.txt");
+const VARIABLES: &str = include_str!("data/nginx-variables.txt");
+
+/// Why directives and variables of nginx are not there; the first that fits counts. A star stands for any text.
+const REASONS: &[(&[&str], &str)] = &[
+    (&["http2*", "http3*", "quic_*"], "HTTP/2 and HTTP/3 are not finished."),
+    (
+        &["grpc_*", "tunnel_*", "memcached_*", "scgi_*", "uwsgi_*", "least_time"],
+        "These modules are not there yet.",
+    ),
+    (&["*_ssl_*", "ssl_*"], "TLS is not finished."),
+    (&["proxy_cache*", "fastcgi_cache*", "*_no_cache"], "There is no cache of answers yet."),
+    (&["*_store", "*_store_access"], "Answers can't be kept as files yet."),
+    (
+        &["*_socket_rcvbuf", "*_socket_sndbuf", "proxy_headers_hash_*", "client_body_early_read"],
+        "Not built yet.",
+    ),
+    (&["*_send_lowat"], "Has no effect on Linux."),
+    (
+        &["devpoll_*", "eventport_*", "iocp_*", "post_acceptex", "acceptex_read", "kqueue_*"],
+        "For systems other than Linux.",
+    ),
+    (&["flv", "mp4", "mp4_*"], "Players fetch ranges of files instead; not yet."),
+    (&["geoip_*"], "Its library reads databases that are made no more; `geo` and `map` remain."),
+    (&["image_filter*", "xslt_*", "xml_*"], "Would need libraries in C that read what strangers send."),
+    (&["perl", "perl_*"], "There is no perl inside; Lua is to come."),
+    (
+        &["degradation", "degrade"],
+        "Asks how much memory the process has by sbrk(2), which says little today.",
+    ),
+];
+
+const LACKING: &str = "
+## What nginx has and Weir has not
+
+Modules for TCP, UDP and mail (`stream`, `mail`) are not there, with all of their directives. Of the others:
+
+| directives | why |
+|---|---|
+";
+
 const INTRODUCTION: &str = "# Modules and their directives
 
 Made from the directive tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --test module_docs`. *same*: a directive
 of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module for nginx, as there; *extra*: nginx has none. What is not listed is not
-supported: it is an error of the configuration (`unknown directive`), never ignored.
+supported: it is an error of the configuration (`unknown directive`), never ignored. What nginx has and Weir has not stands at the end, with the reason.
 ";

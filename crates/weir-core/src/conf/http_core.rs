@@ -195,6 +195,8 @@ pub struct HttpCoreConf {
     pub open_file_cache_min_uses: Option<u32>,
     /// `open_file_cache_errors`.
     pub open_file_cache_errors: Option<bool>,
+    /// `open_file_cache_events`; means nothing here.
+    pub open_file_cache_events: Option<bool>,
     /// `disable_symlinks`.
     pub disable_symlinks: Option<DisableSymlinks>,
     /// `subrequest_output_buffer_size`.

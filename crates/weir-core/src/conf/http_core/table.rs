@@ -37,6 +37,8 @@ pub(super) const TABLE: &[Row] = &[
     .doc("Uses within inactive= that keep a file open; 1."),
     Row::new("open_file_cache_errors", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_errors))
         .doc("Caches that a file can't be opened; off."),
+    Row::new("open_file_cache_events", ANY, FLAG, |c, line| line.flag(&mut c.open_file_cache_events))
+        .doc("Accepted for nginx's files; it asks for events that other systems than Linux have."),
     // Who gets in, and where errors go.
     Row::new("internal", LOCATION, NONE, set::internal)
         .doc("The location answers redirects inside the server only."),
