@@ -36,6 +36,18 @@ fn assert_logged(server: Server, lines: &[&str]) {
 }
 
 both_drivers! {
+    /// A client that leaves while its answer is doled out is not sent to any more: 16 MB would take half a year.
+    fn who_leaves_a_limited_answer_ends_it(driver) {
+        let server = started("limit_rate 1;");
+        let mut client = server.client();
+        client.send(get("/big"));
+        assert!(client.peek(1).is_ok());
+        drop(client);
+        let line = server.access_log_lines(1).remove(0);
+        assert!(line.starts_with("200 ") && line.ends_with(" \"\" \"GET /big HTTP/1.1\""), "{line}");
+        let _ = server.error_log_line("while sending response to client");
+    }
+
     /// nginx: `client_header_timeout` ends in silence, with 408 in the log.
     fn a_slow_head_is_cut_off(driver) {
         let server = started("client_header_timeout 1s;");

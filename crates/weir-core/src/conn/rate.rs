@@ -1,8 +1,11 @@
 //! `limit_rate`: bytes leave no faster than so many a second.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
+use weir_rt::Closed;
 use weir_trace::WaitKind;
 
 use super::h1::{Wire, drained};
@@ -38,6 +41,19 @@ fn size(x: &mut Exchange, script: Option<&Script>) -> u64 {
     weir_conf::parse_size(x.text(&value)).unwrap_or(0)
 }
 
+/// Waits for the next piece's time, unless the client leaves meanwhile: nobody sends for seconds to somebody who has gone.
+async fn pause(x: &Exchange, wire: &Wire, time: Duration) -> Result<(), Error> {
+    let mut sleep = Box::pin(weir_rt::sleep(time));
+    let paused = poll_fn(|cx| match wire.stream.poll_closed(cx) {
+        Poll::Ready(Closed::Eof) => Poll::Ready(Err(Error::CLIENT_CLOSED)),
+        Poll::Ready(Closed::Reset(errno)) => {
+            Poll::Ready(Err(Error { errno: Some(errno), ..Error::CLIENT_CLOSED }))
+        }
+        Poll::Pending => sleep.as_mut().poll(cx).map(Ok),
+    });
+    x.shared.clone().waiting_for(WaitKind::Timer, Box::pin(paused)).await
+}
+
 /// Hands over `buf` in the pieces that the rate allows: nginx's formula, a second ahead from the request's start.
 pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: Rate) -> Result<(), Error> {
     let total = buf.len();
@@ -51,9 +67,7 @@ pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: Rat
             wire.stream.flush();
             let over = (before + at + 1).saturating_sub(rate.per_second * seconds + rate.free);
             let wait = (over * 1000 / rate.per_second).max(1) + 1;
-            let shared = x.shared.clone();
-            let sleep = Box::pin(weir_rt::sleep(Duration::from_millis(wait)));
-            shared.waiting_for(WaitKind::Timer, sleep).await;
+            pause(x, wire, Duration::from_millis(wait)).await?;
             continue;
         }
         let part = allowed.min(total - at);
