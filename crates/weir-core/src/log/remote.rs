@@ -1,10 +1,11 @@
 //! Logs to a socket: `tcp://host:port`, `udp://host:port`, `unix:/path`. Lines are text with their newlines, as in a
 //! file; a datagram holds as many whole lines as fit.
 //!
-//! Each such log has a thread that sends what the log thread gives it: a server that is slow or gone holds up neither
-//! requests nor other logs. What waits is bounded, [`MOST`]; what does not fit is lost and counted like lines of a full
-//! disk. After a failure it tries again, first soon and then ever more rarely, [`LONGEST`] at most; a line that was sent
-//! in part is sent again whole.
+//! A loop of its own, one thread for all such logs, sends what the log thread gives it (`sender.rs`): a server that is
+//! slow or gone holds up neither requests nor other logs. What waits is bounded, [`MOST`]; what does not fit is lost and
+//! counted like lines of a full disk.
+
+mod sender;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -12,12 +13,10 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self as unix, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_conf::{Error, LineCx};
 use weir_rt::net::SockAddr;
-
-use super::{Level, cycle, line, writer};
 
 /// Where a socket log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,12 +89,14 @@ impl std::fmt::Display for Remote {
     }
 }
 
-/// A socket log that is open: its queue, and the thread that empties it.
-pub(super) struct Sender {
+/// A socket log that is open: its queue, which a task of the loop empties.
+struct Sender {
     remote: Remote,
     state: Mutex<State>,
-    /// The thread waits here for lines, and who waits for their end.
+    /// Who waits for the end of what waits to be sent.
     changed: Condvar,
+    /// The first pause after a failure, and the longest.
+    pauses: (Duration, Duration),
 }
 
 #[derive(Default)]
@@ -104,28 +105,37 @@ struct State {
     queue: VecDeque<Vec<u8>>,
     /// Bytes in the queue and in what is being sent.
     bytes: usize,
+    /// The task was started.
     runs: bool,
+    /// It was told that there is something to do, and has not looked since.
+    told: bool,
     /// The server can't be reached.
     down: bool,
+    /// How often it could not be reached in a row.
+    failures: u32,
     /// Lines that did not fit since it could not be reached.
     lost: u64,
-    /// The log is closed: the thread ends when nothing waits.
+    /// The log is closed: the task ends when nothing waits.
     closed: bool,
 }
 
-/// Ends the sender's thread with the log.
+/// Ends the sender's task with the log.
 pub(super) struct Handle(Arc<Sender>);
 
 impl Handle {
     pub(super) fn new(remote: &Remote) -> Handle {
+        Handle::pausing(remote, (SHORTEST, LONGEST))
+    }
+
+    fn pausing(remote: &Remote, pauses: (Duration, Duration)) -> Handle {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Handle(Arc::new(Sender { remote: remote.clone(), state, changed }))
+        Handle(Arc::new(Sender { remote: remote.clone(), state, changed, pauses }))
     }
 
     /// Queues whole lines.
     ///
     /// # Errors
-    /// `ENOBUFS` when too many wait; without threads, what sending failed with.
+    /// `ENOBUFS` when too many wait; what starting the loop failed with; without threads, what sending failed with.
     pub(super) fn send(&self, bytes: &[u8], threaded: bool) -> io::Result<()> {
         if !threaded {
             return self.0.remote.connect()?.send(bytes).map_err(|(error, _)| error);
@@ -136,13 +146,14 @@ impl Handle {
             return Err(io::Error::from_raw_os_error(ENOBUFS));
         }
         if !state.runs {
-            let sender = self.0.clone();
-            std::thread::Builder::new().name("weir log socket".to_owned()).spawn(move || sender.run())?;
+            sender::start(&self.0)?;
             state.runs = true;
         }
         state.bytes += bytes.len();
         state.queue.push_back(bytes.to_vec());
-        self.0.changed.notify_all();
+        if !std::mem::replace(&mut state.told, true) {
+            sender::wake(&self.0);
+        }
         Ok(())
     }
 
@@ -155,8 +166,11 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.changed.notify_all();
+        let mut state = self.0.lock();
+        state.closed = true;
+        if state.runs {
+            sender::wake(&self.0);
+        }
     }
 }
 
@@ -164,95 +178,9 @@ impl Sender {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// The thread.
-    fn run(&self) {
-        let (mut connected, mut pause) = (None, SHORTEST);
-        while let Some(batch) = self.take() {
-            let mut rest = &batch[..];
-            while !rest.is_empty() {
-                match self.attempt(&mut connected, rest) {
-                    Ok(()) => {
-                        self.reached();
-                        pause = SHORTEST;
-                        rest = &[];
-                    }
-                    Err((error, sent)) => {
-                        rest = &rest[whole_lines(rest, sent)..];
-                        connected = None;
-                        if !self.failed(&error, pause) {
-                            let queue = std::mem::take(&mut self.lock().queue);
-                            return writer::add_lost(
-                                lines(rest) + queue.iter().map(|bytes| lines(bytes)).sum::<u64>(),
-                            );
-                        }
-                        pause = (pause * 2).min(LONGEST);
-                    }
-                }
-            }
-            let mut state = self.lock();
-            state.bytes -= batch.len();
-            self.changed.notify_all();
-        }
-    }
-
-    /// Lines to send at once; `None`: the log is closed.
-    fn take(&self) -> Option<Vec<u8>> {
-        let idle = |state: &mut State| state.queue.is_empty() && !state.closed;
-        let waited = self.changed.wait_while(self.lock(), idle);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        let mut batch = state.queue.pop_front()?;
-        while let Some(next) = state.queue.pop_front_if(|next| batch.len() + next.len() <= BATCH) {
-            batch.extend_from_slice(&next);
-        }
-        Some(batch)
-    }
-
-    fn attempt(&self, connected: &mut Option<Connected>, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
-        // A server that closed takes a first write without complaint.
-        if connected.as_ref().is_some_and(Connected::is_closed) {
-            *connected = None;
-        }
-        let socket = match connected {
-            Some(socket) => socket,
-            None => connected.insert(self.remote.connect().map_err(|error| (error, 0))?),
-        };
-        socket.send(bytes)
-    }
-
-    /// Says that the server is there again, if it was not.
-    fn reached(&self) {
-        let mut state = self.lock();
-        if std::mem::take(&mut state.down) {
-            let lost = std::mem::take(&mut state.lost);
-            drop(state);
-            let message = format_args!("log \"{}\" can be sent again, {lost} lines were lost", self.remote);
-            cycle(if lost > 0 { Level::Error } else { Level::Notice }, &message);
-        }
-    }
-
-    /// Says once that the server can't be reached, and waits before the next attempt; `false`: the log is closed.
-    fn failed(&self, error: &io::Error, pause: Duration) -> bool {
-        let first = !std::mem::replace(&mut self.lock().down, true);
-        self.changed.notify_all();
-        if first {
-            let message =
-                format_args!("sending to log \"{}\" failed ({}), lines wait", self.remote, line::io(error));
-            cycle(Level::Error, &message);
-        }
-        let until = Instant::now() + pause;
-        let mut state = self.lock();
-        while !state.closed {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        false
-    }
 }
 
+/// A socket of a process that has no threads yet.
 enum Connected {
     Tcp(TcpStream),
     Udp(UdpSocket),
@@ -268,27 +196,13 @@ impl Connected {
             Connected::Udp(socket) => {
                 let mut sent = 0;
                 while sent < bytes.len() {
-                    let rest = &bytes[sent..];
-                    let datagram = match whole_lines(rest, DATAGRAM.min(rest.len())) {
-                        // A line that is longer goes alone.
-                        0 => rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1),
-                        lines => lines,
-                    };
-                    socket.send(&rest[..datagram]).map_err(|error| (error, sent))?;
-                    sent += datagram;
+                    let datagram = datagram(&bytes[sent..]);
+                    socket.send(datagram).map_err(|error| (error, sent))?;
+                    sent += datagram.len();
                 }
                 Ok(())
             }
         }
-    }
-
-    /// Whether the server has closed.
-    fn is_closed(&self) -> bool {
-        let Connected::Tcp(stream) = self else { return false };
-        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
-        let back = stream.set_nonblocking(false);
-        let waits = matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock);
-        back.is_err() || !waits && !matches!(peeked, Ok(1..))
     }
 }
 
@@ -303,6 +217,15 @@ fn write_all(stream: &mut impl Write, bytes: &[u8]) -> Result<(), (io::Error, us
         }
     }
     Ok(())
+}
+
+/// The lines at the beginning of `bytes` that a datagram takes. A line that is longer goes alone.
+fn datagram(bytes: &[u8]) -> &[u8] {
+    let length = match whole_lines(bytes, DATAGRAM.min(bytes.len())) {
+        0 => bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1),
+        lines => lines,
+    };
+    &bytes[..length]
 }
 
 fn lines(bytes: &[u8]) -> u64 {
@@ -362,7 +285,54 @@ mod tests {
         wait_while(&handle, |state| state.bytes > 0 || state.down);
     }
 
-    /// Draining does not wait for a server that is down, as this one is until the thread has noticed.
+    /// A minute is six hundred of the shortest pauses: here they are short.
+    #[test]
+    fn a_server_that_is_down_for_long_gets_what_fits_when_it_is_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = listener.local_addr().expect("bound");
+        drop(listener);
+        let pauses = (Duration::from_micros(100), Duration::from_millis(2));
+        let handle = Handle::pausing(&remote(false, server), pauses);
+        let batch = |from: usize| (from..from + 1000).map(|n| format!("{n:0>1023}\n")).collect::<String>();
+        let mut sent = 0;
+        while handle.send(batch(sent).as_bytes(), true).is_ok() {
+            sent += 1000;
+        }
+        assert_eq!(sent, 8000, "a thousand lines are 1,024,000 bytes, eight times that fit into 8 MiB");
+        wait_while(&handle, |state| state.failures < 600);
+        assert!(handle.send(batch(sent).as_bytes(), true).is_err());
+        {
+            let state = handle.0.lock();
+            assert_eq!((state.lost, state.bytes), (2000, 8000 * 1024));
+        }
+        let listener = TcpListener::bind(server).expect("its port again");
+        let (stream, _) = listener.accept().expect("connected");
+        let got = received(stream, sent);
+        assert_eq!(got.len(), sent);
+        assert!(
+            got.iter().enumerate().all(|(n, line)| *line == format!("{n:0>1023}")),
+            "in order, each once"
+        );
+        wait_while(&handle, |state| state.bytes > 0 || state.down || state.lost > 0);
+    }
+
+    #[test]
+    fn a_slow_server_and_one_that_is_gone_hold_up_no_other() {
+        let slow = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let gone = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+        let slow_log = Handle::new(&remote(false, slow.local_addr().expect("bound")));
+        let gone_log = Handle::new(&remote(false, gone));
+        for handle in [&slow_log, &gone_log] {
+            (0..7).for_each(|_| handle.send(&b"0123456\n".repeat(1 << 17), true).expect("room"));
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let handle = Handle::new(&remote(false, listener.local_addr().expect("bound")));
+        handle.send(b"at once\n", true).expect("room");
+        assert_eq!(received(listener.accept().expect("connected").0, 1), ["at once"]);
+        drop(slow);
+    }
+
+    /// Draining does not wait for a server that is down, as this one is until the loop has noticed.
     fn wait_while(handle: &Handle, mut so: impl FnMut(&mut State) -> bool) {
         let sender = &handle.0;
         let waited = sender.changed.wait_timeout_while(sender.lock(), Duration::from_secs(20), &mut so);
