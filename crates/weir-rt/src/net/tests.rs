@@ -199,3 +199,16 @@ fn a_bound_client_chooses_its_address() {
     let fd = accept(listener.as_raw_fd()).expect("loopback connects at once");
     assert_eq!(peer_addr(fd.as_raw_fd()).expect("connected").host().to_string(), "127.0.0.2");
 }
+
+#[test]
+fn an_end_is_known_before_anybody_reads() {
+    let (mut near, far) = UnixStream::pair().expect("descriptors");
+    let fd = far.as_raw_fd();
+    assert!(!has_ended(fd));
+    near.write_all(b"x").expect("room");
+    drop(near);
+    assert!(!has_ended(fd), "something is there to read before the end");
+    (&far).read_exact(&mut [0]).expect("the byte");
+    assert!(has_ended(fd));
+    assert!(has_ended(-1));
+}

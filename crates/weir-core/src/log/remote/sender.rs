@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use weir_rt::net::SockAddr;
+use weir_rt::net::{SockAddr, has_ended};
 use weir_rt::{DriverChoice, Options, Runtime, SendError, Stream};
 
 use super::super::{Level, cycle, line, writer};
@@ -103,8 +103,7 @@ async fn run(sender: &Sender, wake: &Notify) {
     }
 }
 
-/// Lines to send at once; `None`: the log is closed. A server that closes its connection meanwhile is let go: it would
-/// take a first write without complaint.
+/// Lines to send at once; `None`: the log is closed. A server that closes its connection meanwhile is let go.
 async fn next(sender: &Sender, wake: &Notify, link: &mut Option<Link>) -> Option<Vec<u8>> {
     loop {
         match sender.take() {
@@ -119,7 +118,10 @@ async fn next(sender: &Sender, wake: &Notify, link: &mut Option<Link>) -> Option
                 };
                 either(wake.notified(), ended).await
             }
-            _ => Some(wake.notified().await),
+            _ => {
+                wake.notified().await;
+                continue;
+            }
         };
         if closed.is_none() {
             *link = None;
@@ -145,8 +147,9 @@ enum Link {
 
 /// Sends all of `bytes`; else how many were sent.
 async fn attempt(sender: &Sender, link: &mut Option<Link>, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
+    // The loop may not have heard of it yet, and the kernel takes a first write without complaint.
     if let Some(Link::Stream(stream)) = link
-        && (stream.is_eof() || stream.error().is_some())
+        && (stream.is_eof() || stream.error().is_some() || has_ended(stream.fd()))
     {
         *link = None;
     }
