@@ -1,4 +1,4 @@
-//! Seen while the loop is not turning: a worker burns two seconds, and everything that should answer does, within a
+//! Seen while the loop is not turning: a worker burns five seconds, and everything that should answer does, within a
 //! tenth of a second mostly (the bound here is the burn itself), and names the request.
 
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ both_drivers! {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let server = started(driver);
         let mut client = server.inside.client();
-        client.send("GET /burn?burn=content&ms=2000 HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.send("GET /burn?burn=content&ms=5000 HTTP/1.1\r\nHost: a\r\n\r\n");
         let begun = wait_for("the request", || {
             let seen = server.says(&["reqs", "--json"]);
             seen.contains("GET /burn").then(Instant::now)
@@ -86,4 +86,4 @@ both_drivers! {
 /// Housekeeping is the process's: it would tell of the other driver's worker, too.
 static ALONE: Mutex<()> = Mutex::new(());
 /// How long the loop does not turn.
-const BURN: Duration = Duration::from_secs(2);
+const BURN: Duration = Duration::from_secs(5);

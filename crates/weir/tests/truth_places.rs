@@ -60,7 +60,7 @@ fn is_wait(kept: &Kept, kind: WaitKind, known: Duration) -> bool {
     ];
     let others: Duration =
         kinds.into_iter().filter(|&other| other != kind).map(|other| waited(kept, other)).sum();
-    is_about(waited(kept, kind), known) && others < known / 20
+    is_about(waited(kept, kind), known) && others < known / 20 && took(kept.record().run) < known / 20
 }
 
 /// Answers after `pause` before the head, and after `pause` in the middle of the body, where asked to.
@@ -114,10 +114,8 @@ both_drivers! {
     fn a_pause_of_a_server_is_in_the_step_it_was_in(driver) {
         let backend = Backend::start(pausing);
         let running = proxy(driver, backend.port(), "proxy_buffering off;");
-        let kept = running.find("/declined?at=head", |kept, _| is_wait(kept, WaitKind::UpstreamFirstByte, PAUSE));
-        assert!(took(kept.record().run) < PAUSE / 20, "{}", text(&kept));
+        running.find("/declined?at=head", |kept, _| is_wait(kept, WaitKind::UpstreamFirstByte, PAUSE));
         let kept = running.find("/declined?at=body", |kept, _| is_wait(kept, WaitKind::UpstreamBody, PAUSE));
-        assert!(took(kept.record().run) < PAUSE / 20, "{}", text(&kept));
         let (tree, sites) = (kept.tree(), SiteTable::global());
         let server = tree.nodes().iter().find(|node| sites.info(node.site).kind == Kind::UpstreamTry);
         let server = server.expect("it was asked");
