@@ -224,6 +224,13 @@ impl Chain {
         }
     }
 
+    /// Drops everything, keeping the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bufs.clear();
+        self.len = 0;
+        (self.flush, self.last) = (false, false);
+    }
+
     /// Moves everything of `other`, flags too, behind what is here.
     pub fn append(&mut self, other: &mut Chain) {
         self.bufs.append(&mut other.bufs);

@@ -185,7 +185,7 @@ async fn go_on(x: &mut Exchange, mut course: Course, mut wait: Wait) {
 
 /// From here on something is waited for, and what was composed has to leave before.
 fn attach(x: &Exchange) {
-    if let Some(wire) = x.transport.h1() {
+    if let Some(wire) = x.transport.wire() {
         x.shared.attach(wire);
     }
 }
@@ -329,7 +329,7 @@ fn record(x: &mut Exchange) {
         record.protocol = protocol(x.request.version);
         record.id = x.id();
         record.receive_wait = x.shared.presence.receive_wait();
-        if x.connection.requests.get() == 1 {
+        if x.nth == 1 {
             record.accept_wait = x.connection.accept_wait;
         }
         let (seconds, ms) = weir_rt::unix_time();

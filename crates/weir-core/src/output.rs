@@ -1,5 +1,7 @@
 //! A response on its way out: header filters, the head, the body through its filters, and the client's pace.
 
+mod handlers;
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -86,10 +88,14 @@ pub(crate) async fn filtered(x: &mut Exchange, at: usize) -> Option<Verdict> {
 /// Sends a body that is there and needs no filter, rate or waiting; any other is left to [`send_body`].
 #[inline]
 fn body_at_once(x: &mut Exchange) -> Sent {
-    let Transport::H1(wire) = &x.transport else { return Sent::Body };
     if x.response.chunked || !x.body_filters.is_empty() || h1::is_paced(x) {
         return Sent::Body;
     }
+    let wire = match &x.transport {
+        Transport::H1(wire) => wire,
+        Transport::H2(_) => return stream_at_once(x),
+        _ => return Sent::Body,
+    };
     match &mut x.response.body {
         Body::Empty => {}
         Body::Whole(buf) if wire.takes(buf.len()) => {
@@ -99,6 +105,26 @@ fn body_at_once(x: &mut Exchange) -> Sent {
                 x.body_sent += buf.len();
                 wire.queue(buf);
             }
+        }
+        _ => return Sent::Body,
+    }
+    x.mark(Site::step(ConnStep::Write));
+    Sent::All
+}
+
+/// [`body_at_once`] on a stream of HTTP/2.
+#[inline]
+fn stream_at_once(x: &mut Exchange) -> Sent {
+    let Transport::H2(stream) = &x.transport else { return Sent::Body };
+    match &mut x.response.body {
+        _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return Sent::Body,
+        _ if x.response.header_only => {}
+        Body::Empty => stream.finish(),
+        Body::Whole(buf) if buf.memory().is_some() && buf.len() <= h1::HIGH => {
+            let buf = std::mem::take(buf);
+            x.response.body = Body::Empty;
+            x.body_sent += buf.len();
+            stream.whole(buf);
         }
         _ => return Sent::Body,
     }
@@ -164,8 +190,10 @@ fn head(x: &mut Exchange, at: usize) -> Head {
     }
     settle(x);
     x.response.header_sent = true;
-    if let Transport::H1(wire) = &x.transport {
-        x.header_size = wire.compose(|out| heads::head(x, out));
+    match &x.transport {
+        Transport::H1(wire) => x.header_size = wire.compose(|out| heads::head(x, out)),
+        Transport::H2(stream) => x.header_size = stream.head(x),
+        _ => {}
     }
     x.mark(Site::HEADER);
     Head::Sent
@@ -247,15 +275,15 @@ fn settle(x: &mut Exchange) {
 /// Pulls a source dry.
 async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
     let (shared, site) = (x.shared.clone(), x.answered);
-    let watched = if source.is_for_client_only() { x.transport.h1().cloned() } else { None };
+    let watched = if source.is_for_client_only() { x.transport.client() } else { None };
     x.busy = source.busy().unwrap_or(h1::HIGH);
     loop {
         let kind = source.waits_for();
         let next = poll_fn(|cx| {
             let piece = source.poll_next(cx);
             if piece.is_pending()
-                && let Some(wire) = &watched
-                && wire.stream.poll_closed(cx).is_ready()
+                && let Some(client) = &watched
+                && client.poll_gone(cx).is_ready()
             {
                 source.client_left();
                 return Poll::Ready(Err(Error::CLIENT_CLOSED));
@@ -500,6 +528,10 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
             let wire = wire.clone();
             h1::write_body(x, &wire, &mut chain, last, flush).await?;
         }
+        Transport::H2(stream) => {
+            let stream = stream.clone();
+            stream.write_body(x, &mut chain, last).await?;
+        }
         Transport::Capture(_) => crate::subrequest::capture(x, &mut chain).await?,
         Transport::Splice(outlet) => {
             let (outlet, shared) = (outlet.clone(), x.shared.clone());
@@ -513,79 +545,23 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
 /// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
 /// `$bytes_sent` tell what the client got.
 async fn finish(x: &mut Exchange) -> Result<(), Error> {
+    let site = Site::step(ConnStep::Write);
+    let shared = x.shared.clone();
+    if let Some(stream) = x.transport.h2().cloned() {
+        stream.settle(x);
+        shared.open(site);
+        let drained = stream.drained(x, 0).await;
+        shared.close(site);
+        return drained;
+    }
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
     if wire.stream.unsent() <= ROOM {
         return Ok(());
     }
-    let shared = x.shared.clone();
-    shared.open(Site::step(ConnStep::Write));
+    shared.open(site);
     let drained = h1::drained(x, &wire, 0).await;
-    shared.close(Site::step(ConnStep::Write));
+    shared.close(site);
     drained
-}
-
-impl Exchange {
-    /// Sends the head now if it was not, then `chain` through the body filters: for handlers that produce their
-    /// answer piece by piece and end with [`Verdict::Done`]. The last chain has `last` set.
-    ///
-    /// # Errors
-    /// The client is gone or too slow; the handler should return [`Verdict::Close`].
-    pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
-        if !send_head(self).await {
-            // Imperative handlers can't start over; the filter's status becomes the response's.
-            return Err(Error {
-                kind: crate::error::Kind::Internal,
-                side: crate::error::Side::Server,
-                errno: None,
-            });
-        }
-        let last = chain.last;
-        match self.family.clone() {
-            None => body_part(self, chain).await?,
-            Some(family) => {
-                let shared = self.shared.clone();
-                family.attend(&shared, body_part(self, chain)).await?;
-            }
-        }
-        if last { finish(self).await } else { Ok(()) }
-    }
-}
-
-impl Exchange {
-    /// Includes a subrequest behind what [`Exchange::send`] was given, sending the head if it was not: for handlers that
-    /// produce their answer piece by piece. One that is not waited for runs while later pieces are sent.
-    ///
-    /// # Errors
-    /// As [`Exchange::send`].
-    pub async fn include(&mut self, include: Include) -> Result<(), Error> {
-        self.includes();
-        self.send(Chain::default()).await?;
-        let Some(family) = self.family.clone() else { return Ok(()) };
-        let shared = self.shared.clone();
-        let mut filters = std::mem::take(&mut self.body_filters);
-        let own = filters.partition_point(|entry| entry.slot < Slot::Postpone);
-        let rest = &mut filters[own..];
-        let main = async {
-            drain(self, &family, rest, Family::has_room).await?;
-            if let Some(waited) = self.begin_include(&family, include) {
-                drain(self, &family, rest, |_| waited.is_done()).await?;
-                self.end_include(waited);
-            }
-            Ok(())
-        };
-        let result = family.attend(&shared, main).await;
-        self.body_filters = filters;
-        result
-    }
-
-    /// Awaits `future`, accounted as waiting; subrequests that were included go on meanwhile.
-    pub async fn waiting_beside<T>(&self, future: LocalFuture<'_, T>) -> T {
-        let shared = self.shared.clone();
-        match self.family.clone() {
-            None => shared.waiting(future).await,
-            Some(family) => family.attend(&shared, shared.waiting(future)).await,
-        }
-    }
 }
 
 /// Files are read in pieces of this many bytes for filters.

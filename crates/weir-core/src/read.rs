@@ -1,5 +1,7 @@
 //! The request's body: read into memory or a file, in pieces, or thrown away.
 
+mod frames;
+
 use std::rc::Rc;
 
 use weir_http::h1::{ChunkedDecoder, Strictness, TrailerLimits};
@@ -43,6 +45,8 @@ enum Framing {
     Length(u64),
     /// Chunks are to come.
     Chunked(Box<ChunkedDecoder>),
+    /// Frames are to come, on a stream of HTTP/2.
+    Frames,
 }
 
 /// A body that did not fit in memory.
@@ -175,7 +179,9 @@ impl RequestBody {
 /// Sets the framing from the head.
 pub(crate) fn start(x: &mut Exchange) {
     crate::trace::enter(x);
-    x.body.framing = if x.request.chunked {
+    x.body.framing = if let Some(stream) = x.transport.h2() {
+        if stream.is_ended() || x.tunnels { Framing::Done } else { Framing::Frames }
+    } else if x.request.chunked {
         let limits = TrailerLimits::default();
         Framing::Chunked(Box::new(ChunkedDecoder::new(Strictness::Client, limits)))
     } else {
@@ -255,6 +261,9 @@ impl Exchange {
     /// # Errors
     /// As [`Exchange::read_body`].
     pub async fn body_piece(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(stream) = self.transport.h2().cloned() {
+            return frames::piece(self, &stream).await;
+        }
         let Some(wire) = self.transport.h1().cloned() else { return Ok(None) };
         loop {
             if !self.body.is_pending() {
@@ -279,7 +288,7 @@ impl Exchange {
             return Ok(None);
         }
         let (used, piece, done) = match &mut self.body.framing {
-            Framing::Done => return Ok(None),
+            Framing::Done | Framing::Frames => return Ok(None),
             Framing::Length(left) => {
                 let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= used as u64;
@@ -385,6 +394,11 @@ impl Exchange {
 pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
     if !x.body.is_pending() || x.response.header_sent {
         return Ok(());
+    }
+    if let Some(stream) = x.transport.h2() {
+        stream.discard();
+        x.body.discarded = true;
+        return if stream.is_broken() && x.response.status < 400 { Err(400) } else { Ok(()) };
     }
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
     let refused = x.response.status >= 400;

@@ -141,6 +141,9 @@ impl Worker {
         for (wire, connection) in self.open_wires() {
             if !wire.idle.get() {
                 connection.foresee(self);
+                if wire.multiplexed.get() {
+                    wire.timer.arm(0);
+                }
                 continue;
             }
             connection.adopt(self);
@@ -176,6 +179,8 @@ impl Worker {
         for (wire, connection) in self.open_wires() {
             if wire.idle.get() && connection.requests.get() > 0 {
                 wire.timer.arm(wire.kept_until.get().saturating_sub(weir_rt::now_ms()));
+            } else if wire.multiplexed.get() {
+                wire.timer.arm(0);
             }
         }
         self.closed.notify();
@@ -467,6 +472,8 @@ pub struct Counters {
     pub writing: Counter,
     /// Log lines that could not be written.
     pub log_lost: Counter,
+    /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::Abuse`].
+    pub http2_abuse: [Counter; weir_http::h2::Abuse::COUNT],
 }
 
 /// A number with one writer.

@@ -4,7 +4,7 @@
 //! no global state, and no input can make it panic. Everything is therefore tested byte by byte, and fuzzed.
 //!
 //! * [`h1`] reads and writes HTTP/1 heads and chunked bodies; [`header`] classifies field names;
-//!   [`hpack`] compresses and reads header blocks of HTTP/2; [`fastcgi`] reads and writes the records of FastCGI.
+//! * [`h2`] is a connection of HTTP/2, of either side; [`hpack`] compresses and reads header blocks of HTTP/2; [`fastcgi`] reads and writes the records of FastCGI.
 #![forbid(unsafe_code)]
 
 pub mod accept;
@@ -16,6 +16,7 @@ pub mod escape;
 pub mod etag;
 pub mod fastcgi;
 pub mod h1;
+pub mod h2;
 pub mod header;
 pub mod host;
 pub mod hpack;

@@ -14,7 +14,6 @@ use std::time::Duration;
 use weir_conf::names::{ANY, FLAG, HTTP, ONE, ONE_TO_THREE, THREE};
 use weir_conf::{Directive, LineCx, Result, Span, parse_number};
 use weir_core::conf::registry::Registry;
-use weir_core::conn::Transport;
 use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
 use weir_core::server::notify::either;
@@ -255,12 +254,11 @@ impl Limits {
 /// Waits, unless the client is gone before.
 async fn wait(x: &mut Exchange, ms: u64) -> Verdict {
     let sleep = weir_rt::sleep(Duration::from_millis(ms));
-    let Transport::H1(wire) = &x.transport else {
+    let Some(client) = x.transport.client() else {
         x.waiting_for(WaitKind::Timer, Box::pin(sleep)).await;
         return Verdict::Declined;
     };
-    let wire = wire.clone();
-    let first = Box::pin(either(wire.stream.closed(), sleep));
+    let first = Box::pin(either(client.gone(), sleep));
     match x.waiting_for(WaitKind::Timer, first).await {
         None => Verdict::Declined,
         Some(_) => {

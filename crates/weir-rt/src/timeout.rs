@@ -122,13 +122,16 @@ impl Timer {
 
     /// Waits for the deadline, however often it is moved.
     pub fn wait(&self) -> impl Future<Output = ()> {
-        poll_fn(|cx| {
-            if self.expired() {
-                return Poll::Ready(());
-            }
-            self.register(cx);
-            Poll::Pending
-        })
+        poll_fn(|cx| self.poll_expired(cx))
+    }
+
+    /// [`Timer::wait`] for hand-written futures.
+    pub fn poll_expired(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.expired() {
+            return Poll::Ready(());
+        }
+        self.register(cx);
+        Poll::Pending
     }
 
     /// Has the polling task woken at the deadline.

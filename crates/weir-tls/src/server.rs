@@ -77,6 +77,14 @@ impl ServerConfig {
         Ok(ServerConfig(Arc::new(config)))
     }
 
+    /// The same for connections that may be HTTP/2: preferred where the client offers it.
+    #[must_use]
+    pub fn with_http2(&self) -> ServerConfig {
+        let mut config = (*self.0).clone();
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        ServerConfig(Arc::new(config))
+    }
+
     /// The same with other certificates, for one handshake.
     #[must_use]
     pub fn with_certificates(&self, certificates: Vec<Certificate>) -> ServerConfig {

@@ -37,10 +37,11 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// What is built in and no default of nginx's.
-const WITH: [&str; 15] = [
+const WITH: [&str; 16] = [
     "debug",
     "threads",
     "file-aio",
+    "http_v2_module",
     "http_realip_module",
     "http_gunzip_module",
     "http_gzip_static_module",

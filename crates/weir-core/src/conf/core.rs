@@ -95,6 +95,8 @@ pub struct Core {
     pub etag: bool,
     /// `max_ranges`; `None` for no limit.
     pub max_ranges: Option<u64>,
+    /// `http2_chunk_size`: bytes of a body in one frame.
+    pub http2_chunk_size: u32,
     /// `chunked_transfer_encoding`.
     pub chunked_transfer_encoding: bool,
     /// `absolute_redirect`.

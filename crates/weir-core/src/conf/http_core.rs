@@ -295,6 +295,7 @@ impl HttpCoreConf {
             if_modified_since: self.if_modified_since.unwrap_or(IfModifiedSince::Exact),
             etag: self.etag.unwrap_or(true),
             max_ranges: self.max_ranges,
+            http2_chunk_size: super::http2::Http2Conf::default().chunk(),
             chunked_transfer_encoding: self.chunked_transfer_encoding.unwrap_or(true),
             absolute_redirect: self.absolute_redirect.unwrap_or(true),
             server_name_in_redirect: self.server_name_in_redirect.unwrap_or(false),

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod core;
+pub mod http2;
 pub mod http_core;
 pub mod lint;
 pub mod listen;
@@ -33,10 +34,11 @@ pub use main_core::MainCore;
 pub use server_core::ServerCore;
 
 /// The modules that every configuration needs, the first of any list.
-pub static CORE_MODULES: [ModuleDef; 5] = [
+pub static CORE_MODULES: [ModuleDef; 6] = [
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<ServerCore>(),
     ModuleDef::of::<HttpCore>(),
+    ModuleDef::of::<http2::Http2>(),
     ModuleDef::of::<Profile>(),
     ModuleDef::of::<Ssl>(),
 ];

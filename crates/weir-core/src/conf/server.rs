@@ -10,6 +10,7 @@ use weir_rt::net::SockAddr;
 
 use super::core::Core;
 use super::http_core::HttpCoreConf;
+use super::http2::{Http2Conf, Http2Settings};
 use super::listen::{Address, ServerName};
 use super::location::{Locations, Place};
 use super::names::Names;
@@ -109,6 +110,8 @@ pub struct Server {
     pub name: Rc<[u8]>,
     /// Settings that hold before a location is known.
     pub settings: ServerSettings,
+    /// HTTP/2.
+    pub http2: Http2Settings,
     /// Runs post-read and server-rewrite, and requests without a location.
     pub plan: Rc<Plan>,
     pub(crate) locations: Locations,
@@ -136,10 +139,12 @@ impl Server {
         title: &Title<'_>,
     ) -> Result<Server, Error> {
         let settings = conf.confs.get::<ServerCoreConf>().settings();
+        let http2 = conf.confs.get::<Http2Conf>().settings();
         let name: Rc<[u8]> = Rc::from(settings.name.clone());
         let modules = &link.configuration.modules;
         let make = |confs: &Confs, level, name: &str, inside| -> Result<Rc<Plan>, Error> {
-            let core: Core = confs.get::<HttpCoreConf>().core();
+            let mut core: Core = confs.get::<HttpCoreConf>().core();
+            core.http2_chunk_size = confs.get::<Http2Conf>().chunk();
             let mut plan = PlanBuilder::new(worker, link, level, &core, Rc::from(name));
             confs.install(modules, &mut plan)?;
             let (entries, core) = (plan, core.clone());
@@ -150,7 +155,7 @@ impl Server {
         let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &make, title, &mut named)?;
         let tls = conf.confs.find::<SslConf>().and_then(|ssl| ssl.resolved.clone());
-        Ok(Server { name, settings, plan, locations, named, tls, link: link.clone() })
+        Ok(Server { name, settings, http2, plan, locations, named, tls, link: link.clone() })
     }
 
     fn locations(

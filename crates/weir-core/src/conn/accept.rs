@@ -7,7 +7,7 @@ use weir_rt::net::{self, SockAddr};
 use weir_rt::{Listener, Stream};
 
 use super::h1::Wire;
-use super::{Connection, h1, proxy};
+use super::{Connection, begin, proxy};
 use crate::conf::server::Generation;
 use crate::log::{self, Level};
 use crate::server::notify::{Notify, either};
@@ -121,8 +121,12 @@ fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
     weir_rt::spawn(async move {
         if !proxy_protocol || proxy::read(&connection, &wire).await {
             // Boxed: most connections have none of it.
-            if !expects_tls || Box::pin(tls::accept::run(&worker, &connection, &wire)).await.is_some() {
-                h1::run(worker.clone(), connection, wire).await;
+            let alpn = match expects_tls {
+                false => Some(None),
+                true => Box::pin(tls::accept::run(&worker, &connection, &wire)).await.map(Some),
+            };
+            if let Some(alpn) = alpn {
+                begin::serve(worker.clone(), connection, wire, alpn).await;
             }
         }
         drop(open);

@@ -35,13 +35,15 @@ pub struct Wire {
     /// All bytes handed over or composed.
     written: Cell<u64>,
     /// Sending failed or took too long.
-    broken: Cell<bool>,
+    pub(super) broken: Cell<bool>,
     /// Between two requests.
     pub(crate) idle: Cell<bool>,
     /// Since when, in milliseconds of the worker's monotonic clock.
     pub(crate) idle_since: Cell<u64>,
     /// A graceful stop does not close the idle connection before this time (`keepalive_min_timeout`); 0: at once.
     pub(crate) kept_until: Cell<u64>,
+    /// It is an HTTP/2 connection: its task looks what it has to do when the timer expires.
+    pub(crate) multiplexed: Cell<bool>,
     /// `tcp_nodelay off` was applied.
     delays: Cell<bool>,
 }
@@ -59,6 +61,7 @@ impl Wire {
             idle: Cell::new(true),
             idle_since: Cell::new(weir_rt::now_ms()),
             kept_until: Cell::new(0),
+            multiplexed: Cell::new(false),
             delays: Cell::new(false),
         }
     }
@@ -101,7 +104,7 @@ impl Wire {
     }
 
     /// Bytes composed or queued and not yet taken by the kernel.
-    fn pending(&self) -> u64 {
+    pub(super) fn pending(&self) -> u64 {
         self.out.borrow().len() as u64 + self.stream.unsent()
     }
 
@@ -305,6 +308,8 @@ enum Stage {
     Head,
     /// It has none that is any good.
     NoHead(NoHead),
+    /// It asks for HTTP/2, with these settings.
+    Upgrade(Vec<u8>),
     /// The engine waits.
     Engine(engine::Rest),
     /// It is answered, and its body is not read or its connection not kept.
@@ -322,10 +327,16 @@ fn one(x: &mut Exchange, wire: &Rc<Wire>) -> Result<u64, Stage> {
 
 /// Answers a request whose head was read.
 fn serve(x: &mut Exchange, wire: &Wire, head: Result<(), NoHead>) -> Result<u64, Stage> {
-    x.connection.requests.set(x.connection.requests.get() + 1);
+    x.nth = x.connection.requests.get() + 1;
+    x.connection.requests.set(x.nth);
     head.map_err(Stage::NoHead)?;
     x.worker.counters.requests.add(1);
     x.worker.counters.writing.add(1);
+    if x.request.connection.upgrade
+        && let Some(settings) = super::h2::upgrade::wanted(x)
+    {
+        return Err(Stage::Upgrade(settings));
+    }
     read::start(x);
     match engine::serve(x) {
         None => served(x, wire),
@@ -360,6 +371,10 @@ async fn waited(x: &mut Exchange, wire: &Rc<Wire>, stage: Stage) -> Option<u64> 
                 settle(x, wire);
                 unread = true;
                 Err(Stage::Answered)
+            }
+            Stage::Upgrade(settings) => {
+                Box::pin(super::h2::upgrade::serve(x, wire, &settings)).await;
+                return None;
             }
             Stage::Engine(rest) => {
                 engine::rest(x, rest).await;
@@ -426,6 +441,12 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
     }
     // A request that came while its connection was idle has been ready since the loop woke.
     let ready = if x.pipelined { None } else { Some(weir_rt::turn_stamp()) };
+    begin_trace(x, ready);
+}
+
+/// Begins the trace of a request that has been ready since the stamp `ready`; `None`: since now.
+#[inline]
+pub(super) fn begin_trace(x: &Exchange, ready: Option<u64>) {
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.start(|trace| {
         recorder.begin_at(trace, || ready.unwrap_or_else(clock::ticks));

@@ -1,8 +1,11 @@
 //! Connections: what is known of one, and where a request's answer goes.
 
 pub mod accept;
+pub(crate) mod begin;
+pub(crate) mod client;
 mod encode;
 pub mod h1;
+pub(crate) mod h2;
 mod head;
 pub(crate) mod heads;
 pub mod input;
@@ -25,7 +28,9 @@ use crate::subrequest::family::Outlet;
 use crate::tls::Tls;
 use crate::worker::Worker;
 
+pub use client::Client;
 pub(crate) use encode::redirect_target;
+pub use h2::Stream;
 
 /// A client's connection, shared by the requests that come on it.
 pub struct Connection {
@@ -161,6 +166,8 @@ pub enum Transport {
     None,
     /// An HTTP/1 connection.
     H1(Rc<h1::Wire>),
+    /// A stream of an HTTP/2 connection.
+    H2(Stream),
     /// Memory: a subrequest whose answer its parent wants.
     Capture(Capture),
     /// The parent's output, in its turn: a subrequest that is included there.
@@ -173,8 +180,35 @@ impl Transport {
         match self {
             Transport::None => 0,
             Transport::H1(wire) => wire.written(),
+            Transport::H2(stream) => stream.written(),
             Transport::Capture(capture) => capture.bytes.len() as u64,
             Transport::Splice(outlet) => outlet.total(),
+        }
+    }
+
+    /// The socket's connection, of whichever protocol.
+    pub fn wire(&self) -> Option<&Rc<h1::Wire>> {
+        match self {
+            Transport::H1(wire) => Some(wire),
+            Transport::H2(stream) => Some(stream.wire()),
+            _ => None,
+        }
+    }
+
+    /// The stream of HTTP/2, if it is one.
+    pub(crate) fn h2(&self) -> Option<&Stream> {
+        match self {
+            Transport::H2(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Whether a client is at the other end, to be watched.
+    pub fn client(&self) -> Option<Client> {
+        match self {
+            Transport::H1(wire) => Some(Client::H1(wire.clone())),
+            Transport::H2(stream) => Some(Client::H2(stream.clone())),
+            _ => None,
         }
     }
 

@@ -35,6 +35,19 @@ pub(crate) fn of(x: &mut Exchange) -> Option<Rate> {
     (per_second > 0).then_some(Rate { per_second, free })
 }
 
+impl Rate {
+    /// How many bytes may leave now of a request that began at `start_ms` and has sent `sent` bytes of its body; else how
+    /// many milliseconds to wait. nginx's formula, a second ahead from the request's start.
+    pub(super) fn allows(self, start_ms: u64, sent: u64) -> Result<u64, u64> {
+        let seconds = weir_rt::now_ms().saturating_sub(start_ms) / 1000 + 1;
+        let budget = self.per_second * seconds + self.free;
+        match budget.saturating_sub(sent) {
+            0 => Err(((sent + 1).saturating_sub(budget) * 1000 / self.per_second).max(1) + 1),
+            allowed => Ok(allowed),
+        }
+    }
+}
+
 fn size(x: &mut Exchange, script: Option<&Script>) -> u64 {
     let Some(script) = script else { return 0 };
     let value = script.value(x);
@@ -54,22 +67,21 @@ async fn pause(x: &Exchange, wire: &Wire, time: Duration) -> Result<(), Error> {
     x.shared.clone().waiting_for(WaitKind::Timer, Box::pin(paused)).await
 }
 
-/// Hands over `buf` in the pieces that the rate allows: nginx's formula, a second ahead from the request's start.
+/// Hands over `buf` in the pieces that the rate allows.
 pub(crate) async fn write(x: &mut Exchange, wire: &Rc<Wire>, buf: Buf, rate: Rate) -> Result<(), Error> {
     let total = buf.len();
     let before = x.body_sent.saturating_sub(total);
     let mut at = 0;
     while at < total {
-        let seconds = (weir_rt::now_ms().saturating_sub(x.start_ms)) / 1000 + 1;
-        let allowed = (rate.per_second * seconds + rate.free).saturating_sub(before + at);
-        if allowed == 0 {
-            wire.flush();
-            wire.stream.flush();
-            let over = (before + at + 1).saturating_sub(rate.per_second * seconds + rate.free);
-            let wait = (over * 1000 / rate.per_second).max(1) + 1;
-            pause(x, wire, Duration::from_millis(wait)).await?;
-            continue;
-        }
+        let allowed = match rate.allows(x.start_ms, before + at) {
+            Ok(allowed) => allowed,
+            Err(wait) => {
+                wire.flush();
+                wire.stream.flush();
+                pause(x, wire, Duration::from_millis(wait)).await?;
+                continue;
+            }
+        };
         let part = allowed.min(total - at);
         wire.queue(buf.slice(at, at + part));
         at += part;

@@ -79,6 +79,10 @@ pub struct Exchange {
     pub keep_alive: bool,
     /// The request had come before the answer to the one before it left (`$pipe`).
     pub pipelined: bool,
+    /// What follows the head on its stream is no body: a tunnel is asked for (RFC 8441).
+    pub(crate) tunnels: bool,
+    /// Which of its connection's requests it is, from 1 (`$connection_requests`).
+    pub nth: u64,
     /// When the request began: milliseconds of the worker's monotonic clock (`$request_time`).
     pub start_ms: u64,
     /// Bytes a second; 0 for no limit (`limit_rate`, `$limit_rate`).
@@ -135,6 +139,8 @@ impl Exchange {
             uri_changes: URI_CHANGES,
             keep_alive: false,
             pipelined: false,
+            tunnels: false,
+            nth: 0,
             start_ms: 0,
             limit_rate: None,
             captures: Captures::default(),
@@ -184,6 +190,7 @@ impl Exchange {
         self.uri_changes = URI_CHANGES;
         self.keep_alive = false;
         self.pipelined = false;
+        self.tunnels = false;
         self.limit_rate = None;
         self.captures.clear();
         self.subrequest_of = None;
@@ -365,7 +372,7 @@ impl Exchange {
     /// Bytes that left behind the head, chunk framing included (`$body_bytes_sent`).
     pub fn body_bytes_sent(&self) -> u64 {
         match self.transport {
-            Transport::H1(_) => self.bytes_sent().saturating_sub(self.header_size),
+            Transport::H1(_) | Transport::H2(_) => self.bytes_sent().saturating_sub(self.header_size),
             _ => self.body_sent,
         }
     }

@@ -45,7 +45,9 @@ pub(crate) async fn run(
     let _first = connection.hello.set(Box::new(fields));
     let server = connection.server();
     let tls = tls_of(connection, &server);
-    let Some((tls, config)) = tls.and_then(|tls| tls.config.clone().map(|config| (tls, config))) else {
+    let http2 = connection.takes_http2();
+    let chosen = |tls: &ServerTls| if http2 { tls.http2.clone() } else { tls.config.clone() };
+    let Some((tls, config)) = tls.and_then(|tls| chosen(&tls).map(|config| (tls, config))) else {
         reject(connection, wire);
         return None;
     };

@@ -16,6 +16,8 @@ use crate::variable::Script;
 pub struct ServerTls {
     /// `None`: there are no certificates, and handshakes are rejected.
     pub(super) config: Option<ServerConfig>,
+    /// The same where connections may be HTTP/2.
+    pub(super) http2: Option<ServerConfig>,
     /// `ssl_reject_handshake`
     pub(super) rejects: bool,
     /// Names with variables: the certificates of each handshake are others.
@@ -54,11 +56,24 @@ impl Build {
                 Some(ServerConfig::new(&settings, fixed.clone()).map_err(|error| error.to_string())?)
             }
         };
+        let http2 = config.as_ref().map(ServerConfig::with_http2);
         let rejects = conf.rejects();
         let depth = conf.verify_depth.unwrap_or(1);
         let slow = fixed.iter().any(|it| key::rsa_bits(&**it.key()).is_some_and(|bits| bits >= SLOW_BITS));
         let conf_prefix = conf_prefix.to_path_buf();
-        Ok(ServerTls { config, rejects, computed, fixed, passwords, conf_prefix, slow, verify, depth, trust })
+        Ok(ServerTls {
+            config,
+            http2,
+            rejects,
+            computed,
+            fixed,
+            passwords,
+            conf_prefix,
+            slow,
+            verify,
+            depth,
+            trust,
+        })
     }
 }
 

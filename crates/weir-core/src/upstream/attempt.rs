@@ -273,15 +273,15 @@ impl Run<'_> {
         kind: WaitKind,
         future: impl Future<Output = T>,
     ) -> Result<T, Failed> {
-        let wire = if self.up.settings.ignore_client_abort { None } else { x.transport.h1().cloned() };
+        let client = if self.up.settings.ignore_client_abort { None } else { x.transport.client() };
         let shared = x.shared.clone();
         let mut future = Box::pin(future);
         let watched = Box::pin(poll_fn(|cx| {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(value));
             }
-            match &wire {
-                Some(wire) => wire.stream.poll_closed(cx).map(|_| None),
+            match &client {
+                Some(client) => client.poll_gone(cx).map(|()| None),
                 None => Poll::Pending,
             }
         }));

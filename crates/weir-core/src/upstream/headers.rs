@@ -24,6 +24,10 @@ pub(super) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head
     {
         return;
     }
+    if let Some(stream) = x.transport.h2() {
+        let shown = incoming.fields.iter().filter(|field| !up.settings.hides(field.name.of(head)));
+        return stream.interim(103, shown.map(|field| (field.name.of(head), field.value.of(head))));
+    }
     let Some(wire) = x.transport.h1() else { return };
     wire.compose(|out| {
         out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");

@@ -24,7 +24,7 @@ pub(super) async fn body(
     if !settings.pass_request_body || !buffered {
         return Ok(());
     }
-    if !x.body.is_pending() && !x.body.is_read() && x.body.received() == 0 && x.transport.h1().is_some() {
+    if !x.body.is_pending() && !x.body.is_read() && x.body.received() == 0 && x.transport.wire().is_some() {
         // There is none: most requests.
         return Ok(());
     }

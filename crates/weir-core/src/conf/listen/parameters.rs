@@ -6,12 +6,16 @@ use weir_rt::net::Keepalive;
 use super::Listen;
 
 /// Records argument `i`.
-pub(super) fn set(listen: &mut Listen, line: &LineCx<'_>, i: usize) -> Result {
+pub(super) fn set(listen: &mut Listen, line: &mut LineCx<'_>, i: usize) -> Result {
     match line.bytes(i) {
         b"default_server" | b"default" => listen.default_server = true,
         b"proxy_protocol" => listen.proxy_protocol = true,
         b"ssl" => listen.ssl = true,
-        b"http2" => return Err(requires(line, i, "ngx_http_v2_module")),
+        b"http2" => {
+            listen.http2 = true;
+            let instead = "use the \"http2\" directive instead";
+            line.warn(format!("the \"listen ... http2\" directive is deprecated, {instead}"));
+        }
         b"quic" => return Err(requires(line, i, "ngx_http_v3_module")),
         text => {
             socket(listen, line, i, text)?;

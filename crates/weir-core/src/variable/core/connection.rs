@@ -59,8 +59,8 @@ pub(super) fn number(x: &mut Exchange) -> Option<Text> {
 
 /// `$connection_requests`: the current one is counted.
 pub(super) fn requests(x: &mut Exchange) -> Option<Text> {
-    let requests = x.connection.requests.get();
-    super::number(x, requests)
+    let nth = x.nth;
+    super::number(x, nth)
 }
 
 /// `$pipe`: `p` for a request that had come before the last answer left, else `.`.

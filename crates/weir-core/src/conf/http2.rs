@@ -1,0 +1,227 @@
+//! The directives of HTTP/2.
+
+use weir_conf::names::*;
+use weir_conf::{Contexts, Directive, LineCx, Result};
+use weir_http::Version;
+
+use crate::exchange::Exchange;
+use crate::inherit;
+use crate::module::Module;
+use crate::text::Text;
+use crate::variable::Variable;
+
+/// The module of HTTP/2's directives.
+pub struct Http2;
+
+impl Module for Http2 {
+    const NAME: &'static str = "v2";
+    type Conf = Http2Conf;
+    const DIRECTIVES: &'static [Directive<Http2Conf>] = TABLE;
+    const VARIABLES: &'static [Variable] = &[Variable::new("http2", http2)];
+
+    fn inherit(conf: &mut Http2Conf, parent: &Http2Conf) {
+        inherit!(conf, parent, on, max_concurrent_streams, body_preread_size, recv_buffer_size, chunk_size);
+    }
+}
+
+/// The settings of one block as written.
+#[derive(Default)]
+pub struct Http2Conf {
+    /// `http2`
+    pub on: Option<bool>,
+    /// `http2_max_concurrent_streams`
+    pub max_concurrent_streams: Option<u64>,
+    /// `http2_body_preread_size`
+    pub body_preread_size: Option<u64>,
+    /// `http2_recv_buffer_size`
+    pub recv_buffer_size: Option<u64>,
+    /// `http2_chunk_size`
+    pub chunk_size: Option<u64>,
+    pool_size: Option<u64>,
+    streams_index_size: Option<u64>,
+}
+
+/// The settings of a server, resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Http2Settings {
+    /// `http2`: connections to the server's address may be HTTP/2.
+    pub on: bool,
+    /// `http2_max_concurrent_streams`
+    pub max_concurrent_streams: u32,
+    /// `http2_body_preread_size`: bytes of a body that may come before somebody reads it.
+    pub body_preread_size: u32,
+    /// `http2_recv_buffer_size`: bytes of a body that may be on their way to somebody who reads it.
+    pub recv_buffer_size: u32,
+}
+
+impl Http2Conf {
+    /// The server's settings with nginx's defaults.
+    pub fn settings(&self) -> Http2Settings {
+        let bytes = |size: Option<u64>, usual: u32| {
+            size.map_or(usual, |size| u32::try_from(size).unwrap_or(u32::MAX).min(0x7fff_ffff))
+        };
+        Http2Settings {
+            on: self.on.unwrap_or(false),
+            max_concurrent_streams: bytes(self.max_concurrent_streams, 128),
+            body_preread_size: bytes(self.body_preread_size, 65_536),
+            recv_buffer_size: bytes(self.recv_buffer_size, 256 * 1024),
+        }
+    }
+
+    /// The most bytes of a body in one frame.
+    pub fn chunk(&self) -> u32 {
+        self.chunk_size.map_or(8192, |size| u32::try_from(size).unwrap_or(u32::MAX))
+    }
+}
+
+/// `$http2`: `h2` over TLS, `h2c` without, empty in other versions.
+fn http2(x: &mut Exchange) -> Option<Text> {
+    Some(match (x.request.version, x.connection.is_tls()) {
+        (Version::V20, true) => Text::Static(b"h2"),
+        (Version::V20, false) => Text::Static(b"h2c"),
+        _ => Text::EMPTY,
+    })
+}
+
+/// A directive that nginx has no more: it says what to write instead.
+fn replaced(line: &mut LineCx<'_>, by: &str) -> Result {
+    let name = line.name().to_owned();
+    line.warn(format!("the \"{name}\" directive is obsolete, use the \"{by}\" directive instead"));
+    Ok(())
+}
+
+/// A directive of server push, which no client takes any more.
+fn ignored(line: &mut LineCx<'_>) -> Result {
+    let name = line.name().to_owned();
+    line.warn(format!("the \"{name}\" directive is obsolete, ignored"));
+    Ok(())
+}
+
+fn pool_size(conf: &mut Http2Conf, line: &mut LineCx<'_>) -> Result {
+    line.size(&mut conf.pool_size)?;
+    match conf.pool_size {
+        Some(size) if size < 112 => Err(line.fail("the pool size must be no less than 112")),
+        Some(size) if size % 16 != 0 => Err(line.fail("the pool size must be a multiple of 16")),
+        _ => Ok(()),
+    }
+}
+
+fn streams_index_size(conf: &mut Http2Conf, line: &mut LineCx<'_>) -> Result {
+    line.number(&mut conf.streams_index_size, 0..)?;
+    match conf.streams_index_size {
+        Some(size) if !size.is_power_of_two() => {
+            Err(line.fail("\"http2_streams_index_size\" directive must be a power of two"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn recv_buffer_size(conf: &mut Http2Conf, line: &mut LineCx<'_>) -> Result {
+    line.size(&mut conf.recv_buffer_size)?;
+    match conf.recv_buffer_size {
+        // Two of nginx's states.
+        Some(size) if size <= 32 => Err(line.fail("\"http2_recv_buffer_size\" directive value is too small")),
+        _ => Ok(()),
+    }
+}
+
+fn chunk_size(conf: &mut Http2Conf, line: &mut LineCx<'_>) -> Result {
+    line.size(&mut conf.chunk_size)?;
+    if conf.chunk_size == Some(0) {
+        return Err(line.fail("the http2 chunk size cannot be zero"));
+    }
+    conf.chunk_size = conf.chunk_size.map(|size| size.min(FRAME));
+    Ok(())
+}
+
+fn body_preread_size(conf: &mut Http2Conf, line: &mut LineCx<'_>) -> Result {
+    line.size(&mut conf.body_preread_size)?;
+    match conf.body_preread_size {
+        Some(size) if size > 0x7fff_ffff => {
+            Err(line.fail(format!("the maximum body preread buffer size is {}", 0x7fff_ffff)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The longest frame that there can be.
+const FRAME: u64 = (1 << 24) - 1;
+
+type Row = Directive<Http2Conf>;
+
+const HTTP_OR_SERVER: Contexts = HTTP.or(SERVER);
+const ANY: Contexts = HTTP.or(SERVER).or(LOCATION);
+
+const TABLE: &[Row] = &[
+    Row::new("http2", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.on))
+        .doc("HTTP/2 on the server's addresses, by prior knowledge, Upgrade: h2c or ALPN; off."),
+    Row::new("http2_max_concurrent_streams", HTTP_OR_SERVER, ONE, |c, line| {
+        line.number(&mut c.max_concurrent_streams, 0..)
+    })
+    .doc("The most requests at once on a connection; 128."),
+    Row::new("http2_body_preread_size", HTTP_OR_SERVER, ONE, body_preread_size)
+        .doc("How much of a request's body may come before it is read; 64k."),
+    Row::new("http2_recv_buffer_size", HTTP, ONE, recv_buffer_size)
+        .doc("How much of a request's body may be on its way while it is read; 256k."),
+    Row::new("http2_chunk_size", ANY, ONE, chunk_size)
+        .doc("The most bytes of a response's body in one frame; 8k."),
+    Row::new("http2_pool_size", HTTP_OR_SERVER, ONE, pool_size)
+        .doc("Accepted for nginx's files; connections take memory from the worker's free lists."),
+    Row::new("http2_streams_index_size", HTTP_OR_SERVER, ONE, streams_index_size)
+        .doc("Accepted for nginx's files; the index of streams grows by itself."),
+    Row::new("http2_max_requests", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "keepalive_requests"))
+        .doc("Obsolete: keepalive_requests."),
+    Row::new("http2_recv_timeout", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "client_header_timeout"))
+        .doc("Obsolete: client_header_timeout."),
+    Row::new("http2_idle_timeout", HTTP_OR_SERVER, ONE, |_, line| replaced(line, "keepalive_timeout"))
+        .doc("Obsolete: keepalive_timeout."),
+    Row::new("http2_max_field_size", HTTP_OR_SERVER, ONE, |_, line| {
+        replaced(line, "large_client_header_buffers")
+    })
+    .doc("Obsolete: large_client_header_buffers."),
+    Row::new("http2_max_header_size", HTTP_OR_SERVER, ONE, |_, line| {
+        replaced(line, "large_client_header_buffers")
+    })
+    .doc("Obsolete: large_client_header_buffers."),
+    Row::new("http2_max_concurrent_pushes", HTTP_OR_SERVER, ONE, |_, line| ignored(line))
+        .doc("Obsolete, without effect: nothing is pushed."),
+    Row::new("http2_push", ANY, ONE, |_, line| ignored(line))
+        .doc("Obsolete, without effect: nothing is pushed."),
+    Row::new("http2_push_preload", ANY, FLAG, |_, line| ignored(line))
+        .doc("Obsolete, without effect: nothing is pushed."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::CORE_MODULES;
+    use crate::conf::test::{headlines, load};
+
+    #[test]
+    fn settings_have_nginx_s_defaults_and_are_inherited() {
+        let text =
+            "events {} http { http2 on; http2_chunk_size 20m; server { http2_max_concurrent_streams 3; } }";
+        let conf = load(text, &CORE_MODULES).expect("a good configuration");
+        let own = conf.servers[0].confs.get::<Http2Conf>();
+        assert!(own.settings().on && own.settings().max_concurrent_streams == 3);
+        assert_eq!((own.settings().body_preread_size, own.settings().recv_buffer_size), (65_536, 262_144));
+        assert_eq!(own.chunk(), (1 << 24) - 1);
+        assert_eq!(Http2Conf::default().chunk(), 8192);
+    }
+
+    #[test]
+    fn wrong_values_are_told_in_nginx_s_words() {
+        for (line, message) in [
+            ("http2_recv_buffer_size 1;", "\"http2_recv_buffer_size\" directive value is too small"),
+            ("http2_pool_size 100;", "the pool size must be no less than 112"),
+            ("http2_pool_size 4095;", "the pool size must be a multiple of 16"),
+            ("http2_streams_index_size 3;", "\"http2_streams_index_size\" directive must be a power of two"),
+            ("http2_chunk_size 0;", "the http2 chunk size cannot be zero"),
+            ("http2_max_concurrent_streams a;", "\"http2_max_concurrent_streams\" directive invalid number"),
+            ("server { http2_recv_buffer_size 1m; }", "directive is not allowed here"),
+        ] {
+            let found = headlines(&format!("events {{}} http {{ {line} }}"), &CORE_MODULES);
+            assert!(found.iter().any(|error| error.contains(message)), "{line}: {found:?}");
+        }
+    }
+}

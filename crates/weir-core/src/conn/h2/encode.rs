@@ -1,0 +1,141 @@
+//! Responses as header sections, in nginx's order of fields.
+
+use weir_http::Known;
+use weir_http::hpack::{Encoder, Indexing};
+
+use crate::conf::core::ServerTokens;
+use crate::conn::encode::redirect_target;
+use crate::exchange::{Exchange, Name};
+use crate::text::Text;
+
+/// Writes the head of `x.response`.
+pub(super) fn head(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
+    let response = &x.response;
+    // What opens a tunnel in HTTP/1 is a success here (RFC 8441 section 5).
+    coder.status(if response.status == 101 { 200 } else { response.status }, out);
+    server(x, coder, out);
+    date(x, coder, out);
+    let mut scratch = std::mem::take(&mut *x.worker.scratch.borrow_mut());
+    if let Some(kind) = &response.content_type
+        && !response.not_modified
+    {
+        match &response.charset {
+            None => coder.known(Known::ContentType, x.text(kind), out),
+            Some(charset) => {
+                let parts = [x.text(kind), b"; charset=", x.text(charset)];
+                coder.known(Known::ContentType, joined(&mut scratch, &parts), out);
+            }
+        }
+    }
+    if let Some(length) = response.content_length
+        && !response.not_modified
+    {
+        scratch.clear();
+        weir_http::h1::number(&mut scratch, length);
+        coder.known(Known::ContentLength, &scratch, out);
+    }
+    if let Some(seconds) = response.last_modified
+        && response.header(Known::LastModified).is_none()
+    {
+        x.worker.http_date(seconds, |date| coder.known(Known::LastModified, date, out));
+    }
+    if let Some(location) = &response.location {
+        scratch.clear();
+        redirect_target(x, location, &mut scratch);
+        coder.known(Known::Location, &scratch, out);
+    }
+    if response.vary_encoding {
+        coder.known(Known::Vary, b"Accept-Encoding", out);
+    }
+    for header in &response.headers {
+        let value = x.text(&header.value);
+        match header.name {
+            Name::Known(known) if is_of_connection(known) => {}
+            Name::Known(Known::SecWebsocketAccept) if response.status == 101 => {}
+            Name::Known(known) => coder.known(known, value, out),
+            Name::Other(ref name) => named(coder, name.bytes(&x.arena), value, &mut scratch, out),
+        }
+    }
+    *x.worker.scratch.borrow_mut() = scratch;
+}
+
+/// Writes the head of an interim response.
+pub(super) fn interim<'f>(
+    status: u16,
+    fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    coder: &mut Encoder,
+    out: &mut Vec<u8>,
+) {
+    coder.status(status, out);
+    trailers(fields, coder, out);
+}
+
+/// Writes fields, but for those that are about a connection of HTTP/1.
+pub(super) fn trailers<'f>(
+    fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    coder: &mut Encoder,
+    out: &mut Vec<u8>,
+) {
+    let mut scratch = Vec::new();
+    for (name, value) in fields {
+        named(coder, name, value, &mut scratch, out);
+    }
+}
+
+fn named(coder: &mut Encoder, name: &[u8], value: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    match weir_http::classify(name) {
+        Known::Other => {
+            scratch.clear();
+            scratch.extend_from_slice(name);
+            scratch.make_ascii_lowercase();
+            coder.field(scratch, value, Indexing::Allowed, out);
+        }
+        known if is_of_connection(known) => {}
+        known => coder.known(known, value, out),
+    }
+}
+
+/// Whether a field is of no meaning in HTTP/2 (RFC 9113 section 8.2.2).
+fn is_of_connection(known: Known) -> bool {
+    use Known::{Connection, KeepAlive, ProxyConnection, TransferEncoding, Upgrade};
+    matches!(known, Connection | KeepAlive | ProxyConnection | TransferEncoding | Upgrade)
+}
+
+fn joined<'s>(scratch: &'s mut Vec<u8>, parts: &[&[u8]]) -> &'s [u8] {
+    scratch.clear();
+    parts.iter().for_each(|part| scratch.extend_from_slice(part));
+    scratch
+}
+
+fn server(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
+    if let Some(server) = &x.response.server {
+        return given(x, Known::Server, server, coder, out);
+    }
+    let product = &x.server.settings.product;
+    let name = match x.plan.core.server_tokens {
+        ServerTokens::Off => &product.name,
+        _ => &product.full,
+    };
+    coder.known(Known::Server, name.as_bytes(), out);
+}
+
+/// A value instead of the server's own; an empty one stands for no field at all.
+fn given(x: &Exchange, known: Known, value: &Text, coder: &mut Encoder, out: &mut Vec<u8>) {
+    let value = x.text(value);
+    if !value.is_empty() {
+        coder.known(known, value, out);
+    }
+}
+
+fn date(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
+    if let Some(date) = &x.response.date {
+        return given(x, Known::Date, date, coder, out);
+    }
+    x.worker.dates(|dates| coder.known(Known::Date, value_of(dates.line()), out));
+}
+
+/// The value of `Date: value`, line end included.
+fn value_of(line: &[u8]) -> &[u8] {
+    let value = line.strip_prefix(b"Date: ").unwrap_or(line);
+    value.strip_suffix(b"\r\n").unwrap_or(value)
+}

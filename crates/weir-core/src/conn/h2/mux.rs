@@ -1,0 +1,543 @@
+//! What a connection and its streams share: the protocol's state, and what each stream has to send and was sent.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use weir_http::h2::{Abuse, Code, Config, Event, Failure, Grant, Key};
+use weir_http::{h2, hpack};
+
+use super::request;
+use crate::body::{Buf, Chain};
+use crate::conn::Connection;
+use crate::conn::h1::{HIGH, Wire};
+use crate::exchange::Exchange;
+use crate::log::{self, Level};
+use crate::worker::Worker;
+
+/// A connection as its streams see it.
+pub(crate) struct Mux {
+    pub(crate) wire: Rc<Wire>,
+    pub(super) connection: Rc<Connection>,
+    pub(super) worker: Rc<Worker>,
+    pub(super) h2: RefCell<h2::Connection>,
+    pub(super) slots: RefCell<Vec<Slot>>,
+    /// The connection's task, while it waits.
+    task: RefCell<Option<Waker>>,
+    /// A stream has done something that the task has to act on.
+    woken: Cell<bool>,
+    /// The task is at work.
+    serving: Cell<bool>,
+    /// Nothing more comes or goes.
+    closed: Cell<bool>,
+    /// Bytes are left that were not looked at: others had to have a turn.
+    more: Cell<bool>,
+    /// Streams that linger.
+    lingering: Cell<u32>,
+    due: RefCell<Vec<Key>>,
+    /// `http2_recv_buffer_size`
+    pub(super) read_window: u32,
+}
+
+/// What is kept of a stream beside the protocol's state, at its key's index.
+#[derive(Default)]
+pub(super) struct Slot {
+    /// Content that was announced and has not been sent.
+    pub(super) chain: Chain,
+    /// Bytes of all its frames (`$bytes_sent`).
+    pub(super) written: u64,
+    /// Content that came and was not taken.
+    pub(super) input: VecDeque<Vec<u8>>,
+    /// No more content comes.
+    pub(super) ended: bool,
+    /// Content is thrown away as it comes.
+    pub(super) discarded: bool,
+    /// It was reset, or the connection is gone.
+    pub(super) closed: bool,
+    /// Its exchange is over; what is left is sent.
+    pub(super) detached: bool,
+    /// Its request was malformed: the answer does not end the stream, a reset with this code does.
+    pub(super) fault: Option<Code>,
+    /// Its content is not what its head announced.
+    pub(super) broken: bool,
+    /// Its answer is whole, and until then what still comes of the request is dropped before the client is told that
+    /// nobody wants it.
+    lingers: Option<u64>,
+    /// Bytes that were dropped meanwhile.
+    dropped: u64,
+    /// Waits for content.
+    pub(super) reader: Option<Waker>,
+    /// Waits until content was sent.
+    pub(super) writer: Option<Waker>,
+    /// Waits for the client to give up.
+    pub(super) watcher: Option<Waker>,
+}
+
+impl Slot {
+    /// Empties the slot for another stream, keeping its memory.
+    fn renew(&mut self) {
+        let Slot { chain, written, input, ended, discarded, closed, detached, fault, .. } = self;
+        (self.broken, self.lingers, self.dropped) = (false, None, 0);
+        chain.clear();
+        input.clear();
+        (*written, *fault) = (0, None);
+        (*ended, *discarded, *closed, *detached) = (false, false, false, false);
+        (self.reader, self.writer, self.watcher) = (None, None, None);
+    }
+
+    fn wake(&mut self) {
+        for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
+            if let Some(waker) = waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Mux {
+    /// The server's side of a connection; its settings are composed.
+    pub(super) fn new(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Rc<Mux> {
+        let server = connection.hosts.borrow().default().clone();
+        let (settings, limits) = (&server.http2, server.settings.limits());
+        let config = Config {
+            max_streams: settings.max_concurrent_streams,
+            stream_window: settings.body_preread_size,
+            window: 0x7fff_ffff,
+            headers: hpack::Limits { text: limits.max_head, fields: limits.max_fields + PSEUDO },
+            connect_protocol: true,
+        };
+        let mut h2 = None;
+        wire.compose(|out| h2 = Some(h2::Connection::server(&config, out)));
+        let h2 = RefCell::new(h2.expect("made in the line above"));
+        wire.multiplexed.set(true);
+        Rc::new(Mux {
+            wire: wire.clone(),
+            connection: connection.clone(),
+            worker: worker.clone(),
+            h2,
+            slots: RefCell::default(),
+            task: RefCell::default(),
+            woken: Cell::new(false),
+            serving: Cell::new(false),
+            closed: Cell::new(false),
+            more: Cell::new(false),
+            lingering: Cell::new(0),
+            due: RefCell::default(),
+            read_window: settings.recv_buffer_size.max(settings.body_preread_size),
+        })
+    }
+
+    /// Takes what came, serves what can be served, and composes what may be sent.
+    pub(super) fn turn(self: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+        self.serving.set(true);
+        self.look();
+        self.more.set(false);
+        let mut requests = 0;
+        while self.wire.pending() <= HIGH {
+            let (data, event) = match self.receive() {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(failure) => {
+                    self.failed(&failure);
+                    break;
+                }
+            };
+            if let Event::Head { key, end } = event {
+                request::serve(self, spare, key, end);
+                requests += 1;
+                if requests == REQUESTS {
+                    self.more.set(true);
+                    break;
+                }
+            } else {
+                self.event(event, data);
+            }
+        }
+        self.pump();
+        self.look();
+        self.serving.set(false);
+    }
+
+    /// The next event, with a copy of its content.
+    fn receive(&self) -> Result<Option<(Vec<u8>, Event)>, Failure> {
+        let now = weir_rt::now_ms();
+        let mut input = self.wire.input.borrow_mut();
+        if input.is_empty() {
+            return Ok(None);
+        }
+        let mut received = Ok((0, None));
+        let mut h2 = self.h2.borrow_mut();
+        self.wire.compose(|out| received = h2.receive(input.bytes(), now, out));
+        let (used, event) = received?;
+        let content = match &event {
+            Some(Event::Data { range, .. }) => input.bytes().get(range.clone()).unwrap_or_default().to_vec(),
+            _ => Vec::new(),
+        };
+        input.consume(used);
+        match event {
+            Some(event) => Ok(Some((content, event))),
+            None => {
+                // A frame that does not end here must not keep the pooled buffer.
+                input.hold();
+                Ok(None)
+            }
+        }
+    }
+
+    fn event(&self, event: Event, content: Vec<u8>) {
+        match event {
+            Event::Data { key, end, .. } => self.content(key, content, end),
+            Event::Trailers { key } => self.content(key, Vec::new(), true),
+            Event::Reset { key, reason, .. } => {
+                if let Some(reason) = reason {
+                    self.log(&format_args!("client {reason}"));
+                }
+                self.close_stream(key);
+            }
+            Event::Malformed { key, reason } => self.malformed(key, reason),
+            Event::Head { .. } | Event::Interim { .. } | Event::GoAway { .. } => {}
+        }
+    }
+
+    /// A piece of a request's body.
+    fn content(&self, key: Key, content: Vec<u8>, end: bool) {
+        let bytes = content.len() as u64;
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        slot.ended |= end;
+        let unwanted = slot.discarded || slot.detached || slot.closed;
+        if slot.lingers.is_some() {
+            slot.dropped += bytes;
+            if end || slot.dropped > LINGERING {
+                drop(slots);
+                self.consumed(key, bytes);
+                self.release(key);
+                return;
+            }
+        }
+        if !unwanted && bytes > 0 {
+            slot.input.push_back(content);
+        }
+        if let Some(reader) = slot.reader.take() {
+            reader.wake();
+        }
+        drop(slots);
+        if unwanted {
+            self.consumed(key, bytes);
+        }
+    }
+
+    /// A body is not of the length that was announced: the answer is an error, and the stream ends as one.
+    fn malformed(&self, key: Key, reason: &str) {
+        self.log(&format_args!("client {reason}"));
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        slot.broken = true;
+        slot.fault = Some(Code::Protocol);
+        if let Some(reader) = slot.reader.take() {
+            reader.wake();
+        }
+        if slot.detached {
+            drop(slots);
+            self.release(key);
+        }
+    }
+
+    /// So many bytes of a stream's content were used.
+    pub(super) fn consumed(&self, key: Key, bytes: u64) {
+        if bytes > 0 {
+            let mut h2 = self.h2.borrow_mut();
+            self.wire.compose(|out| h2.consumed(key, bytes, out));
+        }
+    }
+
+    /// A stream was reset: who waits on it is told.
+    fn close_stream(&self, key: Key) {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        slot.closed = true;
+        slot.chain.clear();
+        slot.wake();
+        if slot.detached {
+            drop(slots);
+            self.release(key);
+        }
+    }
+
+    /// The connection broke the protocol: the GOAWAY frame that says so is composed.
+    pub(super) fn failed(&self, failure: &Failure) {
+        self.log(&format_args!("client {failure}"));
+        if let Some(abuse) = failure.abuse {
+            self.worker.counters.http2_abuse[abuse as usize % Abuse::COUNT].add(1);
+        }
+        self.closed.set(true);
+        self.wire.input.borrow_mut().release();
+    }
+
+    fn log(&self, message: &dyn std::fmt::Display) {
+        log::connection(
+            &self.connection,
+            Level::Info,
+            &format_args!("{message} while processing HTTP/2 connection"),
+        );
+    }
+
+    /// Prepares the slot of a new stream.
+    pub(super) fn begin(&self, key: Key, ended: bool) {
+        let mut slots = self.slots.borrow_mut();
+        if slots.len() <= key.index() {
+            slots.resize_with(key.index() + 1, Slot::default);
+        }
+        let slot = &mut slots[key.index()];
+        slot.renew();
+        slot.ended = ended;
+    }
+
+    /// Composes as much of the streams' content as may be sent now.
+    pub(super) fn pump(&self) {
+        while self.wire.pending() <= HIGH {
+            let mut h2 = self.h2.borrow_mut();
+            let mut grant = None;
+            let mut slots = self.slots.borrow_mut();
+            self.wire.compose(|out| {
+                grant = h2.next_data(out);
+                if let Some(Grant { key, len, .. }) = grant
+                    && let Some(slot) = slots.get_mut(key.index())
+                {
+                    take(&mut slot.chain, len, out);
+                    slot.written += len + h2::HEAD as u64;
+                }
+            });
+            let Some(Grant { key, end, .. }) = grant else { break };
+            let pending = h2.pending(key);
+            drop(h2);
+            if let Some(slot) = slots.get_mut(key.index()) {
+                let over = end || (pending == 0 && slot.fault.is_some());
+                if pending <= HIGH / 2
+                    && let Some(writer) = slot.writer.take()
+                {
+                    writer.wake();
+                }
+                if slot.detached && over {
+                    drop(slots);
+                    self.detach(key, true);
+                }
+            }
+        }
+    }
+
+    /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten. `complete`: the answer
+    /// is whole as far as the exchange goes.
+    pub(super) fn detach(&self, key: Key, complete: bool) {
+        let state = {
+            let h2 = self.h2.borrow();
+            (complete, h2.is_unsent(key), h2.state(key) == h2::State::HalfClosedLocal)
+        };
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(key.index()) else { return };
+        match state {
+            (true, true, _) => slot.detached = true,
+            (true, _, true) if slot.fault.is_none() => self.linger(slot),
+            _ => {
+                drop(slots);
+                self.release(key);
+            }
+        }
+    }
+
+    /// The answer is whole, the request is not: more of it may be under way, and a client that is reset at once may take
+    /// that for a failure.
+    fn linger(&self, slot: &mut Slot) {
+        slot.detached = true;
+        slot.lingers = Some(weir_rt::now_ms() + LINGERING_MS);
+        self.lingering.set(self.lingering.get() + 1);
+    }
+
+    /// Forgets the streams that lingered for long enough.
+    pub(super) fn unlinger(&self) {
+        if self.lingering.get() == 0 {
+            return;
+        }
+        let now = weir_rt::now_ms();
+        for key in self.h2.borrow().keys() {
+            let over = |slot: &Slot| slot.lingers.is_some_and(|until| until <= now);
+            if self.slots.borrow().get(key.index()).is_some_and(over) {
+                self.due.borrow_mut().push(key);
+            }
+        }
+        let due = std::mem::take(&mut *self.due.borrow_mut());
+        due.into_iter().for_each(|key| self.release(key));
+    }
+
+    /// The head of a request takes too long. `false`: none has begun.
+    pub(super) fn expire_head(&self) -> bool {
+        let input = self.wire.input.borrow();
+        let mut h2 = self.h2.borrow_mut();
+        let mut expired = false;
+        self.wire.compose(|out| expired = h2.expire_head(input.bytes(), out));
+        expired
+    }
+
+    /// Forgets a stream.
+    fn release(&self, key: Key) {
+        let (unread, fault): (usize, _) = {
+            let mut slots = self.slots.borrow_mut();
+            let Some(slot) = slots.get_mut(key.index()) else { return };
+            slot.chain.clear();
+            if slot.lingers.take().is_some() {
+                self.lingering.set(self.lingering.get() - 1);
+            }
+            (slot.input.drain(..).map(|piece| piece.len()).sum(), slot.fault)
+        };
+        let mut h2 = self.h2.borrow_mut();
+        self.wire.compose(|out| {
+            if unread > 0 {
+                h2.consumed(key, unread as u64, out);
+            }
+            if let Some(code) = fault {
+                h2.reset(key, code, out);
+            }
+            h2.release(key, out);
+        });
+        drop(h2);
+        if self.closed.get() {
+            self.wake();
+        }
+    }
+
+    /// Ends the connection where the worker stops, or its address is gone.
+    pub(super) fn look(&self) {
+        if self.worker.is_stopping() || self.connection.retired.get() {
+            self.go_away(Code::No);
+        }
+    }
+
+    /// No stream is taken any more.
+    pub(super) fn go_away(&self, code: Code) {
+        let mut h2 = self.h2.borrow_mut();
+        self.wire.compose(|out| h2.go_away(code, out));
+    }
+
+    /// Nothing is left to do for the connection's task.
+    pub(super) fn is_over(&self) -> bool {
+        self.closed.get() || self.h2.borrow().is_over()
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        self.h2.borrow().is_begun()
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.h2.borrow().streams()
+    }
+
+    /// Bytes that came were left for the next turn.
+    pub(super) fn has_more(&self) -> bool {
+        self.more.get()
+    }
+
+    /// Arms the timer for what is waited for; `true` when that is a request.
+    pub(super) fn arm(&self, full: bool) -> bool {
+        let timer = &self.wire.timer;
+        let server = self.connection.hosts.borrow().default().clone();
+        if full {
+            timer.arm(server.plan.core.send_timeout);
+            return false;
+        }
+        let partial = !self.is_begun() || !self.wire.input.borrow().is_empty();
+        let busy = self.streams() > 0;
+        if !busy {
+            self.wire.idle.set(true);
+            self.wire.idle_since.set(weir_rt::now_ms());
+        }
+        match (partial, busy) {
+            (true, _) => timer.arm(server.settings.client_header_timeout),
+            (_, false) => timer.arm(server.plan.core.keepalive_timeout),
+            _ if self.lingering.get() > 0 => timer.arm(LINGERING_MS),
+            // Each stream that waits has a timer of its own.
+            _ => timer.disarm(),
+        }
+        !busy
+    }
+
+    /// Whether a stream has woken the connection's task; else it will.
+    pub(super) fn is_woken(&self, cx: &Context<'_>) -> bool {
+        if self.woken.take() {
+            return true;
+        }
+        let mut task = self.task.borrow_mut();
+        if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            *task = Some(cx.waker().clone());
+        }
+        false
+    }
+
+    /// Has the connection's task look at what a stream has done.
+    pub(super) fn wake(&self) {
+        if self.serving.get() {
+            // It is the one who asks, and looks before it waits.
+            return;
+        }
+        if !self.woken.replace(true)
+            && let Some(task) = self.task.borrow_mut().take()
+        {
+            task.wake();
+        }
+    }
+
+    /// The connection is over: streams that are running are told.
+    pub(super) fn end(&self) {
+        self.closed.set(true);
+        let keys = self.h2.borrow().keys();
+        for key in keys {
+            self.close_stream(key);
+        }
+    }
+
+    /// Waits until all streams are over.
+    pub(super) async fn ended(&self) {
+        std::future::poll_fn(|cx| {
+            self.woken.set(false);
+            *self.task.borrow_mut() = Some(cx.waker().clone());
+            if self.streams() == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Moves `len` bytes from `chain` to `out`; all of its pieces are in memory.
+fn take(chain: &mut Chain, len: u64, out: &mut Vec<u8>) {
+    let mut left = len;
+    while left > 0
+        && let Some(buf) = chain.pop()
+    {
+        let part = buf.len().min(left);
+        if let Some(bytes) = buf.memory() {
+            out.extend_from_slice(&bytes[..part as usize]);
+        }
+        left -= part;
+        if part < buf.len() {
+            chain.unpop(rest(buf, part));
+        }
+    }
+}
+
+/// What is behind the first `from` bytes of `buf`, without copying them for each frame.
+fn rest(buf: Buf, from: u64) -> Buf {
+    match buf {
+        Buf::Bytes(bytes) => {
+            let end = bytes.len();
+            Buf::Shared { bytes: bytes.into(), start: from as usize, end }
+        }
+        other => other.slice(from, other.len()),
+    }
+}
+
+/// Requests that are served at a stretch.
+const REQUESTS: u32 = 128;
+/// Pseudo-header fields beside the fields that `max_headers` counts.
+const PSEUDO: usize = 5;
+/// How long the rest of a request whose answer is whole is read, and how much of it.
+const LINGERING_MS: u64 = 1000;
+const LINGERING: u64 = 32 * 1024;

@@ -1,0 +1,115 @@
+//! A request on a stream, from its head to the end of its exchange.
+
+use std::rc::Rc;
+
+use weir_http::h2::{Code, Key};
+
+use super::mux::Mux;
+use super::{Stream, exchange, head};
+use crate::conn::Transport;
+use crate::conn::h1::begin_trace;
+use crate::conn::head::NoHead;
+use crate::exchange::Exchange;
+use crate::{engine, read};
+
+/// Serves the request whose head has just come; `end`: it has no body. Where it has to wait it becomes a task.
+pub(super) fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) {
+    mux.connection.adopt(&mux.worker);
+    mux.begin(key, end);
+    let mut x = exchange(mux, spare);
+    begin(&mut x, mux, key);
+    let (head, fault) = head::read(&mut x, mux, end);
+    count(&mut x, mux);
+    if let Some(code) = fault {
+        mux.slots.borrow_mut()[key.index()].fault = Some(code);
+    }
+    mux.worker.counters.requests.add(1);
+    mux.worker.counters.writing.add(1);
+    match head {
+        Ok(()) => *spare = answer(mux, key, x),
+        Err(no_head) => later(mux, key, x, Task::Refuse(no_head)),
+    }
+}
+
+/// Answers the request of `x`, whose head was read; the exchange, if it is over. The request is counted as being answered.
+pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Box<Exchange>> {
+    read::start(&mut x);
+    match engine::serve(&mut x) {
+        None => {
+            over(mux, key, &x);
+            Some(x)
+        }
+        Some(rest) => {
+            later(mux, key, x, Task::Answer(rest));
+            None
+        }
+    }
+}
+
+fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: Task) {
+    let running = Running { mux: mux.clone(), key, x: Some(x) };
+    weir_rt::spawn(run(running, task));
+}
+
+/// A fresh exchange for a stream.
+fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: Key) {
+    x.start_ms = weir_rt::now_ms();
+    x.bytes_before = 0;
+    x.transport = Transport::H2(Stream { mux: mux.clone(), key });
+    x.shared.detach();
+    let first = mux.wire.idle.replace(false);
+    begin_trace(x, first.then(weir_rt::turn_stamp));
+}
+
+/// Counts the request, and ends the connection behind it where it had as many, or lasted as long, as it may.
+fn count(x: &mut Exchange, mux: &Mux) {
+    let connection = &mux.connection;
+    x.nth = connection.requests.get() + 1;
+    connection.requests.set(x.nth);
+    let hosts = connection.hosts.borrow();
+    let core = &hosts.default().plan.core;
+    let age = x.start_ms.saturating_sub(connection.started_ms);
+    if x.nth >= core.keepalive_requests || age > core.keepalive_time || core.keepalive_timeout == 0 {
+        mux.go_away(Code::No);
+    }
+}
+
+/// What is left of a request that has to wait.
+enum Task {
+    Answer(engine::Rest),
+    Refuse(NoHead),
+}
+
+async fn run(mut running: Running, task: Task) {
+    let Some(x) = &mut running.x else { return };
+    match task {
+        Task::Answer(rest) => engine::rest(x, rest).await,
+        Task::Refuse(NoHead::Refuse(status)) => engine::refuse(x, status).await,
+        Task::Refuse(NoHead::Silent(status)) => engine::close(x, status).await,
+        Task::Refuse(NoHead::Nothing) => {}
+    }
+}
+
+/// A request that is a task. Dropping it, also in a panic, gives the exchange back and lets the stream end.
+struct Running {
+    mux: Rc<Mux>,
+    key: Key,
+    x: Option<Box<Exchange>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(x) = self.x.take() {
+            over(&self.mux, self.key, &x);
+            if !std::thread::panicking() {
+                self.mux.worker.give_exchange(x);
+            }
+            self.mux.wake();
+        }
+    }
+}
+
+fn over(mux: &Mux, key: Key, x: &Exchange) {
+    mux.worker.counters.writing.sub(1);
+    mux.detach(key, x.complete);
+}

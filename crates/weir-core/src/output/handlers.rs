@@ -1,0 +1,74 @@
+//! For handlers that produce their answer piece by piece.
+
+use super::{body_part, drain, finish, send_head};
+use crate::body::Chain;
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::filter::Slot;
+use crate::phase::LocalFuture;
+use crate::subrequest::Include;
+use crate::subrequest::family::Family;
+
+impl Exchange {
+    /// Sends the head now if it was not, then `chain` through the body filters: for handlers that produce their
+    /// answer piece by piece and end with [`Verdict::Done`]. The last chain has `last` set.
+    ///
+    /// # Errors
+    /// The client is gone or too slow; the handler should return [`Verdict::Close`].
+    pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
+        if !send_head(self).await {
+            // Imperative handlers can't start over; the filter's status becomes the response's.
+            return Err(Error {
+                kind: crate::error::Kind::Internal,
+                side: crate::error::Side::Server,
+                errno: None,
+            });
+        }
+        let last = chain.last;
+        match self.family.clone() {
+            None => body_part(self, chain).await?,
+            Some(family) => {
+                let shared = self.shared.clone();
+                family.attend(&shared, body_part(self, chain)).await?;
+            }
+        }
+        if last { finish(self).await } else { Ok(()) }
+    }
+}
+
+impl Exchange {
+    /// Includes a subrequest behind what [`Exchange::send`] was given, sending the head if it was not: for handlers that
+    /// produce their answer piece by piece. One that is not waited for runs while later pieces are sent.
+    ///
+    /// # Errors
+    /// As [`Exchange::send`].
+    pub async fn include(&mut self, include: Include) -> Result<(), Error> {
+        self.includes();
+        self.send(Chain::default()).await?;
+        let Some(family) = self.family.clone() else { return Ok(()) };
+        let shared = self.shared.clone();
+        let mut filters = std::mem::take(&mut self.body_filters);
+        let own = filters.partition_point(|entry| entry.slot < Slot::Postpone);
+        let rest = &mut filters[own..];
+        let main = async {
+            drain(self, &family, rest, Family::has_room).await?;
+            if let Some(waited) = self.begin_include(&family, include) {
+                drain(self, &family, rest, |_| waited.is_done()).await?;
+                self.end_include(waited);
+            }
+            Ok(())
+        };
+        let result = family.attend(&shared, main).await;
+        self.body_filters = filters;
+        result
+    }
+
+    /// Awaits `future`, accounted as waiting; subrequests that were included go on meanwhile.
+    pub async fn waiting_beside<T>(&self, future: LocalFuture<'_, T>) -> T {
+        let shared = self.shared.clone();
+        match self.family.clone() {
+            None => shared.waiting(future).await,
+            Some(family) => family.attend(&shared, shared.waiting(future)).await,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A body that comes in frames.
+
+use weir_rt::Timer;
+use weir_trace::WaitKind;
+
+use super::{Framing, RequestBody};
+use crate::conn::Stream;
+use crate::error::{Error, Kind, Side};
+use crate::exchange::Exchange;
+use crate::log::Level;
+
+/// The next piece; `None` at the end.
+pub(super) async fn piece(x: &mut Exchange, stream: &Stream) -> Result<Option<Vec<u8>>, Error> {
+    if !x.body.is_pending() {
+        return Ok(None);
+    }
+    send_continue(x, stream);
+    stream.read_ahead();
+    loop {
+        if let Some(piece) = stream.take() {
+            x.body.received += piece.len() as u64;
+            x.body.framed += piece.len() as u64;
+            x.check_size()?;
+            if stream.is_ended() {
+                x.body.framing = Framing::Done;
+            }
+            return Ok(Some(piece));
+        }
+        if stream.is_ended() && !stream.is_broken() {
+            x.body.framing = Framing::Done;
+            return Ok(None);
+        }
+        if stream.is_closed() {
+            return Err(left(x));
+        }
+        if stream.is_broken() {
+            (x.body.broken, x.body.framing) = (true, Framing::Done);
+            return Err(Error { kind: Kind::Protocol, side: Side::Client, errno: None });
+        }
+        more(x, stream).await?;
+    }
+}
+
+/// Waits for more.
+async fn more(x: &mut Exchange, stream: &Stream) -> Result<(), Error> {
+    let timer = Timer::new();
+    timer.arm(x.plan.core.client_body_timeout);
+    let shared = x.shared.clone();
+    let waited = shared.waiting_for(WaitKind::ClientRead, Box::pin(stream.readable(&timer))).await;
+    if waited {
+        return Ok(());
+    }
+    let message = "client timed out (110: Connection timed out) while reading client request body";
+    x.log(Level::Info, &message);
+    x.body.framing = Framing::Done;
+    stream.blame();
+    Err(Error::CLIENT_TIMED_OUT)
+}
+
+fn left(x: &mut Exchange) -> Error {
+    let RequestBody { gone, framing, .. } = &mut x.body;
+    (*gone, *framing) = (true, Framing::Done);
+    x.log(Level::Info, &"client prematurely closed stream while reading client request body");
+    Error { kind: Kind::Protocol, side: Side::Client, errno: None }
+}
+
+/// `Expect: 100-continue`
+fn send_continue(x: &mut Exchange, stream: &Stream) {
+    if x.request.expect_continue && !x.body.continued && x.body.received == 0 && !x.response.header_sent {
+        x.body.continued = true;
+        stream.interim(100, std::iter::empty());
+    }
+}

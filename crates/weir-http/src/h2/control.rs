@@ -1,0 +1,167 @@
+//! Frames about the connection, and about streams as such.
+
+use super::conn::{Connection, Role};
+use super::frame::{self, ACK, FrameHead, kind};
+use super::guard::Abuse;
+use super::heads::depends_on;
+use super::priority::Priority;
+use super::recv::{Event, Outcome, protocol, size};
+use super::state::State;
+use super::{Code, Failure};
+
+impl Connection {
+    /// The priority tree of RFC 7540, which RFC 9113 has no more: it is checked, and means nothing.
+    pub(super) fn tree(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+        if head.stream == 0 {
+            return Err(protocol("sent PRIORITY frame with incorrect identifier"));
+        }
+        self.guard.count(Abuse::Priorities)?;
+        let wrong = match payload.first_chunk::<5>() {
+            Some(tree) if payload.len() == 5 && depends_on(tree) != head.stream => return Ok(None),
+            Some(_) if payload.len() == 5 => protocol("sent PRIORITY frame with incorrect dependency"),
+            _ => size("sent PRIORITY frame with incorrect length"),
+        };
+        match self.store.find(head.stream) {
+            Some(key) => self.fail(key, wrong.code, wrong.reason, out),
+            None => Err(wrong),
+        }
+    }
+
+    pub(super) fn peer_reset(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+        let Ok(code) = <[u8; 4]>::try_from(payload) else {
+            return Err(size("sent RST_STREAM frame with incorrect length"));
+        };
+        if head.stream == 0 {
+            return Err(protocol("sent RST_STREAM frame with incorrect identifier"));
+        }
+        self.guard.count(Abuse::Resets)?;
+        let Some(key) = self.store.find(head.stream) else {
+            // From here on the peer knows that it is closed.
+            self.reset.retain(|id| *id != head.stream);
+            return self.gone(head.stream, "sent RST_STREAM frame for idle stream").map(|()| None);
+        };
+        self.unqueue(key);
+        let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
+        if stream.state == State::Closed {
+            return Ok(None);
+        }
+        stream.state = State::Closed;
+        Ok(Some(Event::Reset { key, code: Code::of(u32::from_be_bytes(code)), reason: None }))
+    }
+
+    pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+        if head.stream != 0 {
+            return Err(protocol("sent SETTINGS frame with incorrect identifier"));
+        }
+        if head.has(ACK) {
+            return match payload {
+                [] => Ok(None),
+                _ => Err(size("sent SETTINGS frame with the ACK flag and nonzero length")),
+            };
+        }
+        self.guard.count(Abuse::Settings)?;
+        let before = self.remote.window;
+        self.remote.read(payload)?;
+        self.encoder.set_limit(self.remote.header_table);
+        let change = i64::from(self.remote.window) - i64::from(before);
+        if change != 0 {
+            let grown = self.store.streams_mut().all(|(_, stream)| stream.send.grow(change));
+            if !grown {
+                let reason = "sent SETTINGS frame that makes a window too large";
+                return Err(Failure::new(Code::FlowControl, reason));
+            }
+            self.keys().into_iter().for_each(|key| self.enqueue(key));
+        }
+        frame::write(out, kind::SETTINGS, ACK, 0, &[]);
+        Ok(None)
+    }
+
+    pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+        if head.stream != 0 {
+            return Err(protocol("sent PING frame with incorrect identifier"));
+        }
+        if payload.len() != 8 {
+            return Err(size("sent PING frame with incorrect length"));
+        }
+        if head.has(ACK) {
+            return Ok(None);
+        }
+        self.guard.count(Abuse::Pings)?;
+        frame::write(out, kind::PING, ACK, 0, payload);
+        Ok(None)
+    }
+
+    pub(super) fn peer_goes(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+        if head.stream != 0 {
+            return Err(protocol("sent GOAWAY frame with incorrect identifier"));
+        }
+        let Some((&[a, b, c, d, w, x, y, z], _)) = payload.split_first_chunk::<8>() else {
+            return Err(size("sent GOAWAY frame with incorrect length"));
+        };
+        let last = u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff;
+        self.peer_last = Some(last);
+        Ok(Some(Event::GoAway { last, code: Code::of(u32::from_be_bytes([w, x, y, z])) }))
+    }
+
+    pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let Ok(increment) = <[u8; 4]>::try_from(payload) else {
+            return Err(size("sent WINDOW_UPDATE frame with incorrect length"));
+        };
+        let increment = u32::from_be_bytes(increment) & 0x7fff_ffff;
+        self.guard.count(Abuse::Windows)?;
+        let nothing = "sent WINDOW_UPDATE frame with incorrect window increment 0";
+        let excess = "violated flow control: window is too large";
+        if head.stream == 0 {
+            return match increment {
+                0 => Err(protocol(nothing)),
+                _ if self.send.grow(increment.into()) => Ok(None),
+                _ => Err(Failure::new(Code::FlowControl, excess)),
+            };
+        }
+        let Some(key) = self.store.find(head.stream) else {
+            self.gone(head.stream, "sent WINDOW_UPDATE frame for idle stream")?;
+            if increment == 0 {
+                self.guard.count(Abuse::Resets)?;
+                frame::reset(out, head.stream, Code::Protocol);
+            }
+            return Ok(None);
+        };
+        let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
+        if stream.state == State::Closed {
+            return Ok(None);
+        }
+        if increment == 0 {
+            return self.fail(key, Code::Protocol, nothing, out);
+        }
+        if !stream.send.grow(increment.into()) {
+            return self.fail(key, Code::FlowControl, excess, out);
+        }
+        self.enqueue(key);
+        Ok(None)
+    }
+
+    /// RFC 9218 section 7.1.
+    pub(super) fn priority_update(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+        let Some((id, value)) = payload.split_first_chunk::<4>() else {
+            return Err(size("sent PRIORITY_UPDATE frame with incorrect length"));
+        };
+        let id = u32::from_be_bytes(*id) & 0x7fff_ffff;
+        if head.stream != 0 || self.role == Role::Client || id.is_multiple_of(2) {
+            return Err(protocol("sent PRIORITY_UPDATE frame with incorrect identifier"));
+        }
+        self.guard.count(Abuse::Priorities)?;
+        let priority = Priority::parse(value);
+        if let Some(key) = self.store.find(id) {
+            self.prioritize(key, priority);
+        } else if id > self.last {
+            self.early.retain(|(early, _)| *early > self.last && *early != id);
+            if self.early.len() < EARLY {
+                self.early.push_back((id, priority));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Priorities that are kept for streams to come.
+const EARLY: usize = 128;

@@ -1,0 +1,189 @@
+//! Header blocks that are received: requests, responses, trailers.
+
+use super::conn::{Connection, Ending, RESET, Role, remember};
+use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, PRIORITY_FLAG, kind, unpadded};
+use super::guard::Abuse;
+use super::message::{Message, Part};
+use super::recv::{Event, Outcome, protocol, size};
+use super::state::State;
+use super::store::Key;
+use super::{Code, Failure};
+
+/// A header block whose frames are coming in.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    end: bool,
+    bytes: Vec<u8>,
+    frames: u32,
+}
+
+impl Connection {
+    /// The head of the request that has begun to come takes too long: its stream is closed, and what is still to come of
+    /// it is read and dropped. `input` is what was not taken. `false`: no such head has begun.
+    pub fn expire_head(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
+        let id = match (&self.block, FrameHead::read(input)) {
+            (Some(block), _) => block.stream,
+            (None, Some(head)) if head.kind == kind::HEADERS && self.data.is_none() => head.stream,
+            _ => return false,
+        };
+        if id <= self.last || id.is_multiple_of(2) || self.role == Role::Client {
+            return false;
+        }
+        self.last = id;
+        remember(&mut self.reset, id, RESET);
+        frame::reset(out, id, Code::Protocol);
+        true
+    }
+
+    pub(super) fn headers(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+        if head.stream == 0 {
+            return Err(protocol("sent HEADERS frame with incorrect identifier"));
+        }
+        let Some(mut block) = unpadded(head, payload) else {
+            return Err(protocol("sent padded HEADERS frame with incorrect length"));
+        };
+        if head.has(PRIORITY_FLAG) {
+            let Some((tree, rest)) = block.split_first_chunk::<5>() else {
+                return Err(size("sent HEADERS frame with incorrect length"));
+            };
+            if depends_on(tree) == head.stream {
+                return Err(protocol("sent HEADERS frame with incorrect dependency"));
+            }
+            block = rest;
+        }
+        let end = head.has(END_STREAM);
+        if head.has(END_HEADERS) {
+            return self.block(head.stream, end, block, out);
+        }
+        self.block = Some(Block { stream: head.stream, end, bytes: block.to_vec(), frames: 0 });
+        Ok(None)
+    }
+
+    pub(super) fn continuation(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let Some(block) = &mut self.block else { return Ok(None) };
+        block.frames += 1;
+        if block.frames > CONTINUATIONS {
+            return Err(Abuse::Continuations.failure());
+        }
+        if block.bytes.len() + payload.len() > self.config.headers.text.saturating_mul(4) {
+            return Err(Abuse::Headers.failure());
+        }
+        block.bytes.extend_from_slice(payload);
+        if !head.has(END_HEADERS) {
+            return Ok(None);
+        }
+        match self.block.take() {
+            Some(block) => self.block(block.stream, block.end, &block.bytes, out),
+            None => Ok(None),
+        }
+    }
+
+    /// A header block that is whole.
+    fn block(&mut self, id: u32, end: bool, block: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let limits = self.config.headers;
+        if self.decoder.decode(block, limits, &mut self.section).is_err() {
+            return Err(Failure::new(Code::Compression, "sent invalid header block"));
+        }
+        self.block_len = block.len();
+        match (self.store.find(id), self.role) {
+            (Some(key), _) => self.more_headers(key, id, end, out),
+            (None, Role::Server) => self.opened(id, end, out),
+            (None, Role::Client) => self.gone(id, "sent HEADERS frame for idle stream").map(|()| None),
+        }
+    }
+
+    /// A stream that the peer opens.
+    fn opened(&mut self, id: u32, end: bool, out: &mut Vec<u8>) -> Outcome {
+        if id.is_multiple_of(2) {
+            return Err(protocol("sent HEADERS frame with incorrect identifier"));
+        }
+        if id <= self.last {
+            return match (self.is_ours(id), self.ended.contains(&id)) {
+                (true, _) => Ok(None),
+                (false, true) => {
+                    Err(Failure::new(Code::StreamClosed, "sent HEADERS frame for closed stream"))
+                }
+                (false, false) => Err(protocol("sent HEADERS frame with incorrect identifier")),
+            };
+        }
+        if self.ending == Ending::Final {
+            // It will be sent again elsewhere: it is above what we said we took.
+            return Ok(None);
+        }
+        self.last = id;
+        if self.store.len() >= self.config.max_streams as usize {
+            self.guard.count(Abuse::Resets)?;
+            frame::reset(out, id, Code::Refused);
+            remember(&mut self.reset, id, RESET);
+            return Ok(None);
+        }
+        let mut stream = self.stream(id, end);
+        stream.head = true;
+        self.malformed = Message::read(&self.section, Part::Request, &mut self.message).err();
+        stream.expected = self.message.content_length;
+        if let Some(priority) = self.message.priority {
+            stream.priority = priority;
+        }
+        if let Some(at) = self.early.iter().position(|(early, _)| *early == id)
+            && let Some((_, priority)) = self.early.remove(at)
+        {
+            stream.priority = priority;
+        }
+        if end && self.message.content_length.is_some_and(|length| length > 0) && self.malformed.is_none() {
+            self.malformed = Some(super::Malformed::ContentLength);
+        }
+        let key = self.store.insert(stream);
+        Ok(Some(Event::Head { key, end }))
+    }
+
+    /// Headers on a stream that is there: a response's, or trailers.
+    fn more_headers(&mut self, key: Key, id: u32, end: bool, out: &mut Vec<u8>) -> Outcome {
+        let ours = self.is_ours(id);
+        let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
+        if !stream.state.receives() {
+            if stream.state == State::Closed && ours {
+                return Ok(None);
+            }
+            return Err(Failure::new(Code::StreamClosed, "sent HEADERS frame for closed stream"));
+        }
+        let first = !stream.head;
+        let part = if first { Part::Response } else { Part::Trailers };
+        let read = Message::read(&self.section, part, &mut self.message);
+        self.malformed = read.err();
+        let interim = first && self.message.status.is_some_and(|status| status < 200);
+        let wrong = match (first, interim) {
+            _ if read.is_err() => Some("sent malformed headers"),
+            (true, true) if end => Some("sent interim response that ends its stream"),
+            (false, _) if !end => Some("sent trailers that do not end their stream"),
+            (false, _) if stream.expected.is_some_and(|expected| expected != stream.received) => {
+                Some("sent content of another length than \"Content-Length\"")
+            }
+            _ => None,
+        };
+        if let Some(reason) = wrong {
+            return self.fail(key, Code::Protocol, reason, out);
+        }
+        if interim {
+            return Ok(Some(Event::Interim { key }));
+        }
+        if first {
+            stream.head = true;
+            // The length of the response to HEAD, or of a 304, is not that of its content.
+            stream.expected = if end { None } else { self.message.content_length };
+        }
+        if end {
+            stream.state = stream.state.end_in();
+        }
+        Ok(Some(if first { Event::Head { key, end } } else { Event::Trailers { key } }))
+    }
+}
+
+/// The stream that a priority of RFC 7540 depends on.
+pub(super) fn depends_on(tree: &[u8; 5]) -> u32 {
+    let [a, b, c, d, _] = *tree;
+    u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff
+}
+
+/// CONTINUATION frames of one block: a header section of a megabyte needs no more.
+const CONTINUATIONS: u32 = 64;

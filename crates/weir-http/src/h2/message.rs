@@ -1,0 +1,262 @@
+//! Header sections as messages: which pseudo-header fields there are, and what makes a message malformed (RFC 9113
+//! section 8).
+
+use std::fmt;
+
+use super::priority::Priority;
+use crate::header::{Known, Span, decimal};
+use crate::hpack::{Item, Kind, Section};
+
+/// What the pseudo-header fields and the fields that the protocol itself needs say. Spans are of the section's text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// `:method`
+    pub method: Option<Span>,
+    /// `:scheme`
+    pub scheme: Option<Span>,
+    /// `:authority`
+    pub authority: Option<Span>,
+    /// `:path`
+    pub path: Option<Span>,
+    /// `:protocol` (RFC 8441)
+    pub protocol: Option<Span>,
+    /// `:status`, of a response.
+    pub status: Option<u16>,
+    /// `Content-Length`
+    pub content_length: Option<u64>,
+    /// `Priority` (RFC 9218)
+    pub priority: Option<Priority>,
+    /// Pseudo-header fields: they stand before all others.
+    pub pseudo: usize,
+}
+
+/// Why a message is malformed. The stream is to end with PROTOCOL_ERROR; a server may answer with 400 before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// A name in capital letters, or with bytes that no name has.
+    Name(Span),
+    /// A value with NUL, CR or LF, or with space around it.
+    Value(Span),
+    /// A pseudo-header field that there is not, or not in this kind of message.
+    UnknownPseudo(Span),
+    /// A pseudo-header field behind other fields.
+    LatePseudo(Span),
+    /// A pseudo-header field twice.
+    RepeatedPseudo(Span),
+    /// `:method` is missing or empty.
+    NoMethod,
+    /// `:scheme` is missing or empty.
+    NoScheme,
+    /// `:path` is missing or empty.
+    NoPath,
+    /// `:authority` is missing in a CONNECT request.
+    NoAuthority,
+    /// A field about one connection of HTTP/1 (section 8.2.2).
+    ConnectionField(Span),
+    /// A length that is none, or two.
+    ContentLength,
+    /// `:status` is missing or no number.
+    NoStatus,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Malformed::Name(_) => "sent invalid header name",
+            Malformed::Value(_) => "sent header with invalid value",
+            Malformed::UnknownPseudo(_) => "sent unknown pseudo-header",
+            Malformed::LatePseudo(_) => "sent out of order pseudo-headers",
+            Malformed::RepeatedPseudo(_) => "sent duplicate pseudo-header",
+            Malformed::NoMethod => "sent no :method header",
+            Malformed::NoScheme => "sent no :scheme header",
+            Malformed::NoPath => "sent no :path header",
+            Malformed::NoAuthority => "sent no :authority header",
+            Malformed::ConnectionField(_) => "sent connection-specific header",
+            Malformed::ContentLength => "sent invalid \"Content-Length\" header",
+            Malformed::NoStatus => "sent no :status header",
+        })
+    }
+}
+
+impl Malformed {
+    /// The name of the offending field in the section's text.
+    pub fn place(&self) -> Option<Span> {
+        match self {
+            Malformed::Name(span)
+            | Malformed::Value(span)
+            | Malformed::UnknownPseudo(span)
+            | Malformed::LatePseudo(span)
+            | Malformed::RepeatedPseudo(span)
+            | Malformed::ConnectionField(span) => Some(*span),
+            _ => None,
+        }
+    }
+}
+
+/// What kind of message a section is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Request,
+    Response,
+    Trailers,
+}
+
+impl Message {
+    /// Reads `section` as `part` of a message. What can be had of a malformed one is there, too, for logs and answers.
+    pub(super) fn read(section: &Section, part: Part, message: &mut Message) -> Result<(), Malformed> {
+        *message = Message::default();
+        let mut wrong = None;
+        for (at, item) in section.items.iter().enumerate() {
+            if let Err(malformed) = message.item(at, item, section, part) {
+                wrong.get_or_insert(malformed);
+            }
+        }
+        if let Some(malformed) = wrong {
+            return Err(malformed);
+        }
+        match part {
+            Part::Request if !section.too_large => message.check_request(section),
+            Part::Response if message.status.is_none() => Err(Malformed::NoStatus),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn item(&mut self, at: usize, item: &Item, section: &Section, part: Part) -> Result<(), Malformed> {
+        if !item.clean {
+            return Err(Malformed::Value(item.label));
+        }
+        if item.name.kind.is_pseudo() {
+            if part == Part::Trailers {
+                return Err(Malformed::UnknownPseudo(item.label));
+            }
+            if self.pseudo != at {
+                return Err(Malformed::LatePseudo(item.label));
+            }
+            self.pseudo = at + 1;
+            return self.set(item, section, part);
+        }
+        if item.name.kind == Kind::Malformed {
+            return Err(Malformed::Name(item.label));
+        }
+        match item.name.known {
+            Known::Connection
+            | Known::KeepAlive
+            | Known::ProxyConnection
+            | Known::TransferEncoding
+            | Known::Upgrade => Err(Malformed::ConnectionField(item.label)),
+            Known::Te if !item.value.of(&section.text).eq_ignore_ascii_case(b"trailers") => {
+                Err(Malformed::ConnectionField(item.label))
+            }
+            Known::ContentLength if part != Part::Trailers => {
+                let length = decimal(item.value.of(&section.text)).ok_or(Malformed::ContentLength)?;
+                match self.content_length.replace(length) {
+                    Some(before) if part == Part::Request || before != length => {
+                        Err(Malformed::ContentLength)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Known::Priority if part == Part::Request => {
+                self.priority = Some(Priority::parse(item.value.of(&section.text)));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn set(&mut self, item: &Item, section: &Section, part: Part) -> Result<(), Malformed> {
+        let request = part == Part::Request;
+        let slot = match item.name.kind {
+            Kind::Method if request => &mut self.method,
+            Kind::Scheme if request => &mut self.scheme,
+            Kind::Authority if request => &mut self.authority,
+            Kind::Path if request => &mut self.path,
+            Kind::Protocol if request => &mut self.protocol,
+            Kind::Status if part == Part::Response => {
+                let [a, b, c] = *item.value.of(&section.text) else { return Err(Malformed::NoStatus) };
+                let status = decimal(&[a, b, c]).and_then(|status| u16::try_from(status).ok());
+                let status = status.filter(|status| *status >= 100).ok_or(Malformed::NoStatus)?;
+                return match self.status.replace(status) {
+                    Some(_) => Err(Malformed::RepeatedPseudo(item.label)),
+                    None => Ok(()),
+                };
+            }
+            _ => return Err(Malformed::UnknownPseudo(item.label)),
+        };
+        match slot.replace(item.value) {
+            Some(_) => Err(Malformed::RepeatedPseudo(item.label)),
+            None => Ok(()),
+        }
+    }
+
+    fn check_request(&self, section: &Section) -> Result<(), Malformed> {
+        let given = |span: Option<Span>| span.filter(|span| !span.is_empty());
+        let method = given(self.method).ok_or(Malformed::NoMethod)?;
+        if method.of(&section.text) == b"CONNECT" && self.protocol.is_none() {
+            // Section 8.5: a tunnel has neither scheme nor path. One that has is no other request for it: nginx refuses
+            // both by their method.
+            return given(self.authority).map(|_| ()).ok_or(Malformed::NoAuthority);
+        }
+        given(self.scheme).ok_or(Malformed::NoScheme)?;
+        given(self.path).map(|_| ()).ok_or(Malformed::NoPath)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpack::{DEFAULT_TABLE, Decoder, Encoder, Indexing, Limits};
+
+    fn read(fields: &[(&str, &str)], part: Part) -> Result<Message, Malformed> {
+        let (mut out, mut section, mut message) = (Vec::new(), Section::default(), Message::default());
+        let mut encoder = Encoder::new();
+        for (name, value) in fields {
+            encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Not, &mut out);
+        }
+        let limits = Limits { text: 4096, fields: 100 };
+        Decoder::new(DEFAULT_TABLE).decode(&out, limits, &mut section).expect("a good block");
+        Message::read(&section, part, &mut message).map(|()| message)
+    }
+
+    const GET: [(&str, &str); 4] =
+        [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+
+    #[test]
+    fn a_request_has_its_pseudo_header_fields_once_and_first() {
+        let with = |field| read(&[&GET[..], &[field]].concat(), Part::Request);
+        let message = with(("content-length", "5")).expect("a good request");
+        assert_eq!((message.content_length, message.pseudo), (Some(5), 4));
+        assert!(matches!(with((":path", "/b")), Err(Malformed::RepeatedPseudo(_))));
+        assert!(matches!(with((":status", "200")), Err(Malformed::UnknownPseudo(_))));
+        assert!(matches!(with((":own", "1")), Err(Malformed::UnknownPseudo(_))));
+        assert!(matches!(with(("Name", "1")), Err(Malformed::Name(_))));
+        assert!(matches!(with(("name", "a\nb")), Err(Malformed::Value(_))));
+        assert!(matches!(with(("connection", "close")), Err(Malformed::ConnectionField(_))));
+        assert!(matches!(with(("te", "gzip")), Err(Malformed::ConnectionField(_))));
+        assert!(with(("te", "trailers")).is_ok());
+        assert_eq!(with(("content-length", "5x")), Err(Malformed::ContentLength));
+        let late = [&[("a", "b")], &GET[..]].concat();
+        assert!(matches!(read(&late, Part::Request), Err(Malformed::LatePseudo(_))));
+        assert_eq!(read(&GET[1..], Part::Request), Err(Malformed::NoMethod));
+        assert_eq!(read(&[GET[0], GET[2]], Part::Request), Err(Malformed::NoScheme));
+        assert_eq!(read(&GET[..2], Part::Request), Err(Malformed::NoPath));
+        assert_eq!(read(&[GET[0], GET[1], (":path", "")], Part::Request), Err(Malformed::NoPath));
+        let priority = with(("priority", "u=1")).expect("a good request").priority;
+        assert_eq!(priority, Some(Priority { urgency: 1, incremental: false }));
+    }
+
+    #[test]
+    fn tunnels_responses_and_trailers_have_others() {
+        let connect = [(":method", "CONNECT"), (":authority", "a:443")];
+        assert!(read(&connect, Part::Request).is_ok());
+        assert_eq!(read(&connect[..1], Part::Request), Err(Malformed::NoAuthority));
+        let extended = [&[("x", "x"); 0], &connect[..1], &GET[1..], &[(":protocol", "websocket")]].concat();
+        assert!(read(&extended, Part::Request).expect("a good request").protocol.is_some());
+        assert_eq!(read(&[(":status", "204")], Part::Response).map(|message| message.status), Ok(Some(204)));
+        assert_eq!(read(&[(":status", "99")], Part::Response), Err(Malformed::NoStatus));
+        assert_eq!(read(&[], Part::Response), Err(Malformed::NoStatus));
+        assert!(read(&[("grpc-status", "0")], Part::Trailers).is_ok());
+        assert!(matches!(read(&GET, Part::Trailers), Err(Malformed::UnknownPseudo(_))));
+    }
+}

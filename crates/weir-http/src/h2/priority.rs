@@ -1,0 +1,159 @@
+//! Extensible priorities (RFC 9218): what a stream's is, and which stream sends next.
+//!
+//! Eight urgencies, 0 first. Within one, streams that are not incremental are served one after the other in the order
+//! of their identifiers, since half of one is of no use; incremental ones share what is left by turns, frame by frame.
+
+use std::collections::VecDeque;
+
+use crate::header::{tokens, trim};
+
+/// A stream's priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// 0 is the most urgent, 7 the least.
+    pub urgency: u8,
+    /// Its response is of use in pieces.
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    fn default() -> Priority {
+        Priority { urgency: 3, incremental: false }
+    }
+}
+
+impl Priority {
+    /// Reads a Priority field or the value of a PRIORITY_UPDATE frame; what is missing or wrong is as usual (RFC 9218
+    /// section 4). The members that count are an integer and a boolean, so the dictionary is split at its commas.
+    pub fn parse(value: &[u8]) -> Priority {
+        let mut priority = Priority::default();
+        for member in tokens(value) {
+            // Parameters of a member mean nothing.
+            let member = member.split(|byte| *byte == b';').next().map(trim).unwrap_or_default();
+            match member {
+                [b'u', b'=', urgency @ b'0'..=b'7'] => priority.urgency = urgency - b'0',
+                b"i" | b"i=?1" => priority.incremental = true,
+                b"i=?0" => priority.incremental = false,
+                _ => {}
+            }
+        }
+        priority
+    }
+}
+
+/// Streams that have something to send and may.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    levels: [Level; 8],
+    /// One bit for each level that is not empty.
+    ready: u8,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Level {
+    /// Not incremental: identifier and place, by identifier.
+    ordered: VecDeque<(u32, u32)>,
+    /// Incremental: places, by turns.
+    turns: VecDeque<u32>,
+}
+
+impl Queue {
+    /// Puts in the stream `id` at `place`, which is not in.
+    pub(super) fn push(&mut self, priority: Priority, id: u32, place: u32) {
+        let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else { return };
+        self.ready |= 1 << priority.urgency;
+        if priority.incremental {
+            return level.turns.push_back(place);
+        }
+        match level.ordered.back() {
+            Some((last, _)) if *last > id => {
+                let at = level.ordered.partition_point(|(other, _)| *other < id);
+                level.ordered.insert(at, (id, place));
+            }
+            _ => level.ordered.push_back((id, place)),
+        }
+    }
+
+    /// The stream whose turn it is; it stays in.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u32> {
+        if self.ready == 0 {
+            return None;
+        }
+        let level = self.levels.get(self.ready.trailing_zeros() as usize)?;
+        level.ordered.front().map(|(_, place)| *place).or_else(|| level.turns.front().copied())
+    }
+
+    /// The first stream sent a frame and has more: those that share go on to the next.
+    pub(super) fn turn(&mut self) {
+        if let Some(level) = self.levels.get_mut(self.ready.trailing_zeros() as usize)
+            && level.ordered.is_empty()
+        {
+            level.turns.rotate_left(usize::from(level.turns.len() > 1));
+        }
+    }
+
+    /// The first stream has nothing more to send, or may not.
+    pub(super) fn pop(&mut self) {
+        let urgency = self.ready.trailing_zeros();
+        let Some(level) = self.levels.get_mut(urgency as usize) else { return };
+        if level.ordered.pop_front().is_none() {
+            level.turns.pop_front();
+        }
+        if level.ordered.is_empty() && level.turns.is_empty() {
+            self.ready &= !(1 << urgency);
+        }
+    }
+
+    /// Takes out the stream at `place`, which was put in with `priority`.
+    pub(super) fn remove(&mut self, priority: Priority, place: u32) {
+        let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else { return };
+        level.ordered.retain(|(_, other)| *other != place);
+        level.turns.retain(|other| *other != place);
+        if level.ordered.is_empty() && level.turns.is_empty() {
+            self.ready &= !(1 << priority.urgency);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_the_rfc_has_them() {
+        let of = |urgency, incremental| Priority { urgency, incremental };
+        for (value, priority) in [
+            ("", of(3, false)),
+            ("u=5, i", of(5, true)),
+            ("i=?1,u=0", of(0, true)),
+            ("u=1, i=?0", of(1, false)),
+            ("u=7;x=1, i;y", of(7, true)),
+            ("u=8, u=-1, u=a, j", of(3, false)),
+            ("u=2,u=4", of(4, false)),
+        ] {
+            assert_eq!(Priority::parse(value.as_bytes()), priority, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_urgent_first_then_by_identifier_then_by_turns() {
+        let mut queue = Queue::default();
+        let of = |urgency, incremental| Priority { urgency, incremental };
+        queue.push(of(3, true), 1, 10);
+        queue.push(of(3, true), 3, 11);
+        queue.push(of(3, false), 7, 13);
+        queue.push(of(3, false), 5, 12);
+        queue.push(of(0, false), 9, 14);
+        let mut order = Vec::new();
+        for keep in [true, false, true, false, false, true, true, true, false, false] {
+            order.push(queue.first().expect("somebody"));
+            if keep { queue.turn() } else { queue.pop() }
+        }
+        assert_eq!(order, [14, 14, 12, 12, 13, 10, 11, 10, 11, 10]);
+        assert_eq!(queue.first(), None);
+        queue.push(of(6, false), 11, 15);
+        queue.remove(of(6, false), 15);
+        assert_eq!((queue.first(), queue.ready), (None, 0));
+    }
+}

@@ -1,0 +1,346 @@
+//! What is received: frames, one after the other; those with content here, header blocks in `heads.rs`, what is about the
+//! connection and its streams in `control.rs`.
+
+use std::ops::Range;
+
+use super::conn::{Connection, Ending, Role};
+use super::frame::{self, END_STREAM, FrameHead, HEAD, PADDED, kind};
+use super::guard::Abuse;
+use super::state::State;
+use super::store::Key;
+use super::{Code, Failure, PREFACE};
+
+/// What the caller has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A head: a request's, which opens the stream, or a response's. It stands in [`Connection::section`].
+    Head {
+        /// The stream.
+        key: Key,
+        /// No content follows.
+        end: bool,
+    },
+    /// A response's head that is not the final one (1xx).
+    Interim {
+        /// The stream.
+        key: Key,
+    },
+    /// A piece of content. What is used of it is to be told ([`Connection::consumed`]).
+    Data {
+        /// The stream.
+        key: Key,
+        /// Where it lies in the input. May be empty at the end.
+        range: Range<usize>,
+        /// It is the last.
+        end: bool,
+    },
+    /// Trailer fields, which stand in [`Connection::section`]; nothing follows.
+    Trailers {
+        /// The stream.
+        key: Key,
+    },
+    /// The stream is closed before its end: by the peer, or because of what the peer did.
+    Reset {
+        /// The stream.
+        key: Key,
+        /// Why.
+        code: Code,
+        /// What the peer did, where we closed it.
+        reason: Option<&'static str>,
+    },
+    /// The content of a stream is not what its head announced. What else comes of it is dropped; the caller answers that,
+    /// or resets the stream with PROTOCOL_ERROR.
+    Malformed {
+        /// The stream.
+        key: Key,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The peer takes no streams above `last`.
+    GoAway {
+        /// The highest stream that it took.
+        last: u32,
+        /// Why.
+        code: Code,
+    },
+}
+
+/// A DATA frame of which something is to come.
+#[derive(Debug)]
+pub(super) struct Data {
+    /// `None`: nobody wants it.
+    pub(super) key: Option<Key>,
+    content: u32,
+    padding: u32,
+    end: bool,
+}
+
+impl Data {
+    /// Nobody wants it any more: how many bytes of content are still to come.
+    pub(super) fn orphan(&mut self) -> u32 {
+        self.key = None;
+        self.content
+    }
+}
+
+/// What a frame came to.
+pub(super) type Outcome = Result<Option<Event>, Failure>;
+
+pub(super) const fn protocol(reason: &'static str) -> Failure {
+    Failure::new(Code::Protocol, reason)
+}
+
+pub(super) const fn size(reason: &'static str) -> Failure {
+    Failure::new(Code::FrameSize, reason)
+}
+
+impl Connection {
+    /// Takes what came: `input` is all that was received and not taken. Returns how many bytes of it were taken, and the
+    /// first thing that the caller has to know; without one, more bytes are needed. Call again with what is left, until
+    /// there is no event. `now` is in milliseconds. What has to be answered is appended to `out`.
+    ///
+    /// # Errors
+    /// The peer broke the protocol, or a limit: the connection has to be closed when `out` is sent.
+    pub fn receive(
+        &mut self,
+        input: &[u8],
+        now: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, Option<Event>), Failure> {
+        if self.ending == Ending::Failed {
+            return Ok((input.len(), None));
+        }
+        self.guard.tick(now);
+        self.frames(input, out).inspect_err(|failure| {
+            frame::goaway(out, self.last, failure.code);
+            self.ending = Ending::Failed;
+        })
+    }
+
+    fn frames(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, Option<Event>), Failure> {
+        let mut at = self.preface(input)?;
+        if self.preface > 0 {
+            return Ok((at, None));
+        }
+        loop {
+            if self.data.is_some() {
+                if let Some(event) = self.content(input, &mut at, out)? {
+                    return Ok((at, Some(event)));
+                }
+                if self.data.is_some() {
+                    return Ok((at, None));
+                }
+            }
+            let rest = input.get(at..).unwrap_or_default();
+            let Some(head) = FrameHead::read(rest) else { return Ok((at, None)) };
+            self.check(head)?;
+            if head.kind == kind::DATA {
+                // Of a padded frame the length of its padding has to be there.
+                let Some(pad) = rest.get(HEAD..).filter(|rest| !(head.has(PADDED) && rest.is_empty())) else {
+                    return Ok((at, None));
+                };
+                let padding = pad.first().filter(|_| head.has(PADDED)).copied();
+                at += HEAD + usize::from(padding.is_some());
+                if let Some(event) = self.data(head, padding, out)? {
+                    return Ok((at, Some(event)));
+                }
+                continue;
+            }
+            let Some(payload) = rest.get(HEAD..HEAD + head.length as usize) else { return Ok((at, None)) };
+            at += HEAD + payload.len();
+            if let Some(event) = self.other(head, payload, out)? {
+                return Ok((at, Some(event)));
+            }
+        }
+    }
+
+    /// Takes what there is of the preface.
+    fn preface(&mut self, input: &[u8]) -> Result<usize, Failure> {
+        if self.preface == 0 {
+            return Ok(0);
+        }
+        let expected = PREFACE.get(PREFACE.len() - self.preface..).unwrap_or_default();
+        let length = expected.len().min(input.len());
+        if input.get(..length) != expected.get(..length) {
+            return Err(protocol("sent invalid connection preface"));
+        }
+        self.preface -= length;
+        Ok(length)
+    }
+
+    /// What holds for all frames.
+    fn check(&self, head: FrameHead) -> Result<(), Failure> {
+        if head.length > 16_384 {
+            return Err(size("sent frame larger than SETTINGS_MAX_FRAME_SIZE"));
+        }
+        match &self.block {
+            Some(block) if head.kind != kind::CONTINUATION || head.stream != block.stream => {
+                Err(protocol("sent inappropriate frame while CONTINUATION was expected"))
+            }
+            None if head.kind == kind::CONTINUATION => Err(protocol("sent unexpected CONTINUATION frame")),
+            None if head.kind == kind::PUSH_PROMISE => Err(protocol("sent PUSH_PROMISE frame")),
+            _ => Ok(()),
+        }
+    }
+
+    fn other(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Outcome {
+        match head.kind {
+            kind::HEADERS => self.headers(head, payload, out),
+            kind::CONTINUATION => self.continuation(head, payload, out),
+            kind::PRIORITY => self.tree(head, payload, out),
+            kind::RST_STREAM => self.peer_reset(head, payload),
+            kind::SETTINGS => self.settings(head, payload, out),
+            kind::PING => self.ping(head, payload, out),
+            kind::GOAWAY => self.peer_goes(head, payload),
+            kind::WINDOW_UPDATE => self.window_update(head, payload, out),
+            kind::PRIORITY_UPDATE => self.priority_update(head, payload),
+            _ => self.guard.count(Abuse::Unknown).map(|()| None),
+        }
+    }
+
+    /// The head of a DATA frame.
+    fn data(&mut self, head: FrameHead, padding: Option<u8>, out: &mut Vec<u8>) -> Outcome {
+        if head.stream == 0 {
+            return Err(protocol("sent DATA frame with incorrect identifier"));
+        }
+        let padding = padding.map(u32::from);
+        let extra = padding.map_or(0, |padding| padding + 1);
+        let Some(content) = head.length.checked_sub(extra) else {
+            return Err(protocol("sent padded DATA frame with incorrect length"));
+        };
+        if !self.recv.take(head.length) {
+            let reason = "violated connection flow control";
+            return Err(Failure::new(Code::FlowControl, reason));
+        }
+        let end = head.has(END_STREAM);
+        if content == 0 && !end {
+            self.guard.count(Abuse::Empty)?;
+        }
+        let mut data = Data { key: None, content, padding: padding.unwrap_or(0), end };
+        let event = self.content_for(head, &mut data, out)?;
+        if data.key.is_none() {
+            // What nobody will use is used.
+            self.give_back(None, head.length, out);
+        } else {
+            self.give_back(data.key, extra, out);
+        }
+        self.data = Some(data);
+        Ok(event)
+    }
+
+    /// Finds who the content of a DATA frame is for.
+    fn content_for(&mut self, head: FrameHead, data: &mut Data, out: &mut Vec<u8>) -> Outcome {
+        let Some(key) = self.store.find(head.stream) else {
+            self.gone(head.stream, "sent DATA frame for idle stream")?;
+            if self.is_ours(head.stream) || self.ending != Ending::No {
+                return Ok(None);
+            }
+            frame::reset(out, head.stream, Code::StreamClosed);
+            return self.guard.count(Abuse::Resets).map(|()| None);
+        };
+        let Some(stream) = self.store.get_mut(key) else { return Ok(None) };
+        if !stream.state.receives() {
+            if stream.state == State::Closed && self.is_ours(head.stream) {
+                return Ok(None);
+            }
+            return self.fail(key, Code::StreamClosed, "sent DATA frame for half-closed stream", out);
+        }
+        if !stream.head {
+            return self.fail(key, Code::Protocol, "sent DATA frame before HEADERS", out);
+        }
+        if !stream.recv.take(head.length) {
+            return self.fail(key, Code::FlowControl, "violated flow control for stream", out);
+        }
+        if stream.broken {
+            return Ok(None);
+        }
+        stream.received += u64::from(data.content);
+        let received = stream.received;
+        let wrong = |expected| received > expected || (data.end && received < expected);
+        if stream.expected.is_some_and(wrong) {
+            stream.broken = true;
+            let reason = "sent content of another length than \"Content-Length\"";
+            return Ok(Some(Event::Malformed { key, reason }));
+        }
+        data.key = Some(key);
+        Ok(None)
+    }
+
+    /// Hands out what there is of the DATA frame that is under way.
+    fn content(&mut self, input: &[u8], at: &mut usize, out: &mut Vec<u8>) -> Outcome {
+        let Some(data) = &mut self.data else { return Ok(None) };
+        if let Some(key) = data.key
+            && self.store.get(key).is_none_or(|stream| stream.state == State::Closed)
+        {
+            // It was reset in the middle of the frame.
+            let content = data.orphan();
+            self.give_back(None, content, out);
+        }
+        let Some(data) = &mut self.data else { return Ok(None) };
+        let rest = input.len().saturating_sub(*at);
+        let content = (data.content as usize).min(rest);
+        let range = *at..*at + content;
+        *at += content;
+        data.content -= content as u32;
+        let whole = data.content == 0;
+        if whole {
+            let padding = (data.padding as usize).min(rest - content);
+            *at += padding;
+            data.padding -= padding as u32;
+        }
+        let ended = whole && data.end;
+        // Told once, with the last byte of content, though padding may be missing.
+        data.end &= !whole;
+        let (key, over) = (data.key, whole && data.padding == 0);
+        if over {
+            self.data = None;
+        }
+        let Some(key) = key else { return Ok(None) };
+        if ended && let Some(stream) = self.store.get_mut(key) {
+            stream.state = stream.state.end_in();
+        }
+        let news = !range.is_empty() || ended;
+        Ok(news.then_some(Event::Data { key, range, end: ended }))
+    }
+
+    /// So many bytes of the windows were used by nobody.
+    fn give_back(&mut self, key: Option<Key>, bytes: u32, out: &mut Vec<u8>) {
+        if bytes == 0 {
+            return;
+        }
+        match key {
+            Some(key) => self.consumed(key, bytes.into(), out),
+            None => {
+                if let Some(more) = self.recv.release(bytes) {
+                    frame::window_update(out, 0, more);
+                }
+            }
+        }
+    }
+
+    /// A frame on a stream that is not there: one that ended, or, which is an error, never was.
+    pub(super) fn gone(&self, id: u32, idle: &'static str) -> Result<(), Failure> {
+        let known = match self.role {
+            Role::Server => !id.is_multiple_of(2) && id <= self.last,
+            Role::Client => !id.is_multiple_of(2) && id < self.next,
+        };
+        if known { Ok(()) } else { Err(protocol(idle)) }
+    }
+
+    /// Whether a stream was reset from here.
+    pub(super) fn is_ours(&self, id: u32) -> bool {
+        self.reset.contains(&id)
+    }
+
+    /// Closes a stream because of what the peer did.
+    pub(super) fn fail(&mut self, key: Key, code: Code, reason: &'static str, out: &mut Vec<u8>) -> Outcome {
+        self.guard.count(Abuse::Resets)?;
+        let ended = self.state(key) == State::Closed;
+        if ended {
+            frame::reset(out, self.id(key), code);
+            return Ok(None);
+        }
+        self.reset(key, code, out);
+        Ok(Some(Event::Reset { key, code, reason: Some(reason) }))
+    }
+}

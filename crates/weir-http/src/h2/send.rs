@@ -1,0 +1,250 @@
+//! What is sent: heads at once, data by turns.
+
+use super::conn::{Connection, Ending, Role};
+use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, HEAD, kind};
+use super::priority::Priority;
+use super::state::State;
+use super::store::{Key, Stream};
+use crate::hpack::Encoder;
+
+/// A DATA frame whose head was written: so many bytes of that stream are to be appended now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The stream.
+    pub key: Key,
+    /// Bytes; 0 only at the end.
+    pub len: u64,
+    /// The stream ends with them.
+    pub end: bool,
+}
+
+impl Connection {
+    /// Appends a header section: a head, an interim one, or trailers, which come when all data was sent. `write` writes
+    /// the block. `end`: nothing follows. Does nothing on a stream that may not send any more.
+    pub fn head(
+        &mut self,
+        key: Key,
+        end: bool,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+    ) {
+        let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else { return };
+        let id = stream.id;
+        if end {
+            stream.state = stream.state.end_out();
+        }
+        let start = out.len();
+        out.extend_from_slice(&[0; HEAD]);
+        self.encoder.begin(out);
+        write(&mut self.encoder, out);
+        self.frame(start, id, if end { END_STREAM } else { 0 }, out);
+    }
+
+    /// Opens a stream with a request's head; `None` when the peer takes no more (now, or at all).
+    pub fn open(
+        &mut self,
+        end: bool,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+    ) -> Option<Key> {
+        let most = self.remote.max_streams.unwrap_or(u32::MAX) as usize;
+        let ending = self.ending != Ending::No || self.peer_last.is_some();
+        if self.role != Role::Client || ending || self.store.len() >= most || self.next > 0x7fff_ffff {
+            return None;
+        }
+        let stream = self.stream(self.next, false);
+        self.next += 2;
+        let key = self.store.insert(stream);
+        self.head(key, end, out, write);
+        Some(key)
+    }
+
+    /// Fills in the head of the block that begins at `start`; one that is longer than a frame is cut.
+    fn frame(&self, start: usize, id: u32, flags: u8, out: &mut Vec<u8>) {
+        let most = self.remote.max_frame as usize;
+        let length = out.len() - start - HEAD;
+        let whole = length <= most;
+        let first = FrameHead {
+            length: length.min(most) as u32,
+            kind: kind::HEADERS,
+            flags: if whole { flags | END_HEADERS } else { flags },
+            stream: id,
+        };
+        if let Some(place) = out.get_mut(start..start + HEAD) {
+            place.copy_from_slice(&first.bytes());
+        }
+        if whole {
+            return;
+        }
+        let rest = out.split_off(start + HEAD + most);
+        let mut pieces = rest.chunks(most).peekable();
+        while let Some(piece) = pieces.next() {
+            let flags = if pieces.peek().is_none() { END_HEADERS } else { 0 };
+            frame::write(out, kind::CONTINUATION, flags, id, piece);
+        }
+    }
+
+    /// Announces `bytes` more of a stream's content, and whether they are the last. They are asked for by
+    /// [`Connection::next_data`] when their turn comes.
+    pub fn offer(&mut self, key: Key, bytes: u64, last: bool) {
+        let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else { return };
+        stream.pending += bytes;
+        stream.last |= last;
+        self.enqueue(key);
+    }
+
+    /// Bytes announced and not asked for yet.
+    pub fn pending(&self, key: Key) -> u64 {
+        self.store.get(key).map_or(0, |stream| stream.pending)
+    }
+
+    /// Whether something of a stream is still to be sent that was announced, if only its end.
+    pub fn is_unsent(&self, key: Key) -> bool {
+        let unsent = |stream: &Stream| stream.state.sends() && (stream.pending > 0 || stream.last);
+        self.store.get(key).is_some_and(unsent)
+    }
+
+    /// Writes the head of a DATA frame with all of a stream's content, `bytes`, where that is one frame, may be sent, and
+    /// no stream that is as urgent waits. `false`: it has to be offered.
+    #[inline]
+    pub fn data_at_once(&mut self, key: Key, bytes: u64, out: &mut Vec<u8>) -> bool {
+        let room = self.send.room();
+        let Some(stream) = self.store.get_mut(key).filter(|stream| stream.state.sends()) else {
+            return false;
+        };
+        let limit = u64::from(self.remote.max_frame.min(stream.chunk)).min(room);
+        if bytes > limit || bytes > stream.send.room() || stream.pending > 0 || self.queue.first().is_some() {
+            return false;
+        }
+        stream.send.take(bytes);
+        stream.state = stream.state.end_out();
+        let head = FrameHead { length: bytes as u32, kind: kind::DATA, flags: END_STREAM, stream: stream.id };
+        self.send.take(bytes);
+        out.extend_from_slice(&head.bytes());
+        true
+    }
+
+    /// Sets how many bytes of a stream's content may go in one frame (`http2_chunk_size`).
+    pub fn set_chunk(&mut self, key: Key, bytes: u32) {
+        if let Some(stream) = self.store.get_mut(key) {
+            stream.chunk = bytes.max(1);
+        }
+    }
+
+    /// The next DATA frame: its head is appended to `out`, and its content is to be appended by the caller before
+    /// anything else. `None` when nobody has anything, or nobody may.
+    pub fn next_data(&mut self, out: &mut Vec<u8>) -> Option<Grant> {
+        loop {
+            let key = Key(self.queue.first()?);
+            let whole = self.send.room();
+            let Some(stream) = self.store.get_mut(key) else {
+                self.queue.pop();
+                continue;
+            };
+            let limit = u64::from(self.remote.max_frame.min(stream.chunk)).min(whole);
+            let room = stream.send.room();
+            let len = stream.pending.min(room).min(limit);
+            let end = stream.last && len == stream.pending;
+            if len == 0 && !end {
+                if stream.pending > 0 && room > 0 {
+                    // It is the connection's window that is used up.
+                    return None;
+                }
+                stream.queued = false;
+                self.queue.pop();
+                continue;
+            }
+            stream.pending -= len;
+            stream.send.take(len);
+            if end {
+                stream.state = stream.state.end_out();
+            }
+            let flags = if end { END_STREAM } else { 0 };
+            let head = FrameHead { length: len as u32, kind: kind::DATA, flags, stream: stream.id };
+            if stream.pending == 0 || stream.send.room() == 0 {
+                stream.queued = false;
+                self.queue.pop();
+            } else {
+                self.queue.turn();
+            }
+            self.send.take(len);
+            out.extend_from_slice(&head.bytes());
+            return Some(Grant { key, len, end });
+        }
+    }
+
+    /// Whether [`Connection::next_data`] would give something.
+    pub fn has_data(&self) -> bool {
+        let Some(stream) = self.queue.first().and_then(|place| self.store.get(Key(place))) else {
+            return false;
+        };
+        self.send.room() > 0 || stream.pending == 0
+    }
+
+    /// Whether a stream waits for nothing but the peer: its window, or the connection's, is used up.
+    pub fn is_stalled(&self, key: Key) -> bool {
+        let stalled = |stream: &Stream| {
+            stream.pending > 0 && stream.state.sends() && (stream.send.room() == 0 || self.send.room() == 0)
+        };
+        self.store.get(key).is_some_and(stalled)
+    }
+
+    /// Gives a stream another priority (RFC 9218); also in the middle of its response.
+    pub fn prioritize(&mut self, key: Key, priority: Priority) {
+        let Some(stream) = self.store.get_mut(key).filter(|stream| stream.priority != priority) else {
+            return;
+        };
+        let queued = std::mem::take(&mut stream.queued);
+        let before = std::mem::replace(&mut stream.priority, priority);
+        if queued {
+            self.queue.remove(before, key.0);
+            self.enqueue(key);
+        }
+    }
+
+    /// The priority of a stream.
+    pub fn priority(&self, key: Key) -> Priority {
+        self.store.get(key).map_or_else(Priority::default, |stream| stream.priority)
+    }
+
+    /// Puts a stream in the queue, if it has something to send and may.
+    pub(super) fn enqueue(&mut self, key: Key) {
+        let Some(stream) = self.store.get_mut(key) else { return };
+        let ready = if stream.pending > 0 { stream.send.room() > 0 } else { stream.last };
+        if !ready || stream.queued || !stream.state.sends() {
+            return;
+        }
+        stream.queued = true;
+        let (priority, id) = (stream.priority, stream.id);
+        self.queue.push(priority, id, key.0);
+    }
+
+    /// `bytes` of a stream's content were used: the peer may send as many again. Told to it where that is worth a frame.
+    pub fn consumed(&mut self, key: Key, bytes: u64, out: &mut Vec<u8>) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Some(more) = self.recv.release(bytes) {
+            frame::window_update(out, 0, more);
+        }
+        if let Some(stream) = self.store.get_mut(key)
+            && stream.state.receives()
+            && let Some(more) = stream.recv.release(bytes)
+        {
+            frame::window_update(out, stream.id, more);
+        }
+    }
+
+    /// Somebody reads a stream's content: from here on the peer may send `window` bytes ahead.
+    pub fn widen(&mut self, key: Key, window: u32, out: &mut Vec<u8>) {
+        if let Some(stream) = self.store.get_mut(key)
+            && stream.state.receives()
+            && let Some(more) = stream.recv.widen(window)
+        {
+            frame::window_update(out, stream.id, more);
+        }
+    }
+
+    /// Whether a stream was ended, or reset, in both directions.
+    pub fn is_closed(&self, key: Key) -> bool {
+        self.state(key) == State::Closed
+    }
+}

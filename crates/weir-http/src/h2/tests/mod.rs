@@ -1,0 +1,4 @@
+//! Frames as bytes against what the RFC has said to them, and pairs of connections under faults.
+
+mod frames;
+mod pair;

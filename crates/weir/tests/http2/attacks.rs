@@ -1,0 +1,86 @@
+//! Clients that do too much, too little, or what they may not.
+
+use weir_http::h2::Code;
+use weir_test::{Server, both_drivers};
+
+use crate::client::Client;
+
+const CONF: &str = "http { send_timeout 200ms; server { listen 127.0.0.1:%%PORT%%; http2 on; root %%DIR%%;
+    location /ok { return 200 ok; } } }";
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// `GET /ok`, without tables.
+const GET: &[u8] = b"\x82\x86\x04\x03/ok\x01\x01a";
+
+both_drivers! {
+    fn floods_end_the_connection_and_have_a_name_in_the_log(driver) {
+        let server = Server::start(CONF);
+        let resets = |at: u32| [frame(1, 5, 2 * at + 1, GET), frame(3, 0, 2 * at + 1, &[0, 0, 0, 8])].concat();
+        let continuation = |at: u32| frame(if at == 0 { 1 } else { 9 }, 0, 1, if at == 0 { GET } else { b"" });
+        let floods: [(&str, Vec<u8>); 5] = [
+            ("rapid reset", (0..2000).flat_map(resets).collect()),
+            ("CONTINUATION flood", (0..1000).flat_map(continuation).collect()),
+            ("PING flood", frame(6, 0, 0, &[0; 8]).repeat(5000)),
+            ("SETTINGS flood", frame(4, 0, 0, &[]).repeat(1000)),
+            ("WINDOW_UPDATE flood", frame(8, 0, 0, &[0, 0, 0, 1]).repeat(25_000)),
+        ];
+        for (name, flood) in floods {
+            let mut client = Client::connect(server.addr(0));
+            for piece in flood.chunks(16_000) {
+                client.raw(piece);
+            }
+            let _line = server.error_log_line(name);
+        }
+        let mut client = Client::connect(server.addr(0));
+        assert_eq!(client.fetch("/ok").text(), "ok");
+    }
+
+    fn malformed_requests_are_answered_and_their_streams_reset(driver) {
+        let server = Server::start(CONF);
+        let mut client = Client::connect(server.addr(0));
+        for fields in [("Upper", "x"), ("connection", "close"), ("te", "gzip"), ("a", "b\nc"), ("host", "other")] {
+            let key = client.open("GET", "/ok", &[fields], None);
+            client.until("a status", |client| client.answers[&key].status > 0);
+            assert_eq!(client.answers[&key].status, 400, "{fields:?}");
+        }
+        let key = client.open("GET", "/ok", &[("Upper", "x")], None);
+        client.until("a reset", |client| client.answers[&key].reset.is_some());
+        assert_eq!(client.answers[&key].reset, Some(Code::Protocol));
+        let key = client.open("CONNECT", "/ok", &[], None);
+        assert_eq!(client.answer(key).status, 405);
+        let long = "x".repeat(40_000);
+        let key = client.open("GET", "/ok", &[("x-long", &long)], None);
+        assert_eq!(client.answer(key).status, 400);
+        assert_eq!(client.fetch("/ok").text(), "ok");
+    }
+
+    /// A client that never opens its window holds an answer for `send_timeout` only.
+    fn a_window_that_never_opens_ends_its_stream(driver) {
+        let server = Server::builder(CONF).file("big", vec![b'x'; 300_000]).start();
+        let mut client = Client::with_window(server.addr(0), 1000);
+        client.reads = false;
+        let key = client.get("/big");
+        client.until("a reset", |client| client.answers[&key].reset.is_some());
+        assert_eq!(client.answers[&key].body.len(), 1000);
+        assert_eq!(client.fetch("/ok").text(), "ok", "the connection lives");
+    }
+
+    fn a_preface_that_is_none_is_http_1(driver) {
+        let server = Server::start(CONF);
+        let answer = server.raw("PRI * HTTP/2.0\r\n\r\nxxxxxxxx");
+        assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", answer.escape_ascii());
+        // A preface in pieces is one all the same.
+        let mut socket = server.client();
+        for piece in weir_http::h2::PREFACE.chunks(5) {
+            socket.send(piece);
+        }
+        assert_eq!(socket.bytes(9)[3], 4, "SETTINGS");
+    }
+}

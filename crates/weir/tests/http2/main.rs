@@ -1,0 +1,6 @@
+//! HTTP/2 against the real server: by a client of its own, byte by byte, and by real ones.
+
+mod attacks;
+mod client;
+mod real;
+mod streams;
