@@ -99,7 +99,11 @@ pub fn check(
         return Err(Problem::MALFORMED);
     }
     let trusted: Vec<X509Certificate<'_>> = trust.certificates.iter().filter_map(|der| read(der)).collect();
-    let path = Path::build(&sent, &trusted)?;
+    // nginx lets OpenSSL go on after a client's problem: of a lone certificate it then finds the next one.
+    let path = Path::build(&sent, &trusted).map_err(|problem| match (problem, purpose) {
+        (Problem::UNVERIFIED_LEAF, Purpose::Server) => Problem::NO_LOCAL_ISSUER,
+        _ => problem,
+    })?;
     let now = i64::try_from(now).ok().and_then(|now| ASN1Time::from_timestamp(now).ok());
     let now = now.ok_or(Problem::MALFORMED)?;
     path.check(&trust.crls, depth, purpose, now)

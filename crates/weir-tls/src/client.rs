@@ -17,7 +17,7 @@ use crate::suites::{self, Protocols};
 use crate::verify::AnyServer;
 
 /// What a client offers.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// `proxy_ssl_protocols`
     pub protocols: Protocols,

@@ -6,6 +6,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod accepted;
+pub mod client;
 pub(crate) mod files;
 pub(crate) mod layer;
 mod server;
@@ -21,6 +22,7 @@ use weir_conf::Error;
 
 use crate::conf::{ServerConf, listen::Address};
 
+pub use client::Secure;
 pub use server::ServerTls;
 pub use settings::SslConf;
 pub use ssl::Ssl;

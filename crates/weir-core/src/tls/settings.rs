@@ -266,11 +266,11 @@ fn dhparam(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 }
 
 /// `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`
-fn certificate_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+pub(crate) fn certificate_cache(slot: &mut Option<bool>, line: &mut LineCx<'_>) -> Result {
     let mut max = false;
     for i in 0..line.args().len() {
         match line.arg(i).split_once('=') {
-            None if line.arg(i) == "off" => return line.once(&mut c.certificate_cache, false),
+            None if line.arg(i) == "off" => return line.once(slot, false),
             Some(("max", n)) if n.parse::<u32>().is_ok_and(|n| n > 0) => max = true,
             Some(("valid" | "inactive", time)) if weir_conf::parse_time_s(time.as_bytes()).is_some() => {}
             _ => return Err(line.invalid_parameter(i)),
@@ -279,7 +279,7 @@ fn certificate_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     if !max {
         return Err(line.fail("\"ssl_certificate_cache\" must have the \"max\" parameter"));
     }
-    line.once(&mut c.certificate_cache, true)
+    line.once(slot, true)
 }
 
 /// `ssl_certificate_compression on` is answered by what nginx says without the libraries.
@@ -313,7 +313,7 @@ pub(super) const TABLE: &[Row] = &[
         .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not."),
     Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.password_file))
         .doc("Passwords of keys, one a line; each is tried."),
-    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), certificate_cache)
+    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| certificate_cache(&mut c.certificate_cache, line))
         .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
     Row::new("ssl_certificate_compression", HERE, FLAG, compression)
         .doc("Accepted for nginx's files; certificates are sent as they are."),

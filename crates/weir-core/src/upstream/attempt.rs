@@ -22,6 +22,7 @@ use super::{headers, log, tunnel};
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
+use crate::tls::Secure;
 
 /// What a location needs to ask servers.
 pub struct Upstream {
@@ -43,10 +44,11 @@ impl Upstream {
         if let Err(verdict) = self.protocol.request(x, &mut out) {
             return verdict;
         }
+        let secure = self.protocol.secure(x);
         let tries = Tries::begin(x);
         let left = request::tries(group.tries(), self.settings.next_tries);
         let mut run =
-            Run { up: self, out, tries, left, began: weir_rt::now_ms(), body_begun: false, hints: 0 };
+            Run { up: self, out, secure, tries, left, began: weir_rt::now_ms(), body_begun: false, hints: 0 };
         let verdict = run.all(x, group).await;
         if !matches!(verdict, Verdict::Respond) {
             // Else the body may still come: its end is the end.
@@ -60,6 +62,8 @@ impl Upstream {
 pub(super) struct Run<'u> {
     pub(super) up: &'u Upstream,
     pub(super) out: Outgoing,
+    /// The TLS of its connections.
+    pub(super) secure: Option<Secure>,
     pub(super) tries: Tries,
     /// How many more servers may be asked.
     left: u64,
@@ -87,6 +91,11 @@ pub(super) struct Answered {
 }
 
 impl Run<'_> {
+    /// What stands before addresses in messages.
+    fn scheme(&self) -> &'static str {
+        if self.secure.is_some() { self.up.protocol.secure_scheme() } else { self.up.protocol.scheme() }
+    }
+
     async fn all(&mut self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
         let mut tried = Tried::default();
         loop {
@@ -96,7 +105,7 @@ impl Run<'_> {
                 Err(Failed::Next(_)) => None,
             };
             let Some(lease) = lease else {
-                self.tries.nobody(&group.group.name, self.up.protocol.scheme(), self.out.uri);
+                self.tries.nobody(&group.group.name, self.scheme(), self.out.uri);
                 log::error(x, &"no live upstreams while connecting to upstream");
                 x.cause = Cause::AllPeersDown;
                 return Verdict::Status(Reason::NO_LIVE.status());
@@ -140,10 +149,10 @@ impl Run<'_> {
 
     /// One try, up to its answer's head. Statuses that another server may do better than are failures.
     async fn one(&mut self, x: &mut Exchange, lease: Lease) -> Result<Answered, Failed> {
-        self.tries.start(&lease.peer, self.up.protocol.scheme(), self.out.uri);
+        self.tries.start(&lease.peer, self.scheme(), self.out.uri);
         let mut lease = lease;
         loop {
-            let kept = lease.group.pool.take(&lease.peer);
+            let kept = lease.group.pool.take(&lease.peer, self.secure.as_ref());
             let reused = kept.is_some();
             let connection = match kept {
                 Some(connection) => connection,

@@ -1,12 +1,14 @@
 //! A connection for a try: opened, and set up for its first request.
 
-use weir_trace::WaitKind;
+use weir_trace::{Cause, WaitKind};
 
 use super::attempt::{CONNECTING, Failed, Run};
 use super::connection::Connection;
 use super::local::Lease;
 use super::log;
+use super::reason::{Fault, Reason};
 use super::request;
+use super::secure::{self, NoTls};
 use crate::exchange::Exchange;
 
 impl Run<'_> {
@@ -27,10 +29,25 @@ impl Run<'_> {
     }
 
     /// What a new connection needs before its first request.
-    async fn set_up(&self, _x: &mut Exchange, connection: Connection) -> Result<Connection, Failed> {
-        if self.up.settings.socket_keepalive {
+    async fn set_up(&self, x: &mut Exchange, connection: Connection) -> Result<Connection, Failed> {
+        let (settings, mut connection) = (&self.up.settings, connection);
+        if settings.socket_keepalive {
             request::probe(&connection);
         }
-        Ok(connection)
+        let Some(secure) = &self.secure else { return Ok(connection) };
+        let handshake = secure::handshake(&connection, secure, settings.connect_timeout);
+        match self.unless_gone(x, WaitKind::UpstreamConnect, handshake).await? {
+            Ok(()) => {
+                connection.secure = Some(secure.clone());
+                Ok(connection)
+            }
+            Err(NoTls::TimedOut) => Err(Failed::Next(log::timed_out(x, Cause::ConnectTimeout, HANDSHAKING))),
+            Err(NoTls::Failed(message)) => {
+                log::error(x, &format_args!("{message} while {HANDSHAKING}"));
+                Err(Failed::Next(Fault { reason: Reason::ERROR, cause: Cause::ConnectFailed }))
+            }
+        }
     }
 }
+
+const HANDSHAKING: &str = "SSL handshaking to upstream";

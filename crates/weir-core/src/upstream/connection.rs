@@ -6,6 +6,7 @@ use weir_rt::net::SockAddr;
 use weir_rt::{Recv, Stream, Timer};
 
 use super::idle::Parked;
+use crate::tls::Secure;
 
 /// A connection to a server, while it is used or kept.
 pub(crate) struct Connection {
@@ -19,6 +20,8 @@ pub(crate) struct Connection {
     opened: u64,
     /// Bytes sent before the current request.
     pub(crate) sent_before: u64,
+    /// Its TLS.
+    pub(crate) secure: Option<Secure>,
 }
 
 impl Connection {
@@ -45,6 +48,7 @@ impl Connection {
             reused: false,
             opened: weir_rt::now_ms(),
             sent_before: 0,
+            secure: None,
         })
     }
 
@@ -60,7 +64,15 @@ impl Connection {
         let Parked { fd, requests, opened, .. } = parked;
         let stream = Stream::from_fd(fd).ok()?;
         let sent_before = stream.sent();
-        Some(Connection { stream, timer: Timer::new(), requests, reused: true, opened, sent_before })
+        Some(Connection {
+            stream,
+            timer: Timer::new(),
+            requests,
+            reused: true,
+            opened,
+            sent_before,
+            secure: None,
+        })
     }
 
     /// Nothing has come since the last answer, and the server has not closed it.

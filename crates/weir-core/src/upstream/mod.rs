@@ -43,6 +43,7 @@ mod queue;
 mod reason;
 mod receive;
 mod request;
+mod secure;
 mod send;
 pub mod settings;
 mod sites;

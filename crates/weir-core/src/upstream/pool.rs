@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::group::{Group, Keep};
 use super::idle::Common;
 use super::peer::Peer;
+use crate::tls::Secure;
 use crate::worker::Worker;
 
 /// A worker's side of the idle connections of one group.
@@ -39,12 +40,16 @@ impl Pool {
         Pool { keep, common, idle: RefCell::default(), swept: Cell::new(false) }
     }
 
-    /// A connection to `peer` that is still good: the worker's own that was used last, else one of all workers'.
-    pub(crate) fn take(&self, peer: &Arc<Peer>) -> Option<Connection> {
-        while let Some(found) = self.own(peer) {
+    /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without
+    /// TLS, one of all workers'.
+    pub(crate) fn take(&self, peer: &Arc<Peer>, secure: Option<&Secure>) -> Option<Connection> {
+        while let Some(found) = self.own(peer, secure) {
             if found.is_good() {
                 return Some(found);
             }
+        }
+        if secure.is_some() {
+            return None;
         }
         while let Some(parked) = self.common.take(&peer.addr) {
             let connection = self.may_stay(parked.since).then(|| Connection::unpark(parked)).flatten();
@@ -55,9 +60,10 @@ impl Pool {
         None
     }
 
-    fn own(&self, peer: &Peer) -> Option<Connection> {
+    fn own(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
-        let at = idle.iter().rposition(|idle| idle.peer.addr == peer.addr)?;
+        let same = |idle: &Idle| idle.peer.addr == peer.addr && idle.connection.secure.as_ref() == secure;
+        let at = idle.iter().rposition(same)?;
         Some(idle.remove(at).connection)
     }
 

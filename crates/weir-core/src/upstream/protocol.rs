@@ -9,11 +9,22 @@ use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
 use crate::text::Text;
+use crate::tls::Secure;
 
 /// A protocol that servers of an upstream speak. One instance per location and worker.
 pub trait Protocol {
     /// What stands before an address in messages: `http://`.
     fn scheme(&self) -> &'static str;
+
+    /// The same where connections speak TLS: `https://`.
+    fn secure_scheme(&self) -> &'static str {
+        "https://"
+    }
+
+    /// The TLS that connections for `x` need; none by default.
+    fn secure(&self, _x: &mut Exchange) -> Option<Secure> {
+        None
+    }
 
     /// Composes the request for a try; runs once per request, before the first try, and again when a try must be made
     /// with another name. `Err`: what to answer instead.

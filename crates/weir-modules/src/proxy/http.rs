@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use weir_core::tls::Secure;
+use weir_core::tls::client::ClientTls;
 use weir_core::upstream::Settings;
 use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::variable::Script;
@@ -9,6 +11,7 @@ use weir_core::{Exchange, Text, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_http::{Field, Known, Method, Version};
 
+use super::pass::Goal;
 use super::request::{self, Fields};
 use super::rewrite::{self, Cookies, Rule};
 use crate::answer_head;
@@ -22,11 +25,20 @@ pub(super) struct Http {
     pub(super) settings: Arc<Settings>,
     pub(super) redirects: Vec<Rule>,
     pub(super) cookies: Cookies,
+    /// `proxy_ssl_...`, where servers may speak TLS.
+    pub(super) tls: Option<Arc<ClientTls>>,
 }
 
 impl Protocol for Http {
     fn scheme(&self) -> &'static str {
         "http://"
+    }
+
+    fn secure(&self, x: &mut Exchange) -> Option<Secure> {
+        let goal = x.state_if::<Goal>().filter(|goal| goal.https)?;
+        let host = goal.host.clone()?;
+        let host = String::from_utf8_lossy(x.text(&host)).into_owned();
+        Some(self.tls.as_ref()?.secure(x, &host))
     }
 
     fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {

@@ -16,6 +16,7 @@ use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
+use weir_core::tls::client::ClientConf;
 use weir_core::upstream::{Family, pass_to};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Module, inherit};
@@ -72,12 +73,47 @@ impl Module for Proxy {
                 Flags::set(&mut c.cookie_flags, l)
             })
             .doc("Changes the flags of cookies."),
+            Row::new("proxy_ssl_session_reuse", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.ssl.session_reuse))
+                .doc("Sessions with servers are resumed; on."),
+            Row::new("proxy_ssl_protocols", ANY, MORE, |c: &mut ProxyConf, l| c.ssl.set_protocols(l))
+                .doc("TLSv1.2, TLSv1.3; both."),
+            Row::new("proxy_ssl_ciphers", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_ciphers(l))
+                .doc("The ciphers of TLS 1.2 offered to servers, in OpenSSL's language."),
+            Row::new("proxy_ssl_name", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_name(l))
+                .doc("The name that servers must have and are told; $proxy_host."),
+            Row::new("proxy_ssl_server_name", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.ssl.server_name))
+                .doc("Servers are told the name (SNI); off."),
+            Row::new("proxy_ssl_verify", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.ssl.verify))
+                .doc("Servers need a certificate that is trusted and has the name; off."),
+            Row::new("proxy_ssl_verify_depth", ANY, ONE, |c: &mut ProxyConf, l| l.number(&mut c.ssl.verify_depth, ..))
+                .doc("The most certificates between a server's and a trusted one; 1."),
+            Row::new("proxy_ssl_trusted_certificate", ANY, ONE, |c: &mut ProxyConf, l| {
+                l.conf_path(&mut c.ssl.trusted_certificate)
+            })
+            .doc("Whom servers' certificates must come from."),
+            Row::new("proxy_ssl_crl", ANY, ONE, |c: &mut ProxyConf, l| l.conf_path(&mut c.ssl.crl))
+                .doc("Lists of revoked certificates of servers."),
+            Row::new("proxy_ssl_certificate", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_certificate(l))
+                .doc("The certificate that servers are shown, in PEM; variables."),
+            Row::new("proxy_ssl_certificate_key", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_certificate_key(l))
+                .doc("Its key, in PEM."),
+            Row::new("proxy_ssl_certificate_cache", ANY, Args::range(1, 3), |c: &mut ProxyConf, l| {
+                c.ssl.set_certificate_cache(l)
+            })
+            .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
+            Row::new("proxy_ssl_password_file", ANY, ONE, |c: &mut ProxyConf, l| {
+                l.conf_path(&mut c.ssl.password_file)
+            })
+            .doc("Passwords of the key, one a line; each is tried."),
+            Row::new("proxy_ssl_conf_command", ANY, TWO, |c: &mut ProxyConf, l| c.ssl.set_conf_command(l))
+                .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString."),
         ]
     );
     const VARIABLES: &'static [Variable] = request::VARIABLES;
 
     fn inherit(conf: &mut ProxyConf, parent: &ProxyConf) {
         conf.family.inherit(&parent.family);
+        conf.ssl.inherit(&parent.ssl);
         inherit!(conf, parent, set_headers, body, method, version);
         inherit!(conf, parent, redirects, cookie_domains, cookie_paths, cookie_flags);
     }
@@ -86,6 +122,9 @@ impl Module for Proxy {
         conf.family.resolve("proxy", &HIDDEN, registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
+            if pass.may_be_secure() {
+                conf.ssl.resolve("proxy", registry)?;
+            }
         }
         Ok(())
     }
@@ -112,6 +151,7 @@ impl Module for Proxy {
             method: conf.method.clone(),
             body: conf.body.clone(),
             settings: settings.clone(),
+            tls: conf.ssl.tls(),
         };
         let target = pass.install(plan.worker)?;
         pass_to(plan, Self::NAME, protocol, settings, target);
@@ -138,6 +178,7 @@ const HIDDEN: [&str; 8] = [
 #[derive(Default)]
 pub struct ProxyConf {
     family: Family,
+    ssl: ClientConf,
     pass: Option<Pass>,
     set_headers: Option<Vec<(Arc<str>, Script)>>,
     body: Option<Script>,

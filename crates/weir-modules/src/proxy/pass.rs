@@ -33,31 +33,46 @@ enum To {
 pub(super) struct Url {
     /// `host`, `host:port` or `unix:/path`.
     pub(super) host: String,
+    /// It is `https://`.
+    pub(super) https: bool,
     /// Path and arguments; `None` where none is written: the client's are sent.
     pub(super) uri: Option<String>,
 }
 
 impl Url {
+    /// Where no port is written.
+    fn port(&self) -> u16 {
+        if self.https { 443 } else { 80 }
+    }
+
+    /// The scheme's length, for messages about what follows it.
+    fn scheme_len(text: &str) -> usize {
+        text.find("://").map_or(0, |at| at + 3)
+    }
+
     /// Reads what follows the scheme.
     fn parse(text: &str) -> std::result::Result<Url, &'static str> {
-        let rest = match text.get(..7) {
-            Some(scheme) if scheme.eq_ignore_ascii_case("http://") => &text[7..],
-            _ => return Err("invalid URL prefix"),
+        let begins =
+            |scheme: &str| text.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+        let (rest, https) = match () {
+            () if begins("http://") => (&text[7..], false),
+            () if begins("https://") => (&text[8..], true),
+            () => return Err("invalid URL prefix"),
         };
         if rest.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
             let (path, uri) = match rest[5..].find(':') {
                 Some(at) => (&rest[..5 + at], Some(rest[5 + at + 1..].to_owned())),
                 None => (rest, None),
             };
-            return Ok(Url { host: path.to_owned(), uri: uri.filter(|uri| !uri.is_empty()) });
+            return Ok(Url { host: path.to_owned(), https, uri: uri.filter(|uri| !uri.is_empty()) });
         }
         match rest.find(['/', '?']) {
             Some(at) => {
                 let uri = &rest[at..];
                 let uri = if uri.starts_with('?') { format!("/{uri}") } else { uri.to_owned() };
-                Ok(Url { host: rest[..at].to_owned(), uri: Some(uri) })
+                Ok(Url { host: rest[..at].to_owned(), https, uri: Some(uri) })
             }
-            None => Ok(Url { host: rest.to_owned(), uri: None }),
+            None => Ok(Url { host: rest.to_owned(), https, uri: None }),
         }
     }
 }
@@ -72,7 +87,10 @@ impl Pass {
                 let text = String::from_utf8_lossy(text).into_owned();
                 let url = Url::parse(&text).map_err(|message| line.fail_arg(0, message))?;
                 if url.host.is_empty() {
-                    return Err(line.fail_arg(0, format!("no host in upstream \"{}\"", &text[7..])));
+                    return Err(line.fail_arg(
+                        0,
+                        format!("no host in upstream \"{}\"", &text[Url::scheme_len(&text)..]),
+                    ));
                 }
                 if url.uri.is_some() && location.is_none() {
                     return Err(line.fail(NAMELESS));
@@ -92,11 +110,19 @@ impl Pass {
         })
     }
 
+    /// Whether its servers may speak TLS.
+    pub(super) fn may_be_secure(&self) -> bool {
+        match &self.to {
+            To::Fixed { url, .. } => url.https,
+            To::Computed(_) => true,
+        }
+    }
+
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
         let place = self.place;
         if let To::Fixed { url, group } = &mut self.to {
-            let found = registry.shared::<Upstreams>().named(&url.host, Some(80));
+            let found = registry.shared::<Upstreams>().named(&url.host, Some(url.port()));
             *group = Some(found.map_err(|message| Error::new(message).at(place))?);
         }
         Ok(())
@@ -109,6 +135,7 @@ impl Pass {
                 Target::Fixed {
                     group: worker.upstreams.group(group),
                     host: Text::shared(url.host.as_bytes()),
+                    https: url.https,
                     uri: url.uri.as_ref().map(|uri| Text::shared(uri.as_bytes())),
                 }
             }
@@ -123,7 +150,7 @@ const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by
 
 /// Where a location's requests go, on one worker.
 pub(super) enum Target {
-    Fixed { group: Rc<LocalGroup>, host: Text, uri: Option<Text> },
+    Fixed { group: Rc<LocalGroup>, host: Text, https: bool, uri: Option<Text> },
     Computed(Script),
 }
 
@@ -132,6 +159,8 @@ pub(super) enum Target {
 pub(super) struct Goal {
     /// `$proxy_host`: the name and port as `proxy_pass` has them.
     pub(super) host: Option<Text>,
+    /// The server speaks TLS.
+    pub(super) https: bool,
     /// The URI that `proxy_pass` has.
     pub(super) uri: Option<Text>,
     /// That URI is all of it: it was computed.
@@ -142,8 +171,9 @@ impl weir_core::upstream::Target for Target {
     /// As there; the [`Goal`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match self {
-            Target::Fixed { group, host, uri } => {
-                *x.state::<Goal>() = Goal { host: Some(host.clone()), uri: uri.clone(), whole: false };
+            Target::Fixed { group, host, https, uri } => {
+                *x.state::<Goal>() =
+                    Goal { host: Some(host.clone()), https: *https, uri: uri.clone(), whole: false };
                 Ok(group.clone())
             }
             Target::Computed(script) => computed(x, script).await,
@@ -163,12 +193,12 @@ async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<L
         Err(message) => return refuse(x, format!("{message} in \"{text}\"")),
     };
     if url.host.is_empty() {
-        return refuse(x, format!("no host in upstream \"{}\"", text.get(7..).unwrap_or_default()));
+        return refuse(x, format!("no host in upstream \"{}\"", &text[Url::scheme_len(&text)..]));
     }
     let host = Text::Span(x.arena.push(url.host.as_bytes()));
     let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri.as_bytes())));
-    *x.state::<Goal>() = Goal { host: Some(host), uri, whole: true };
-    weir_core::upstream::computed(x, &url.host, 80).await
+    *x.state::<Goal>() = Goal { host: Some(host), https: url.https, uri, whole: true };
+    weir_core::upstream::computed(x, &url.host, url.port()).await
 }
 
 #[cfg(test)]
@@ -183,6 +213,7 @@ mod tests {
         assert_eq!(parts("http://a?y"), Ok(("a".into(), Some("/?y".into()))));
         assert_eq!(parts("http://unix:/tmp/s"), Ok(("unix:/tmp/s".into(), None)));
         assert_eq!(parts("http://unix:/tmp/s:/x"), Ok(("unix:/tmp/s".into(), Some("/x".into()))));
+        assert_eq!(parts("https://a:1/x"), Ok(("a:1".into(), Some("/x".into()))));
         assert_eq!(parts("ftp://a"), Err("invalid URL prefix"));
     }
 }

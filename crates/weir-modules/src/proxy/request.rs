@@ -194,9 +194,10 @@ fn proxy_host(x: &mut Exchange) -> Option<Text> {
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("proxy_host", proxy_host).volatile(),
     Variable::new("proxy_port", |x| {
+        let usual = if x.state_if::<Goal>()?.https { 443 } else { 80 };
         let host = x.state_if::<Goal>()?.host.clone()?;
         let text = String::from_utf8_lossy(x.text(&host)).into_owned();
-        let port = weir_core::upstream::group::split_port(&text).ok()?.1.unwrap_or(80);
+        let port = weir_core::upstream::group::split_port(&text).ok()?.1.unwrap_or(usual);
         Some(Text::Span(x.arena.push(port.to_string().as_bytes())))
     })
     .volatile(),

@@ -1,0 +1,330 @@
+//! TLS to upstream servers: `proxy_ssl_...` and what others call the same.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx, Result};
+use weir_tls::chain::{self, Purpose};
+use weir_tls::suites::{self, Protocols};
+use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, Problem, Trust};
+
+use super::files::{self, BUILDING};
+use super::settings::{self, absolute};
+use crate::conf::registry::Registry;
+use crate::exchange::Exchange;
+use crate::inherit;
+use crate::variable::Script;
+
+/// The settings of one block as written, but for their prefix.
+#[derive(Clone, Default)]
+#[allow(missing_docs, reason = "each is the directive of the same name behind _ssl_")]
+pub struct ClientConf {
+    pub session_reuse: Option<bool>,
+    pub protocols: Option<Protocols>,
+    pub ciphers: Option<String>,
+    pub name: Option<Script>,
+    pub server_name: Option<bool>,
+    pub verify: Option<bool>,
+    pub verify_depth: Option<usize>,
+    pub trusted_certificate: Option<PathBuf>,
+    pub crl: Option<PathBuf>,
+    certificate: Option<(Script, String)>,
+    certificate_key: Option<(Script, String)>,
+    pub password_file: Option<PathBuf>,
+    pub certificate_cache: Option<bool>,
+    ciphersuites: Option<String>,
+    groups: Option<String>,
+    resolved: Option<Arc<ClientTls>>,
+}
+
+impl ClientConf {
+    /// Takes from the block around what is not set.
+    pub fn inherit(&mut self, parent: &ClientConf) {
+        inherit!(self, parent, session_reuse, protocols, ciphers, name, server_name, verify, verify_depth);
+        inherit!(self, parent, trusted_certificate, crl, certificate, certificate_key, password_file);
+        inherit!(self, parent, certificate_cache, ciphersuites, groups);
+    }
+
+    /// Reads the files of a block whose servers speak TLS. `prefix`: `proxy`.
+    ///
+    /// # Errors
+    /// What is wrong, in nginx's words.
+    pub fn resolve(&mut self, prefix: &str, registry: &Registry) -> Result {
+        let tls = ClientTls::new(self, prefix, registry).map_err(Error::new)?;
+        self.resolved = Some(Arc::new(tls));
+        Ok(())
+    }
+
+    /// What [`ClientConf::resolve`] made.
+    pub fn tls(&self) -> Option<Arc<ClientTls>> {
+        self.resolved.clone()
+    }
+
+    /// `_ssl_protocols`
+    ///
+    /// # Errors
+    /// None of them can be had.
+    pub fn set_protocols(&mut self, line: &mut LineCx<'_>) -> Result {
+        settings::protocols(&mut self.protocols, line)
+    }
+
+    /// `_ssl_ciphers`
+    ///
+    /// # Errors
+    /// None is selected.
+    pub fn set_ciphers(&mut self, line: &mut LineCx<'_>) -> Result {
+        settings::ciphers(&mut self.ciphers, line)
+    }
+
+    /// `_ssl_name`
+    ///
+    /// # Errors
+    /// A wrong name of a variable.
+    pub fn set_name(&mut self, line: &mut LineCx<'_>) -> Result {
+        let name = Script::compile(line, 0)?;
+        line.once(&mut self.name, name)
+    }
+
+    /// `_ssl_certificate`
+    ///
+    /// # Errors
+    /// As [`ClientConf::set_name`].
+    pub fn set_certificate(&mut self, line: &mut LineCx<'_>) -> Result {
+        let file = file(line)?;
+        line.once(&mut self.certificate, file)
+    }
+
+    /// `_ssl_certificate_key`
+    ///
+    /// # Errors
+    /// As [`ClientConf::set_name`].
+    pub fn set_certificate_key(&mut self, line: &mut LineCx<'_>) -> Result {
+        let file = file(line)?;
+        line.once(&mut self.certificate_key, file)
+    }
+
+    /// `_ssl_certificate_cache`
+    ///
+    /// # Errors
+    /// A parameter is wrong.
+    pub fn set_certificate_cache(&mut self, line: &mut LineCx<'_>) -> Result {
+        settings::certificate_cache(&mut self.certificate_cache, line)
+    }
+
+    /// `_ssl_conf_command`
+    ///
+    /// # Errors
+    /// There is no such command, or its value is wrong.
+    pub fn set_conf_command(&mut self, line: &mut LineCx<'_>) -> Result {
+        let (name, value) = (line.arg(0), line.arg(1));
+        let failed =
+            |why: String| line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"));
+        match name {
+            "Ciphersuites" => {
+                suites::select_tls13(value).map_err(|error| failed(error.to_string()))?;
+                self.ciphersuites = Some(value.to_owned());
+            }
+            "Curves" | "Groups" => {
+                suites::select_groups(value).map_err(|error| failed(error.to_string()))?;
+                self.groups = Some(value.to_owned());
+            }
+            "CipherString" => {
+                suites::select(value).map_err(|error| failed(error.to_string()))?;
+                self.ciphers = Some(value.to_owned());
+            }
+            _ => return Err(failed("there is no such command here".to_owned())),
+        }
+        Ok(())
+    }
+}
+
+fn file(line: &mut LineCx<'_>) -> Result<(Script, String)> {
+    let name = if line.arg(0).contains('$') { line.arg(0).to_owned() } else { absolute(line, 0) };
+    Ok((Script::compile_text(line, 0, name.as_bytes())?, name))
+}
+
+/// How a location's servers are spoken to; shared by all workers.
+#[derive(Debug)]
+pub struct ClientTls {
+    settings: ClientSettings,
+    config: ClientConfig,
+    name: Option<Script>,
+    /// The certificate's and the key's name, where they have variables.
+    computed: Option<(Script, Script)>,
+    passwords: Arc<Vec<Vec<u8>>>,
+    conf_prefix: PathBuf,
+    /// Whom servers' certificates must come from, and over how many others.
+    verify: Option<(Trust, usize)>,
+}
+
+impl ClientTls {
+    fn new(conf: &ClientConf, prefix: &str, registry: &Registry) -> std::result::Result<ClientTls, String> {
+        let text = |error: weir_tls::Error| error.to_string();
+        let passwords = match &conf.password_file {
+            Some(path) => files::passwords(BUILDING, path)?,
+            None => Vec::new(),
+        };
+        let (fixed, computed) = certificate(conf, prefix, &passwords)?;
+        let mut list =
+            conf.ciphers.as_deref().map_or(Ok(suites::default_suites()), suites::select).map_err(text)?;
+        if let Some(tls13) = &conf.ciphersuites {
+            list.retain(|suite| suite.tls13().is_none());
+            list.splice(0..0, suites::select_tls13(tls13).map_err(text)?);
+        }
+        let groups = conf.groups.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
+        let settings = ClientSettings {
+            protocols: conf.protocols.unwrap_or_default(),
+            suites: list,
+            groups: groups.map_err(text)?,
+            certificate: fixed,
+            alpn: Vec::new(),
+            tell_name: conf.server_name.unwrap_or(false),
+            sessions: if conf.session_reuse.unwrap_or(true) { SESSIONS } else { 0 },
+        };
+        let config = ClientConfig::new(&settings).map_err(text)?;
+        Ok(ClientTls {
+            settings,
+            config,
+            name: conf.name.clone(),
+            computed,
+            passwords: Arc::new(passwords),
+            conf_prefix: registry.paths.conf_prefix.clone(),
+            verify: verify(conf, prefix)?,
+        })
+    }
+
+    /// What a connection for `x` needs; `host`: the name and perhaps port that the server is known by.
+    pub fn secure(self: &Arc<Self>, x: &mut Exchange, host: &str) -> Secure {
+        let mut value = |script: &Script| {
+            let value = script.value(x);
+            String::from_utf8_lossy(x.text(&value)).into_owned()
+        };
+        let name = self.name.as_ref().map_or_else(|| host.to_owned(), &mut value);
+        let files = self.computed.as_ref().map(|(certificate, key)| (value(certificate), value(key)));
+        Secure { tls: self.clone(), name: without_port(&name).to_owned(), files }
+    }
+}
+
+type Chosen = (Option<Certificate>, Option<(Script, Script)>);
+
+fn certificate(
+    conf: &ClientConf,
+    prefix: &str,
+    passwords: &[Vec<u8>],
+) -> std::result::Result<Chosen, String> {
+    let Some((certificate, name)) = conf.certificate.as_ref().filter(|(_, name)| !name.is_empty()) else {
+        return Ok((None, None));
+    };
+    let Some((key, key_name)) = &conf.certificate_key else {
+        return Err(format!("no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{name}\""));
+    };
+    if certificate.constant().is_none() || key.constant().is_none() {
+        return Ok((None, Some((certificate.clone(), key.clone()))));
+    }
+    files::certificate(BUILDING, name, key_name, passwords, None).map(|it| (Some(it), None))
+}
+
+fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(Trust, usize)>, String> {
+    if conf.verify != Some(true) {
+        return Ok(None);
+    }
+    let Some(path) = &conf.trusted_certificate else {
+        return Err(format!("no {prefix}_ssl_trusted_certificate for {prefix}_ssl_verify"));
+    };
+    let mut trust = Trust { certificates: files::trusted(BUILDING, path)?, crls: Vec::new() };
+    if let Some(path) = &conf.crl {
+        trust.crls = files::crls(BUILDING, path)?;
+    }
+    Ok(Some((trust, conf.verify_depth.unwrap_or(1))))
+}
+
+/// Names of hosts that sessions are kept for.
+const SESSIONS: usize = 256;
+
+/// nginx takes the port off, which `$proxy_host` and `$http_host` may have.
+fn without_port(name: &str) -> &str {
+    if let Some(inner) = name.strip_prefix('[') {
+        return inner.split(']').next().unwrap_or(inner);
+    }
+    match name.split_once(':') {
+        Some((host, port)) if !port.contains(':') => host,
+        _ => name,
+    }
+}
+
+/// The TLS of one connection to a server. Connections are shared among requests for which it is the same.
+#[derive(Clone, Debug)]
+pub struct Secure {
+    tls: Arc<ClientTls>,
+    name: String,
+    /// The names of certificate and key, where they are computed.
+    files: Option<(String, String)>,
+}
+
+impl PartialEq for Secure {
+    fn eq(&self, other: &Secure) -> bool {
+        Arc::ptr_eq(&self.tls, &other.tls) && self.name == other.name && self.files == other.files
+    }
+}
+
+impl Secure {
+    /// The name that the server is told and must have.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the handshake uses; files with computed names are read by a pool thread.
+    ///
+    /// # Errors
+    /// What is wrong with the files, in nginx's words.
+    pub(crate) async fn config(&self) -> std::result::Result<ClientConfig, String> {
+        let Some((certificate, key)) = self.files.clone().filter(|(certificate, _)| !certificate.is_empty())
+        else {
+            return Ok(self.tls.config.clone());
+        };
+        let tls = self.tls.clone();
+        weir_rt::blocking(move || {
+            let path = |name: String| match name.starts_with("data:") {
+                true => name,
+                false => tls.conf_prefix.join(name).to_string_lossy().into_owned(),
+            };
+            let read: files::Read = |path| std::fs::read(path);
+            let certificate = files::certificate(read, &path(certificate), &path(key), &tls.passwords, None)?;
+            // Sessions of one certificate are not another's.
+            let settings =
+                ClientSettings { certificate: Some(certificate), sessions: 0, ..tls.settings.clone() };
+            ClientConfig::new(&settings).map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// Whether the server is the one that is meant.
+    ///
+    /// # Errors
+    /// nginx's message.
+    pub(crate) fn check(&self, facts: &Facts) -> std::result::Result<(), String> {
+        let Some((trust, depth)) = &self.tls.verify else { return Ok(()) };
+        let now = weir_rt::unix_time().0;
+        if let Err(Problem { code, text }) = chain::check(&facts.peer, trust, *depth, Purpose::Server, now) {
+            return Err(format!("upstream SSL certificate verify error: ({code}:{text})"));
+        }
+        match facts.peer.first() {
+            Some(own) if weir_tls::matches_host(own, &self.name) => Ok(()),
+            _ => Err(format!("upstream SSL certificate does not match \"{}\"", self.name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_port;
+
+    #[test]
+    fn names_lose_their_ports() {
+        for (name, expected) in
+            [("a:443", "a"), ("a", "a"), ("[::1]:443", "::1"), ("[::1]", "::1"), ("::1", "::1")]
+        {
+            assert_eq!(without_port(name), expected);
+        }
+    }
+}
