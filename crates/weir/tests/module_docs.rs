@@ -13,8 +13,10 @@ use weir_core::module::Row;
 use weir_core::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 13] = [
+const EXTRA: [&str; 15] = [
     "admin",
+    "least_time",
+    "peak_ewma",
     "profile",
     "profile_blocked",
     "profile_cpu",

@@ -142,6 +142,32 @@ both_drivers! {
         assert_eq!((answer.status, answer.text()), (404, "mine".to_owned()));
     }
 
+    /// The faster one gets most; the slow one is asked now and then, and more when it has become fast.
+    fn the_faster_server_is_asked_more(driver) {
+        for method in ["least_time header;", "least_time last_byte;", "peak_ewma decay=200ms;"] {
+            let slow = Arc::new(AtomicUsize::new(1));
+            let shared = slow.clone();
+            let backend = Backend::start(move |visit| {
+                while visit.head().is_some() {
+                    thread::sleep(std::time::Duration::from_millis(400 * shared.load(Ordering::SeqCst) as u64));
+                    visit.answer("slow");
+                }
+            });
+            let backends = [backend, Backend::answering("fast")];
+            let server = to(&backends, &format!("{method} server %a; server %b;"));
+            let mut client = server.client();
+            let answered: Vec<_> = (0..24).map(|_| client.get("/").text()).collect();
+            let fast = answered.iter().filter(|body| *body == "fast").count();
+            assert!((16..24).contains(&fast), "{method} {answered:?}");
+            if !method.contains("200ms") {
+                // That long until the slow one is tried again is too long for a test.
+                continue;
+            }
+            slow.store(0, Ordering::SeqCst);
+            wait_for("the one that was slow", || (client.get("/").text() == "slow").then_some(()));
+        }
+    }
+
     fn what_is_written_wrongly_is_refused(driver) {
         for (lines, message) in [
             ("server 127.0.0.1:1; sticky cookie;", "invalid number of arguments in \"sticky\" directive"),

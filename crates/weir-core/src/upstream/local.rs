@@ -168,6 +168,7 @@ impl LocalGroup {
             learned: None,
             account,
             began: clock::ticks(),
+            timed: false,
         })
     }
 
@@ -223,6 +224,8 @@ pub(crate) struct Lease {
     account: Rc<Account>,
     /// Ticks of the clock when the peer was chosen.
     began: u64,
+    /// What its group's method wants to know of it was noted.
+    timed: bool,
 }
 
 impl Lease {
@@ -230,6 +233,12 @@ impl Lease {
     pub(crate) fn answered(&mut self, x: &mut Exchange) {
         let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
         self.account.figures.answered(elapsed / 1_000);
+        if let Method::LeastTime(timed) = &self.group.group.method
+            && !timed.last_byte
+        {
+            self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), false);
+            self.timed = true;
+        }
         if let Some(sticky) = &self.group.group.sticky {
             self.learned = sticky.answered(x, &self.peer);
         }
@@ -251,6 +260,13 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if let Method::LeastTime(timed) = &self.group.group.method
+            && !self.timed
+            && (timed.last_byte || self.failed)
+        {
+            let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
+            self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), self.failed);
+        }
         self.account.figures.done(self.failed);
         self.peer.done(self.failed);
         self.group.done(&self.peer, self.failed);

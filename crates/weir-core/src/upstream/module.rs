@@ -8,7 +8,7 @@ use weir_conf::{
     Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s,
 };
 
-use super::balance::Method;
+use super::balance::{Method, Timed};
 use super::group::{Group, Keep, Members, resolve};
 use super::health::HealthCheck;
 use super::names::Named;
@@ -35,6 +35,10 @@ impl Module for UpstreamModule {
         Row::new("server", UPSTREAM, MORE, UpstreamConf::set_server).doc("A server of the group."),
         Row::new("least_conn", UPSTREAM, NONE, |c, l| c.set_method(l, Method::LeastConn))
             .doc("Asks the server with the fewest connections for its weight."),
+        Row::new("least_time", UPSTREAM, ONE, UpstreamConf::set_least_time)
+            .doc("Asks the server that answers soonest for its weight and its connections."),
+        Row::new("peak_ewma", UPSTREAM, Args::range(0, 1), UpstreamConf::set_peak_ewma)
+            .doc("As least_time, where slow answers count at once and are forgotten slowly."),
         Row::new("ip_hash", UPSTREAM, NONE, |c, l| c.set_method(l, Method::IpHash))
             .doc("Chooses by the client's address."),
         Row::new("hash", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_hash).doc("Chooses by a key."),
@@ -68,6 +72,11 @@ impl Module for UpstreamModule {
     ];
     const VARIABLES: &'static [Variable] = tries::VARIABLES;
 }
+
+/// Milliseconds after which a time that was measured counts for a third.
+const DECAY: u64 = 10_000;
+/// Milliseconds of a day.
+const DAY: u64 = 86_400_000;
 
 /// None and more.
 const ANY_NUMBER: Args = Args::range(0, 32);
@@ -129,6 +138,31 @@ impl UpstreamConf {
             line.warn("load balancing method redefined");
         }
         Ok(())
+    }
+
+    /// `least_time header | last_byte`
+    fn set_least_time(&mut self, line: &mut LineCx<'_>) -> Result {
+        let last_byte = match line.arg(0) {
+            "header" => false,
+            "last_byte" => true,
+            _ => return Err(line.invalid_parameter(0)),
+        };
+        self.set_method(line, Method::LeastTime(Timed { last_byte, peak: false, decay: DECAY * 1_000_000 }))
+    }
+
+    /// `peak_ewma [decay=time]`
+    fn set_peak_ewma(&mut self, line: &mut LineCx<'_>) -> Result {
+        let decay = match line.args().first() {
+            None => DECAY,
+            Some(word) => {
+                let time = word.str().strip_prefix("decay=").and_then(|time| parse_time_ms(time.as_bytes()));
+                time.filter(|ms| (1..=DAY).contains(ms)).ok_or_else(|| line.invalid_parameter(0))?
+            }
+        };
+        self.set_method(
+            line,
+            Method::LeastTime(Timed { last_byte: false, peak: true, decay: decay * 1_000_000 }),
+        )
     }
 
     /// `hash key [consistent]`

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_rt::net::SockAddr;
 use weir_trace::Cause;
 
+use super::balance::Average;
 use super::figures::{Figures, Totals};
 
 /// One address of one server of a group.
@@ -56,6 +57,8 @@ pub struct PeerState {
     pub(super) streak: AtomicU32,
     /// The second of the system's time since which it is as well, or as unwell, as it is; 0: from the beginning.
     pub(super) since: AtomicU64,
+    /// How soon it answered of late; fed where the group's method wants to know.
+    pub time: Average,
     /// What went wrong last.
     pub last: LastFault,
     /// Why it did not pass a check.

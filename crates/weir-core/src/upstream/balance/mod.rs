@@ -3,11 +3,13 @@
 mod hash;
 mod ip_hash;
 mod least_conn;
+mod least_time;
 mod random;
 mod round_robin;
 
 use std::sync::Arc;
 
+pub use least_time::{Average, Timed};
 pub use round_robin::RoundRobin;
 
 use super::group::Members;
@@ -23,6 +25,8 @@ pub enum Method {
     RoundRobin,
     /// The one with the fewest connections for its weight.
     LeastConn,
+    /// The one whose answers come soonest, for its weight and its connections.
+    LeastTime(Timed),
     /// By the client's address.
     IpHash,
     /// By a key: spread evenly.
@@ -39,7 +43,7 @@ pub enum Method {
 impl Method {
     /// Whether it knows of backups and of shares that change.
     pub(super) fn is_general(&self) -> bool {
-        matches!(self, Method::RoundRobin | Method::LeastConn)
+        matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))
     }
 
     /// The directive.
@@ -47,6 +51,9 @@ impl Method {
         match self {
             Method::RoundRobin => "round_robin",
             Method::LeastConn => "least_conn",
+            Method::LeastTime(Timed { peak: true, .. }) => "peak_ewma",
+            Method::LeastTime(Timed { last_byte: true, .. }) => "least_time last_byte",
+            Method::LeastTime(_) => "least_time header",
             Method::IpHash => "ip_hash",
             Method::Hash(_) => "hash",
             Method::Consistent(_) => "hash consistent",
@@ -60,6 +67,7 @@ impl Method {
         match self {
             Method::RoundRobin => Box::new(RoundRobin::new(members)),
             Method::LeastConn => Box::new(least_conn::LeastConn::new(members)),
+            Method::LeastTime(timed) => Box::new(least_time::LeastTime::new(members, *timed)),
             Method::IpHash => Box::new(ip_hash::IpHash::new(members)),
             Method::Hash(key) => Box::new(hash::Hash::new(members, key)),
             Method::Consistent(key) => Box::new(hash::Consistent::new(members, key)),
