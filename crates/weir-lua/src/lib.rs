@@ -12,6 +12,7 @@ mod dict;
 mod drive;
 mod filter;
 mod handler;
+mod json;
 mod lend;
 mod module;
 mod op;

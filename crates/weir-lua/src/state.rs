@@ -136,6 +136,39 @@ impl State {
         unsafe { sys::lua_pushlightuserdata(self.0, ptr::null_mut::<c_void>()) }
     }
 
+    /// A pointer that is nothing but itself: `cjson.empty_array`.
+    pub(crate) fn push_mark(self) {
+        static MARK: u8 = 0;
+        // SAFETY: as `push_nil`; nobody follows the pointer.
+        unsafe { sys::lua_pushlightuserdata(self.0, (&raw const MARK).cast_mut().cast()) }
+    }
+
+    /// Pushes what the registry has under `name`.
+    pub(crate) fn push_registered(self, name: &CStr) {
+        self.field(sys::REGISTRY, name);
+    }
+
+    /// Whether the value at `at` is what the registry has under `name`.
+    pub(crate) fn is_registered(self, at: c_int, name: &CStr) -> bool {
+        self.push_value(at);
+        self.push_registered(name);
+        // SAFETY: two values are on top.
+        let same = unsafe { sys::lua_rawequal(self.0, -1, -2) != 0 };
+        self.pop(2);
+        same
+    }
+
+    /// Whether the table at `at` has the metatable that the registry has under `name`.
+    pub(crate) fn has_metatable(self, at: c_int, name: &CStr) -> bool {
+        // SAFETY: pushes a table or nothing.
+        if unsafe { sys::lua_getmetatable(self.0, at) } == 0 {
+            return false;
+        }
+        let same = self.is_registered(-1, name);
+        self.pop(1);
+        same
+    }
+
     pub(crate) fn push_value(self, at: c_int) {
         // SAFETY: as `push_nil`; `at` is a value of the caller's.
         unsafe { sys::lua_pushvalue(self.0, at) }

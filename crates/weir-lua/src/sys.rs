@@ -88,6 +88,8 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_rawseti(l: *mut LuaState, at: c_int, n: c_int);
     pub(crate) fn lua_getfield(l: *mut LuaState, at: c_int, name: *const c_char);
     pub(crate) fn lua_setfield(l: *mut LuaState, at: c_int, name: *const c_char);
+    pub(crate) fn lua_getmetatable(l: *mut LuaState, at: c_int) -> c_int;
+    pub(crate) fn lua_rawequal(l: *mut LuaState, one: c_int, other: c_int) -> c_int;
     pub(crate) fn lua_setmetatable(l: *mut LuaState, at: c_int) -> c_int;
     pub(crate) fn lua_next(l: *mut LuaState, at: c_int) -> c_int;
 

@@ -170,6 +170,8 @@ impl Vm {
         }
         l.push_null();
         l.set_field(-2, c"null");
+        l.push_mark();
+        l.set_field(sys::REGISTRY, c"weir.json_empty_array");
         // SAFETY: the globals are a table without a metatable yet.
         l.set_field(sys::GLOBALS, c"ngx");
     }
@@ -244,6 +246,7 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/coroutine", include_str!("prelude/coroutine.lua")),
     ("=ngx/tables", include_str!("prelude/tables.lua")),
     ("=ngx/re", include_str!("prelude/re.lua")),
+    ("=ngx/json", include_str!("prelude/json.lua")),
     ("=ngx/shared", include_str!("prelude/shared.lua")),
     ("=ngx/modules", include_str!("prelude/modules.lua")),
 ];

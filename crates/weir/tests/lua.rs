@@ -254,4 +254,28 @@ both_drivers! {
             "nilnilfailed to compile the replacement template: invalid capturing variable name found in \"$x\"\n");
         assert_eq!(say("ngx.say(table.concat(require('ngx.re').split('a,b;c', '[,;]'), '|'))"), "a|b|c\n");
     }
+
+    fn json_is_that_of_cjson(driver) {
+        assert_eq!(say("local c = require 'cjson' ngx.print(c.encode({1, 'a/b', {x = true}, c.null, 1.5, {}}))"),
+            "[1,\"a\\/b\",{\"x\":true},null,1.5,{}]");
+        assert_eq!(say("local c = require 'cjson' ngx.print(c.encode(setmetatable({}, c.empty_array_mt)), c.encode({[1] = 1, [3] = 3}), c.encode(c.empty_array))"),
+            "[][1,null,3][]");
+        assert_eq!(say("ngx.print(require('cjson').encode('\\n\\t\\1\"'))"), "\"\\n\\t\\u0001\\\"\"");
+        assert_eq!(say("local t = require('cjson').decode('{\"a\": [1, 2.5e1, \"x\\\\u00e9\\\\ud83d\\\\ude00\", null], \"b\": {}}') ngx.print(t.a[2], t.a[3], t.a[4] == ngx.null, next(t.b))"),
+            "25xé😀truenil");
+        for (text, words) in [
+            ("", "Expected value but found T_END at character 1"),
+            ("{\"a\" 1}", "Expected colon but found T_NUMBER at character 6"),
+            ("[1 2]", "Expected comma or array end but found T_NUMBER at character 4"),
+            ("{1:2}", "Expected object key string but found T_NUMBER at character 2"),
+            ("[1]x", "Expected the end but found invalid token at character 4"),
+            ("hello", "Expected value but found invalid token at character 1"),
+        ] {
+            assert_eq!(say(&format!("ngx.print(select(2, require('cjson.safe').decode('{text}')))")), words);
+        }
+        assert_eq!(say("ngx.print(select(2, require('cjson.safe').encode({print})))"), "Cannot serialise function: type not supported");
+        assert_eq!(say("ngx.print(select(2, require('cjson.safe').encode({[1] = 1, [100] = 1})))"), "Cannot serialise table: excessively sparse array");
+        assert_eq!(say("local t = {} t[1] = t ngx.print(select(2, require('cjson.safe').encode(t)))"), "Cannot serialise, excessive depth (1001)");
+        assert_eq!(say("ngx.print(select(2, require('cjson.safe').decode(('['):rep(1001))))"), "Found too many nested data structures (1001) at character 1001");
+    }
 }

@@ -36,6 +36,8 @@ pub(crate) use subrequest::push as push_captured;
 pub(crate) enum Raise {
     /// With this message, behind the place of the call.
     Text(String),
+    /// With this message alone.
+    Plain(String),
 }
 
 impl Raise {
@@ -96,6 +98,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     time::TABLE,
     var::TABLE,
     worker::TABLE,
+    crate::json::TABLE,
 ];
 
 /// Pushes the closure that scripts see as `function`.
@@ -142,8 +145,11 @@ fn run(l: State, function: &'static Function) -> Ending {
     match outcome {
         Ok(Done::Results(count)) => Ending::Results(count),
         Ok(Done::Yield(count)) => Ending::Yield(count),
-        Err(Raise::Text(message)) => {
-            let text = l.place(1) + &message;
+        Err(raise) => {
+            let text = match raise {
+                Raise::Text(message) => l.place(1) + &message,
+                Raise::Plain(message) => message,
+            };
             l.push_bytes(text.as_bytes());
             Ending::Raise
         }
