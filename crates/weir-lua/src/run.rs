@@ -230,7 +230,8 @@ impl Run {
     fn backtrace(&self, at: usize) -> String {
         let main = self.vm.main();
         let (mut text, mut number, mut next) = (String::new(), 0, Some(at));
-        while let Some(at) = next {
+        // A light thread may have outlived its parent, in whose place another one is now: so the way up may be a circle.
+        while let (Some(at), 0..DEEPEST) = (next, number) {
             let thread = &self.threads[at];
             let lines = main.traceback(thread.state, 0);
             text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
@@ -280,8 +281,16 @@ impl Run {
         from.give(state, 1);
         let status = if kind == Kind::Light { Status::Running } else { Status::Suspended };
         let parent = Some(self.current);
-        // Places of the dead are used again, unless a script may still ask for their status.
-        self.threads.push(Thread { state, anchor, kind, parent, status, clean: false });
+        let thread = Thread { state, anchor, kind, parent, status, clean: false };
+        // Scripts make coroutines by the thousand; one that has ended leaves its place to the next.
+        let over = |thread: &Thread| thread.kind == Kind::Coroutine && matches!(thread.status, Status::Dead);
+        match self.threads.iter().position(over) {
+            Some(place) => {
+                let gone = std::mem::replace(&mut self.threads[place], thread);
+                self.vm.give_back(gone.state, gone.anchor, gone.clean);
+            }
+            None => self.threads.push(thread),
+        }
         state
     }
 
@@ -344,6 +353,9 @@ impl Drop for Run {
         }
     }
 }
+
+/// How many coroutines a traceback shows.
+const DEEPEST: usize = 32;
 
 /// An error's value as a text.
 pub(crate) fn error_text(state: State) -> String {

@@ -121,6 +121,13 @@ both_drivers! {
         assert!(text.starts_with("true2\ntrue42\ndead\nfalsecannot resume dead coroutine\n1 2 3 "), "{text}");
     }
 
+    /// What has ended leaves its place, also in the registry.
+    fn coroutines_by_the_thousand(driver) {
+        let script = "local n = 0 for i = 1, 20000 do local co = coroutine.wrap(function() coroutine.yield(1) n = n + 1 end) co() co() end
+                      collectgarbage() ngx.say(n, collectgarbage('count') < 20000)";
+        assert_eq!(say(script), "20000true\n");
+    }
+
     fn bodies_and_subrequests(driver) {
         let server = serve(
             "location /body { content_by_lua_block { ngx.req.read_body() local a = ngx.req.get_post_args()
