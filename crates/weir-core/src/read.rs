@@ -168,6 +168,21 @@ impl RequestBody {
         RequestBody { read: self.read, memory: self.memory.clone(), file, ..RequestBody::default() }
     }
 
+    /// Keeps a piece that is passed on, as long as the whole fits in `limit` bytes: what was passed on can still be
+    /// told (`$request_body`).
+    pub(crate) fn remember(&mut self, piece: &[u8], limit: u64) {
+        if self.received > limit {
+            self.memory = Vec::new();
+        } else {
+            self.memory.extend_from_slice(piece);
+        }
+    }
+
+    /// All was passed on. It counts as read if it was remembered.
+    pub(crate) fn passed(&mut self) {
+        self.read = self.memory.len() as u64 == self.received;
+    }
+
     /// Replaces the body, as `ngx.req.set_body_data` does.
     pub fn replace(&mut self, bytes: Vec<u8>) {
         self.memory = bytes;

@@ -270,6 +270,26 @@ pub fn write_v1(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr) 
         .expect("a Vec takes every write");
 }
 
+/// Appends a version 2 header; one of the command `LOCAL` when the families differ.
+pub fn write_v2(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr) {
+    out.extend_from_slice(V2_SIGNATURE);
+    match (source, destination) {
+        (SocketAddr::V4(from), SocketAddr::V4(to)) => {
+            out.extend_from_slice(&[0x21, 0x11, 0, 12]);
+            out.extend_from_slice(&from.ip().octets());
+            out.extend_from_slice(&to.ip().octets());
+        }
+        (SocketAddr::V6(from), SocketAddr::V6(to)) => {
+            out.extend_from_slice(&[0x21, 0x21, 0, 36]);
+            out.extend_from_slice(&from.ip().octets());
+            out.extend_from_slice(&to.ip().octets());
+        }
+        _ => return out.extend_from_slice(&[0x20, 0, 0, 0]),
+    }
+    out.extend_from_slice(&source.port().to_be_bytes());
+    out.extend_from_slice(&destination.port().to_be_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -415,10 +435,13 @@ mod tests {
             let address = |(ip, port): (u32, u16)| SocketAddr::new(Ipv4Addr::from(ip).into(), port);
             let (source, destination) = (address(source), address(destination));
             let mut out = Vec::new();
-            write_v1(&mut out, source, destination);
-            let header = complete(&out);
-            prop_assert_eq!(header.addresses, Some(Addresses { source, destination }));
-            prop_assert_eq!(header.len, out.len());
+            for write in [write_v1, write_v2] {
+                out.clear();
+                write(&mut out, source, destination);
+                let header = complete(&out);
+                prop_assert_eq!(header.addresses, Some(Addresses { source, destination }));
+                prop_assert_eq!(header.len, out.len());
+            }
         }
 
         #[test]

@@ -13,7 +13,7 @@ use weir_core::module::Row;
 use weir_core::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 15] = [
+const EXTRA: [&str; 18] = [
     "admin",
     "least_time",
     "peak_ewma",
@@ -21,7 +21,10 @@ const EXTRA: [&str; 15] = [
     "profile_blocked",
     "profile_cpu",
     "profile_redact",
+    "proxy_protocol",
+    "proxy_upgrade",
     "queue",
+    "retry_budget",
     "server_product",
     "server_timing",
     "source",

@@ -98,6 +98,9 @@ impl Run<'_> {
 
     async fn all(&mut self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
         let mut tried = Tried::default();
+        if let Some(budget) = &group.group.retry_budget {
+            group.purse.earn(budget);
+        }
         loop {
             let lease = match self.pick(x, group, &mut tried).await {
                 Ok(lease) => lease,
@@ -120,6 +123,10 @@ impl Run<'_> {
                 Err(Failed::Next(fault)) => {
                     if !self.again(x, fault.reason) {
                         x.cause = fault.cause;
+                        return Verdict::Status(fault.reason.status());
+                    }
+                    if !self.afford(group) {
+                        x.cause = Cause::RetryBudget;
                         return Verdict::Status(fault.reason.status());
                     }
                 }
@@ -154,6 +161,7 @@ impl Run<'_> {
         loop {
             let kept = lease.group.pool.take(&lease.peer, self.secure.as_ref());
             let reused = kept.is_some();
+            let idle = kept.as_ref().map_or(0, |connection| connection.idle);
             let connection = match kept {
                 Some(connection) => connection,
                 None => self.connect(x, &mut lease).await?,
@@ -165,6 +173,7 @@ impl Run<'_> {
                     if fault.reason == Reason::ERROR && reused && !self.body_begun =>
                 {
                     // The server closed it while the request was on its way: not its fault, and not counted.
+                    back.peer.state.idle.closed_after(idle);
                     if !request::may_repeat(x, &self.up.settings) {
                         return Err(Failed::Next(Fault { cause: Cause::KeepaliveRace, ..fault }));
                     }
@@ -239,6 +248,12 @@ impl Run<'_> {
         self.left > 0 && self.up.settings.wants(self.mask(x, reason)) && self.in_time() && !self.body_begun
     }
 
+    /// Whether the group's `retry_budget` has another try for it.
+    fn afford(&self, group: &LocalGroup) -> bool {
+        let budget = group.group.retry_budget.as_ref();
+        budget.is_none_or(|budget| group.purse.spend(budget, weir_rt::now_ms()))
+    }
+
     fn in_time(&self) -> bool {
         let limit = self.up.settings.next_timeout;
         limit == 0 || weir_rt::now_ms().saturating_sub(self.began) < limit
@@ -266,7 +281,9 @@ impl Run<'_> {
             return tunnel::run(x, self.up, answered, &self.tries).await;
         }
         headers::copy(x, self.up, &answered.incoming);
-        answered.incoming.keep_alive &= self.out.keep_alive && !self.body_begun_unfinished(x);
+        answered.incoming.keep_alive &= self.out.keep_alive
+            && !self.body_begun_unfinished(x)
+            && self.up.settings.proxy_protocol.is_none();
         Answer::begin(x, self.up, answered, self.tries.clone())
     }
 

@@ -21,7 +21,8 @@ use crate::resolver::{self, Answer, Failure, Resolver};
 /// What the request ends with; it is logged.
 pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result<Rc<LocalGroup>, Verdict> {
     let generation = x.server.generation();
-    if let Some(group) = generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.find(host))
+    if let Some(group) =
+        generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.meant(host, default_port))
     {
         return Ok(x.worker.upstreams.named(group));
     }

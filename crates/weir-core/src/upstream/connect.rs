@@ -1,5 +1,8 @@
 //! A connection for a try: opened, and set up for its first request.
 
+use std::net::SocketAddr;
+
+use weir_http::proxy_protocol;
 use weir_trace::{Cause, WaitKind};
 
 use super::attempt::{CONNECTING, Failed, Run};
@@ -9,6 +12,7 @@ use super::log;
 use super::reason::{Fault, Reason};
 use super::request;
 use super::secure::{self, NoTls};
+use super::settings::ProxyHeader;
 use crate::exchange::Exchange;
 
 impl Run<'_> {
@@ -34,6 +38,10 @@ impl Run<'_> {
         if settings.socket_keepalive {
             request::probe(&connection);
         }
+        if let Some(version) = settings.proxy_protocol {
+            // Before TLS, and not of it.
+            connection.stream.send(proxy_header(x, version));
+        }
         let Some(secure) = &self.secure else { return Ok(connection) };
         let handshake = secure::handshake(&connection, secure, settings.connect_timeout);
         match self.unless_gone(x, WaitKind::UpstreamConnect, handshake).await? {
@@ -44,10 +52,27 @@ impl Run<'_> {
             Err(NoTls::TimedOut) => Err(Failed::Next(log::timed_out(x, Cause::ConnectTimeout, HANDSHAKING))),
             Err(NoTls::Failed(message)) => {
                 log::error(x, &format_args!("{message} while {HANDSHAKING}"));
-                Err(Failed::Next(Fault { reason: Reason::ERROR, cause: Cause::ConnectFailed }))
+                Err(Failed::Next(Fault { reason: Reason::ERROR, cause: Cause::TlsFailed }))
             }
         }
     }
+}
+
+/// Who the client is and what it connected to. A unix socket has no such addresses.
+fn proxy_header(x: &Exchange, version: ProxyHeader) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    let ends = x.client().to_socket_addr().zip(x.connection.local().to_socket_addr());
+    match (version, ends) {
+        (ProxyHeader::V1, Some((client, server))) => proxy_protocol::write_v1(&mut out, client, server),
+        (ProxyHeader::V1, None) => out.extend_from_slice(b"PROXY UNKNOWN\r\n"),
+        (ProxyHeader::V2, ends) => {
+            // Addresses of two families stand for none.
+            let none = (SocketAddr::from(([0, 0, 0, 0], 0)), SocketAddr::from(([0u16; 8], 0)));
+            let (client, server) = ends.unwrap_or(none);
+            proxy_protocol::write_v2(&mut out, client, server);
+        }
+    }
+    out
 }
 
 const HANDSHAKING: &str = "SSL handshaking to upstream";

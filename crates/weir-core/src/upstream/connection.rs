@@ -18,6 +18,8 @@ pub(crate) struct Connection {
     /// It has answered before.
     pub(crate) reused: bool,
     opened: u64,
+    /// Milliseconds it was idle before the current request.
+    pub(crate) idle: u64,
     /// Bytes sent before the current request.
     pub(crate) sent_before: u64,
     /// Its TLS.
@@ -47,6 +49,7 @@ impl Connection {
             requests: 0,
             reused: false,
             opened: weir_rt::now_ms(),
+            idle: 0,
             sent_before: 0,
             secure: None,
         })
@@ -70,6 +73,7 @@ impl Connection {
             requests,
             reused: true,
             opened,
+            idle: 0,
             sent_before,
             secure: None,
         })

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_rt::net::SockAddr;
 
 use super::balance::Method;
+use super::budget::Budget;
 use super::health::HealthCheck;
 use super::idle::Common;
 use super::names::Names;
@@ -31,6 +32,8 @@ pub struct Group {
     pub health_check: Option<HealthCheck>,
     /// Where requests wait for a server.
     pub queue: Option<Queue>,
+    /// How many requests may be tried again.
+    pub(super) retry_budget: Option<Budget>,
     /// Made from an address, not by an `upstream` block.
     pub implicit: bool,
     /// Made for a request, from a value that is computed.
@@ -106,6 +109,7 @@ impl Group {
             sticky: None,
             health_check: None,
             queue: None,
+            retry_budget: None,
             implicit,
             computed: false,
             version: AtomicU64::new(1),

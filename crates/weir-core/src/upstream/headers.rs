@@ -2,7 +2,7 @@
 
 use weir_http::{Field, Known, Span, Version, date};
 
-use super::attempt::Upstream;
+use super::attempt::{READING_HEAD, Upstream};
 use super::protocol::Incoming;
 use super::settings::{Settings, ignored};
 use super::tries::Tries;
@@ -60,7 +60,7 @@ pub(super) fn instead(
     tries: &Tries,
 ) -> Option<Verdict> {
     if up.settings.ignore_headers & ignored::REDIRECT == 0
-        && let Some(field) = incoming.fields.iter().find(|field| is(x, field, b"x-accel-redirect"))
+        && let Some(field) = incoming.fields.iter().find(|field| field.known == Known::XAccelRedirect)
     {
         return Some(accel(x, incoming, field.value, tries));
     }
@@ -84,7 +84,7 @@ fn accel(x: &mut Exchange, incoming: &Incoming, goal: Span, tries: &Tries) -> Ve
             Known::SetCookie | Known::Expires | Known::CacheControl | Known::ContentDisposition => {
                 x.response.add(field.known, field.value);
             }
-            _ if is(x, field, b"x-accel-limit-rate") => limit_rate(x, field.value),
+            Known::XAccelLimitRate => limit_rate(x, field.value),
             _ => {}
         }
     }
@@ -112,10 +112,67 @@ pub(super) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming) {
         x.response.allow_ranges = true;
         x.response.single_range = true;
     }
-    for field in &incoming.fields {
+    let mut seen = 0;
+    for (at, field) in incoming.fields.iter().enumerate() {
+        if is_again(field, &mut seen)
+            && let Some(before) = earlier(x, incoming, at)
+        {
+            let message = duplicate(x, field, before);
+            x.log(Level::Warn, &format_args!("{message}, ignored while {READING_HEAD}"));
+            continue;
+        }
         one(x, up, field);
     }
 }
+
+/// Why the head of an answer is none though each of its lines is good: a length that is told twice.
+pub(super) fn refused(x: &Exchange, incoming: &Incoming) -> Option<String> {
+    let lengths = |field: &&Field| field.known == Known::ContentLength;
+    let mut lengths = incoming.fields.iter().filter(lengths);
+    let (first, second) = (lengths.next()?, lengths.next()?);
+    Some(duplicate(x, second, first))
+}
+
+/// Whether `field` may be there once only, and was there before; `seen` has a bit for each name.
+fn is_again(field: &Field, seen: &mut u128) -> bool {
+    let bit = 1 << field.known as u8;
+    let again = *seen & bit != 0;
+    *seen |= bit;
+    again && SINGLE.contains(&field.known)
+}
+
+/// The first field with the name of the one at `at`, if that is another one.
+fn earlier<'i>(x: &Exchange, incoming: &'i Incoming, at: usize) -> Option<&'i Field> {
+    let name = x.arena.get(incoming.fields.get(at)?.name);
+    incoming.fields.iter().take(at).find(|before| x.arena.get(before.name).eq_ignore_ascii_case(name))
+}
+
+fn duplicate(x: &Exchange, field: &Field, before: &Field) -> String {
+    let text = |span| String::from_utf8_lossy(x.arena.get(span));
+    let line = |field: &Field| format!("{}: {}", text(field.name), text(field.value));
+    format!("upstream sent duplicate header line: \"{}\", previous value: \"{}\"", line(field), line(before))
+}
+
+/// Fields that nginx takes from an answer once; the same name again is logged and does not reach the client.
+const SINGLE: [Known; 16] = [
+    Known::ContentType,
+    Known::Date,
+    Known::LastModified,
+    Known::Etag,
+    Known::Server,
+    Known::Location,
+    Known::Expires,
+    Known::AcceptRanges,
+    Known::ContentEncoding,
+    Known::Refresh,
+    Known::Status,
+    Known::XAccelRedirect,
+    Known::XAccelExpires,
+    Known::XAccelLimitRate,
+    Known::XAccelBuffering,
+    Known::XAccelCharset,
+];
+const _: () = assert!(Known::COUNT <= 128, "a bit for each name");
 
 fn one(x: &mut Exchange, up: &Upstream, field: &Field) {
     let value = field.value;
@@ -209,7 +266,7 @@ pub(super) fn buffering(x: &Exchange, settings: &Settings, incoming: &Incoming) 
     if settings.ignore_headers & ignored::BUFFERING != 0 {
         return settings.buffering;
     }
-    let field = incoming.fields.iter().rfind(|field| is(x, field, b"x-accel-buffering"));
+    let field = incoming.fields.iter().find(|field| field.known == Known::XAccelBuffering);
     match field.map(|field| x.arena.get(field.value)) {
         Some(value) if value.eq_ignore_ascii_case(b"no") => false,
         Some(value) if value.eq_ignore_ascii_case(b"yes") => true,
@@ -220,13 +277,12 @@ pub(super) fn buffering(x: &Exchange, settings: &Settings, incoming: &Incoming) 
 /// What a field asks of this server.
 fn act(x: &mut Exchange, up: &Upstream, field: &Field) {
     let ignore = up.settings.ignore_headers;
-    if field.known != Known::Other {
-        return;
-    }
-    if is(x, field, b"x-accel-limit-rate") && ignore & ignored::LIMIT_RATE == 0 {
-        limit_rate(x, field.value);
-    } else if is(x, field, b"x-accel-charset") && ignore & ignored::CHARSET == 0 {
-        x.response.override_charset = Some(Text::Span(field.value));
+    match field.known {
+        Known::XAccelLimitRate if ignore & ignored::LIMIT_RATE == 0 => limit_rate(x, field.value),
+        Known::XAccelCharset if ignore & ignored::CHARSET == 0 => {
+            x.response.override_charset = Some(Text::Span(field.value));
+        }
+        _ => {}
     }
 }
 
@@ -236,10 +292,6 @@ fn limit_rate(x: &mut Exchange, value: Span) {
     } else {
         x.log(Level::Warn, &"upstream sent invalid \"X-Accel-Limit-Rate\"");
     }
-}
-
-fn is(x: &Exchange, field: &Field, lower: &[u8]) -> bool {
-    x.arena.get(field.name).eq_ignore_ascii_case(lower)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_rt::clock;
 
 use super::balance::{Balancer, Method, Tried};
+use super::budget::Purse;
 use super::figures::Figures;
 use super::group::{Group, Keep, Members};
 use super::peer::{Peer, PeerState};
@@ -106,6 +107,7 @@ pub struct LocalGroup {
     /// Those of this worker that wait for a server.
     pub(super) line: Line,
     accounts: RefCell<HashMap<*const PeerState, Rc<Account>>>,
+    pub(super) purse: Purse,
 }
 
 /// What this worker has to say of a peer.
@@ -143,6 +145,7 @@ impl LocalGroup {
             pool: Rc::new(Pool::new(group)),
             line: Line::default(),
             accounts: RefCell::default(),
+            purse: Purse::default(),
             group: group.clone(),
         }
     }

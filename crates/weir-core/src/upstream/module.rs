@@ -9,6 +9,7 @@ use weir_conf::{
 };
 
 use super::balance::{Method, Timed};
+use super::budget::Budget;
 use super::group::{Group, Keep, Members, resolve};
 use super::health::HealthCheck;
 use super::names::Named;
@@ -54,6 +55,11 @@ impl Module for UpstreamModule {
             .doc("Asks servers now and then whether they are well."),
         Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
             .doc("How many requests wait for a server when none is free."),
+        Row::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
+            let budget = Budget::parse(l)?;
+            l.once(&mut c.retry_budget, budget)
+        })
+        .doc("How many requests may be tried at another server, as a part of all; min=: each second whatever comes."),
         Row::new("keepalive", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_keepalive)
             .doc("How many idle connections all workers together keep."),
         Row::new("keepalive_requests", UPSTREAM, ONE, |c, l| l.number(&mut c.keepalive_requests, ..))
@@ -91,6 +97,7 @@ pub struct UpstreamConf {
     method: Option<Method>,
     sticky: Option<Sticky>,
     queue: Option<Queue>,
+    retry_budget: Option<Budget>,
     health_check: Option<HealthCheck>,
     keepalive: Option<usize>,
     keepalive_requests: Option<u64>,
@@ -309,6 +316,7 @@ impl UpstreamConf {
         let mut group = Group::new(name, method, keep, Members::default(), false);
         group.sticky = self.sticky.take();
         group.queue = self.queue.take();
+        group.retry_budget = self.retry_budget;
         group.health_check = self.health_check.take();
         group.names.place = Some(line.name.span);
         group.names.own = self.resolver.take();

@@ -8,6 +8,7 @@ use weir_trace::Cause;
 
 use super::balance::Average;
 use super::figures::{Figures, Totals};
+use super::idle_time::IdleTime;
 
 /// One address of one server of a group.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub struct PeerState {
     pub time: Average,
     /// What went wrong last.
     pub last: LastFault,
+    /// How long it leaves idle connections open.
+    pub idle: IdleTime,
     /// Why it did not pass a check.
     check: Mutex<Option<String>>,
     /// What each worker counted.

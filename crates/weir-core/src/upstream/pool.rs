@@ -43,28 +43,33 @@ impl Pool {
     /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without
     /// TLS, one of all workers'.
     pub(crate) fn take(&self, peer: &Arc<Peer>, secure: Option<&Secure>) -> Option<Connection> {
-        while let Some(found) = self.own(peer, secure) {
-            if found.is_good() {
-                return Some(found);
+        while let Some(Idle { mut connection, peer, since }) = self.own(peer, secure) {
+            connection.idle = idle_for(since);
+            if !connection.is_good() {
+                peer.state.idle.closed_after(connection.idle);
+            } else if connection.idle < self.limit(&peer) {
+                return Some(connection);
             }
         }
         if secure.is_some() {
             return None;
         }
         while let Some(parked) = self.common.take(&peer.addr) {
-            let connection = self.may_stay(parked.since).then(|| Connection::unpark(parked)).flatten();
-            if let Some(connection) = connection.filter(|connection| connection.age() < self.keep.time) {
+            let idle = idle_for(parked.since);
+            let connection = (idle < self.limit(peer)).then(|| Connection::unpark(parked)).flatten();
+            if let Some(mut connection) = connection.filter(|connection| connection.age() < self.keep.time) {
+                connection.idle = idle;
                 return Some(connection);
             }
         }
         None
     }
 
-    fn own(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Connection> {
+    fn own(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Idle> {
         let mut idle = self.idle.borrow_mut();
         let same = |idle: &Idle| idle.peer.addr == peer.addr && idle.connection.secure.as_ref() == secure;
         let at = idle.iter().rposition(same)?;
-        Some(idle.remove(at).connection)
+        Some(idle.remove(at))
     }
 
     /// Keeps a connection that has answered whole; beyond the limits the oldest is closed.
@@ -120,8 +125,9 @@ impl Pool {
         }
     }
 
-    fn may_stay(&self, since: u64) -> bool {
-        weir_rt::now_ms().saturating_sub(since) < self.keep.timeout
+    /// Milliseconds that a connection to `peer` may be idle.
+    fn limit(&self, peer: &Peer) -> u64 {
+        peer.state.idle.limit().unwrap_or(u64::MAX).min(self.keep.timeout)
     }
 
     /// Closes what is of no use; `false`: nothing is left.
@@ -129,17 +135,29 @@ impl Pool {
         let old = {
             let mut idle = self.idle.borrow_mut();
             let all = std::mem::take(&mut *idle);
-            let good = |idle: &Idle| !stopping && idle.connection.is_good() && self.may_stay(idle.since);
+            let good = |idle: &Idle| {
+                !stopping && idle.connection.is_good() && idle_for(idle.since) < self.limit(&idle.peer)
+            };
             let (good, old): (Vec<_>, Vec<_>) = all.into_iter().partition(good);
             *idle = good;
             old
         };
+        let mut closed = old.iter().filter(|idle| !idle.connection.is_good());
+        // Many at once are a server that went away, not its clock.
+        if let (Some(one), None) = (closed.next(), closed.next()) {
+            one.peer.state.idle.closed_after(idle_for(one.since));
+        }
         drop(old);
         if !self.common.is_empty() {
-            self.common.keep_only(|parked| !stopping && self.may_stay(parked.since));
+            self.common.keep_only(|parked| !stopping && idle_for(parked.since) < self.keep.timeout);
         }
         !self.idle.borrow().is_empty() || !self.common.is_empty()
     }
+}
+
+/// Milliseconds since then.
+fn idle_for(since: u64) -> u64 {
+    weir_rt::now_ms().saturating_sub(since)
 }
 
 /// How a number of connections is shared out.
@@ -165,7 +183,7 @@ impl Share {
 }
 
 async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
-    let every = Duration::from_millis(pool.keep.timeout.clamp(10, 500));
+    let every = Duration::from_millis(pool.keep.timeout.clamp(10, LOOK));
     loop {
         weir_rt::sleep(every).await;
         if !pool.clean(worker.is_stopping()) {
@@ -174,6 +192,9 @@ async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
         }
     }
 }
+
+/// Milliseconds between two looks at idle connections, at most.
+pub(super) const LOOK: u64 = 500;
 
 #[cfg(test)]
 mod tests {

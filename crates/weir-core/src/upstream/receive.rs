@@ -91,7 +91,15 @@ impl Run<'_> {
         let most = self.up.settings.buffer_size as usize;
         loop {
             match self.up.protocol.head(x, received, incoming) {
-                Ok(Head::Complete(len)) if len <= most => return Ok(Some(len)),
+                Ok(Head::Complete(len)) if len <= most => {
+                    return match headers::refused(x, incoming) {
+                        None => Ok(Some(len)),
+                        Some(message) => {
+                            log::error(x, &format_args!("{message} while {READING_HEAD}"));
+                            Err(invalid(Cause::InvalidHeader))
+                        }
+                    };
+                }
                 Ok(Head::Interim(len)) if len <= most => {
                     self.hints += len;
                     if self.hints <= most {

@@ -61,8 +61,13 @@ impl Run<'_> {
                 .await
             };
             match early {
-                Ok(Ok(Some(piece))) => connection.stream.queue(Chunk::Bytes(protocol.body(piece, framing))),
+                Ok(Ok(Some(piece))) => {
+                    let limit = x.plan.core.client_body_buffer_size;
+                    x.body.remember(&piece, limit);
+                    connection.stream.queue(Chunk::Bytes(protocol.body(piece, framing)));
+                }
                 Ok(Ok(None)) => {
+                    x.body.passed();
                     connection.stream.queue(Chunk::Bytes(protocol.body_end(framing)));
                     connection.stream.flush();
                     return Ok(());

@@ -67,7 +67,18 @@ pub struct Family {
     pub limit_rate: Option<Script>,
     /// `_force_ranges`
     pub force_ranges: Option<bool>,
+    /// `proxy_protocol`; `Some(None)`: `off`.
+    pub proxy_protocol: Option<Option<ProxyHeader>>,
     resolved: Option<Arc<Settings>>,
+}
+
+/// The PROXY protocol's versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
 }
 
 /// `_bind address [transparent]`.
@@ -134,6 +145,8 @@ pub struct Settings {
     pub limit_rate: Option<Script>,
     /// Ranges are cut whatever the server says.
     pub force_ranges: bool,
+    /// Connections to servers begin with the client's addresses, and are the client's alone.
+    pub proxy_protocol: Option<ProxyHeader>,
 }
 
 impl Family {
@@ -162,6 +175,7 @@ impl Family {
         );
         inherit!(conf, parent, next_timeout, ignore_client_abort, intercept_errors, pass_request_headers);
         inherit!(conf, parent, pass_request_body, pass_trailers, ignore_headers, limit_rate, force_ranges);
+        inherit!(conf, parent, proxy_protocol);
         // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
         inherit!(conf, parent, pass_headers, hide_headers);
     }
@@ -238,6 +252,7 @@ impl Family {
             ignore_headers: self.ignore_headers.unwrap_or(0),
             limit_rate: self.limit_rate.clone(),
             force_ranges: self.force_ranges.unwrap_or(false),
+            proxy_protocol: self.proxy_protocol.flatten(),
         }));
         Ok(())
     }

@@ -43,6 +43,22 @@ impl Upstreams {
         self.defined.get(&*folded(name)).map(|place| &self.groups[*place])
     }
 
+    /// The group that `host`, which was computed, means: that of an `upstream` block, or of a `*_pass` that names the
+    /// same address.
+    pub fn meant(&self, host: &str, default_port: u16) -> Option<&Arc<Group>> {
+        if let Some(found) = self.find(host) {
+            return Some(found);
+        }
+        let host = folded(host);
+        let default = format!(":{default_port}");
+        let place = self.implicit.get(&*host).or_else(|| match host.strip_suffix(&*default) {
+            Some(name) => self.implicit.get(name),
+            None if lacks_port(&host) => self.implicit.get(&*format!("{host}{default}")),
+            None => None,
+        });
+        place.map(|place| &self.groups[*place])
+    }
+
     /// All groups.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.groups.iter()

@@ -20,6 +20,8 @@ use crate::answer_head;
 pub(super) struct Http {
     pub(super) fields: Fields,
     pub(super) version: u8,
+    /// The client's wish for another protocol is passed on.
+    pub(super) upgrade: bool,
     pub(super) method: Option<Script>,
     pub(super) body: Option<Script>,
     pub(super) settings: Arc<Settings>,

@@ -17,7 +17,7 @@ use weir_conf::{Directive, LineCx, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
 use weir_core::tls::client::ClientConf;
-use weir_core::upstream::{Family, pass_to};
+use weir_core::upstream::{Family, ProxyHeader, pass_to};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Module, inherit};
 
@@ -54,6 +54,10 @@ impl Module for Proxy {
             Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
                 .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11)]))
             .doc("The version of HTTP spoken to servers."),
+            Row::new("proxy_upgrade", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.upgrade))
+                .doc("Passes the client's wish for another protocol (WebSocket) on; off."),
+            Row::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol)
+                .doc("Begins connections to servers with the client's addresses (PROXY protocol): on or v1, v2; off."),
             Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
                 Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
             })
@@ -114,7 +118,7 @@ impl Module for Proxy {
     fn inherit(conf: &mut ProxyConf, parent: &ProxyConf) {
         conf.family.inherit(&parent.family);
         conf.ssl.inherit(&parent.ssl);
-        inherit!(conf, parent, set_headers, body, method, version);
+        inherit!(conf, parent, set_headers, body, method, version, upgrade);
         inherit!(conf, parent, redirects, cookie_domains, cookie_paths, cookie_flags);
     }
 
@@ -148,6 +152,7 @@ impl Module for Proxy {
             cookies,
             fields,
             version: conf.version.unwrap_or(11),
+            upgrade: conf.upgrade.unwrap_or(false),
             method: conf.method.clone(),
             body: conf.body.clone(),
             settings: settings.clone(),
@@ -184,6 +189,7 @@ pub struct ProxyConf {
     body: Option<Script>,
     method: Option<Script>,
     version: Option<u8>,
+    upgrade: Option<bool>,
     redirects: Option<Rules<Rule>>,
     cookie_domains: Option<Rules<Rule>>,
     cookie_paths: Option<Rules<Rule>>,
@@ -198,6 +204,17 @@ impl ProxyConf {
         let location = line.ext::<Registry>().location();
         self.pass = Some(Pass::parse(line, location)?);
         Ok(())
+    }
+
+    /// `proxy_protocol on | off | v1 | v2`
+    fn set_protocol(&mut self, line: &mut LineCx<'_>) -> Result {
+        let version = match line.arg(0) {
+            "off" => None,
+            "on" | "v1" => Some(ProxyHeader::V1),
+            "v2" => Some(ProxyHeader::V2),
+            _ => return Err(line.invalid_value(0)),
+        };
+        line.once(&mut self.family.proxy_protocol, version)
     }
 
     fn set_header(&mut self, line: &mut LineCx<'_>) -> Result {

@@ -95,6 +95,9 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     if out.framing == Framing::Chunked && !http.fields.sets("Transfer-Encoding") {
         out.head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
+    if http.upgrade && http.version == 11 {
+        upgrade(http, x, &mut out.head);
+    }
     if http.settings.pass_request_headers {
         for field in &x.request.fields {
             let name = x.arena.get(field.name);
@@ -107,6 +110,15 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     // What an HTTP/1.0 server keeps it says so itself.
     out.keep_alive = !closes;
     Ok(())
+}
+
+/// What the client wishes to speak from here on, if anything (RFC 9110 section 7.8).
+fn upgrade(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
+    let wish = x.request.fields.iter().find(|field| field.known == Known::Upgrade);
+    if let Some(wish) = wish.filter(|_| !http.fields.sets("Upgrade") && !http.fields.sets("Connection")) {
+        h1::field(head, b"Upgrade", x.arena.get(wish.value));
+        head.extend_from_slice(b"Connection: upgrade\r\n");
+    }
 }
 
 /// How the client's body follows.

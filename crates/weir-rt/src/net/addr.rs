@@ -34,6 +34,15 @@ impl SockAddr {
         }
     }
 
+    /// Address and port; `None` for a unix socket.
+    pub fn to_socket_addr(&self) -> Option<SocketAddr> {
+        match self {
+            SockAddr::V4(a) => Some((*a).into()),
+            SockAddr::V6(a) => Some((*a).into()),
+            SockAddr::Unix(_) => None,
+        }
+    }
+
     /// The port; `None` for a unix socket.
     pub fn port(&self) -> Option<u16> {
         match self {

@@ -39,7 +39,7 @@ impl RoundRobin {
     /// The next primary peer that `usable` allows; without one nobody is chosen.
     pub(super) fn primary(&mut self, tried: &mut Tried, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
         let now = now();
-        let peer = choose(&mut self.primary, tried, now, &usable)?;
+        let peer = choose(&mut self.primary, self.backup.is_empty(), tried, now, &usable)?;
         peer.chosen(now);
         tried.add(&peer);
         Some(peer)
@@ -48,8 +48,9 @@ impl RoundRobin {
     /// The next peer that `usable` allows.
     pub fn next(&mut self, tried: &mut Tried, usable: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
         let now = now();
+        let alone = self.backup.is_empty();
         for turns in [&mut self.primary, &mut self.backup] {
-            if let Some(peer) = choose(turns, tried, now, &usable) {
+            if let Some(peer) = choose(turns, alone, tried, now, &usable) {
                 peer.chosen(now);
                 tried.add(&peer);
                 return Some(peer);
@@ -59,9 +60,15 @@ impl RoundRobin {
     }
 }
 
-fn choose(turns: &mut [Turn], tried: &Tried, now: u64, usable: &impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
-    if let [only] = turns {
-        // nginx asks a lone server however often it failed.
+fn choose(
+    turns: &mut [Turn],
+    alone: bool,
+    tried: &Tried,
+    now: u64,
+    usable: &impl Fn(&Peer) -> bool,
+) -> Option<Arc<Peer>> {
+    if let ([only], true) = (&mut *turns, alone) {
+        // nginx asks a lone server however often it failed, unless there is a backup.
         let free = !only.peer.down
             && !only.peer.drain
             && !only.peer.state.unhealthy.load(std::sync::atomic::Ordering::Relaxed)
