@@ -43,7 +43,13 @@ pub fn run(listener: &TcpListener, answers: &Answers) -> io::Result<()> {
     }
 }
 
-fn add(epoll: i32, fd: i32, interest: i32) -> io::Result<()> {
+/// All that can happen to a connection, told once.
+pub fn edge_triggered() -> i32 {
+    libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET
+}
+
+/// Has the loop told of `fd`.
+pub fn add(epoll: i32, fd: i32, interest: i32) -> io::Result<()> {
     let mut event = libc::epoll_event { events: interest as u32, u64: fd as u64 };
     // SAFETY: both descriptors are open and `event` outlives the call.
     match unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
@@ -64,7 +70,7 @@ fn accept(epoll: i32, listener: i32, connections: &mut Vec<Connection>) -> io::R
             connections.resize_with(fd as usize + 1, Connection::default);
         }
         connections[fd as usize] = Connection::default();
-        add(epoll, fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET)?;
+        add(epoll, fd, edge_triggered())?;
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! `floor epoll|io_uring PORT BODY_BYTES` listens on 127.0.0.1 and answers every request with the same 200, after one
 //! parse of its head: no table of files, no timers, no log, no tasks. A complete server cannot be cheaper on the same
-//! driver except by better batching, and Weir's aim is to stay within 8 % of it.
+//! driver except by better batching, and Weir's aim is to stay within 8 % of it. `floor proxy PORT BEHIND` passes bytes to
+//! 127.0.0.1:BEHIND and back.
 //!
 //! Clients are trusted to read (see the loops); this is a yardstick, not a server.
 
 mod epoll;
 mod http;
+mod proxy;
 mod uring;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,15 +20,24 @@ use http::Answers;
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [mode, port, behind] = arguments.as_slice()
+        && mode == "proxy"
+        && let Some((port, behind)) = port.parse().ok().zip(behind.parse().ok())
+    {
+        return end(listen(port).and_then(|listener| proxy::run(&listener, behind)));
+    }
     let parsed = match arguments.as_slice() {
         [driver, port, body] => loop_of(driver).zip(port.parse().ok()).zip(body.parse().ok()),
         _ => None,
     };
     let Some(((run, port), body)) = parsed else {
-        eprintln!("usage: floor epoll|io_uring PORT BODY_BYTES");
+        eprintln!("usage: floor epoll|io_uring PORT BODY_BYTES | floor proxy PORT BEHIND");
         process::exit(2);
     };
-    let served = listen(port).and_then(|listener| run(&listener, &Answers::new(body)));
+    end(listen(port).and_then(|listener| run(&listener, &Answers::new(body))));
+}
+
+fn end(served: io::Result<()>) {
     if let Err(error) = served {
         eprintln!("floor: {error}");
         process::exit(1);
