@@ -47,6 +47,11 @@ impl Plan {
         self.kept.iter().find_map(|kept| kept.downcast_ref())
     }
 
+    /// All that modules left under this type, in order.
+    pub(crate) fn all_kept<T: 'static>(&self) -> impl Iterator<Item = &T> {
+        self.kept.iter().filter_map(|kept| kept.downcast_ref())
+    }
+
     /// The handlers of `phase`, in order.
     #[inline]
     pub fn phase(&self, phase: Phase) -> &[Entry] {

@@ -22,7 +22,7 @@ use crate::log;
 use crate::module::Confs;
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::Pattern;
-use crate::tls::{ServerTls, SslConf};
+use crate::tls::{ServerTls, SslConf, Verify};
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
 
@@ -118,6 +118,8 @@ pub struct Server {
     named: Names<Rc<Plan>>,
     /// Its side of TLS handshakes, if it has one.
     pub tls: Option<Arc<ServerTls>>,
+    /// What it asks of clients' certificates; also of a server that uses another's side of handshakes.
+    pub verify_client: Verify,
     link: Rc<Link>,
 }
 
@@ -154,8 +156,10 @@ impl Server {
         let plan = make(&conf.confs, Level::Server, title.server(), Inside { nested, ..Inside::default() })?;
         let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &make, title, &mut named)?;
-        let tls = conf.confs.find::<SslConf>().and_then(|ssl| ssl.resolved.clone());
-        Ok(Server { name, settings, http2, plan, locations, named, tls, link: link.clone() })
+        let ssl = conf.confs.find::<SslConf>();
+        let tls = ssl.and_then(|ssl| ssl.resolved.clone());
+        let verify_client = ssl.map_or(Verify::Off, SslConf::verify_client);
+        Ok(Server { name, settings, http2, plan, locations, named, tls, verify_client, link: link.clone() })
     }
 
     fn locations(

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use weir_rt::Recv;
 use weir_tls::{Acceptor, Certificate, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
 
+use super::hook::{self, HelloVerdict};
 use super::layer::TlsLayer;
 use super::server::ServerTls;
 use super::state::Tls;
@@ -51,9 +52,14 @@ pub(crate) async fn run(
         reject(connection, wire);
         return None;
     };
-    let config = match tls.computed.is_empty() {
-        true => config,
-        false => compute(worker, connection, &server, &tls, &config).await?,
+    let config = match hook::ask(&server.plan, connection, &hello.fields).await {
+        HelloVerdict::Certificates(certificates) => config.with_certificates(certificates),
+        HelloVerdict::Reject => {
+            reject(connection, wire);
+            return None;
+        }
+        HelloVerdict::Declined if tls.computed.is_empty() => config,
+        HelloVerdict::Declined => compute(worker, connection, &server, &tls, &config).await?,
     };
     complete(connection, wire, hello, &tls, &config).await
 }
@@ -168,11 +174,10 @@ async fn compute(
         names.push((absolute(&tls.conf_prefix, name(certificate)), absolute(&tls.conf_prefix, name(key))));
     }
     worker.give_exchange(x);
-    let passwords = tls.passwords.clone();
-    let read: files::Read = |path: &Path| std::fs::read(path);
+    let reader = tls.clone();
     let loaded: Result<Vec<Certificate>, String> = weir_rt::blocking(move || {
         let load = |(certificate, key): &(String, String)| {
-            files::certificate(read, certificate, key, &passwords, None)
+            reader.kept.certificate(certificate, key, &reader.passwords)
         };
         names.iter().map(load).collect()
     })

@@ -16,7 +16,7 @@ pub(crate) fn check(x: &mut Exchange) -> Result<(), u16> {
     let Some(tls) = connection.tls.get() else {
         return refuse(x, 497, "client sent plain HTTP request to HTTPS port");
     };
-    let verify = x.server.tls.as_ref().map_or(Verify::Off, |server| server.verify);
+    let verify = x.server.verify_client;
     if verify == Verify::Off {
         return Ok(());
     }
@@ -36,7 +36,7 @@ pub(crate) fn check(x: &mut Exchange) -> Result<(), u16> {
 
 /// A host other than the name of the handshake: a server that asks for certificates does not answer there.
 pub(crate) fn misdirected(x: &Exchange) -> bool {
-    let asks = x.server.tls.as_ref().is_some_and(|tls| tls.verify != Verify::Off);
+    let asks = x.server.verify_client != Verify::Off;
     if asks {
         let message =
             "client attempted to request the server name different from the one that was negotiated";

@@ -8,6 +8,7 @@ use weir_tls::chain::{self, Purpose};
 use weir_tls::suites::{self, Protocols};
 use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, Problem, Trust};
 
+use super::cache::{Cache, Keep};
 use super::files::{self, BUILDING};
 use super::settings::{self, absolute};
 use crate::conf::registry::Registry;
@@ -31,7 +32,7 @@ pub struct ClientConf {
     certificate: Option<(Script, String)>,
     certificate_key: Option<(Script, String)>,
     pub password_file: Option<PathBuf>,
-    pub certificate_cache: Option<bool>,
+    certificate_cache: Option<Option<Keep>>,
     ciphersuites: Option<String>,
     groups: Option<String>,
     resolved: Option<Arc<ClientTls>>,
@@ -151,6 +152,8 @@ pub struct ClientTls {
     name: Option<Script>,
     /// The certificate's and the key's name, where they have variables.
     computed: Option<(Script, Script)>,
+    /// Those that were read.
+    kept: Cache,
     passwords: Arc<Vec<Vec<u8>>>,
     conf_prefix: PathBuf,
     /// Whom servers' certificates must come from, and over how many others.
@@ -187,6 +190,7 @@ impl ClientTls {
             config,
             name: conf.name.clone(),
             computed,
+            kept: Cache::new(conf.certificate_cache.flatten()),
             passwords: Arc::new(passwords),
             conf_prefix: registry.paths.conf_prefix.clone(),
             verify: verify(conf, prefix)?,
@@ -288,8 +292,7 @@ impl Secure {
                 true => name,
                 false => tls.conf_prefix.join(name).to_string_lossy().into_owned(),
             };
-            let read: files::Read = |path| std::fs::read(path);
-            let certificate = files::certificate(read, &path(certificate), &path(key), &tls.passwords, None)?;
+            let certificate = tls.kept.certificate(&path(certificate), &path(key), &tls.passwords)?;
             // Sessions of one certificate are not another's.
             let settings =
                 ClientSettings { certificate: Some(certificate), sessions: 0, ..tls.settings.clone() };

@@ -6,14 +6,18 @@
 
 pub(crate) mod accept;
 pub(crate) mod accepted;
+pub(crate) mod cache;
 pub mod client;
 pub(crate) mod files;
+mod hook;
 pub(crate) mod layer;
 mod server;
 mod settings;
 mod shared;
 mod ssl;
 mod state;
+#[cfg(test)]
+mod tests;
 mod variables;
 
 use std::path::Path;
@@ -23,8 +27,9 @@ use weir_conf::Error;
 use crate::conf::{ServerConf, listen::Address};
 
 pub use client::Secure;
+pub use hook::{HelloHandler, HelloVerdict};
 pub use server::ServerTls;
-pub use settings::SslConf;
+pub use settings::{SslConf, Verify};
 pub use ssl::Ssl;
 pub use state::{Alpn, Tls};
 

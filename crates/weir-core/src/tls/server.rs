@@ -6,8 +6,9 @@ use std::sync::Arc;
 use weir_tls::suites;
 use weir_tls::{Certificate, ServerConfig, ServerSettings, SessionCache, TicketKeys, Trust, facts, key};
 
+use super::cache::Cache;
 use super::files::{self, BUILDING};
-use super::settings::{Cache, SslConf, Verify};
+use super::settings::{Cache as Sessions, SslConf, Verify};
 use super::shared;
 use crate::variable::Script;
 
@@ -25,6 +26,8 @@ pub struct ServerTls {
     /// Those beside them.
     pub(super) fixed: Vec<Certificate>,
     pub(super) passwords: Arc<Vec<Vec<u8>>>,
+    /// Those with computed names that were read.
+    pub(super) kept: Cache,
     /// Where relative names begin.
     pub(super) conf_prefix: PathBuf,
     /// Using the key takes so long that a pool thread does it.
@@ -68,6 +71,7 @@ impl Build {
             computed,
             fixed,
             passwords,
+            kept: Cache::new(conf.certificate_cache.flatten()),
             conf_prefix,
             slow,
             verify,
@@ -90,7 +94,10 @@ fn certificates(conf: &SslConf, passwords: &[Vec<u8>]) -> Result<Certificates, S
     let keys = conf.keys.as_deref().unwrap_or_default();
     for ((certificate, name), (key, key_name)) in conf.certificates.iter().flatten().zip(keys) {
         if certificate.constant().is_some() && key.constant().is_some() {
-            fixed.push(files::certificate(BUILDING, name, key_name, passwords, ocsp.clone())?);
+            let new = files::certificate(BUILDING, name, key_name, passwords, ocsp.clone())?;
+            // As for OpenSSL: of several of one kind the last counts.
+            fixed.retain(|it: &Certificate| it.key().algorithm() != new.key().algorithm());
+            fixed.push(new);
         } else {
             computed.push((certificate.clone(), key.clone()));
         }
@@ -121,18 +128,24 @@ fn settings(conf: &SslConf, certificates: &[Certificate]) -> Result<ServerSettin
     let asks = !matches!(conf.verify, None | Some(Verify::Off));
     let subjects = match &conf.client_certificate {
         Some(path) => {
-            files::trusted(BUILDING, path)?.iter().filter_map(|der| facts::raw_subject(der)).collect()
+            let mut subjects: Vec<Vec<u8>> = Vec::new();
+            for subject in files::trusted(BUILDING, path)?.iter().filter_map(|der| facts::raw_subject(der)) {
+                if !subjects.contains(&subject) {
+                    subjects.push(subject);
+                }
+            }
+            subjects
         }
         None => Vec::new(),
     };
     let early = conf.early_data.unwrap_or(false);
     let lifetime = conf.session_timeout.unwrap_or(300);
     let cache = match &conf.session_cache {
-        Some(Cache::Shared(name, bytes)) => Some(shared::cache(name, *bytes, lifetime)),
-        Some(Cache::Own(bytes)) => Some(Arc::new(SessionCache::new(*bytes, lifetime))),
+        Some(Sessions::Shared(name, bytes)) => Some(shared::cache(name, *bytes, lifetime)),
+        Some(Sessions::Own(bytes)) => Some(Arc::new(SessionCache::new(*bytes, lifetime))),
         // Early data that was seen must not be taken again, so each session is kept here until it is used.
-        Some(Cache::None) | None if early => Some(Arc::new(SessionCache::new(1 << 20, lifetime))),
-        Some(Cache::None) | None => None,
+        Some(Sessions::None) | None if early => Some(Arc::new(SessionCache::new(1 << 20, lifetime))),
+        Some(Sessions::None) | None => None,
     };
     let tickets = match conf.session_tickets.unwrap_or(true) && !early {
         true => {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_conf::names::*;
-use weir_conf::{Args, Contexts, Directive, Error, LineCx, Result, Span, parse_size};
+use weir_conf::{Args, Contexts, Directive, Error, LineCx, Result, Span, parse_size, parse_time_s};
 use weir_tls::suites::{self, Protocols};
 
+use super::cache::Keep;
 use super::files::{self, BUILDING};
 use super::server::{Build, ServerTls};
 use crate::conf::registry::Registry;
@@ -42,7 +43,7 @@ pub struct SslConf {
     pub(super) stapling_verify: Option<bool>,
     pub(super) early_data: Option<bool>,
     pub(super) reject_handshake: Option<bool>,
-    pub(super) certificate_cache: Option<bool>,
+    pub(super) certificate_cache: Option<Option<Keep>>,
     pub(super) compression: Option<bool>,
     pub(super) dhparam: Option<PathBuf>,
     /// What handshakes use; of a server with certificates or `ssl_reject_handshake`.
@@ -109,6 +110,11 @@ impl SslConf {
     /// Whether handshakes can be completed.
     pub(super) fn has_certificates(&self) -> bool {
         self.certificates.is_some()
+    }
+
+    /// `ssl_verify_client`
+    pub(crate) fn verify_client(&self) -> Verify {
+        self.verify.unwrap_or(Verify::Off)
     }
 
     /// `ssl_reject_handshake`
@@ -266,20 +272,22 @@ fn dhparam(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 }
 
 /// `ssl_certificate_cache off | max=N [valid=time] [inactive=time]`
-pub(crate) fn certificate_cache(slot: &mut Option<bool>, line: &mut LineCx<'_>) -> Result {
-    let mut max = false;
+pub(crate) fn certificate_cache(slot: &mut Option<Option<Keep>>, line: &mut LineCx<'_>) -> Result {
+    let mut keep = Keep { max: 0, valid: 60, inactive: 10 };
     for i in 0..line.args().len() {
+        let invalid = || line.invalid_parameter(i);
         match line.arg(i).split_once('=') {
-            None if line.arg(i) == "off" => return line.once(slot, false),
-            Some(("max", n)) if n.parse::<u32>().is_ok_and(|n| n > 0) => max = true,
-            Some(("valid" | "inactive", time)) if weir_conf::parse_time_s(time.as_bytes()).is_some() => {}
-            _ => return Err(line.invalid_parameter(i)),
+            None if line.arg(i) == "off" => return line.once(slot, None),
+            Some(("max", n)) => keep.max = n.parse().ok().filter(|n| *n > 0).ok_or_else(invalid)?,
+            Some(("valid", time)) => keep.valid = parse_time_s(time.as_bytes()).ok_or_else(invalid)?,
+            Some(("inactive", time)) => keep.inactive = parse_time_s(time.as_bytes()).ok_or_else(invalid)?,
+            _ => return Err(invalid()),
         }
     }
-    if !max {
+    if keep.max == 0 {
         return Err(line.fail("\"ssl_certificate_cache\" must have the \"max\" parameter"));
     }
-    line.once(slot, true)
+    line.once(slot, Some(keep))
 }
 
 /// `ssl_certificate_compression on` is answered by what nginx says without the libraries.
