@@ -94,6 +94,7 @@ def command(peer, binary, folder, root, port, log, path, connections=4096):
 def nginx_conf(peer, folder, root, port, log, connections):
     use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
     best = "best" in peer.variant
+    http2 = "http2 on;" if "h2" in peer.variant.split() else ""
     workers = 8 if "workers=8" in peer.variant else 1
     # For bench/soak: a handler that waits for minutes and reads no body meanwhile.
     zone = "limit_req_zone all zone=all:1m rate=1r/m;" if "soak" in peer.variant else ""
@@ -120,6 +121,7 @@ http {{
     {zone}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
+        {http2}
         root {root};
         location = {RETURN} {{ return 200 "hello\\n"; }}
         {waits}

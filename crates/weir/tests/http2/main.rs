@@ -4,3 +4,6 @@ mod attacks;
 mod client;
 mod real;
 mod streams;
+#[allow(dead_code, reason = "only certificates are needed here")]
+#[path = "../support/tls.rs"]
+mod tls;
