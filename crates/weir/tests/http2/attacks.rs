@@ -63,10 +63,14 @@ both_drivers! {
 
     /// A client that never opens its window holds an answer for `send_timeout` only.
     fn a_window_that_never_opens_ends_its_stream(driver) {
-        let server = Server::builder(CONF).file("big", vec![b'x'; 300_000]).start();
+        let server = Server::builder(CONF).file("big", vec![b'x'; 300_000]).file("medium", vec![b'x'; 10_000]).start();
         let mut client = Client::with_window(server.addr(0), 1000);
         client.reads = false;
         let key = client.get("/big");
+        client.until("a reset", |client| client.answers[&key].reset.is_some());
+        assert_eq!(client.answers[&key].body.len(), 1000);
+        // So does one whose exchange is over.
+        let key = client.get("/medium");
         client.until("a reset", |client| client.answers[&key].reset.is_some());
         assert_eq!(client.answers[&key].body.len(), 1000);
         assert_eq!(client.fetch("/ok").text(), "ok", "the connection lives");

@@ -85,7 +85,6 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
             "accept filters \"accept_filter=x\" are not supported on this platform, ignored",
             20,
         ),
-        ("80 http2", "the \"http2\" parameter requires ngx_http_v2_module", 20),
         ("80 quic", "the \"quic\" parameter requires ngx_http_v3_module", 20),
     ] {
         let text = format!("http {{\nserver {{ listen {listen}; }}\n}}");
@@ -94,6 +93,15 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
     let text = format!("http {{ server {{ listen {too_long}; }} }}");
     let Err(error) = load(&text, &CORE_MODULES) else { panic!("{text}") };
     assert!(error.starts_with("too long path in the unix domain socket in \"unix:/aaa"), "{error}");
+}
+
+#[test]
+fn http2_is_taken_with_nginx_s_warning() {
+    let files = weir_conf::MemoryFiles::new().with(FILE, "http { server { listen 80 http2; } }");
+    let (conf, warnings) = load_files(&files, &CORE_MODULES);
+    assert!(conf.is_ok_and(|conf| conf.addresses[0].http2));
+    let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
+    assert!(warnings.contains(message), "{warnings}");
 }
 
 #[test]

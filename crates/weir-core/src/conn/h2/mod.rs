@@ -57,7 +57,8 @@ async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
         if mux.is_over() {
             break;
         }
-        if mux.has_more() {
+        // What was composed may be gone already: then nobody else would wake this task for what is left.
+        if mux.has_more() && wire.stream.unsent() <= HIGH {
             // Others have their turn, too.
             weir_rt::yield_now().await;
             continue;

@@ -33,8 +33,9 @@ pub(crate) struct Mux {
     closed: Cell<bool>,
     /// Bytes are left that were not looked at: others had to have a turn.
     more: Cell<bool>,
-    /// Streams that linger.
+    /// Streams whose exchange is over, and when they were looked at last.
     lingering: Cell<u32>,
+    looked_ms: Cell<u64>,
     due: RefCell<Vec<Key>>,
     /// `http2_recv_buffer_size`
     pub(super) read_window: u32,
@@ -61,9 +62,13 @@ pub(super) struct Slot {
     pub(super) fault: Option<Code>,
     /// Its content is not what its head announced.
     pub(super) broken: bool,
-    /// Its answer is whole, and until then what still comes of the request is dropped before the client is told that
-    /// nobody wants it.
-    lingers: Option<u64>,
+    /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
+    /// the answer, or to send the rest of the request, which is dropped.
+    until: Option<u64>,
+    /// How long that is from each piece that it takes.
+    patience: u64,
+    /// It is the request that is not over.
+    lingers: bool,
     /// Bytes that were dropped meanwhile.
     dropped: u64,
     /// Waits for content.
@@ -78,7 +83,7 @@ impl Slot {
     /// Empties the slot for another stream, keeping its memory.
     fn renew(&mut self) {
         let Slot { chain, written, input, ended, discarded, closed, detached, fault, .. } = self;
-        (self.broken, self.lingers, self.dropped) = (false, None, 0);
+        (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
         chain.clear();
         input.clear();
         (*written, *fault) = (0, None);
@@ -123,6 +128,7 @@ impl Mux {
             closed: Cell::new(false),
             more: Cell::new(false),
             lingering: Cell::new(0),
+            looked_ms: Cell::new(0),
             due: RefCell::default(),
             read_window: settings.recv_buffer_size.max(settings.body_preread_size),
         })
@@ -133,8 +139,13 @@ impl Mux {
         self.serving.set(true);
         self.look();
         self.more.set(false);
+        self.unlinger();
         let mut requests = 0;
-        while self.wire.pending() <= HIGH {
+        loop {
+            if self.wire.pending() > HIGH {
+                self.more.set(!self.wire.input.borrow().is_empty());
+                break;
+            }
             let (data, event) = match self.receive() {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
@@ -207,7 +218,7 @@ impl Mux {
         let Some(slot) = slots.get_mut(key.index()) else { return };
         slot.ended |= end;
         let unwanted = slot.discarded || slot.detached || slot.closed;
-        if slot.lingers.is_some() {
+        if slot.lingers {
             slot.dropped += bytes;
             if end || slot.dropped > LINGERING {
                 drop(slots);
@@ -313,6 +324,9 @@ impl Mux {
             let pending = h2.pending(key);
             drop(h2);
             if let Some(slot) = slots.get_mut(key.index()) {
+                if let Some(until) = &mut slot.until {
+                    *until = weir_rt::now_ms() + slot.patience;
+                }
                 let over = end || (pending == 0 && slot.fault.is_some());
                 if pending <= HIGH / 2
                     && let Some(writer) = slot.writer.take()
@@ -337,8 +351,15 @@ impl Mux {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(key.index()) else { return };
         match state {
-            (true, true, _) => slot.detached = true,
-            (true, _, true) if slot.fault.is_none() => self.linger(slot),
+            (true, true, _) => {
+                let timeout = self.connection.hosts.borrow().default().plan.core.send_timeout;
+                self.wait_until(slot, timeout);
+            }
+            (true, _, true) if slot.fault.is_none() => {
+                // More of the request may be under way, and a client that is reset at once may take that for a failure.
+                slot.lingers = true;
+                self.wait_until(slot, LINGERING_MS);
+            }
             _ => {
                 drop(slots);
                 self.release(key);
@@ -346,22 +367,24 @@ impl Mux {
         }
     }
 
-    /// The answer is whole, the request is not: more of it may be under way, and a client that is reset at once may take
-    /// that for a failure.
-    fn linger(&self, slot: &mut Slot) {
+    /// A stream without exchange has `ms` milliseconds for what is left of it.
+    fn wait_until(&self, slot: &mut Slot, ms: u64) {
         slot.detached = true;
-        slot.lingers = Some(weir_rt::now_ms() + LINGERING_MS);
-        self.lingering.set(self.lingering.get() + 1);
+        slot.patience = ms;
+        if slot.until.replace(weir_rt::now_ms() + ms).is_none() {
+            self.lingering.set(self.lingering.get() + 1);
+        }
     }
 
-    /// Forgets the streams that lingered for long enough.
+    /// Forgets the streams that had their time: looked at every second, as long as there are some.
     pub(super) fn unlinger(&self) {
-        if self.lingering.get() == 0 {
+        let now = weir_rt::now_ms();
+        if self.lingering.get() == 0 || now < self.looked_ms.get() + LINGERING_MS {
             return;
         }
-        let now = weir_rt::now_ms();
+        self.looked_ms.set(now);
         for key in self.h2.borrow().keys() {
-            let over = |slot: &Slot| slot.lingers.is_some_and(|until| until <= now);
+            let over = |slot: &Slot| slot.until.is_some_and(|until| until <= now);
             if self.slots.borrow().get(key.index()).is_some_and(over) {
                 self.due.borrow_mut().push(key);
             }
@@ -385,7 +408,7 @@ impl Mux {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(key.index()) else { return };
             slot.chain.clear();
-            if slot.lingers.take().is_some() {
+            if slot.until.take().is_some() {
                 self.lingering.set(self.lingering.get() - 1);
             }
             (slot.input.drain(..).map(|piece| piece.len()).sum(), slot.fault)
@@ -432,9 +455,9 @@ impl Mux {
         self.h2.borrow().streams()
     }
 
-    /// Bytes that came were left for the next turn.
+    /// Something was left for the next turn: requests, or content for which there was no room.
     pub(super) fn has_more(&self) -> bool {
-        self.more.get()
+        self.more.get() || self.h2.borrow().has_data()
     }
 
     /// Arms the timer for what is waited for; `true` when that is a request.
