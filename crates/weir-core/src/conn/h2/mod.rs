@@ -130,8 +130,7 @@ async fn wait(mux: &Rc<Mux>) -> Wake {
 /// The timer expired: a stream has lingered, the head of a request does not come, the connection was idle for long enough,
 /// or the worker wants it to look whether it is to end.
 fn expired(mux: &Rc<Mux>) {
-    mux.unlinger();
-    if mux.expire_head() || mux.streams() > 0 {
+    if mux.unlinger() || mux.expire_head() || mux.streams() > 0 {
         return;
     }
     if !mux.is_begun() {

@@ -376,11 +376,11 @@ impl Mux {
         }
     }
 
-    /// Forgets the streams that had their time: looked at every second, as long as there are some.
-    pub(super) fn unlinger(&self) {
+    /// Forgets the streams that had their time: looked at every second, as long as there are some. Whether there were.
+    pub(super) fn unlinger(&self) -> bool {
         let now = weir_rt::now_ms();
         if self.lingering.get() == 0 || now < self.looked_ms.get() + LINGERING_MS {
-            return;
+            return false;
         }
         self.looked_ms.set(now);
         for key in self.h2.borrow().keys() {
@@ -390,7 +390,9 @@ impl Mux {
             }
         }
         let due = std::mem::take(&mut *self.due.borrow_mut());
+        let some = !due.is_empty();
         due.into_iter().for_each(|key| self.release(key));
+        some
     }
 
     /// The head of a request takes too long. `false`: none has begun.
