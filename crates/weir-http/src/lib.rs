@@ -12,6 +12,7 @@ pub mod base64;
 mod block;
 pub mod cookie;
 pub mod date;
+pub mod deflate;
 pub mod escape;
 pub mod etag;
 pub mod fastcgi;

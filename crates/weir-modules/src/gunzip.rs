@@ -10,7 +10,7 @@ use weir_core::{Exchange, Module, Verdict, inherit};
 use weir_http::Known;
 use weir_trace::{Kind, Site};
 
-use crate::compress::{self, Packer};
+use crate::compress::{self, Packer, Room};
 use inflate::Inflater;
 
 /// The module.
@@ -23,7 +23,8 @@ impl Module for Gunzip {
         Row::new("gunzip", ANY, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Unpacks gzip for clients that don't take it."),
         Row::new("gunzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Taken for nginx's sake: a response has one buffer of 16 KB, and waits for its client."),
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and unpacking waits \
+             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait."),
     ];
 
     fn inherit(conf: &mut GunzipConf, parent: &GunzipConf) {
@@ -33,7 +34,7 @@ impl Module for Gunzip {
     fn install(conf: &GunzipConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
             let body = plan.site(Kind::BodyFilter, Self::NAME);
-            plan.header_filter(Slot::Gunzip, Self::NAME, Filter { body });
+            plan.header_filter(Slot::Gunzip, Self::NAME, Filter { body, room: Room::new(conf.buffers) });
         }
         Ok(())
     }
@@ -52,6 +53,7 @@ pub struct GunzipConf {
 struct Filter {
     /// Where unpacking goes.
     body: Site,
+    room: Room,
 }
 
 impl HeaderFilter for Filter {
@@ -72,7 +74,9 @@ impl Filter {
         x.response.remove(Known::ContentEncoding);
         compress::recoded(x);
         if !x.response.header_only {
-            x.body_filter(Slot::Gunzip, self.body, Packer::new(Inflater::default(), None, 0, false));
+            self.room.bound(x);
+            let packer = Packer::new(Inflater::default(), None, 0, false, self.room);
+            x.body_filter(Slot::Gunzip, self.body, packer);
         }
     }
 }

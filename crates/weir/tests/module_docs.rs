@@ -153,6 +153,7 @@ fn pages() -> BTreeMap<String, String> {
         for row in rows {
             let compared = match row.name {
                 name if EXTRA.contains(&name) => "extra",
+                _ if row.doc.starts_with("Ignored") => "ignored",
                 name if THIRD_PARTY.iter().any(|begin| name.starts_with(begin)) => "third-party",
                 _ => "same",
             };
@@ -234,6 +235,7 @@ Modules for TCP, UDP and mail (`stream`, `mail`) are not there, with all of thei
 const INTRODUCTION: &str = "# Modules and their directives
 
 Made from the directive tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --test module_docs`. *same*: a directive
-of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module for nginx, as there; *extra*: nginx has none. What is not listed is not
-supported: it is an error of the configuration (`unknown directive`), never ignored. What nginx has and Weir has not stands at the end, with the reason.
+of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module for nginx, as there; *extra*: nginx has none; *ignored*: checked as in nginx,
+then has no effect, with a warning. What is not listed is not supported: it is an error of the configuration (`unknown directive`), never ignored. What nginx has and Weir has not stands at the
+end, with the reason.
 ";

@@ -522,7 +522,7 @@ async fn chunked(
 
 /// Above the high-water mark the writer waits until the client took half of it.
 async fn pace(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), Error> {
-    let high = x.busy;
+    let high = x.response.ahead.map_or(x.busy, |ahead| ahead.min(x.busy));
     if wire.pending() <= high {
         return Ok(());
     }

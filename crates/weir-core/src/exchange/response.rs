@@ -83,6 +83,9 @@ pub struct Response {
     pub header_only: bool,
     /// The response is chunked on this connection.
     pub chunked: bool,
+    /// So many bytes of the body may wait for the client before what makes it waits too; at most, and unless a filter
+    /// wants less, 64 KB.
+    pub(crate) ahead: Option<u64>,
     /// `Vary: Accept-Encoding` is written (`gzip_vary`).
     pub vary_encoding: bool,
     /// Whether gzip may be sent, once that was found out: who asks first decides for all.
@@ -142,6 +145,11 @@ impl Response {
         self.remove(Known::ContentEncoding);
     }
 
+    /// At most `bytes` of the body wait for the client.
+    pub fn bound(&mut self, bytes: u64) {
+        self.ahead = Some(self.ahead.map_or(bytes, |other| other.min(bytes)));
+    }
+
     pub(crate) fn clear(&mut self) {
         // One by one, in place: a new one would be made elsewhere and copied, for every request.
         let Response {
@@ -165,6 +173,7 @@ impl Response {
             header_sent,
             header_only,
             chunked,
+            ahead,
             vary_encoding,
             gzip_ok,
             error_page_done,
@@ -174,7 +183,7 @@ impl Response {
             body,
         } = self;
         (*status, *err_status) = (0, 0);
-        (*content_length, *last_modified, *content_offset) = (None, None, 0);
+        (*content_length, *last_modified, *content_offset, *ahead) = (None, None, 0, None);
         for text in [reason, content_type, charset, override_charset, location, server, date] {
             if text.is_some() {
                 *text = None;

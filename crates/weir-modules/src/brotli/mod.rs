@@ -9,7 +9,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
-use crate::compress::{self, Coding, Offer, Scheme, power};
+use crate::compress::{self, Coding, Offer, Room, Scheme, power};
 use crate::media::MediaTypes;
 use encode::{LEAST_WINDOW, Squeezer};
 
@@ -23,7 +23,8 @@ impl Module for Brotli {
         Row::new("brotli", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Compresses responses for clients that take br."),
         Row::new("brotli_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers)).doc(
-            "Taken for ngx_brotli's sake: a response has one buffer of 16 KB, and waits for its client.",
+            "Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and compressing waits \
+             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait.",
         ),
         Row::new("brotli_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),
@@ -46,7 +47,11 @@ impl Module for Brotli {
     fn install(conf: &BrotliConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
             let offer = Offer::new(&conf.types, conf.min_length);
-            let packing = Packing { level: conf.level.unwrap_or(6), window: conf.window.unwrap_or(19) };
+            let packing = Packing {
+                level: conf.level.unwrap_or(6),
+                window: conf.window.unwrap_or(19),
+                room: Room::new(conf.buffers),
+            };
             compress::install(plan, Self::NAME, offer, packing);
         }
         Ok(())
@@ -72,6 +77,7 @@ pub struct BrotliConf {
 struct Packing {
     level: u8,
     window: u8,
+    room: Room,
 }
 
 impl Scheme for Packing {
@@ -81,6 +87,10 @@ impl Scheme for Packing {
 
     fn coder(&self, length: Option<u64>) -> Squeezer {
         Squeezer::new(self.level, self.window, length)
+    }
+
+    fn room(&self) -> Room {
+        self.room
     }
 }
 

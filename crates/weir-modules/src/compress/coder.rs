@@ -5,29 +5,9 @@ use weir_core::body::{Buf, Chain};
 use weir_core::error::{Error, Kind, Side};
 use weir_core::filter::{BodyFilter, Step};
 
-use super::{Coding, Ratios};
+use super::{Coding, Ratios, Room};
 
-/// What shall be done with the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    /// More follows.
-    Run,
-    /// The receiver must be able to decode all of it.
-    Flush,
-    /// It is the last.
-    Finish,
-}
-
-/// What a call did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// Bytes used of the input.
-    pub(crate) taken: usize,
-    /// Bytes written.
-    pub(crate) given: usize,
-    /// All input was used, and all that [`Op`] asks for was written.
-    pub(crate) done: bool,
-}
+pub(crate) use weir_http::deflate::{Op, Progress};
 
 /// What is wrong with the data, or that the library refused: it lacks memory, since its settings are checked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +31,8 @@ pub(crate) struct Packer<C> {
     kept: Chain,
     postpone: u64,
     at_once: bool,
+    /// Bytes of output that are handed on together.
+    portion: usize,
     /// The piece being compressed, and how far that is.
     piece: Buf,
     at: usize,
@@ -62,14 +44,21 @@ pub(crate) struct Packer<C> {
 }
 
 impl<C: Coder> Packer<C> {
-    /// Input is kept until there are `postpone` bytes; output is handed on when [`SCRATCH`] bytes are full, or as it comes.
-    pub(crate) fn new(coder: C, coding: Option<Coding>, postpone: u64, at_once: bool) -> Packer<C> {
+    /// Input is kept until there are `postpone` bytes; output is handed on in pieces as `room` has it, or as it comes.
+    pub(crate) fn new(
+        coder: C,
+        coding: Option<Coding>,
+        postpone: u64,
+        at_once: bool,
+        room: Room,
+    ) -> Packer<C> {
         Packer {
             coder,
             coding,
             kept: Chain::default(),
             postpone,
             at_once,
+            portion: room.portion,
             piece: Buf::default(),
             at: 0,
             gathered: 0,
@@ -82,7 +71,8 @@ impl<C: Coder> Packer<C> {
     /// Compresses until the input is used up (`true`) or enough output is there.
     fn pack(&mut self, output: &mut Chain) -> Result<bool, Failed> {
         let mut scratch = std::mem::take(self.coder.scratch());
-        let packed = self.pack_into(&mut scratch, output);
+        let portion = self.portion.min(scratch.len());
+        let packed = self.pack_into(&mut scratch[..portion], output);
         *self.coder.scratch() = scratch;
         packed
     }
@@ -158,7 +148,7 @@ impl<C: Coder> BodyFilter for Packer<C> {
     }
 }
 
-/// Bytes in which output is gathered before it is handed on.
+/// Most bytes in which output is gathered before it is handed on.
 pub(crate) const SCRATCH: usize = 16 * 1024;
 /// So many bytes of output are enough for one step: with the compressor's tables, what was read ahead and what the
 /// connection holds it keeps a response below 256 KB.

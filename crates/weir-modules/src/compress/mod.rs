@@ -12,7 +12,7 @@ pub(crate) mod testing;
 
 use std::ops::RangeInclusive;
 
-use weir_conf::{LineCx, Result};
+use weir_conf::{Bufs, LineCx, Result};
 use weir_core::filter::{HeaderFilter, Slot};
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
@@ -70,6 +70,29 @@ impl Offer {
     }
 }
 
+/// The room of a filter's output, as `gzip_buffers` and its like give it: the size of a buffer, and that of all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes that are handed on together.
+    portion: usize,
+    /// Bytes that may wait for the client.
+    ahead: u64,
+}
+
+impl Room {
+    /// Of the buffers given.
+    pub(crate) fn new(buffers: Option<Bufs>) -> Room {
+        let Some(Bufs { number, size }) = buffers else { return Room { portion: SCRATCH, ahead: AHEAD } };
+        let portion = usize::try_from(size).unwrap_or(SCRATCH).clamp(LEAST_PORTION, SCRATCH);
+        Room { portion, ahead: number.saturating_mul(size) }
+    }
+
+    /// Lets no more of the response wait.
+    pub(crate) fn bound(self, x: &mut Exchange) {
+        x.response.bound(self.ahead);
+    }
+}
+
 /// The offers of a location, by coding; each module keeps its own with the plan.
 struct Kept<const CODING: u8>(Offer);
 
@@ -92,6 +115,9 @@ pub(crate) trait Scheme: 'static {
 
     /// A compressor for a body of `length` bytes, if that is known.
     fn coder(&self, length: Option<u64>) -> Self::Coder;
+
+    /// Where its output goes.
+    fn room(&self) -> Room;
 
     /// Input is kept until there are so many bytes of it.
     fn postpone(&self) -> u64 {
@@ -140,7 +166,10 @@ impl<S: Scheme> Filter<S> {
         recoded(x);
         if !x.response.header_only {
             let coder = self.scheme.coder(length);
-            let packer = Packer::new(coder, Some(S::CODING), self.scheme.postpone(), self.scheme.at_once());
+            let (postpone, at_once, room) =
+                (self.scheme.postpone(), self.scheme.at_once(), self.scheme.room());
+            room.bound(x);
+            let packer = Packer::new(coder, Some(S::CODING), postpone, at_once, room);
             x.body_filter(S::SLOT, self.body, packer);
         }
     }
@@ -231,3 +260,8 @@ pub(crate) fn ratio(x: &mut Exchange, coding: Coding) -> Option<Text> {
 
 /// `gzip_min_length` and its like, if they are not set.
 const MIN_LENGTH: u64 = 20;
+/// Bytes that wait for the client, if no buffers are given: with a compressor's tables and what was read for it a
+/// response stays below 256 KB.
+const AHEAD: u64 = 32 * 1024;
+/// The least size of a buffer that counts; a smaller one would cost more than it holds.
+const LEAST_PORTION: usize = 512;

@@ -8,9 +8,10 @@ use weir_core::filter::Slot;
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
+use weir_http::deflate::Settings;
 
 use crate::compress::rules::{PROXIED, VERSIONS};
-use crate::compress::{self, Coding, Offer, RulesConf, Scheme, power};
+use crate::compress::{self, Coding, Offer, Room, RulesConf, Scheme, power};
 use crate::media::MediaTypes;
 use deflate::Deflater;
 
@@ -24,7 +25,8 @@ impl Module for Gzip {
         Row::new("gzip", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Compresses responses for clients that take gzip."),
         Row::new("gzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Taken for nginx's sake: a response has one buffer of 16 KB, and waits for its client."),
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and compressing waits \
+             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait."),
         Row::new("gzip_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),
         Row::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=9))
@@ -65,9 +67,8 @@ impl Module for Gzip {
         if conf.on == Some(true) {
             let offer = Offer::new(&conf.types, conf.min_length);
             let packing = Packing {
-                level: conf.level.unwrap_or(1),
-                window: conf.window.map_or(WINDOW, |window| window.min(15)),
-                memory: conf.hash.map_or(MEMORY, |hash| hash.saturating_sub(8).max(1)),
+                settings: settings(conf),
+                room: Room::new(conf.buffers),
                 postpone: conf.postpone.unwrap_or(0),
                 no_buffer: conf.no_buffer.unwrap_or(false),
             };
@@ -99,9 +100,8 @@ pub struct GzipConf {
 
 /// How a location compresses.
 struct Packing {
-    level: u8,
-    window: u8,
-    memory: u8,
+    settings: Settings,
+    room: Room,
     postpone: u64,
     no_buffer: bool,
 }
@@ -112,7 +112,11 @@ impl Scheme for Packing {
     type Coder = Deflater;
 
     fn coder(&self, length: Option<u64>) -> Deflater {
-        Deflater::new(self.level, self.window, self.memory, length)
+        Deflater::new(self.settings, length)
+    }
+
+    fn room(&self) -> Room {
+        self.room
     }
 
     fn postpone(&self) -> u64 {
@@ -124,6 +128,17 @@ impl Scheme for Packing {
     }
 }
 
-/// With [`MEMORY`] a compressor has 220 KB. A window of 32 KB would make it 300.
-const WINDOW: u8 = 14;
-const MEMORY: u8 = 6;
+/// What the compressor works with.
+fn settings(conf: &GzipConf) -> Settings {
+    let level = conf.level.unwrap_or(1);
+    // Without chains a window of 32 KB costs what one of 16 KB does with them: 135 KB in all.
+    let window = if level == 1 { 15 } else { 14 };
+    Settings {
+        level,
+        window: conf.window.unwrap_or(window),
+        memory: conf.hash.map_or(MEMORY, |hash| hash.saturating_sub(8).max(1)),
+    }
+}
+
+/// Tables of 32 KB each for places and a block's tokens.
+const MEMORY: u8 = 7;

@@ -36,12 +36,22 @@ impl Module for Ssi {
             .doc("The media types of such pages, besides text/html; * for all."),
         Row::new("ssi_value_length", ANY, ONE, |conf, line| line.size(&mut conf.value_length))
             .doc("How long the value of a command's parameter may be; 255."),
-        Row::new("ssi_min_file_chunk", ANY, ONE, |conf, line| line.size(&mut conf.min_file_chunk))
-            .doc("Accepted as in nginx; text between commands is in memory already. 1k."),
+        Row::new("ssi_min_file_chunk", ANY, ONE, |conf, line| {
+            line.size(&mut conf.min_file_chunk)?;
+            line.warn(
+                "\"ssi_min_file_chunk\" is ignored, text between commands never leaves as a part of a file",
+            );
+            Ok(())
+        })
+        .doc("Ignored with a warning: text between commands is in memory already."),
         Row::new("ssi_silent_errors", ANY, FLAG, |conf, line| line.flag(&mut conf.silent))
             .doc("Commands that fail say nothing in the page; off."),
-        Row::new("ssi_ignore_recycled_buffers", ANY, FLAG, |conf, line| line.flag(&mut conf.recycled))
-            .doc("Accepted as in nginx; buffers are not recycled here. off."),
+        Row::new("ssi_ignore_recycled_buffers", ANY, FLAG, |conf, line| {
+            line.flag(&mut conf.recycled)?;
+            line.warn("\"ssi_ignore_recycled_buffers\" is ignored, buffers are never recycled");
+            Ok(())
+        })
+        .doc("Ignored with a warning: buffers are not recycled here."),
         Row::new("ssi_last_modified", ANY, FLAG, |conf, line| line.flag(&mut conf.last_modified))
             .doc("Keeps the \"Last-Modified\" of pages with commands; off."),
     ];

@@ -49,9 +49,10 @@ pub(crate) struct GivenUp(pub(crate) String);
 pub(crate) type Compute<'a> = &'a mut dyn FnMut(usize, usize) -> Rc<[u8]>;
 
 impl Lines {
-    /// For one body.
-    pub(crate) fn new(pairs: Vec<Pair>) -> Lines {
-        Lines { pairs, held: vec![], current: None, groups: vec![], line: vec![], made: vec![] }
+    /// For one body; buffers of a line have `size` bytes at first, [`LINE`] at most.
+    pub(crate) fn new(pairs: Vec<Pair>, size: u64) -> Lines {
+        let buffer = || Vec::with_capacity(size.min(LINE as u64) as usize);
+        Lines { pairs, held: buffer(), current: None, groups: vec![], line: buffer(), made: buffer() }
     }
 
     /// Takes `input`, all or until [`ROOM`] is used up, which is `false`.
@@ -113,6 +114,8 @@ impl Lines {
                 let mut line = std::mem::take(&mut self.held);
                 line.extend_from_slice(&rest[..end]);
                 self.replace(&line, out, compute)?;
+                line.clear();
+                self.held = line;
             }
         }
         Ok(at)

@@ -47,9 +47,9 @@ impl Module for Subs {
         Row::new("subs_filter_bypass", ANY, MORE, SubsConf::bypass)
             .doc("Nothing is replaced if one of these values is neither empty nor \"0\"."),
         Row::new("subs_buffers", ANY, TWO, |c, line| line.bufs(&mut c.buffers))
-            .doc("Number and size of buffers in nginx's module; here they are as large as what is in them."),
+            .doc("Number and size of buffers: replacing waits for a client that has left so many bytes unsent; at most 64k."),
         Row::new("subs_line_buffer_size", ANY, ONE_OR_TWO, |c, line| line.size(&mut c.line_buffer))
-            .doc("Size of a line's buffer in nginx's module at first; here it is as large as the line."),
+            .doc("With a pattern: the size of a line's buffers at first, at most 64k; they grow with the line. Nothing."),
     ];
 
     fn inherit(conf: &mut SubsConf, parent: &SubsConf) {
@@ -78,6 +78,8 @@ impl Module for Subs {
             jobs: conf.pairs.iter().map(pair).collect(),
             types: MediaTypes::or_html(&conf.types),
             bypass: conf.bypass.clone().unwrap_or_default(),
+            ahead: conf.buffers.map(|buffers| buffers.number.saturating_mul(buffers.size)),
+            line: conf.line_buffer.unwrap_or(0),
         };
         plan.header_filter(Slot::Aux, Self::NAME, filter);
         Ok(())
@@ -145,6 +147,10 @@ struct Filter {
     jobs: Box<[Job]>,
     types: MediaTypes,
     bypass: Vec<Script>,
+    /// Bytes that may wait for the client.
+    ahead: Option<u64>,
+    /// Bytes of a line's buffers at first.
+    line: u64,
 }
 
 /// A [`Pair`] on one worker.
@@ -171,6 +177,9 @@ impl HeaderFilter for Filter {
             x.response.last_modified = None;
             x.response.remove(Known::LastModified);
         }
+        if let Some(ahead) = self.ahead {
+            x.response.bound(ahead);
+        }
         let templates = self.jobs.iter().map(|job| job.template.clone()).collect();
         let body = Body { work: self.work(), templates };
         x.body_filter(Slot::Aux, self.site, body);
@@ -196,7 +205,7 @@ impl Filter {
             once: job.once,
             done: false,
         };
-        Work::Lines(Box::new(Lines::new(self.jobs.iter().map(pair).collect())))
+        Work::Lines(Box::new(Lines::new(self.jobs.iter().map(pair).collect(), self.line)))
     }
 
     fn is_bypassed(&self, x: &mut Exchange) -> bool {
@@ -277,7 +286,7 @@ mod tests {
             once,
             done: false,
         };
-        Lines::new(pairs.iter().map(pair).collect())
+        Lines::new(pairs.iter().map(pair).collect(), 0)
     }
 
     /// What comes of `pieces`, and the most bytes of one step.

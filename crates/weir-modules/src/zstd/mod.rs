@@ -9,7 +9,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
-use crate::compress::{self, Coding, Offer, Scheme};
+use crate::compress::{self, Coding, Offer, Room, Scheme};
 use crate::media::MediaTypes;
 use encode::Presser;
 
@@ -23,7 +23,8 @@ impl Module for Zstd {
         Row::new("zstd", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Compresses responses for clients that take zstd; the compressor looks back 512 KB."),
         Row::new("zstd_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Taken for zstd-nginx-module's sake: a response has one buffer of 16 KB, and waits for its client."),
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and compressing waits \
+             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait."),
         Row::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),
         Row::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))
@@ -41,7 +42,12 @@ impl Module for Zstd {
     fn install(conf: &ZstdConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.on == Some(true) {
             let offer = Offer::new(&conf.types, conf.min_length);
-            compress::install(plan, Self::NAME, offer, Packing { level: conf.level.unwrap_or(1) });
+            compress::install(
+                plan,
+                Self::NAME,
+                offer,
+                Packing { level: conf.level.unwrap_or(1), room: Room::new(conf.buffers) },
+            );
         }
         Ok(())
     }
@@ -63,6 +69,7 @@ pub struct ZstdConf {
 /// How a location compresses.
 struct Packing {
     level: u8,
+    room: Room,
 }
 
 impl Scheme for Packing {
@@ -72,5 +79,9 @@ impl Scheme for Packing {
 
     fn coder(&self, length: Option<u64>) -> Presser {
         Presser::new(self.level, length)
+    }
+
+    fn room(&self) -> Room {
+        self.room
     }
 }

@@ -1,0 +1,367 @@
+//! Writes blocks (RFC 1951, section 3.2.3): with codes of their own, the fixed ones, or as they are, whatever is shortest.
+
+use super::codes::{LENGTH, LIMIT, codes, lengths};
+use super::matches::{LENGTHS, Matcher, SHORTEST, Token, distance_symbol};
+
+/// Writes one block at a time, as there is room for it.
+pub(super) struct Writer {
+    part: Part,
+    last: bool,
+    /// An empty block follows that ends with a whole byte.
+    sync: bool,
+    /// Bytes that are written, and those of them that were handed out.
+    out: Box<[u8; OUT + SLACK]>,
+    len: usize,
+    handed: usize,
+    /// Bits of the byte that is not full yet, first bit lowest.
+    bits: u64,
+    count: u32,
+    /// The code of each literal, and of the end.
+    literals: [u32; 288],
+    /// The code of each length from [`SHORTEST`] on, with its extra bits.
+    lengths: [u32; 256],
+    distances: [u32; 32],
+}
+
+/// What is to be written next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Nothing,
+    /// Tokens from this one on.
+    Tokens(usize),
+    /// Bytes as they are: the first of them, and the end of those that were announced.
+    Stored(usize, usize),
+    /// What follows a block.
+    End,
+}
+
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer {
+            part: Part::Nothing,
+            last: false,
+            sync: false,
+            out: Box::new([0; OUT + SLACK]),
+            len: 0,
+            handed: 0,
+            bits: 0,
+            count: 0,
+            literals: [0; 288],
+            lengths: [0; 256],
+            distances: [0; 32],
+        }
+    }
+}
+
+impl Writer {
+    pub(super) fn reset(&mut self) {
+        (self.part, self.last, self.sync) = (Part::Nothing, false, false);
+        (self.len, self.handed, self.bits, self.count) = (0, 0, 0, 0);
+    }
+
+    /// All was handed out.
+    pub(super) fn is_idle(&self) -> bool {
+        self.part == Part::Nothing && self.len == self.handed
+    }
+
+    /// Begins a block of what `matcher` has; one without bytes only if it is the last.
+    pub(super) fn begin(&mut self, matcher: &mut Matcher, last: bool) {
+        self.last = last;
+        if matcher.tokens().is_empty() && !last {
+            self.part = Part::End;
+            return;
+        }
+        matcher.literals[END] = 1;
+        let extra = extra_bits(matcher);
+        let (mut literals, mut distances) = ([0; 288], [0; 32]);
+        lengths(&matcher.literals[..286], LIMIT, &mut literals[..286]);
+        lengths(&matcher.distances[..30], LIMIT, &mut distances[..30]);
+        let header = Header::new(&literals, &distances);
+        let own = header.bits() + cost(matcher, &literals, &distances) + extra;
+        let fixed = cost(matcher, &FIXED, &[5; 32]) + extra;
+        let bytes = matcher.bytes().len() as u64;
+        let stored = (bytes + 5 * bytes.div_ceil(MOST as u64)) * 8;
+        match () {
+            () if bytes > 0 && stored < own.min(fixed) => self.part = Part::Stored(0, 0),
+            () if fixed <= own => {
+                self.put(u64::from(last) | 1 << 1, 3);
+                self.take_codes(&FIXED, &[5; 32]);
+            }
+            () => {
+                self.put(u64::from(last) | 2 << 1, 3);
+                header.write(self);
+                self.take_codes(&literals, &distances);
+            }
+        }
+    }
+
+    /// What was written shall be readable: behind the block follows an empty one.
+    pub(super) fn sync(&mut self) {
+        self.sync = true;
+    }
+
+    fn take_codes(&mut self, literals: &[u8; 288], distances: &[u8; 32]) {
+        codes(literals, &mut self.literals);
+        codes(distances, &mut self.distances);
+        for (at, code) in self.lengths.iter_mut().enumerate() {
+            let (symbol, extra, first) = LENGTHS[at];
+            let base = self.literals[usize::from(symbol)];
+            let rest = (at + SHORTEST) as u32 - u32::from(first);
+            let length = base >> LENGTH;
+            *code = (base & BITS) | rest << length | (length + u32::from(extra)) << LENGTH;
+        }
+        self.part = Part::Tokens(0);
+    }
+
+    /// Moves what is written to `output`, and writes on while there is room; how many bytes.
+    pub(super) fn hand_out(&mut self, matcher: &mut Matcher, output: &mut [u8]) -> usize {
+        let mut given = 0;
+        loop {
+            let count = (self.len - self.handed).min(output.len() - given);
+            output[given..given + count].copy_from_slice(&self.out[self.handed..self.handed + count]);
+            (self.handed, given) = (self.handed + count, given + count);
+            if self.handed < self.len {
+                return given;
+            }
+            (self.len, self.handed) = (0, 0);
+            match self.part {
+                Part::Nothing => return given,
+                Part::Tokens(from) => self.tokens(matcher.tokens(), from),
+                Part::Stored(at, announced) => self.stored(matcher.bytes(), at, announced),
+                Part::End => {
+                    matcher.clear();
+                    self.end();
+                }
+            }
+        }
+    }
+
+    fn tokens(&mut self, tokens: &[Token], from: usize) {
+        let (mut bits, mut count, mut len) = (self.bits, self.count, self.len);
+        let mut at = from;
+        while len < OUT
+            && let Some(&token) = tokens.get(at)
+        {
+            at += 1;
+            let distance = token >> 16;
+            if distance == 0 {
+                let code = self.literals[(token & 0xff) as usize];
+                bits |= u64::from(code & BITS) << count;
+                count += code >> LENGTH;
+            } else {
+                let code = self.lengths[(token as usize & 0xffff).wrapping_sub(SHORTEST) & 0xff];
+                bits |= u64::from(code & BITS) << count;
+                count += code >> LENGTH;
+                let symbol = distance_symbol(distance as usize);
+                let code = self.distances[symbol & 31];
+                bits |= u64::from(code & BITS) << count;
+                count += code >> LENGTH;
+                let extra = (symbol as u32 / 2).saturating_sub(1);
+                bits |= u64::from((distance - 1) & ((1 << extra) - 1)) << count;
+                count += extra;
+            }
+            // At most 7 bits stay, and a match has 48.
+            self.out[len..len + 8].copy_from_slice(&bits.to_le_bytes());
+            len += (count / 8) as usize;
+            bits >>= count & !7;
+            count &= 7;
+        }
+        (self.bits, self.count, self.len) = (bits, count, len);
+        self.part = Part::Tokens(at);
+        if at == tokens.len() {
+            let end = self.literals[END];
+            self.put(u64::from(end & BITS), end >> LENGTH);
+            self.part = Part::End;
+        }
+    }
+
+    fn stored(&mut self, bytes: &[u8], at: usize, announced: usize) {
+        if at < announced {
+            let count = (announced - at).min(OUT);
+            self.out[..count].copy_from_slice(&bytes[at..at + count]);
+            self.len = count;
+            self.part = Part::Stored(at + count, announced);
+        } else if at < bytes.len() {
+            let count = (bytes.len() - at).min(MOST);
+            let last = self.last && at + count == bytes.len();
+            self.put(u64::from(last), 3);
+            self.announce(count);
+            self.part = Part::Stored(at, at + count);
+        } else {
+            self.part = Part::End;
+        }
+    }
+
+    /// Ends the byte, and says how many bytes follow as they are.
+    fn announce(&mut self, count: usize) {
+        self.fill();
+        self.put((count | (!count & 0xffff) << 16) as u64, 32);
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.sync) {
+            self.put(0, 3);
+            self.announce(0);
+        }
+        if self.last {
+            self.fill();
+        }
+        self.part = Part::Nothing;
+    }
+
+    fn fill(&mut self) {
+        self.put(0, self.count.wrapping_neg() & 7);
+    }
+
+    /// Writes at most 48 bits.
+    fn put(&mut self, bits: u64, count: u32) {
+        self.bits |= bits << self.count;
+        self.count += count;
+        while self.count >= 8 {
+            self.out[self.len] = self.bits as u8;
+            self.len += 1;
+            self.bits >>= 8;
+            self.count -= 8;
+        }
+    }
+}
+
+/// Bits that the tokens have besides their codes.
+fn extra_bits(matcher: &Matcher) -> u64 {
+    let lengths = (265..285).map(|symbol| (symbol as u64 - 261) / 4 * u64::from(matcher.literals[symbol]));
+    let distances = (4..30).map(|symbol| (symbol as u64 / 2 - 1) * u64::from(matcher.distances[symbol]));
+    lengths.chain(distances).sum()
+}
+
+fn cost(matcher: &Matcher, literals: &[u8; 288], distances: &[u8; 32]) -> u64 {
+    let bits = |counts: &[u32], lengths: &[u8]| -> u64 {
+        counts.iter().zip(lengths).map(|(&count, &length)| u64::from(count) * u64::from(length)).sum()
+    };
+    3 + bits(&matcher.literals, literals) + bits(&matcher.distances, distances)
+}
+
+/// How the codes of a block are told (section 3.2.7).
+struct Header {
+    /// How many of the literals and lengths are told.
+    literals: usize,
+    distances: usize,
+    /// Symbols, and behind each the value of its extra bits.
+    symbols: [(u8, u8); 286 + 30],
+    len: usize,
+    lengths: [u8; 19],
+    codes: [u32; 19],
+    /// How many lengths of these codes are told.
+    told: usize,
+}
+
+impl Header {
+    fn new(literals: &[u8; 288], distances: &[u8; 32]) -> Header {
+        let used = |lengths: &[u8]| lengths.iter().rposition(|length| *length > 0).map_or(0, |at| at + 1);
+        let mut header = Header {
+            literals: used(literals).max(257),
+            distances: used(distances).max(1),
+            symbols: [(0, 0); 286 + 30],
+            len: 0,
+            lengths: [0; 19],
+            codes: [0; 19],
+            told: 4,
+        };
+        header.add(literals, distances);
+        let mut counts = [0; 19];
+        for (symbol, _) in &header.symbols[..header.len] {
+            counts[usize::from(*symbol)] += 1;
+        }
+        lengths(&counts, 7, &mut header.lengths);
+        codes(&header.lengths, &mut header.codes);
+        header.told =
+            ORDER.iter().rposition(|symbol| header.lengths[*symbol] > 0).map_or(4, |at| (at + 1).max(4));
+        header
+    }
+
+    /// Symbols for all lengths: runs are told as such.
+    fn add(&mut self, literals: &[u8; 288], distances: &[u8; 32]) {
+        let mut all = [0_u8; 286 + 30];
+        all[..self.literals].copy_from_slice(&literals[..self.literals]);
+        let count = self.literals + self.distances;
+        all[self.literals..count].copy_from_slice(&distances[..self.distances]);
+        let mut rest = &all[..count];
+        while let Some(&length) = rest.first() {
+            let run = rest.iter().take_while(|other| **other == length).count();
+            let taken = match (length, run) {
+                (0, 11..) => self.push(18, run.min(138), 11),
+                (0, 3..) => self.push(17, run, 3),
+                (0, _) => self.push(0, 1, 1),
+                _ => {
+                    self.push(length, 1, 1);
+                    let mut left = run - 1;
+                    while left >= 3 {
+                        left -= self.push(16, left.min(6), 3);
+                    }
+                    run - left
+                }
+            };
+            rest = &rest[taken..];
+        }
+    }
+
+    fn push(&mut self, symbol: u8, run: usize, least: usize) -> usize {
+        self.symbols[self.len] = (symbol, (run - least) as u8);
+        self.len += 1;
+        run
+    }
+
+    fn bits(&self) -> u64 {
+        let symbol = |(symbol, _): &(u8, u8)| {
+            u64::from(self.lengths[usize::from(*symbol)]) + u64::from(extra(*symbol))
+        };
+        14 + 3 * self.told as u64 + self.symbols[..self.len].iter().map(symbol).sum::<u64>()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        let sizes = (self.literals - 257) | (self.distances - 1) << 5 | (self.told - 4) << 10;
+        writer.put(sizes as u64, 14);
+        for symbol in &ORDER[..self.told] {
+            writer.put(u64::from(self.lengths[*symbol]), 3);
+        }
+        for (symbol, value) in &self.symbols[..self.len] {
+            let code = self.codes[usize::from(*symbol)];
+            writer.put(u64::from(code & BITS), code >> LENGTH);
+            writer.put(u64::from(*value), extra(*symbol));
+        }
+    }
+}
+
+/// Extra bits of a symbol that tells lengths.
+fn extra(symbol: u8) -> u32 {
+    match symbol {
+        16 => 2,
+        17 => 3,
+        18 => 7,
+        _ => 0,
+    }
+}
+
+/// In which order the lengths of the codes that tell lengths are told.
+const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+
+/// Lengths of the fixed codes (section 3.2.6).
+const FIXED: [u8; 288] = {
+    let mut lengths = [8; 288];
+    let mut at = 144;
+    while at < 280 {
+        lengths[at] = if at < 256 { 9 } else { 7 };
+        at += 1;
+    }
+    lengths
+};
+
+/// The symbol of a block's end.
+const END: usize = 256;
+/// The code in what [`codes`] makes.
+const BITS: u32 = (1 << LENGTH) - 1;
+/// So many bytes are written ahead.
+const OUT: usize = 2048;
+/// And behind them the header of a block, or what one token writes.
+const SLACK: usize = 16;
+/// Most bytes of a block that has them as they are.
+const MOST: usize = 0xffff;

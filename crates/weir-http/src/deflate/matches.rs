@@ -1,0 +1,347 @@
+//! Finds what was there before: bytes become literals and matches.
+
+use super::Settings;
+
+/// A literal (below 256) or a match: its distance above 16 bits, its length below.
+pub(super) type Token = u32;
+
+/// The input that is not written yet, the window before it, and what is known of both.
+pub(super) struct Matcher {
+    /// Two windows; the earlier one is given up when both are full.
+    bytes: Box<[u8]>,
+    /// Bytes of input in it.
+    end: usize,
+    /// Up to here it became tokens.
+    at: usize,
+    /// Where the bytes of these tokens begin.
+    start: usize,
+    tokens: Vec<Token>,
+    /// How often each literal and length stands in `tokens`, by symbol of RFC 1951; one more for the block's end.
+    pub(super) literals: [u32; 288],
+    /// How often each distance does, by symbol.
+    pub(super) distances: [u32; 32],
+    /// Where bytes of a hash were last; 0 is nowhere.
+    heads: Box<[u16]>,
+    /// Where bytes of the same hash were before those at a place, by place in a window; none for level 1.
+    before: Box<[u16]>,
+    /// How far the hash of four bytes is shifted.
+    shift: u32,
+    /// Bytes of a window.
+    window: usize,
+    effort: Effort,
+    /// Most tokens of a block.
+    most: usize,
+}
+
+/// Why [`Matcher::parse`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// A block's tokens are there.
+    Full,
+    /// More input is needed.
+    Starved,
+}
+
+/// How hard is looked for matches.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// So many places are compared; none: the last place only, and what a match covers is not looked at.
+    chain: u32,
+    /// A match of this length is good enough.
+    nice: usize,
+    /// After one of this length the next byte is not tried.
+    lazy: usize,
+}
+
+/// By level.
+const EFFORTS: [Effort; 10] = [
+    Effort { chain: 0, nice: 0, lazy: 0 },
+    Effort { chain: 0, nice: 0, lazy: 0 },
+    Effort { chain: 3, nice: 16, lazy: 0 },
+    Effort { chain: 4, nice: 32, lazy: 4 },
+    Effort { chain: 6, nice: 32, lazy: 8 },
+    Effort { chain: 10, nice: 64, lazy: 16 },
+    Effort { chain: 16, nice: 128, lazy: 24 },
+    Effort { chain: 40, nice: 160, lazy: 64 },
+    Effort { chain: 160, nice: 258, lazy: 128 },
+    Effort { chain: 600, nice: 258, lazy: 258 },
+];
+
+impl Matcher {
+    pub(super) fn new(settings: Settings) -> Matcher {
+        let window = 1 << settings.window;
+        let effort = EFFORTS[usize::from(settings.level)];
+        let bits = settings.memory + 7;
+        let most = 1 << (settings.memory + 6);
+        Matcher {
+            bytes: vec![0; 2 * window].into(),
+            end: 0,
+            at: 0,
+            start: 0,
+            tokens: Vec::with_capacity(most),
+            literals: [0; 288],
+            distances: [0; 32],
+            heads: vec![0; 1 << bits].into(),
+            before: vec![0; if effort.chain == 0 { 0 } else { window }].into(),
+            shift: 32 - u32::from(bits),
+            window,
+            effort,
+            most,
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        (self.end, self.at, self.start) = (0, 0, 0);
+        self.clear();
+        self.heads.fill(0);
+    }
+
+    /// The tokens that were found.
+    pub(super) fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// The bytes that they stand for.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.at]
+    }
+
+    /// They are written: the next block begins.
+    pub(super) fn clear(&mut self) {
+        self.start = self.at;
+        self.tokens.clear();
+        self.literals.fill(0);
+        self.distances.fill(0);
+    }
+
+    /// Copies what there is room for; how many bytes.
+    pub(super) fn take(&mut self, input: &[u8]) -> usize {
+        if self.end == self.bytes.len() && self.start >= self.window {
+            self.slide();
+        }
+        let count = input.len().min(self.bytes.len() - self.end);
+        self.bytes[self.end..self.end + count].copy_from_slice(&input[..count]);
+        self.end += count;
+        count
+    }
+
+    /// Gives up the earlier window.
+    fn slide(&mut self) {
+        let window = self.window;
+        self.bytes.copy_within(window.., 0);
+        (self.end, self.at, self.start) = (self.end - window, self.at - window, self.start - window);
+        // A window of 32768 is the largest.
+        let window = window as u16;
+        self.heads.iter_mut().for_each(|place| *place = place.saturating_sub(window));
+        self.before.iter_mut().for_each(|place| *place = place.saturating_sub(window));
+    }
+
+    /// Makes tokens of the input: all of it, or as long as a whole match may be there.
+    pub(super) fn parse(&mut self, all: bool) -> Stop {
+        let until = if all { self.end } else { self.end.saturating_sub(LONGEST) };
+        if self.effort.chain == 0 {
+            self.parse_fast(until)
+        } else {
+            self.parse_lazy(until)
+        }
+        let full = self.tokens.len() >= self.most - 1;
+        // The bytes of a block must stay there until it is written, and the earlier window be given up.
+        let long = self.end == self.bytes.len() && self.start < self.window && self.at >= self.window;
+        if full || (long && self.at >= until && !self.tokens.is_empty()) { Stop::Full } else { Stop::Starved }
+    }
+
+    fn parse_fast(&mut self, until: usize) {
+        let Matcher { tokens, literals, distances, .. } = self;
+        let (bytes, heads, shift) = (&self.bytes[..self.end], &mut self.heads[..], self.shift);
+        let (window, most) = (self.window, self.most - 1);
+        let searched = until.min(bytes.len().saturating_sub(WORD));
+        let (mut at, mut misses) = (self.at, 0_usize);
+        while at < searched && tokens.len() < most {
+            let here = word(bytes, at);
+            let head = &mut heads[(here.wrapping_mul(FACTOR) >> shift) as usize];
+            let place = usize::from(std::mem::replace(head, at as u16));
+            if word(bytes, place) == here && place != 0 && at - place < window {
+                let len = same(bytes, place, at, WORD);
+                tokens.push(((at - place) as u32) << 16 | len as u32);
+                literals[usize::from(LENGTHS[len - SHORTEST].0)] += 1;
+                distances[distance_symbol(at - place)] += 1;
+                misses = 0;
+                at += len;
+                continue;
+            }
+            tokens.push(here & 0xff);
+            literals[(here & 0xff) as usize] += 1;
+            at += 1;
+            misses += 1;
+            // Where nothing is found for long, not every byte is looked at.
+            for &byte in bytes[at..searched].iter().take((misses / PATIENCE).min(most - tokens.len())) {
+                tokens.push(u32::from(byte));
+                literals[usize::from(byte)] += 1;
+                at += 1;
+            }
+        }
+        self.at = at;
+        self.rest(until);
+    }
+
+    /// The last bytes, too few to look for.
+    fn rest(&mut self, until: usize) {
+        while self.at < until && self.tokens.len() < self.most - 1 && self.at + WORD >= self.end {
+            let byte = self.bytes[self.at];
+            self.literal(byte);
+            self.at += 1;
+        }
+    }
+
+    fn literal(&mut self, byte: u8) {
+        self.tokens.push(u32::from(byte));
+        self.literals[usize::from(byte)] += 1;
+    }
+
+    fn parse_lazy(&mut self, until: usize) {
+        let searched = until.min(self.end.saturating_sub(WORD));
+        while self.at < searched && self.tokens.len() < self.most - 1 {
+            let mut found = self.longest(self.at, 3, self.effort.chain);
+            if found.0 == 0 {
+                self.literal(self.bytes[self.at]);
+                self.at += 1;
+                continue;
+            }
+            // A longer match may begin at the next byte.
+            while found.0 < self.effort.lazy && self.at + 1 < searched && self.tokens.len() < self.most - 2 {
+                let next = self.longest(self.at + 1, found.0, self.effort.chain / 2);
+                if next.0 == 0 {
+                    self.token(found);
+                    self.cover(self.at + 2, self.at + found.0);
+                    found.0 = 0;
+                    break;
+                }
+                self.literal(self.bytes[self.at]);
+                self.at += 1;
+                found = next;
+            }
+            if found.0 != 0 {
+                self.token(found);
+                self.cover(self.at + 1, self.at + found.0);
+            }
+        }
+        self.rest(until);
+    }
+
+    fn token(&mut self, (len, distance): (usize, usize)) {
+        self.tokens.push((distance as u32) << 16 | len as u32);
+        self.literals[usize::from(LENGTHS[len - SHORTEST].0)] += 1;
+        self.distances[distance_symbol(distance)] += 1;
+    }
+
+    /// Makes the places `from..to`, which a match covers, known, and goes behind it.
+    fn cover(&mut self, from: usize, to: usize) {
+        let bytes = &self.bytes[..self.end];
+        for at in from..to.min(self.end.saturating_sub(WORD)) {
+            let head = &mut self.heads[(word(bytes, at).wrapping_mul(FACTOR) >> self.shift) as usize];
+            self.before[at & (self.window - 1)] = std::mem::replace(head, at as u16);
+        }
+        self.at = to;
+    }
+
+    /// Makes the place `at` known; the longest match there of more than `least` bytes and its distance, 0 if there is none.
+    #[inline]
+    fn longest(&mut self, at: usize, least: usize, chain: u32) -> (usize, usize) {
+        let bytes = &self.bytes[..self.end];
+        let here = word(bytes, at);
+        let head = &mut self.heads[(here.wrapping_mul(FACTOR) >> self.shift) as usize];
+        let first = std::mem::replace(head, at as u16);
+        let before = &mut self.before[..self.window];
+        let mask = before.len() - 1;
+        before[at & mask] = first;
+        let low = (at + 1).saturating_sub(self.window).max(1);
+        let (mut place, mut chain) = (usize::from(first), chain.max(1));
+        let (mut len, mut distance) = (least, 0);
+        let most = LONGEST.min(bytes.len() - at);
+        if len >= most {
+            return (0, 0);
+        }
+        let mut tail = word(bytes, at + len - 3);
+        while place >= low {
+            if word(bytes, place + len - 3) == tail && word(bytes, place) == here {
+                let found = same(bytes, place, at, 4);
+                if found > len {
+                    (len, distance) = (found, at - place);
+                    if len >= self.effort.nice || len >= most {
+                        break;
+                    }
+                    tail = word(bytes, at + len - 3);
+                }
+            }
+            chain -= 1;
+            let next = usize::from(before[place & mask]);
+            if chain == 0 || next >= place {
+                break;
+            }
+            place = next;
+        }
+        if distance == 0 { (0, 0) } else { (len, distance) }
+    }
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+/// How many bytes at `at` are those at `place`, of which `known` are.
+#[inline]
+fn same(bytes: &[u8], place: usize, at: usize, known: usize) -> usize {
+    let here = &bytes[at..bytes.len().min(at + LONGEST)];
+    let there = &bytes[place..place + here.len()];
+    let mut len = known;
+    while let (Some(a), Some(b)) = (here[len..].first_chunk(), there[len..].first_chunk()) {
+        let differ = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differ != 0 {
+            return len + (differ.trailing_zeros() / 8) as usize;
+        }
+        len += 8;
+    }
+    while here.get(len).is_some_and(|byte| there[len] == *byte) {
+        len += 1;
+    }
+    len
+}
+
+/// The symbol of a distance (RFC 1951, section 3.2.5).
+#[inline]
+pub(super) fn distance_symbol(distance: usize) -> usize {
+    let distance = distance as u32 - 1;
+    if distance < 4 {
+        return distance as usize;
+    }
+    let bits = 31 - distance.leading_zeros();
+    (2 * bits + (distance >> (bits - 1) & 1)) as usize
+}
+
+/// Symbol, extra bits and first length of each length from [`SHORTEST`] on (RFC 1951, section 3.2.5).
+pub(super) const LENGTHS: [(u16, u8, u16); 256] = {
+    let mut lengths = [(285, 0, 258); 256];
+    let (mut symbol, mut at) = (257, 0);
+    while symbol < 285 {
+        let extra = if symbol < 265 { 0 } else { (symbol - 261) / 4 };
+        let first = at;
+        while at < first + (1 << extra) && at < 255 {
+            lengths[at] = (symbol, extra as u8, (first + SHORTEST) as u16);
+            at += 1;
+        }
+        symbol += 1;
+    }
+    lengths
+};
+
+/// After so many bytes without a match one more of them is passed over each time.
+const PATIENCE: usize = 8;
+/// Bytes of the shortest match that can be written.
+pub(super) const SHORTEST: usize = 3;
+/// And of the longest.
+const LONGEST: usize = 258;
+/// Bytes that are hashed and compared at once.
+const WORD: usize = 4;
+/// Spreads four bytes over the hash: 2^32 divided by the golden ratio.
+const FACTOR: u32 = 0x9e37_79b1;

@@ -1,0 +1,123 @@
+//! A compressor of deflate data (RFC 1951) that comes and leaves piece by piece, for responses: little memory, whose
+//! bound follows from the settings alone, and speed before the last percent of size.
+//!
+//! Input is gathered in a buffer of two windows, [`matches`] turns it into literals and matches, and [`block`] writes
+//! these, a few thousand at a time, with codes of their own ([`codes`]). Level 1 looks at one earlier place, higher ones
+//! at chains of them, and look one byte further before they settle.
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+mod block;
+mod codes;
+mod matches;
+#[cfg(test)]
+mod tests;
+
+use block::Writer;
+use matches::{Matcher, Stop};
+
+/// What shall be done with the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// More follows.
+    Run,
+    /// The receiver must be able to unpack all of it.
+    Flush,
+    /// It is the last.
+    Finish,
+}
+
+/// What a call of [`Encoder::run`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes used of the input.
+    pub taken: usize,
+    /// Bytes written.
+    pub given: usize,
+    /// All input was used, and all that [`Op`] asks for was written.
+    pub done: bool,
+}
+
+/// How much work and memory compressing may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// 1, the fastest, to 9, the smallest.
+    pub level: u8,
+    /// Logarithm of the bytes it looks back: 9 to 15.
+    pub window: u8,
+    /// 1 to 9, as zlib's `memLevel`: the size of the table of places (2^(memory + 7)) and of a block (2^(memory + 6)
+    /// literals or matches).
+    pub memory: u8,
+}
+
+/// Compresses one stream.
+pub struct Encoder {
+    settings: Settings,
+    matcher: Matcher,
+    writer: Writer,
+    /// All input was written, with what a flush adds.
+    flushed: bool,
+    /// The last block was begun.
+    last: bool,
+}
+
+impl Encoder {
+    /// For one stream; settings beyond their bounds are moved to them.
+    pub fn new(settings: Settings) -> Encoder {
+        let settings = Settings {
+            level: settings.level.clamp(1, 9),
+            window: settings.window.clamp(9, 15),
+            memory: settings.memory.clamp(1, 9),
+        };
+        Encoder {
+            settings,
+            matcher: Matcher::new(settings),
+            writer: Writer::default(),
+            flushed: true,
+            last: false,
+        }
+    }
+
+    /// What it was made with.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// As new, whatever it was in the middle of.
+    pub fn reset(&mut self) {
+        self.matcher.reset();
+        self.writer.reset();
+        (self.flushed, self.last) = (true, false);
+    }
+
+    /// Takes what it can of `input`, writes what it has to `output`. Behind [`Op::Finish`] nothing is taken any more.
+    pub fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Progress {
+        let (mut taken, mut given) = (0, 0);
+        loop {
+            given += self.writer.hand_out(&mut self.matcher, &mut output[given..]);
+            if !self.writer.is_idle() {
+                return Progress { taken, given, done: false };
+            }
+            if self.last {
+                return Progress { taken, given, done: taken == input.len() };
+            }
+            let count = self.matcher.take(&input[taken..]);
+            self.flushed &= count == 0;
+            taken += count;
+            let rest = taken < input.len();
+            match self.matcher.parse(op != Op::Run && !rest) {
+                Stop::Full => self.writer.begin(&mut self.matcher, false),
+                Stop::Starved if rest => {}
+                Stop::Starved if op == Op::Finish => {
+                    self.last = true;
+                    self.writer.begin(&mut self.matcher, true);
+                }
+                Stop::Starved if op == Op::Flush && !self.flushed => {
+                    self.flushed = true;
+                    self.writer.begin(&mut self.matcher, false);
+                    self.writer.sync();
+                }
+                Stop::Starved => return Progress { taken, given, done: true },
+            }
+        }
+    }
+}
