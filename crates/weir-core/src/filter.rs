@@ -99,7 +99,7 @@ pub enum Step {
 }
 
 /// How many bytes a filter may put ahead.
-pub const ROOM: u64 = 64 * 1024;
+pub const ROOM: u64 = 32 * 1024;
 
 /// A header filter's place in a plan.
 pub struct HeaderEntry {

@@ -13,7 +13,7 @@ use crate::body::{Body, Buf, Chain, Piece, Source};
 use crate::conn::{Transport, h1, heads, keepalive};
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::filter::{BodyEntry, ROOM, Slot, Step};
+use crate::filter::{BodyEntry, Slot, Step};
 use crate::phase::{LocalFuture, Verdict};
 use crate::read;
 use crate::subrequest::Include;
@@ -367,9 +367,10 @@ struct Round {
 /// Calls each filter once.
 async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Error> {
     let mut round = Round::default();
+    let portion = if filters.len() > 1 { READ / 2 } else { READ };
     for at in 0..filters.len() {
         let (entry, rest) = split(filters, at);
-        in_memory(x, entry).await?;
+        in_memory(x, entry, portion).await?;
         let before = entry.input.len();
         let mut out = Chain::default();
         x.shared.open(entry.site);
@@ -476,19 +477,19 @@ fn split(filters: &mut [BodyEntry], at: usize) -> (&mut BodyEntry, Option<&mut B
 }
 
 /// Moves what waits behind the input of a filter that needs bytes into it, unless the filter has enough; of a file
-/// [`READ`] bytes at a time, so that no file is held whole however slow the client is.
-async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error> {
+/// `portion` bytes at a time, so that no file is held whole however slow the client is.
+async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), Error> {
     if entry.unread.is_empty() || entry.full {
         return Ok(());
     }
     x.shared.open(Site::COPY);
-    let read = read_ahead(x, entry).await;
+    let read = read_ahead(x, entry, portion).await;
     x.shared.close(Site::COPY);
     read
 }
 
-async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry) -> Result<(), Error> {
-    let mut room = READ;
+async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Result<(), Error> {
+    let mut room = portion;
     while room > 0
         && let Some(buf) = entry.unread.pop()
     {
@@ -555,7 +556,7 @@ async fn finish(x: &mut Exchange) -> Result<(), Error> {
         return drained;
     }
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
-    if wire.stream.unsent() <= ROOM {
+    if wire.stream.unsent() <= h1::HIGH {
         return Ok(());
     }
     shared.open(site);
@@ -564,5 +565,5 @@ async fn finish(x: &mut Exchange) -> Result<(), Error> {
     drained
 }
 
-/// Files are read in pieces of this many bytes for filters.
+/// Files are read in pieces of this many bytes for a filter, half of it where there are several.
 const READ: u64 = 32 * 1024;

@@ -23,8 +23,8 @@ impl Module for Gunzip {
         Row::new("gunzip", ANY, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Unpacks gzip for clients that don't take it."),
         Row::new("gunzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and unpacking waits \
-             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait."),
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and unpacking waits \
+             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
     ];
 
     fn inherit(conf: &mut GunzipConf, parent: &GunzipConf) {

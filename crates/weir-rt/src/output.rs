@@ -299,25 +299,39 @@ impl Output {
 #[derive(Default)]
 pub(crate) struct Spares {
     vectors: Vec<Vec<u8>>,
+    /// Bytes that `vectors` have room for.
+    room: usize,
     #[allow(clippy::vec_box, reason = "they go from box to box, and are 400 bytes")]
     outputs: Vec<Box<Output>>,
 }
 
 /// Kept of each at most.
 const SPARES: usize = 256;
-/// A vector that has grown beyond this is freed rather than kept.
-const SPARE_BYTES: usize = 64 * 1024;
+/// A vector that has grown beyond this is freed rather than kept: heads with small files ([`SMALL_FILE`]) are composed in
+/// spare ones, larger pieces of bodies are not, and would only be memory.
+const SPARE_BYTES: usize = 20 * 1024;
+/// Vectors that would have room for more bytes than this are freed rather than kept: what passes through a long
+/// response would all stay otherwise.
+const SPARE_ROOM: usize = 1 << 20;
 /// A queue with room for more chunks than this is freed rather than kept.
 const SPARE_CHUNKS: usize = 64;
 
 impl Spares {
     pub(crate) fn take(&mut self) -> Vec<u8> {
-        self.vectors.pop().unwrap_or_default()
+        let vector = self.vectors.pop().unwrap_or_default();
+        self.room -= vector.capacity();
+        vector
     }
 
     pub(crate) fn give(&mut self, mut v: Vec<u8>) {
-        if v.capacity() > 0 && v.capacity() <= SPARE_BYTES && self.vectors.len() < SPARES {
+        let room = self.room + v.capacity();
+        if v.capacity() > 0
+            && v.capacity() <= SPARE_BYTES
+            && self.vectors.len() < SPARES
+            && room <= SPARE_ROOM
+        {
             v.clear();
+            self.room = room;
             self.vectors.push(v);
         }
     }

@@ -96,6 +96,17 @@ impl Wire {
         composed
     }
 
+    /// As [`Wire::compose`], for the few bytes between pieces of a body that follow uncopied: a spare vector, which has
+    /// room for a whole answer, would be held by them until the client has read that far.
+    fn frame(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = self.out.borrow_mut();
+        if out.capacity() == 0 {
+            *out = Vec::with_capacity(FRAME);
+        }
+        drop(out);
+        self.compose(write);
+    }
+
     /// Sends bytes that are not HTTP: those of a tunnel.
     pub(crate) fn pass(&self, bytes: Vec<u8>) {
         self.flush();
@@ -501,11 +512,15 @@ async fn chunked(
 ) -> Result<(), Error> {
     if !chain.is_empty() {
         let size = chain.len();
-        wire.compose(|out| chunk_head(out, size));
+        if size <= COPIED as u64 {
+            wire.compose(|out| chunk_head(out, size));
+        } else {
+            wire.frame(|out| chunk_head(out, size));
+        }
         while let Some(buf) = chain.pop() {
             wire.queue(buf);
         }
-        wire.compose(|out| out.extend_from_slice(b"\r\n"));
+        wire.frame(|out| out.extend_from_slice(b"\r\n"));
     }
     if last {
         wire.compose(|out| {
@@ -553,6 +568,8 @@ pub(crate) const HIGH: u64 = 64 * 1024;
 /// Pieces up to this size are copied behind the head instead of being sent by their own vector. A file of 10 KB costs
 /// 3 % less of a request on io_uring, 1.5 % on epoll, when it is not.
 const COPIED: usize = 4 * 1024;
+/// Bytes of a chunk's end and the next one's head, and some more.
+const FRAME: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,7 @@ use weir_trace::{Cause, Site, WaitKind};
 use crate::body::Body;
 use crate::conf::server::Server;
 use crate::conn::{Connection, Transport};
-use crate::filter::{BodyEntry, BodyFilter, Slot};
+use crate::filter::{BodyEntry, BodyFilter, ROOM, Slot};
 use crate::log::Level;
 use crate::phase::{LocalFuture, Verdict};
 use crate::plan::Plan;
@@ -315,6 +315,10 @@ impl Exchange {
     pub fn body_filter(&mut self, slot: Slot, site: Site, filter: impl BodyFilter + 'static) {
         if slot > Slot::Postpone && matches!(self.transport, Transport::Splice(_)) {
             return;
+        }
+        if filter.in_memory() && !self.body_filters.is_empty() {
+            // Each of several holds a part: with less of it on its way all of them stay below 256 KB.
+            self.response.bound(ROOM);
         }
         let at = self.body_filters.partition_point(|entry| entry.slot <= slot);
         let (input, unread) = Default::default();

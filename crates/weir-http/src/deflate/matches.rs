@@ -61,7 +61,7 @@ const EFFORTS: [Effort; 10] = [
     Effort { chain: 4, nice: 32, lazy: 4 },
     Effort { chain: 6, nice: 32, lazy: 8 },
     Effort { chain: 10, nice: 64, lazy: 16 },
-    Effort { chain: 16, nice: 128, lazy: 24 },
+    Effort { chain: 20, nice: 128, lazy: 32 },
     Effort { chain: 40, nice: 160, lazy: 64 },
     Effort { chain: 160, nice: 258, lazy: 128 },
     Effort { chain: 600, nice: 258, lazy: 258 },
@@ -140,9 +140,9 @@ impl Matcher {
     pub(super) fn parse(&mut self, all: bool) -> Stop {
         let until = if all { self.end } else { self.end.saturating_sub(LONGEST) };
         if self.effort.chain == 0 {
-            self.parse_fast(until)
+            self.parse_fast(until);
         } else {
-            self.parse_lazy(until)
+            self.parse_lazy(until);
         }
         let full = self.tokens.len() >= self.most - 1;
         // The bytes of a block must stay there until it is written, and the earlier window be given up.
@@ -336,7 +336,7 @@ pub(super) const LENGTHS: [(u16, u8, u16); 256] = {
 };
 
 /// After so many bytes without a match one more of them is passed over each time.
-const PATIENCE: usize = 8;
+const PATIENCE: usize = 2;
 /// Bytes of the shortest match that can be written.
 pub(super) const SHORTEST: usize = 3;
 /// And of the longest.

@@ -23,8 +23,8 @@ impl Module for Brotli {
         Row::new("brotli", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Compresses responses for clients that take br."),
         Row::new("brotli_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers)).doc(
-            "Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and compressing waits \
-             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait.",
+            "Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and compressing waits \
+             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait.",
         ),
         Row::new("brotli_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),

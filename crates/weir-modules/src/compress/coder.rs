@@ -149,7 +149,7 @@ impl<C: Coder> BodyFilter for Packer<C> {
 }
 
 /// Most bytes in which output is gathered before it is handed on.
-pub(crate) const SCRATCH: usize = 16 * 1024;
+pub(crate) const SCRATCH: usize = 8 * 1024;
 /// So many bytes of output are enough for one step: with the compressor's tables, what was read ahead and what the
 /// connection holds it keeps a response below 256 KB.
-const ENOUGH: u64 = 16 * 1024;
+const ENOUGH: u64 = 8 * 1024;

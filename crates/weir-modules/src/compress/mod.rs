@@ -262,6 +262,6 @@ pub(crate) fn ratio(x: &mut Exchange, coding: Coding) -> Option<Text> {
 const MIN_LENGTH: u64 = 20;
 /// Bytes that wait for the client, if no buffers are given: with a compressor's tables and what was read for it a
 /// response stays below 256 KB.
-const AHEAD: u64 = 32 * 1024;
+const AHEAD: u64 = 16 * 1024;
 /// The least size of a buffer that counts; a smaller one would cost more than it holds.
 const LEAST_PORTION: usize = 512;

@@ -25,8 +25,8 @@ impl Module for Gzip {
         Row::new("gzip", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Compresses responses for clients that take gzip."),
         Row::new("gzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and compressing waits \
-             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait."),
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and compressing waits \
+             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
         Row::new("gzip_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),
         Row::new("gzip_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=9))
@@ -40,7 +40,7 @@ impl Module for Gzip {
         Row::new("postpone_gzipping", ANY, ONE, |conf, line| line.size(&mut conf.postpone))
             .doc("Compressing begins when there are so many bytes; 0."),
         Row::new("gzip_no_buffer", ANY, FLAG, |conf, line| line.flag(&mut conf.no_buffer))
-            .doc("Compressed bytes leave as they come, not in pieces of 16 KB."),
+            .doc("Compressed bytes leave as they come, not in pieces of 8 KB."),
         Row::new("gzip_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
             .doc("Responses whose Content-Length is less are not compressed; 20."),
         Row::new("gzip_vary", ANY, FLAG, |conf, line| line.flag(&mut conf.rules.vary))

@@ -1,7 +1,7 @@
 //! Finds several texts in bytes that come piece by piece, mostly without regard to case.
 //!
 //! The search is for the first bytes of every text: as many vector instructions look at 32 bytes at once for all
-//! spellings of them (the packed searcher takes 64 spellings, three letters have eight), or, where the texts are
+//! spellings of them (the packed searcher takes 64 spellings, four letters have sixteen), or, where the texts are
 //! too many for that, an automaton goes through the bytes one by one. Where they are found the texts are compared.
 
 use std::collections::BTreeSet;
@@ -19,6 +19,8 @@ pub(crate) struct Patterns {
     caseless: bool,
     /// Bytes that `finder` compares, of the texts that have as many.
     window: usize,
+    /// The only text is no longer than that: where `finder` finds something it is there.
+    whole: bool,
     /// Bytes of the longest text.
     longest: usize,
 }
@@ -75,7 +77,8 @@ impl Patterns {
             sorted => finder(sorted),
         };
         let longest = sorted.iter().map(|pattern| pattern.text.len()).max().unwrap_or(0);
-        Patterns { texts: sorted.into(), first, finder, caseless, window, longest }
+        let whole = matches!(&*sorted, [only] if only.text.len() <= window);
+        Patterns { texts: sorted.into(), first, finder, caseless, window, whole, longest }
     }
 
     /// How many there are.
@@ -98,6 +101,9 @@ impl Patterns {
         while let Some(candidate) = self.finder.find(bytes, at)
             && candidate < tail
         {
+            if self.whole && !used[0] {
+                return Found::Match { start: candidate, end: candidate + self.longest, which: 0 };
+            }
             if let Some(found) = self.compare(bytes, candidate, used) {
                 return found;
             }
@@ -145,7 +151,7 @@ impl Finder {
 
 /// What finds the first bytes of the texts, and how many of them.
 fn finder(texts: &[Pattern]) -> (Finder, usize) {
-    for window in [WINDOW, WINDOW - 1] {
+    for window in (2..=WINDOW).rev() {
         // In the order given, small letters first: the searcher compares those that it can't tell apart one by one.
         let mut seen = BTreeSet::new();
         let mut spelled: Vec<Vec<u8>> = heads(texts, window).flat_map(spellings).collect();
@@ -164,7 +170,7 @@ fn finder(texts: &[Pattern]) -> (Finder, usize) {
         .ascii_case_insensitive(true)
         .match_kind(MatchKind::LeftmostFirst)
         .build(heads(texts, WINDOW))
-        .expect("255 texts of three bytes are far below the limits");
+        .expect("255 texts of four bytes are far below the limits");
     (Finder::Automaton(automaton), WINDOW)
 }
 
@@ -189,8 +195,8 @@ fn spellings(text: &[u8]) -> Vec<Vec<u8>> {
     })
 }
 
-/// How many first bytes are searched for. Three letters are in text where the whole is, nearly always.
-const WINDOW: usize = 3;
+/// How many first bytes are searched for. Four letters are in text where the whole is, nearly always.
+const WINDOW: usize = 4;
 /// What a packed searcher takes at most.
 const SPELLINGS: usize = 64;
 

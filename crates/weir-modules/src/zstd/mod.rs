@@ -23,8 +23,8 @@ impl Module for Zstd {
         Row::new("zstd", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
             .doc("Compresses responses for clients that take zstd; the compressor looks back 512 KB."),
         Row::new("zstd_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
-            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 16k, and compressing waits \
-             for a client that has left so many unsent, at most 64k; pieces of 16k, of which 32k may wait."),
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and compressing waits \
+             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
         Row::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),
         Row::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))

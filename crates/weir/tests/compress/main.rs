@@ -2,6 +2,7 @@
 //! becomes of long bodies, slow clients and broken data.
 
 mod dense;
+mod memory;
 mod packed;
 mod rules;
 mod sides;
