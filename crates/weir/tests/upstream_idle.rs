@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use weir_conf::{Args, Contexts, Directive};
 use weir_core::body::{Body, Buf};
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::phase::Phase;
 use weir_core::plan::PlanBuilder;
 use weir_core::server::{Options, Server};
@@ -18,14 +16,8 @@ use weir_modules::Proxy;
 use weir_rt::DriverChoice;
 use weir_test::{Backend, Client, Driver, TempDir, both_drivers, free_port, wait_for};
 
-static MODULES: [ModuleDef; 6] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<UpstreamModule>(),
-    ModuleDef::of::<Proxy>(),
-    ModuleDef::of::<Stuck>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
+    with_core(&[ModuleDef::of::<UpstreamModule>(), ModuleDef::of::<Proxy>(), ModuleDef::of::<Stuck>()]);
 
 /// `stuck;`: a content handler that keeps its worker until the test lets go; `who;`: one that names its worker.
 struct Stuck;
