@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::signal;
+use crate::{process, signal};
 
 /// Something to run on a pool thread.
 type Job = Box<dyn FnOnce() + Send>;
@@ -49,12 +49,23 @@ pub(crate) fn submit(job: Job) {
     POOL.submit(job);
 }
 
-static POOL: Pool = Pool::new(MAX_THREADS, IDLE);
+/// The same on a thread of the pool for computations, whose threads run when nobody else wants to, so that loops on the
+/// same cores are not held up.
+pub(crate) fn compute(job: Job) {
+    COMPUTING.submit(job);
+}
+
+static POOL: Pool = Pool::new(MAX_THREADS, IDLE, false);
+static COMPUTING: Pool = Pool::new(COMPUTING_THREADS, IDLE, true);
+/// More than cores gain little and lose little, since they are the last to run.
+const COMPUTING_THREADS: usize = 8;
 
 struct Pool {
     state: Mutex<State>,
     work: Condvar,
     idle_time: Duration,
+    /// Its threads give way to all others.
+    yields: bool,
 }
 
 struct State {
@@ -66,11 +77,12 @@ struct State {
 }
 
 impl Pool {
-    const fn new(max: usize, idle_time: Duration) -> Pool {
+    const fn new(max: usize, idle_time: Duration, yields: bool) -> Pool {
         Pool {
             state: Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0, max, inline: 0 }),
             work: Condvar::new(),
             idle_time,
+            yields,
         }
     }
 
@@ -107,7 +119,12 @@ impl Pool {
     fn start_thread(&'static self) -> io::Result<()> {
         // A new thread starts with its creator's mask, so there is no moment in which a signal could hit it.
         let before = signal::block_all()?;
-        let started = std::thread::Builder::new().name("weir pool".into()).spawn(|| self.work());
+        let started = std::thread::Builder::new().name("weir pool".into()).spawn(|| {
+            if self.yields {
+                process::give_way();
+            }
+            self.work();
+        });
         before.restore();
         started.map(drop)
     }
@@ -166,7 +183,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     fn pool(max: usize, idle_time: Duration) -> &'static Pool {
-        Box::leak(Box::new(Pool::new(max, idle_time)))
+        Box::leak(Box::new(Pool::new(max, idle_time, false)))
     }
 
     /// Runs `f` in the pool and gives what it returns.
@@ -182,6 +199,13 @@ mod tests {
             assert!(Instant::now() < end, "{what}");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn threads_that_compute_give_way_and_others_do_not() {
+        let (policy, nice) = ask(Box::leak(Box::new(Pool::new(1, LONG, true))), process::priority);
+        assert_eq!((policy, nice), (libc::SCHED_BATCH, 19));
+        assert_eq!(ask(pool(1, LONG), process::priority), process::priority());
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub use listener::Listener;
 pub use net::SockAddr;
 pub use output::Chunk;
 pub use runtime::{
-    Options, Remote, Runtime, at_round_end, blocking, epoch, now_ms, remote, spawn, turn_stamp, unix_time,
-    yield_now,
+    Options, Remote, Runtime, at_round_end, blocking, computing, epoch, now_ms, remote, spawn, turn_stamp,
+    unix_time, yield_now,
 };
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{Closed, Recv, SendError, Stream};

@@ -351,5 +351,23 @@ fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The calling thread runs when no other wants its core: batch scheduling (sched(7)) at the lowest niceness.
+pub(crate) fn give_way() {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: a plain struct that lives during the call; 0 is the calling thread in both calls. Lowering one's own
+    // priority needs no right; where a sandbox forbids it all the same, the thread works as any other.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const param);
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}
+
+/// The calling thread's scheduling policy and niceness.
+#[cfg(test)]
+pub(crate) fn priority() -> (i32, i32) {
+    // SAFETY: no pointers; 0 is the calling thread.
+    unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) }
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

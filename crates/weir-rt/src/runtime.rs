@@ -482,6 +482,18 @@ fn inside<T>(found: Option<T>) -> T {
 /// Runs `f` on a thread of the blocking pool and waits for its result. A panic of `f` goes on in the waiting task;
 /// if that has been dropped, `f` still runs to its end.
 pub async fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    away(pool::submit, f).await
+}
+
+/// As [`blocking`], for what computes long rather than waits: on threads that give way to the loops.
+pub async fn computing<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    away(pool::compute, f).await
+}
+
+async fn away<T: Send + 'static>(
+    submit: fn(Box<dyn FnOnce() + Send>),
+    f: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let call = Arc::new(Mutex::new(Call { result: None, waker: None }));
     let theirs = Arc::clone(&call);
     let mut job = Some(Box::new(move || {
@@ -496,7 +508,7 @@ pub async fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static)
     }));
     let result = poll_fn(|cx| {
         if let Some(job) = job.take() {
-            pool::submit(job);
+            submit(job);
         }
         let mut call = call.lock().unwrap_or_else(PoisonError::into_inner);
         match call.result.take() {

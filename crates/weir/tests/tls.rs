@@ -48,8 +48,12 @@ both_drivers! {
     }
 
     fn a_handshake_in_pieces_is_completed_also_with_a_large_key(driver) {
-        for pair in [own("a.example.com"), large("a.example.com")] {
-            let server = Server::builder(&conf("location / { return 200 $ssl_cipher; }", ""))
+        for (pair, policy) in [
+            (own("a.example.com"), ""), (large("a.example.com"), ""),
+            (own("a.example.com"), "pool"), (large("a.example.com"), "inline"),
+        ] {
+            let text = conf("location / { return 200 $ssl_cipher; }", "");
+            let server = Server::builder(&text.replace("a.key;", &format!("a.key {policy};")))
                 .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
             for (tls13, size) in [(false, 1), (true, 3), (true, 100)] {
                 let mut it = TlsClient::cut(server.addr(0), "a.example.com", &client(tls13, None), size)
@@ -217,6 +221,7 @@ fn what_is_wrong_is_said_in_nginxs_words() {
             "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_session_ticket_key x;",
             "must be 48 or 80 bytes",
         ),
+        ("ssl_certificate a.crt; ssl_certificate_key a.key elsewhere;", "invalid parameter \"elsewhere\""),
         ("ssl_ocsp on;", "\"ssl_ocsp\" can't be had"),
     ] {
         let stderr = refused(more, &files);

@@ -119,7 +119,7 @@ async fn complete(
     loop {
         let step = match tls.slow {
             false => step(handshake, &received),
-            true => weir_rt::blocking(move || step(handshake, &received)).await,
+            true => weir_rt::computing(move || step(handshake, &received)).await,
         };
         handshake = step.handshake;
         if !step.out.is_empty() {

@@ -8,7 +8,7 @@ use weir_tls::{Certificate, ServerConfig, ServerSettings, SessionCache, TicketKe
 
 use super::cache::Cache;
 use super::files::{self, BUILDING};
-use super::settings::{Cache as Sessions, SslConf, Verify};
+use super::settings::{Cache as Sessions, KeyPolicy, SslConf, Verify};
 use super::shared;
 use crate::variable::Script;
 
@@ -62,7 +62,10 @@ impl Build {
         let http2 = config.as_ref().map(ServerConfig::with_http2);
         let rejects = conf.rejects();
         let depth = conf.verify_depth.unwrap_or(1);
-        let slow = fixed.iter().any(|it| key::rsa_bits(&**it.key()).is_some_and(|bits| bits >= SLOW_BITS));
+        let slow = match conf.key_policy {
+            Some(policy) => policy == KeyPolicy::Pool,
+            None => fixed.iter().any(|it| key::rsa_bits(&**it.key()).is_some_and(|bits| bits >= SLOW_BITS)),
+        };
         let conf_prefix = conf_prefix.to_path_buf();
         Ok(ServerTls {
             config,

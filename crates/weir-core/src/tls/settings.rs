@@ -21,6 +21,8 @@ pub struct SslConf {
     pub(crate) span: Option<Span>,
     pub(super) certificates: Option<Vec<(Script, String)>>,
     pub(super) keys: Option<Vec<(Script, String)>>,
+    /// Where the key is used; of one block's keys the last that says so counts.
+    pub(super) key_policy: Option<KeyPolicy>,
     pub(super) password_file: Option<PathBuf>,
     pub(super) protocols: Option<Protocols>,
     pub(super) ciphers: Option<String>,
@@ -63,6 +65,15 @@ pub enum Verify {
     OptionalNoCa,
 }
 
+/// Where a server's keys are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyPolicy {
+    /// On the worker's own thread.
+    Inline,
+    /// On threads that give way to workers.
+    Pool,
+}
+
 /// `ssl_session_cache`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cache {
@@ -81,6 +92,7 @@ impl SslConf {
             parent,
             certificates,
             keys,
+            key_policy,
             password_file,
             protocols,
             ciphers,
@@ -146,6 +158,17 @@ impl SslConf {
     pub(super) fn passwords(&self) -> std::result::Result<Vec<Vec<u8>>, String> {
         self.password_file.as_ref().map_or(Ok(Vec::new()), |path| files::passwords(BUILDING, path))
     }
+}
+
+/// `ssl_certificate_key file [inline|pool]`
+fn certificate_key(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    match line.args().get(1) {
+        None => {}
+        Some(word) if word.is("inline") => c.key_policy = Some(KeyPolicy::Inline),
+        Some(word) if word.is("pool") => c.key_policy = Some(KeyPolicy::Pool),
+        Some(_) => return Err(line.invalid_parameter(1)),
+    }
+    push_file(&mut c.keys, line)
 }
 
 /// Certificates and keys: a path relative to the configuration's folder, `data:`, or either with variables.
@@ -317,8 +340,8 @@ const HERE: Contexts = HTTP.or(SERVER);
 pub(super) const TABLE: &[Row] = &[
     Row::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
         .doc("The server's certificate in PEM, others of its chain behind it; several of different kinds; variables."),
-    Row::new("ssl_certificate_key", HERE, ONE, |c, line| push_file(&mut c.keys, line))
-        .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not."),
+    Row::new("ssl_certificate_key", HERE, ONE_OR_TWO, certificate_key)
+        .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not. Weir's own: inline or pool, where it is used; RSA of 3,072 bits and more on a pool's threads."),
     Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.password_file))
         .doc("Passwords of keys, one a line; each is tried."),
     Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| certificate_cache(&mut c.certificate_cache, line))
