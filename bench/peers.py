@@ -13,6 +13,8 @@ import shutil
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = {"/6b.txt": 6, "/10k.txt": 10 * 1024, "/1m.bin": 1024 * 1024}
 RETURN = "/return"
+FILTERS = "/filters/"
+"""Below it the same files, through twelve filters (Weir alone has all of them)."""
 RETURN_BODY = b"hello\n"
 
 
@@ -99,6 +101,23 @@ def nginx_conf(peer, folder, root, port, log, connections):
     # For bench/soak: a handler that waits for minutes and reads no body meanwhile.
     zone = "limit_req_zone all zone=all:1m rate=1r/m;" if "soak" in peer.variant else ""
     waits = "location = /waits { limit_req zone=all burst=1000; client_max_body_size 0; }" if zone else ""
+    # Twelve filters: these ten, and not_modified and range, which run everywhere. Half of them have nothing to do for a
+    # small text without conditions; sub looks through the body, too.
+    filters = "" if peer.program != "weir" else f"""location {FILTERS} {{
+            alias {root}/;
+            more_set_headers "X-More: 1";
+            add_header X-Added 1;
+            expires 1h;
+            userid log;
+            gunzip on;
+            sub_filter_types text/plain;
+            sub_filter none nothing;
+            charset utf-8;
+            ssi on;
+            gzip on;
+            brotli on;
+            zstd on;
+        }}"""
     files = "sendfile off; open_file_cache max=1000 inactive=60s;" if best else "sendfile on;"
     temporary = "" if peer.program == "weir" else " ".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -124,6 +143,7 @@ http {{
         {http2}
         root {root};
         location = {RETURN} {{ return 200 "hello\\n"; }}
+        {filters}
         {waits}
     }}
 }}

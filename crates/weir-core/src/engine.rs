@@ -224,7 +224,7 @@ fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait
         };
     }
     for _ in 0..course.redirects {
-        x.shared.close(Site::REDIRECT);
+        x.close(Site::REDIRECT);
     }
     None
 }
@@ -235,7 +235,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
         Verdict::Respond => Some(Next::Judge(Verdict::Respond)),
         Verdict::Redirect(to) => {
             // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
-            x.shared.open(Site::REDIRECT);
+            x.open(Site::REDIRECT);
             course.redirects += 1;
             Some(match redirect::follow(x, *to) {
                 Ok(phase) => Next::Run(phase),
@@ -276,7 +276,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             x.complete = true;
             None
         }
-        Verdict::Ok | Verdict::Declined | Verdict::Wait => None,
+        Verdict::Ok | Verdict::Declined | Verdict::Passed | Verdict::Wait => None,
     }
 }
 
@@ -358,14 +358,20 @@ fn record(x: &mut Exchange) {
         let mut end = None;
         if trace.is_on() {
             // Behind an answer that went out whole there is nothing left to do, and a stamp costs more than that.
-            let now = if x.complete { trace.start() + trace.total() } else { clock::ticks() };
-            trace.mark(Site::step(Step::Finalise), now);
-            trace.end(now);
-            end = Some(now);
+            if x.complete {
+                trace.pass(Site::step(Step::Finalise));
+                end = Some(trace.end_here());
+            } else {
+                let now = clock::ticks();
+                trace.mark(Site::step(Step::Finalise), now);
+                trace.end(now);
+                end = Some(now);
+            }
         }
         recorder.finish_with(trace, fill);
         x.shared.presence.end(trace, end);
     });
+    x.recorded.set(false);
 }
 
 /// The method of nearly all requests.

@@ -1,16 +1,16 @@
 //! A response on its way out: header filters, the head, the body through its filters, and the client's pace.
 
 mod handlers;
+mod head;
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use weir_http::{Known, Method, Version};
 use weir_trace::{Site, Step as ConnStep};
 
 use crate::body::{Body, Buf, Chain, Piece, Source};
-use crate::conn::{Transport, h1, heads, keepalive};
+use crate::conn::{Transport, h1};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, Slot, Step};
@@ -18,6 +18,8 @@ use crate::phase::{LocalFuture, Verdict};
 use crate::read;
 use crate::subrequest::Include;
 use crate::subrequest::family::Family;
+use head::{Head, head, prepare};
+pub(crate) use head::{filtered, send_head};
 
 /// How far a response came without waiting.
 pub(crate) enum Sent {
@@ -66,35 +68,52 @@ pub(crate) fn respond_behind(x: &mut Exchange, at: usize) -> Sent {
 #[inline]
 fn filters(x: &mut Exchange, at: usize) -> Sent {
     match head(x, at) {
-        Head::Sent => body_at_once(x),
+        Head::Sent => body_behind_head(x),
         Head::Filter(at) => Sent::Filter(at),
         Head::Instead(verdict) => Sent::Instead(verdict),
     }
 }
 
-/// Waits for the header filter `at`; its verdict when it wants another response.
-pub(crate) async fn filtered(x: &mut Exchange, at: usize) -> Option<Verdict> {
-    let plan = x.plan.clone();
-    let shared = x.shared.clone();
-    let entry = plan.header_filters.get(at)?;
-    let verdict = shared.pending(entry.filter.wait(x)).await;
-    shared.close(entry.site);
-    match verdict {
-        Verdict::Ok | Verdict::Declined => None,
-        instead => Some(instead),
+/// [`body_at_once`] behind a head that was just composed and is not marked yet. One stamp does for both where the body is
+/// copied behind the head.
+#[inline]
+fn body_behind_head(x: &mut Exchange) -> Sent {
+    let copied = match &x.response.body {
+        Body::Empty => true,
+        Body::Whole(buf) => x.response.header_only || h1::is_copied(buf),
+        _ => false,
+    };
+    if !copied {
+        x.mark(Site::HEADER);
+        return body_at_once(x);
     }
+    if hand_over_at_once(x) {
+        x.mark_and_pass(Site::HEADER, [Site::step(ConnStep::Write)]);
+        return Sent::All;
+    }
+    x.mark(Site::HEADER);
+    Sent::Body
 }
 
 /// Sends a body that is there and needs no filter, rate or waiting; any other is left to [`send_body`].
-#[inline]
 fn body_at_once(x: &mut Exchange) -> Sent {
-    if x.response.chunked || !x.body_filters.is_empty() || h1::is_paced(x) {
+    if !hand_over_at_once(x) {
         return Sent::Body;
+    }
+    x.mark(Site::step(ConnStep::Write));
+    Sent::All
+}
+
+/// `false`: the body is none that goes at once.
+#[inline]
+fn hand_over_at_once(x: &mut Exchange) -> bool {
+    if x.response.chunked || !x.body_filters.is_empty() || h1::is_paced(x) {
+        return false;
     }
     let wire = match &x.transport {
         Transport::H1(wire) => wire,
         Transport::H2(_) => return stream_at_once(x),
-        _ => return Sent::Body,
+        _ => return false,
     };
     match &mut x.response.body {
         Body::Empty => {}
@@ -106,18 +125,17 @@ fn body_at_once(x: &mut Exchange) -> Sent {
                 wire.queue(buf);
             }
         }
-        _ => return Sent::Body,
+        _ => return false,
     }
-    x.mark(Site::step(ConnStep::Write));
-    Sent::All
+    true
 }
 
-/// [`body_at_once`] on a stream of HTTP/2.
+/// [`hand_over_at_once`] on a stream of HTTP/2.
 #[inline]
-fn stream_at_once(x: &mut Exchange) -> Sent {
-    let Transport::H2(stream) = &x.transport else { return Sent::Body };
+fn stream_at_once(x: &mut Exchange) -> bool {
+    let Transport::H2(stream) = &x.transport else { return false };
     match &mut x.response.body {
-        _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return Sent::Body,
+        _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return false,
         _ if x.response.header_only => {}
         Body::Empty => stream.finish(),
         Body::Whole(buf) if buf.memory().is_some() && buf.len() <= h1::HIGH => {
@@ -126,10 +144,9 @@ fn stream_at_once(x: &mut Exchange) -> Sent {
             x.body_sent += buf.len();
             stream.whole(buf);
         }
-        _ => return Sent::Body,
+        _ => return false,
     }
-    x.mark(Site::step(ConnStep::Write));
-    Sent::All
+    true
 }
 
 /// Sends the body of `x.response` behind the head, whatever it is.
@@ -156,120 +173,6 @@ pub(crate) async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
     let sent = family.attend(&shared, send_body(x)).await;
     family.clear();
     sent
-}
-
-/// How far a head came.
-enum Head {
-    Sent,
-    /// To this header filter, which waits.
-    Filter(usize),
-    Instead(Verdict),
-}
-
-/// Runs the header filters from `at` on and hands the head to the connection.
-fn head(x: &mut Exchange, at: usize) -> Head {
-    let plan = x.plan.clone();
-    let filters = if x.unfiltered { &[][..] } else { &plan.header_filters };
-    let mut last = None;
-    for (at, entry) in filters.iter().enumerate().skip(at) {
-        match last {
-            None => x.shared.open(entry.site),
-            Some(last) => x.shared.step(last, entry.site),
-        }
-        match entry.filter.filter(x) {
-            Verdict::Ok | Verdict::Declined => last = Some(entry.site),
-            Verdict::Wait => return Head::Filter(at),
-            instead => {
-                x.shared.close(entry.site);
-                return Head::Instead(instead);
-            }
-        }
-    }
-    if let Some(last) = last {
-        x.shared.close(last);
-    }
-    settle(x);
-    x.response.header_sent = true;
-    match &x.transport {
-        Transport::H1(wire) => x.header_size = wire.compose(|out| heads::head(x, out)),
-        Transport::H2(stream) => x.header_size = stream.head(x),
-        _ => {}
-    }
-    x.mark(Site::HEADER);
-    Head::Sent
-}
-
-/// Runs the header filters and hands the head to the connection, unless that was done before. `false`: a filter wants
-/// another response.
-pub(crate) async fn send_head(x: &mut Exchange) -> bool {
-    if x.response.header_sent {
-        return true;
-    }
-    prepare(x);
-    let mut from = 0;
-    loop {
-        match head(x, from) {
-            Head::Sent => return true,
-            Head::Instead(_) => return false,
-            Head::Filter(at) if filtered(x, at).await.is_some() => return false,
-            Head::Filter(at) => from = at + 1,
-        }
-    }
-}
-
-/// Before the filters: what the status and method imply.
-fn prepare(x: &mut Exchange) {
-    // A reload or the end of the server may have come since the head was read.
-    if x.keep_alive && !keepalive::possible(x) && !x.is_subrequest() {
-        x.keep_alive = false;
-    }
-    if x.response.err_status != 0 {
-        x.response.status = x.response.err_status;
-        x.response.reason = None;
-    }
-    if x.response.status == 0 {
-        x.response.status = 200;
-    }
-    let head_only = matches!(&x.transport, Transport::Capture(capture) if capture.head_only);
-    x.response.header_only = head_only || x.request.method == Method::Head;
-    if matches!(x.response.status, 204 | 304) || x.response.status < 200 {
-        x.response.header_only = true;
-        x.response.content_length = None;
-        if x.response.status == 204 {
-            x.response.content_type = None;
-        }
-    }
-}
-
-/// After the filters: framing, and no date of a file that is an error's page.
-fn settle(x: &mut Exchange) {
-    if !matches!(x.response.status, 200 | 206 | 304) {
-        x.response.last_modified = None;
-    }
-    let bodiless = matches!(x.response.status, 204 | 304) || x.response.status < 200;
-    if bodiless {
-        x.response.header_only = true;
-        x.response.content_length = None;
-        return;
-    }
-    let expected = x.response.expect_trailers || !x.response.trailers.is_empty();
-    if (x.response.content_length.is_some() && !expected)
-        || x.request.method == Method::Head
-        || x.is_subrequest()
-    {
-        return;
-    }
-    let eleven = x.request.version >= Version::V11;
-    if eleven && x.plan.core.chunked_transfer_encoding {
-        x.response.chunked = x.transport.h1().is_some();
-        if x.response.chunked {
-            x.response.content_length = None;
-            x.response.remove(Known::ContentLength);
-        }
-    } else if x.response.content_length.is_none() {
-        // Without length and chunks only the end of the connection tells the end of the body.
-        x.keep_alive = false;
-    }
 }
 
 /// Pulls a source dry.
@@ -373,13 +276,13 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
         in_memory(x, entry, portion).await?;
         let before = entry.input.len();
         let mut out = Chain::default();
-        x.shared.open(entry.site);
+        x.open(entry.site);
         let step = entry.filter.step(x, &mut entry.input, &mut out);
         x.shared.bytes(entry.site, before - entry.input.len().min(before), out.len());
         if let Err(error) = &step {
             x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
         }
-        x.shared.close(entry.site);
+        x.close(entry.site);
         let step = step?;
         entry.full = !matches!(step, Step::More);
         round.again |= entry.full || !entry.unread.is_empty();
@@ -398,9 +301,9 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
 
 async fn wait(x: &mut Exchange, wait: Option<(Site, LocalFuture<'static, ()>)>) {
     if let Some((site, future)) = wait {
-        x.shared.open(site);
+        x.open(site);
         x.waiting(future).await;
-        x.shared.close(site);
+        x.close(site);
     }
 }
 
@@ -482,9 +385,9 @@ async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Res
     if entry.unread.is_empty() || entry.full {
         return Ok(());
     }
-    x.shared.open(Site::COPY);
+    x.open(Site::COPY);
     let read = read_ahead(x, entry, portion).await;
-    x.shared.close(Site::COPY);
+    x.close(Site::COPY);
     read
 }
 

@@ -9,7 +9,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use weir_trace::{Kind, Site};
+use weir_trace::{Kind, Site, Step};
 
 use crate::exchange::Exchange;
 use crate::plan::Plan;
@@ -75,6 +75,9 @@ impl Phase {
 pub enum Verdict {
     /// Not mine: the next handler.
     Declined,
+    /// As [`Verdict::Declined`], found out by a look at a few fields: takes no stamp, its time counts for what comes
+    /// next. Of a header filter: there was nothing to do, or no more than to set a field.
+    Passed,
     /// As nginx's checker of that phase reads `NGX_OK`: generic phases go on with the next phase, `satisfy any`
     /// is content, header filters go on.
     Ok,
@@ -148,7 +151,7 @@ pub(crate) struct Walk {
 
 /// How far the phases came without waiting.
 pub(crate) enum Phases {
-    /// To their end; never [`Verdict::Declined`], [`Verdict::Ok`] or [`Verdict::Wait`].
+    /// To their end; never [`Verdict::Declined`], [`Verdict::Passed`], [`Verdict::Ok`] or [`Verdict::Wait`].
     End(Verdict),
     /// To a handler that waits: [`Walk::wait`].
     Handler(Walk),
@@ -172,10 +175,17 @@ impl Walk {
                 Err(end) => return self.ended(x, end),
             };
             let site = entry.site;
-            x.shared.open(site);
+            x.open(site);
             let verdict = entry.handler.handle(x);
             if let Verdict::Wait = verdict {
                 return Phases::Handler(self);
+            }
+            if let Verdict::Passed = verdict {
+                x.close_passed(site);
+                if let Some(end) = self.judge(x, Verdict::Declined) {
+                    return self.ended(x, end);
+                }
+                continue;
             }
             if let Some(end) = self.left(x, site, verdict) {
                 return end;
@@ -198,7 +208,7 @@ impl Walk {
     /// A handler has decided.
     #[inline]
     fn left(&mut self, x: &mut Exchange, site: Site, verdict: Verdict) -> Option<Phases> {
-        x.shared.close(site);
+        x.close(site);
         x.answered = site;
         let end = self.judge(x, verdict)?;
         Some(self.ended(x, end))
@@ -342,8 +352,8 @@ impl Walk {
             (_, Verdict::Respond) => Some(Verdict::Respond),
             // Only `Handler::wait` may wait, and that is over.
             (_, Verdict::Wait) => Some(Verdict::Status(500)),
-            (Phase::Content, Verdict::Declined) if self.own => Some(Verdict::Status(404)),
-            (_, Verdict::Declined) => None,
+            (Phase::Content, Verdict::Declined | Verdict::Passed) if self.own => Some(Verdict::Status(404)),
+            (_, Verdict::Declined | Verdict::Passed) => None,
             (Phase::Content, Verdict::Ok) => Some(Verdict::Done),
             (Phase::ServerRewrite | Phase::Rewrite, Verdict::Ok) => None,
             (Phase::Access, verdict) => self.judge_access(x, verdict),
@@ -380,7 +390,12 @@ impl Walk {
 /// Finds the location of the URI and takes over its plan; an answer when the location itself has one.
 fn find_config(x: &mut Exchange) -> Option<Verdict> {
     let end = crate::conf::location::find(x);
-    x.mark(Site::phase(Phase::FindConfig as u8));
+    let site = Site::phase(Phase::FindConfig as u8);
+    if std::mem::take(&mut x.opening) {
+        x.mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer), site]);
+    } else {
+        x.mark(site);
+    }
     end
 }
 
@@ -412,11 +427,11 @@ pub(crate) fn log(x: &mut Exchange, at: usize) -> Option<usize> {
     }
     let plan = x.plan.clone();
     for (at, entry) in plan.phase(Phase::Log).iter().enumerate().skip(at) {
-        x.shared.open(entry.site);
+        x.open(entry.site);
         if let Verdict::Wait = entry.handler.handle(x) {
             return Some(at);
         }
-        x.shared.close(entry.site);
+        x.close(entry.site);
     }
     None
 }

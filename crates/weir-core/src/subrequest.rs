@@ -160,6 +160,7 @@ impl<'x> Child<'x> {
         let variables = options.share == Share::All;
         let (mut x, body) = child(parent, (uri, args), options, Taking::Over);
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
+        x.recorded.set(parent.shared.is_on());
         x.shared.subrequests.set(x.shared.subrequests.get() + 1);
         x.common = Some(parent.common.get_or_insert_default().clone());
         Child { parent, exchange: Some(x), own, variables, body }
@@ -186,6 +187,8 @@ impl Drop for Child<'_> {
         }
         x.shared = own;
         parent.shared.subrequests.set(parent.shared.subrequests.get() - 1);
+        // A location with `profile off` may have ended it for both.
+        parent.recorded.set(parent.shared.is_on());
         parent.leave(Site::SUBREQUEST);
         parent.worker.give_exchange(x);
     }

@@ -70,7 +70,7 @@ struct Filter {
 impl HeaderFilter for Filter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.status != 200 || x.is_subrequest() || !self.types.has(x) {
-            return Verdict::Ok;
+            return Verdict::Passed;
         }
         media::clear_length(x);
         x.response.allow_ranges = false;

@@ -104,7 +104,7 @@ struct List {
 impl Handler for List {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head) {
-            return Verdict::Declined;
+            return Verdict::Passed;
         }
         Verdict::Wait
     }

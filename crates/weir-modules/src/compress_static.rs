@@ -90,7 +90,7 @@ struct Serve(Box<[Kind]>);
 impl Handler for Serve {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !matches!(x.request.method, Method::Get | Method::Head) || x.uri().ends_with(b"/") {
-            return Verdict::Declined;
+            return Verdict::Passed;
         }
         // One that is not taken is looked for all the same when `Vary` shall say that it is there.
         let vary = x.plan.kept::<Rules>().is_some_and(|rules| rules.vary);

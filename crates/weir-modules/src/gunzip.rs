@@ -59,11 +59,12 @@ struct Filter {
 impl HeaderFilter for Filter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         let coding = x.response.header(Known::ContentEncoding);
-        if coding.is_some_and(|coding| x.text(coding).eq_ignore_ascii_case(b"gzip")) {
-            compress::vary(x);
-            if compress::gzip_ok(x).is_none() {
-                self.unpack(x);
-            }
+        if !coding.is_some_and(|coding| x.text(coding).eq_ignore_ascii_case(b"gzip")) {
+            return Verdict::Passed;
+        }
+        compress::vary(x);
+        if compress::gzip_ok(x).is_none() {
+            self.unpack(x);
         }
         Verdict::Ok
     }

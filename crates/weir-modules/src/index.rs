@@ -70,7 +70,7 @@ impl Find {
     fn find(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post)
         {
-            return Verdict::Declined;
+            return Verdict::Passed;
         }
         let mut folder = None;
         let mut folder_tested = false;

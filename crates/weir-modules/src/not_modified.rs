@@ -28,12 +28,13 @@ struct Filter;
 impl HeaderFilter for Filter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.status != 200 || x.response.disable_not_modified || x.is_subrequest() {
-            return Verdict::Ok;
+            return Verdict::Passed;
         }
         match evaluate(x) {
-            etag::Verdict::Proceed => Verdict::Ok,
-            etag::Verdict::PreconditionFailed => Verdict::Status(412),
-            etag::Verdict::NotModified => {
+            None => Verdict::Passed,
+            Some(etag::Verdict::Proceed) => Verdict::Ok,
+            Some(etag::Verdict::PreconditionFailed) => Verdict::Status(412),
+            Some(etag::Verdict::NotModified) => {
                 not_modified(x);
                 Verdict::Ok
             }
@@ -41,7 +42,8 @@ impl HeaderFilter for Filter {
     }
 }
 
-fn evaluate(x: &Exchange) -> etag::Verdict {
+/// `None`: the request has no conditions.
+fn evaluate(x: &Exchange) -> Option<etag::Verdict> {
     // Each is one bit of the head for a request that has none of them.
     let field = |known| x.request.value(&x.arena, known);
     let conditions = etag::Conditions {
@@ -51,7 +53,7 @@ fn evaluate(x: &Exchange) -> etag::Verdict {
         if_unmodified_since: field(Known::IfUnmodifiedSince),
     };
     if conditions.is_empty() {
-        return etag::Verdict::Proceed;
+        return None;
     }
     let how = match x.plan.core.if_modified_since {
         IfModifiedSince::Off => etag::IfModifiedSince::Off,
@@ -59,7 +61,7 @@ fn evaluate(x: &Exchange) -> etag::Verdict {
         IfModifiedSince::Before => etag::IfModifiedSince::Before,
     };
     let tag = x.response.etag().map(|tag| x.text(tag));
-    conditions.evaluate(tag, x.response.last_modified, how)
+    Some(conditions.evaluate(tag, x.response.last_modified, how))
 }
 
 /// The head of a 304: what describes a body that does not follow goes, validators stay.

@@ -49,7 +49,7 @@ impl Handler for Draw {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post)
         {
-            return Verdict::Declined;
+            return Verdict::Passed;
         }
         Verdict::Wait
     }

@@ -44,12 +44,12 @@ impl HeaderFilter for Filter {
 
 impl Filter {
     fn decide(&self, x: &mut Exchange) -> Verdict {
-        let Some(length) = cuttable(x) else { return Verdict::Ok };
+        let Some(length) = cuttable(x) else { return Verdict::Passed };
         let mut ranges = Vec::new();
         match asked(x, length, &mut ranges) {
             Ranges::Whole => {
                 x.response.set(Known::AcceptRanges, "bytes");
-                Verdict::Ok
+                Verdict::Passed
             }
             Ranges::Partial => {
                 x.response.status = 206;

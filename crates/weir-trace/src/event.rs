@@ -1,11 +1,13 @@
 //! One boundary of a request in eight bytes.
 //!
 //! ```text
-//!  63      56 55            40 39                                     0
-//! +----------+----------------+----------------------------------------+
-//! |   kind   |      site      | ticks since the stamp before, or count |
-//! +----------+----------------+----------------------------------------+
+//!  63 62   56 55            40 39                                     0
+//! +--+-------+----------------+----------------------------------------+
+//! |no|  kind |      site      | ticks since the stamp before, or count |
+//! +--+-------+----------------+----------------------------------------+
 //! ```
+//! The first bit says that no stamp was taken ([`Event::unstamped`]): the value is then always 0.
+//!
 //! 40 bits hold six minutes at 3 GHz. A longer wait, or more than a tebibyte, takes an [`EventKind::High`] event
 //! with the upper bits before the event itself.
 
@@ -27,11 +29,26 @@ impl Event {
         Event((kind as u64) << 56 | (site.0 as u64) << 40 | (value & Event::MAX))
     }
 
+    /// An event whose time, a few instructions, is left to the next one that is stamped. Apart from that it is like
+    /// one that took no time.
+    #[inline]
+    #[must_use]
+    pub const fn unstamped(kind: EventKind, site: Site) -> Event {
+        Event(Event::pack(kind, site, 0).0 | UNSTAMPED)
+    }
+
+    /// True for those of [`Event::unstamped`].
+    #[inline]
+    #[must_use]
+    pub const fn is_unstamped(self) -> bool {
+        self.0 & UNSTAMPED != 0
+    }
+
     /// What happened.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> EventKind {
-        EventKind::from_code((self.0 >> 56) as u8)
+        EventKind::from_code((self.0 >> 56) as u8 & 0x7f)
     }
 
     /// Where; for [`EventKind::Resume`] the [`WaitKind`](crate::WaitKind) instead.
@@ -48,6 +65,8 @@ impl Event {
         self.0 & Event::MAX
     }
 }
+
+const UNSTAMPED: u64 = 1 << 63;
 
 /// What an event says. The interval that ends at a timed event is a wait for `Resume` and run for all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,6 +169,15 @@ mod tests {
         for kind in KINDS {
             assert_eq!(EventKind::from_code(kind as u8), kind);
         }
+    }
+
+    #[test]
+    fn what_is_not_stamped_is_an_event_of_no_time() {
+        let event = Event::unstamped(EventKind::Mark, Site(u16::MAX));
+        assert_eq!((event.kind(), event.site(), event.value()), (EventKind::Mark, Site(u16::MAX), 0));
+        assert!(
+            event.is_unstamped() && !Event::pack(EventKind::Line, Site(u16::MAX), Event::MAX).is_unstamped()
+        );
     }
 
     proptest! {

@@ -2,14 +2,14 @@
 //!
 //! One thread writes, by relaxed loads and stores: no read-modify-write, no lock, nothing ordered. A reader sees each
 //! number whole and the numbers of one request perhaps not all yet, which a scrape cannot tell from having come a
-//! microsecond earlier. Memory comes with first use: per chunk of sites, per site, per octave of a histogram.
+//! microsecond earlier. Memory comes with first use: per chunk of sites, per site, per eight octaves of a histogram.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::batch::MANY;
 use crate::event::EventKind;
-use crate::histogram::{Histogram, OCTAVES, SUBS, place, small_bucket};
+use crate::histogram::{Histogram, OCTAVES, SUBS, bucket, small_bucket};
 use crate::site::Site;
 use crate::stalls::Stalls;
 
@@ -229,9 +229,16 @@ impl LiveSite {
         }
     }
 
-    /// Requests that called the site once, and ran that long in there.
-    pub(crate) fn record_runs(&self, runs: &[u32]) {
+    /// Requests that called the site `calls` times each, and ran that long in there.
+    pub(crate) fn record_runs(&self, runs: &[u32], calls: u64) {
         self.run.record_all(runs);
+        add(&self.repeats, (calls - 1) * runs.len() as u64);
+    }
+
+    /// So many requests called the site `calls` times each, without a stamp.
+    pub(crate) fn record_passes(&self, requests: u64, calls: u64) {
+        self.run.record_zeros(requests);
+        add(&self.repeats, (calls - 1) * requests);
     }
 
     /// The waits of such requests, 0 of those that did not wait.
@@ -322,24 +329,31 @@ impl LiveStatus {
     }
 }
 
-/// A histogram with one writer. An octave's 128 bytes come with its first value; a site rarely uses ten.
-#[derive(Debug)]
+/// A histogram with one writer. Eight octaves' 1,024 bytes come with their first value: what takes less than a
+/// microsecond, less than a fifth of a millisecond, and so on.
+#[derive(Debug, Default)]
 struct LiveHistogram {
-    /// A power of two of them, so that no index needs a test; the last three stay empty.
-    octaves: [OnceLock<Box<[AtomicU64; SUBS]>>; ROOM],
+    parts: [OnceLock<Box<Part>>; PARTS],
     sum: AtomicU64,
     max: AtomicU64,
 }
 
+type Part = [AtomicU64; PART];
+
 impl LiveHistogram {
     #[inline]
     fn record(&self, value: u64) {
-        let (octave, sub) = place(value);
-        add(&self.octave(octave)[sub % SUBS], 1);
+        let bucket = bucket(value);
+        add(&self.part(bucket / PART)[bucket % PART], 1);
         add(&self.sum, value);
         if value > self.max.load(Relaxed) {
             self.max.store(value, Relaxed);
         }
+    }
+
+    /// Counts so many values of 0.
+    fn record_zeros(&self, count: u64) {
+        add(&self.part(0)[0], count);
     }
 
     /// [`record_all`](LiveHistogram::record_all) but for zeros.
@@ -358,45 +372,42 @@ impl LiveHistogram {
             values.iter().for_each(|&value| self.record(value.into()));
             return;
         };
-        let max = values.iter().fold(0, |max, &value| max.max(value as i32)) as u64;
-        if max == 0 {
-            add(&self.octave(0)[0], MANY as u64);
-            return;
+        // At least the largest, and less than twice as much.
+        let bits = values.iter().fold(0, |bits, value| bits | value);
+        if u64::from(bits) > self.max.load(Relaxed) {
+            let max = values.iter().fold(0, |max, value| max.max(*value)).into();
+            self.max.store(self.max.load(Relaxed).max(max), Relaxed);
         }
         add(&self.sum, values.iter().map(|&value| u64::from(value)).sum());
-        if max > self.max.load(Relaxed) {
-            self.max.store(max, Relaxed);
-        }
-        // Values of one site are alike, mostly of one octave or two.
-        let mut octave = usize::MAX;
-        let mut counts = &NO_COUNTS;
         let mut buckets = [0; MANY];
         buckets.iter_mut().zip(values).for_each(|(bucket, &value)| *bucket = small_bucket(value));
-        for bucket in &buckets {
-            let bucket = *bucket as usize;
-            if bucket / SUBS != octave {
-                octave = bucket / SUBS;
-                counts = self.octave(octave);
+        // Values of one site are alike: of one part, mostly. Then the bits that tell it are those of all.
+        let (any, all) = buckets.iter().fold((0, !0), |(any, all), bucket| (any | bucket, all & bucket));
+        if (any ^ all) / PART as u32 == 0 {
+            let counts = self.part(any as usize / PART);
+            buckets.iter().for_each(|bucket| add(&counts[*bucket as usize % PART], 1));
+        } else {
+            for bucket in buckets {
+                add(&self.part(bucket as usize / PART)[bucket as usize % PART], 1);
             }
-            add(&counts[bucket % SUBS], 1);
         }
     }
 
     #[inline]
-    fn octave(&self, octave: usize) -> &[AtomicU64; SUBS] {
-        let octave = &self.octaves[octave % ROOM];
-        match octave.get() {
+    fn part(&self, part: usize) -> &Part {
+        let part = &self.parts[part % PARTS];
+        match part.get() {
             Some(counts) => counts,
-            None => first(octave),
+            None => first(part),
         }
     }
 
     fn read(&self) -> Histogram {
         let mut copy = Histogram::new();
-        for (n, octave) in self.octaves.iter().enumerate() {
-            let Some(counts) = octave.get() else { continue };
-            for (sub, count) in counts.iter().enumerate() {
-                copy.add(n * SUBS + sub, count.load(Relaxed));
+        for (n, part) in self.parts.iter().enumerate() {
+            let Some(counts) = part.get() else { continue };
+            for (at, count) in counts.iter().enumerate() {
+                copy.add(n * PART + at, count.load(Relaxed));
             }
         }
         copy.set_sum_and_max(self.sum.load(Relaxed), self.max.load(Relaxed));
@@ -404,21 +415,11 @@ impl LiveHistogram {
     }
 }
 
-impl Default for LiveHistogram {
-    fn default() -> LiveHistogram {
-        LiveHistogram {
-            octaves: [const { OnceLock::new() }; ROOM],
-            sum: AtomicU64::new(0),
-            max: AtomicU64::new(0),
-        }
-    }
-}
-
-/// Apart from the path that finds an octave there: it then saves no registers for this.
+/// Apart from the path that finds a part there: it then saves no registers for this.
 #[cold]
 #[inline(never)]
-fn first(octave: &OnceLock<Box<[AtomicU64; SUBS]>>) -> &[AtomicU64; SUBS] {
-    octave.get_or_init(Box::default)
+fn first(part: &OnceLock<Box<Part>>) -> &Part {
+    part.get_or_init(|| Box::new([const { AtomicU64::new(0) }; PART]))
 }
 
 /// Adds as the only writer may: 0.3 ns, where an atomic addition costs 2.
@@ -427,10 +428,9 @@ fn add(counter: &AtomicU64, value: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
 }
 
-/// Counts of no octave, before the first.
-static NO_COUNTS: [AtomicU64; SUBS] = [const { AtomicU64::new(0) }; SUBS];
-/// Octaves of a histogram, rounded up.
-const ROOM: usize = OCTAVES.next_power_of_two();
+/// Buckets allocated together.
+const PART: usize = 8 * SUBS;
+const PARTS: usize = (OCTAVES * SUBS).div_ceil(PART);
 /// Sites allocated together: an empty table is 1,024 chunks of 16 bytes.
 const CHUNK: usize = 64;
 

@@ -190,9 +190,7 @@ impl Recorder {
             record.start = trace.start();
             record.total = trace.total();
             record.run = trace.total_run();
-            if trace.total_wait() > 0 {
-                record.waits = *trace.waits();
-            }
+            trace.tell_waits(&mut record.waits);
         }
         if !recorded || !charge(&mut self.shapes, &self.shared, trace, record) {
             count(&self.shared, record, recorded.then(|| trace.total_wait()));

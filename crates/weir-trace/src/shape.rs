@@ -7,7 +7,7 @@
 //!
 //! The rules are those of [`Tree`](crate::Tree): times are inclusive, and a site inside itself counts once.
 //!
-//! Where nothing nests, a site's time is that of one event, and requests are counted many at a time ([`Batch`]).
+//! Requests of a shape that is frequent are counted many at a time ([`Batch`]).
 
 use std::sync::Arc;
 
@@ -76,8 +76,7 @@ struct Shape {
     keys: Vec<u64>,
     /// Which bits of each event are run.
     masks: Vec<u64>,
-    /// The requests that are not counted yet, if nothing nests or comes twice: each site's run is that of one event,
-    /// and so is its wait. So it is with requests that are answered from memory.
+    /// The requests that are not counted yet.
     batch: Batch,
     /// The sites called once.
     shares: Vec<Share>,
@@ -100,16 +99,6 @@ struct Share {
     /// Something was waited for in there.
     waits: bool,
 }
-
-/// The only event of a site that ran, and the only one that waited, or [`NOWHERE`].
-#[derive(Clone, Copy, Debug)]
-struct Single {
-    run: u16,
-    wait: u16,
-}
-
-/// No event: traces have fewer.
-const NOWHERE: u16 = u16::MAX;
 
 /// A site called several times, or inside itself.
 #[derive(Debug)]
@@ -193,22 +182,6 @@ impl Shape {
         waits.map(|&at| events[usize::from(at)].value()).sum()
     }
 
-    /// Where the times of a range are, if it has one event of run at most, and one of wait.
-    fn single(&self, range: Range) -> Option<Single> {
-        let mut single = Single { run: NOWHERE, wait: NOWHERE };
-        for at in range.0..range.1 {
-            let place = match (self.masks[usize::from(at)] != 0, self.waits.contains(&at)) {
-                (true, _) => &mut single.run,
-                (_, true) => &mut single.wait,
-                _ => continue,
-            };
-            if std::mem::replace(place, at) != NOWHERE {
-                return None;
-            }
-        }
-        Some(single)
-    }
-
     /// Learns the shape of these events (at most 65,535).
     #[cold]
     #[inline(never)]
@@ -218,7 +191,7 @@ impl Shape {
         let mut walk = Walk::default();
         for (index, &event) in events.iter().enumerate() {
             let (kind, site) = (event.kind(), event.site());
-            let runs = kind.is_timed() && kind != EventKind::Resume;
+            let runs = kind.is_timed() && kind != EventKind::Resume && !event.is_unstamped();
             if kind == EventKind::Resume {
                 self.waits.push(index as u16);
             }
@@ -233,6 +206,7 @@ impl Shape {
             }
         }
         walk.take(EventKind::End, Site::NONE, events.len().saturating_sub(1) as u16);
+        self.batch = self.batched(&walk.parts, record, shared);
         for Part { site, calls, ranges } in walk.parts {
             let live = live(site);
             match ranges[..] {
@@ -246,26 +220,28 @@ impl Shape {
                 }
             }
         }
-        self.batch = self.batched(record, shared).unwrap_or_default();
     }
 
-    /// A batch for requests of this shape, if they can be put off.
-    fn batched(&self, record: &RequestRecord, shared: &Shared) -> Option<Batch> {
-        if !self.several.is_empty() {
-            return None;
-        }
-        let mut batch = Batch::new(self.keys.len(), record, shared);
-        for share in &self.shares {
-            let single = self.single(share.range)?;
-            batch.column(&share.live, To::Run, single.run.into());
-            if single.wait != NOWHERE {
-                batch.column(&share.live, To::Wait, single.wait.into());
-            }
+    /// A batch for requests of this shape, `parts` of which are its sites.
+    fn batched(&self, parts: &[Part], record: &RequestRecord, shared: &Shared) -> Batch {
+        let mut batch = Batch::new(self.stamped(), record, shared);
+        for Part { site, calls, ranges } in parts {
+            let live = shared.site(*site);
+            let events = || ranges.iter().flat_map(|&(begin, end)| begin..end);
+            let runs = events().filter(|&at| self.masks[usize::from(at)] != 0);
+            batch.sum(live, To::Run(*calls), runs);
+            batch.sum(live, To::Wait, events().filter(|at| self.waits.contains(at)));
         }
         for (at, kind, live) in &self.remarks {
-            batch.column(live, To::Remark(*kind), (*at).into());
+            batch.sum(live, To::Remark(*kind), std::iter::once(*at));
         }
-        Some(batch)
+        batch
+    }
+
+    /// The events that have a value, or may.
+    fn stamped(&self) -> Vec<u16> {
+        let events = self.keys.iter().enumerate();
+        events.filter(|(_, key)| !Event(**key).is_unstamped()).map(|(at, _)| at as u16).collect()
     }
 }
 

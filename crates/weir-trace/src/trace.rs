@@ -18,6 +18,8 @@ use crate::tree::{Builder, Tree};
 /// | `leave(site)` | run of the innermost open site; `site` and what is open inside it close |
 /// | `open(site)` | left to whatever comes next inside `site` |
 /// | `close(site)` | as `leave` |
+/// | `pass(site)` | left to what comes next; `site` counts a call |
+/// | `close_unstamped(site)` | as `pass`, of a site that was opened |
 /// | `suspend` | run of the innermost open site |
 /// | `resume` | wait of the innermost open site |
 /// | `queued(site)` | wait of `site`, as a child of the innermost open site |
@@ -126,10 +128,46 @@ impl Trace {
         if self.on {
             match self.events.get_mut(self.len) {
                 Some(slot) => {
-                    *slot = Event::pack(EventKind::Begin, site, 0);
+                    *slot = Event::unstamped(EventKind::Begin, site);
                     self.len += 1;
                 }
-                None => self.push(EventKind::Begin, site, 0),
+                None => self.store(Event::unstamped(EventKind::Begin, site)),
+            }
+        }
+    }
+
+    /// Counts a call of `site` without reading a clock: it took a few instructions, which count for what comes next.
+    #[inline]
+    pub fn pass(&mut self, site: Site) {
+        if self.on {
+            match self.events.get_mut(self.len) {
+                Some(slot) => {
+                    *slot = Event::unstamped(EventKind::Mark, site);
+                    self.len += 1;
+                }
+                None => self.store(Event::unstamped(EventKind::Mark, site)),
+            }
+        }
+    }
+
+    /// Charges the time since the stamp before to `site`, and [passes](Trace::pass) `behind` it.
+    #[inline]
+    pub fn mark_and_pass<const N: usize>(&mut self, site: Site, behind: [Site; N], now: u64) {
+        if self.on {
+            self.stamp(EventKind::Mark, site, now);
+            behind.iter().for_each(|site| self.pass(*site));
+        }
+    }
+
+    /// Closes what [`open`](Trace::open) opened, without reading a clock unless something was recorded inside: see
+    /// [`pass`](Trace::pass).
+    #[inline]
+    pub fn close_unstamped(&mut self, site: Site, clock: impl FnOnce() -> u64) {
+        if self.on {
+            let opened = Event::unstamped(EventKind::Begin, site);
+            match self.events.get_mut(self.len.wrapping_sub(1)) {
+                Some(slot) if *slot == opened => *slot = Event::unstamped(EventKind::Mark, site),
+                _ => self.stamp(EventKind::End, site, clock()),
             }
         }
     }
@@ -140,7 +178,7 @@ impl Trace {
     pub fn close(&mut self, site: Site, now: u64) {
         if self.on {
             let ticks = now.wrapping_sub(self.last);
-            let opened = Event::pack(EventKind::Begin, site, 0);
+            let opened = Event::unstamped(EventKind::Begin, site);
             match self.events.get_mut(self.len.wrapping_sub(1)) {
                 Some(slot) if *slot == opened && ticks <= Event::MAX => {
                     *slot = Event::pack(EventKind::Mark, site, ticks);
@@ -148,6 +186,66 @@ impl Trace {
                 }
                 _ => self.stamp(EventKind::End, site, now),
             }
+        }
+    }
+
+    /// The short way of [`mark`](Trace::mark), for a trace that is known to be on: `false`, and nothing is done, where
+    /// that takes more than a few instructions. So are the others: whoever calls them needs no room on its stack for
+    /// what hardly ever happens.
+    #[inline]
+    pub fn try_mark(&mut self, site: Site, now: u64) -> bool {
+        self.try_stamp(EventKind::Mark, site, now)
+    }
+
+    /// The short way of [`open`](Trace::open).
+    #[inline]
+    pub fn try_open(&mut self, site: Site) -> bool {
+        let Some(slot) = self.events.get_mut(self.len) else { return false };
+        *slot = Event::unstamped(EventKind::Begin, site);
+        self.len += 1;
+        true
+    }
+
+    /// The short way of [`close`](Trace::close).
+    #[inline]
+    pub fn try_close(&mut self, site: Site, now: u64) -> bool {
+        let ticks = now.wrapping_sub(self.last);
+        match self.events.get_mut(self.len.wrapping_sub(1)) {
+            Some(slot) if *slot == Event::unstamped(EventKind::Begin, site) && ticks <= Event::MAX => {
+                *slot = Event::pack(EventKind::Mark, site, ticks);
+                self.last = now;
+                true
+            }
+            _ => self.try_stamp(EventKind::End, site, now),
+        }
+    }
+
+    /// The short way of [`close_unstamped`](Trace::close_unstamped).
+    #[inline]
+    pub fn try_close_unstamped(&mut self, site: Site) -> bool {
+        match self.events.get_mut(self.len.wrapping_sub(1)) {
+            Some(slot) if *slot == Event::unstamped(EventKind::Begin, site) => {
+                *slot = Event::unstamped(EventKind::Mark, site);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The short way of [`mark_and_pass`](Trace::mark_and_pass).
+    #[inline]
+    pub fn try_mark_and_pass<const N: usize>(&mut self, site: Site, behind: [Site; N], now: u64) -> bool {
+        let ticks = now.wrapping_sub(self.last);
+        match self.events.get_mut(self.len..self.len + 1 + N) {
+            Some([slot, slots @ ..]) if ticks <= Event::MAX => {
+                *slot = Event::pack(EventKind::Mark, site, ticks);
+                let events = behind.iter().map(|site| Event::unstamped(EventKind::Mark, *site));
+                slots.iter_mut().zip(events).for_each(|(slot, event)| *slot = event);
+                self.len += 1 + N;
+                self.last = now;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -202,13 +300,32 @@ impl Trace {
     }
 
     /// Since the stamp before the request was ready and the loop busy with others: waiting, inside `site`.
+    #[inline]
     pub fn queued(&mut self, site: Site, now: u64) {
         if self.on {
-            self.open(site);
-            self.wait_kind = WaitKind::Queue;
-            self.waited(now);
-            self.stamp(EventKind::End, site, now);
+            let ticks = now.wrapping_sub(self.last);
+            match self.events.get_mut(self.len..self.len + 3) {
+                Some([open, wait, close]) if ticks <= Event::MAX => {
+                    *open = Event::unstamped(EventKind::Begin, site);
+                    *wait = Event::pack(EventKind::Resume, Site(WaitKind::Queue as u16), ticks);
+                    *close = Event::unstamped(EventKind::End, site);
+                    self.len += 3;
+                    self.last = now;
+                    self.wait += ticks;
+                    self.waits[WaitKind::Queue as usize] += ticks;
+                }
+                _ => self.queued_slowly(site, now),
+            }
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn queued_slowly(&mut self, site: Site, now: u64) {
+        self.open(site);
+        self.wait_kind = WaitKind::Queue;
+        self.waited(now);
+        self.store(Event::unstamped(EventKind::End, site));
     }
 
     /// True between [`suspend`](Trace::suspend) and [`resume`](Trace::resume).
@@ -251,6 +368,14 @@ impl Trace {
         }
     }
 
+    /// The request was over when it was stamped last, and nothing is open: [`end`](Trace::end) without a stamp. When
+    /// that was is returned.
+    #[inline]
+    pub fn end_here(&mut self) -> u64 {
+        self.on = false;
+        self.last
+    }
+
     /// Forgets everything but the memory; off afterwards.
     #[inline]
     pub fn clear(&mut self) {
@@ -258,8 +383,12 @@ impl Trace {
         (self.len, self.last, self.start) = (0, 0, 0);
         self.wait_kind = WaitKind::Other;
         if self.wait > 0 {
+            if self.wait != self.waits[WaitKind::Queue as usize] {
+                self.waits = [0; WaitKind::COUNT];
+            }
+            // Nearly all requests wait for the loop and for nothing else.
+            self.waits[WaitKind::Queue as usize] = 0;
             self.wait = 0;
-            self.waits = [0; WaitKind::COUNT];
         }
         if self.fold.is_some() {
             self.fold = None;
@@ -318,6 +447,18 @@ impl Trace {
         &self.waits
     }
 
+    /// Writes [`waits`](Trace::waits) into an empty list: one number, mostly, since requests wait for the loop and for
+    /// nothing else.
+    #[inline]
+    pub(crate) fn tell_waits(&self, waits: &mut [u64; WaitKind::COUNT]) {
+        let queue = self.waits[WaitKind::Queue as usize];
+        if self.wait == queue {
+            waits[WaitKind::Queue as usize] = queue;
+        } else {
+            *waits = self.waits;
+        }
+    }
+
     /// The events in order; of a folded trace only the first ones.
     #[must_use]
     pub fn events(&self) -> &[Event] {
@@ -352,6 +493,20 @@ impl Trace {
     pub(crate) fn forget(&mut self) {
         self.len = 0;
         self.fold = None;
+    }
+
+    #[inline(always)]
+    fn try_stamp(&mut self, kind: EventKind, site: Site, now: u64) -> bool {
+        let ticks = now.wrapping_sub(self.last);
+        match self.events.get_mut(self.len) {
+            Some(slot) if ticks <= Event::MAX => {
+                *slot = Event::pack(kind, site, ticks);
+                self.len += 1;
+                self.last = now;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The whole cost of a boundary: a subtraction, one test for room and range, eight bytes.

@@ -398,6 +398,7 @@ fn other_threads_read_while_the_worker_writes() {
             }
         });
         (0..2_000).for_each(|id| one(&mut recorder, &sites, 200, id));
+        recorder.settle();
         reading.join().expect("the reader finds nothing wrong");
     });
 }

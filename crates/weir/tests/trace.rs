@@ -15,7 +15,9 @@ const CONF: &str = "worker_processes 2; http { server { listen 127.0.0.1:%%PORT%
     location /moved { return 301 /new; }
     location = / { welcome; }
     location /page/ { error_page 404 = /a.txt; }
-    location /img/ { alias html/; add_trailer X x; } } }";
+    location /img/ { alias html/; add_trailer X x; }
+    location /guarded/ { auth_request /silent; alias html/; }
+    location = /silent { profile off; return 204; } } }";
 
 fn started() -> Server {
     Server::builder(CONF).file("html/a.txt", "0123456789").start()
@@ -135,6 +137,24 @@ both_drivers! {
         assert_names(&tree, &expected);
     }
 
+    /// What a subrequest says of recording holds for its parent from there on, and for no other request.
+    fn a_subrequest_of_which_nothing_is_recorded(driver) {
+        let server = started();
+        let mut client = server.client();
+        for _ in 0..20 {
+            assert_eq!(client.get("/guarded/a.txt").text(), "0123456789");
+            assert_eq!(client.get("/a.txt").text(), "0123456789");
+        }
+        let (tree, _) = once(&server, &["--match", "/a.txt"], || server.get("/a.txt"));
+        let mut expected = phases(&[("content", "index"), ("content", "static")]);
+        expected.extend([(0, "header_filter"), (1, "not_modified"), (1, "range"), (1, "header")]);
+        expected.extend([(0, "body_filter"), (1, "write")]);
+        expected.extend(END);
+        assert_names(&tree, &expected);
+        let table = tell(&server, &["--sites"]);
+        assert!(!table.contains("auth_request"), "{table}");
+    }
+
     /// No phase runs for a head that is wrong; it is answered and logged all the same.
     fn a_head_that_is_wrong(driver) {
         let server = started();
@@ -188,11 +208,13 @@ both_drivers! {
             let table = tell(&server, &["--sites"]);
             row(&table, "content static").is_some_and(|row| row[0] == "200").then_some(table)
         });
-        for name in ["parse", "virtual_server", "find_config", "content index", "header_filter header", "write", "log log"] {
+        for name in ["parse", "virtual_server", "find_config", "content index", "content static", "header_filter header", "write", "log log"] {
             let row = row(&table, name).unwrap_or_else(|| panic!("no {name} in\n{table}"));
             assert_eq!((row[0].as_str(), row[1].as_str()), ("200", "200"), "{name} in\n{table}");
             let us: Vec<f64> = row[2..5].iter().map(|us| us.parse().expect("a number")).collect();
-            assert!(us[1] <= us[2] && us[0] > 0.0, "{name} in\n{table}");
+            // The others are come by in a few instructions, and take no stamp.
+            let stamped = ["parse", "content static", "header_filter header", "log log"].contains(&name);
+            assert!(us[1] <= us[2] && (us[0] > 0.0) == stamped, "{name} in\n{table}");
         }
         let json = tell(&server, &["--sites", "--json"]);
         assert!(json.starts_with('[') && json.contains("\"2xx\":200"), "{json}");

@@ -55,6 +55,12 @@ impl Locations {
         locations
     }
 
+    /// No location here, or inside one, is a regular expression.
+    pub(crate) fn is_plain(&self) -> bool {
+        let prefixes = self.prefixes.iter().all(|(.., place)| place.inner.is_plain());
+        self.patterns.is_empty() && prefixes && self.exact.values().all(|place| place.inner.is_plain())
+    }
+
     fn longest_before(&self, at: usize) -> Option<u32> {
         let path = &self.prefixes[at].0;
         self.prefixes[..at].iter().rposition(|(other, ..)| path.starts_with(other)).map(|i| i as u32)

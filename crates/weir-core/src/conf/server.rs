@@ -20,6 +20,7 @@ use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::exchange::Exchange;
 use crate::log;
 use crate::module::Confs;
+use crate::phase::Phase;
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::Pattern;
 use crate::tls::{ServerTls, SslConf, Verify};
@@ -121,9 +122,16 @@ pub struct Server {
     /// What it asks of clients' certificates; also of a server that uses another's side of handshakes.
     pub verify_client: Verify,
     link: Rc<Link>,
+    plain: bool,
 }
 
 impl Server {
+    /// Nothing runs between the choice of the server and that of the location, and that one takes no regular expression.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
     /// The configuration the server belongs to.
     pub fn generation(&self) -> Rc<Link> {
         self.link.clone()
@@ -159,7 +167,9 @@ impl Server {
         let ssl = conf.confs.find::<SslConf>();
         let tls = ssl.and_then(|ssl| ssl.resolved.clone());
         let verify_client = ssl.map_or(Verify::Off, SslConf::verify_client);
-        Ok(Server { name, settings, http2, plan, locations, named, tls, verify_client, link: link.clone() })
+        let plain = plan.is_empty_before(Phase::FindConfig) && locations.is_plain();
+        let link = link.clone();
+        Ok(Server { name, settings, http2, plan, locations, named, tls, verify_client, link, plain })
     }
 
     fn locations(
@@ -259,6 +269,12 @@ impl Hosts {
     #[inline]
     pub fn is_single(&self) -> bool {
         self.exact.is_empty() && self.heads.is_empty() && self.tails.is_empty() && self.patterns.is_empty()
+    }
+
+    /// Some names are regular expressions.
+    #[inline]
+    pub(crate) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
     }
 
     /// The address' default server.

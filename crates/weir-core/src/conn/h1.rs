@@ -126,8 +126,8 @@ impl Wire {
 
     /// Queues a piece of a body behind what was composed: small ones are copied, others follow uncopied.
     pub(crate) fn queue(&self, buf: Buf) {
-        if let Some(bytes) = buf.memory()
-            && bytes.len() <= COPIED
+        if is_copied(&buf)
+            && let Some(bytes) = buf.memory()
         {
             self.compose(|out| out.extend_from_slice(bytes));
             return;
@@ -467,8 +467,15 @@ pub(super) fn begin_trace(x: &Exchange, ready: Option<u64>) {
             trace.queued(Site::step(Step::HeadRead), now);
         }
         x.shared.presence.begin(now, ready.is_some());
+        x.recorded.set(trace.is_on());
         trace.is_on()
     });
+}
+
+/// Whether [`Wire::queue`] copies `buf`.
+#[inline]
+pub(crate) fn is_copied(buf: &Buf) -> bool {
+    buf.memory().is_some_and(|bytes| bytes.len() <= COPIED)
 }
 
 /// Whether a rate may be set for the body of `x`.

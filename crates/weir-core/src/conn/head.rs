@@ -53,12 +53,20 @@ pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead
     }
 }
 
-/// The head is parsed: checks it.
+/// The head is parsed: checks it. Where server and location are found without regular expressions one stamp does for
+/// all three, and comes behind the last (`phase::find_config`): it is the parser's time.
 fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
-    x.mark(Site::step(Step::Parse));
+    let at_a_glance = !x.connection.hosts.borrow().has_patterns();
+    if parsed.is_err() || !at_a_glance {
+        x.mark(Site::step(Step::Parse));
+    }
     parsed?;
     let checked = check(x);
-    x.mark(Site::step(Step::VirtualServer));
+    match (at_a_glance, &checked) {
+        (false, _) => x.mark(Site::step(Step::VirtualServer)),
+        (true, Ok(())) if x.server.is_plain() => x.opening = true,
+        (true, _) => x.mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer)]),
+    }
     debug::begun(x);
     checked
 }

@@ -4,6 +4,7 @@
 //! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
 //! one of them waits stands in [`Shared`].
 
+mod boundary;
 mod common;
 mod content_type;
 mod fields;
@@ -15,6 +16,7 @@ mod shared;
 pub(crate) mod testing;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::rc::Rc;
 
 pub(crate) use common::Common;
@@ -97,6 +99,11 @@ pub struct Exchange {
     pub(crate) answered_already: bool,
     /// Header filters are not asked any more: they refused too many answers.
     pub(crate) unfiltered: bool,
+    /// Boundaries are recorded. Stands here as well as in [`Shared`], so that a boundary of a request of which nothing is
+    /// recorded costs a test and a jump.
+    pub(crate) recorded: Cell<bool>,
+    /// No stamp was taken for the parser yet: it will be when the location is found.
+    pub(crate) opening: bool,
     /// The handler that answered: reading its body is its time.
     pub(crate) answered: Site,
     /// Why the request ends as it does, where the status does not say it.
@@ -149,6 +156,8 @@ impl Exchange {
             body_filters: Vec::new(),
             answered_already: false,
             unfiltered: false,
+            opening: false,
+            recorded: Cell::new(false),
             answered: Site::OTHER,
             cause: Cause::None,
             complete: false,
@@ -199,6 +208,7 @@ impl Exchange {
         self.complete = false;
         self.answered_already = false;
         self.unfiltered = false;
+        self.opening = false;
         self.body_sent = 0;
         self.busy = crate::conn::h1::HIGH;
         self.header_size = 0;
@@ -235,6 +245,7 @@ impl Exchange {
     pub(crate) fn release(&mut self) {
         self.transport = Transport::None;
         self.shared.end_branch();
+        self.recorded.set(false);
         self.shared.presence.leave();
         self.shared.detach();
         self.clear_rare();
@@ -273,24 +284,6 @@ impl Exchange {
     /// The value of a variable; `None` where nginx has "not found".
     pub fn variable(&mut self, index: VarIndex) -> Option<Text> {
         crate::variable::value(self, index)
-    }
-
-    /// Charges the time since the last stamp to `site`.
-    #[inline]
-    pub fn mark(&self, site: Site) {
-        self.shared.mark(site);
-    }
-
-    /// Opens `site`.
-    #[inline]
-    pub fn enter(&self, site: Site) {
-        self.shared.enter(site);
-    }
-
-    /// Closes `site`.
-    #[inline]
-    pub fn leave(&self, site: Site) {
-        self.shared.leave(site);
     }
 
     /// Awaits `future`, accounted as waiting.

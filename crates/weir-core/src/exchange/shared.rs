@@ -1,5 +1,7 @@
 //! What others touch while a handler waits: the trace, and whether the client is still there.
 
+mod boundary;
+
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -84,65 +86,50 @@ impl Shared {
     }
 
     /// Charges the time since the last stamp to `site`.
-    #[inline]
+    #[inline(always)]
     pub fn mark(&self, site: Site) {
         if self.on.get() {
-            self.trace.borrow_mut().mark(site, clock::ticks());
+            self.mark_on(site);
         }
     }
 
     /// Opens `site`.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self, site: Site) {
         if self.on.get() {
-            self.trace.borrow_mut().enter(site, clock::ticks());
-            self.presence.at(site);
+            self.enter_on(site);
         }
     }
 
     /// Closes `site`.
-    #[inline]
+    #[inline(always)]
     pub fn leave(&self, site: Site) {
         if self.on.get() {
-            self.trace.borrow_mut().leave(site, clock::ticks());
-            self.presence.at(Site::NONE);
+            self.leave_on(site);
         }
     }
 
     /// Opens `site` as of the stamp before.
-    #[inline]
+    #[inline(always)]
     pub fn open(&self, site: Site) {
         if self.on.get() {
-            self.trace.borrow_mut().open(site);
-            self.presence.at(site);
+            self.open_on(site);
         }
     }
 
     /// Closes what [`Shared::open`] opened.
-    #[inline]
+    #[inline(always)]
     pub fn close(&self, site: Site) {
         if self.on.get() {
-            self.trace.borrow_mut().close(site, clock::ticks());
-            self.presence.at(Site::NONE);
-        }
-    }
-
-    /// Closes `from`, which [`Shared::open`] opened, and opens `to` behind it.
-    #[inline]
-    pub(crate) fn step(&self, from: Site, to: Site) {
-        if self.on.get() {
-            let mut trace = self.trace.borrow_mut();
-            trace.close(from, clock::ticks());
-            trace.open(to);
-            self.presence.at(to);
+            self.close_on(site);
         }
     }
 
     /// Notes bytes that went into and came out of `site`.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&self, site: Site, input: u64, output: u64) {
         if self.on.get() {
-            self.trace.borrow_mut().bytes(site, input, output);
+            self.bytes_on(site, input, output);
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! [`handle`] is the way in for commands and exports. They are answered on the asker's own thread.
 //!
-//! Its price: a look at a few words per worker every second [`Settings::blocked`] under load, and nothing while all
+//! Its price: a look at a few words per worker every third [`Settings::blocked`] under load, and nothing while all
 //! loops sleep (their first turn wakes it).
 
 mod stacks;

@@ -1,7 +1,7 @@
 //! Finds turns of loops that take too long, while they last.
 //!
-//! A worker shows since when its turn runs. The watchdog looks every other limit as long as there are no stalls, so that
-//! one of two limits is always found and it costs a thousandth of a processor at most; for a minute after a stall it looks
+//! A worker shows since when its turn runs. The watchdog looks every third limit as long as there are no stalls, so that
+//! one of four limits is always found and it costs less than a thousandth of a processor; for a minute after a stall it looks
 //! when the oldest turn would become the next one. What the kernel tells of the thread is read at once; then the thread
 //! is asked for its stack, once per stall. How long a turn was in the end, the loop itself notes, found or not.
 
@@ -56,7 +56,7 @@ impl Watchdog {
     pub(super) fn look(&mut self, entries: &[Entry], limit: Option<Duration>) -> Next {
         self.workers.retain(|serial, _| entries.iter().any(|entry| entry.serial == *serial));
         let calm = self.last.is_none_or(|last| last.elapsed() >= ALERT);
-        let pause = limit.map_or(UNWATCHED, |limit| if calm { 2 * limit } else { limit });
+        let pause = limit.map_or(UNWATCHED, |limit| if calm { 3 * limit } else { limit });
         let idle = Next { wait: pause, quiet: true, asked: false };
         let ticks = limit.map(|limit| clock::scale().ns_to_ticks(limit.as_nanos() as u64));
         entries.iter().fold(idle, |next, entry| {
@@ -167,4 +167,4 @@ const SHORTEST: Duration = Duration::from_micros(200);
 /// Between two looks when nothing is watched: rings are emptied all the same.
 const UNWATCHED: Duration = Duration::from_millis(500);
 /// Looks without a turn after which a loop counts as asleep.
-const STILL: u32 = 5;
+const STILL: u32 = 3;

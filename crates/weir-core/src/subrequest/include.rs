@@ -101,6 +101,7 @@ impl Exchange {
         let (mut x, _) = child(self, (uri, args), options, Taking::Copies);
         x.common = Some(common);
         x.shared.become_branch(&self.shared);
+        x.recorded.set(x.shared.is_on());
         Some((x, alive))
     }
 

@@ -62,6 +62,7 @@ pub(crate) fn routed(x: &Exchange) {
     x.shared.presence.routed(x.plan.route);
     if !x.plan.profile && x.shared.is_on() {
         x.shared.forget();
+        x.recorded.set(false);
     }
 }
 

@@ -114,9 +114,9 @@ impl Run<'_> {
                 return Verdict::Status(Reason::NO_LIVE.status());
             };
             let site = self.up.sites.of(&lease);
-            x.shared.enter(site);
+            x.enter(site);
             let result = self.one(x, lease).await;
-            x.shared.leave(site);
+            x.leave(site);
             match result {
                 Ok(answered) => return self.answer(x, answered).await,
                 Err(Failed::End(verdict)) => return verdict,

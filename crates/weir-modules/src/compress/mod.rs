@@ -149,11 +149,12 @@ struct Filter<S> {
 
 impl<S: Scheme> HeaderFilter for Filter<S> {
     fn filter(&self, x: &mut Exchange) -> Verdict {
-        if offer(x, S::CODING).is_some_and(|offer| offer.applies(x)) {
-            vary(x);
-            if chosen(x) == Some(S::CODING) {
-                self.compress(x);
-            }
+        if !offer(x, S::CODING).is_some_and(|offer| offer.applies(x)) {
+            return Verdict::Passed;
+        }
+        vary(x);
+        if chosen(x) == Some(S::CODING) {
+            self.compress(x);
         }
         Verdict::Ok
     }

@@ -108,7 +108,7 @@ struct Head {
 impl HeaderFilter for Head {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_length == Some(0) || !self.types.has(x) {
-            return Verdict::Ok;
+            return Verdict::Passed;
         }
         if !x.is_subrequest() {
             media::clear_length(x);

@@ -131,7 +131,7 @@ enum Texts {
 impl HeaderFilter for Filter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_length == Some(0) || !self.types.has(x) {
-            return Verdict::Ok;
+            return Verdict::Passed;
         }
         let Some((patterns, pairs)) = self.patterns(x) else { return Verdict::Ok };
         if !x.is_subrequest() {

@@ -163,7 +163,7 @@ struct Job {
 impl HeaderFilter for Filter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if x.response.content_type.is_none() || x.response.content_length == Some(0) || !self.types.has(x) {
-            return Verdict::Ok;
+            return Verdict::Passed;
         }
         if x.response.header(Known::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
             x.log(Level::Warn, &"http subs filter header ignored, this may be a compressed response.");

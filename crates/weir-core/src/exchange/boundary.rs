@@ -1,0 +1,75 @@
+//! The boundaries of a request.
+//!
+//! Where nothing is recorded a boundary is a test and a jump where it stands (`bench/icount/run --boundaries` counts
+//! them). All else is in [`Shared`]'s part of them.
+
+use weir_trace::Site;
+
+use super::Exchange;
+
+impl Exchange {
+    /// Charges the time since the last stamp to `site`.
+    #[inline(always)]
+    pub fn mark(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.mark_on(site);
+        }
+    }
+
+    /// Opens `site`.
+    #[inline(always)]
+    pub fn enter(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.enter_on(site);
+        }
+    }
+
+    /// Closes `site`.
+    #[inline(always)]
+    pub fn leave(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.leave_on(site);
+        }
+    }
+
+    /// Opens `site` as of the stamp before.
+    #[inline(always)]
+    pub(crate) fn open(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.open_on(site);
+        }
+    }
+
+    /// Closes what [`Exchange::open`] opened.
+    #[inline(always)]
+    pub(crate) fn close(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.close_on(site);
+        }
+    }
+
+    /// Charges the time since the last stamp to `site`, and passes `behind` it: those took a few instructions.
+    #[inline(always)]
+    pub(crate) fn mark_and_pass<const N: usize>(&self, site: Site, behind: [Site; N]) {
+        if self.recorded.get() {
+            self.shared.mark_and_pass_on(site, behind);
+        }
+    }
+
+    /// Closes what [`Exchange::open`] opened, whose few instructions are left to what comes next. For samples the request
+    /// stays there until something else is opened, or [`Exchange::nowhere`].
+    #[inline(always)]
+    pub(crate) fn close_passed(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.close_passed_on(site);
+        }
+    }
+
+    /// For samples: the request is between sites.
+    #[inline(always)]
+    pub(crate) fn nowhere(&self) {
+        if self.recorded.get() {
+            self.shared.presence.at(Site::NONE);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a boundary does while it is recorded.
+//!
+//! Where nothing is recorded a boundary is a test of a flag where it stands. All else is here, each in a function of its
+//! own, and split again: the common case ends in itself or in a call, so that it saves no registers.
+
+use weir_rt::clock;
+use weir_trace::Site;
+
+use super::Shared;
+
+impl Shared {
+    #[inline(never)]
+    pub(in crate::exchange) fn mark_on(&self, site: Site) {
+        match clock::quick_ticks() {
+            Some(now) if self.trace.borrow_mut().try_mark(site, now) => {}
+            _ => self.mark_slowly(site),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn mark_slowly(&self, site: Site) {
+        self.trace.borrow_mut().mark(site, clock::ticks());
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn enter_on(&self, site: Site) {
+        self.presence.at(site);
+        self.trace.borrow_mut().enter(site, clock::ticks());
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn leave_on(&self, site: Site) {
+        self.presence.at(Site::NONE);
+        self.trace.borrow_mut().leave(site, clock::ticks());
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn open_on(&self, site: Site) {
+        self.presence.at(site);
+        if !self.trace.borrow_mut().try_open(site) {
+            self.open_slowly(site);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_slowly(&self, site: Site) {
+        self.trace.borrow_mut().open(site);
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn close_on(&self, site: Site) {
+        self.presence.at(Site::NONE);
+        match clock::quick_ticks() {
+            Some(now) if self.trace.borrow_mut().try_close(site, now) => {}
+            _ => self.close_slowly(site),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn close_slowly(&self, site: Site) {
+        self.trace.borrow_mut().close(site, clock::ticks());
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn mark_and_pass_on<const N: usize>(&self, site: Site, behind: [Site; N]) {
+        match clock::quick_ticks() {
+            Some(now) if self.trace.borrow_mut().try_mark_and_pass(site, behind, now) => {}
+            _ => self.mark_and_pass_slowly(site, behind),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn mark_and_pass_slowly<const N: usize>(&self, site: Site, behind: [Site; N]) {
+        self.trace.borrow_mut().mark_and_pass(site, behind, clock::ticks());
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn close_passed_on(&self, site: Site) {
+        if !self.trace.borrow_mut().try_close_unstamped(site) {
+            self.close_passed_slowly(site);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn close_passed_slowly(&self, site: Site) {
+        self.trace.borrow_mut().close_unstamped(site, clock::ticks);
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn bytes_on(&self, site: Site, input: u64, output: u64) {
+        self.trace.borrow_mut().bytes(site, input, output);
+    }
+}

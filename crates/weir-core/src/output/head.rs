@@ -1,0 +1,132 @@
+//! A response's head: what the status implies, the header filters, framing, and on to the connection.
+
+use weir_http::{Known, Method, Version};
+use weir_trace::Site;
+
+use crate::conn::{Transport, heads, keepalive};
+use crate::exchange::Exchange;
+use crate::phase::Verdict;
+
+/// How far a head came.
+pub(super) enum Head {
+    Sent,
+    /// To this header filter, which waits.
+    Filter(usize),
+    Instead(Verdict),
+}
+
+/// Runs the header filters from `at` on and hands the head to the connection. Its stamp is the caller's to take.
+pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
+    let plan = x.plan.clone();
+    let filters = if x.unfiltered { &[][..] } else { &plan.header_filters };
+    for (at, entry) in filters.iter().enumerate().skip(at) {
+        x.open(entry.site);
+        match entry.filter.filter(x) {
+            Verdict::Passed => x.close_passed(entry.site),
+            Verdict::Ok | Verdict::Declined => x.close(entry.site),
+            Verdict::Wait => return Head::Filter(at),
+            instead => {
+                x.close(entry.site);
+                return Head::Instead(instead);
+            }
+        }
+    }
+    x.nowhere();
+    settle(x);
+    x.response.header_sent = true;
+    match &x.transport {
+        Transport::H1(wire) => x.header_size = wire.compose(|out| heads::head(x, out)),
+        Transport::H2(stream) => x.header_size = stream.head(x),
+        _ => {}
+    }
+    Head::Sent
+}
+
+/// Runs the header filters and hands the head to the connection, unless that was done before. `false`: a filter wants
+/// another response.
+pub(crate) async fn send_head(x: &mut Exchange) -> bool {
+    if x.response.header_sent {
+        return true;
+    }
+    prepare(x);
+    let mut from = 0;
+    loop {
+        match head(x, from) {
+            Head::Sent => {
+                x.mark(Site::HEADER);
+                return true;
+            }
+            Head::Instead(_) => return false,
+            Head::Filter(at) if filtered(x, at).await.is_some() => return false,
+            Head::Filter(at) => from = at + 1,
+        }
+    }
+}
+
+/// Before the filters: what the status and method imply.
+pub(super) fn prepare(x: &mut Exchange) {
+    // A reload or the end of the server may have come since the head was read.
+    if x.keep_alive && !keepalive::possible(x) && !x.is_subrequest() {
+        x.keep_alive = false;
+    }
+    if x.response.err_status != 0 {
+        x.response.status = x.response.err_status;
+        x.response.reason = None;
+    }
+    if x.response.status == 0 {
+        x.response.status = 200;
+    }
+    let head_only = matches!(&x.transport, Transport::Capture(capture) if capture.head_only);
+    x.response.header_only = head_only || x.request.method == Method::Head;
+    if matches!(x.response.status, 204 | 304) || x.response.status < 200 {
+        x.response.header_only = true;
+        x.response.content_length = None;
+        if x.response.status == 204 {
+            x.response.content_type = None;
+        }
+    }
+}
+
+/// After the filters: framing, and no date of a file that is an error's page.
+fn settle(x: &mut Exchange) {
+    if !matches!(x.response.status, 200 | 206 | 304) {
+        x.response.last_modified = None;
+    }
+    let bodiless = matches!(x.response.status, 204 | 304) || x.response.status < 200;
+    if bodiless {
+        x.response.header_only = true;
+        x.response.content_length = None;
+        return;
+    }
+    let expected = x.response.expect_trailers || !x.response.trailers.is_empty();
+    if (x.response.content_length.is_some() && !expected)
+        || x.request.method == Method::Head
+        || x.is_subrequest()
+    {
+        return;
+    }
+    let eleven = x.request.version >= Version::V11;
+    if eleven && x.plan.core.chunked_transfer_encoding {
+        x.response.chunked = x.transport.h1().is_some();
+        if x.response.chunked {
+            x.response.content_length = None;
+            x.response.remove(Known::ContentLength);
+        }
+    } else if x.response.content_length.is_none() {
+        // Without length and chunks only the end of the connection tells the end of the body.
+        x.keep_alive = false;
+    }
+}
+
+/// Waits for the header filter `at`; its verdict when it wants another response.
+pub(crate) async fn filtered(x: &mut Exchange, at: usize) -> Option<Verdict> {
+    let plan = x.plan.clone();
+    let shared = x.shared.clone();
+    let entry = plan.header_filters.get(at)?;
+    let verdict = shared.pending(entry.filter.wait(x)).await;
+    shared.close(entry.site);
+    match verdict {
+        Verdict::Ok | Verdict::Declined | Verdict::Passed => None,
+        instead => Some(instead),
+    }
+}
