@@ -76,6 +76,16 @@ both_drivers! {
         assert_eq!(client.fetch("/ok").text(), "ok", "the connection lives");
     }
 
+    fn a_server_without_http_2_is_not_asked_by_it(driver) {
+        let server = Server::start(
+            "http { server { listen 127.0.0.1:%%PORT%%; http2 on; return 200 on; }
+                server { listen 127.0.0.1:%%PORT%%; server_name off; return 200 off; } }",
+        );
+        let mut client = Client::connect(server.addr(0));
+        assert_eq!(client.fetch("/").text(), "on");
+        assert_eq!(client.fetch_from("off", "/").status, 421);
+    }
+
     fn a_preface_that_is_none_is_http_1(driver) {
         let server = Server::start(CONF);
         let answer = server.raw("PRI * HTTP/2.0\r\n\r\nxxxxxxxx");

@@ -104,7 +104,7 @@ impl Client {
 
     /// Asks for a tunnel of `protocol` and sends `bytes` through it.
     pub(crate) fn tunnel(&mut self, protocol: &str, path: &str, bytes: &[u8]) -> Key {
-        self.begin("CONNECT", path, Some(protocol), &[], Some(bytes))
+        self.begin("CONNECT", b"localhost", path, Some(protocol), &[], Some(bytes))
     }
 
     /// Asks for `path`.
@@ -118,6 +118,12 @@ impl Client {
         self.answer(key)
     }
 
+    /// Asks `host` for `path` and waits for all of the answer.
+    pub(crate) fn fetch_from(&mut self, host: &str, path: &str) -> Answer {
+        let key = self.begin("GET", host.as_bytes(), path, None, &[], None);
+        self.answer(key)
+    }
+
     /// Begins a request; a body is sent as the windows allow.
     pub(crate) fn open(
         &mut self,
@@ -126,12 +132,13 @@ impl Client {
         fields: &[(&str, &str)],
         body: Option<&[u8]>,
     ) -> Key {
-        self.begin(method, path, None, fields, body)
+        self.begin(method, b"localhost", path, None, fields, body)
     }
 
     fn begin(
         &mut self,
         method: &str,
+        host: &[u8],
         path: &str,
         protocol: Option<&str>,
         fields: &[(&str, &str)],
@@ -140,7 +147,7 @@ impl Client {
         let write = |coder: &mut weir_http::hpack::Encoder, out: &mut Vec<u8>| {
             coder.pseudo(":method", method.as_bytes(), out);
             coder.pseudo(":scheme", b"http", out);
-            coder.pseudo(":authority", b"localhost", out);
+            coder.pseudo(":authority", host, out);
             coder.pseudo(":path", path.as_bytes(), out);
             if let Some(protocol) = protocol {
                 coder.pseudo(":protocol", protocol.as_bytes(), out);

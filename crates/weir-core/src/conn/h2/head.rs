@@ -35,7 +35,7 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead
         x.log(Level::Info, &format_args!("client sent duplicate header line: \"{name}\""));
         return (Err(refused(x)), None);
     }
-    let checked = host(x, message.authority).and_then(|()| check(x));
+    let checked = host(x, message.authority).and_then(|()| check(x)).and_then(|()| served_here(x));
     x.mark(Site::step(Step::VirtualServer));
     (checked, None)
 }
@@ -136,6 +136,15 @@ fn join_cookies(x: &mut Exchange) {
     if let Some(field) = x.request.head.fields.iter_mut().find(|field| field.known == Known::Cookie) {
         field.value = value;
     }
+}
+
+/// A server without HTTP/2 is not asked by it, though another of its address is (RFC 9110 section 15.5.20).
+fn served_here(x: &Exchange) -> Result<(), NoHead> {
+    if x.server.http2.on || x.connection.hosts.borrow().protocols[2] {
+        return Ok(());
+    }
+    x.log(Level::Info, &"client attempted to request a server for which HTTP/2 is disabled");
+    Err(NoHead::Refuse(421))
 }
 
 /// `:authority` stands for the Host field; whoever reads that one finds it.

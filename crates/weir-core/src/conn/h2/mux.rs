@@ -376,7 +376,7 @@ impl Mux {
         }
     }
 
-    /// Forgets the streams that had their time: looked at every second, as long as there are some. Whether there were.
+    /// Forgets the streams that had their time: looked at five times a second, as long as there are some. Whether there were.
     pub(super) fn unlinger(&self) -> bool {
         let now = weir_rt::now_ms();
         if self.lingering.get() == 0 || now < self.looked_ms.get() + LINGERING_MS {
@@ -561,8 +561,8 @@ fn rest(buf: Buf, from: u64) -> Buf {
 
 /// Requests that are served at a stretch.
 const REQUESTS: u32 = 128;
-/// Pseudo-header fields beside the fields that `max_headers` counts.
-const PSEUDO: usize = 5;
-/// How long the rest of a request whose answer is whole is read, and how much of it.
-const LINGERING_MS: u64 = 1000;
+/// Pseudo-header fields of a request beside the fields that `max_headers` counts.
+const PSEUDO: usize = 4;
+/// How long the rest of a request whose answer is whole is read, and how much of it. What is under way comes sooner.
+const LINGERING_MS: u64 = 200;
 const LINGERING: u64 = 32 * 1024;
