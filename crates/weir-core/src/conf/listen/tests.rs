@@ -97,7 +97,7 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
 
 #[test]
 fn http2_is_taken_with_nginx_s_warning() {
-    let files = weir_conf::MemoryFiles::new().with(FILE, "http { server { listen 80 http2; } }");
+    let files = MemoryFiles::new().with(FILE, "http { server { listen 80 http2; } }");
     let (conf, warnings) = load_files(&files, &CORE_MODULES);
     assert!(conf.is_ok_and(|conf| conf.addresses[0].http2));
     let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
