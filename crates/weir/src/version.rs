@@ -15,6 +15,7 @@ pub(crate) fn short() -> ExitCode {
 pub(crate) fn long() -> ExitCode {
     eprintln!("{}", product());
     eprintln!("built by rustc {} (edition 2024)", env!("CARGO_PKG_RUST_VERSION"));
+    eprintln!("built with rustls 0.23.46, aws-lc-rs 1.19.0\nTLS SNI support enabled");
     match weir_rt::probe_io_uring() {
         Ok(()) => eprintln!("event methods: io_uring epoll"),
         Err(error) => eprintln!("event methods: epoll (io_uring can't be used here: {error})"),

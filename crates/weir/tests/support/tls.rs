@@ -109,7 +109,7 @@ impl TlsClient {
             if progress == Progress::Complete {
                 break;
             }
-            let n = stream.read(&mut buffer).map_err(|error| error.to_string())?;
+            let n = read(&mut stream, &mut buffer).map_err(|error| error.to_string())?;
             if n == 0 {
                 return Err("closed".to_owned());
             }
@@ -150,7 +150,7 @@ impl TlsClient {
     /// Receives; `false`: nothing follows.
     fn more(&mut self) -> bool {
         let (mut buffer, mut out) = (vec![0; 64 * 1024], Vec::new());
-        let n = self.stream.read(&mut buffer).expect("the server answers");
+        let n = read(&mut self.stream, &mut buffer).expect("the server answers");
         let step = self.session.open(&buffer[..n], &mut self.received, &mut out).expect("good records");
         self.stream.write_all(&out).expect("the server reads");
         self.ended |= step == Step::End;
@@ -172,5 +172,15 @@ impl TlsClient {
 
     pub(crate) fn facts(&self) -> Facts {
         self.session.facts()
+    }
+}
+
+/// A receive with a time limit is not begun again by the system when a signal interrupts it (of a server that ends, say).
+fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
     }
 }
