@@ -236,6 +236,7 @@ fn child(
     });
     x.internal = true;
     x.client = parent.client.clone();
+    x.nth = parent.nth;
     x.keep_alive = true;
     x.start_ms = weir_rt::now_ms();
     x.bytes_before = 0;

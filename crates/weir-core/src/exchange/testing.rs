@@ -43,6 +43,7 @@ fn exchange(http: &str, head: &str) -> Exchange {
     let connection = conn::testing::connection(&hosts, &worker);
     let mut x = Exchange::new(&worker, &connection, hosts.default());
     x.start_ms = weir_rt::now_ms();
+    x.nth = connection.requests.get();
     conn::testing::read(&mut x, head.as_bytes());
     assert!(location::find(&mut x).is_none(), "the location answers by itself");
     x
