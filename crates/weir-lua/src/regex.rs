@@ -14,10 +14,13 @@ pub(crate) struct Compiled {
     pub(crate) utf: bool,
 }
 
+/// A pattern's text, and its options.
+type Key = (Vec<u8>, Vec<u8>);
+
 /// The patterns of a VM, and what its matches write to.
 #[derive(Default)]
 pub(crate) struct Patterns {
-    known: RefCell<HashMap<(Vec<u8>, Vec<u8>), Rc<Compiled>>>,
+    known: RefCell<HashMap<Key, Rc<Compiled>>>,
     pub(crate) matcher: RefCell<Option<Matcher>>,
 }
 

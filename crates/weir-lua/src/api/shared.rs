@@ -297,9 +297,9 @@ fn push(l: State, left: bool) -> Outcome {
         }
         let add = |list: &mut VecDeque<Item>, item: Item| {
             if left {
-                list.push_front(item)
+                list.push_front(item);
             } else {
-                list.push_back(item)
+                list.push_back(item);
             }
             list.len()
         };

@@ -42,7 +42,7 @@ impl Encoder {
             kind::NIL => out.extend_from_slice(b"null"),
             kind::LIGHTUSERDATA if l.is_null(at) => out.extend_from_slice(b"null"),
             kind::LIGHTUSERDATA if l.is_registered(at, c"weir.json_empty_array") => {
-                out.extend_from_slice(b"[]")
+                out.extend_from_slice(b"[]");
             }
             kind::TABLE => {
                 if depth >= self.depth || !l.reserve(8) {
