@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use driver_common::*;
 use weir_rt::{
@@ -72,10 +72,10 @@ both!(timers_fire_in_order_and_never_early, || async {
     for ms in [60u64, 20, 100, 40] {
         let fired = Rc::clone(&fired);
         spawn(async move {
-            let start = Instant::now();
+            // The loop's clock, which stands still within a turn: what a busy machine adds to one is not waited for.
+            let start = now_ms();
             sleep(Duration::from_millis(ms)).await;
-            // The loop's clock counts whole milliseconds.
-            assert!(start.elapsed() >= Duration::from_millis(ms - 1), "{ms} ms were {:?}", start.elapsed());
+            assert!(now_ms() - start >= ms, "{ms} ms were {}", now_ms() - start);
             fired.borrow_mut().push(ms);
         });
     }
@@ -86,11 +86,20 @@ both!(timers_fire_in_order_and_never_early, || async {
 both!(a_timer_moves_stops_and_starts_again, || async {
     let timer = Timer::new();
     assert!(!timer.is_armed() && !timer.expired());
-    timer.arm(30);
-    let start = now_ms();
-    for _ in 0..5 {
-        sleep(Duration::from_millis(12)).await;
-        timer.touch(30);
+    // On a busy machine a step may take longer than the timer has: then it has expired, rightly.
+    let mut start = 0;
+    let mut pushed_out = false;
+    while !pushed_out {
+        timer.arm(30);
+        start = now_ms();
+        let mut longest = 0;
+        for _ in 0..5 {
+            let before = now_ms();
+            sleep(Duration::from_millis(12)).await;
+            timer.touch(30);
+            longest = longest.max(now_ms() - before);
+        }
+        pushed_out = longest < 30;
     }
     assert!(timer.is_armed() && !timer.expired(), "pushed out five times");
     timer.wait().await;

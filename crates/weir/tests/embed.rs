@@ -214,7 +214,7 @@ fn a_reload_that_a_worker_does_not_take_has_not_happened() -> io::Result<()> {
         );
         Arc::new(test::load(&text, weir::modules::MODULES).expect("valid"))
     };
-    let options = Options { patience: Duration::from_millis(200), watched: false, ..Options::default() };
+    let options = Options { patience: Duration::from_secs(3), watched: false, ..Options::default() };
     let server = server::Server::start(conf("v0", ""), options).expect("starts");
     let address: SocketAddr = server.addresses()[0].to_string().parse().expect("an address");
     let (release, held) = channel::<()>();

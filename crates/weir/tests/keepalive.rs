@@ -2,7 +2,7 @@
 
 mod support;
 
-use weir_test::{Server, Signal, both_drivers};
+use weir_test::{Client, Server, Signal, both_drivers};
 
 use support::get;
 
@@ -24,9 +24,10 @@ both_drivers! {
     /// nginx's words at `info`: with context before the first request, without between requests.
     fn who_leaves_is_logged(driver) {
         let server = Server::start(
-            "http { client_header_timeout 100ms; server { listen 127.0.0.1:%%PORT%%; return 200; } }",
+            "http { server { listen 127.0.0.1:%%PORT%%; return 200; }
+                server { listen 127.0.0.1:%%PORT_1%%; client_header_timeout 1s; return 200; } }",
         );
-        let addr = server.addr(0);
+        let (addr, short) = (server.addr(0), server.addr(1));
         let check = |told: &str, context: &str| {
             let line = server.error_log_line(told);
             assert!(line.ends_with(&format!("{told}{context}")), "{line}");
@@ -34,7 +35,8 @@ both_drivers! {
         let address = format!(", client: 127.0.0.1, server: {addr}");
         drop(server.client());
         check("client closed connection while waiting for request", &address);
-        server.client().expect_close();
+        Client::connect(short).expect_close();
+        let address = format!(", client: 127.0.0.1, server: {short}");
         check("client timed out (110: Connection timed out) while waiting for request", &address);
         server.client().request(get("/"));
         check("client 127.0.0.1 closed keepalive connection", "");
@@ -44,7 +46,7 @@ both_drivers! {
         server.client().send(get("/") + "GET /").response();
         let request = ", client: 127.0.0.1, server: , request: \"GET /\"";
         check("client prematurely closed connection while reading client pipelined request line", request);
-        server.client().send("GET / HTTP/1.1\r\n").expect_close();
+        Client::connect(short).send("GET / HTTP/1.1\r\n").expect_close();
         let request = ", client: 127.0.0.1, server: , request: \"GET / HTTP/1.1\"";
         check("client timed out (110: Connection timed out) while reading client request headers", request);
     }

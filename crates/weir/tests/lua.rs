@@ -93,7 +93,7 @@ both_drivers! {
             "location /sleep { content_by_lua_block { ngx.say('a') ngx.flush(true) ngx.sleep(0.01) ngx.say('b') } }
              location /threads { content_by_lua_block {
                 local function f(n) ngx.sleep(n / 100) ngx.say('t', n) return n * 2 end
-                local a, b = ngx.thread.spawn(f, 20), ngx.thread.spawn(f, 1)
+                local a, b = ngx.thread.spawn(f, 100), ngx.thread.spawn(f, 1)
                 ngx.say('spawned')
                 ngx.say(ngx.thread.wait(a, b))
                 ngx.say(ngx.thread.wait(a))
@@ -114,7 +114,7 @@ both_drivers! {
         let mut client = server.client();
         assert_eq!(client.get("/sleep").text(), "a\nb\n");
         let text = client.get("/threads").text();
-        let wanted = "spawned\nt1\ntrue2\nt20\ntrue40\nnilalready waited or killed\nfalsecontent_by_lua(nginx.conf:";
+        let wanted = "spawned\nt1\ntrue2\nt100\ntrue200\nnilalready waited or killed\nfalsecontent_by_lua(nginx.conf:";
         assert!(text.starts_with(wanted), "{text}");
         assert!(text.ends_with(": broken\n1dead\n"), "{text}");
         let text = client.get("/coroutines").text();

@@ -1,12 +1,13 @@
-//! Seen while the loop is not turning: a worker burns five seconds, and everything that should answer does, within a
-//! tenth of a second mostly (the bound here is the burn itself), and names the request.
+//! Seen while the loop is not turning: a worker burns until all has been asked that should answer and name the request,
+//! which takes a tenth of a second mostly.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
@@ -52,13 +53,12 @@ impl Running {
 both_drivers! {
     fn a_stuck_worker_is_seen(driver) {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        inside::ENOUGH.store(false, Relaxed);
         let server = started(driver);
         let mut client = server.inside.client();
-        client.send("GET /burn?burn=content&ms=5000 HTTP/1.1\r\nHost: a\r\n\r\n");
-        let begun = wait_for("the request", || {
-            let seen = server.says(&["reqs", "--json"]);
-            seen.contains("GET /burn").then(Instant::now)
-        });
+        client.send("GET /burn?burn=content&ms=60000 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let enough = Enough;
+        wait_for("the request", || server.says(&["reqs", "--json"]).contains("GET /burn").then_some(()));
         let reqs = server.says(&["reqs"]);
         assert!(reqs.contains("GET /burn") && reqs.contains("runs"), "{reqs}");
         let id = reqs.lines().nth(1).and_then(|line| line.split(' ').next()).expect("a row").to_owned();
@@ -72,12 +72,10 @@ both_drivers! {
         assert!(Client::connect(server.admin).get("/reqs").text().contains(&id));
         // The watchdog looks every few milliseconds.
         let blocked = wait_for("the stall", || {
-            Some((begun.elapsed(), server.says(&["blocked"]))).filter(|(_, text)| text.contains("is blocked since"))
+            Some(server.says(&["blocked"])).filter(|text| text.contains("is blocked since"))
         });
-        let (asked_at, blocked) = blocked;
         assert!(blocked.contains(&id) && blocked.contains("location /burn"), "{blocked}");
-        // All that while it was stuck, or the machine is too busy for this to mean anything.
-        assert!(asked_at < BURN, "{asked_at:?}, /metrics alone {took:?}");
+        drop(enough);
         eprintln!("/metrics answered in {took:?} while the worker was stuck");
         assert_eq!(client.response().text(), "content");
     }
@@ -85,5 +83,12 @@ both_drivers! {
 
 /// Housekeeping is the process's: it would tell of the other driver's worker, too.
 static ALONE: Mutex<()> = Mutex::new(());
-/// How long the loop does not turn.
-const BURN: Duration = Duration::from_secs(5);
+
+/// Ends the burn, also when the test fails: the server's end waits for its worker.
+struct Enough;
+
+impl Drop for Enough {
+    fn drop(&mut self) {
+        inside::ENOUGH.store(true, Relaxed);
+    }
+}

@@ -90,12 +90,15 @@ both_drivers! {
     fn a_wait_shows_as_wait_where_it_was_and_nowhere_else(driver) {
         let running = started(driver);
         for place in places() {
-            let seen = tree(&running, &format!("/x?sleep={place}&ms=60"), "content");
+            // What runs may lose the processor, which is part of its running: not every time.
+            let seen = weir_test::wait_for("a request that ran undisturbed", || {
+                let seen = tree(&running, &format!("/x?sleep={place}&ms=60"), "content");
+                seen.times().all(|(_, run, _)| run < LEAST / 2).then_some(seen)
+            });
             assert_eq!(seen.times().count(), places().count(), "{}", seen.text());
-            for (at, run, wait) in seen.times() {
+            for (at, _, wait) in seen.times() {
                 let right = if at == place { wait >= LEAST } else { wait == 0 };
                 assert!(right, "{wait} ns of wait in {at}, to be in {place}:\n{}", seen.text());
-                assert!(run < LEAST / 2, "{run} ns of run in {at}:\n{}", seen.text());
             }
             // The time after the timer and before the poll is the loop's, not the module's.
             let record = seen.kept.record();

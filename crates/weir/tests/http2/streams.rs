@@ -119,7 +119,7 @@ both_drivers! {
     fn a_connection_ends_after_keepalive_requests_and_when_idle(driver) {
         let server = Server::start(
             "http { server { listen 127.0.0.1:%%PORT_0%%; http2 on; keepalive_requests 3; return 200 $connection_requests; }
-                server { listen 127.0.0.1:%%PORT_1%%; http2 on; keepalive_timeout 100ms; return 200; } }",
+                server { listen 127.0.0.1:%%PORT_1%%; http2 on; keepalive_timeout 1s; return 200; } }",
         );
         let mut client = Client::connect(server.addr(0));
         for number in 1..=3 {
