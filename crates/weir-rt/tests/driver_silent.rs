@@ -136,7 +136,9 @@ both!(the_end_of_a_round_comes_after_its_tasks_and_before_the_next, || async {
             order.borrow_mut().push("again");
         });
     }
-    sleep(Duration::from_millis(10)).await;
+    while order.borrow().len() < 5 {
+        sleep(Duration::from_millis(4)).await;
+    }
     assert_eq!(*order.borrow(), ["first", "second", "end", "again", "again"]);
     assert_eq!(Rc::strong_count(&end), 1, "called once and let go");
 });

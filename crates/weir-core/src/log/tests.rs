@@ -155,7 +155,7 @@ fn a_worker_hands_lines_over_by_itself_and_in_order() {
         };
         write("1\n");
         write("2\n");
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while file.read() != "1\n2\n" && Instant::now() < until {
             weir_rt::sleep(Duration::from_millis(1)).await;
         }
@@ -221,7 +221,7 @@ fn buffered_lines_are_written_with_a_flush_and_with_the_last_handle() {
     assert_eq!((kept.read(), dropped.read()), ("1\n".to_owned(), "2\n".to_owned()));
     hand_over(&gone, "3\n");
     drop(gone);
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while dropped.read() != "2\n3\n" && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -239,7 +239,7 @@ fn a_line_wakes_the_thread_after_handovers_of_nothing() {
         writer::push_all(&mut Vec::new(), &Counters::default());
         std::thread::sleep(Duration::from_millis(5));
         hand_over(&log, line);
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while !file.read().ends_with(line) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -252,7 +252,7 @@ fn flush_time_is_kept() {
     let file = Temporary::new();
     let log = file.open(Some(Buffering { size: 4096, flush: Some(20), gzip: None }));
     hand_over(&log, "1\n");
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while file.read().is_empty() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -306,7 +306,7 @@ fn renamed_logs_are_opened_anew() {
 #[test]
 fn syslog_gets_datagrams() {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    server.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    server.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     let address = server.local_addr().expect("bound");
     let text = format!("error_log syslog:server={address},facility=local0,tag=weir,nohostname warn;");
     let conf = conf::test::load(&text, &CORE_MODULES).unwrap_or_else(|errors| panic!("{errors}"));
