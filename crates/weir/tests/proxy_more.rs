@@ -194,7 +194,7 @@ both_drivers! {
         let port = hung.local_addr().expect("it is bound").port();
         let server = serve(
             &format!("upstream u {{ server 127.0.0.1:{port}; server 127.0.0.1:{} backup; }}", alive.port()),
-            "location / { proxy_pass http://u; proxy_connect_timeout 200ms; }",
+            "location / { proxy_pass http://u; proxy_connect_timeout 1s; }",
         );
         for _ in 0..3 {
             assert_eq!(server.get("/").text(), "alive");
