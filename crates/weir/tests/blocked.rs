@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_conf::{Args, Contexts, Directive, LineCx};
 use weir_core::body::{Body, Buf};
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::housekeeping::{self, Stack, WorkerStall};
 use weir_core::phase::{LocalFuture, Phase};
 use weir_core::plan::PlanBuilder;
@@ -22,13 +20,8 @@ use weir_rt::{DriverChoice, clock};
 use weir_test::{Client, Driver, TempDir, both_drivers, free_port};
 use weir_trace::SiteTable;
 
-static MODULES: [ModuleDef; 5] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Busy>(),
-    ModuleDef::of::<Static>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 2] =
+    with_core(&[ModuleDef::of::<Busy>(), ModuleDef::of::<Static>()]);
 
 /// `busy burn|sleep|block|hold MS;`: what a content handler does before it answers.
 struct Busy;

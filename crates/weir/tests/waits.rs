@@ -93,7 +93,8 @@ both_drivers! {
             // What runs may lose the processor, which is part of its running: not every time.
             let seen = weir_test::wait_for("a request that ran undisturbed", || {
                 let seen = tree(&running, &format!("/x?sleep={place}&ms=60"), "content");
-                seen.times().all(|(_, run, _)| run < LEAST / 2).then_some(seen)
+                let undisturbed = seen.times().all(|(_, run, _)| run < LEAST / 2);
+                undisturbed.then_some(seen)
             });
             assert_eq!(seen.times().count(), places().count(), "{}", seen.text());
             for (at, _, wait) in seen.times() {
