@@ -6,16 +6,11 @@ use std::time::Instant;
 
 use common::Site;
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_modules::{Access, AuthBasic, Index, Realip, Rewrite, Static, TryFiles};
 use weir_test::{Client, Response, TempDir};
 
-static MODULES: [ModuleDef; 10] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 7] = with_core(&[
     ModuleDef::of::<Realip>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Access>(),
@@ -23,7 +18,7 @@ static MODULES: [ModuleDef; 10] = [
     ModuleDef::of::<TryFiles>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Static>(),
-];
+]);
 
 /// `user:right` and `user:wrong`.
 const RIGHT: &str = "Authorization: Basic dXNlcjpyaWdodA==\r\n";

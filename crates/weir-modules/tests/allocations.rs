@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::server::{Options, Server};
 use weir_modules::{Index, Static};
 use weir_rt::DriverChoice;
@@ -19,13 +17,8 @@ use weir_test::{Driver, TempDir, both_drivers};
 #[global_allocator]
 static HEAP: Counting = Counting::new();
 
-static MODULES: [ModuleDef; 5] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Index>(),
-    ModuleDef::of::<Static>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 2] =
+    with_core(&[ModuleDef::of::<Index>(), ModuleDef::of::<Static>()]);
 
 /// Enough that what happens once in a while (a timer, a histogram's first use) does not matter.
 const REQUESTS: u64 = 2000;

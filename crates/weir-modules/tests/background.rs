@@ -5,19 +5,14 @@ mod common;
 
 use common::Site;
 use weir_conf::{Args, Contexts, Directive, LineCx};
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::filter::{HeaderFilter, Slot};
 use weir_core::plan::PlanBuilder;
 use weir_core::{Exchange, Module, ModuleDef, Verdict};
 use weir_modules::{Headers, LimitConn, Log, Mirror, Rewrite, Static, StubStatus, UserId};
 use weir_test::{Client, Response};
 
-static MODULES: [ModuleDef; 12] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 9] = with_core(&[
     ModuleDef::of::<Log>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<LimitConn>(),
@@ -27,7 +22,7 @@ static MODULES: [ModuleDef; 12] = [
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<UserId>(),
     ModuleDef::of::<Refuse>(),
-];
+]);
 
 /// `refuse status`: a header filter that refuses every answer with it.
 struct Refuse;

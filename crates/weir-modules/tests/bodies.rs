@@ -8,16 +8,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use common::Site;
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_modules::{Addition, Charset, Headers, Index, NotModified, Range, Rewrite, Static, Sub, Subs};
 use weir_test::{Client, Response};
 
-static MODULES: [ModuleDef; 13] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 10] = with_core(&[
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Static>(),
@@ -28,7 +23,7 @@ static MODULES: [ModuleDef; 13] = [
     ModuleDef::of::<Sub>(),
     ModuleDef::of::<Charset>(),
     ModuleDef::of::<Range>(),
-];
+]);
 
 /// The files of a site, all of the same time.
 fn files() -> Vec<(&'static str, Vec<u8>)> {

@@ -9,21 +9,16 @@ use std::path::Path;
 
 use common::Site;
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_modules::{Dav, Mirror, Rewrite, Static};
 use weir_test::{Client, Response, wait_for};
 
-static MODULES: [ModuleDef; 7] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Mirror>(),
     ModuleDef::of::<Dav>(),
     ModuleDef::of::<Static>(),
-];
+]);
 
 const SETTINGS: &str =
     "client_body_buffer_size 1k; client_max_body_size 8m; dav_methods PUT DELETE MKCOL COPY MOVE;

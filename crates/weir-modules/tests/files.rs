@@ -4,23 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::server::{Options, Server};
 use weir_modules::{Autoindex, Index, RandomIndex, Static};
 use weir_rt::DriverChoice;
 use weir_test::{Client, Response, TempDir};
 
-static MODULES: [ModuleDef; 7] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
     ModuleDef::of::<RandomIndex>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Autoindex>(),
     ModuleDef::of::<Static>(),
-];
+]);
 
 /// A server whose root is a folder of this test.
 struct Site {

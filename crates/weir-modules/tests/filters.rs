@@ -4,23 +4,18 @@ mod common;
 
 use common::Site;
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_modules::{Headers, Index, NotModified, Range, Rewrite, Static};
 use weir_test::{Client, Response};
 
-static MODULES: [ModuleDef; 9] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 6] = with_core(&[
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Static>(),
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<Range>(),
-];
+]);
 
 fn site(inside: &str) -> Site {
     Site::new(&MODULES, inside)

@@ -6,23 +6,18 @@ use std::time::Instant;
 
 use weir_core::ModuleDef;
 use weir_core::conf::Configuration;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::server::{Options, Server};
 use weir_modules::{Headers, LimitConn, LimitReq, Rewrite, Static};
 use weir_test::{Client, Response, TempDir, wait_for};
 
-static MODULES: [ModuleDef; 8] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 5] = with_core(&[
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<LimitReq>(),
     ModuleDef::of::<LimitConn>(),
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<Static>(),
-];
+]);
 
 struct Site {
     folder: TempDir,

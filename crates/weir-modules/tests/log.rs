@@ -4,21 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::server::{Options, Server};
 use weir_modules::{Log, Rewrite, Static};
 use weir_test::{Client, TempDir, wait_for};
 
-static MODULES: [ModuleDef; 6] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Log>(),
-    ModuleDef::of::<Rewrite>(),
-    ModuleDef::of::<Static>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
+    with_core(&[ModuleDef::of::<Log>(), ModuleDef::of::<Rewrite>(), ModuleDef::of::<Static>()]);
 
 struct Site {
     folder: TempDir,

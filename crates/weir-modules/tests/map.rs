@@ -4,21 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::server::{Options, Server};
 use weir_modules::{Map, Rewrite, SplitClients};
 use weir_test::Client;
 
-static MODULES: [ModuleDef; 6] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Map>(),
-    ModuleDef::of::<SplitClients>(),
-    ModuleDef::of::<Rewrite>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
+    with_core(&[ModuleDef::of::<Map>(), ModuleDef::of::<SplitClients>(), ModuleDef::of::<Rewrite>()]);
 
 struct Site {
     address: SocketAddr,

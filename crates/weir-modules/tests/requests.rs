@@ -5,19 +5,14 @@ mod common;
 
 use common::Site;
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_modules::{
     Access, AuthBasic, AuthRequest, Browser, EmptyGif, Geo, Headers, NotModified, Referer, Rewrite,
     SecureLink, TryFiles, UserId,
 };
 use weir_test::Response;
 
-static MODULES: [ModuleDef; 16] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 13] = with_core(&[
     ModuleDef::of::<Geo>(),
     ModuleDef::of::<Referer>(),
     ModuleDef::of::<Browser>(),
@@ -31,7 +26,7 @@ static MODULES: [ModuleDef; 16] = [
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<UserId>(),
-];
+]);
 
 /// What is compared of an answer: status, the fields that modules here set, and what is no page of the server's own.
 fn outline(response: &Response) -> String {

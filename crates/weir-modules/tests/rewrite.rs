@@ -6,20 +6,15 @@ use std::time::{Duration, Instant};
 
 use common::Site;
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_modules::{Headers, Index, Rewrite, Static};
 
-static MODULES: [ModuleDef; 7] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 4] = with_core(&[
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Index>(),
     ModuleDef::of::<Static>(),
     ModuleDef::of::<Headers>(),
-];
+]);
 
 /// Asks for each path; the answer is status, `Location` if there is one, and the body of a 200.
 fn check(site: &Site, cases: &[(&str, &str)]) {

@@ -9,9 +9,7 @@ use std::time::Duration;
 use common::Site;
 use weir_conf::{Args, Contexts, Directive, LineCx};
 use weir_core::body::{Body, Buf};
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::plan::PlanBuilder;
 use weir_core::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
 use weir_core::{Exchange, Handler, LocalFuture, Module, ModuleDef, Verdict};
@@ -19,10 +17,7 @@ use weir_http::Method;
 use weir_modules::{Headers, Map, NotModified, Range, Rewrite, Static};
 use weir_test::Client;
 
-static MODULES: [ModuleDef; 10] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
+static MODULES: [ModuleDef; CORE_MODULES.len() + 7] = with_core(&[
     ModuleDef::of::<Map>(),
     ModuleDef::of::<Rewrite>(),
     ModuleDef::of::<Ask>(),
@@ -30,7 +25,7 @@ static MODULES: [ModuleDef; 10] = [
     ModuleDef::of::<NotModified>(),
     ModuleDef::of::<Headers>(),
     ModuleDef::of::<Range>(),
-];
+]);
 
 /// `ask how uri [args]`: answers with what a subrequest for `uri` was answered.
 struct Ask;

@@ -13,9 +13,7 @@ use std::time::Duration;
 
 use weir_conf::{Args, Contexts, Directive};
 use weir_core::body::{Body, Buf};
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::plan::PlanBuilder;
 use weir_core::server::{Options, Server};
 use weir_core::{Exchange, Handler, LocalFuture, Module, ModuleDef, Text, Verdict};
@@ -426,14 +424,8 @@ fn place(x: &mut Exchange) -> Vec<u8> {
     format!("{length} file").into_bytes()
 }
 
-static MODULES: [ModuleDef; 6] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Log>(),
-    ModuleDef::of::<Rewrite>(),
-    ModuleDef::of::<Bodies>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
+    with_core(&[ModuleDef::of::<Log>(), ModuleDef::of::<Rewrite>(), ModuleDef::of::<Bodies>()]);
 
 /// Lets the holding handlers answer: those of the one test that uses them, on each driver.
 static RELEASED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];

@@ -79,15 +79,10 @@ fn servers(line: &LineCx<'_>, at: usize, text: &str) -> Result<Vec<SocketAddr>> 
 mod tests {
     use crate::ModuleDef;
     use crate::conf::test::{headlines, load};
-    use crate::conf::{HttpCore, MainCore, ServerCore};
+    use crate::conf::{CORE_MODULES, with_core};
     use crate::upstream::UpstreamModule;
 
-    static MODULES: [ModuleDef; 4] = [
-        ModuleDef::of::<MainCore>(),
-        ModuleDef::of::<HttpCore>(),
-        ModuleDef::of::<ServerCore>(),
-        ModuleDef::of::<UpstreamModule>(),
-    ];
+    static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<UpstreamModule>()]);
 
     #[test]
     fn mistakes_have_nginx_s_words() {

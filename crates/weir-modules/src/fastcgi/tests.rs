@@ -2,18 +2,13 @@
 
 use weir_core::ModuleDef;
 use weir_core::conf::test::{headlines, load};
-use weir_core::conf::{HttpCore, MainCore, ServerCore};
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::upstream::UpstreamModule;
 
 use super::FastCgi;
 
-static MODULES: [ModuleDef; 5] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<UpstreamModule>(),
-    ModuleDef::of::<FastCgi>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 2] =
+    with_core(&[ModuleDef::of::<UpstreamModule>(), ModuleDef::of::<FastCgi>()]);
 
 #[test]
 fn mistakes_have_nginx_s_words() {

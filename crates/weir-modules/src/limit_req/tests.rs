@@ -1,17 +1,10 @@
 use weir_core::ModuleDef;
 use weir_core::conf;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 
 use super::*;
 
-static MODULES: [ModuleDef; 4] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<LimitReq>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<LimitReq>()]);
 
 #[test]
 fn mistakes_in_nginx_words() {

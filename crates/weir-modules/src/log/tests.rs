@@ -1,19 +1,12 @@
 //! Directives: what is taken, what is refused, and in which words.
 
 use weir_core::ModuleDef;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 use weir_core::conf::{Configuration, test};
 
 use super::*;
 
-static MODULES: [ModuleDef; 4] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Log>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Log>()]);
 
 fn load(http: &str) -> Configuration {
     let text = format!("error_log stderr; events {{ }} http {{ {http} }}");

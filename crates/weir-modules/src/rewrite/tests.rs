@@ -2,19 +2,12 @@
 
 use weir_core::ModuleDef;
 use weir_core::conf;
-use weir_core::conf::http_core::HttpCore;
-use weir_core::conf::main_core::MainCore;
-use weir_core::conf::server_core::ServerCore;
+use weir_core::conf::{CORE_MODULES, with_core};
 
 use super::*;
 use crate::value::Value;
 
-static MODULES: [ModuleDef; 4] = [
-    ModuleDef::of::<MainCore>(),
-    ModuleDef::of::<HttpCore>(),
-    ModuleDef::of::<ServerCore>(),
-    ModuleDef::of::<Rewrite>(),
-];
+static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Rewrite>()]);
 
 fn text(line: &str) -> String {
     format!("events {{ }} http {{ server {{\n{line} }} }}")
