@@ -88,6 +88,19 @@ pub fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
     Ok(tls13.chain(chosen.iter().filter_map(|legacy| by_number(legacy.number))).collect())
 }
 
+/// The ciphers that a list in OpenSSL's words and one of TLS 1.3's names choose together; all where there is none.
+///
+/// # Errors
+/// As [`select`] and [`select_tls13`].
+pub fn chosen(list: Option<&str>, tls13: Option<&str>) -> Result<Vec<SupportedCipherSuite>, Error> {
+    let mut suites = list.map_or(Ok(default_suites()), select)?;
+    if let Some(tls13) = tls13 {
+        suites.retain(|suite| suite.tls13().is_none());
+        suites.splice(0..0, select_tls13(tls13)?);
+    }
+    Ok(suites)
+}
+
 /// The suites of TLS 1.3 that a list (`ssl_conf_command Ciphersuites`) names, in its order.
 ///
 /// # Errors

@@ -117,25 +117,11 @@ impl ClientConf {
     /// # Errors
     /// There is no such command, or its value is wrong.
     pub fn set_conf_command(&mut self, line: &mut LineCx<'_>) -> Result {
-        let (name, value) = (line.arg(0), line.arg(1));
-        let failed =
-            |why: String| line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"));
-        match name {
-            "Ciphersuites" => {
-                suites::select_tls13(value).map_err(|error| failed(error.to_string()))?;
-                self.ciphersuites = Some(value.to_owned());
-            }
-            "Curves" | "Groups" => {
-                suites::select_groups(value).map_err(|error| failed(error.to_string()))?;
-                self.groups = Some(value.to_owned());
-            }
-            "CipherString" => {
-                suites::select(value).map_err(|error| failed(error.to_string()))?;
-                self.ciphers = Some(value.to_owned());
-            }
-            _ => return Err(failed("there is no such command here".to_owned())),
+        let slots = [&mut self.ciphers, &mut self.ciphersuites, &mut self.groups];
+        match settings::algorithms(slots, line)? {
+            true => Ok(()),
+            false => Err(settings::failed_command(line, "there is no such command here")),
         }
-        Ok(())
     }
 }
 
@@ -168,12 +154,7 @@ impl ClientTls {
             None => Vec::new(),
         };
         let (fixed, computed) = certificate(conf, prefix, &passwords)?;
-        let mut list =
-            conf.ciphers.as_deref().map_or(Ok(suites::default_suites()), suites::select).map_err(text)?;
-        if let Some(tls13) = &conf.ciphersuites {
-            list.retain(|suite| suite.tls13().is_none());
-            list.splice(0..0, suites::select_tls13(tls13).map_err(text)?);
-        }
+        let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
         let groups = conf.groups.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
         let settings = ClientSettings {
             protocols: conf.protocols.unwrap_or_default(),

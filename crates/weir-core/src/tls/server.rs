@@ -121,12 +121,7 @@ fn trust(conf: &SslConf) -> Result<Trust, String> {
 
 fn settings(conf: &SslConf, certificates: &[Certificate]) -> Result<ServerSettings, String> {
     let text = |error: weir_tls::Error| error.to_string();
-    let mut list =
-        conf.ciphers.as_deref().map_or(Ok(suites::default_suites()), suites::select).map_err(text)?;
-    if let Some(tls13) = &conf.ciphersuites {
-        list.retain(|suite| suite.tls13().is_none());
-        list.splice(0..0, suites::select_tls13(tls13).map_err(text)?);
-    }
+    let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
     let groups = conf.curves.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
     let asks = !matches!(conf.verify, None | Some(Verify::Off));
     let subjects = match &conf.client_certificate {

@@ -260,31 +260,41 @@ fn session_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 
 /// `ssl_conf_command name value`: those that mean something here.
 fn conf_command(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
-    let (name, value) = (line.arg(0), line.arg(1));
-    let failed =
-        |why: String| line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"));
-    match name {
-        "Ciphersuites" => {
-            suites::select_tls13(value).map_err(|error| failed(error.to_string()))?;
-            c.ciphersuites = Some(value.to_owned());
-        }
-        "Curves" | "Groups" => {
-            suites::select_groups(value).map_err(|error| failed(error.to_string()))?;
-            c.curves = Some(value.to_owned());
-        }
-        "CipherString" => {
-            suites::select(value).map_err(|error| failed(error.to_string()))?;
-            c.ciphers = Some(value.to_owned());
-        }
-        "Options" if matches!(value, "ServerPreference" | "-ServerPreference") => {
+    if algorithms([&mut c.ciphers, &mut c.ciphersuites, &mut c.curves], line)? {
+        return Ok(());
+    }
+    match (line.arg(0), line.arg(1)) {
+        ("Options", value @ ("ServerPreference" | "-ServerPreference")) => {
             c.prefer_server_ciphers = Some(value == "ServerPreference");
         }
-        "Options" if matches!(value, "SessionTicket" | "-SessionTicket") => {
+        ("Options", value @ ("SessionTicket" | "-SessionTicket")) => {
             c.session_tickets = Some(value == "SessionTicket");
         }
-        _ => return Err(failed("there is no such command here".to_owned())),
+        _ => return Err(failed_command(line, "there is no such command here")),
     }
     Ok(())
+}
+
+/// The commands that choose algorithms, for servers and clients: TLS 1.2's ciphers, TLS 1.3's, and groups, each with its
+/// place. `false`: the command is another one.
+pub(crate) fn algorithms(slots: [&mut Option<String>; 3], line: &LineCx<'_>) -> Result<bool> {
+    let [ciphers, ciphersuites, groups] = slots;
+    let (name, value) = (line.arg(0), line.arg(1));
+    let (slot, checked) = match name {
+        "Ciphersuites" => (ciphersuites, suites::select_tls13(value).map(drop)),
+        "Curves" | "Groups" => (groups, suites::select_groups(value).map(drop)),
+        "CipherString" => (ciphers, suites::select(value).map(drop)),
+        _ => return Ok(false),
+    };
+    checked.map_err(|error| failed_command(line, &error.to_string()))?;
+    *slot = Some(value.to_owned());
+    Ok(true)
+}
+
+/// A `_ssl_conf_command` that can't be followed.
+pub(crate) fn failed_command(line: &LineCx<'_>, why: &str) -> Error {
+    let (name, value) = (line.arg(0), line.arg(1));
+    line.fail(format!("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: {why})"))
 }
 
 /// `ssl_dhparam`: the file must be there, as for nginx.
