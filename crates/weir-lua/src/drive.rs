@@ -7,6 +7,7 @@ use weir_core::body::{Buf, Chain};
 use weir_core::log::Level;
 
 use crate::api::push_captured;
+use crate::handler::prepare;
 use crate::op::{End, Subrequest};
 use crate::run::{Run, Step};
 use crate::state::State;
@@ -77,12 +78,7 @@ async fn capture(x: &mut Exchange, mut list: Vec<Subrequest>) -> Vec<weir_core::
 
 /// Sends the head and what was said.
 async fn flush(run: &mut Run, x: &mut Exchange, default_type: bool) -> bool {
-    if x.response.status == 0 {
-        x.response.status = 200;
-    }
-    if default_type && x.response.content_type.is_none() && !x.response.header_sent {
-        x.set_content_type();
-    }
+    prepare(x, default_type);
     let mut chain = Chain::flush();
     if !run.said.is_empty() {
         chain = Chain::default();

@@ -11,7 +11,6 @@ use weir_trace::Site;
 
 use crate::api::{Arg, FilterExit};
 use crate::chunk::{Chunk, Source};
-use crate::lend::lend;
 use crate::phase::Phase;
 use crate::vm::Vm;
 
@@ -38,11 +37,7 @@ impl HeaderFilter for HeaderScript {
             // The page that says so is not the script's.
             return Verdict::Ok;
         }
-        let done = self.chunk.push(&self.vm, Some(x)).and_then(|()| {
-            lend(&self.vm, Phase::HeaderFilter, Some(x), None, || self.vm.call(0, 0))
-                .map_err(|error| format!("failed to run header_filter_by_lua*: {error}"))
-        });
-        if let Err(message) = done {
+        if let Err(message) = self.vm.run_for(&self.chunk, Phase::HeaderFilter, x) {
             x.log(Level::Error, &message);
             x.own_lasting::<Failed>().0 = true;
             return Verdict::Status(500);
@@ -89,11 +84,7 @@ struct Pieces {
 impl Pieces {
     fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), Error> {
         *x.state::<Arg>() = Arg { bytes, last };
-        let done = self.chunk.push(&self.vm, Some(x)).and_then(|()| {
-            lend(&self.vm, Phase::BodyFilter, Some(x), None, || self.vm.call(0, 0))
-                .map_err(|error| format!("failed to run body_filter_by_lua*: {error}"))
-        });
-        if let Err(message) = done {
+        if let Err(message) = self.vm.run_for(&self.chunk, Phase::BodyFilter, x) {
             x.log(Level::Error, &message);
             return Err(Error { kind: Kind::Internal, side: Side::Server, errno: None });
         }

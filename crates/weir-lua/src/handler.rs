@@ -10,7 +10,6 @@ use weir_core::{Exchange, Handler, Text, Verdict};
 
 use crate::chunk::{Chunk, Source};
 use crate::drive::drive;
-use crate::lend::lend;
 use crate::op::End;
 use crate::phase::Phase;
 use crate::run::{Run, Step};
@@ -94,25 +93,18 @@ impl Script {
         if status >= 300 {
             return Verdict::Status(status);
         }
-        x.response.status = if x.response.status == 0 { status } else { x.response.status };
-        self.set_type(x);
+        if x.response.status == 0 {
+            x.response.status = status;
+        }
+        prepare(x, self.settings.use_default_type);
         x.respond(Body::Empty)
     }
 
     /// The whole answer, said in one go.
     fn answer(&self, x: &mut Exchange, run: &mut Run) -> Verdict {
-        if x.response.status == 0 {
-            x.response.status = 200;
-        }
-        self.set_type(x);
+        prepare(x, self.settings.use_default_type);
         let said = std::mem::take(&mut run.said);
         if said.is_empty() { x.respond(Body::Empty) } else { x.respond(Body::Whole(Buf::Bytes(said))) }
-    }
-
-    fn set_type(&self, x: &mut Exchange) {
-        if self.settings.use_default_type && x.response.content_type.is_none() && !x.response.header_sent {
-            x.set_content_type();
-        }
     }
 
     async fn wait_for(&self, x: &mut Exchange) -> Verdict {
@@ -140,10 +132,7 @@ impl Script {
         if !run.said.is_empty() {
             chain.push(Buf::Bytes(std::mem::take(&mut run.said)));
         }
-        if x.response.status == 0 {
-            x.response.status = 200;
-        }
-        self.set_type(x);
+        prepare(x, default_type);
         chain.last = content && !run.ended;
         if !run.broken && !run.ended && x.send(chain).await.is_err() {
             return Verdict::Close(499);
@@ -180,6 +169,16 @@ impl Handler for Script {
     }
 }
 
+/// What a head has that a script has not given it: 200, and the type of `default_type`.
+pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
+    if x.response.status == 0 {
+        x.response.status = 200;
+    }
+    if default_type && !x.response.header_sent {
+        x.set_content_type();
+    }
+}
+
 /// `log_by_lua`
 pub(crate) struct LogScript {
     vm: Rc<Vm>,
@@ -194,11 +193,7 @@ impl LogScript {
 
 impl Handler for LogScript {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        let done = self.chunk.push(&self.vm, Some(x)).and_then(|()| {
-            lend(&self.vm, Phase::Log, Some(x), None, || self.vm.call(0, 0))
-                .map_err(|error| format!("failed to run log_by_lua*: {error}"))
-        });
-        if let Err(message) = done {
+        if let Err(message) = self.vm.run_for(&self.chunk, Phase::Log, x) {
             x.log(Level::Error, &message);
         }
         Verdict::Declined

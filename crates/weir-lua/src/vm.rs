@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use weir_core::Exchange;
+
 use crate::api;
 use crate::chunk;
 use crate::conf::Main;
@@ -212,6 +214,16 @@ impl Vm {
         // From here on a global that is written is told.
         self.main.field(sys::GLOBALS, c"__weir_guard");
         self.call(0, 0)
+    }
+
+    /// Runs the script of a request in a phase that can't wait.
+    ///
+    /// # Errors
+    /// As messages have it.
+    pub(crate) fn run_for(&self, chunk: &chunk::Chunk, phase: Phase, x: &mut Exchange) -> Result<(), String> {
+        chunk.push(self, Some(x))?;
+        crate::lend::lend(self, phase, Some(x), None, || self.call(0, 0))
+            .map_err(|error| format!("failed to run {}: {error}", phase.context()))
     }
 
     /// Runs a script that has no request and can't wait.

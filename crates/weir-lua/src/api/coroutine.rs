@@ -94,12 +94,8 @@ fn wait(l: State) -> Outcome {
             }
             Some(_) => None,
         })?;
-        match problem {
-            Some("only the parent coroutine can wait on the thread") => {
-                return Err(Raise::text("only the parent coroutine can wait on the thread"));
-            }
-            Some(problem) => return Err(Raise::text(problem)),
-            None => {}
+        if let Some(problem) = problem {
+            return Err(Raise::text(problem));
         }
     }
     for thread in &list {

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::{digest, hmac};
 use md5::{Digest, Md5};
+use weir_http::base64;
 
 use super::{Done, Function, Outcome, Raise, expect_count, expect_string, fail, function};
 use crate::state::State;
@@ -26,14 +27,14 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("decode_args", 0, |l| {
         let text = expect_string(&l, 1, "decode_args")?;
-        let most = if l.is_none_or_nil(2) { 100 } else { l.number(2).unwrap_or(100.0) as usize };
+        let most = most(l, 2);
         push_args(l, &text, most);
         Ok(Done::Results(if finish_args(l, &text, most) { 2 } else { 1 }))
     }),
     function("encode_base64", 0, encode_base64),
     function("decode_base64", 0, |l| {
         let text = expect_base64(&l, "decode_base64")?;
-        match decode(&text, false) {
+        match base64::decode(&text) {
             Some(bytes) => l.push_bytes(&bytes),
             None => l.push_nil(),
         }
@@ -41,7 +42,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("decode_base64mime", 0, |l| {
         let text = expect_base64(&l, "decode_base64mime")?;
-        match decode(&text, true) {
+        match decode_mime(&text) {
             Some(bytes) => l.push_bytes(&bytes),
             None => return fail(l, "invalid input"),
         }
@@ -220,6 +221,11 @@ fn arg(l: State, name: &[u8], out: &mut Vec<u8>) -> Result<(), Raise> {
     Ok(())
 }
 
+/// How many fields or arguments a table has at most, as the argument at `at` says; 100 without it, 0 for all.
+pub(super) fn most(l: State, at: i32) -> usize {
+    if l.is_none_or_nil(at) { 100 } else { l.number(at).unwrap_or(100.0).max(0.0) as usize }
+}
+
 /// Pushes a table of the arguments in `text`, `most` at most (0 for all).
 pub(super) fn push_args(l: State, text: &[u8], most: usize) {
     l.new_table(0, 4);
@@ -286,7 +292,7 @@ fn encode_base64(l: State) -> Outcome {
     let text = text_argument(&l, 1, "encode_base64")?;
     let pad = l.is_none_or_nil(2) || !l.boolean(2);
     let mut out = Vec::new();
-    weir_http::base64::encode(&text, &mut out);
+    base64::encode(&text, &mut out);
     if !pad {
         while out.last() == Some(&b'=') {
             out.pop();
@@ -303,35 +309,10 @@ fn expect_base64(l: &State, name: &str) -> Result<Vec<u8>, Raise> {
     }
 }
 
-/// `skip`: bytes outside of the alphabet count for nothing (RFC 2045).
-fn decode(text: &[u8], skip: bool) -> Option<Vec<u8>> {
-    let value = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let mut bits = Vec::with_capacity(text.len());
-    for &byte in text {
-        match value(byte) {
-            Some(value) => bits.push(value),
-            None if byte == b'=' && !skip => break,
-            None if skip => {}
-            None => return None,
-        }
-    }
-    if bits.len() % 4 == 1 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(bits.len() * 3 / 4);
-    for group in bits.chunks(4) {
-        let word =
-            group.iter().fold(0u32, |word, bits| word << 6 | u32::from(*bits)) << (6 * (4 - group.len()));
-        out.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
-    }
-    Some(out)
+/// Bytes outside of the alphabet count for nothing (RFC 2045).
+fn decode_mime(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    base64::decode(&text.iter().copied().filter(digit).collect::<Vec<_>>())
 }
 
 /// As MySQL wants strings.
@@ -364,11 +345,11 @@ mod tests {
     #[test]
     fn base64_is_decoded_with_and_without_padding() {
         for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")] {
-            assert_eq!(decode(text.as_bytes(), false).as_deref(), Some(bytes.as_bytes()), "{text}");
+            assert_eq!(base64::decode(text.as_bytes()).as_deref(), Some(bytes.as_bytes()), "{text}");
         }
-        assert_eq!(decode(b"Z", false), None);
-        assert_eq!(decode(b"Zm 9v", false), None);
-        assert_eq!(decode(b"Zm\n9v", true).as_deref(), Some(&b"foo"[..]));
+        assert_eq!(base64::decode(b"Z"), None);
+        assert_eq!(base64::decode(b"Zm 9v"), None);
+        assert_eq!(decode_mime(b"Zm\n9v").as_deref(), Some(&b"foo"[..]));
     }
 
     /// RFC 2202, cases 1 and 6.

@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_header_get", REQUEST, get),
     function("_header_set", REQUEST, set),
     function("resp._headers", REQUEST, |l| {
-        let (fields, most) = (lend::exchange(response_fields)?, most(l));
+        let (fields, most) = (lend::exchange(response_fields)?, encode::most(l, 1));
         Ok(Done::Results(push_fields(l, &fields, most, l.boolean(2))))
     }),
     function("req._headers", REQUEST, |l| {
@@ -23,7 +23,7 @@ pub(super) const TABLE: &[Function] = &[
             let fields = x.request.fields.iter();
             fields.map(|f| (x.arena.get(f.name).to_vec(), x.arena.get(f.value).to_vec())).collect::<Vec<_>>()
         })?;
-        let most = most(l);
+        let most = encode::most(l, 1);
         Ok(Done::Results(push_fields(l, &fields, most, l.boolean(2))))
     }),
     function("req.set_header", REQUEST, set_request),
@@ -47,11 +47,6 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(0))
     }),
 ];
-
-/// How many fields a table has at most; 0 for all.
-fn most(l: State) -> usize {
-    if l.is_none_or_nil(1) { 100 } else { l.number(1).unwrap_or(100.0).max(0.0) as usize }
-}
 
 type Field = (Vec<u8>, Vec<u8>);
 

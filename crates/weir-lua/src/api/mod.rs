@@ -156,7 +156,7 @@ fn run(l: State, function: &'static Function) -> Ending {
     }
 }
 
-/// The function's own name, without what is before its last dot, for messages.
+/// A string argument, or a number's text.
 pub(crate) fn expect_string(l: &State, at: c_int, function: &str) -> Result<Vec<u8>, Raise> {
     l.bytes(at)
         .map(<[u8]>::to_vec)

@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Function] = &[
     function("req.raw_header", REQUEST, raw_header),
     function("req.get_uri_args", REQUEST, |l| {
         let args = lend::exchange(|x| x.args().to_vec())?;
-        let most = most(l, 1);
+        let most = encode::most(l, 1);
         encode::push_args(l, &args, most);
         Ok(Done::Results(if encode::finish_args(l, &args, most) { 2 } else { 1 }))
     }),
@@ -73,10 +73,6 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("req.get_post_args", REQUEST, get_post_args),
 ];
-
-fn most(l: State, at: i32) -> usize {
-    if l.is_none_or_nil(at) { 100 } else { l.number(at).unwrap_or(100.0).max(0.0) as usize }
-}
 
 /// The constants `ngx.HTTP_GET` and so on.
 const METHODS: [(u32, &str); 15] = [
@@ -204,7 +200,7 @@ fn get_post_args(l: State) -> Outcome {
     if !read && text.is_empty() {
         return Err(Raise::text("no request body found; maybe you should turn on lua_need_request_body?"));
     }
-    let most = most(l, 1);
+    let most = encode::most(l, 1);
     encode::push_args(l, &text, most);
     Ok(Done::Results(if encode::finish_args(l, &text, most) { 2 } else { 1 }))
 }

@@ -152,16 +152,7 @@ pub(crate) fn push(l: State, answer: &Captured) {
         encode::add(l, name, &|| l.push_bytes(value));
     }
     // Names are found in any case and with underscores.
-    lend_header_meta(l);
+    l.push_registered(c"weir.header_meta");
+    l.set_metatable(-2);
     l.set_field(-2, c"header");
-}
-
-fn lend_header_meta(l: State) {
-    l.push_bytes(b"weir.header_meta");
-    l.raw_get(crate::sys::REGISTRY);
-    if l.kind(-1) == kind::TABLE {
-        l.set_metatable(-2);
-    } else {
-        l.pop(1);
-    }
 }
