@@ -101,7 +101,7 @@ impl Protocol for ScgiProtocol {
         out.head = format!("{}:", pairs.len()).into_bytes();
         out.head.append(&mut pairs);
         out.head.push(b',');
-        if self.settings.pass_request_body && (x.body.is_read() || x.body.is_pending()) {
+        if self.settings.passes_body(x) {
             out.framing = Framing::Plain;
         }
         Ok(())

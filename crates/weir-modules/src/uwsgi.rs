@@ -104,18 +104,14 @@ impl Protocol for UwsgiProtocol {
         let mut pairs = Vec::with_capacity(1024);
         let mut fits = true;
         self.params.for_each(x, |name, value| fits &= pair(&mut pairs, name, value));
-        let Ok(length) = u16::try_from(pairs.len()) else {
+        let Some(length) = u16::try_from(pairs.len()).ok().filter(|_| fits) else {
             fits_not(x, pairs.len());
             return Err(Verdict::Status(500));
         };
-        if !fits {
-            fits_not(x, pairs.len());
-            return Err(Verdict::Status(500));
-        }
         let [low, high] = length.to_le_bytes();
         out.head = vec![self.modifiers[0], low, high, self.modifiers[1]];
         out.head.append(&mut pairs);
-        if self.settings.pass_request_body && (x.body.is_read() || x.body.is_pending()) {
+        if self.settings.passes_body(x) {
             out.framing = Framing::Plain;
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Each command and each path of the admin listener, against a server under a small load.
 
+#[path = "support/says.rs"]
+mod said;
 mod support;
 
 use std::io::Write;
@@ -20,20 +22,12 @@ fn started() -> Server {
 }
 
 fn weir(server: &Server, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(words)
-        .args(["-c", "nginx.conf", "-p"])
-        .arg(server.dir().path())
-        .output()
-        .expect("the program runs")
+    said::run(words, &said::of(server))
 }
 
 #[track_caller]
 fn says(server: &Server, words: &[&str]) -> String {
-    let output = weir(server, words);
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{words:?}: {text}{errors}");
-    text.into_owned()
+    said::says(words, &said::of(server))
 }
 
 fn admin(server: &Server, path: &str) -> Response {

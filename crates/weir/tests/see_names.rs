@@ -1,19 +1,17 @@
 //! What is told apart, and who may ask: servers behind a proxy, locations of one name in two servers, a request that
 //! carries a signed field, and commands while the configuration is being written.
 
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_test::{Backend, Client, Server, both_drivers, wait_for};
 
+#[path = "support/says.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod said;
+
 #[track_caller]
 fn says(server: &Server, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
-    let output = command.output().expect("the program runs");
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{words:?}: {text}{errors}");
-    text.into_owned()
+    said::says(words, &said::of(server))
 }
 
 fn started(conf: &str) -> Server {

@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -16,6 +15,9 @@ use weir_test::{Client, Driver, both_drivers, free_port, wait_for};
 
 #[path = "support/inside.rs"]
 mod inside;
+#[path = "support/says.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod says;
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<inside::Act>()]);
 
@@ -39,14 +41,9 @@ fn started(driver: Driver) -> Running {
 }
 
 impl Running {
+    #[track_caller]
     fn says(&self, words: &[&str]) -> String {
-        let weir =
-            Command::new(env!("CARGO_BIN_EXE_weir")).args(words).arg("--socket").arg(&self.socket).output();
-        let output = weir.expect("the program runs");
-        let (text, errors) =
-            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{words:?}: {text}{errors}");
-        text.into_owned()
+        says::says(words, &["--socket".as_ref(), self.socket.as_os_str()])
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,6 +15,9 @@ use weir_test::{Driver, both_drivers};
 
 #[path = "support/inside.rs"]
 mod inside;
+#[path = "support/says.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod says;
 
 use inside::{BLOCK, BURN, SLEEP, is_about};
 
@@ -38,14 +40,9 @@ fn started(driver: Driver) -> Running {
 }
 
 impl Running {
+    #[track_caller]
     fn says(&self, words: &[&str]) -> String {
-        let weir =
-            Command::new(env!("CARGO_BIN_EXE_weir")).args(words).arg("--socket").arg(&self.socket).output();
-        let output = weir.expect("the program runs");
-        let (text, errors) =
-            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{words:?}: {text}{errors}");
-        text.into_owned()
+        says::says(words, &["--socket".as_ref(), self.socket.as_os_str()])
     }
 
     /// What it says while all three are asked in turn.

@@ -99,11 +99,9 @@ impl Wire {
     /// As [`Wire::compose`], for the few bytes between pieces of a body that follow uncopied: a spare vector, which has
     /// room for a whole answer, would be held by them until the client has read that far.
     fn frame(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut out = self.out.borrow_mut();
-        if out.capacity() == 0 {
-            *out = Vec::with_capacity(FRAME);
+        if self.out.borrow().capacity() == 0 {
+            self.out.replace(Vec::with_capacity(FRAME));
         }
-        drop(out);
         self.compose(write);
     }
 

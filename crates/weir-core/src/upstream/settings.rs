@@ -9,8 +9,8 @@ use weir_conf::{Bufs, Error, LineCx, Result, parse_size};
 use super::reason::Reason;
 use crate::conf::registry::Registry;
 use crate::conf::temp_path::{TempPath, TempPaths};
-use crate::inherit;
 use crate::variable::Script;
+use crate::{Exchange, inherit};
 
 /// The family's settings of one block as written. Times are milliseconds, sizes bytes.
 #[derive(Clone, Debug, Default)]
@@ -147,6 +147,14 @@ pub struct Settings {
     pub force_ranges: bool,
     /// Connections to servers begin with the client's addresses, and are the client's alone.
     pub proxy_protocol: Option<ProxyHeader>,
+}
+
+impl Settings {
+    /// Whether the request has a body that the server gets.
+    #[must_use]
+    pub fn passes_body(&self, x: &Exchange) -> bool {
+        self.pass_request_body && (x.body.is_read() || x.body.is_pending())
+    }
 }
 
 impl Family {

@@ -47,7 +47,7 @@ impl Protocol for FastCgiProtocol {
         fastcgi::begin(&mut out.head, self.keep);
         fastcgi::record(&mut out.head, Kind::Params, &params);
         fastcgi::record_head(&mut out.head, Kind::Params, 0);
-        if self.settings.pass_request_body && (x.body.is_read() || x.body.is_pending()) {
+        if self.settings.passes_body(x) {
             out.framing = Framing::Records;
         } else {
             fastcgi::record_head(&mut out.head, Kind::Stdin, 0);

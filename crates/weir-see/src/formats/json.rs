@@ -32,13 +32,7 @@ pub(super) fn write(stacks: &Stacks) -> String {
 fn frame(json: &mut Json, frame: &Frame) {
     json.nested(|json| {
         json.key("origin").text(frame.origin.as_str());
-        json.key("name").text(&frame.name);
-        if !frame.file.is_empty() {
-            json.key("file").text(&frame.file);
-        }
-        if frame.line > 0 {
-            json.key("line").raw(frame.line);
-        }
+        super::place(json, frame);
     });
 }
 

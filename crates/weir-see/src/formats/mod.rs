@@ -9,7 +9,9 @@ mod pprof;
 mod speedscope;
 mod svg;
 
-use crate::stacks::Stacks;
+use weir_http::json::Json;
+
+use crate::stacks::{Frame, Stacks};
 
 /// A file format for stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +88,17 @@ impl Format {
             Format::Speedscope => speedscope::write(stacks).into_bytes(),
             Format::Json => json::write(stacks).into_bytes(),
         }
+    }
+}
+
+/// A frame's name and, where they are known, its file and line.
+fn place(json: &mut Json, frame: &Frame) {
+    json.key("name").text(&frame.name);
+    if !frame.file.is_empty() {
+        json.key("file").text(&frame.file);
+    }
+    if frame.line > 0 {
+        json.key("line").raw(frame.line);
     }
 }
 

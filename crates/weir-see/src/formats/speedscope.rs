@@ -32,15 +32,7 @@ pub(super) fn write(stacks: &Stacks) -> String {
 
 fn frames(json: &mut Json, stacks: &Stacks) {
     for frame in stacks.frames() {
-        json.nested(|json| {
-            json.key("name").text(&frame.name);
-            if !frame.file.is_empty() {
-                json.key("file").text(&frame.file);
-            }
-            if frame.line > 0 {
-                json.key("line").raw(frame.line);
-            }
-        });
+        json.nested(|json| super::place(json, frame));
     }
 }
 

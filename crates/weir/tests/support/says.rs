@@ -1,0 +1,26 @@
+//! What the program says to a command.
+
+use std::ffi::OsStr;
+use std::process::{Command, Output};
+
+use weir_test::Server;
+
+/// Runs the program with `words` and `place`, which says which server it asks.
+pub(crate) fn run<W: AsRef<OsStr>>(words: &[&str], place: &[W]) -> Output {
+    let weir = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).args(place).output();
+    weir.expect("the program runs")
+}
+
+/// What it says, which must be a success.
+#[track_caller]
+pub(crate) fn says<W: AsRef<OsStr>>(words: &[&str], place: &[W]) -> String {
+    let output = run(words, place);
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {text}{errors}");
+    text.into_owned()
+}
+
+/// How a command is told of a server that the harness started.
+pub(crate) fn of(server: &Server) -> [&OsStr; 4] {
+    ["-c".as_ref(), "nginx.conf".as_ref(), "-p".as_ref(), server.dir().path().as_os_str()]
+}
