@@ -4,7 +4,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
@@ -42,17 +41,21 @@ fn allocations(driver: Driver, inside: &str) -> (f64, Vec<usize>) {
     let options = Options { driver: Some(driver), ..Options::default() };
     let _server = Server::start(Arc::new(configuration), options).expect("starts");
     let mut client = TcpStream::connect(address).expect("listens");
-    client.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    client.set_read_timeout(Some(weir_test::DEADLINE)).expect("a socket");
     let mut answer = [0; 4096];
     let length = ask(&mut client, &mut answer, None);
     for _ in 0..REQUESTS {
         ask(&mut client, &mut answer, Some(length));
     }
-    let before = HEAP.calls();
-    for _ in 0..REQUESTS {
-        ask(&mut client, &mut answer, Some(length));
-    }
-    let calls = HEAP.calls() - before;
+    let batch = |_| {
+        let before = HEAP.calls();
+        for _ in 0..REQUESTS {
+            ask(&mut client, &mut answer, Some(length));
+        }
+        HEAP.calls() - before
+    };
+    // The least of some: other threads of the process allocate now and then, and a slow machine gives them time.
+    let calls = (0..5).map(batch).min().expect("there were five");
     let last = HEAP.sizes().to_vec();
     (calls as f64 / REQUESTS as f64, last)
 }

@@ -10,7 +10,7 @@ use weir_core::filter::{HeaderFilter, Slot};
 use weir_core::plan::PlanBuilder;
 use weir_core::{Exchange, Module, ModuleDef, Verdict};
 use weir_modules::{Headers, LimitConn, Log, Mirror, Rewrite, Static, StubStatus, UserId};
-use weir_test::{Client, Response};
+use weir_test::{Client, Response, TempDir};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 9] = with_core(&[
     ModuleDef::of::<Log>(),
@@ -86,7 +86,8 @@ fn filters_that_refuse_everything_are_passed_by() {
 
 #[test]
 fn copies_go_where_they_are_sent() {
-    let log = std::env::temp_dir().join(format!("weir-mirror-{}", std::process::id()));
+    let folder = TempDir::new();
+    let log = folder.path().join("mirror.log");
     let site = Site::with(
         &MODULES,
         &format!(
@@ -125,7 +126,6 @@ fn copies_go_where_they_are_sent() {
         assert!(lines.contains(expected), "{expected}: {lines}");
     }
     assert_eq!(lines.matches("/copy").count(), 3, "{lines}");
-    std::fs::remove_file(log).expect("it was there");
 }
 
 /// The cookie that is set: its value, and the attributes.
@@ -194,10 +194,12 @@ fn connections_are_counted() {
         Client::connect(site.address)
             .request(format!("{head} /status HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"))
     };
-    let status = weir_test::wait_for("the first connection to be idle", || {
-        Some(page("GET").text()).filter(|text| text.ends_with("Writing: 1 Waiting: 1 \n"))
+    // And those of the questions before to have ended.
+    weir_test::wait_for("the first connection to be idle", || {
+        let text = page("GET").text();
+        let begins = text.starts_with("Active connections: 2 \nserver accepts handled requests\n ");
+        (begins && text.ends_with("Writing: 1 Waiting: 1 \n")).then_some(())
     });
-    assert!(status.starts_with("Active connections: 2 \nserver accepts handled requests\n "), "{status}");
     assert_eq!(page("POST").status, 405);
 }
 

@@ -33,7 +33,7 @@ fn check(site: &Site, cases: &[(&str, &str)]) {
 
 /// The error log, once `last` stands in it.
 fn log(site: &Site, last: &str) -> String {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + weir_test::DEADLINE;
     loop {
         let log = std::fs::read_to_string(site.folder.path().join("error.log")).expect("there is a log");
         if log.contains(last) {

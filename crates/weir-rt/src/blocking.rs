@@ -180,7 +180,7 @@ mod tests {
     use std::sync::mpsc::{self, RecvTimeoutError};
     use std::time::Instant;
 
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(90);
 
     fn pool(max: usize, idle_time: Duration) -> &'static Pool {
         Box::leak(Box::new(Pool::new(max, idle_time, false)))

@@ -24,7 +24,7 @@ fn listeners_and_descriptors() {
         run(driver, 256, churn());
         assert_eq!(descriptors(), level, "{driver:?}: a thousand connections later");
         let rt = Runtime::new(&Options { driver, ..Options::default() }).expect("a runtime");
-        rt.block_on(within(Duration::from_secs(60), burst(rt.stats())));
+        rt.block_on(within(DEADLINE, burst(rt.stats())));
         drop(rt);
         assert_eq!(descriptors(), level, "{driver:?}: after a burst");
         run(driver, 256, abandoned());
@@ -149,7 +149,7 @@ fn out_of_descriptors(driver: DriverChoice) {
     let rt = Runtime::new(&Options { driver, ..Options::default() }).expect("a runtime");
     let stats = rt.stats();
     let (soft, hard) = process::limit(Limit::OpenFiles).expect("limit");
-    rt.block_on(within(Duration::from_secs(60), async {
+    rt.block_on(within(DEADLINE, async {
         let (listener, addr) = listener();
         // The clients' descriptors first; then room for eight on our side.
         let clients: Vec<TcpStream> = blocking(move || (0..CLIENTS).map(|_| client(addr)).collect()).await;

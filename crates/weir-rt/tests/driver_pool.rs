@@ -173,7 +173,7 @@ fn starved_sockets_do_not_spin() {
     for driver in [weir_rt::DriverChoice::Epoll, weir_rt::DriverChoice::Auto] {
         let rt = Runtime::new(&Options { driver, buffers: 8, ..Options::default() }).expect("a runtime");
         let stats = rt.stats();
-        rt.block_on(within(Duration::from_secs(60), async {
+        rt.block_on(within(DEADLINE, async {
             let mut hoard = Vec::new();
             let mut idle = Vec::new();
             for n in 0..16 {

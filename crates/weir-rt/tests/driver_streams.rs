@@ -267,7 +267,7 @@ both!(a_departure_is_seen_while_nobody_reads, || async {
 both!(a_departure_behind_a_paused_receive_is_seen, || async {
     let (stream, client) = pair().await;
     client.set_nonblocking(true).expect("non-blocking");
-    let closed = within(Duration::from_secs(30), stream.closed());
+    let closed = within(DEADLINE, stream.closed());
     let fills = async {
         // Far more than the four buffers that may be queued.
         let mut left = 60_000;

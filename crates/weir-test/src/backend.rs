@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crate::port::free_listener;
 use crate::wait::{DEADLINE, wait_for};
 
 /// A listening server of a test; each connection has a thread in which the test's closure runs.
@@ -37,7 +38,7 @@ impl Backend {
     /// When there is no free port.
     #[must_use]
     pub fn start(behave: impl Fn(&mut Visit) + Send + Sync + 'static) -> Backend {
-        Backend::start_at(0, behave)
+        Backend::over(free_listener(), behave)
     }
 
     /// As [`Backend::start`], on a port that was this test's before.
@@ -47,7 +48,10 @@ impl Backend {
     #[must_use]
     pub fn start_at(port: u16, behave: impl Fn(&mut Visit) + Send + Sync + 'static) -> Backend {
         let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
-        let listener = wait_for("free port", bind);
+        Backend::over(wait_for("free port", bind), behave)
+    }
+
+    fn over(listener: TcpListener, behave: impl Fn(&mut Visit) + Send + Sync + 'static) -> Backend {
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             visits: AtomicUsize::new(0),

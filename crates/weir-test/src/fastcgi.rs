@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::port::free_listener;
 use crate::wait::DEADLINE;
 
 /// A request as the application got it.
@@ -79,7 +80,7 @@ impl FcgiApp {
     /// When there is no free port.
     #[must_use]
     pub fn start(answer: impl Fn(&FcgiRequest) -> Vec<FcgiOut> + Send + Sync + 'static) -> FcgiApp {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let listener = free_listener();
         let port = listener.local_addr().expect("it is bound").port();
         let (answer, visits) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
         let counted = visits.clone();

@@ -43,7 +43,7 @@ pub use dir::TempDir;
 pub use driver::{Driver, run_on};
 pub use fastcgi::{FcgiApp, FcgiOut, FcgiRequest};
 pub use names::{Asked, NameServer, Say};
-pub use port::{free_port, free_ports};
+pub use port::{free_listener, free_port, free_ports};
 pub use program::{require_program, skip};
 pub use response::{Malformed, Response};
 pub use server::{Builder, Exit, Server, nginx};

@@ -1,11 +1,14 @@
 //! A name server that answers as it is told.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use crate::DEADLINE;
+use crate::port::free_listener;
 
 /// A name server on a port of 127.0.0.1, over UDP and TCP. Dropped, it ends.
 pub struct NameServer {
@@ -58,9 +61,8 @@ impl NameServer {
     /// When no port is free for both protocols.
     pub fn start(behave: impl Fn(&Asked) -> Say + Send + 'static) -> NameServer {
         let bind = |_| {
-            let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
-            let tcp = TcpListener::bind(udp.local_addr().ok()?).ok()?;
-            Some((udp, tcp))
+            let tcp = free_listener();
+            Some((UdpSocket::bind(tcp.local_addr().ok()?).ok()?, tcp))
         };
         let (udp, tcp) = (0..50).find_map(bind).expect("a port that is free for UDP and TCP");
         let address = udp.local_addr().expect("bound above");
@@ -118,28 +120,31 @@ impl Shared {
         }
     }
 
-    fn streams(&self, listener: &TcpListener) {
+    fn streams(self: &Arc<Self>, listener: &TcpListener) {
         while !self.is_over() {
-            let Ok((mut stream, _)) = listener.accept() else {
+            let Ok((stream, _)) = listener.accept() else {
                 std::thread::sleep(LOOK);
                 continue;
             };
-            let mut talk = || -> std::io::Result<()> {
-                stream.set_nonblocking(false)?;
-                stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-                let mut length = [0; 2];
-                stream.read_exact(&mut length)?;
-                let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
-                stream.read_exact(&mut query)?;
-                if let Some(reply) = self.answer(&query, true) {
-                    stream.write_all(&(reply.len() as u16).to_be_bytes())?;
-                    stream.write_all(&reply)?;
-                }
-                Ok(())
-            };
-            // The asker may have gone.
-            let _ = talk();
+            let shared = self.clone();
+            // A thread of its own, which ends with the connection: one that says nothing must not hold up others. The
+            // asker may have gone.
+            std::thread::spawn(move || drop(shared.talk(stream)));
         }
+    }
+
+    fn talk(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let mut length = [0; 2];
+        stream.read_exact(&mut length)?;
+        let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut query)?;
+        if let Some(reply) = self.answer(&query, true) {
+            stream.write_all(&(reply.len() as u16).to_be_bytes())?;
+            stream.write_all(&reply)?;
+        }
+        Ok(())
     }
 
     fn answer(&self, query: &[u8], stream: bool) -> Option<Vec<u8>> {

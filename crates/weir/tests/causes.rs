@@ -116,7 +116,7 @@ both_drivers! {
                 visit.hang();
             }),
         ] {
-            let limit = if line.contains("timeout") { "proxy_read_timeout 2s;" } else { "" };
+            let limit = if line.contains("timeout") { "proxy_read_timeout 5s;" } else { "" };
             assert_eq!(cause(limit, behave), line);
         }
     }
@@ -143,7 +143,8 @@ both_drivers! {
     /// The second request finds both left out.
     fn all_are_down(driver) {
         let (one, two) = (free_port(), free_port());
-        let http = format!("upstream u {{ server 127.0.0.1:{one}; server 127.0.0.1:{two}; }}");
+        let http =
+            format!("upstream u {{ server 127.0.0.1:{one} fail_timeout=1h; server 127.0.0.1:{two} fail_timeout=1h; }}");
         let server = serve(&http, "location / { proxy_pass http://u; }");
         assert_eq!(server.get("/").status, 502);
         assert_eq!(server.get("/").status, 502);

@@ -50,7 +50,7 @@ both_drivers! {
 
     /// nginx: `client_header_timeout` ends in silence, with 408 in the log.
     fn a_slow_head_is_cut_off(driver) {
-        let server = started("client_header_timeout 1s;");
+        let server = started("client_header_timeout 3s;");
         let mut nothing = server.client();
         let mut half = server.client();
         half.send("GET /return HTTP/1.1\r\nHost: a\r\nX: y");
@@ -67,7 +67,7 @@ both_drivers! {
 
     /// A drip of bytes does not lengthen the time for a head.
     fn a_dripping_head_is_cut_off(driver) {
-        let server = started("client_header_timeout 1s;");
+        let server = started("client_header_timeout 3s;");
         let mut client = server.client();
         client.send("GET /return HTTP/1.1\r\nX: ");
         let cut = wait_for("end of the drip", || {
@@ -90,7 +90,7 @@ both_drivers! {
     /// nginx: a client that does not take its answer is cut off after `send_timeout`; the line has what was sent.
     fn a_client_that_does_not_read_is_cut_off(driver) {
         for (reset, end) in [("off", End::Closed), ("on", End::Reset)] {
-            let server = started(&format!("send_timeout 1s; reset_timedout_connection {reset};"));
+            let server = started(&format!("send_timeout 3s; reset_timedout_connection {reset};"));
             let before = settled(&server);
             let mut client = server.client();
             client.send(get("/big"));
@@ -233,15 +233,18 @@ both_drivers! {
             let sender = std::thread::spawn(move || sending.write_all(&support::pattern(BIG)));
             let sent = sender.join().expect("no panic");
             assert!(sent.is_ok(), "{path}: the server reads on: {sent:?}");
-            let mut answer = vec![0; 64 * 1024];
-            let count = stream.read(&mut answer).unwrap_or_else(|error| panic!("{path}: {error}"));
-            let text = String::from_utf8_lossy(&answer[..count]);
+            let mut answer = Vec::new();
+            let mut piece = [0; 4096];
+            // To the end of the connection, which has to be a FIN, or of the head.
+            while close || !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+                match stream.read(&mut piece).unwrap_or_else(|error| panic!("{path}: {error}")) {
+                    0 => break,
+                    count => answer.extend_from_slice(&piece[..count]),
+                }
+            }
+            let text = String::from_utf8_lossy(&answer);
             assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {text}");
             assert_eq!(text.contains("Connection: close\r\n"), close, "{path}: {text}");
-            if close {
-                let end = stream.read(&mut answer);
-                assert!(matches!(end, Ok(0)), "{path}: FIN wanted: {end:?}");
-            }
             // The server may have closed its side already.
             let _ = stream.shutdown(Shutdown::Both);
         }

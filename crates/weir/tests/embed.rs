@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use weir::{DriverChoice, Request, Response, Server};
-use weir_test::{Client, Driver, TempDir, both_drivers, wait_for};
+use weir_test::{Client, Driver, TempDir, both_drivers, free_ports, wait_for};
 
 #[path = "../examples/micro.rs"]
 mod micro;
@@ -115,12 +115,12 @@ both_drivers! {
 
     /// Two servers in one process: each has its addresses, its configuration, its log; one's end is not the other's.
     fn two_servers_know_nothing_of_each_other(driver_name) {
-        let folder = TempDir::new();
+        let (folder, ports) = (TempDir::new(), free_ports(2));
         let conf = |name: &str, word: &str| format!(
             "worker_processes 2; error_log {0}/{name}.log notice; events {{ worker_connections 2; }}
             http {{ access_log {0}/{name}.access; client_body_temp_path {0}/{name}.bodies;
-            server {{ listen 127.0.0.1:0; server_name {name}; location / {{ return 200 {word}; }} location /own {{ handler own; }} }} }}",
-            folder.path().display()
+            server {{ listen 127.0.0.1:{1}; server_name {name}; location / {{ return 200 {word}; }} location /own {{ handler own; }} }} }}",
+            folder.path().display(), if name == "one" { ports[0] } else { ports[1] }
         );
         let start = |name: &'static str| {
             let own = move |_: &Request<'_>, response: &mut Response| { response.body(name); };
@@ -190,14 +190,18 @@ fn a_folder_is_served_and_no_thread_is_left() {
     let folder = TempDir::new();
     folder.write("a.html", "<p>");
     // More workers than other tests have, so that these threads can be told.
-    let server = Server::builder().root(folder.path()).workers(7).start().expect("starts");
+    let more = std::thread::available_parallelism().map_or(1, |count| count.get()) + 5;
+    let last = format!("weir worker {more}");
+    let server = Server::builder().root(folder.path()).workers(more + 1).start().expect("starts");
     let response = get(&server, "/a.html");
     assert_eq!((response.text().as_str(), response.field("content-type")), ("<p>", Some("text/html")));
-    assert_eq!(threads("weir worker 6").len(), 1);
+    // A thread gives itself its name.
+    wait_for("the last worker", || (threads(&last).len() == 1).then_some(()));
     let mut busy = Client::connect(address(&server));
     busy.send("GET /a.html HTTP/1.1\r\n");
     server.stop();
-    assert_eq!(threads("weir worker 6"), Vec::<String>::new());
+    // The system lists a thread for a moment after it was joined.
+    wait_for("the end of its thread", || threads(&last).is_empty().then_some(()));
     assert!(busy.try_response(false).is_err());
 }
 
@@ -214,12 +218,12 @@ fn a_reload_that_a_worker_does_not_take_has_not_happened() -> io::Result<()> {
         );
         Arc::new(test::load(&text, weir::modules::MODULES).expect("valid"))
     };
-    let options = Options { patience: Duration::from_secs(3), watched: false, ..Options::default() };
+    let options = Options { patience: Duration::from_secs(5), watched: false, ..Options::default() };
     let server = server::Server::start(conf("v0", ""), options).expect("starts");
     let address: SocketAddr = server.addresses()[0].to_string().parse().expect("an address");
     let (release, held) = channel::<()>();
     server.on_worker(1, move |_| {
-        let _ = held.recv_timeout(Duration::from_secs(20));
+        let _ = held.recv_timeout(weir_test::DEADLINE);
     });
     let error = server.reload(conf("v1", "listen 127.0.0.2:0;")).expect_err("a worker is stuck");
     assert_eq!(error.to_string(), "a worker did not take the configuration in time");

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -275,7 +276,7 @@ both_drivers! {
         let mut command = Command::new(php);
         command.stdout(Stdio::null()).stderr(Stdio::null()).args(["-n", "-F", "-R", "-y"]).arg(folder.path().join("fpm.conf"));
         let _fpm = Process(command.spawn().expect("php-fpm starts"));
-        wait_for("php-fpm", || socket.exists().then_some(()));
+        wait_for("php-fpm", || UnixStream::connect(&socket).ok());
         let server = Server::builder(&format!(
             "http {{ server {{ listen 127.0.0.1:%%PORT%%; root {root};
                 location ~ \\.php(/|$) {{ fastcgi_split_path_info ^(.+?\\.php)(/.*)$; try_files $fastcgi_script_name =404;

@@ -10,7 +10,7 @@ use weir_test::{Client, End, Server, both_drivers, skip};
 
 use support::{assert_serves, cpu_ticks, get, settled, wait_open_files};
 
-const CONF: &str = "http { log_format t '$status $body_bytes_sent \"$request_completion\" \"$request\"';
+const CONF: &str = "http { keepalive_timeout 600s; client_header_timeout 600s; log_format t '$status $body_bytes_sent \"$request_completion\" \"$request\"';
     access_log %%DIR%%/access.log t;
     server { listen 127.0.0.1:%%PORT%% backlog=4096; root html; location = /return { return 200 \"ok\\n\"; } } }
     events { worker_connections 8192; }";
@@ -82,7 +82,7 @@ both_drivers! {
     fn thousands_of_idle_connections(driver) {
         let room = support::lift_open_files().saturating_sub(200) / 2;
         let count = room.min(2000) as usize;
-        if count < 500 {
+        if count < 200 {
             return skip("the limit of open files is too low");
         }
         let server = started();

@@ -113,31 +113,34 @@ both_drivers! {
     fn under_load_no_request_sees_a_file_older_than_itself(driver) {
         let server = started(CONF);
         let folder = server.dir().path().join("html");
-        let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (done, seen, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         let address = server.addr(0);
-        let seen = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let reader = || {
                 let mut client = Client::connect(address);
-                let mut seen = 0;
                 while !stop.load(Ordering::Acquire) {
                     let at_least = done.load(Ordering::Acquire);
                     let found = version(&client.get("/a.txt").body);
                     assert!(found >= at_least, "version {found} after {at_least} was there");
-                    seen += 1;
+                    seen.fetch_add(1, Ordering::Release);
                 }
-                seen
             };
             let readers: Vec<_> = (0..4).map(|_| scope.spawn(reader)).collect();
             for number in 1..=150 {
                 replace(&folder, "a.txt", &content(number, number % 16 == 0));
                 done.store(number, Ordering::Release);
                 // Readers must get between the changes.
-                std::thread::yield_now();
+                let before = seen.load(Ordering::Acquire);
+                wait_for("a reader", || {
+                    let failed = readers.iter().any(|reader| reader.is_finished());
+                    (failed || seen.load(Ordering::Acquire) > before).then_some(())
+                });
             }
             stop.store(true, Ordering::Release);
-            readers.into_iter().map(|reader| reader.join().expect("no stale file")).sum::<usize>()
+            for reader in readers {
+                reader.join().expect("no stale file");
+            }
         });
-        assert!(seen > 0);
     }
 
     /// Requests that came together may share one look at the file; the next batch looks again.

@@ -25,7 +25,7 @@ both_drivers! {
     fn who_leaves_is_logged(driver) {
         let server = Server::start(
             "http { server { listen 127.0.0.1:%%PORT%%; return 200; }
-                server { listen 127.0.0.1:%%PORT_1%%; client_header_timeout 1s; return 200; } }",
+                server { listen 127.0.0.1:%%PORT_1%%; client_header_timeout 3s; return 200; } }",
         );
         let (addr, short) = (server.addr(0), server.addr(1));
         let check = |told: &str, context: &str| {

@@ -193,7 +193,7 @@ both_drivers! {
         let ((hung, _filled), alive) = (full(), Backend::answering("alive"));
         let port = hung.local_addr().expect("it is bound").port();
         let server = serve(
-            &format!("upstream u {{ server 127.0.0.1:{port}; server 127.0.0.1:{} backup; }}", alive.port()),
+            &format!("upstream u {{ server 127.0.0.1:{port} fail_timeout=1h; server 127.0.0.1:{} backup; }}", alive.port()),
             "location / { proxy_pass http://u; proxy_connect_timeout 1s; }",
         );
         for _ in 0..3 {

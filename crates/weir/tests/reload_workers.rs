@@ -91,7 +91,8 @@ both_drivers! {
     /// A connection of a worker that is to end is told so by its next answer; an idle one holds nobody up.
     fn a_worker_ends_with_its_last_connection(driver) {
         let mut server = Server::start(&conf(3, "reuseport", "v0"));
-        assert_eq!(threads(&server), 3);
+        // A thread gives itself its name.
+        wait_for("three workers", || (threads(&server) == 3).then_some(()));
         let mut clients: Vec<Client> = (0..24).map(|_| server.client()).collect();
         for client in &mut clients {
             assert_serves(client, "/", "v0");
@@ -121,7 +122,7 @@ both_drivers! {
         for (number, workers) in [1, 4, 1, 4].into_iter().enumerate() {
             server.reload(&conf(workers, "reuseport", &format!("v{number}x")));
             wait_for("all ended", || (exits(&server).0 >= 4 * (number + 1)).then_some(()));
-            assert_eq!(threads(&server), 4);
+            wait_for("four threads", || (threads(&server) == 4).then_some(()));
         }
         for client in &mut clients {
             let response = client.get("/");

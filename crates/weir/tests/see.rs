@@ -8,9 +8,9 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir_test::{Client, Response, Server, both_drivers, require_program, wait_for};
+use weir_test::{Client, DEADLINE, Response, Server, both_drivers, require_program, wait_for};
 
 const CONF: &str = "worker_processes 2; admin 127.0.0.1:%%PORT_1%%; admin unix:%%DIR%%/admin.sock;
     admin 127.0.0.1:%%PORT_2%% token=0123456789abcdef;
@@ -18,7 +18,10 @@ const CONF: &str = "worker_processes 2; admin 127.0.0.1:%%PORT_1%%; admin unix:%
     location / { } location = /gone { return 502; } location /img/ { alias html/; } } }";
 
 fn started() -> Server {
-    Server::builder(CONF).file("html/a.txt", "0123456789").start()
+    let server = Server::builder(CONF).file("html/a.txt", "0123456789").start();
+    // The pid file is there before the control socket is.
+    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    server
 }
 
 fn weir(server: &Server, words: &[&str]) -> Output {
@@ -28,6 +31,19 @@ fn weir(server: &Server, words: &[&str]) -> Output {
 #[track_caller]
 fn says(server: &Server, words: &[&str]) -> String {
     said::says(words, &said::of(server))
+}
+
+/// What it says once that is right: of an interval in which the requests that are meant were made.
+#[track_caller]
+fn says_once(server: &Server, words: &[&str], right: impl Fn(&str) -> bool) -> String {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let said = says(server, words);
+        if right(&said) {
+            return said;
+        }
+        assert!(Instant::now() < end, "{words:?}: {said}");
+    }
 }
 
 fn admin(server: &Server, path: &str) -> Response {
@@ -74,17 +90,17 @@ fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The cells of the row that begins with `name`, by the heads of their columns.
+/// The cell of the row that begins with `name`, by the head of its column; `None` without such a row.
 #[track_caller]
-fn cell(table: &str, name: &str, column: &str) -> String {
+fn cell(table: &str, name: &str, column: &str) -> Option<String> {
     let mut lines = table.lines();
     let head: Vec<&str> =
         lines.next().unwrap_or("").split("  ").map(str::trim).filter(|w| !w.is_empty()).collect();
     let at = head.iter().position(|word| *word == column).unwrap_or_else(|| panic!("no {column} in {table}"));
     let rows =
         lines.map(|line| line.split("  ").map(str::trim).filter(|w| !w.is_empty()).collect::<Vec<_>>());
-    let row = rows.into_iter().find(|row| row.first() == Some(&name));
-    row.unwrap_or_else(|| panic!("no {name} in {table}"))[at].to_owned()
+    let row = rows.into_iter().find(|row| row.first() == Some(&name))?;
+    Some(row[at].to_owned())
 }
 
 /// An endless `weir trace --avg` that gets SIGINT after `pause`: how it ended, and what it printed.
@@ -108,21 +124,26 @@ both_drivers! {
     fn tables_of_what_goes_on(driver) {
         let server = started();
         loaded(&server, || {
-            let routes = says(&server, &["top", "-b", "-d", "500ms"]);
-            assert_eq!(cell(&routes, "= /gone", "502"), "100.0%");
-            assert_eq!(cell(&routes, "/", "5xx"), "0.0%");
-            let phases = says(&server, &["top", "phases", "-b", "-d", "300ms"]);
-            assert!(cell(&phases, "content", "req/s").parse::<f64>().is_ok_and(|rate| rate > 0.0), "{phases}");
-            let modules = says(&server, &["top", "modules", "-b", "-d", "300ms"]);
-            assert!(modules.contains("content static") && modules.contains("rewrite rewrite"), "{modules}");
+            says_once(&server, &["top", "-b", "-d", "500ms"], |routes| {
+                cell(routes, "= /gone", "502").as_deref() == Some("100.0%")
+                    && cell(routes, "/", "5xx").as_deref() == Some("0.0%")
+            });
+            says_once(&server, &["top", "phases", "-b", "-d", "300ms"], |phases| {
+                let rate = cell(phases, "content", "req/s").and_then(|rate| rate.parse::<f64>().ok());
+                rate.is_some_and(|rate| rate > 0.0)
+            });
+            says_once(&server, &["top", "modules", "-b", "-d", "300ms"], |modules| {
+                modules.contains("content static") && modules.contains("rewrite rewrite")
+            });
             let workers = says(&server, &["top", "workers", "-b", "-d", "300ms"]);
             assert_eq!(workers.lines().count(), 4, "{workers}");
             for head in ["conns", "csw/s", "minflt/s", "majflt/s", "disk/s", "memory"] {
                 assert!(workers.contains(head), "{workers}");
             }
             assert!(says(&server, &["top", "upstreams", "-b", "-d", "0"]).starts_with("peer"));
-            let json = says(&server, &["top", "routes", "--json", "-d", "300ms"]);
-            assert!(json.starts_with('[') && json.contains("\"share_502\":1.000000"), "{json}");
+            says_once(&server, &["top", "routes", "--json", "-d", "300ms"], |json| {
+                json.starts_with('[') && json.contains("\"share_502\":1.000000")
+            });
             assert!(says(&server, &["use", "-t", "100ms"]).contains("descriptors"));
             assert!(says(&server, &["queue"]).contains("accept"));
         });
@@ -152,10 +173,12 @@ both_drivers! {
     fn flames_and_profiles(driver) {
         let server = started();
         loaded(&server, || {
-            let wall = says(&server, &["flame", "wall", "-t", "300ms", "-o", "folded"]);
-            assert!(wall.lines().any(|line| line.starts_with("/;content;static ")), "{wall}");
-            let content = says(&server, &["flame", "wall", "-t", "300ms", "-o", "folded", "--phase", "content", "--route", "/"]);
-            assert!(content.lines().all(|line| line.starts_with("/;content;")) && !content.is_empty(), "{content}");
+            says_once(&server, &["flame", "wall", "-t", "300ms", "-o", "folded"], |wall| {
+                wall.lines().any(|line| line.starts_with("/;content;static "))
+            });
+            let words = ["flame", "wall", "-t", "300ms", "-o", "folded", "--phase", "content", "--route", "/"];
+            let content = says_once(&server, &words, |content| !content.is_empty());
+            assert!(content.lines().all(|line| line.starts_with("/;content;")), "{content}");
             let file = server.dir().path().join("wait.svg");
             says(&server, &["flame", "wait", "-t", "100ms", "-o", file.to_str().expect("text")]);
             assert!(std::fs::read_to_string(&file).expect("written").contains("</svg>"));
@@ -220,8 +243,12 @@ both_drivers! {
             ("/debug/pprof/symbol", "num_symbols: 1"),
             ("/debug/pprof/cmdline", "weir"),
         ] {
-            let response = admin(&server, path);
-            assert!(response.status == 200 && response.text().contains(text), "{path}: {response}");
+            // An answer may come before its request is recorded.
+            wait_for(path, || {
+                let response = admin(&server, path);
+                assert_eq!(response.status, 200, "{path}: {response}");
+                response.text().contains(text).then_some(())
+            });
         }
         let json = asked(&server, 1, "/slow?n=1", "Accept: application/json\r\n");
         assert_eq!(json.field("content-type"), Some("application/json"));
@@ -273,12 +300,19 @@ both_drivers! {
     fn metrics_are_what_prometheus_reads(driver) {
         let server = started();
         (0..70).for_each(|_| assert_eq!(server.get("/gone").status, 502));
-        let classic = admin(&server, "/metrics");
+        // The last answer may come before its request is counted.
+        let all = "weir_requests_total{location=\"= /gone\",status=\"502\"} 70\n";
+        let classic = wait_for("all of them", || {
+            Some(admin(&server, "/metrics")).filter(|classic| classic.text().contains(all))
+        });
         assert_eq!(classic.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-        assert!(classic.text().contains("weir_requests_total{location=\"= /gone\",status=\"502\"} 70\n"), "{classic}");
-        let open = asked(&server, 1, "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n").text();
+        // Examples are the workers' to give, who may be busy.
+        let open = wait_for("an exemplar", || {
+            let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
+            Some(asked(&server, 1, "/metrics", accept).text()).filter(|open| open.contains("# {request_id=\""))
+        });
         assert!(open.ends_with("# EOF\n") && open.contains("# TYPE weir_requests counter\n"), "{open}");
-        let example = open.lines().find(|line| line.contains("# {request_id=\"")).expect("an exemplar");
+        let example = open.lines().find(|line| line.contains("# {request_id=\"")).expect("waited for above");
         let id = example.split("request_id=\"").nth(1).map(|rest| &rest[..32]).expect("an id");
         assert_eq!(admin(&server, &format!("/req/{id}")).status, 200, "{example}");
         let Some(promtool) = require_program("promtool") else { return };

@@ -14,7 +14,7 @@ use weir_trace::{
 #[path = "support/inside.rs"]
 mod inside;
 
-use inside::{Act, BLOCK, BURN, PHASES, Running, SLEEP, is_about, ns, text, took};
+use inside::{Act, BLOCK, BURN, Hold, PHASES, Running, SLEEP, is_about, ns, text, took};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Act>()]);
 
@@ -67,12 +67,12 @@ both_drivers! {
     fn a_sleep_is_waiting_and_a_block_is_running(driver) {
         let running = started(driver, "", "");
         for phase in PHASES {
-            let kept = running.find(&format!("/?sleep={}", phase.name()), |kept, _| {
+            running.find(&format!("/?sleep={}", phase.name()), |kept, _| {
                 let (run, wait) = handler(&kept.tree(), phase);
                 // Timers are of whole milliseconds.
-                run < SLEEP / 20 && wait + Duration::from_millis(1) >= SLEEP && wait < SLEEP + SLEEP / 10
+                let all = took(kept.record().run);
+                all < SLEEP / 4 && run < SLEEP / 20 && wait + Duration::from_millis(1) >= SLEEP && wait < SLEEP + SLEEP / 10
             });
-            assert!(took(kept.record().run) < SLEEP / 4, "{}", text(&kept));
             let kept = running.find(&format!("/?block={}", phase.name()), |kept, _| {
                 is_about(handler(&kept.tree(), phase).0, BLOCK)
             });
@@ -99,23 +99,23 @@ both_drivers! {
         let mine = watch.clone();
         running.on_worker(move |worker| worker.recorder.borrow_mut().average(mine));
         let mut client = running.client();
-        let mut asked = 0;
-        while watch.left() > 0 {
-            asked += 1;
-            assert!(asked <= 400, "{} are still wanted", watch.left());
-            client.get(if asked % 2 == 0 { "/mine?burn=access" } else { "/other?burn=content" });
+        for number in 0..400 {
+            assert!(watch.left() > 0, "others were taken");
+            client.get(if number % 2 == 0 { "/other?burn=content" } else { "/mine?burn=access" });
         }
+        // The answer may come before its request is recorded.
+        wait_for("all of them", || (watch.left() == 0).then_some(()));
         let mut average = Average::new();
         average.merge(&running.on_worker(move |worker| {
             worker.recorder.borrow_mut().take_average(&watch).expect("it was wanted")
         }));
-        assert_eq!((average.requests(), asked), (200, 400));
+        assert_eq!(average.requests(), 200);
         let (tree, spreads) = average.arranged(SiteTable::global());
         let access = tree.nodes().iter().position(|node| label(node.site) == ("access".into(), "act".into()));
         let access = access.expect("it ran");
         assert_eq!(tree.nodes()[access].calls, 200);
         // A busy machine makes the most of them longer, but not all; a class of the histogram is a sixteenth wide.
-        let shortest = took(spreads[access].run.quantile(0.05));
+        let shortest = took(spreads[access].run.quantile(0.005));
         assert!(shortest >= BURN && shortest < BURN * 9 / 8, "{shortest:?}");
         assert!(took(tree.nodes()[access].run / 200) >= BURN, "the mean");
         let content = tree.nodes().iter().position(|node| label(node.site) == ("content".into(), "act".into()));
@@ -127,16 +127,19 @@ both_drivers! {
     /// While its worker is stuck a request is told by name; afterwards the stall is, with who had to wait.
     fn a_block_is_seen_while_it_lasts_and_a_stall_afterwards(driver) {
         let running = started(driver, "profile_blocked 30ms;", "location /slow { }");
+        let hold = Hold::new();
         let mut stuck = running.client();
         let mut late = running.client();
         late.get("/");
-        stuck.send("GET /slow/one?block=access&secret=1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        stuck.send("GET /slow/one?hold=access&secret=1 HTTP/1.1\r\nHost: h\r\n\r\n");
         let seen = wait_for("the request in flight", || {
             in_flight(&running).into_iter().find(|request| request.is_running && !request.route.is_none())
         });
         assert_eq!((seen.method.as_bytes(), seen.path.as_bytes()), (&b"GET"[..], &b"/slow/one"[..]));
         assert_eq!((route(seen.route).as_str(), seen.wait), ("/slow", None));
         late.send("GET /late HTTP/1.1\r\nHost: h\r\n\r\n");
+        std::thread::sleep(BLOCK);
+        hold.release();
         assert_eq!((stuck.response().text(), late.response().text()), ("content".to_owned(), "content".to_owned()));
         wait_for("nothing in flight", || in_flight(&running).is_empty().then_some(()));
         let stall = wait_for("the stall", || stalls(&running).into_iter().find(|stall| stall.sample.request == seen.id));
@@ -158,11 +161,13 @@ both_drivers! {
         let running = started(driver, "profile_blocked 30ms;", "location /a { } location /b { }");
         let blame = wait_for("two in one turn", || {
             // What comes while the loop is stuck is ready at once.
+            let hold = Hold::new();
             let mut clients: Vec<Client> = (0..3).map(|_| running.client()).collect();
-            for (client, target) in clients.iter_mut().zip(["/?block=content", "/a?block=content", "/b?block=content"]) {
+            for (client, target) in clients.iter_mut().zip(["/?hold=content", "/a?block=content", "/b?block=content"]) {
                 client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
                 wait_for("the first one", || in_flight(&running).iter().any(|request| request.is_running).then_some(()));
             }
+            hold.release();
             clients.iter_mut().for_each(|client| assert_eq!(client.response().text(), "content"));
             let blame = running.server.threads()[0].now.blame();
             blame.into_iter().find(|blame| {
@@ -178,12 +183,11 @@ both_drivers! {
     fn a_waiting_request_says_what_for_and_where(driver) {
         let running = started(driver, "", "location /held { }");
         let mut client = running.client();
-        client.send("GET /held?sleep=access HTTP/1.1\r\nHost: h\r\n\r\n");
+        client.send("GET /held?hang=access HTTP/1.1\r\nHost: h\r\n\r\n");
         let seen = wait_for("the waiting request", || in_flight(&running).into_iter().find(|r| r.wait.is_some()));
         assert_eq!((route(seen.route).as_str(), seen.wait), ("/held", Some(WaitKind::Other)));
         assert_eq!(label(seen.site), ("access".to_owned(), "act".to_owned()));
         assert!(seen.since >= seen.start && !seen.is_running);
-        assert_eq!(client.response().text(), "content");
     }
 
     /// Whatever becomes of a request, its place is given back.
@@ -204,10 +208,10 @@ both_drivers! {
         let running = started(
             driver,
             "trace sample=off slow=off keep=10;",
-            "location /slow { trace slow=15ms; } location /drawn { trace sample=1/2; } location /off { profile off; }",
+            "location /slow { trace slow=2s; } location /drawn { trace sample=1/2; } location /off { profile off; }",
         );
         let mut client = running.client();
-        for target in ["/fast?sleep=access", "/slow?sleep=access", "/slow", "/off?sleep=access", "/drawn", "/drawn", "/fails"] {
+        for target in ["/fast?sleep=access", "/slow?sleep=access&ms=2100", "/slow", "/off?sleep=access", "/drawn", "/drawn", "/fails"] {
             client.get(target);
         }
         let kept = wait_for("the failed one", || {

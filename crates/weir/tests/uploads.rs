@@ -224,7 +224,7 @@ both_drivers! {
 
     /// nginx: 408 in the log, no answer; a client that leaves: 400, and no answer either.
     fn a_body_that_does_not_come(driver) {
-        let site = Site::new(driver, "client_body_timeout 1s;");
+        let site = Site::new(driver, "client_body_timeout 3s;");
         let mut slow = site.client();
         slow.send(upload("/echo", 10) + "abc");
         slow.expect_close();

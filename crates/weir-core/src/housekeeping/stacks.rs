@@ -345,12 +345,12 @@ mod tests {
         }
         stacks.add(0, &sample(&[9], Source::Asked));
         stacks.add(0, &sample(&[8], Source::Wall));
-        let profile = stacks.last(Source::Cpu, Duration::from_secs(10));
+        let profile = stacks.last(Source::Cpu, Duration::from_secs(100));
         assert_eq!(frames_of(&profile), [(vec![1, 2], 2, 20), (vec![1, 3], 1, 10)]);
         let first = &profile.stacks[0].0;
         assert_eq!((first.site, first.route, profile.period_ns), (Site(70), Site(71), 10));
         stacks.add(1, &sample(&[1, 2], Source::Cpu));
-        let by_worker = stacks.last(Source::Cpu, Duration::from_secs(10));
+        let by_worker = stacks.last(Source::Cpu, Duration::from_secs(100));
         assert_eq!(by_worker.stacks.len(), 3, "of another worker it is another stack");
     }
 

@@ -256,6 +256,8 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
 
+    use weir_test::free_listener;
+
     use super::*;
 
     fn remote(udp: bool, server: SocketAddr) -> Remote {
@@ -263,13 +265,13 @@ mod tests {
     }
 
     fn received(stream: TcpStream, count: usize) -> Vec<String> {
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        stream.set_read_timeout(Some(weir_test::DEADLINE)).expect("a socket");
         BufReader::new(stream).lines().take(count).map(|line| line.expect("a line")).collect()
     }
 
     #[test]
     fn lines_wait_for_a_server_that_is_down_and_come_in_order() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let listener = free_listener();
         let server = listener.local_addr().expect("bound");
         let handle = Handle::new(&remote(false, server));
         handle.send(b"1\n", true).expect("room");
@@ -288,7 +290,7 @@ mod tests {
     /// A minute is six hundred of the shortest pauses: here they are short.
     #[test]
     fn a_server_that_is_down_for_long_gets_what_fits_when_it_is_back() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let listener = free_listener();
         let server = listener.local_addr().expect("bound");
         drop(listener);
         let pauses = (Duration::from_micros(100), Duration::from_millis(2));
@@ -318,14 +320,14 @@ mod tests {
 
     #[test]
     fn a_slow_server_and_one_that_is_gone_hold_up_no_other() {
-        let slow = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let gone = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+        let slow = free_listener();
+        let gone = free_listener().local_addr().expect("bound");
         let slow_log = Handle::new(&remote(false, slow.local_addr().expect("bound")));
         let gone_log = Handle::new(&remote(false, gone));
         for handle in [&slow_log, &gone_log] {
             (0..7).for_each(|_| handle.send(&b"0123456\n".repeat(1 << 17), true).expect("room"));
         }
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let listener = free_listener();
         let handle = Handle::new(&remote(false, listener.local_addr().expect("bound")));
         handle.send(b"at once\n", true).expect("room");
         assert_eq!(received(listener.accept().expect("connected").0, 1), ["at once"]);
@@ -335,13 +337,13 @@ mod tests {
     /// Draining does not wait for a server that is down, as this one is until the loop has noticed.
     fn wait_while(handle: &Handle, mut so: impl FnMut(&mut State) -> bool) {
         let sender = &handle.0;
-        let waited = sender.changed.wait_timeout_while(sender.lock(), Duration::from_secs(20), &mut so);
+        let waited = sender.changed.wait_timeout_while(sender.lock(), weir_test::DEADLINE, &mut so);
         assert!(!waited.expect("not poisoned").1.timed_out());
     }
 
     #[test]
     fn what_waits_is_bounded_and_what_is_lost_is_counted() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let listener = free_listener();
         let server = listener.local_addr().expect("bound");
         drop(listener);
         let handle = Handle::new(&remote(false, server));
@@ -355,7 +357,7 @@ mod tests {
     #[test]
     fn a_datagram_has_whole_lines() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        socket.set_read_timeout(Some(weir_test::DEADLINE)).expect("a socket");
         let handle = Handle::new(&remote(true, socket.local_addr().expect("bound")));
         let long = format!("{}\n", "x".repeat(2000));
         let text = "0123456789abcdef012345678901234\n".repeat(50) + &long + "end\n";

@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn awaited() -> Ended {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(90);
         while Instant::now() < end {
             if let Some(ended) = reap() {
                 return ended;

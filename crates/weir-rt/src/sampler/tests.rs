@@ -1,7 +1,7 @@
 //! Real timers on real threads.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -63,7 +63,7 @@ fn a_blocked_thread_is_asked_and_its_call_goes_on() {
             std::io::Read::read(&mut reader, &mut byte)
         });
         let probe = seen.recv().expect("it attaches");
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(90);
         let mut taken = Vec::new();
         while taken.is_empty() && Instant::now() < end {
             probe.ask().expect("sent");
@@ -89,7 +89,8 @@ fn a_probe_is_used_again_and_shows_nothing_of_before() {
     });
     let old = first.join().expect("no panic");
     let serial = old.serial();
-    assert!(old.serial() != serial || (old.arm(Source::Cpu, 99).is_err() && old.ask().is_err()));
+    let refuses = old.arm(Source::Cpu, 99).is_err() && old.ask().is_err();
+    assert!(refuses || old.serial() != serial, "it may be another thread's by now");
     let attached = attach(10).expect("attaches");
     let probe = attached.probe();
     assert!(probe.serial() > serial && probe.tid() > 0 && probe.worker() == 10);
@@ -128,23 +129,25 @@ const CHURN: u32 = 1000;
 #[test]
 fn ten_thousand_samples_a_second_and_threads_that_come_and_go() {
     let seconds = std::env::var("WEIR_TORTURE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let stop = AtomicBool::new(false);
-    let taken = std::thread::scope(|scope| {
+    let begin = Instant::now();
+    let (stop, taken) = (AtomicBool::new(false), AtomicUsize::new(0));
+    // On a busy machine the drainer comes late, and finds less.
+    let enough = || taken.load(Relaxed) > 100 || begin.elapsed() > Duration::from_secs(seconds + 90);
+    std::thread::scope(|scope| {
         let drainer = scope.spawn(|| {
-            let mut taken = 0;
             while !stop.load(Relaxed) {
                 for probe in probes().into_iter().filter(|probe| probe.worker() >= CHURN) {
                     // It may end between the list and here.
                     let _ = probe.arm(Source::Wall, 10_000);
                     let _ = probe.ask();
-                    probe.drain(|sample| taken += usize::from(!sample.frames.is_empty()));
+                    probe.drain(|sample| {
+                        taken.fetch_add(usize::from(!sample.frames.is_empty()), Relaxed);
+                    });
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
-            taken
         });
-        while Instant::now() < end {
+        while begin.elapsed() < Duration::from_secs(seconds) || !enough() {
             let churn: Vec<_> = (0..3)
                 .map(|n| {
                     scope.spawn(move || {
@@ -159,7 +162,8 @@ fn ten_thousand_samples_a_second_and_threads_that_come_and_go() {
             churn.into_iter().for_each(|thread| thread.join().expect("no panic"));
         }
         stop.store(true, Relaxed);
-        drainer.join().expect("no panic")
+        drainer.join().expect("no panic");
     });
+    let taken = taken.into_inner();
     assert!(taken > 100, "{taken} samples");
 }

@@ -15,7 +15,7 @@ use weir_rt::{
 };
 
 /// How long any test may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// `both!(name, options, async-body)`: two tests, `name::epoll` and `name::io_uring`.
 #[macro_export]

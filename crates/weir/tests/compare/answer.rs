@@ -113,4 +113,4 @@ impl Asking {
 }
 
 /// How long one read waits for an answer that one of the servers may not give.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(30);

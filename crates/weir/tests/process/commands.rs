@@ -121,8 +121,8 @@ fn sockets_are_taken_over_from_the_environment() {
         let master = pid_in(&folder.path().join("nginx.pid"), None);
         assert_eq!(master, child.id());
         ask(address).expect("it serves");
-        let log = folder.read("error.log");
-        assert!(log.contains("using inherited sockets from \"3;\""), "{log}");
+        let told = || folder.read("error.log").contains("using inherited sockets from \"3;\"");
+        wait_for("its line", || told().then_some(()));
         kill(master, "TERM");
         assert!(child.wait().expect("our child").success());
     }

@@ -18,7 +18,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Scope;
-use std::time::Duration;
 
 use weir_test::{DEADLINE, Server, wait_for};
 
@@ -153,6 +152,3 @@ impl Drop for Stop<'_> {
         self.0.store(true, Ordering::Release);
     }
 }
-
-/// Between two looks of a loop that must not spin.
-const PAUSE: Duration = Duration::from_millis(1);

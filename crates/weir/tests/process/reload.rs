@@ -159,11 +159,14 @@ fn files_follow_the_configuration() {
     let both = "listen unix:%%DIR%%/a.sock; listen unix:%%DIR%%/b.sock;";
     let mut server = Server::start(&conf("nginx.pid", both));
     let exists = |server: &Server, name: &str| server.dir().path().join(name).exists();
-    assert!(exists(&server, "a.sock") && exists(&server, "b.sock") && exists(&server, "nginx.pid.sock"));
+    assert!(exists(&server, "a.sock") && exists(&server, "b.sock"));
+    wait_for("control socket", || exists(&server, "nginx.pid.sock").then_some(()));
     server.reload(&conf("other.pid", "listen unix:%%DIR%%/a.sock;"));
     wait_for("other pid file", || exists(&server, "other.pid").then_some(()));
     wait_for("end of the socket", || (!exists(&server, "b.sock")).then_some(()));
-    assert!(!exists(&server, "nginx.pid") && exists(&server, "other.pid.sock") && exists(&server, "a.sock"));
+    wait_for("end of the old pid file", || (!exists(&server, "nginx.pid")).then_some(()));
+    wait_for("the other control socket", || exists(&server, "other.pid.sock").then_some(()));
+    assert!(exists(&server, "a.sock"));
     assert_eq!(Client::connect_unix(&server.dir().path().join("a.sock")).get("/").text(), "other.pid");
     assert!(server.quit().status.success());
     for name in ["a.sock", "other.pid", "other.pid.sock", "other.pid.status"] {

@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,7 @@ use weir_trace::{Kept, Kind, Site, SiteTable, Watch};
 ///   no processor is part of it;
 /// * `block=access` blocks the thread for [`BLOCK`], `sleep=access` waits on a timer for [`SLEEP`]; `ms=60` is another
 ///   time for all of these;
+/// * `hold=access` blocks the thread as long as [`Hold`] lives;
 /// * `hang=access` waits for ever, `panic=access` panics, `inner=access` makes a subrequest for `/inner`, which sleeps in
 ///   the rewrite phase.
 ///
@@ -143,7 +144,40 @@ fn run(x: &Exchange, place: &str) {
     if asked(x, "block", place) {
         thread::sleep(time(x, BLOCK));
     }
+    if asked(x, "hold", place) {
+        while HELD.load(Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
     assert!(!asked(x, "panic", place), "as it was asked to");
+}
+
+/// Whether what holds goes on holding.
+static HELD: AtomicBool = AtomicBool::new(false);
+static HOLDER: Mutex<()> = Mutex::new(());
+
+/// As long as this lives what holds does, also when the test fails; one test at a time may have it.
+pub(crate) struct Hold {
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Hold {
+    pub(crate) fn new() -> Hold {
+        let alone = HOLDER.lock().unwrap_or_else(PoisonError::into_inner);
+        HELD.store(true, Relaxed);
+        Hold { _alone: alone }
+    }
+
+    /// Lets go, and goes on keeping other tests from holding.
+    pub(crate) fn release(&self) {
+        HELD.store(false, Relaxed);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 /// Ends what burns, before its time.
@@ -298,15 +332,16 @@ impl Running {
 
     #[track_caller]
     pub(crate) fn find_request(&self, request: &str, good: impl Fn(&Kept, Duration) -> bool) -> Kept {
-        let mut last = None;
-        for _ in 0..100 {
+        let end = Instant::now() + DEADLINE;
+        let (kept, outside) = loop {
             let (kept, outside) = self.seen(request);
             if good(&kept, outside) {
                 return kept;
             }
-            last = Some((kept, outside));
-        }
-        let (kept, outside) = last.expect("a hundred were made");
+            if Instant::now() >= end {
+                break (kept, outside);
+            }
+        };
         let line = request.lines().next().unwrap_or_default();
         panic!("{line}, {outside:?} outside:\n{}", text(&kept));
     }
