@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -21,7 +22,13 @@ pub(crate) fn upload(path: &str, length: usize) -> String {
 
 /// Distinct content of `length` bytes, so that pieces at a wrong place show.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| b'a' + ((at / 7 + at / 1001) % 26) as u8).collect()
+    // Unoptimised, sixteen MiB take a second, and a test program needs them dozens of times.
+    static LONG: OnceLock<Vec<u8>> = OnceLock::new();
+    let made = |length: usize| (0..length).map(|at| b'a' + ((at / 7 + at / 1001) % 26) as u8).collect();
+    match length {
+        0x8_0000..=0x100_0000 => LONG.get_or_init(|| made(0x100_0000))[..length].to_vec(),
+        _ => made(length),
+    }
 }
 
 /// Stops the server and returns its whole access log: nothing can be added to it any more.
