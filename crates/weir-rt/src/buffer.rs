@@ -45,6 +45,31 @@ impl RecvBuf {
     }
 }
 
+impl RecvBuf {
+    /// The bytes as a vector: a copy, unless they came through a layer or by a long receive
+    /// ([`crate::Stream::poll_recv_long`]).
+    pub fn into_vec(self) -> Vec<u8> {
+        if self.id & OPENED == 0 {
+            return self.to_vec();
+        }
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the count of references that is read here moves out of it.
+        drop(unsafe { std::ptr::read(&raw const this.core) });
+        // SAFETY: the parts of the vector that `opened` took apart, which nobody else has.
+        unsafe { this.take_apart() }
+    }
+
+    /// The vector of a buffer that is one.
+    ///
+    /// # Safety
+    /// It is one ([`OPENED`]), and `self` is not used any more.
+    unsafe fn take_apart(&self) -> Vec<u8> {
+        let capacity = (self.id & !OPENED) as usize;
+        // SAFETY: by the caller's word.
+        unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len as usize, capacity) }
+    }
+}
+
 impl Deref for RecvBuf {
     type Target = [u8];
 
@@ -60,9 +85,8 @@ impl Deref for RecvBuf {
 impl Drop for RecvBuf {
     fn drop(&mut self) {
         if self.id & OPENED != 0 {
-            let capacity = (self.id & !OPENED) as usize;
-            // SAFETY: the parts of the vector that `opened` took apart, which nobody else has.
-            let bytes = unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len as usize, capacity) };
+            // SAFETY: it is one, and this is its end.
+            let bytes = unsafe { self.take_apart() };
             return self.core.io.with(|io| io.sockets.spares.give(bytes));
         }
         self.core.io.with(|io| io.sockets.pool.give(self.id));

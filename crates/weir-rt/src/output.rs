@@ -299,6 +299,8 @@ impl Output {
 #[derive(Default)]
 pub(crate) struct Spares {
     vectors: Vec<Vec<u8>>,
+    /// Those for long receives, of at least [`LONG`] bytes.
+    long: Vec<Vec<u8>>,
     /// Bytes that `vectors` have room for.
     room: usize,
     #[allow(clippy::vec_box, reason = "they go from box to box, and are 400 bytes")]
@@ -313,6 +315,10 @@ const SPARE_BYTES: usize = 20 * 1024;
 /// Vectors that would have room for more bytes than this are freed rather than kept: what passes through a long
 /// response would all stay otherwise.
 const SPARE_ROOM: usize = 1 << 20;
+/// Bytes of a long receive: what one send of a server brings at most on a fast network, and a body's buffers hold.
+pub(crate) const LONG: usize = 64 * 1024;
+/// Long vectors that are kept: the one used last is used next, while the processor's cache still has it.
+const LONGS: usize = 16;
 /// A queue with room for more chunks than this is freed rather than kept.
 const SPARE_CHUNKS: usize = 64;
 
@@ -323,7 +329,19 @@ impl Spares {
         vector
     }
 
+    /// An empty vector with room for [`LONG`] bytes.
+    pub(crate) fn take_long(&mut self) -> Vec<u8> {
+        self.long.pop().unwrap_or_else(|| Vec::with_capacity(LONG))
+    }
+
     pub(crate) fn give(&mut self, mut v: Vec<u8>) {
+        if v.capacity() >= LONG {
+            if self.long.len() < LONGS && v.capacity() <= 2 * LONG {
+                v.clear();
+                self.long.push(v);
+            }
+            return;
+        }
         let room = self.room + v.capacity();
         if v.capacity() > 0
             && v.capacity() <= SPARE_BYTES

@@ -52,8 +52,10 @@ pub(crate) enum Receiving {
     /// Not armed: the next `recv` that finds nothing arms it.
     Off,
     Armed,
-    /// Being cancelled, because the task does not keep up.
+    /// Being cancelled, because the task does not keep up, or wants more at a time.
     Pausing,
+    /// None: a poll tells when there is something (see `driver/long.rs`).
+    Polled,
     /// Ended for want of buffers; on the starved list.
     Starved,
 }
@@ -87,8 +89,10 @@ pub(crate) struct Slot {
     pub(crate) eof: bool,
     /// The peer's end of stream (or worse) has been seen, bytes before it may be unread.
     pub(crate) hangup: bool,
-    /// epoll: a receive may find something.
+    /// With epoll, or [`Receiving::Polled`]: a receive may find something.
     pub(crate) readable: bool,
+    /// It is received from by recv(2), long pieces at a time, and only polled for readiness.
+    pub(crate) long: bool,
     /// On the list of those with more than [`QUEUED_MAX`] buffers.
     pub(crate) lagging: bool,
     /// On the list of those with unsent output.
@@ -134,6 +138,7 @@ impl Slot {
             eof: false,
             hangup: false,
             readable: true,
+            long: false,
             lagging: false,
             dirty: false,
             shut: false,

@@ -109,9 +109,24 @@ impl Stream {
     /// [`Stream::recv`] for hand-written futures: registers the polling task when pending.
     #[inline]
     pub fn poll_recv(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Recv> {
-        if let Some(recv) = self.try_recv() {
-            return Poll::Ready(recv);
+        match self.try_recv() {
+            Some(recv) => Poll::Ready(recv),
+            None => self.poll_more(cx, timer),
         }
+    }
+
+    /// As [`Stream::poll_recv`], of up to `most` bytes at once (64 KB at most, 4 KB at least), for one who expects many
+    /// and keeps or sends them on ([`RecvBuf::into_vec`]).
+    pub fn poll_recv_long(&self, cx: &mut Context<'_>, timer: Option<&Timer>, most: usize) -> Poll<Recv> {
+        match self.receive(|io| io.recv_long(&self.core, self.index, most)) {
+            Some(recv) => Poll::Ready(recv),
+            None => self.poll_more(cx, timer),
+        }
+    }
+
+    /// Waits for bytes, when there are none.
+    #[inline]
+    fn poll_more(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Recv> {
         if let Some(timer) = timer {
             if timer.expired() {
                 return Poll::Ready(Recv::TimedOut);
@@ -124,8 +139,13 @@ impl Stream {
     /// What can be had without waiting.
     #[inline]
     pub fn try_recv(&self) -> Option<Recv> {
+        self.receive(|io| io.recv(&self.core, self.index))
+    }
+
+    #[inline]
+    fn receive(&self, ask: impl FnOnce(&mut Io) -> Option<Input>) -> Option<Recv> {
         let (input, start) = self.core.io.with(|io| {
-            let input = io.recv(&self.core, self.index)?;
+            let input = ask(io)?;
             let start = if let Input::Data(received) = &input {
                 Some(io.sockets.pool.start(received.id))
             } else {

@@ -5,7 +5,7 @@ mod driver_common;
 
 use std::cell::Cell;
 use std::fs::File;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -84,16 +84,27 @@ async fn send_side(stream: Rc<Stream>, seed: u32, len: usize, file: Rc<FileHandl
 /// Receives pattern `seed` to its end; the number of bytes.
 async fn receive_side(stream: Rc<Stream>, seed: u32, mut random: Random) -> usize {
     let (mut at, mut held, timer) = (0, Vec::new(), Timer::new());
+    // Of a stream's receives all are short, or some are long.
+    let long = random.below(2) == 0;
     loop {
         if random.below(5) == 0 {
             let mut cx = Context::from_waker(Waker::noop());
             let _dropped = pin!(stream.closed()).poll(&mut cx);
         }
         timer.arm(random.below(10));
-        match stream.recv(Some(&timer)).await {
+        let most = [0, 0, 10_000, 1 << 20][random.below(if long { 4 } else { 1 }) as usize];
+        let received = match most {
+            0 => stream.recv(Some(&timer)).await,
+            _ => poll_fn(|cx| stream.poll_recv_long(cx, Some(&timer), most)).await,
+        };
+        match received {
             Recv::Data(buf) => {
                 let from = at;
                 at += buf.len();
+                if random.below(4) == 0 {
+                    check(seed, from, &buf.into_vec());
+                    continue;
+                }
                 held.push((from, buf));
                 if held.len() as u64 > random.below(4) {
                     held.drain(..).for_each(|(from, buf)| check(seed, from, &buf));

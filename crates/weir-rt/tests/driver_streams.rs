@@ -2,7 +2,7 @@
 
 mod driver_common;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::pin::pin;
@@ -349,4 +349,57 @@ both!(an_idle_connection_moves_to_another_runtime, || async {
     stream.flush();
     let busy = stream.into_fd().await.expect_err("unsent bytes");
     assert_eq!(busy.raw_os_error(), Some(libc::EBUSY));
+});
+
+both!(long_receives_bring_what_there_is_and_then_the_end, || async {
+    const LEN: usize = 3 << 20;
+    let (stream, mut client) = pair().await;
+    // Two buffers of the pool, or more, are there when the first long receive comes.
+    client.write_all(&patterned(5, 0, 12_288)).expect("write");
+    let first = stream.recv(None).await;
+    let writer = blocking(move || {
+        client.write_all(&patterned(5, 12_288, LEN - 12_288)).expect("write");
+        client.shutdown(Shutdown::Write).expect("shutdown");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("read");
+        answer
+    });
+    let reader = async {
+        let Recv::Data(first) = first else { panic!("no bytes") };
+        check(5, 0, &first);
+        let mut at = first.len();
+        loop {
+            match poll_fn(|cx| stream.poll_recv_long(cx, None, 1 << 20)).await {
+                Recv::Data(buf) => {
+                    let bytes = buf.into_vec();
+                    assert!(bytes.len() <= 65_536);
+                    check(5, at, &bytes);
+                    at += bytes.len();
+                }
+                Recv::Eof => break,
+                other => panic!("byte {at}: {other:?}"),
+            }
+        }
+        assert_eq!(at, LEN);
+        stream.queue(Chunk::Static(b"done"));
+        stream.drained(0, None).await.expect("sent");
+        drop(stream);
+    };
+    assert_eq!(join(writer, reader).await.0, "done");
+});
+
+both!(a_stream_of_long_receives_takes_short_ones_too_and_sees_its_end, || async {
+    let (stream, mut client) = pair().await;
+    for round in 0..3u8 {
+        client.write_all(&[round; 10]).expect("write");
+        let received = match round {
+            0 => poll_fn(|cx| stream.poll_recv_long(cx, None, 65_536)).await,
+            _ => stream.recv(None).await,
+        };
+        assert!(matches!(received, Recv::Data(bytes) if *bytes == [round; 10]));
+        assert!(stream.try_recv().is_none() && !stream.is_eof());
+    }
+    drop(client);
+    assert_eq!(stream.closed().await, Closed::Eof);
+    assert!(matches!(stream.recv(None).await, Recv::Eof));
 });

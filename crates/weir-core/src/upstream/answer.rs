@@ -35,6 +35,8 @@ pub(crate) struct Answer {
     rested: bool,
     /// It is read from as fast as it sends.
     buffering: bool,
+    /// The last receive brought as much as one may.
+    long: bool,
     failed: Option<Error>,
     settings: Arc<Settings>,
     worker: Rc<Worker>,
@@ -82,6 +84,7 @@ impl Answer {
             unflushed: false,
             rested: false,
             buffering,
+            long: false,
             failed: None,
             settings: up.settings.clone(),
             worker: x.worker.clone(),
@@ -138,18 +141,23 @@ impl Answer {
                 Ok(done)
             }
             Decoder::Chunked(decoder) => {
-                let mut body = Vec::with_capacity(bytes.len());
-                let mut at = 0;
+                // The body's bytes move up to where the framing was.
+                let mut body = bytes;
+                let (mut at, mut end) = (0, 0);
                 let mut done = false;
-                while !done && at < bytes.len() {
+                while !done && at < body.len() {
                     let step =
-                        decoder.decode(&bytes[at..]).map_err(|_| "upstream sent invalid chunked response")?;
-                    body.extend_from_slice(&bytes[at..][step.data]);
+                        decoder.decode(&body[at..]).map_err(|_| "upstream sent invalid chunked response")?;
+                    let data = at + step.data.start..at + step.data.end;
                     at += step.consumed;
+                    let len = data.len();
+                    body.copy_within(data, end);
+                    end += len;
                     done = step.done;
                 }
+                self.keep &= !done || at == body.len();
+                body.truncate(end);
                 if done {
-                    self.keep &= at == bytes.len();
                     let trailers = decoder.trailers();
                     for field in trailers.fields() {
                         self.tries.trailer(field.name.of(trailers.bytes()), field.value.of(trailers.bytes()));
@@ -238,13 +246,19 @@ impl Answer {
         if std::mem::take(&mut self.rested) {
             open.connection.timer.touch(self.settings.read_timeout);
         }
-        match open.connection.stream.poll_recv(cx, Some(&open.connection.timer)) {
+        let (stream, timer) = (&open.connection.stream, Some(&open.connection.timer));
+        let received = match expected(&self.decoder, self.long, &self.settings) {
+            Some(most) if self.pace.is_none() => stream.poll_recv_long(cx, timer, most),
+            _ => stream.poll_recv(cx, timer),
+        };
+        match received {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Recv::Data(bytes)) => {
                 open.connection.timer.touch(self.settings.read_timeout);
                 self.tries.count(0, 0, bytes.len() as u64);
                 open.received.bytes += bytes.len() as u64;
-                let bytes = bytes.to_vec();
+                self.long = bytes.len() >= SHORT;
+                let bytes = bytes.into_vec();
                 match &mut self.pace {
                     None => self.take(bytes),
                     Some(pace) => {
@@ -296,6 +310,21 @@ impl Answer {
         }
     }
 }
+
+/// How many bytes to receive at once, where they are more than a pool buffer has: as many as the body's buffers hold. One
+/// more than is left shows that the server has said all, without another receive.
+fn expected(decoder: &Decoder, long: bool, settings: &Settings) -> Option<usize> {
+    let left = match decoder {
+        Decoder::Length(left) => *left as usize,
+        _ if long => usize::MAX,
+        _ => 0,
+    };
+    let buffers = (settings.buffers.number * settings.buffers.size) as usize;
+    (left > SHORT).then(|| left.saturating_add(1).min(buffers.max(SHORT)))
+}
+
+/// What a receive into a pool buffer brings at most.
+const SHORT: usize = 4096;
 
 /// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
 /// ahead only.

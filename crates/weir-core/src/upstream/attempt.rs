@@ -213,8 +213,8 @@ impl Run<'_> {
         match result {
             Ok(len) => {
                 self.tries.head(incoming.status, &incoming.fields);
-                let rest = received.split_off(len);
-                Ok(Answered { incoming, connection, lease, rest })
+                received.drain(..len);
+                Ok(Answered { incoming, connection, lease, rest: received })
             }
             Err(failed) => {
                 if let Failed::Next(fault) = &failed {

@@ -58,6 +58,7 @@ impl Run<'_> {
             });
             let kind = if sending { WaitKind::UpstreamSend } else { WaitKind::UpstreamFirstByte };
             match self.unless_gone(x, kind, event).await? {
+                Event::Received(Recv::Data(bytes)) if received.is_empty() => *received = bytes.into_vec(),
                 Event::Received(Recv::Data(bytes)) => received.extend_from_slice(&bytes),
                 Event::Sent => {
                     sending = false;

@@ -61,6 +61,7 @@ impl Io {
                 self.on_accept(core, i, generation, accepted, more);
             }
             Kind::Recv => self.on_recv(core, i, result, flags),
+            Kind::Readable => self.on_readable(core, i, result, more),
             Kind::Send => self.on_send(core, i, result),
             Kind::Connect => self.on_connect(core, i, result),
             Kind::Writable => self.on_writable(core, i),
@@ -128,7 +129,7 @@ impl Io {
             && !slot.detaching
             && let Backend::Uring(uring) = &mut self.backend
         {
-            uring.arm_recv(slot, i); // its pause has ended after the task had caught up
+            uring.arm(slot, i); // its pause has ended after the task had caught up
         }
         if ended {
             core.sched.notify(&mut self.sockets.slot(i).watcher);

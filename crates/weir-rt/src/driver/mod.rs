@@ -9,6 +9,7 @@ pub(crate) mod bufring;
 mod complete;
 mod epoll;
 mod layered;
+mod long;
 mod probe;
 mod send;
 pub(crate) mod sys;
@@ -73,6 +74,8 @@ pub(crate) enum Kind {
     Inbox,
     /// A silent send that failed or was short.
     Fallen,
+    /// Bytes, or an end, of a socket that is received from by recv(2).
+    Readable,
 }
 
 /// Kind in 4 bits, generation in 28, index in 32.
@@ -82,7 +85,7 @@ pub(crate) fn tag(kind: Kind, generation: u32, index: u32) -> u64 {
 
 /// The reverse of [`tag`].
 pub(crate) fn untag(data: u64) -> (Kind, u32, u32) {
-    const KINDS: [Kind; 9] = [
+    const KINDS: [Kind; 10] = [
         Kind::Nothing,
         Kind::Recv,
         Kind::Send,
@@ -92,6 +95,7 @@ pub(crate) fn untag(data: u64) -> (Kind, u32, u32) {
         Kind::Accept,
         Kind::Inbox,
         Kind::Fallen,
+        Kind::Readable,
     ];
     let kind = KINDS.get((data >> 60) as usize).copied().unwrap_or(Kind::Nothing);
     (kind, (data >> 32) as u32 & 0x0fff_ffff, data as u32)
@@ -206,11 +210,12 @@ impl Io {
         match &mut self.backend {
             Backend::Uring(uring) => match slot.receiving {
                 Receiving::Off => {
-                    uring.arm_recv(slot, i);
+                    uring.arm(slot, i);
                     None
                 }
                 Receiving::Starved => self.recv_heap(core, i),
                 Receiving::Armed | Receiving::Pausing => None,
+                Receiving::Polled => self.recv_polled(core, i, BUFFER_SIZE),
             },
             Backend::Epoll(_) => self.recv_now(core, i),
             Backend::Shut => Some(Input::Error(libc::EBADF)),
@@ -245,7 +250,7 @@ impl Io {
     /// tasks ask of the system then is one answer for all of them (see [`crate::epoch`]).
     pub(crate) fn receive_ahead(&mut self, core: &Core, i: u32) {
         let (slot, pool, _) = self.sockets.parts(i);
-        if slot.reader.is_some() && slot.received.is_empty() && !pool.is_low() {
+        if slot.reader.is_some() && slot.received.is_empty() && !slot.long && !pool.is_low() {
             match self.recv_now(core, i) {
                 Some(Input::Data(received)) => {
                     let (slot, pool, _) = self.sockets.parts(i);
@@ -267,7 +272,7 @@ impl Io {
             let slot = self.sockets.slot(i);
             slot.receiving = Receiving::Off;
             if let Backend::Uring(uring) = &mut self.backend {
-                uring.arm_recv(slot, i);
+                uring.arm(slot, i);
             }
         }
         input
@@ -304,7 +309,7 @@ impl Io {
             return;
         }
         if slot.receiving == Receiving::Off && slot.received.is_empty() {
-            uring.arm_recv(slot, i);
+            uring.arm(slot, i);
         } else {
             uring.poll_hangup(slot, i);
         }
@@ -417,8 +422,7 @@ impl Io {
                 continue;
             }
             if slot.receiving == Receiving::Armed {
-                uring.cancel(tag(Kind::Recv, slot.generation, i));
-                slot.receiving = Receiving::Pausing;
+                uring.pause(slot, i);
             }
             // A burst may bring 32 buffers before it can be stopped; the pool is not theirs to keep.
             let keep = if pool.is_low() { 0 } else { QUEUED_MAX };
@@ -444,7 +448,7 @@ impl Io {
             if buffers > 0 {
                 buffers -= 1;
                 slot.receiving = Receiving::Off;
-                uring.arm_recv(slot, i);
+                uring.arm(slot, i);
             } else {
                 core.sched.notify(&mut slot.reader);
                 rest.push(i);

@@ -130,8 +130,9 @@ impl Io {
             return;
         }
         match &mut self.backend {
-            // A head before a file is sent here and now, so that both go in one turn and may share a packet.
-            Backend::Uring(uring) if !gathered.file_next => {
+            // A head before a file is sent here and now, so that both go in one turn and may share a packet; what is long
+            // is sent while the processor's cache has it.
+            Backend::Uring(uring) if !gathered.file_next && gathered.bytes <= SILENT_BYTES => {
                 output.depart(gathered);
                 slot.sending = Sending::InFlight;
                 uring.send(slot, i, gathered);

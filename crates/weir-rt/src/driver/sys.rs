@@ -40,6 +40,18 @@ pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize) -> Result<usize
     )
 }
 
+/// recv(2) without waiting of up to `most` bytes, behind those of `to`.
+pub(crate) fn append_received(fd: RawFd, to: &mut Vec<u8>, most: usize) -> Result<usize, i32> {
+    to.reserve(most);
+    let old = to.len();
+    let room = &mut to.spare_capacity_mut()[..most];
+    // SAFETY: `most` writable bytes behind the vector's end, borrowed by us alone.
+    let n = unsafe { recv(fd, room.as_mut_ptr().cast(), most) }?;
+    // SAFETY: the first `n` bytes of `room` have just been written.
+    unsafe { to.set_len(old + n) };
+    Ok(n)
+}
+
 /// Sends the gathered front of `output` without waiting or signal; before a file the kernel may hold a last short
 /// packet back for what follows.
 pub(crate) fn send(fd: RawFd, output: &mut Output, gathered: Gathered) -> Result<usize, i32> {

@@ -91,10 +91,29 @@ impl Uring {
         self.start(poll.user_data(tag(Kind::Inbox, 0, 0)));
     }
 
-    pub(crate) fn arm_recv(&mut self, slot: &mut Slot, i: u32) {
+    /// Has the kernel receive for the socket, or only look whether there is something, where that is the socket's way.
+    pub(crate) fn arm(&mut self, slot: &mut Slot, i: u32) {
+        if slot.long { self.poll_readable(slot, i) } else { self.arm_recv(slot, i) }
+    }
+
+    fn arm_recv(&mut self, slot: &mut Slot, i: u32) {
         let recv = opcode::RecvMulti::new(Fd(slot.fd), GROUP).build();
         slot.receiving = Receiving::Armed;
         self.start_on(slot, Ops::RECV, recv.user_data(tag(Kind::Recv, slot.generation, i)));
+    }
+
+    /// Multishot: each arrival is told once.
+    fn poll_readable(&mut self, slot: &mut Slot, i: u32) {
+        let events = (libc::POLLIN | libc::POLLRDHUP) as u32;
+        let poll = opcode::PollAdd::new(Fd(slot.fd), events).multi(true).build();
+        (slot.receiving, slot.readable) = (Receiving::Polled, false);
+        self.start_on(slot, Ops::RECV, poll.user_data(tag(Kind::Readable, slot.generation, i)));
+    }
+
+    /// Ends a multishot receive; its completion still comes.
+    pub(crate) fn pause(&mut self, slot: &mut Slot, i: u32) {
+        self.cancel(tag(Kind::Recv, slot.generation, i));
+        slot.receiving = Receiving::Pausing;
     }
 
     /// Sends the gathered front of the slot's output, which has departed: it stays where it is until the completion.

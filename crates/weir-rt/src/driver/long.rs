@@ -1,0 +1,119 @@
+//! Receiving what is long: as much as there is by one recv(2), into a vector that its reader owns and may send on
+//! uncopied.
+//!
+//! A multishot receive brings the same bytes in pool buffers of 4 KB, each with a completion, and so many at once that it
+//! has to be cancelled ([`QUEUED_MAX`](crate::socket::QUEUED_MAX)). So a socket that is read in this way is only polled
+//! for readiness from then on, with io_uring too; 64 KB then take two receives instead of seventeen.
+
+use crate::buffer::BUFFER_SIZE;
+use crate::output::LONG;
+use crate::runtime::Core;
+use crate::socket::{Ops, Receiving};
+
+use super::{Backend, Input, Io, sys, take_error};
+
+/// A receive up to this size is copied out of its long vector, which is then free for others: what waits for a slow
+/// reader takes no more than five times its bytes.
+const COPIED: usize = LONG / 4;
+
+impl Io {
+    /// As [`Io::recv`], of up to `most` bytes at once.
+    pub(crate) fn recv_long(&mut self, core: &Core, i: u32, most: usize) -> Option<Input> {
+        let slot = self.sockets.slot(i);
+        if slot.layer.is_some() || slot.received.len() == 1 {
+            return self.recv(core, i);
+        }
+        if !slot.received.is_empty() {
+            return Some(Input::Opened(self.gather_received(i)));
+        }
+        let slot = self.sockets.slot(i);
+        if slot.recv_error != 0 || slot.eof || matches!(self.backend, Backend::Shut) {
+            return self.recv(core, i);
+        }
+        slot.long = true;
+        if let Backend::Uring(uring) = &mut self.backend {
+            match slot.receiving {
+                // Its last completion, before which bytes may come, lets the reader go on.
+                Receiving::Armed => uring.pause(slot, i),
+                Receiving::Pausing => (),
+                Receiving::Off | Receiving::Starved => uring.arm(slot, i),
+                Receiving::Polled => return self.recv_polled(core, i, most),
+            }
+            return None;
+        }
+        self.recv_polled(core, i, most)
+    }
+
+    /// recv(2) of up to `most` bytes, if a poll has said that there is something.
+    pub(super) fn recv_polled(&mut self, core: &Core, i: u32, most: usize) -> Option<Input> {
+        let (slot, _, spares) = self.sockets.parts(i);
+        if !slot.readable {
+            return None;
+        }
+        let most = most.clamp(BUFFER_SIZE, LONG);
+        let mut bytes = if most > COPIED { spares.take_long() } else { spares.take() };
+        let result = sys::append_received(slot.fd, &mut bytes, most);
+        let input = match result {
+            Ok(0) if slot.reset != 0 => Some(Input::Error(slot.reset)),
+            Ok(0) => Some(Input::Eof),
+            Ok(n) => {
+                // As in `recv_now`: a short read has drained the socket.
+                slot.readable = slot.hangup || n == most;
+                core.received();
+                let bytes = if bytes.capacity() >= LONG && n <= COPIED {
+                    let copy = bytes.clone();
+                    spares.give(bytes);
+                    copy
+                } else {
+                    bytes
+                };
+                return Some(Input::Opened(bytes));
+            }
+            Err(libc::EAGAIN | libc::EINTR) => None,
+            Err(e) => Some(Input::Error(e)),
+        };
+        spares.give(bytes);
+        match &input {
+            Some(Input::Error(e)) => slot.recv_error = *e,
+            Some(_) => (slot.eof, slot.hangup) = (true, true),
+            None => slot.readable = false,
+        }
+        input
+    }
+
+    /// What pool buffers have brought, in one vector.
+    fn gather_received(&mut self, i: u32) -> Vec<u8> {
+        let (slot, pool, spares) = self.sockets.parts(i);
+        let mut bytes = spares.take_long();
+        while bytes.len() + BUFFER_SIZE <= LONG
+            && let Some(received) = pool.pop(&mut slot.received)
+        {
+            pool.copy_to(received, &mut bytes);
+            pool.give(received.id);
+        }
+        bytes
+    }
+
+    /// A poll for readiness has told something (io_uring).
+    pub(super) fn on_readable(&mut self, core: &Core, i: u32, result: i32, more: bool) {
+        let slot = self.sockets.slot(i);
+        if !more {
+            slot.ops.end(Ops::RECV);
+            slot.receiving = Receiving::Off;
+        }
+        if slot.closing {
+            return self.release(core, i);
+        }
+        if result > 0 {
+            slot.readable = true;
+            if result & i32::from(libc::POLLERR) != 0 && slot.reset == 0 {
+                slot.reset = take_error(slot.fd);
+            }
+            if result & i32::from(libc::POLLERR | libc::POLLHUP | libc::POLLRDHUP) != 0 {
+                slot.hangup = true;
+                core.sched.notify(&mut slot.watcher);
+            }
+        }
+        core.sched.notify(&mut slot.reader);
+    }
+}
