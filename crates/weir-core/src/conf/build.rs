@@ -15,6 +15,7 @@ use crate::module::{Confs, ModuleDef};
 use crate::regex::Pattern;
 use crate::resolver::DEFAULT_TIMEOUT;
 use crate::tls::SslConf;
+use crate::upstream::matching::Matches;
 use crate::upstream::{UpstreamConf, Upstreams};
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.
@@ -142,6 +143,8 @@ impl<'t> Builder<'t> {
         let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
         let unresolved = self.registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
         self.errors.extend(unresolved);
+        let undefined: Vec<Error> = self.registry.shared::<Matches>().missing().collect();
+        self.errors.extend(undefined);
         for server in &mut servers {
             self.settle(&mut server.confs, &confs);
             self.settle_nested(&mut server.nested, &server.confs);

@@ -18,8 +18,11 @@ use crate::exchange::Exchange;
 impl Run<'_> {
     pub(super) async fn connect(&self, x: &mut Exchange, lease: &mut Lease) -> Result<Connection, Failed> {
         let settings = &self.up.settings;
-        let local = request::local(x, settings).map_err(Failed::End)?;
         let peer = lease.peer.clone();
+        let local = match &peer.bind {
+            Some(bind) => Some(bind.clone()),
+            None => request::local(x, settings).map_err(Failed::End)?,
+        };
         let connect = Connection::open(&peer.addr, local.as_ref(), settings.connect_timeout);
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {
             Ok(connection) => self.set_up(x, connection).await,

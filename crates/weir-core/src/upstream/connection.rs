@@ -6,6 +6,7 @@ use weir_rt::net::SockAddr;
 use weir_rt::{Recv, Stream, Timer};
 
 use super::idle::Parked;
+use super::peer::Peer;
 use crate::tls::Secure;
 
 /// A connection to a server, while it is used or kept.
@@ -56,10 +57,11 @@ impl Connection {
     }
 
     /// Takes it from this worker's event loop, for any worker to use; `None`: it is of no use.
-    pub(super) async fn park(self, addr: SockAddr, since: u64) -> Option<Parked> {
+    pub(super) async fn park(self, peer: &Peer, since: u64) -> Option<Parked> {
         let (requests, opened) = (self.requests, self.opened);
+        let (addr, bind) = (peer.addr.clone(), peer.bind.clone());
         let (fd, unasked) = self.stream.into_fd().await.ok()?;
-        unasked.is_empty().then_some(Parked { fd, addr, requests, opened, since })
+        unasked.is_empty().then_some(Parked { fd, addr, bind, requests, opened, since })
     }
 
     /// Takes it over, on this worker; `None`: the event loop has no room.

@@ -6,18 +6,19 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use weir_conf::{LineCx, Result, parse_number, parse_time_ms};
-use weir_http::h1::{Limits, Parse, ResponseHead};
-use weir_rt::Recv;
 
 use super::Upstreams;
+use super::check::{Checked, timed_out};
 use super::connection::Connection;
 use super::group::Group;
+use super::matching::{Matches, Matching};
 use super::peer::Peer;
 use crate::Configuration;
+use crate::conf::registry::Registry;
 use crate::log::{self, Level};
 use crate::worker::Worker;
 
@@ -38,14 +39,16 @@ pub struct HealthCheck {
     host: Option<Box<str>>,
     /// The statuses of one that is well.
     statuses: Vec<(u16, u16)>,
+    /// The `match` block that says what its answer must be, in the place of `statuses`.
+    matching: Option<Arc<OnceLock<Matching>>>,
     /// Nobody asks a server before it was found well.
     pub(super) mandatory: bool,
 }
 
 impl HealthCheck {
     /// `health_check [type=http|tcp] [interval=time] [jitter=time] [timeout=time] [fails=number] [passes=number]
-    /// [uri=uri] [host=name] [status=200-399,...] [mandatory]`
-    pub(super) fn parse(line: &LineCx<'_>) -> Result<HealthCheck> {
+    /// [uri=uri] [host=name] [status=200-399,... | match=name] [mandatory]`
+    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<HealthCheck> {
         let mut check = HealthCheck {
             tcp: false,
             interval: 5_000,
@@ -56,10 +59,18 @@ impl HealthCheck {
             uri: "/".into(),
             host: None,
             statuses: vec![(200, 399)],
+            matching: None,
             mandatory: false,
         };
         for at in 0..line.args().len() {
-            check.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?;
+            match line.arg(at).strip_prefix("match=").filter(|name| !name.is_empty()) {
+                Some(name) => {
+                    let (name, span) = (name.to_owned(), line.args()[at].span);
+                    let registry: &mut Registry = line.ext();
+                    check.matching = Some(registry.shared::<Matches>().want(&name, span));
+                }
+                None => check.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?,
+            }
         }
         check.timeout = check.timeout.min(check.interval);
         Ok(check)
@@ -91,7 +102,6 @@ impl HealthCheck {
 
     /// Asks `peer` once.
     async fn ask(&self, group: &str, peer: &Peer) -> std::result::Result<(), String> {
-        let timed_out = || "upstream timed out (110: Connection timed out)".to_owned();
         let connection =
             Connection::open(&peer.addr, None, self.timeout).await.map_err(|error| {
                 match error.raw_os_error() {
@@ -110,23 +120,21 @@ impl HealthCheck {
             format!("GET {uri} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\nConnection: close\r\n\r\n");
         connection.stream.send(request.into_bytes());
         connection.timer.arm(self.timeout);
-        let mut received = Vec::new();
-        loop {
-            let event =
-                std::future::poll_fn(|cx| connection.stream.poll_recv(cx, Some(&connection.timer))).await;
-            match event {
-                Recv::Data(bytes) => received.extend_from_slice(&bytes),
-                Recv::Eof => return Err("upstream prematurely closed connection".to_owned()),
-                Recv::TimedOut => return Err(timed_out()),
-                Recv::Err(errno) => {
-                    return Err(format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno)));
-                }
-            }
-            if let Some(status) = status(&mut received)? {
-                let well = self.statuses.iter().any(|(from, to)| (*from..=*to).contains(&status));
-                return if well { Ok(()) } else { Err(format!("the status was {status}")) };
-            }
+        let mut answer = Checked::head(&connection).await?;
+        let matching = self.matching.as_ref().and_then(|matching| matching.get());
+        let status = answer.status();
+        let well = match matching {
+            Some(matching) => matching.status(status),
+            None => self.statuses.iter().any(|(from, to)| (*from..=*to).contains(&status)),
+        };
+        if !well {
+            return Err(format!("the status was {status}"));
         }
+        let Some(matching) = matching else { return Ok(()) };
+        if matching.needs_body() {
+            answer.read_body(&connection).await?;
+        }
+        matching.judge(&answer)
     }
 
     /// Notes what a check found; its consequences are logged.
@@ -168,25 +176,8 @@ impl HealthCheck {
     }
 }
 
-/// The status of a whole head at the start of `received`; interim ones are skipped.
-fn status(received: &mut Vec<u8>) -> std::result::Result<Option<u16>, String> {
-    loop {
-        let limits = Limits { max_line: MOST, max_head: MOST, ..Limits::default() };
-        let mut head = ResponseHead::default();
-        match head.parse(received, &limits) {
-            Ok(Parse::Incomplete { .. }) if received.len() < MOST => return Ok(None),
-            Ok(Parse::Incomplete { .. }) => return Err("upstream sent too big header".to_owned()),
-            Ok(Parse::Complete) if (100..200).contains(&head.status) => {
-                received.drain(..head.len);
-            }
-            Ok(Parse::Complete) => return Ok(Some(head.status)),
-            Err(error) => return Err(error.message().to_owned()),
-        }
-    }
-}
-
 /// `200` or `200-399`
-fn statuses(text: &str) -> Option<(u16, u16)> {
+pub(super) fn statuses(text: &str) -> Option<(u16, u16)> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| text.parse().ok().filter(|status| (100..600).contains(status));
     let (from, to): (u16, u16) = (number(from)?, number(to)?);
@@ -248,9 +239,6 @@ fn is_in_force(worker: &Worker, configuration: &Weak<Configuration>) -> bool {
     !worker.is_stopping() && now.is_some_and(|now| Arc::as_ptr(&now.configuration) == configuration.as_ptr())
 }
 
-/// The longest head of an answer to a check, in bytes.
-const MOST: usize = 16 * 1024;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,13 +250,5 @@ mod tests {
         for wrong in ["", "99", "600", "300-200", "2xx", "200-"] {
             assert_eq!(statuses(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn interim_heads_are_skipped() {
-        let mut bytes = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 503 No\r\n\r\nbody".to_vec();
-        assert_eq!(status(&mut bytes), Ok(Some(503)));
-        assert_eq!(status(&mut b"HTTP/1.1 200".to_vec()), Ok(None));
-        assert!(status(&mut b"SSH-2.0-x\r\n\r\n".to_vec()).is_err());
     }
 }

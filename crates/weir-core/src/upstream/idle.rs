@@ -24,6 +24,8 @@ pub(super) struct Common {
 pub(super) struct Parked {
     pub(super) fd: OwnedFd,
     pub(super) addr: SockAddr,
+    /// The local address that its server's `bind=` names.
+    pub(super) bind: Option<SockAddr>,
     /// Requests it has taken.
     pub(super) requests: u64,
     /// Milliseconds of the loops' clock: when it was opened, and idle from.
@@ -49,12 +51,13 @@ impl Common {
         drop(evicted);
     }
 
-    /// One to `addr` that its server has not closed, the newest; those that it has closed are closed here, too.
-    pub(super) fn take(&self, addr: &SockAddr) -> Option<Parked> {
+    /// One to `addr`, bound so, that its server has not closed, the newest; those that it has closed are closed here, too.
+    pub(super) fn take(&self, addr: &SockAddr, bind: Option<&SockAddr>) -> Option<Parked> {
         while !self.is_empty() {
             let found = {
                 let mut list = self.list();
-                let at = list.iter().rposition(|parked| parked.addr == *addr)?;
+                let at =
+                    list.iter().rposition(|parked| parked.addr == *addr && parked.bind.as_ref() == bind)?;
                 let found = list.remove(at);
                 self.count.store(list.len(), Relaxed);
                 found
@@ -94,7 +97,7 @@ mod tests {
     fn parked(port: u16) -> (Parked, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let addr = format!("127.0.0.1:{port}").parse().expect("an address");
-        (Parked { fd: ours.into(), addr, requests: 1, opened: 0, since: 0 }, theirs)
+        (Parked { fd: ours.into(), addr, bind: None, requests: 1, opened: 0, since: 0 }, theirs)
     }
 
     #[test]
@@ -107,9 +110,9 @@ mod tests {
         let newest = three.fd.as_raw_fd();
         [one, two, three].into_iter().for_each(|parked| common.push(parked, 2));
         assert_eq!(common.list().len(), 2, "the oldest went");
-        assert_eq!(common.take(&addr).map(|parked| parked.fd.as_raw_fd()), Some(newest));
+        assert_eq!(common.take(&addr, None).map(|parked| parked.fd.as_raw_fd()), Some(newest));
         drop(b);
-        assert!(common.take(&addr).is_none() && common.is_empty(), "its server has closed it");
+        assert!(common.take(&addr, None).is_none() && common.is_empty(), "its server has closed it");
     }
 
     #[test]

@@ -236,7 +236,7 @@ impl Lease {
     pub(crate) fn answered(&mut self, x: &mut Exchange) {
         let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
         self.account.figures.answered(elapsed / 1_000);
-        if let Method::LeastTime(timed) = &self.group.group.method
+        if let Some(timed) = self.group.group.method.timed()
             && !timed.last_byte
         {
             self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), false);
@@ -263,7 +263,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Method::LeastTime(timed) = &self.group.group.method
+        if let Some(timed) = self.group.group.method.timed()
             && !self.timed
             && (timed.last_byte || self.failed)
         {

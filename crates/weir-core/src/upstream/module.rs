@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_conf::names::{MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
+use weir_conf::names::{HTTP, MORE, NONE, ONE, ONE_OR_TWO, UPSTREAM};
 use weir_conf::{
     Args, Directive, Error, Line, LineCx, Result, parse_number, parse_size, parse_time_ms, parse_time_s,
 };
 
-use super::balance::{Method, Timed};
+use super::balance::{Better, Method, Timed};
 use super::budget::Budget;
 use super::group::{Group, Keep, Members, resolve};
 use super::health::HealthCheck;
+use super::matching;
 use super::names::Named;
-use super::origins::{Origin, Place};
+use super::origins::{self, Origin, Place};
 use super::peer::Peer;
 use super::queue::Queue;
 use super::source::Source;
@@ -53,6 +54,8 @@ impl Module for UpstreamModule {
             .doc("A file in which servers that come and go at run time are kept."),
         Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
             .doc("Asks servers now and then whether they are well."),
+        Row::new("match", HTTP, ONE.block(), |_, l| matching::define(l))
+            .doc("What the answer to a health_check must be: status, header and body lines."),
         Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
             .doc("How many requests wait for a server when none is free."),
         Row::new("retry_budget", UPSTREAM, ONE_OR_TWO, |c, l| {
@@ -77,6 +80,11 @@ impl Module for UpstreamModule {
             .doc("How long name servers are waited for; 30s."),
     ];
     const VARIABLES: &'static [Variable] = tries::VARIABLES;
+}
+
+/// A plain average of times.
+fn average(last_byte: bool) -> Timed {
+    Timed { last_byte, peak: false, decay: DECAY * 1_000_000 }
 }
 
 /// Milliseconds after which a time that was measured counts for a third.
@@ -154,7 +162,7 @@ impl UpstreamConf {
             "last_byte" => true,
             _ => return Err(line.invalid_parameter(0)),
         };
-        self.set_method(line, Method::LeastTime(Timed { last_byte, peak: false, decay: DECAY * 1_000_000 }))
+        self.set_method(line, Method::LeastTime(average(last_byte)))
     }
 
     /// `peak_ewma [decay=time]`
@@ -183,16 +191,19 @@ impl UpstreamConf {
         self.set_method(line, method)
     }
 
-    /// `random [two [least_conn]]`
+    /// `random [two [least_conn | least_time=header | least_time=last_byte]]`
     fn set_random(&mut self, line: &mut LineCx<'_>) -> Result {
         let two = match line.args().first() {
-            None => false,
-            Some(word) if word.is("two") => true,
+            None => None,
+            Some(word) if word.is("two") => Some(Better::Conns),
             Some(_) => return Err(line.invalid_parameter(0)),
         };
-        if line.args().get(1).is_some_and(|word| !word.is("least_conn")) {
-            return Err(line.invalid_parameter(1));
-        }
+        let two = match line.args().get(1).map(|word| word.str()) {
+            None | Some("least_conn") => two,
+            Some("least_time" | "least_time=header") => Some(Better::Time(average(false))),
+            Some("least_time=last_byte") => Some(Better::Time(average(true))),
+            Some(_) => return Err(line.invalid_parameter(1)),
+        };
         self.set_method(line, Method::Random { two })
     }
 
@@ -358,6 +369,10 @@ fn parameter(line: &LineCx<'_>, at: usize, peer: &mut Peer, backup: &mut bool) -
         (b"backup", None) => *backup = true,
         (b"slow_start", Some(value)) => peer.slow_start = parse_time_ms(value).ok_or_else(invalid)?,
         (b"route", Some(value)) => peer.route = String::from_utf8_lossy(value).into(),
+        (b"bind", Some(value)) => {
+            let text = std::str::from_utf8(value).ok().filter(|text| !text.is_empty());
+            peer.bind = text.and_then(origins::local).ok_or_else(invalid)?;
+        }
         (b"drain", None) => peer.drain = true,
         (b"down", None) => peer.down = true,
         _ => return Err(invalid()),

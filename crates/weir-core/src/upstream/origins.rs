@@ -96,6 +96,7 @@ impl Origin {
             "fail_timeout" => model.fail_timeout = value.number()?,
             "slow_start" => model.slow_start = value.number()?.checked_mul(1000)?,
             "route" => model.route = value.text()?.into(),
+            "bind" => model.bind = local(value.text()?)?,
             "down" => model.down = value.bool()?,
             "drain" => model.drain = value.bool()?,
             "backup" => self.backup = value.bool()?,
@@ -127,6 +128,9 @@ impl Origin {
             number("slow_start", model.slow_start / 1000, 0);
             if !model.route.is_empty() {
                 json.key("route").text(&model.route);
+            }
+            if let Some(bind) = &model.bind {
+                json.key("bind").text(&bind.to_string());
             }
             for (key, set) in [("backup", *backup), ("down", model.down), ("drain", model.drain)] {
                 if set {
@@ -214,8 +218,9 @@ pub(super) fn members(list: &[Origin], before: &Members) -> Members {
     let mut members = Members::default();
     for (peer, backup) in list.iter().flat_map(Origin::peers) {
         let known = old.get_mut(&*peer.name).filter(|known| !known.is_empty()).map(|known| {
-            let at = known.iter().position(|old| old.server == peer.server).unwrap_or(0);
-            known.remove(at)
+            let same = |old: &&Arc<Peer>| old.server == peer.server;
+            let at = known.iter().position(|old| same(old) && old.bind == peer.bind);
+            known.remove(at.or_else(|| known.iter().position(same)).unwrap_or(0))
         });
         let peer = match known {
             Some(old) if old.is_set_as(&peer) => old.clone(),
@@ -225,6 +230,15 @@ pub(super) fn members(list: &[Origin], before: &Members) -> Members {
         if backup { &mut members.backup } else { &mut members.primary }.push(peer);
     }
     members
+}
+
+/// `bind=`: an address with or without a port; nothing takes it back. `None`: it is none.
+pub(super) fn local(text: &str) -> Option<Option<SockAddr>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let with_port = text.parse().or_else(|_| format!("{text}:0").parse());
+    with_port.ok().filter(|addr: &SockAddr| addr.port().is_some()).map(Some)
 }
 
 /// The largest weight at run time: sums of them stay far from the end of 32 bits.
@@ -242,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_list_is_written_as_it_is_read() {
-        let text = r#"[{"server":"127.0.0.1:80"},{"server":"[::1]:81","weight":3,"max_fails":0,"slow_start":2,"route":"a","backup":true,"drain":true},{"server":"example.org","service":"http","down":true}]"#;
+        let text = r#"[{"server":"127.0.0.1:80"},{"server":"[::1]:81","weight":3,"max_fails":0,"slow_start":2,"route":"a","bind":"127.0.0.2:0","backup":true,"drain":true},{"server":"example.org","service":"http","down":true}]"#;
         let origins = list(text).expect("a list");
         assert_eq!(write(&origins), text);
         assert_eq!((origins[1].model.weight, origins[1].model.slow_start), (3, 2000));
@@ -258,6 +272,7 @@ mod tests {
             (r#"["a b"]"#, "\"a b\" is no server"),
             (r#"["127.0.0.1:99999"]"#, "invalid port in upstream \"127.0.0.1:99999\""),
             (r#"[{"server":"127.0.0.1","weight":0}]"#, "invalid value of \"weight\""),
+            (r#"[{"server":"127.0.0.1","bind":"here"}]"#, "invalid value of \"bind\""),
             (r#"[{"server":"127.0.0.1","colour":1}]"#, "unknown key \"colour\""),
             (r#"["127.0.0.1","127.0.0.1"]"#, "\"127.0.0.1\" is listed twice"),
             (r#"["unix:"]"#, "no path in the unix domain socket in upstream \"unix:\""),

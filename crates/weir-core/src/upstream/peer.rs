@@ -35,6 +35,8 @@ pub struct Peer {
     pub slow_start: u64,
     /// `route=`
     pub route: Box<str>,
+    /// The local address of connections to it (`bind=`); port 0: any.
+    pub bind: Option<SockAddr>,
     /// What changes.
     pub state: Arc<PeerState>,
 }
@@ -192,6 +194,7 @@ impl Peer {
             drain: false,
             slow_start: 0,
             route: "".into(),
+            bind: None,
             state: Arc::default(),
         }
     }
@@ -209,7 +212,15 @@ impl Peer {
                 peer.drain,
             )
         };
-        numbers(self) == numbers(other) && self.route == other.route && self.server == other.server
+        numbers(self) == numbers(other)
+            && self.route == other.route
+            && self.server == other.server
+            && self.bind == other.bind
+    }
+
+    /// Whether a connection to `other` is one to this: the same address, by the same line.
+    pub(super) fn shares_line(&self, other: &Peer) -> bool {
+        self.addr == other.addr && self.bind == other.bind
     }
 
     /// What it is at second `now`.

@@ -54,7 +54,7 @@ impl Pool {
         if secure.is_some() {
             return None;
         }
-        while let Some(parked) = self.common.take(&peer.addr) {
+        while let Some(parked) = self.common.take(&peer.addr, peer.bind.as_ref()) {
             let idle = idle_for(parked.since);
             let connection = (idle < self.limit(peer)).then(|| Connection::unpark(parked)).flatten();
             if let Some(mut connection) = connection.filter(|connection| connection.age() < self.keep.time) {
@@ -67,7 +67,7 @@ impl Pool {
 
     fn own(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Idle> {
         let mut idle = self.idle.borrow_mut();
-        let same = |idle: &Idle| idle.peer.addr == peer.addr && idle.connection.secure.as_ref() == secure;
+        let same = |idle: &Idle| idle.peer.shares_line(peer) && idle.connection.secure.as_ref() == secure;
         let at = idle.iter().rposition(same)?;
         Some(idle.remove(at))
     }
@@ -106,7 +106,7 @@ impl Pool {
         let common = self.common.clone();
         weir_rt::spawn(async move {
             let Idle { connection, peer, since } = idle;
-            if let Some(parked) = connection.park(peer.addr.clone(), since).await {
+            if let Some(parked) = connection.park(&peer, since).await {
                 common.push(parked, most);
             }
         });

@@ -63,6 +63,21 @@ impl Timed {
     fn keep(&self, age: u64) -> f64 {
         (-(age as f64) / self.decay.max(1) as f64).exp()
     }
+
+    /// What one more request costs `peer` at `now`: its time, as often as it has requests, for its share. Of whom nothing
+    /// is known is thought as well as of the `best`, and loaded like it.
+    fn cost(&self, peer: &Peer, now: u64, best: u64) -> f64 {
+        let conns = f64::from(peer.state.conns.load(Relaxed)) + 1.0;
+        let time = peer.state.time.read(self, now).unwrap_or(best).max(1);
+        time as f64 * conns / peer.share() as f64
+    }
+
+    /// Whether `first` is at least as good as `second` at `now`.
+    pub(super) fn prefers(&self, first: &Peer, second: &Peer, now: u64) -> bool {
+        let time = |peer: &Peer| peer.state.time.read(self, now);
+        let best = time(first).into_iter().chain(time(second)).min().unwrap_or(0);
+        self.cost(first, now, best) <= self.cost(second, now, best)
+    }
 }
 
 pub(super) struct LeastTime {
@@ -85,16 +100,14 @@ impl Balancer for LeastTime {
         }
         let (second, clock) = (now(), weir_rt::clock::monotonic_ns());
         let time = |peer: &Peer| peer.state.time.read(&self.timed, clock);
+        let cost = |peer: &Peer, best: u64| self.timed.cost(peer, clock, best);
         let free = || primary.iter().filter(|peer| !tried.contains(peer) && peer.is_available(second));
-        // Of whom nothing is known is thought as well as of the best, and loaded like it.
         let best = free().filter_map(|peer| time(peer)).min().unwrap_or(0);
-        let cost = |peer: &Peer| {
-            let conns = f64::from(peer.state.conns.load(Relaxed)) + 1.0;
-            time(peer).unwrap_or(best).max(1) as f64 * conns / peer.share() as f64
+        let Some(least) = free().map(|peer| cost(peer, best)).reduce(f64::min) else {
+            return self.turn.any(tried);
         };
-        let Some(least) = free().map(|peer| cost(peer)).reduce(f64::min) else { return self.turn.any(tried) };
         // What differs by less than a twentieth is the same, and taken in turn.
-        self.turn.primary(tried, |peer| cost(peer) <= least * 1.05)
+        self.turn.primary(tried, |peer| cost(peer, best) <= least * 1.05)
     }
 
     fn done(&mut self, peer: &Arc<Peer>, failed: bool) {

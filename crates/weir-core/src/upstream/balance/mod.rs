@@ -35,9 +35,18 @@ pub enum Method {
     Consistent(Script),
     /// By chance; of two the one with fewer connections.
     Random {
-        /// `two`
-        two: bool,
+        /// `two`: which of two drawn is asked.
+        two: Option<Better>,
     },
+}
+
+/// Which of two servers is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The one with fewer connections for its weight.
+    Conns,
+    /// The one whose answers come sooner, for its weight and its connections.
+    Time(Timed),
 }
 
 impl Method {
@@ -57,8 +66,20 @@ impl Method {
             Method::IpHash => "ip_hash",
             Method::Hash(_) => "hash",
             Method::Consistent(_) => "hash consistent",
-            Method::Random { two: false } => "random",
-            Method::Random { two: true } => "random two",
+            Method::Random { two: None } => "random",
+            Method::Random { two: Some(Better::Conns) } => "random two",
+            Method::Random { two: Some(Better::Time(Timed { last_byte: true, .. })) } => {
+                "random two least_time=last_byte"
+            }
+            Method::Random { two: Some(Better::Time(_)) } => "random two least_time=header",
+        }
+    }
+
+    /// What it wants to know of the time that answers take.
+    pub(super) fn timed(&self) -> Option<&Timed> {
+        match self {
+            Method::LeastTime(timed) | Method::Random { two: Some(Better::Time(timed)) } => Some(timed),
+            _ => None,
         }
     }
 
