@@ -154,6 +154,11 @@ pub struct Visit {
 }
 
 impl Visit {
+    /// Where the connection comes from; `None` once it was reset.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.stream.as_ref().and_then(|stream| stream.peer_addr().ok())
+    }
+
     /// The next request's head, with its empty line; `None` when the connection ends before.
     pub fn head(&mut self) -> Option<String> {
         loop {

@@ -5,7 +5,7 @@ mod support;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use weir_test::{Backend, Server, Visit, both_drivers, free_port, wait_for};
+use weir_test::{Backend, NameServer, Say, Server, Visit, both_drivers, free_port, wait_for};
 
 use support::{final_log, get, upload};
 
@@ -119,6 +119,57 @@ both_drivers! {
             let limit = if line.contains("timeout") { "proxy_read_timeout 5s;" } else { "" };
             assert_eq!(cause(limit, behave), line);
         }
+    }
+
+    fn an_answer_is_reset(driver) {
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let told = std::sync::Mutex::new(told);
+        let backend = Backend::start(move |visit| {
+            visit.head();
+            visit.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1");
+            // Not before the client has the head.
+            let _ = told.lock().expect("no panic").recv();
+            visit.reset();
+        });
+        let server = to(backend.port(), "");
+        let mut client = server.client();
+        client.send(get("/"));
+        client.peek(1).expect("a head");
+        tell.send(()).expect("a backend that waits");
+        assert!(client.try_response(false).is_err(), "it is not whole");
+        drop(client);
+        assert_eq!(logged(server), "200 reset_in_response [200] [-]");
+    }
+
+    fn a_server_that_does_not_speak_tls(driver) {
+        let backend = Backend::start(|visit| {
+            visit.bytes(1);
+            visit.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+            visit.hang();
+        });
+        let server = serve("", &format!("location / {{ proxy_pass https://127.0.0.1:{}; }}", backend.port()));
+        assert_eq!(server.get("/").status, 502);
+        assert_eq!(logged(server), "502 tls_failed [502] [tls_failed]");
+    }
+
+    /// The name servers know nothing any more; what they said before is used on, and the request says so.
+    fn addresses_of_before_are_used(driver) {
+        let dns = NameServer::start(|_| Say::Addresses(vec![Ipv4Addr::LOCALHOST.into()], 60));
+        let backend = Backend::answering("served");
+        let server = serve(
+            &format!("resolver {} valid=1s ipv6=off;", dns.address()),
+            &format!("location / {{ proxy_pass http://$arg_host.example:{}; }}", backend.port()),
+        );
+        assert_eq!(server.get("/?host=a").text(), "served");
+        dns.set(|_| Say::Code(2));
+        let mut asked = 1;
+        let stale = wait_for("an old address", || {
+            assert_eq!(server.get("/?host=a").text(), "served");
+            asked += 1;
+            let line = server.access_log_lines(asked).pop();
+            line.filter(|line| line != "200 - [200] [-]")
+        });
+        assert_eq!(stale, "200 dns_stale_used [200] [-]");
     }
 
     fn a_server_takes_nothing(driver) {

@@ -144,7 +144,13 @@ both_drivers! {
 
     /// The faster one gets most; the slow one is asked now and then, and more when it has become fast.
     fn the_faster_server_is_asked_more(driver) {
-        for method in ["least_time header;", "least_time last_byte;", "peak_ewma decay=1s;"] {
+        for method in [
+            "least_time header;",
+            "least_time last_byte;",
+            "peak_ewma decay=1s;",
+            "random two least_time=header;",
+            "random two least_time=last_byte;",
+        ] {
             let slow = Arc::new(AtomicUsize::new(1));
             let shared = slow.clone();
             let backend = Backend::start(move |visit| {
@@ -169,12 +175,99 @@ both_drivers! {
         }
     }
 
+    /// Once it is known how fast bodies get to each, long ones go where they got soonest, whatever answers to others take.
+    fn long_bodies_take_the_fastest_line(driver) {
+        const LEN: usize = 4 << 20;
+        let reads = |name: &'static str, pause: u64| {
+            Backend::start(move |visit| {
+                while let Some(head) = visit.head() {
+                    for _ in 0..if head.starts_with("POST") { LEN >> 16 } else { 0 } {
+                        thread::sleep(std::time::Duration::from_millis(pause));
+                        if visit.bytes(1 << 16).is_none() {
+                            return;
+                        }
+                    }
+                    visit.answer(name);
+                }
+            })
+        };
+        let backends = [reads("slow", 40), reads("fast", 0)];
+        let conf = format!(
+            "http {{ upstream u {{ server 127.0.0.1:{} bind=127.0.0.2; server 127.0.0.1:{}; least_time upload; }}
+             server {{ listen 127.0.0.1:%%PORT%%; client_max_body_size 0;
+                location / {{ proxy_pass http://u; proxy_request_buffering off; }} }} }}",
+            backends[0].port(),
+            backends[1].port()
+        );
+        let server = Server::start(&conf);
+        let mut client = server.client();
+        let mut upload = || {
+            client.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LEN}\r\n\r\n"));
+            client.send(vec![b'x'; LEN]);
+            client.response().text()
+        };
+        wait_for("both to be known", || (upload() == "slow").then_some(()));
+        let answered: Vec<_> = (0..4).map(|_| upload()).collect();
+        assert_eq!(answered, ["fast"; 4]);
+    }
+
+    /// It fails at nothing, and is left out all the same, with a word in the log.
+    fn a_server_far_slower_than_the_others_is_left_out(driver) {
+        let slow = Backend::start(|visit| {
+            while visit.head().is_some() {
+                thread::sleep(std::time::Duration::from_secs(2));
+                visit.answer("slow");
+            }
+        });
+        let backends = [slow, Backend::answering("fast")];
+        let server = to(&backends, "server %a; server %b; outlier 1.5 min=500ms answers=1 time=1h;");
+        let mut client = server.client();
+        wait_for("the slow one to be left out", || {
+            client.get("/");
+            server.error_log().contains("peer is an outlier").then_some(())
+        });
+        let line = server.error_log_line("peer is an outlier");
+        let peer = format!("left out for 3600s, peer 127.0.0.1:{} in upstream \"u\"", backends[0].port());
+        assert!(line.contains("[warn]") && line.ends_with(&peer), "{line}");
+        for _ in 0..6 {
+            assert_eq!(client.get("/").text(), "fast");
+        }
+    }
+
+    /// One server, two ways to it: connections come from the address that each names, and are kept apart.
+    fn a_server_s_line_is_the_address_that_it_names(driver) {
+        let backend = Backend::start(|visit| {
+            let from = visit.peer().map(|peer| peer.ip().to_string()).unwrap_or_default();
+            while visit.head().is_some() {
+                visit.answer(&from);
+            }
+        });
+        let backends = [backend, Backend::answering("b")];
+        let server = to(&backends, "server %a bind=127.0.0.2; server %a bind=127.0.0.3:0; server %b down;");
+        let mut client = server.client();
+        let answers: Vec<_> = (0..6).map(|_| client.get("/").text()).collect();
+        assert_eq!(answers, ["127.0.0.2", "127.0.0.3"].repeat(3));
+        assert_eq!(backends[0].visits(), 2);
+        // Over a reload each is still who it was.
+        let conf = server.dir().read("nginx.conf");
+        let mut server = server;
+        server.reload(&conf);
+        // The turn begins anew somewhere among these.
+        let answers: Vec<_> = (0..4).map(|_| server.get("/").text()).collect();
+        assert!(["127.0.0.2", "127.0.0.3"].iter().all(|line| answers.iter().any(|text| text == line)), "{answers:?}");
+    }
+
     fn what_is_written_wrongly_is_refused(driver) {
         for (lines, message) in [
             ("server 127.0.0.1:1; sticky cookie;", "invalid number of arguments in \"sticky\" directive"),
             ("server 127.0.0.1:1; sticky cookie a nothing;", "invalid parameter \"nothing\""),
             ("server 127.0.0.1:1; sticky learn create=$arg_a lookup=$arg_a;", "must have \"zone\" parameter"),
             ("server 127.0.0.1:1; sticky route $arg_a; sticky route $arg_a;", "\"sticky\" directive is duplicate"),
+            ("server 127.0.0.1:1 bind=;", "invalid parameter \"bind=\""),
+            ("server 127.0.0.1:1 bind=unix:/x;", "invalid parameter \"bind=unix:/x\""),
+            ("server 127.0.0.1:1; random two least_time=never;", "invalid parameter \"least_time=never\""),
+            ("server 127.0.0.1:1; outlier 1;", "invalid value \"1\""),
+            ("server 127.0.0.1:1; outlier 2 answers=0;", "invalid parameter \"answers=0\""),
             ("server 127.0.0.1:1; queue 0;", "invalid value \"0\""),
             ("hash $uri; server 127.0.0.1:1 slow_start=1s;", "balancing method does not support parameter \"slow_start\""),
         ] {

@@ -1,7 +1,7 @@
 //! Active checks of the servers of a group.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use weir_test::{Backend, Server, both_drivers, wait_for};
 
@@ -111,6 +111,72 @@ both_drivers! {
         let _back = Backend::answering_at(port, "a");
         let _ = server.error_log_line("peer is healthy");
         assert!(answers(&server).contains('a'));
+    }
+
+    /// Status, fields of the head and body must be as the `match` block says, whose place may be behind the group.
+    fn an_answer_must_match(driver) {
+        let answers = Arc::new(Mutex::new(String::new()));
+        let (say, well) = (answers.clone(), "HTTP/1.1 201 OK\r\nContent-Type: a/b\r\nContent-Length: 9\r\n\r\nall well\n");
+        let backend = Backend::start(move |visit| {
+            while let Some(head) = visit.head() {
+                if head.starts_with("GET /health ") {
+                    visit.send(&*say.lock().expect("no panic"));
+                    return;
+                }
+                visit.answer("a");
+            }
+        });
+        *answers.lock().expect("no panic") = well.to_owned();
+        let conf = format!(
+            "http {{ upstream u {{ server 127.0.0.1:{}; health_check uri=/health interval=50ms match=w; }}
+             server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }}
+             match w {{ status 200-201 204; header Content-Type = a/b; header ! X-Ill; header X-Load !~ ^[5-9];
+                body ~ well; body !~ unwell; }} }}",
+            backend.port()
+        );
+        let server = Server::start(&conf);
+        let chunked = "HTTP/1.1 200 OK\r\ncontent-type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nwe\r\n2\r\nll\r\n0\r\n\r\n";
+        let until_close = "HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nX-Load: 1\r\n\r\nwell";
+        for (count, (bad, why, good)) in [
+            (well.replace("201", "202"), "the status was 202", chunked),
+            (well.replace("a/b", "a/c"), "the header \"Content-Type\" did not match", until_close),
+            (well.replace("\r\n\r\n", "\r\nx-ill: 1\r\n\r\n"), "the header \"X-Ill\" did not match", chunked),
+            (well.replace("\r\n\r\n", "\r\nX-Load: 7\r\n\r\n"), "the header \"X-Load\" did not match", well),
+            (well.replace("all", "bad").replace("well", "good"), "the body did not match", chunked),
+            (well.replace("all well", "unwell!!"), "the body did not match", well),
+            (well.replace("9", "99"), "upstream prematurely closed connection", well),
+        ].into_iter().enumerate() {
+            *answers.lock().expect("no panic") = bad;
+            let told = |word: &str| {
+                wait_for(word, || {
+                    let log = server.error_log();
+                    let lines: Vec<_> = log.lines().filter(|line| line.contains(word)).collect();
+                    lines.get(count).map(|line| (*line).to_owned())
+                })
+            };
+            let line = told("peer is unhealthy");
+            assert!(line.contains(&format!("peer is unhealthy: {why}, health check")), "{line}");
+            *answers.lock().expect("no panic") = good.to_owned();
+            told("peer is healthy");
+        }
+    }
+
+    fn what_a_match_block_may_not_say(driver) {
+        for (lines, message) in [
+            ("match w { status; }", "invalid number of parameters in \"status\""),
+            ("match w { status 99; }", "invalid parameter \"99\""),
+            ("match w { status 200; status 201; }", "\"status\" directive is duplicate"),
+            ("match w { header a < b; }", "invalid parameter \"<\""),
+            ("match w { header a = b c; }", "invalid number of parameters in \"header\""),
+            ("match w { body = a; }", "invalid parameter \"=\""),
+            ("match w { body ~ (; }", "pcre2_compile() failed"),
+            ("match w { require $x; }", "unknown directive \"require\" in \"match\""),
+            ("match w { } match w { }", "duplicate match \"w\""),
+            ("upstream v { server 127.0.0.1:1; health_check match=x; }", "match \"x\" is not defined"),
+        ] {
+            let exit = Server::builder(&format!("http {{ {lines} }}")).run(&["-t"]);
+            assert!(!exit.status.success() && exit.stderr.contains(message), "{lines}: {exit}");
+        }
     }
 
     fn what_is_written_wrongly_is_refused(driver) {

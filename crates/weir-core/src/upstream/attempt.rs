@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use super::answer::Answer;
@@ -202,6 +203,7 @@ impl Run<'_> {
         self.hints = 0;
         let mut received = Vec::new();
         let mut incoming = Incoming::default();
+        let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
         let result = match self.send(x, &connection, &mut received).await {
             Ok(()) => self.head(x, &connection, &mut received, &mut incoming).await,
             Err(failed) => Err(failed),
@@ -212,6 +214,9 @@ impl Run<'_> {
         x.shared.bytes(self.up.sites.of(&lease), length, sent);
         match result {
             Ok(len) => {
+                if let Some((timed, began)) = measured {
+                    lease.peer.state.line.sent(&timed, sent, clock::monotonic_ns().saturating_sub(began));
+                }
                 self.tries.head(incoming.status, &incoming.fields);
                 received.drain(..len);
                 Ok(Answered { incoming, connection, lease, rest: received })

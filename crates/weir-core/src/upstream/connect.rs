@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use weir_http::proxy_protocol;
+use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use super::attempt::{CONNECTING, Failed, Run};
@@ -23,9 +24,15 @@ impl Run<'_> {
             Some(bind) => Some(bind.clone()),
             None => request::local(x, settings).map_err(Failed::End)?,
         };
+        let began = clock::monotonic_ns();
         let connect = Connection::open(&peer.addr, local.as_ref(), settings.connect_timeout);
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {
-            Ok(connection) => self.set_up(x, connection).await,
+            Ok(connection) => {
+                if let Some(timed) = lease.measured() {
+                    peer.state.line.connected(timed, clock::monotonic_ns().saturating_sub(began));
+                }
+                self.set_up(x, connection).await
+            }
             Err(error) => Err(Failed::Next(log::connect(x, &peer, &error))),
         };
         if let Err(Failed::Next(fault)) = &opened {

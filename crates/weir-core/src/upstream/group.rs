@@ -12,6 +12,7 @@ use super::health::HealthCheck;
 use super::idle::Common;
 use super::names::Names;
 use super::origins::{self, Origin, Origins};
+use super::outlier::Outlier;
 use super::peer::Peer;
 use super::queue::Queue;
 use super::source::Source;
@@ -32,6 +33,8 @@ pub struct Group {
     pub health_check: Option<HealthCheck>,
     /// Where requests wait for a server.
     pub queue: Option<Queue>,
+    /// When a server is left out for its slowness.
+    pub(super) outlier: Option<Outlier>,
     /// How many requests may be tried again.
     pub(super) retry_budget: Option<Budget>,
     /// Made from an address, not by an `upstream` block.
@@ -109,6 +112,7 @@ impl Group {
             sticky: None,
             health_check: None,
             queue: None,
+            outlier: None,
             retry_budget: None,
             implicit,
             computed: false,

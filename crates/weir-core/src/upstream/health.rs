@@ -102,15 +102,14 @@ impl HealthCheck {
 
     /// Asks `peer` once.
     async fn ask(&self, group: &str, peer: &Peer) -> std::result::Result<(), String> {
-        let connection =
-            Connection::open(&peer.addr, None, self.timeout).await.map_err(|error| {
-                match error.raw_os_error() {
-                    Some(errno) => {
-                        format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
-                    }
-                    None => timed_out(),
+        let connection = Connection::open(&peer.addr, peer.bind.as_ref(), self.timeout).await.map_err(
+            |error| match error.raw_os_error() {
+                Some(errno) => {
+                    format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
                 }
-            })?;
+                None => timed_out(),
+            },
+        )?;
         if self.tcp {
             return Ok(());
         }

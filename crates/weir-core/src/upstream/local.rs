@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_rt::clock;
 
-use super::balance::{Balancer, Method, Tried};
+use super::balance::{Balancer, Method, Timed, Tried, long_body};
 use super::budget::Purse;
 use super::figures::Figures;
 use super::group::{Group, Keep, Members};
@@ -236,15 +236,26 @@ impl Lease {
     pub(crate) fn answered(&mut self, x: &mut Exchange) {
         let elapsed = clock::scale().ticks_to_ns(clock::ticks().saturating_sub(self.began));
         self.account.figures.answered(elapsed / 1_000);
+        if let Some(outlier) = &self.group.group.outlier {
+            self.group.group.judge_slowness(outlier, &self.peer, elapsed / 1_000);
+        }
         if let Some(timed) = self.group.group.method.timed()
             && !timed.last_byte
         {
-            self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), false);
+            // How long an upload takes says nothing of the time that answers take.
+            if !timed.upload || long_body(x).is_none() {
+                self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), false);
+            }
             self.timed = true;
         }
         if let Some(sticky) = &self.group.group.sticky {
             self.learned = sticky.answered(x, &self.peer);
         }
+    }
+
+    /// What is to be measured of the server's line, if anything is.
+    pub(super) fn measured(&self) -> Option<&Timed> {
+        self.group.group.method.timed().filter(|timed| timed.upload)
     }
 
     /// What was tried, as nginx's messages name it, counts against the peer, unless it is nobody's fault. A lone server

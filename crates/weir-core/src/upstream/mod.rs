@@ -39,6 +39,7 @@ mod module;
 pub mod moving;
 mod names;
 mod origins;
+mod outlier;
 mod pace;
 pub mod peer;
 mod pool;

@@ -15,6 +15,7 @@ use super::health::HealthCheck;
 use super::matching;
 use super::names::Named;
 use super::origins::{self, Origin, Place};
+use super::outlier::Outlier;
 use super::peer::Peer;
 use super::queue::Queue;
 use super::source::Source;
@@ -54,6 +55,11 @@ impl Module for UpstreamModule {
             .doc("A file in which servers that come and go at run time are kept."),
         Row::new("health_check", UPSTREAM, ANY_NUMBER, UpstreamConf::set_health_check)
             .doc("Asks servers now and then whether they are well."),
+        Row::new("outlier", UPSTREAM, Args::range(1, 4), |c, l| {
+            let outlier = Outlier::parse(l)?;
+            l.once(&mut c.outlier, outlier)
+        })
+        .doc("How many times slower than the others' median a server is that is left out for a while; min=, answers=, time=."),
         Row::new("match", HTTP, ONE.block(), |_, l| matching::define(l))
             .doc("What the answer to a health_check must be: status, header and body lines."),
         Row::new("queue", UPSTREAM, ONE_OR_TWO, UpstreamConf::set_queue)
@@ -84,11 +90,13 @@ impl Module for UpstreamModule {
 
 /// A plain average of times.
 fn average(last_byte: bool) -> Timed {
-    Timed { last_byte, peak: false, decay: DECAY * 1_000_000 }
+    Timed { last_byte, peak: false, upload: false, decay: DECAY * 1_000_000 }
 }
 
 /// Milliseconds after which a time that was measured counts for a third.
 const DECAY: u64 = 10_000;
+/// The same where uploads are measured: they are few, and one that tries a slow line again takes long.
+const UPLOAD_DECAY: u64 = 600_000;
 /// Milliseconds of a day.
 const DAY: u64 = 86_400_000;
 
@@ -107,6 +115,7 @@ pub struct UpstreamConf {
     queue: Option<Queue>,
     retry_budget: Option<Budget>,
     health_check: Option<HealthCheck>,
+    outlier: Option<Outlier>,
     keepalive: Option<usize>,
     keepalive_requests: Option<u64>,
     keepalive_time: Option<u64>,
@@ -155,14 +164,15 @@ impl UpstreamConf {
         Ok(())
     }
 
-    /// `least_time header | last_byte`
+    /// `least_time header | last_byte | upload`
     fn set_least_time(&mut self, line: &mut LineCx<'_>) -> Result {
-        let last_byte = match line.arg(0) {
-            "header" => false,
-            "last_byte" => true,
+        let timed = match line.arg(0) {
+            "header" => average(false),
+            "last_byte" => average(true),
+            "upload" => Timed { upload: true, decay: UPLOAD_DECAY * 1_000_000, ..average(false) },
             _ => return Err(line.invalid_parameter(0)),
         };
-        self.set_method(line, Method::LeastTime(average(last_byte)))
+        self.set_method(line, Method::LeastTime(timed))
     }
 
     /// `peak_ewma [decay=time]`
@@ -176,7 +186,7 @@ impl UpstreamConf {
         };
         self.set_method(
             line,
-            Method::LeastTime(Timed { last_byte: false, peak: true, decay: decay * 1_000_000 }),
+            Method::LeastTime(Timed { peak: true, decay: decay * 1_000_000, ..average(false) }),
         )
     }
 
@@ -328,6 +338,7 @@ impl UpstreamConf {
         group.sticky = self.sticky.take();
         group.queue = self.queue.take();
         group.retry_budget = self.retry_budget;
+        group.outlier = self.outlier;
         group.health_check = self.health_check.take();
         group.names.place = Some(line.name.span);
         group.names.own = self.resolver.take();

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_rt::net::SockAddr;
 use weir_trace::Cause;
 
-use super::balance::Average;
+use super::balance::{Average, Line};
 use super::figures::{Figures, Totals};
 use super::idle_time::IdleTime;
+use super::outlier::Slowness;
 
 /// One address of one server of a group.
 #[derive(Clone, Debug)]
@@ -62,6 +63,10 @@ pub struct PeerState {
     pub(super) since: AtomicU64,
     /// How soon it answered of late; fed where the group's method wants to know.
     pub time: Average,
+    /// How soon it can be reached, and long bodies get there; fed with `least_time upload`.
+    pub line: Line,
+    /// How long its answers take; fed where the group leaves outliers out.
+    pub slowness: Slowness,
     /// What went wrong last.
     pub last: LastFault,
     /// How long it leaves idle connections open.
@@ -161,6 +166,8 @@ pub enum Health {
     Unhealthy,
     /// It failed, and is left out for `fail_timeout`.
     Unavailable,
+    /// Its answers took much longer than those of others (`outlier`).
+    Slow,
     /// It has `max_conns` connections.
     Busy,
 }
@@ -174,6 +181,7 @@ impl Health {
             Health::Draining => "draining",
             Health::Unhealthy => "unhealthy",
             Health::Unavailable => "unavailable",
+            Health::Slow => "slow",
             Health::Busy => "busy",
         }
     }
@@ -229,6 +237,7 @@ impl Peer {
             () if self.down => Health::Down,
             () if self.state.unhealthy.load(Relaxed) => Health::Unhealthy,
             () if self.is_out(now) => Health::Unavailable,
+            () if self.state.slowness.is_out(now) => Health::Slow,
             () if self.drain => Health::Draining,
             () if !self.is_reachable(now) => Health::Busy,
             () => Health::Up,
@@ -253,6 +262,7 @@ impl Peer {
         !self.down
             && !self.state.unhealthy.load(Relaxed)
             && !self.is_out(now)
+            && !self.state.slowness.is_out(now)
             && (self.max_conns == 0 || self.state.conns.load(Relaxed) < self.max_conns)
     }
 

@@ -2,7 +2,9 @@
 //!
 //! Of each peer an average is kept in which a sample counts for less the older it is, and which sinks while there are
 //! none: a slow peer is asked again some time later. All workers feed the same averages by plain stores; what two of them
-//! store at once is one sample less. With `peak_ewma` a slow answer counts at once and in full, and is forgotten slowly.
+//! store at once is one sample less. With `least_time upload` requests with long bodies go where such bodies got soonest:
+//! of each server it is known how long a connection takes and how many bytes arrive in what time, whichever of the two ends
+//! and the line between them is to blame. With `peak_ewma` a slow answer counts at once and in full, and is forgotten slowly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,6 +21,8 @@ pub struct Timed {
     pub last_byte: bool,
     /// What is slower than the average counts at once.
     pub peak: bool,
+    /// Requests with long bodies go by how long they would take on the server's [`Line`].
+    pub upload: bool,
     /// Nanoseconds after which a sample counts for a third.
     pub decay: u64,
 }
@@ -58,26 +62,76 @@ impl Average {
     }
 }
 
+/// What is known of the way to a server.
+#[derive(Debug, Default)]
+pub struct Line {
+    /// Nanoseconds until a connection stands.
+    connect: Average,
+    /// Nanoseconds in which a mebibyte of a request's body gets there.
+    mebibyte: Average,
+}
+
+impl Line {
+    /// A connection took so many nanoseconds.
+    pub(in crate::upstream) fn connected(&self, timed: &Timed, ns: u64) {
+        self.connect.add(timed, ns, weir_rt::clock::monotonic_ns(), false);
+    }
+
+    /// A request of so many bytes had its answer after so many nanoseconds.
+    pub(in crate::upstream) fn sent(&self, timed: &Timed, bytes: u64, ns: u64) {
+        if bytes >= LONG {
+            let ns = u128::from(ns) * u128::from(MEBIBYTE) / u128::from(bytes);
+            let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+            self.mebibyte.add(timed, ns, weir_rt::clock::monotonic_ns(), false);
+        }
+    }
+
+    /// How long a body of `len` bytes would take; `None`: none has gone this way.
+    fn upload(&self, timed: &Timed, now: u64, len: u64) -> Option<u64> {
+        let each = u128::from(self.mebibyte.read(timed, now)?) * u128::from(len) / u128::from(MEBIBYTE);
+        let connect = self.connect.read(timed, now).unwrap_or(0);
+        Some(u64::try_from(each).unwrap_or(u64::MAX).saturating_add(connect))
+    }
+}
+
+/// The length of the body of `x`, if it is long; of one that does not say so much is expected.
+pub(in crate::upstream) fn long_body(x: &Exchange) -> Option<u64> {
+    let length = if x.request.chunked { Some(UNKNOWN) } else { x.request.content_length };
+    length.filter(|length| *length >= LONG)
+}
+
+/// Bytes from which on a request's body is an upload.
+const LONG: u64 = 64 * 1024;
+const MEBIBYTE: u64 = 1 << 20;
+/// What is expected of a body that does not say how long it is.
+const UNKNOWN: u64 = 16 * MEBIBYTE;
+
 impl Timed {
     /// How much of an average is left after `age` nanoseconds.
     fn keep(&self, age: u64) -> f64 {
         (-(age as f64) / self.decay.max(1) as f64).exp()
     }
 
-    /// What one more request costs `peer` at `now`: its time, as often as it has requests, for its share. Of whom nothing
-    /// is known is thought as well as of the `best`, and loaded like it.
-    fn cost(&self, peer: &Peer, now: u64, best: u64) -> f64 {
-        let conns = f64::from(peer.state.conns.load(Relaxed)) + 1.0;
-        let time = peer.state.time.read(self, now).unwrap_or(best).max(1);
-        time as f64 * conns / peer.share() as f64
+    /// How long `peer` takes at `now`, as far as is known: for an upload of so many bytes, or for an answer.
+    fn time(&self, peer: &Peer, now: u64, upload: Option<u64>) -> Option<u64> {
+        match upload {
+            Some(len) => peer.state.line.upload(self, now, len),
+            None => peer.state.time.read(self, now),
+        }
     }
 
     /// Whether `first` is at least as good as `second` at `now`.
     pub(super) fn prefers(&self, first: &Peer, second: &Peer, now: u64) -> bool {
-        let time = |peer: &Peer| peer.state.time.read(self, now);
+        let time = |peer: &Peer| self.time(peer, now, None);
         let best = time(first).into_iter().chain(time(second)).min().unwrap_or(0);
-        self.cost(first, now, best) <= self.cost(second, now, best)
+        cost(first, time(first).unwrap_or(best)) <= cost(second, time(second).unwrap_or(best))
     }
+}
+
+/// What one more request costs a peer that takes so long for one: as often as it has requests, for its share.
+fn cost(peer: &Peer, time: u64) -> f64 {
+    let conns = f64::from(peer.state.conns.load(Relaxed)) + 1.0;
+    time.max(1) as f64 * conns / peer.share() as f64
 }
 
 pub(super) struct LeastTime {
@@ -93,21 +147,21 @@ impl LeastTime {
 }
 
 impl Balancer for LeastTime {
-    fn pick(&mut self, _x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
+    fn pick(&mut self, x: &mut Exchange, tried: &mut Tried) -> Option<Arc<Peer>> {
         let primary = &self.members.primary;
         if primary.len() < 2 {
             return self.turn.any(tried);
         }
         let (second, clock) = (now(), weir_rt::clock::monotonic_ns());
-        let time = |peer: &Peer| peer.state.time.read(&self.timed, clock);
-        let cost = |peer: &Peer, best: u64| self.timed.cost(peer, clock, best);
+        let upload = long_body(x).filter(|_| self.timed.upload);
+        let time = |peer: &Peer| self.timed.time(peer, clock, upload);
         let free = || primary.iter().filter(|peer| !tried.contains(peer) && peer.is_available(second));
+        // Of whom nothing is known is thought as well as of the best, and loaded like it.
         let best = free().filter_map(|peer| time(peer)).min().unwrap_or(0);
-        let Some(least) = free().map(|peer| cost(peer, best)).reduce(f64::min) else {
-            return self.turn.any(tried);
-        };
+        let cost = |peer: &Peer| cost(peer, time(peer).unwrap_or(best));
+        let Some(least) = free().map(|peer| cost(peer)).reduce(f64::min) else { return self.turn.any(tried) };
         // What differs by less than a twentieth is the same, and taken in turn.
-        self.turn.primary(tried, |peer| cost(peer, best) <= least * 1.05)
+        self.turn.primary(tried, |peer| cost(peer) <= least * 1.05)
     }
 
     fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
@@ -120,7 +174,7 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    const PLAIN: Timed = Timed { last_byte: false, peak: false, decay: 10 * SECOND };
+    const PLAIN: Timed = Timed { last_byte: false, peak: false, upload: false, decay: 10 * SECOND };
     const PEAK: Timed = Timed { peak: true, ..PLAIN };
 
     #[test]

@@ -9,7 +9,8 @@ mod round_robin;
 
 use std::sync::Arc;
 
-pub use least_time::{Average, Timed};
+pub(super) use least_time::long_body;
+pub use least_time::{Average, Line, Timed};
 pub use round_robin::RoundRobin;
 
 use super::group::Members;
@@ -61,6 +62,7 @@ impl Method {
             Method::RoundRobin => "round_robin",
             Method::LeastConn => "least_conn",
             Method::LeastTime(Timed { peak: true, .. }) => "peak_ewma",
+            Method::LeastTime(Timed { upload: true, .. }) => "least_time upload",
             Method::LeastTime(Timed { last_byte: true, .. }) => "least_time last_byte",
             Method::LeastTime(_) => "least_time header",
             Method::IpHash => "ip_hash",
