@@ -13,6 +13,7 @@ import re
 _PLAN = re.compile(r"1\.\.(\d+)(?:\s*#\s*skip\S*\s*(.*))?\s*$", re.IGNORECASE)
 _LINE = re.compile(r"(not )?ok\b(?:\s+(\d+))?(.*)$")
 _ENDING = re.compile(r" - no (alerts|sanitizer errors)$")
+_BLOCK = re.compile(r"TEST\s+(\d+(?:\.\d+)?)")
 _DIRECTIVE = re.compile(r"(?<!\\)#\s*(skip|todo)", re.IGNORECASE)
 
 
@@ -81,6 +82,26 @@ def parse(lines):
     if not result.complete:
         result.passed -= ending
     return result
+
+
+def blocks(text):
+    """The blocks of what a file of a suite of blocks printed: (passed, failed), as sets of their numbers.
+
+    A block has passed when all of its assertions have, and one was not skipped:
+
+    >>> blocks("ok 1 - a.t TEST 1: x - status\\nnot ok 2 - a.t TEST 1: x - body\\nok 3 - a.t TEST 2: y - body")
+    ({'2'}, {'1'})
+    >>> blocks("ok 1 # skip a.t TEST 1: x\\nok 2 - a.t TEST 10.5: y - body")
+    ({'10.5'}, set())
+    """
+    passed, failed = set(), set()
+    for line in text.splitlines():
+        if (found := _LINE.match(line)) and (block := _BLOCK.search(found[3])):
+            if found[1]:
+                failed.add(block[1])
+            elif not _DIRECTIVE.search(found[3]):
+                passed.add(block[1])
+    return passed - failed, failed
 
 
 def _count(result, number, failed, text):

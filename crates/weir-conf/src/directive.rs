@@ -328,6 +328,7 @@ pub mod names {
     pub const ANY_NUMBER: Args = Args::ANY_NUMBER;
     pub const FLAG: Args = Args::FLAG;
     pub const LUA_BLOCK: Args = Args::NONE.raw();
+    pub const NAMED_LUA_BLOCK: Args = Args::ONE.raw();
 }
 
 #[cfg(test)]

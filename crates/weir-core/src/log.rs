@@ -95,7 +95,7 @@ impl Level {
     /// As it stands in brackets in a line.
     pub fn name(self) -> &'static str {
         match self {
-            Level::Stderr => "stderr",
+            Level::Stderr => "",
             level => Level::NAMES[level as usize - 1].0,
         }
     }

@@ -2,14 +2,16 @@
 
 use std::any::Any;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_conf::Error;
 use weir_trace::{Kind, Rule, Site, SiteTable};
 
 use crate::conf::core::Core;
 use crate::conf::server::Link;
+use crate::exchange::Exchange;
 use crate::filter::{HeaderEntry, HeaderFilter, Slot};
-use crate::phase::{Entry, Handler, Phase};
+use crate::phase::{Entry, Handler, Phase, Verdict};
 use crate::worker::Worker;
 
 /// What runs for a request in one location, on one worker.
@@ -101,6 +103,21 @@ pub enum Level {
     Nested,
 }
 
+/// An instruction of another module's that stands among those of `rewrite`, as configured.
+pub trait Instruct: Send + Sync {
+    /// What runs for a request, on one worker.
+    ///
+    /// # Errors
+    /// What can only be found out here; stops the (re)load.
+    fn install(&self, plan: &PlanBuilder<'_>) -> Result<Instruction, Error>;
+}
+
+/// What an [`Instruct`] does for a request; [`Verdict::Declined`] goes on with the next instruction.
+pub type Instruction = Box<dyn Fn(&mut Exchange) -> Verdict>;
+
+/// An instruction and its place ([`Registry::order`](crate::conf::registry::Registry::order)).
+pub type Inserted = (u32, Arc<dyn Instruct>);
+
 /// Collects what modules add to a plan.
 pub struct PlanBuilder<'a> {
     /// The worker the plan is for.
@@ -111,6 +128,8 @@ pub struct PlanBuilder<'a> {
     pub level: Level,
     /// The core's settings of the location, resolved.
     pub core: &'a Core,
+    /// Instructions that other modules want run among those of `rewrite`, in their order.
+    pub instructed: &'a [Inserted],
     name: Rc<str>,
     entries: Vec<Entry>,
     content: Option<Entry>,
@@ -135,6 +154,7 @@ impl<'a> PlanBuilder<'a> {
             link,
             level,
             core,
+            instructed: &[],
             name,
             entries: Vec::new(),
             content: None,
@@ -157,6 +177,12 @@ impl<'a> PlanBuilder<'a> {
     pub fn handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(Kind::Handler(phase as u8), module);
         self.entries.push(Entry { phase, site, handler: Box::new(handler) });
+    }
+
+    /// Adds a handler to `phase` before those of all modules so far.
+    pub fn first_handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
+        let site = self.site(Kind::Handler(phase as u8), module);
+        self.entries.insert(0, Entry { phase, site, handler: Box::new(handler) });
     }
 
     /// Makes `handler` the location's only content handler. The last module that asks for it wins, as in nginx.

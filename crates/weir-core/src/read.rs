@@ -183,6 +183,13 @@ impl RequestBody {
         self.read = self.memory.len() as u64 == self.received;
     }
 
+    /// Replaces the body by a file's content, as `ngx.req.set_body_file` does; `remove`: the file goes with the request.
+    pub fn replace_by_file(&mut self, handle: FileHandle, path: std::path::PathBuf, len: u64, remove: bool) {
+        self.memory = Vec::new();
+        self.file = Some(TempFile { handle: Rc::new(handle), path: Some(path), len, remove, named: true });
+        self.read = true;
+    }
+
     /// Replaces the body, as `ngx.req.set_body_data` does.
     pub fn replace(&mut self, bytes: Vec<u8>) {
         self.memory = bytes;
@@ -237,6 +244,21 @@ impl Exchange {
             return crate::temp::name(self).await;
         }
         self.read_body().await
+    }
+
+    /// Adds a piece to a body that is made anew ([`RequestBody::replace`]): in memory up to `limit` bytes, else in a file
+    /// under `client_body_temp_path`.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub async fn append_body(&mut self, piece: Vec<u8>, limit: usize) -> Result<(), Error> {
+        if self.body.file.is_none() && self.body.memory.len() + piece.len() <= limit {
+            self.body.memory.extend_from_slice(&piece);
+            return Ok(());
+        }
+        // Scripts ask for its name.
+        self.body.named = true;
+        crate::temp::append(self, piece).await
     }
 
     async fn read_all(&mut self) -> Result<(), Error> {

@@ -37,6 +37,8 @@ pub struct SubrequestOptions {
     pub body: SubrequestBody,
     /// Only the head of the answer is wanted.
     pub head_only: bool,
+    /// Done with the child before it runs.
+    pub prepare: Hook,
     /// At most this many bytes of the answer's body are taken; more end it (`subrequest_output_buffer_size`).
     pub limit: Option<u64>,
 }
@@ -44,7 +46,17 @@ pub struct SubrequestOptions {
 impl Default for SubrequestOptions {
     fn default() -> Self {
         let (method, share, body) = (Method::Get, Share::All, SubrequestBody::None);
-        SubrequestOptions { method, share, body, head_only: false, limit: None }
+        SubrequestOptions { method, share, body, head_only: false, prepare: Hook::default(), limit: None }
+    }
+}
+
+/// What is done with a subrequest before it runs, if anything.
+#[derive(Default)]
+pub struct Hook(pub Option<Prepare>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Hook").field(&self.0.is_some()).finish()
     }
 }
 
@@ -207,7 +219,7 @@ enum Taking {
 fn child(
     parent: &mut Exchange,
     target: (&[u8], &[u8]),
-    options: SubrequestOptions,
+    mut options: SubrequestOptions,
     taking: Taking,
 ) -> (Box<Exchange>, bool) {
     let (uri, args) = target;
@@ -247,8 +259,11 @@ fn child(
             let mut copy = parent.body.copy();
             body(&mut x, &mut copy, options.body)
         }
-        _ => body(&mut x, &mut parent.body, options.body),
+        (..) => body(&mut x, &mut parent.body, options.body),
     };
+    if let Some(prepare) = options.prepare.0.take() {
+        prepare(&mut x);
+    }
     (x, holds)
 }
 

@@ -359,6 +359,9 @@ impl Worker {
 
     /// The recorder, for the next thread of this number.
     pub(crate) fn leave(&self) -> Recorder {
+        // What modules have to do at the end they do while the thread is still the worker's.
+        self.free.borrow_mut().clear();
+        drop(self.generation.replace(None));
         self.recorder.borrow_mut().settle();
         self.recorder.replace(Recorder::new(u16::MAX, Settings::default()))
     }

@@ -29,6 +29,21 @@ pub(crate) enum Code {
     File(Script, PathBuf),
 }
 
+/// Why a script can't be loaded.
+#[derive(Debug)]
+pub(crate) struct Unloaded {
+    /// What the request is answered with: 404 for a file that can't be read, else 500.
+    pub(crate) status: u16,
+    /// In OpenResty's words.
+    pub(crate) message: String,
+}
+
+impl From<String> for Unloaded {
+    fn from(message: String) -> Unloaded {
+        Unloaded { status: 500, message }
+    }
+}
+
 /// A script on one worker, loaded when it is first needed.
 pub(crate) struct Chunk {
     source: Source,
@@ -44,9 +59,10 @@ impl Chunk {
     /// Pushes the function on the VM's main stack.
     ///
     /// # Errors
-    /// What is wrong with the code, in OpenResty's words.
-    pub(crate) fn push(&self, vm: &Vm, x: Option<&mut Exchange>) -> Result<(), String> {
-        if let Some(reference) = *self.loaded.borrow() {
+    /// What is wrong with the code.
+    pub(crate) fn push(&self, vm: &Vm, x: Option<&mut Exchange>) -> Result<(), Unloaded> {
+        let kept = if vm.is_single() { None } else { *self.loaded.borrow() };
+        if let Some(reference) = kept {
             vm.main().push_anchored(reference);
             return Ok(());
         }
@@ -54,6 +70,9 @@ impl Chunk {
             Code::Inline(text) => {
                 load(vm.main(), text, &format!("={}", self.source.name))
                     .map_err(|error| format!("failed to load inlined Lua code: {error}"))?;
+                if vm.is_single() {
+                    return Ok(());
+                }
                 vm.main().push_value(-1);
                 *self.loaded.borrow_mut() = Some(vm.main().anchor());
                 Ok(())
@@ -92,7 +111,8 @@ pub(crate) fn load(l: State, text: &[u8], name: &str) -> Result<(), String> {
 /// How a script that begins in this line of the configuration is named: long file names keep their end only.
 pub(crate) fn name(phase: Phase, file: &str, line: usize) -> String {
     let file = file.rsplit('/').next().unwrap_or(file);
-    let most = 60usize.saturating_sub(phase.label().len() + 12);
+    // The whole, `=label(...file:line)`, has LUA_IDSIZE bytes, the NUL included.
+    let most = 56usize.saturating_sub(phase.label().len() + line.to_string().len());
     let short = match file.len() > most {
         true => format!("...{}", String::from_utf8_lossy(&file.as_bytes()[file.len() - most + 3..])),
         false => file.to_owned(),

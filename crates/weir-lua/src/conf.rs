@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_conf::{LineCx, Result};
+use weir_conf::{LineCx, Result, Span};
 use weir_core::conf::registry::Registry;
 use weir_core::variable::Script;
 use weir_core::zone::{SharedZone, Zones};
 
 use crate::chunk::{self, Code, Source};
+use crate::handler::Settings;
 use crate::phase::Phase;
+use crate::set;
 
 /// Settings of the `http` block: those of a VM.
 #[derive(Clone, Default)]
@@ -18,7 +20,13 @@ pub(crate) struct Main {
     pub(crate) package_cpath: Option<String>,
     pub(crate) init: Option<Source>,
     pub(crate) init_worker: Option<Source>,
+    pub(crate) exit_worker: Option<Source>,
     pub(crate) thread_cache: Option<usize>,
+    pub(crate) regex_cache: Option<usize>,
+    pub(crate) regex_limit: Option<u32>,
+    pub(crate) rewrite_first: Option<bool>,
+    pub(crate) access_first: Option<bool>,
+    pub(crate) precontent_first: Option<bool>,
     pub(crate) dicts: Vec<Arc<SharedZone>>,
     /// Where relative names of files begin.
     pub(crate) prefix: PathBuf,
@@ -26,6 +34,8 @@ pub(crate) struct Main {
     pub(crate) workers: usize,
     /// The number of the one that the VM is for.
     pub(crate) worker: Option<u8>,
+    /// The VM is for one request only.
+    pub(crate) single: bool,
 }
 
 impl Main {
@@ -36,7 +46,7 @@ impl Main {
 
     /// `init_by_lua` and the other scripts that need no request.
     pub(crate) fn has_scripts(&self) -> bool {
-        self.init.is_some() || self.init_worker.is_some()
+        self.init.is_some() || self.init_worker.is_some() || self.exit_worker.is_some()
     }
 }
 
@@ -44,6 +54,8 @@ impl Main {
 #[derive(Default)]
 pub struct LuaConf {
     pub(crate) main: Main,
+    /// The block has `set_by_lua`.
+    pub(crate) sets: bool,
     pub(crate) server_rewrite: Option<Source>,
     pub(crate) rewrite: Option<Source>,
     pub(crate) access: Option<Source>,
@@ -54,6 +66,11 @@ pub struct LuaConf {
     pub(crate) log: Option<Source>,
     pub(crate) need_body: Option<bool>,
     pub(crate) use_default_type: Option<bool>,
+    pub(crate) code_cache: Option<bool>,
+    pub(crate) check_client_abort: Option<bool>,
+    pub(crate) http10_buffering: Option<bool>,
+    pub(crate) underscores: Option<bool>,
+    pub(crate) ctx_keep: Option<bool>,
 }
 
 impl LuaConf {
@@ -62,6 +79,7 @@ impl LuaConf {
         match phase {
             Phase::Init => &mut self.main.init,
             Phase::InitWorker => &mut self.main.init_worker,
+            Phase::ExitWorker => &mut self.main.exit_worker,
             Phase::ServerRewrite => &mut self.server_rewrite,
             Phase::Rewrite => &mut self.rewrite,
             Phase::Access => &mut self.access,
@@ -75,7 +93,7 @@ impl LuaConf {
 
     /// Whether the block has a script that runs for its requests.
     pub(crate) fn has_scripts(&self) -> bool {
-        [
+        let scripts = [
             &self.server_rewrite,
             &self.rewrite,
             &self.access,
@@ -84,28 +102,71 @@ impl LuaConf {
             &self.header_filter,
             &self.body_filter,
             &self.log,
-        ]
-        .iter()
-        .any(|source| source.is_some())
+        ];
+        self.sets || scripts.iter().any(|source| source.is_some())
+    }
+
+    /// `lua_code_cache on|off`
+    pub(crate) fn code_cache(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.flag(&mut self.code_cache)?;
+        if self.code_cache == Some(false) {
+            line.warn("lua_code_cache is off; this will hurt performance");
+        }
+        Ok(())
+    }
+
+    /// What the block says about its scripts.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            need_body: self.need_body.unwrap_or(false),
+            use_default_type: self.use_default_type.unwrap_or(true),
+            code_cache: self.code_cache.unwrap_or(true),
+            check_client_abort: self.check_client_abort.unwrap_or(false),
+            http10_buffering: self.http10_buffering.unwrap_or(true),
+            underscores: self.underscores.unwrap_or(true),
+            ctx_keep: self.ctx_keep.unwrap_or(true),
+        }
     }
 
     /// `x_by_lua_block { code }`
     pub(crate) fn block(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
-        let text = line.raw().map(|raw| raw.text.clone()).unwrap_or_default();
-        self.put(line, phase, Code::Inline(text))
+        let source = source(line, phase, block_of(line));
+        line.once(self.slot(phase), source)
     }
 
     /// `x_by_lua 'code'`
     pub(crate) fn inline(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
-        let text = line.bytes(0).to_vec();
-        self.put(line, phase, Code::Inline(text))
+        let source = source(line, phase, Code::Inline(line.bytes(0).to_vec()));
+        line.once(self.slot(phase), source)
     }
 
     /// `x_by_lua_file path`
     pub(crate) fn file(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
-        let path = Script::compile(line, 0)?;
-        let prefix = line.paths().prefix.clone();
-        self.put(line, phase, Code::File(path, prefix))
+        let code = file_of(line, 0)?;
+        let source = source(line, phase, code);
+        line.once(self.slot(phase), source)
+    }
+
+    /// `set_by_lua_block $variable { code }`
+    pub(crate) fn set_block(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.sets = true;
+        let source = source(line, Phase::Set, block_of(line));
+        set::read(line, source, 1)
+    }
+
+    /// `set_by_lua $variable 'code' argument…`
+    pub(crate) fn set_inline(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.sets = true;
+        let source = source(line, Phase::Set, Code::Inline(line.bytes(1).to_vec()));
+        set::read(line, source, 2)
+    }
+
+    /// `set_by_lua_file $variable path argument…`
+    pub(crate) fn set_file(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.sets = true;
+        let code = file_of(line, 1)?;
+        let source = source(line, Phase::Set, code);
+        set::read(line, source, 2)
     }
 
     /// `lua_shared_dict name size`
@@ -128,12 +189,29 @@ impl LuaConf {
         self.main.dicts.push(zone);
         Ok(())
     }
+}
 
-    fn put(&mut self, line: &mut LineCx<'_>, phase: Phase, code: Code) -> Result {
-        let place = line.source().place(line.line().name.span);
-        let (file, at) =
-            place.map_or((String::new(), 0), |place| (place.path.display().to_string(), place.line as usize));
-        let source = Source { name: chunk::name(phase, &file, at), code };
-        line.once(self.slot(phase), source)
-    }
+fn block_of(line: &LineCx<'_>) -> Code {
+    Code::Inline(line.raw().map(|raw| raw.text.clone()).unwrap_or_default())
+}
+
+fn file_of(line: &mut LineCx<'_>, at: usize) -> Result<Code> {
+    let path = Script::compile(line, at)?;
+    Ok(Code::File(path, line.paths().prefix.clone()))
+}
+
+/// A script that begins in this line.
+fn source(line: &LineCx<'_>, phase: Phase, code: Code) -> Source {
+    // As OpenResty counts: a block begins where it begins, code in quotes where its line ends.
+    let span = match line.raw() {
+        Some(_) => line.line().name.span,
+        None => line
+            .args()
+            .last()
+            .map_or(line.line().name.span, |last| Span { start: last.span.end, ..last.span }),
+    };
+    let place = line.source().place(span);
+    let (file, at) =
+        place.map_or((String::new(), 0), |place| (place.path.display().to_string(), place.line as usize));
+    Source { name: chunk::name(phase, &file, at), code }
 }

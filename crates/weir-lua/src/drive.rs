@@ -1,20 +1,24 @@
 //! Awaits what a script waits for.
 
 use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use weir_core::Exchange;
 use weir_core::body::{Buf, Chain};
 use weir_core::log::Level;
 
 use crate::api::push_captured;
-use crate::handler::prepare;
+use crate::handler::{Settings, prepare};
 use crate::op::{End, Subrequest};
 use crate::run::{Run, Step};
 use crate::state::State;
 use crate::thread::Waiting;
 
 /// Runs a script to its end, which is what it ended with, if not with its last line.
-pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, default_type: bool) -> Option<End> {
+pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) -> Option<End> {
+    // Asked until the client has left, which is told once.
+    let mut client = if settings.check_client_abort { x.client_gone().map(Box::pin) } else { None };
     loop {
         match run.step(Some(x)) {
             Step::Finished => return None,
@@ -22,16 +26,52 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, default_type: bool) -
             Step::Waits => {}
         }
         if let Some((at, waiting)) = run.take_request_op() {
-            if let Some(end) = of_request(run, x, at, waiting, default_type).await {
-                return Some(end);
+            // Who wants to know hears of it when this is done: a coroutine can't be called off halfway.
+            let mut nobody = None;
+            let client = if run.on_abort.is_some() { &mut nobody } else { &mut client };
+            let done = async { Some(of_request(run, x, at, waiting, settings.use_default_type).await) };
+            match unless(client, done).await {
+                Some(Some(end)) => return Some(end),
+                Some(None) => {}
+                None => return Some(left(x)),
             }
         } else if run.is_stuck() {
             x.log(Level::Error, &"lua threads wait for one another and none can go on");
             return Some(End::Error);
         } else {
-            x.waiting_beside(Box::pin(poll_fn(|cx| run.poll(cx)))).await;
+            let ready = async {
+                x.waiting_beside(Box::pin(poll_fn(|cx| run.poll(cx)))).await;
+                Some(())
+            };
+            if unless(&mut client, ready).await.is_none() {
+                client = None;
+                if !run.aborted() {
+                    return Some(left(x));
+                }
+            }
         }
     }
+}
+
+/// Awaits `future`, or the client's leaving: `None`.
+async fn unless<T>(
+    client: &mut Option<Pin<Box<impl Future<Output = ()>>>>,
+    future: impl Future<Output = Option<T>>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match (future.as_mut().poll(cx), &mut client.as_mut()) {
+        (Poll::Ready(done), _) => Poll::Ready(done),
+        (Poll::Pending, Some(client)) => client.as_mut().poll(cx).map(|()| None),
+        (Poll::Pending, None) => Poll::Pending,
+    })
+    .await
+}
+
+/// The client has left and nobody wants to know.
+fn left(x: &mut Exchange) -> End {
+    x.log(Level::Info, &"client prematurely closed connection");
+    x.keep_alive = false;
+    End::Exit(499)
 }
 
 /// What only the request's own task can do, one thing after another.
@@ -46,6 +86,10 @@ async fn of_request(
         Waiting::Body => match x.read_body().await {
             Ok(()) => run.go_on(at, |_| 0),
             // As in OpenResty the script does not go on, the request ends with the status.
+            Err(error) => return Some(End::Exit(i64::from(error.status()))),
+        },
+        Waiting::Append(piece, limit) => match x.append_body(piece, limit).await {
+            Ok(()) => run.go_on(at, |_| 0),
             Err(error) => return Some(End::Exit(i64::from(error.status()))),
         },
         Waiting::Flush => {

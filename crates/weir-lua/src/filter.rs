@@ -11,8 +11,8 @@ use weir_trace::Site;
 
 use crate::api::{Arg, FilterExit};
 use crate::chunk::{Chunk, Source};
+use crate::handler::{Home, Shown};
 use crate::phase::Phase;
-use crate::vm::Vm;
 
 /// Whether a header filter's script has failed for the request.
 #[derive(Default)]
@@ -20,31 +20,32 @@ struct Failed(bool);
 
 /// A header filter.
 pub(crate) struct HeaderScript {
-    vm: Rc<Vm>,
+    home: Home,
     chunk: Chunk,
 }
 
 impl HeaderScript {
-    pub(crate) fn new(vm: &Rc<Vm>, source: &Source) -> HeaderScript {
-        HeaderScript { vm: vm.clone(), chunk: Chunk::new(source.clone()) }
+    pub(crate) fn new(home: &Home, source: &Source) -> HeaderScript {
+        HeaderScript { home: home.clone(), chunk: Chunk::new(source.clone()) }
     }
 }
 
 impl HeaderFilter for HeaderScript {
     fn filter(&self, x: &mut Exchange) -> Verdict {
+        x.log(Level::Debug, &format_args!("lua header filter for user lua code, uri \"{}\"", Shown(x)));
         x.state::<FilterExit>().0 = None;
         if x.own_lasting::<Failed>().0 {
             // The page that says so is not the script's.
             return Verdict::Ok;
         }
-        if let Err(message) = self.vm.run_for(&self.chunk, Phase::HeaderFilter, x) {
+        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::HeaderFilter, x)) {
             x.log(Level::Error, &message);
             x.own_lasting::<Failed>().0 = true;
             return Verdict::Status(500);
         }
         match x.state::<FilterExit>().0.take() {
             Some(-1) => Verdict::Status(500),
-            Some(status) if status >= 300 => Verdict::Status(u16::try_from(status).unwrap_or(500)),
+            Some(status) if status >= 200 => Verdict::Status(u16::try_from(status).unwrap_or(500)),
             _ => Verdict::Ok,
         }
     }
@@ -52,21 +53,21 @@ impl HeaderFilter for HeaderScript {
 
 /// Puts a body filter into each response.
 pub(crate) struct BodyScript {
-    vm: Rc<Vm>,
+    home: Home,
     chunk: Rc<Chunk>,
     site: Site,
 }
 
 impl BodyScript {
-    pub(crate) fn new(vm: &Rc<Vm>, source: &Source, site: Site) -> BodyScript {
-        BodyScript { vm: vm.clone(), chunk: Rc::new(Chunk::new(source.clone())), site }
+    pub(crate) fn new(home: &Home, source: &Source, site: Site) -> BodyScript {
+        BodyScript { home: home.clone(), chunk: Rc::new(Chunk::new(source.clone())), site }
     }
 }
 
 impl HeaderFilter for BodyScript {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if !x.response.header_only {
-            let filter = Pieces { vm: self.vm.clone(), chunk: self.chunk.clone(), ended: false };
+            let filter = Pieces { home: self.home.clone(), chunk: self.chunk.clone(), ended: false };
             x.body_filter(Slot::Aux, self.site, filter);
         }
         Verdict::Ok
@@ -75,7 +76,7 @@ impl HeaderFilter for BodyScript {
 
 /// The filter of one response.
 struct Pieces {
-    vm: Rc<Vm>,
+    home: Home,
     chunk: Rc<Chunk>,
     /// The script has set `ngx.arg[2]`: what comes after is dropped.
     ended: bool,
@@ -84,7 +85,7 @@ struct Pieces {
 impl Pieces {
     fn run(&mut self, x: &mut Exchange, bytes: Vec<u8>, last: bool) -> Result<(Vec<u8>, bool), Error> {
         *x.state::<Arg>() = Arg { bytes, last };
-        if let Err(message) = self.vm.run_for(&self.chunk, Phase::BodyFilter, x) {
+        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::BodyFilter, x)) {
             x.log(Level::Error, &message);
             return Err(Error { kind: Kind::Internal, side: Side::Server, errno: None });
         }

@@ -8,7 +8,8 @@ use weir_core::phase::LocalFuture;
 use weir_core::redirect::Redirect;
 use weir_core::{Exchange, Handler, Text, Verdict};
 
-use crate::chunk::{Chunk, Source};
+use crate::api::relative_location;
+use crate::chunk::{Chunk, Source, Unloaded};
 use crate::drive::drive;
 use crate::op::End;
 use crate::phase::Phase;
@@ -20,11 +21,52 @@ use crate::vm::Vm;
 pub(crate) struct Settings {
     pub(crate) need_body: bool,
     pub(crate) use_default_type: bool,
+    /// Each request has a VM of its own when this is off.
+    pub(crate) code_cache: bool,
+    pub(crate) check_client_abort: bool,
+    pub(crate) http10_buffering: bool,
+    /// `ngx.header.content_type` is `Content-Type`.
+    pub(crate) underscores: bool,
+    /// `ngx.ctx` survives internal redirects.
+    pub(crate) ctx_keep: bool,
+}
+
+/// Where a script finds its VM.
+#[derive(Clone)]
+pub(crate) struct Home {
+    vm: Rc<Vm>,
+    cached: bool,
+}
+
+/// The VM of one request (`lua_code_cache off`).
+#[derive(Default)]
+struct OwnVm(Option<Rc<Vm>>);
+
+impl Home {
+    pub(crate) fn new(vm: &Rc<Vm>, settings: &Settings) -> Home {
+        Home { vm: vm.clone(), cached: settings.code_cache }
+    }
+
+    /// The worker's VM, or with `lua_code_cache off` the request's own, made when it is first needed.
+    ///
+    /// # Errors
+    /// What `init_by_lua` failed with.
+    pub(crate) fn vm(&self, x: &mut Exchange) -> Result<Rc<Vm>, String> {
+        if self.cached {
+            return Ok(self.vm.clone());
+        }
+        if let Some(vm) = &x.lasting::<OwnVm>().0 {
+            return Ok(vm.clone());
+        }
+        let vm = self.vm.again()?;
+        x.lasting::<OwnVm>().0 = Some(vm.clone());
+        Ok(vm)
+    }
 }
 
 /// A script of a phase that can wait.
 pub(crate) struct Script {
-    vm: Rc<Vm>,
+    home: Home,
     phase: Phase,
     chunk: Chunk,
     settings: Settings,
@@ -36,18 +78,20 @@ struct Parked(Option<Box<Run>>);
 
 impl Script {
     pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, chunk: Chunk, settings: Settings) -> Script {
-        Script { vm: vm.clone(), phase, chunk, settings }
+        Script { home: Home::new(vm, &settings), phase, chunk, settings }
     }
 
-    /// A run at its beginning; `None`, and that is logged, when the script can't be loaded.
-    fn begin(&self, x: &mut Exchange) -> Option<Run> {
-        match self.chunk.push(&self.vm, Some(x)) {
-            Ok(()) => Some(Run::new(&self.vm, self.phase)),
-            Err(message) => {
-                x.log(Level::Error, &message);
-                None
-            }
-        }
+    /// A run at its beginning; when the script can't be loaded, that is logged.
+    fn begin(&self, x: &mut Exchange) -> Result<Run, Verdict> {
+        let mut begin = || {
+            let vm = self.home.vm(x)?;
+            self.chunk.push(&vm, Some(x))?;
+            Ok(Run::new(&vm, self.phase, self.settings.use_default_type))
+        };
+        begin().map_err(|unloaded: Unloaded| {
+            x.log(Level::Error, &unloaded.message);
+            Verdict::Status(unloaded.status)
+        })
     }
 
     /// What an end that needs no waiting means; `None` when what was said has to be sent in pieces.
@@ -67,22 +111,23 @@ impl Script {
                 Redirect::to(x, &target).into()
             }
             Some(End::Redirect(target, status)) => {
-                x.response.location = Some(Text::Span(x.arena.push(&target)));
+                match target.first() {
+                    Some(b'/') => relative_location(x, &target),
+                    _ => x.response.location = Some(Text::Span(x.arena.push(&target))),
+                }
                 Verdict::Status(status)
             }
-            // Of `ngx.exit` with a special code in content: a plain end.
-            Some(End::Exit(code)) if code < 200 && !content => match code {
+            Some(End::Exit(-1)) => Verdict::Close(500),
+            Some(End::Exit(code)) if code < 200 && !content && !run.began => match code {
                 0 => Verdict::Ok,
-                -1 => Verdict::Status(500),
                 _ => Verdict::Declined,
             },
-            Some(End::Exit(-1)) => Verdict::Status(500),
+            Some(End::Exit(-5)) if content && !run.began => Verdict::Close(500),
             Some(End::Exit(code @ (444 | 499 | 408))) => Verdict::Close(code as u16),
             Some(End::Exit(code)) if code >= 200 && !run.began => self.exit(x, code),
             _ if !content && !run.began => Verdict::Declined,
             _ if streaming => return None,
-            Some(End::Exit(code)) if !content && code < 200 => return None,
-            None if !content => return None,
+            // What has begun to answer is the answer, in whatever phase.
             _ => self.answer(x, run),
         })
     }
@@ -116,37 +161,44 @@ impl Script {
                     return Verdict::Status(error.status());
                 }
                 match self.begin(x) {
-                    Some(run) => Box::new(run),
-                    None => return Verdict::Status(500),
+                    Ok(run) => Box::new(run),
+                    Err(verdict) => return verdict,
                 }
             }
         };
         let default_type = self.settings.use_default_type;
-        let end = drive(&mut run, x, default_type).await;
+        let end = drive(&mut run, x, &self.settings).await;
         if let Some(verdict) = self.verdict(x, &mut run, end) {
             return verdict;
         }
-        // The head has left, or leaves now: the rest follows it, and where this is the content, its end.
-        let content = self.phase == Phase::Content;
+        // The head has left, or leaves now: the rest follows it, and the end.
         let mut chain = Chain::default();
         if !run.said.is_empty() {
             chain.push(Buf::Bytes(std::mem::take(&mut run.said)));
         }
         prepare(x, default_type);
-        chain.last = content && !run.ended;
+        chain.last = !run.ended;
         if !run.broken && !run.ended && x.send(chain).await.is_err() {
             return Verdict::Close(499);
         }
-        if content { Verdict::Done } else { Verdict::Declined }
+        Verdict::Done
     }
 }
 
 impl Handler for Script {
     fn handle(&self, x: &mut Exchange) -> Verdict {
+        // `rewrite … last` leads elsewhere: nothing more of this location runs.
+        if x.uri_changed && matches!(self.phase, Phase::Rewrite | Phase::ServerRewrite) {
+            return Verdict::Declined;
+        }
+        x.log(Level::Debug, &format_args!("lua {} handler, uri:\"{}\" c:1", self.phase.name(), Shown(x)));
         if self.settings.need_body && !x.body.is_read() && !x.is_subrequest() {
             return Verdict::Wait;
         }
-        let Some(mut run) = self.begin(x) else { return Verdict::Status(500) };
+        let mut run = match self.begin(x) {
+            Ok(run) => run,
+            Err(verdict) => return verdict,
+        };
         let end = match run.step(Some(x)) {
             Step::Finished => None,
             Step::End(end) => Some(end),
@@ -169,31 +221,46 @@ impl Handler for Script {
     }
 }
 
+/// The script has taken the answer's type away: it has none.
+#[derive(Default)]
+pub(crate) struct Untyped(pub(crate) bool);
+
 /// What a head has that a script has not given it: 200, and the type of `default_type`.
 pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
     if x.response.status == 0 {
         x.response.status = 200;
     }
-    if default_type && !x.response.header_sent {
+    let typed = !matches!(x.response.status, 204 | 304) && !x.state::<Untyped>().0;
+    if default_type && typed && !x.response.header_sent {
         x.set_content_type();
+    }
+}
+
+/// The request's path, for the debug log.
+pub(crate) struct Shown<'x>(pub(crate) &'x Exchange);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.0.uri()))
     }
 }
 
 /// `log_by_lua`
 pub(crate) struct LogScript {
-    vm: Rc<Vm>,
+    home: Home,
     chunk: Chunk,
 }
 
 impl LogScript {
-    pub(crate) fn new(vm: &Rc<Vm>, source: &Source) -> LogScript {
-        LogScript { vm: vm.clone(), chunk: Chunk::new(source.clone()) }
+    pub(crate) fn new(home: &Home, source: &Source) -> LogScript {
+        LogScript { home: home.clone(), chunk: Chunk::new(source.clone()) }
     }
 }
 
 impl Handler for LogScript {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if let Err(message) = self.vm.run_for(&self.chunk, Phase::Log, x) {
+        x.log(Level::Debug, &format_args!("lua log handler, uri:\"{}\" c:1", Shown(x)));
+        if let Err(message) = self.home.vm(x).and_then(|vm| vm.run_for(&self.chunk, Phase::Log, x)) {
             x.log(Level::Error, &message);
         }
         Verdict::Declined

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use weir_core::Exchange;
+use weir_core::log::Level;
 
 use crate::api::Raise;
 use crate::phase::Phase;
@@ -83,6 +84,14 @@ pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, 
     match unsafe { exchange.as_mut() } {
         Some(x) => Ok(use_it(x)),
         None => Err(Raise::text("no request found")),
+    }
+}
+
+/// Logs a message of the running script: of its request, if it has one.
+pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
+    if exchange(|x| x.log(level, message)).is_err() {
+        let context = phase().context();
+        weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
     }
 }
 

@@ -1,6 +1,11 @@
 //! The module: its directives, and what stands in the plans of blocks that have scripts.
 
-use weir_conf::names::{ANY_OR_IF, FLAG, HTTP, LOCATION_IF, LUA_BLOCK, ONE, TWO};
+use std::rc::Rc;
+
+use weir_conf::names::{
+    ANY_OR_IF, FLAG, HTTP, LOCATION, LOCATION_IF, LUA_BLOCK, NAMED_LUA_BLOCK, ONE, SERVER, SERVER_IF, TWO,
+    TWO_OR_MORE,
+};
 use weir_conf::{Contexts, Directive, Error, Result};
 use weir_core::filter::Slot;
 use weir_core::plan::{Level, PlanBuilder};
@@ -10,8 +15,9 @@ use weir_trace::Kind;
 use crate::chunk::Chunk;
 use crate::conf::{LuaConf, Main};
 use crate::filter::{BodyScript, HeaderScript};
-use crate::handler::{LogScript, Script, Settings};
+use crate::handler::{Home, LogScript, Script};
 use crate::phase::Phase;
+use crate::set::VmSlot;
 use crate::vm::Vm;
 
 /// The module.
@@ -20,6 +26,7 @@ pub struct Lua;
 type Row = Directive<LuaConf>;
 
 const CONTENT: Contexts = Contexts::LOCATION.or(LOCATION_IF);
+const SETS: Contexts = SERVER.or(SERVER_IF).or(LOCATION).or(LOCATION_IF);
 const HERE: Contexts = Contexts::HTTP.or(Contexts::SERVER);
 
 /// The three forms of a phase's script.
@@ -36,6 +43,12 @@ macro_rules! scripts {
                 Row::new(concat!($name, "_by_lua_file"), $contexts, ONE, |conf, line| conf.file(line, $phase))
                     .doc(concat!("As ", $name, "_by_lua_block, the code in a file, source or bytecode.")),
             )+
+            Row::new("set_by_lua_block", SETS, NAMED_LUA_BLOCK, LuaConf::set_block)
+                .doc("Gives a variable what the script returns; at its place among set, if and rewrite."),
+            Row::new("set_by_lua", SETS, TWO_OR_MORE, LuaConf::set_inline)
+                .doc("As set_by_lua_block, the code in quotes, with arguments that the script has as ngx.arg."),
+            Row::new("set_by_lua_file", SETS, TWO_OR_MORE, LuaConf::set_file)
+                .doc("As set_by_lua, the code in a file, source or bytecode."),
             Row::new("lua_package_path", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_path))
                 .doc("Where modules in Lua are looked for; \";;\" stands for the usual places, \"$prefix\" for the prefix."),
             Row::new("lua_package_cpath", HTTP, ONE, |conf, line| line.text(&mut conf.main.package_cpath))
@@ -46,6 +59,38 @@ macro_rules! scripts {
                 line.number(&mut conf.main.thread_cache, ..)
             })
             .doc("How many coroutines a worker keeps for further requests; 1024."),
+            Row::new("lua_regex_cache_max_entries", HTTP, ONE, |conf, line| {
+                line.number(&mut conf.main.regex_cache, ..)
+            })
+            .doc("How many patterns with the option o a worker keeps; 1024."),
+            Row::new("lua_regex_match_limit", HTTP, ONE, |conf, line| line.number(&mut conf.main.regex_limit, ..))
+                .doc("Steps after which a match is given up; 0, the default, is 1,000,000."),
+            Row::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
+                line.flag(&mut conf.main.rewrite_first)
+            })
+            .doc("Runs rewrite_by_lua before the other handlers of its phase; off."),
+            Row::new("access_by_lua_no_postpone", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.access_first))
+                .doc("Runs access_by_lua before the other handlers of its phase; off."),
+            Row::new("precontent_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
+                line.flag(&mut conf.main.precontent_first)
+            })
+            .doc("Runs precontent_by_lua before the other handlers of its phase; off."),
+            Row::new("lua_code_cache", ANY_OR_IF, FLAG, LuaConf::code_cache)
+                .doc("Off: each request has a VM of its own and reads its scripts anew, for development; on."),
+            Row::new("lua_check_client_abort", ANY_OR_IF, FLAG, |conf, line| {
+                line.flag(&mut conf.check_client_abort)
+            })
+            .doc("Ends waiting scripts whose client has left, or calls what ngx.on_abort was given; off."),
+            Row::new("lua_http10_buffering", ANY_OR_IF, FLAG, |conf, line| {
+                line.flag(&mut conf.http10_buffering)
+            })
+            .doc("Answers HTTP/1.0 in one piece, with its length; on."),
+            Row::new("lua_transform_underscores_in_response_headers", ANY_OR_IF, FLAG, |conf, line| {
+                line.flag(&mut conf.underscores)
+            })
+            .doc("Names given to ngx.header have hyphens for underscores; on."),
+            Row::new("lua_ctx_keep", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.ctx_keep))
+                .doc("ngx.ctx survives internal redirects into the location; on. OpenResty's way is off."),
             Row::new("lua_need_request_body", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.need_body))
                 .doc("Reads the request's body before rewrite, access and content scripts."),
             Row::new("lua_use_default_type", ANY_OR_IF, FLAG, |conf, line| {
@@ -62,6 +107,7 @@ impl Module for Lua {
     const DIRECTIVES: &'static [Row] = scripts! {
         "init", HTTP, Phase::Init, "Runs once in each worker's VM before it serves.";
         "init_worker", HTTP, Phase::InitWorker, "Runs in each worker's VM behind init.";
+        "exit_worker", HTTP, Phase::ExitWorker, "Runs in each worker's VM when its last request is over, before it goes.";
         "server_rewrite", HERE, Phase::ServerRewrite, "Runs in the server rewrite phase, behind rewrite's directives.";
         "rewrite", ANY_OR_IF, Phase::Rewrite, "Runs in the rewrite phase, behind rewrite's directives.";
         "access", ANY_OR_IF, Phase::Access, "Runs in the access phase, behind allow, deny and auth_request.";
@@ -84,10 +130,27 @@ impl Module for Lua {
             body_filter,
             log,
             need_body,
-            use_default_type
+            use_default_type,
+            code_cache,
+            check_client_abort,
+            http10_buffering,
+            underscores,
+            ctx_keep
         );
         let (main, parent) = (&mut conf.main, &parent.main);
-        inherit!(main, parent, package_path, package_cpath, init, init_worker, thread_cache);
+        inherit!(
+            main,
+            parent,
+            package_path,
+            package_cpath,
+            init,
+            init_worker,
+            exit_worker,
+            thread_cache,
+            regex_cache,
+            regex_limit
+        );
+        inherit!(main, parent, rewrite_first, access_first, precontent_first);
         if main.dicts.is_empty() {
             main.dicts = parent.dicts.clone();
         }
@@ -108,10 +171,11 @@ impl Module for Lua {
             };
             Vm::start(main).map_err(Error::new)
         })?;
-        let settings = Settings {
-            need_body: conf.need_body.unwrap_or(false),
-            use_default_type: conf.use_default_type.unwrap_or(true),
-        };
+        let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
+        let settings = conf.settings();
+        let home = Home::new(&vm, &settings);
+        slot.0.get_or_init(|| home.clone());
+        plan.keep(settings);
         let of_server = plan.level == Level::Server;
         let handlers = [
             (&conf.server_rewrite, EnginePhase::ServerRewrite, Phase::ServerRewrite, of_server),
@@ -119,10 +183,19 @@ impl Module for Lua {
             (&conf.access, EnginePhase::Access, Phase::Access, !of_server),
             (&conf.precontent, EnginePhase::Precontent, Phase::Precontent, !of_server),
         ];
+        let main = &conf.main;
+        let first = |phase| match phase {
+            Phase::Rewrite => main.rewrite_first == Some(true),
+            Phase::Access => main.access_first == Some(true),
+            Phase::Precontent => main.precontent_first == Some(true),
+            _ => false,
+        };
         for (source, at, phase, here) in handlers {
-            if let (Some(source), true) = (source, here) {
-                let script = Script::new(&vm, phase, Chunk::new(source.clone()), settings);
-                plan.handler(at, phase.label(), script);
+            let (Some(source), true) = (source, here) else { continue };
+            let script = Script::new(&vm, phase, Chunk::new(source.clone()), settings);
+            match first(phase) {
+                true => plan.first_handler(at, phase.label(), script),
+                false => plan.handler(at, phase.label(), script),
             }
         }
         if let Some(source) = &conf.content {
@@ -130,14 +203,14 @@ impl Module for Lua {
             plan.content(Phase::Content.label(), script);
         }
         if let Some(source) = &conf.log {
-            plan.handler(EnginePhase::Log, Phase::Log.label(), LogScript::new(&vm, source));
+            plan.handler(EnginePhase::Log, Phase::Log.label(), LogScript::new(&home, source));
         }
         if let Some(source) = &conf.header_filter {
-            plan.header_filter(Slot::Aux, Phase::HeaderFilter.label(), HeaderScript::new(&vm, source));
+            plan.header_filter(Slot::Aux, Phase::HeaderFilter.label(), HeaderScript::new(&home, source));
         }
         if let Some(source) = &conf.body_filter {
             let site = plan.site(Kind::BodyFilter, Phase::BodyFilter.label());
-            plan.header_filter(Slot::Aux, Phase::BodyFilter.label(), BodyScript::new(&vm, source, site));
+            plan.header_filter(Slot::Aux, Phase::BodyFilter.label(), BodyScript::new(&home, source, site));
         }
         Ok(())
     }

@@ -26,6 +26,8 @@ pub(crate) enum Op {
     Wait(Wait),
     /// The request's body.
     Body,
+    /// A piece to be added to the body that is being made, of which so many bytes may stand in memory.
+    Append(Vec<u8>, usize),
     /// What was said to be with the client, or with the connection.
     Flush,
     /// Answers of subrequests; `true` for several, as a list.

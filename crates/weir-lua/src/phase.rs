@@ -8,6 +8,10 @@ pub(crate) enum Phase {
     Init = 1,
     /// `init_worker_by_lua*`
     InitWorker = 1 << 1,
+    /// `exit_worker_by_lua*`
+    ExitWorker = 1 << 2,
+    /// `set_by_lua*`
+    Set = 1 << 3,
     /// `server_rewrite_by_lua*`
     ServerRewrite = 1 << 4,
     /// `rewrite_by_lua*`
@@ -32,6 +36,8 @@ impl Phase {
         match self {
             Phase::Init => "init",
             Phase::InitWorker => "init_worker",
+            Phase::ExitWorker => "exit_worker",
+            Phase::Set => "set",
             Phase::ServerRewrite => "server_rewrite",
             Phase::Rewrite => "rewrite",
             Phase::Access => "access",
@@ -53,6 +59,8 @@ impl Phase {
         match self {
             Phase::Init => "init_by_lua",
             Phase::InitWorker => "init_worker_by_lua",
+            Phase::ExitWorker => "exit_worker_by_lua",
+            Phase::Set => "set_by_lua",
             Phase::ServerRewrite => "server_rewrite_by_lua",
             Phase::Rewrite => "rewrite_by_lua",
             Phase::Access => "access_by_lua",
@@ -82,6 +90,6 @@ pub(crate) const YIELDABLE: u32 = OUTPUT;
 pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
 /// Where there is a request.
 pub(crate) const REQUEST: u32 =
-    OUTPUT | Phase::HeaderFilter as u32 | Phase::BodyFilter as u32 | Phase::Log as u32;
+    OUTPUT | Phase::Set as u32 | Phase::HeaderFilter as u32 | Phase::BodyFilter as u32 | Phase::Log as u32;
 /// Where `ngx.exit` may be called.
 pub(crate) const EXIT: u32 = YIELDABLE | Phase::HeaderFilter as u32;

@@ -32,6 +32,12 @@ pub(crate) struct Run {
     pub(crate) said: Vec<u8>,
     /// Something was said, flushed, or the head sent: OpenResty would have sent the head by now.
     pub(crate) began: bool,
+    /// `lua_use_default_type`
+    pub(crate) default_type: bool,
+    /// The last error of a wrapped coroutine, and the stacks it came up through.
+    raised: Option<(String, Vec<String>)>,
+    /// What `ngx.on_abort` was given, and its anchor.
+    pub(crate) on_abort: Option<(State, i32)>,
     /// `ngx.eof` was called.
     pub(crate) ended: bool,
     /// The client is gone; what is said goes nowhere.
@@ -50,11 +56,18 @@ pub(crate) enum Step {
 
 impl Run {
     /// A run of the function on top of the VM's main stack, which it takes.
-    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase) -> Run {
+    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, default_type: bool) -> Run {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1);
-        let entry =
-            Thread { state, anchor, kind: Kind::Entry, parent: None, status: Status::Running, clean: false };
+        let entry = Thread {
+            state,
+            anchor,
+            kind: Kind::Entry,
+            parent: None,
+            status: Status::Running,
+            clean: false,
+            wrap: false,
+        };
         Run {
             vm: vm.clone(),
             phase,
@@ -64,6 +77,9 @@ impl Run {
             current: 0,
             said: Vec::new(),
             began: false,
+            default_type,
+            on_abort: None,
+            raised: None,
             ended: false,
             broken: false,
         }
@@ -123,6 +139,7 @@ impl Run {
             Some(Op::Threads(list)) => Waiting::Threads(list),
             Some(Op::Wait(wait)) => Waiting::Wait(wait),
             Some(Op::Body) => Waiting::Body,
+            Some(Op::Append(piece, limit)) => Waiting::Append(piece, limit),
             Some(Op::Flush) => Waiting::Flush,
             Some(Op::Capture(list, many)) => Waiting::Capture(list, many),
         };
@@ -198,6 +215,13 @@ impl Run {
         if self.threads[at].kind == Kind::Coroutine
             && let Some(parent) = parent
         {
+            if self.threads[at].wrap {
+                let reason = error_text(state);
+                let before = self.raised.take().filter(|(same, _)| *same == reason);
+                let mut traces = before.map(|(_, traces)| traces).unwrap_or_default();
+                traces.push(self.vm.main().traceback(state, 0));
+                self.raised = Some((reason, traces));
+            }
             self.threads[at].status = Status::Dead;
             self.resume_parent(parent, state, 1, false);
             return None;
@@ -206,7 +230,9 @@ impl Run {
         let what = if light { "lua user thread" } else { "lua entry thread" };
         let kind = if status == sys::status::ERRMEM { "memory allocation error" } else { "runtime error" };
         let reason = error_text(state);
-        let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{}", self.backtrace(at));
+        let below = self.raised.take().filter(|(same, _)| *same == reason).map(|(_, traces)| traces);
+        let backtrace = self.backtrace(at, below.unwrap_or_default());
+        let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}");
         match x {
             Some(x) => x.log(Level::Error, &message),
             None => weir_core::log::cycle(Level::Error, &message),
@@ -214,9 +240,14 @@ impl Run {
         if !light {
             return Some(End::Error);
         }
-        // Below the error's value stands what the function that failed had there.
+        // Below the error's value stands what the function that failed had there: of `error` its argument, which is what
+        // OpenResty gives to who waits, without the place.
+        let bare = state.top() > 1
+            && state.kind(1) == sys::kind::STRING
+            && state.bytes(-1).zip(state.bytes(1)).is_some_and(|(whole, bare)| whole.ends_with(bare));
         match state.top() {
             0 => state.push_nil(),
+            _ if bare => {}
             _ => state.insert(1),
         }
         state.set_top(1);
@@ -226,10 +257,14 @@ impl Run {
         None
     }
 
-    /// The stacks of a coroutine and of those that have resumed it.
-    fn backtrace(&self, at: usize) -> String {
+    /// The stacks of a coroutine and of those that have resumed it, behind those `below` that its error came from.
+    fn backtrace(&self, at: usize, below: Vec<String>) -> String {
         let main = self.vm.main();
         let (mut text, mut number, mut next) = (String::new(), 0, Some(at));
+        for lines in below.into_iter().take(DEEPEST) {
+            text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
+            number += 1;
+        }
         // A light thread may have outlived its parent, in whose place another one is now: so the way up may be a circle.
         while let (Some(at), 0..DEEPEST) = (next, number) {
             let thread = &self.threads[at];
@@ -276,12 +311,12 @@ impl Run {
     }
 
     /// Adds a coroutine with the function on top of `from`, which it takes.
-    pub(crate) fn add(&mut self, kind: Kind, from: State) -> State {
+    pub(crate) fn add(&mut self, kind: Kind, from: State, wrap: bool) -> State {
         let (state, anchor) = self.vm.coroutine();
         from.give(state, 1);
         let status = if kind == Kind::Light { Status::Running } else { Status::Suspended };
         let parent = Some(self.current);
-        let thread = Thread { state, anchor, kind, parent, status, clean: false };
+        let thread = Thread { state, anchor, kind, parent, status, clean: false, wrap };
         // Scripts make coroutines by the thousand; one that has ended leaves its place to the next.
         let over = |thread: &Thread| thread.kind == Kind::Coroutine && matches!(thread.status, Status::Dead);
         match self.threads.iter().position(over) {
@@ -294,6 +329,15 @@ impl Run {
         state
     }
 
+    /// The client has left: what `ngx.on_abort` was given runs as a light thread. `false` where nothing was.
+    pub(crate) fn aborted(&mut self) -> bool {
+        let Some((state, anchor)) = self.on_abort.take() else { return false };
+        let (kind, parent, status) = (Kind::Light, Some(0), Status::Running);
+        self.threads.push(Thread { state, anchor, kind, parent, status, clean: false, wrap: false });
+        self.ready.push_back((self.threads.len() - 1, 0));
+        true
+    }
+
     pub(crate) fn find(&self, state: State) -> Option<usize> {
         self.threads.iter().position(|thread| thread.state == state)
     }
@@ -301,7 +345,10 @@ impl Run {
     /// The first coroutine that waits for something the request itself must do.
     pub(crate) fn take_request_op(&mut self) -> Option<(usize, Waiting)> {
         let of_request = |status: &Status| {
-            matches!(status, Status::Waiting(Waiting::Body | Waiting::Flush | Waiting::Capture(..)))
+            matches!(
+                status,
+                Status::Waiting(Waiting::Body | Waiting::Append(..) | Waiting::Flush | Waiting::Capture(..))
+            )
         };
         let at = self.threads.iter().position(|thread| of_request(&thread.status))?;
         match std::mem::replace(&mut self.threads[at].status, Status::Running) {
@@ -347,6 +394,9 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        if let Some((state, anchor)) = self.on_abort.take() {
+            self.vm.give_back(state, anchor, false);
+        }
         for thread in &self.threads {
             let used_again = thread.clean && thread.kind == Kind::Entry;
             self.vm.give_back(thread.state, thread.anchor, used_again);

@@ -3,10 +3,27 @@
 //! None of these calls metamethods or raises a Lua error, but for want of memory; so they may be used between an
 //! argument's reading and a result's pushing without a thought about unwinding.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
+use std::rc::Rc;
 
 use crate::sys::{self, CFunction, LuaState, kind};
+
+/// `__gc` of what [`State::push_owned`] made.
+unsafe extern "C-unwind" fn drop_owned<T: 'static>(l: *mut LuaState) -> c_int {
+    // SAFETY: Lua calls it once for a userdata of `push_owned::<T>`; a script that calls it itself finds a null pointer
+    // behind.
+    unsafe {
+        let place = sys::lua_touserdata(l, 1).cast::<*const T>();
+        if !place.is_null() {
+            let value = place.replace(ptr::null());
+            if !value.is_null() {
+                drop(Rc::from_raw(value));
+            }
+        }
+    }
+    0
+}
 
 /// One coroutine of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +186,47 @@ impl State {
         same
     }
 
+    /// Pushes a userdata that holds `value` until Lua collects it. Its metatable stands in the registry under `name`,
+    /// which belongs to this type of value alone.
+    pub(crate) fn push_owned<T: 'static>(self, value: Rc<T>, name: &CStr) {
+        // SAFETY: room for one pointer, filled before anything can fail; `drop_owned::<T>` gives the reference back, and
+        // is the metatable's only for userdata made here.
+        unsafe {
+            let place = sys::lua_newuserdata(self.0, size_of::<*const T>()).cast::<*const T>();
+            place.write(Rc::into_raw(value));
+        }
+        self.push_registered(name);
+        if self.is_none_or_nil(-1) {
+            self.pop(1);
+            self.new_table(0, 2);
+            self.push_function(drop_owned::<T>);
+            self.set_field(-2, c"__gc");
+            // Scripts don't get at it.
+            self.push_boolean(false);
+            self.set_field(-2, c"__metatable");
+            self.push_value(-1);
+            self.set_field(sys::REGISTRY, name);
+        }
+        self.set_metatable(-2);
+    }
+
+    /// What a userdata of [`State::push_owned`] holds.
+    pub(crate) fn owned<T: 'static>(self, at: c_int, name: &CStr) -> Option<Rc<T>> {
+        if self.kind(at) != kind::USERDATA || !self.has_metatable(at, name) {
+            return None;
+        }
+        // SAFETY: a userdata with this metatable was made by `push_owned::<T>`, and holds a reference until it is
+        // collected, when it is on no stack any more.
+        unsafe {
+            let value = *sys::lua_touserdata(self.0, at).cast::<*const T>();
+            if value.is_null() {
+                return None;
+            }
+            Rc::increment_strong_count(value);
+            Some(Rc::from_raw(value))
+        }
+    }
+
     pub(crate) fn push_value(self, at: c_int) {
         // SAFETY: as `push_nil`; `at` is a value of the caller's.
         unsafe { sys::lua_pushvalue(self.0, at) }
@@ -281,6 +339,30 @@ impl State {
         let text = self.lossy(-1);
         self.pop(1);
         text
+    }
+
+    /// `file.lua:12: name(): ` of the function at `level`, its file without folders, as OpenResty's log lines begin;
+    /// a name only where a Lua function has one.
+    pub(crate) fn caller(self, level: c_int) -> String {
+        let mut about = sys::Debug::empty();
+        // SAFETY: `about` lives during both calls; its texts are C strings that the VM keeps while the function is
+        // active, and `short_source` is one inside of it.
+        unsafe {
+            if sys::lua_getstack(self.0, level, &raw mut about) == 0
+                || sys::lua_getinfo(self.0, c"nSl".as_ptr(), &raw mut about) == 0
+            {
+                return String::new();
+            }
+            let text = |at: *const c_char| match at.is_null() {
+                true => std::borrow::Cow::default(),
+                false => CStr::from_ptr(at).to_string_lossy(),
+            };
+            let source = text(about.short_source.as_ptr());
+            let file = source.rsplit(['/', '\\']).next().unwrap_or_default();
+            let named = !text(about.name_what).is_empty() && text(about.what).starts_with('L');
+            let name = if named { format!("{}(): ", text(about.name)) } else { String::new() };
+            format!("{file}:{}: {name}", about.line)
+        }
     }
 
     /// The call stack of `of`, a line each, without a heading.

@@ -42,7 +42,44 @@ pub(crate) mod kind {
     pub(crate) const STRING: c_int = 4;
     pub(crate) const TABLE: c_int = 5;
     pub(crate) const FUNCTION: c_int = 6;
+    pub(crate) const USERDATA: c_int = 7;
     pub(crate) const THREAD: c_int = 8;
+}
+
+/// `lua_Debug`: what is known of an active function.
+#[repr(C)]
+pub(crate) struct Debug {
+    event: c_int,
+    pub(crate) name: *const c_char,
+    pub(crate) name_what: *const c_char,
+    pub(crate) what: *const c_char,
+    pub(crate) source: *const c_char,
+    pub(crate) line: c_int,
+    upvalues: c_int,
+    line_defined: c_int,
+    last_line_defined: c_int,
+    /// `LUA_IDSIZE` bytes.
+    pub(crate) short_source: [c_char; 60],
+    frame: c_int,
+}
+
+impl Debug {
+    /// One to be filled by `lua_getstack`.
+    pub(crate) const fn empty() -> Debug {
+        Debug {
+            event: 0,
+            name: std::ptr::null(),
+            name_what: std::ptr::null(),
+            what: std::ptr::null(),
+            source: std::ptr::null(),
+            line: 0,
+            upvalues: 0,
+            line_defined: 0,
+            last_line_defined: 0,
+            short_source: [0; 60],
+            frame: 0,
+        }
+    }
 }
 
 #[rustfmt::skip]
@@ -81,6 +118,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_pushcclosure(l: *mut LuaState, function: CFunction, upvalues: c_int);
     pub(crate) fn lua_pushlightuserdata(l: *mut LuaState, value: *mut c_void);
 
+    pub(crate) fn lua_newuserdata(l: *mut LuaState, size: usize) -> *mut c_void;
     pub(crate) fn lua_createtable(l: *mut LuaState, array: c_int, hash: c_int);
     pub(crate) fn lua_rawget(l: *mut LuaState, at: c_int);
     pub(crate) fn lua_rawset(l: *mut LuaState, at: c_int);
@@ -92,6 +130,9 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_rawequal(l: *mut LuaState, one: c_int, other: c_int) -> c_int;
     pub(crate) fn lua_setmetatable(l: *mut LuaState, at: c_int) -> c_int;
     pub(crate) fn lua_next(l: *mut LuaState, at: c_int) -> c_int;
+
+    pub(crate) fn lua_getstack(l: *mut LuaState, level: c_int, about: *mut Debug) -> c_int;
+    pub(crate) fn lua_getinfo(l: *mut LuaState, what: *const c_char, about: *mut Debug) -> c_int;
 
     pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
     pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);

@@ -14,6 +14,8 @@ pub(crate) struct Thread {
     pub(crate) status: Status,
     /// It can be used again: it ended without an error.
     pub(crate) clean: bool,
+    /// Its errors are raised again in who resumes it (`coroutine.wrap`).
+    pub(crate) wrap: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ pub(crate) enum Waiting {
     Wait(Wait),
     Threads(Vec<State>),
     Body,
+    Append(Vec<u8>, usize),
     Flush,
     Capture(Vec<Subrequest>, bool),
 }

@@ -1,16 +1,17 @@
 //! A LuaJIT VM: one for each worker and configuration.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use weir_core::Exchange;
+use weir_core::log::Level;
+use weir_core::{Exchange, Text};
 
 use crate::api;
-use crate::chunk;
+use crate::chunk::{self, Unloaded};
 use crate::conf::Main;
 use crate::dict::Dict;
 use crate::phase::Phase;
@@ -33,6 +34,8 @@ pub(crate) struct Vm {
     /// Patterns of `ngx.re`.
     pub(crate) patterns: Patterns,
     me: RefCell<Weak<Vm>>,
+    /// `init_worker_by_lua` has run.
+    started: Cell<bool>,
 }
 
 impl Vm {
@@ -52,21 +55,38 @@ impl Vm {
         };
         let dicts = main_conf.dicts.iter();
         let dicts = dicts.map(|zone| (zone.name.to_string(), zone.store(Dict::new))).collect();
+        let most = main_conf.regex_cache.unwrap_or(1024);
+        let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0));
         let vm = Vm {
             main,
             dicts,
             spare: RefCell::default(),
             files: RefCell::default(),
             main_conf,
-            patterns: Patterns::default(),
+            patterns,
             me: RefCell::default(),
+            started: Cell::new(false),
         };
         vm.register();
         vm.prelude()?;
         vm.init()?;
         let vm = Rc::new(vm);
+        vm.started.set(true);
         *vm.me.borrow_mut() = Rc::downgrade(&vm);
         Ok(vm)
+    }
+
+    /// Another one of the same settings, for a single request.
+    ///
+    /// # Errors
+    /// As [`Vm::start`].
+    pub(crate) fn again(&self) -> Result<Rc<Vm>, String> {
+        Vm::start(Main { init_worker: None, exit_worker: None, single: true, ..self.main_conf.clone() })
+    }
+
+    /// Whether it is a request's own: what is loaded is not kept beyond it.
+    pub(crate) fn is_single(&self) -> bool {
+        self.main_conf.single
     }
 
     /// The VM, to hold it.
@@ -109,14 +129,16 @@ impl Vm {
     ///
     /// # Errors
     /// It can't be read, or Lua's message.
-    pub(crate) fn push_file(&self, path: &Path) -> Result<(), String> {
+    pub(crate) fn push_file(&self, path: &Path) -> Result<(), Unloaded> {
         if let Some(reference) = self.files.borrow().get(path) {
             self.main.push_anchored(*reference);
             return Ok(());
         }
         let shown = path.display();
         let text = std::fs::read(path).map_err(|error| {
-            format!("failed to load external Lua file \"{shown}\": cannot open {shown}: {error}")
+            let message =
+                format!("failed to load external Lua file \"{shown}\": cannot open {shown}: {error}");
+            Unloaded { status: 404, message }
         })?;
         chunk::load(self.main, &text, &format!("@{shown}"))
             .map_err(|error| format!("failed to load external Lua file \"{shown}\": {error}"))?;
@@ -204,12 +226,20 @@ impl Vm {
         Ok(())
     }
 
+    /// A VM of no worker: the configuration is only tried.
+    fn is_rehearsed(&self) -> bool {
+        self.main_conf.worker == Some(u8::MAX)
+    }
+
     fn init(&self) -> Result<(), String> {
         if let Some(source) = &self.main_conf.init {
             self.run_plain(source, Phase::Init)?;
         }
-        if let Some(source) = &self.main_conf.init_worker {
-            self.run_plain(source, Phase::InitWorker)?;
+        // A worker serves without what this script was for, as in OpenResty; that is told.
+        if let (Some(source), false) = (&self.main_conf.init_worker, self.is_rehearsed())
+            && let Err(message) = self.run_plain(source, Phase::InitWorker)
+        {
+            weir_core::log::cycle(Level::Error, &message);
         }
         // From here on a global that is written is told.
         self.main.field(sys::GLOBALS, c"__weir_guard");
@@ -221,23 +251,59 @@ impl Vm {
     /// # Errors
     /// As messages have it.
     pub(crate) fn run_for(&self, chunk: &chunk::Chunk, phase: Phase, x: &mut Exchange) -> Result<(), String> {
-        chunk.push(self, Some(x))?;
+        chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
         crate::lend::lend(self, phase, Some(x), None, || self.call(0, 0))
             .map_err(|error| format!("failed to run {}: {error}", phase.context()))
+    }
+
+    /// Runs the script of `set_by_lua`; what it returns as a text.
+    ///
+    /// # Errors
+    /// As messages have it.
+    pub(crate) fn value_for(
+        &self,
+        chunk: &chunk::Chunk,
+        phase: Phase,
+        x: &mut Exchange,
+    ) -> Result<Text, String> {
+        chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
+        crate::lend::lend(self, phase, Some(x), None, || self.call(0, 1))
+            .map_err(|error| format!("failed to run {}: {error}", phase.context()))?;
+        let value = x.arena.push(self.main.bytes(-1).unwrap_or_default());
+        self.main.pop(1);
+        Ok(Text::Span(value))
     }
 
     /// Runs a script that has no request and can't wait.
     ///
     /// # Errors
-    /// As messages have it.
+    /// As OpenResty's messages have it: `init_by_lua error: `…
     pub(crate) fn run_plain(&self, source: &chunk::Source, phase: Phase) -> Result<(), String> {
-        chunk::Chunk::new(source.clone()).push(self, None)?;
-        crate::lend::lend(self, phase, None, None, || self.call(0, 0))
+        let file = matches!(source.code, chunk::Code::File(..));
+        let directive = format!("{}{}", phase.label(), if file { "_file" } else { "" });
+        let loaded = chunk::Chunk::new(source.clone()).push(self, None);
+        let ran = match loaded {
+            Ok(()) => crate::lend::lend(self, phase, None, None, || self.call(0, 0)),
+            Err(unloaded) => {
+                let words = ["failed to load inlined Lua code: ", "failed to load external Lua file "];
+                let message = unloaded.message.as_str();
+                // Of the syntax of a script without a request only Lua's own words are told.
+                let bare = words.iter().find_map(|words| message.strip_prefix(words)).unwrap_or(message);
+                Err(bare.rsplit_once("\": ").map_or(bare, |(_, reason)| reason).to_owned())
+            }
+        };
+        ran.map_err(|error| format!("{directive} error: {error}"))
     }
 }
 
 impl Drop for Vm {
     fn drop(&mut self) {
+        if let (true, Some(source)) =
+            (self.started.get() && !self.is_rehearsed(), self.main_conf.exit_worker.take())
+            && let Err(message) = self.run_plain(&source, Phase::ExitWorker)
+        {
+            weir_core::log::cycle(Level::Error, &message);
+        }
         // SAFETY: runs hold the VM, so none is left; finalizers see no loan.
         unsafe { sys::lua_close(self.main.raw()) }
     }
@@ -255,6 +321,7 @@ unsafe extern "C-unwind" fn traceback(raw: *mut sys::LuaState) -> i32 {
 /// The API's part in Lua, file by file, in order.
 const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/base", include_str!("prelude/base.lua")),
+    ("=ngx/ndk", include_str!("prelude/ndk.lua")),
     ("=ngx/coroutine", include_str!("prelude/coroutine.lua")),
     ("=ngx/tables", include_str!("prelude/tables.lua")),
     ("=ngx/re", include_str!("prelude/re.lua")),

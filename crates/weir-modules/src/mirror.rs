@@ -89,7 +89,7 @@ impl Copies {
             let body = if self.body { SubrequestBody::Parent } else { SubrequestBody::None };
             let method = x.request.method;
             let options =
-                SubrequestOptions { method, share: Share::Copy, body, head_only: true, limit: None };
+                SubrequestOptions { method, share: Share::Copy, body, head_only: true, ..Default::default() };
             x.background(uri, &args, options);
         }
         Verdict::Declined

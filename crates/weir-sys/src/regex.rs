@@ -29,6 +29,10 @@ pub struct Flags {
     pub anchored: bool,
     /// Two groups may have the same name.
     pub dupnames: bool,
+    /// With `utf`: what of a subject is not UTF-8 matches nothing, and is no error.
+    pub lenient: bool,
+    /// Escapes and unset groups are as in JavaScript.
+    pub javascript: bool,
 }
 
 /// A compiled pattern.
@@ -167,6 +171,46 @@ impl Regex {
         matcher.matched = highest;
         matcher.groups = self.captures_len() + 1;
         Ok(true)
+    }
+
+    /// The longest match that begins at `start` or later, found by PCRE2's other algorithm, which knows no groups.
+    ///
+    /// # Errors
+    /// As [`Self::is_match`]; also what that algorithm can't do, such as back references.
+    pub fn longest_from<'m>(
+        &self,
+        matcher: &'m mut Matcher,
+        subject: &[u8],
+        start: usize,
+    ) -> Result<Option<Captures<'m>>, MatchError> {
+        matcher.matched = 0;
+        if start > subject.len() {
+            return Ok(None);
+        }
+        let mut workspace = [0; DFA_WORKSPACE];
+        // SAFETY: as in `match_from`; the workspace and its length describe one live array.
+        let result = unsafe {
+            pcre2::pcre2_dfa_match_8(
+                self.code.as_ptr(),
+                subject.as_ptr(),
+                subject.len(),
+                start,
+                0,
+                matcher.data.as_ptr(),
+                matcher.context.as_ptr(),
+                workspace.as_mut_ptr(),
+                workspace.len(),
+            )
+        };
+        if result == pcre2::PCRE2_ERROR_NOMATCH {
+            return Ok(None);
+        }
+        if result < 0 {
+            return Err(MatchError::from_code(result));
+        }
+        // Further pairs are shorter matches at the same place; only the longest is asked for.
+        (matcher.matched, matcher.groups) = (1, 1);
+        Ok(Some(matcher.last()))
     }
 
     /// `what` must name an item whose type PCRE2 documents as `T`.
@@ -369,8 +413,8 @@ pub enum MatchError {
     Limit,
     /// The JIT's stack was too small for this pattern and subject.
     JitStack,
-    /// The pattern wants UTF-8 and the subject is not.
-    Utf,
+    /// The pattern wants UTF-8 and the subject is not, for the reason that PCRE2 has this number for.
+    Utf(i32),
     /// No memory left.
     Memory,
     /// Another error of PCRE2, by its number.
@@ -385,7 +429,7 @@ impl MatchError {
             }
             pcre2::PCRE2_ERROR_JIT_STACKLIMIT => Self::JitStack,
             pcre2::PCRE2_ERROR_NOMEMORY => Self::Memory,
-            pcre2::PCRE2_ERROR_UTF8_ERR21..=pcre2::PCRE2_ERROR_UTF8_ERR1 => Self::Utf,
+            pcre2::PCRE2_ERROR_UTF8_ERR21..=pcre2::PCRE2_ERROR_UTF8_ERR1 => Self::Utf(code),
             other => Self::Other(other),
         }
     }
@@ -396,9 +440,8 @@ impl MatchError {
         match self {
             Self::Limit => pcre2::PCRE2_ERROR_MATCHLIMIT,
             Self::JitStack => pcre2::PCRE2_ERROR_JIT_STACKLIMIT,
-            Self::Utf => pcre2::PCRE2_ERROR_UTF8_ERR1,
             Self::Memory => pcre2::PCRE2_ERROR_NOMEMORY,
-            Self::Other(code) => code,
+            Self::Utf(code) | Self::Other(code) => code,
         }
     }
 }
@@ -422,6 +465,8 @@ impl Flags {
             (self.utf, pcre2::PCRE2_UTF | pcre2::PCRE2_NEVER_BACKSLASH_C),
             (self.anchored, pcre2::PCRE2_ANCHORED),
             (self.dupnames, pcre2::PCRE2_DUPNAMES),
+            (self.lenient, pcre2::PCRE2_MATCH_INVALID_UTF),
+            (self.javascript, pcre2::PCRE2_ALT_BSUX | pcre2::PCRE2_MATCH_UNSET_BACKREF),
         ]
         .into_iter()
         .filter(|(on, _)| *on)
@@ -462,6 +507,8 @@ fn error_text(code: c_int) -> String {
 const NAME_NUMBER_LEN: usize = 2;
 /// Room for `$0` to `$9`, which covers nearly every pattern of a configuration.
 const FIRST_PAIRS: usize = 10;
+/// Words that the algorithm for the longest match works in: OpenResty's number.
+const DFA_WORKSPACE: usize = 100;
 /// Steps before a match is given up: a tenth of PCRE2's default, some milliseconds of one worker.
 const MATCH_LIMIT: u32 = 1_000_000;
 /// Heap a match without JIT may take, in KiB; PCRE2's default is 20 GB.

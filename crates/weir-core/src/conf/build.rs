@@ -300,6 +300,10 @@ impl<'t> Builder<'t> {
         let mut cx = self.cx(line, here, &mut warnings);
         let result = (module.set)(&mut *confs.0[at], row, &mut cx);
         self.warnings = warnings;
+        let instructed = self.registry.take_instructed();
+        if !instructed.is_empty() {
+            confs.get_mut::<HttpCoreConf>().instructed.extend(instructed);
+        }
         if let Err(error) = result {
             self.errors.push(error);
         }

@@ -22,6 +22,7 @@ pub use super::temp_path::{TempPath, TempPaths};
 use crate::inherit;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
+use crate::plan::Inserted;
 use crate::resolver::{DEFAULT_TIMEOUT, Resolver};
 use crate::variable::{Script, Variable};
 
@@ -93,6 +94,8 @@ impl Module for HttpCore {
 pub struct HttpCoreConf {
     /// What the location is for; the builder sets it before the block's lines. `None` in `http` and `server`.
     pub matcher: Option<Matcher>,
+    /// Instructions of other modules among those of `rewrite`; of this block alone.
+    pub instructed: Vec<Inserted>,
     /// `root`, `alias`.
     pub root: Option<Root>,
     /// `types`.

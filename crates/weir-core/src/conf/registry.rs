@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_conf::{Contexts, Error, Span};
 
 use crate::module::ModuleDef;
+use crate::plan::{Inserted, Instruct};
 use crate::variable::{Definition, Get, Getter, Table, VarIndex, Variable};
 
 /// Lent to setters through `LineCx::ext`.
@@ -22,6 +23,9 @@ pub struct Registry {
     nested: (usize, Option<Contexts>),
     /// See [`Registry::location`].
     location: Option<String>,
+    /// See [`Registry::order`] and [`Registry::instruct`].
+    order: u32,
+    instructed: Vec<Inserted>,
     /// Where relative paths begin.
     pub paths: weir_conf::Paths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
@@ -39,6 +43,8 @@ impl Registry {
             shared: HashMap::new(),
             nested: (0, None),
             location: None,
+            order: 0,
+            instructed: Vec::new(),
             paths,
             main: Default::default(),
         };
@@ -113,6 +119,23 @@ impl Registry {
     pub fn nest(&mut self, inside: Contexts) -> usize {
         self.nested.1 = Some(inside);
         self.nested.0
+    }
+
+    /// The place of an instruction among those of its block, wherever in the file included lines stand.
+    pub fn order(&mut self) -> u32 {
+        self.order += 1;
+        self.order
+    }
+
+    /// Called by a setter: `instruction` runs among those of `rewrite`, `set` and `if` of the block, at its place.
+    pub fn instruct(&mut self, instruction: Arc<dyn Instruct>) {
+        let order = self.order();
+        self.instructed.push((order, instruction));
+    }
+
+    /// What the line just read has left with [`Registry::instruct`].
+    pub(crate) fn take_instructed(&mut self) -> Vec<Inserted> {
+        std::mem::take(&mut self.instructed)
     }
 
     /// The path of the location whose lines are being read; `None` outside of locations, in those by regular

@@ -99,6 +99,11 @@ impl Link {
         Ok(made)
     }
 
+    /// What gives a module's variable a value, if it takes one.
+    pub fn modules_setter(&self, name: &str) -> Option<fn(&mut Exchange, &[u8])> {
+        self.configuration.tables.plain.get(name)?.set
+    }
+
     /// A module's variable by name.
     pub fn modules_variable<'n>(&self, name: &'n str) -> Option<(Get, &'n str)> {
         self.configuration.tables.module_variable(name)
@@ -156,6 +161,7 @@ impl Server {
             let mut core: Core = confs.get::<HttpCoreConf>().core();
             core.http2_chunk_size = confs.get::<Http2Conf>().chunk();
             let mut plan = PlanBuilder::new(worker, link, level, &core, Rc::from(name));
+            plan.instructed = &confs.get::<HttpCoreConf>().instructed;
             confs.install(modules, &mut plan)?;
             let (entries, core) = (plan, core.clone());
             Ok(Rc::new(entries.build(core, inside)?))

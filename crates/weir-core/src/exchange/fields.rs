@@ -32,7 +32,23 @@ impl Exchange {
         let known = classify(name);
         let response = &mut self.response;
         match known {
-            Known::ContentType => (response.content_type, response.charset) = (Some(value), None),
+            Known::ContentType => {
+                // What filters look at is the type without what follows it.
+                let text = value.bytes(&self.arena);
+                let charset = text.iter().position(|byte| *byte == b';').and_then(|at| {
+                    let charset = text[at + 1..].strip_prefix(b" charset=")?;
+                    let plain = !charset.is_empty()
+                        && charset.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
+                    plain.then(|| (text[..at].to_vec(), charset.to_vec()))
+                });
+                (response.content_type, response.charset) = match charset {
+                    Some((kind, charset)) => {
+                        let (kind, charset) = (self.arena.push(&kind), self.arena.push(&charset));
+                        (Some(Text::Span(kind)), Some(Text::Span(charset)))
+                    }
+                    None => (Some(value), None),
+                };
+            }
             Known::ContentLength => {
                 let length =
                     std::str::from_utf8(value.bytes(&self.arena)).ok().and_then(|text| text.parse().ok());
@@ -41,12 +57,17 @@ impl Exchange {
             Known::Server => response.server = Some(value),
             Known::Date => response.date = Some(value),
             Known::Location => response.location = Some(value),
-            _ => {
-                if known == Known::LastModified {
-                    response.last_modified = date::parse(value.bytes(&self.arena));
+            Known::LastModified => {
+                response.last_modified = date::parse(value.bytes(&self.arena));
+                match response.last_modified {
+                    Some(_) => {
+                        let arena = &self.arena;
+                        response.headers.retain(|header| !header.name.is(arena, name));
+                    }
+                    None => self.replace_response_field(known, name, value),
                 }
-                self.replace_response_field(known, name, value);
             }
+            _ => self.replace_response_field(known, name, value),
         }
     }
 

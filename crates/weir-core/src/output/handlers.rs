@@ -63,6 +63,12 @@ impl Exchange {
         result
     }
 
+    /// Ready when the client has left or given the request up; `None` for subrequests.
+    pub fn client_gone(&self) -> Option<impl Future<Output = ()> + 'static> {
+        let client = self.transport.client()?;
+        Some(async move { client.gone().await })
+    }
+
     /// Awaits `future`, accounted as waiting; subrequests that were included go on meanwhile.
     pub async fn waiting_beside<T>(&self, future: LocalFuture<'_, T>) -> T {
         let shared = self.shared.clone();

@@ -76,41 +76,42 @@ pub(super) fn start(
     let now = Now::new(u16::from(id));
     let reader = now.reader();
     let (ready, started) = channel();
-    let handle = std::thread::Builder::new().name(format!("weir worker {id}")).spawn(move || {
-        let _exit = exit;
-        let shown = watched.then(|| weir_rt::sampler::attach(u32::from(id)));
-        if let Some(Err(error)) = &shown {
-            log::cycle(Level::Warn, &format_args!("worker {id} can't be profiled: {error}"));
-        }
-        let worker = match runtime(id, driver) {
-            Ok(runtime) => {
-                let watched = shown.as_ref().and_then(|shown| shown.as_ref().ok()).map(|shown| Watched {
-                    probe: shown.probe(),
-                    worker: u16::from(id),
-                    recorder: recorder.reader(),
-                    now: now.reader(),
-                    counters: counters.clone(),
-                    stats: runtime.stats(),
-                });
-                let watching = watched.map(housekeeping::watch);
-                let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), stage));
-                LOCAL.set(Some(local.clone()));
-                // Who starts a thread waits for this.
-                let _ = ready.send(Ok((runtime.remote(), runtime.stats(), runtime.driver())));
-                runtime.block_on(local.done.forever());
-                local.end();
-                LOCAL.set(None);
-                drop(watching);
-                drop(runtime);
-                local.worker.clone()
+    let handle =
+        std::thread::Builder::new().name(format!("weir worker {id}")).stack_size(STACK).spawn(move || {
+            let _exit = exit;
+            let shown = watched.then(|| weir_rt::sampler::attach(u32::from(id)));
+            if let Some(Err(error)) = &shown {
+                log::cycle(Level::Warn, &format_args!("worker {id} can't be profiled: {error}"));
             }
-            Err(error) => {
-                let _ = ready.send(Err(error));
-                Worker::new(id, counters, recorder)
-            }
-        };
-        worker.leave()
-    })?;
+            let worker = match runtime(id, driver) {
+                Ok(runtime) => {
+                    let watched = shown.as_ref().and_then(|shown| shown.as_ref().ok()).map(|shown| Watched {
+                        probe: shown.probe(),
+                        worker: u16::from(id),
+                        recorder: recorder.reader(),
+                        now: now.reader(),
+                        counters: counters.clone(),
+                        stats: runtime.stats(),
+                    });
+                    let watching = watched.map(housekeeping::watch);
+                    let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), stage));
+                    LOCAL.set(Some(local.clone()));
+                    // Who starts a thread waits for this.
+                    let _ = ready.send(Ok((runtime.remote(), runtime.stats(), runtime.driver())));
+                    runtime.block_on(local.done.forever());
+                    local.end();
+                    LOCAL.set(None);
+                    drop(watching);
+                    drop(runtime);
+                    local.worker.clone()
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    Worker::new(id, counters, recorder)
+                }
+            };
+            worker.leave()
+        })?;
     match started.recv() {
         Ok(Ok((remote, stats, driver))) => Ok(Started { handle, remote, now: reader, stats, driver }),
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
@@ -256,6 +257,10 @@ pub(super) fn stop() {
         local.done.notify();
     }
 }
+
+/// Bytes of a worker's stack, of which only those touched are memory: each of the 50 subrequests that may be made inside
+/// one another takes a hundred kilobytes in a build without optimisation.
+const STACK: usize = 16 << 20;
 
 impl Local {
     fn new(worker: Rc<Worker>, stage: Arc<Stage>) -> Local {

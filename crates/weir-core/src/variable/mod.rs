@@ -124,6 +124,10 @@ impl Table {
     /// Whether a request may give the variable a value; `None` when the configuration does not know it.
     pub fn settable(&self, name: &str) -> Option<bool> {
         let definition = self.definitions.get(usize::from(self.find(name)?.0))?;
+        // One of a prefix is known by being asked for; nothing can be set there.
+        if matches!(definition.getter, Getter::Prefix(..)) && definition.set.is_none() {
+            return None;
+        }
         Some(definition.changeable || definition.set.is_some())
     }
 }

@@ -3,6 +3,7 @@
 use super::{Done, Function, Outcome, Raise, function};
 use crate::lend;
 use crate::phase::Phase;
+use crate::set::SetArgs;
 use crate::state::State;
 use crate::sys::kind;
 
@@ -19,6 +20,17 @@ pub(crate) struct Arg {
 }
 
 fn get(l: State) -> Outcome {
+    if lend::phase() == Phase::Set {
+        let number = l.number(1).unwrap_or_default();
+        return lend::exchange(|x| {
+            let args = &x.state::<SetArgs>().0;
+            match args.get((number as usize).wrapping_sub(1)).filter(|_| number >= 1.0) {
+                Some(arg) => l.push_bytes(arg),
+                None => l.push_nil(),
+            }
+            Ok(Done::Results(1))
+        })?;
+    }
     if lend::phase() != Phase::BodyFilter {
         return Err(Raise::Text(format!("API disabled in the context of {}", lend::phase().context())));
     }

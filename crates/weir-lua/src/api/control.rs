@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_core::log::Level;
 
-use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
+use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function, subrequest};
 use crate::lend;
 use crate::op::{End, Op};
 use crate::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
@@ -43,7 +43,7 @@ fn current_status() -> Result<u16, Raise> {
 fn exit(l: State) -> Outcome {
     let status = expect_number(l, 1, "exit")? as i64;
     if matches!(status, -2 | -4) {
-        return Err(Raise::argument(1, "ngx.exit", "does not accept NGX_AGAIN or NGX_DONE"));
+        return Err(Raise::text("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE"));
     }
     if lend::phase() == Phase::HeaderFilter {
         lend::exchange(|x| x.state::<FilterExit>().0 = Some(status))?;
@@ -51,7 +51,7 @@ fn exit(l: State) -> Outcome {
     }
     if status >= 200 && is_sent() {
         let now = current_status()?;
-        if i64::from(now) != status && status != 499 && status != 444 && status != 408 {
+        if status >= 300 && i64::from(now) != status && status != 499 && status != 444 && status != 408 {
             let message = format!(
                 "attempt to set status {status} via ngx.exit after sending out the response status {now}"
             );
@@ -69,9 +69,17 @@ fn exit(l: State) -> Outcome {
 pub(crate) struct FilterExit(pub(crate) Option<i64>);
 
 fn exec(l: State) -> Outcome {
+    if !(1..=2).contains(&l.top()) {
+        return Err(Raise::Text(format!("expecting one or two arguments, but got {}", l.top())));
+    }
     let mut target = expect_string(&l, 1, "exec")?;
     if target.is_empty() {
         return Err(Raise::text("The uri argument is empty"));
+    }
+    if target[0] != b'@' && subrequest::is_unsafe(&target) {
+        let shown = String::from_utf8_lossy(&target).into_owned();
+        lend::log(Level::Error, &format_args!("unsafe URI \"{shown}\" was detected"));
+        return Err(Raise::text("unsafe uri"));
     }
     if is_sent() {
         return Err(Raise::text("attempt to call ngx.exec after sending out response headers"));
@@ -111,9 +119,8 @@ fn redirect(l: State) -> Outcome {
     if is_sent() {
         return Err(Raise::text("attempt to call ngx.redirect after sending out the headers"));
     }
-    if target.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
-        let shown = encode::escaped_control(&target);
-        let bad = target.iter().find(|byte| **byte < 0x20 || **byte == 0x7f).copied().unwrap_or_default();
+    if let Some(bad) = encode::unsafe_byte(&target) {
+        let shown = encode::escaped_bytes(&target);
         return Err(Raise::text(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\"")));
     }
     lend::run(|run| run.op = Some(Op::End(End::Redirect(target, status as u16))))?;

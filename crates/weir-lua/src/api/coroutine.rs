@@ -2,9 +2,10 @@
 //! comes here where a run schedules; elsewhere Lua's own functions do.
 
 use super::{Done, Function, Outcome, Raise, fail, function};
+use crate::handler::Settings;
 use crate::lend;
 use crate::op::Op;
-use crate::phase::YIELDABLE;
+use crate::phase::{OUTPUT, YIELDABLE};
 use crate::state::State;
 use crate::sys::kind;
 use crate::thread::{Kind, Status, Waiting};
@@ -21,6 +22,7 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Yield(l.top()))
     }),
     function("_co.status", YIELDABLE, status),
+    function("on_abort", OUTPUT, on_abort),
     function("thread.spawn", YIELDABLE, spawn),
     function("thread.wait", YIELDABLE, wait),
     function("thread.kill", YIELDABLE, kill),
@@ -30,8 +32,9 @@ fn create(l: State) -> Outcome {
     if l.kind(1) != kind::FUNCTION {
         return Err(Raise::argument(1, "create", "Lua function expected"));
     }
+    let wrap = l.boolean(2);
     l.push_value(1);
-    let state = lend::run(|run| run.add(Kind::Coroutine, l))?;
+    let state = lend::run(|run| run.add(Kind::Coroutine, l, wrap))?;
     state.push_self();
     state.give(l, 1);
     Ok(Done::Results(1))
@@ -68,10 +71,31 @@ fn spawn(l: State) -> Outcome {
         return Err(Raise::argument(1, "spawn", &format!("function expected, got {}", l.kind_name(1))));
     }
     l.push_value(1);
-    let state = lend::run(|run| run.add(Kind::Light, l))?;
+    let state = lend::run(|run| run.add(Kind::Light, l, false))?;
     l.remove(1);
     lend::run(|run| run.op = Some(Op::Spawn(state)))?;
     Ok(Done::Yield(l.top()))
+}
+
+fn on_abort(l: State) -> Outcome {
+    if l.kind(1) != kind::FUNCTION {
+        let reason = format!("function expected, got {}", l.kind_name(1));
+        return Err(Raise::argument(1, "on_abort", &reason));
+    }
+    if !lend::exchange(|x| x.plan.kept::<Settings>().is_some_and(|kept| kept.check_client_abort))? {
+        return fail(l, "lua_check_client_abort is off");
+    }
+    if lend::run(|run| run.on_abort.is_some())? {
+        return fail(l, "duplicate call");
+    }
+    l.push_value(1);
+    lend::run(|run| {
+        let (state, anchor) = run.vm.coroutine();
+        l.give(state, 1);
+        run.on_abort = Some((state, anchor));
+    })?;
+    l.push_number(1.0);
+    Ok(Done::Results(1))
 }
 
 fn wait(l: State) -> Outcome {
@@ -88,7 +112,9 @@ fn wait(l: State) -> Outcome {
     for thread in &list {
         let problem = lend::run(|run| match run.find(*thread) {
             None => Some("no co ctx found"),
-            Some(at) if run.threads[at].kind != Kind::Light => Some("not user thread"),
+            Some(at) if run.threads[at].kind != Kind::Light => {
+                Some("attempt to wait on a coroutine that is not a user thread")
+            }
             Some(at) if run.threads[at].parent != Some(run.current) => {
                 Some("only the parent coroutine can wait on the thread")
             }

@@ -2,7 +2,11 @@
 
 use std::rc::Rc;
 
+use weir_core::Exchange;
+use weir_core::log::Level;
+
 use super::{Done, Function, Outcome, Raise, function};
+use crate::handler::Settings;
 use crate::lend;
 use crate::state::State;
 use crate::sys::kind;
@@ -17,13 +21,21 @@ pub(crate) struct Ctx(Option<(Rc<Vm>, i32)>);
 impl Drop for Ctx {
     fn drop(&mut self) {
         if let Some((vm, anchor)) = self.0.take() {
+            weir_core::log::cycle(Level::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
             vm.main().release(anchor);
         }
     }
 }
 
+/// The table was made, or taken over, since the last internal redirect.
+#[derive(Default)]
+struct Here(bool);
+
 fn get(l: State) -> Outcome {
-    let anchor = lend::exchange(|x| x.own_lasting::<Ctx>().0.as_ref().map(|(_, anchor)| *anchor))?;
+    let anchor = lend::exchange(|x| {
+        let kept = x.state::<Here>().0 || x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
+        x.own_lasting::<Ctx>().0.as_ref().filter(|_| kept).map(|(_, anchor)| *anchor)
+    })?;
     if let Some(anchor) = anchor {
         l.push_anchored(anchor);
     } else {
@@ -45,10 +57,14 @@ fn set(l: State) -> Outcome {
 
 /// Makes the table on top, which goes, the request's.
 fn keep(l: State) -> Result<(), Raise> {
+    lend::exchange(|_| ())?;
     let vm = lend::vm(Vm::shared);
     let anchor = l.anchor();
-    lend::exchange(|x| {
-        // What was there before is released when it is dropped.
-        *x.own_lasting::<Ctx>() = Ctx(Some((vm, anchor)));
-    })
+    lend::exchange(|x| give(x, vm, anchor))
+}
+
+/// Makes an anchored table the request's. What was there before is released when it is dropped.
+pub(super) fn give(x: &mut Exchange, vm: Rc<Vm>, anchor: i32) {
+    *x.own_lasting::<Ctx>() = Ctx(Some((vm, anchor)));
+    x.state::<Here>().0 = true;
 }

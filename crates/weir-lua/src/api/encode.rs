@@ -2,9 +2,11 @@
 
 use aws_lc_rs::{digest, hmac};
 use md5::{Digest, Md5};
+use weir_core::log::Level;
 use weir_http::base64;
 
 use super::{Done, Function, Outcome, Raise, expect_count, expect_string, fail, function};
+use crate::lend;
 use crate::state::State;
 use crate::sys::kind;
 
@@ -142,11 +144,21 @@ pub(super) fn escape(text: &[u8], keeps: fn(u8) -> bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Control characters as `%XX`, the rest as it is: values of fields.
-pub(super) fn escaped_control(text: &[u8]) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    escape(text, |byte| byte >= 0x20 && byte != 0x7f, &mut out);
-    String::from_utf8_lossy(&out).into_owned()
+/// The first byte that must not stand in a URI: a control character other than the tab.
+pub(super) fn unsafe_byte(text: &[u8]) -> Option<u8> {
+    text.iter().copied().find(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f)
+}
+
+/// Control characters as `\x0D`, as messages show them.
+pub(super) fn escaped_bytes(text: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in String::from_utf8_lossy(text).chars() {
+        match byte {
+            '\0'..='\x1f' | '\x7f' => out.push_str(&format!("\\x{:02X}", u32::from(byte))),
+            byte => out.push(byte),
+        }
+    }
+    out
 }
 
 /// `%XX` decoded, and with `plus` also `+`; what is not well-formed stays.
@@ -252,6 +264,7 @@ pub(super) fn finish_args(l: State, text: &[u8], most: usize) -> bool {
     let count = text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).count();
     let cut = most > 0 && count > most;
     if cut {
+        lend::log(Level::Debug, &format_args!("lua hit query args limit {most}"));
         l.push_bytes(b"truncated");
     }
     cut
@@ -290,7 +303,10 @@ pub(super) fn add(l: State, name: &[u8], push: &dyn Fn()) {
 
 fn encode_base64(l: State) -> Outcome {
     let text = text_argument(&l, 1, "encode_base64")?;
-    let pad = l.is_none_or_nil(2) || !l.boolean(2);
+    if !l.is_none_or_nil(2) && l.kind(2) != kind::BOOLEAN {
+        return Err(Raise::text(format!("bad no_padding: boolean expected, got {}", l.kind_name(2))));
+    }
+    let pad = !l.boolean(2);
     let mut out = Vec::new();
     base64::encode(&text, &mut out);
     if !pad {

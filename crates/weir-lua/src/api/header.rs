@@ -6,6 +6,7 @@ use weir_core::{Exchange, Text};
 use weir_http::{Known, classify};
 
 use super::{Done, Function, Outcome, Raise, control, encode, expect_string, function};
+use crate::handler::{Settings, Untyped};
 use crate::lend;
 use crate::phase::{OUTPUT, Phase, REQUEST};
 use crate::state::State;
@@ -16,7 +17,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_header_set", REQUEST, set),
     function("resp._headers", REQUEST, |l| {
         let (fields, most) = (lend::exchange(response_fields)?, encode::most(l, 1));
-        Ok(Done::Results(push_fields(l, &fields, most, l.boolean(2))))
+        Ok(Done::Results(push_fields(l, "response", &fields, most, l.boolean(2))))
     }),
     function("req._headers", REQUEST, |l| {
         let fields = lend::exchange(|x| {
@@ -24,7 +25,7 @@ pub(super) const TABLE: &[Function] = &[
             fields.map(|f| (x.arena.get(f.name).to_vec(), x.arena.get(f.value).to_vec())).collect::<Vec<_>>()
         })?;
         let most = encode::most(l, 1);
-        Ok(Done::Results(push_fields(l, &fields, most, l.boolean(2))))
+        Ok(Done::Results(push_fields(l, "request", &fields, most, l.boolean(2))))
     }),
     function("req.set_header", REQUEST, set_request),
     function("req.clear_header", REQUEST, |l| {
@@ -33,7 +34,7 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(0))
     }),
     function("req._add_header", OUTPUT, |l| {
-        let name = expect_string(&l, 1, "add_header")?;
+        let name = safe_name(&expect_string(&l, 1, "add_header")?);
         for value in values(l, 2)? {
             lend::exchange(|x| x.add_request_field(&name, &value))?;
         }
@@ -51,7 +52,7 @@ pub(super) const TABLE: &[Function] = &[
 type Field = (Vec<u8>, Vec<u8>);
 
 /// Pushes the table of `fields`, names in lower case unless `raw`, and "truncated" if there were more than `most`.
-fn push_fields(l: State, fields: &[Field], most: usize, raw: bool) -> i32 {
+fn push_fields(l: State, of: &str, fields: &[Field], most: usize, raw: bool) -> i32 {
     l.new_table(0, fields.len());
     let count = if most == 0 { fields.len() } else { most.min(fields.len()) };
     for (name, value) in &fields[..count] {
@@ -61,19 +62,33 @@ fn push_fields(l: State, fields: &[Field], most: usize, raw: bool) -> i32 {
     if count == fields.len() {
         return 1;
     }
+    lend::log(Level::Debug, &format_args!("lua exceeding {of} header limit {} > {most}", fields.len()));
     l.push_bytes(b"truncated");
     2
+}
+
+/// The type, and the charset with it.
+fn content_type(x: &Exchange) -> Option<Vec<u8>> {
+    let mut kind = x.text(x.response.content_type.as_ref()?).to_vec();
+    if let Some(charset) = &x.response.charset {
+        kind.extend_from_slice(b"; charset=");
+        kind.extend_from_slice(x.text(charset));
+    }
+    Some(kind)
 }
 
 fn response_fields(x: &mut Exchange) -> Vec<Field> {
     let text = |text: &Text| x.text(text).to_vec();
     let response = &x.response;
     let mut fields = Vec::new();
-    if let Some(kind) = &response.content_type {
-        fields.push((b"content-type".to_vec(), text(kind)));
+    if let Some(kind) = content_type(x) {
+        fields.push((b"content-type".to_vec(), kind));
     }
     if let Some(length) = response.content_length {
         fields.push((b"content-length".to_vec(), length.to_string().into_bytes()));
+    }
+    if let Some(seconds) = response.last_modified {
+        fields.push((b"last-modified".to_vec(), weir_http::date::http(seconds).to_vec()));
     }
     if let Some(location) = &response.location {
         fields.push((b"location".to_vec(), text(location)));
@@ -86,14 +101,30 @@ fn response_fields(x: &mut Exchange) -> Vec<Field> {
     fields
 }
 
+/// The field's name in the first argument, with hyphens for underscores where the location wants that.
+fn field_name(l: State, function: &str) -> Result<Vec<u8>, Raise> {
+    let mut name = expect_string(&l, 1, function)?;
+    if name.contains(&b'_')
+        && lend::exchange(|x| x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores))?
+    {
+        name.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
+    }
+    Ok(name)
+}
+
 fn get(l: State) -> Outcome {
-    let name = expect_string(&l, 1, "__index")?;
+    let name = field_name(l, "__index")?;
     let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
-        Known::ContentType => x.response.content_type.iter().map(|value| x.text(value).to_vec()).collect(),
+        Known::ContentType => content_type(x).into_iter().collect(),
         Known::ContentLength => {
             x.response.content_length.iter().map(|l| l.to_string().into_bytes()).collect()
         }
-        Known::Location => x.response.location.iter().map(|value| x.text(value).to_vec()).collect(),
+        Known::LastModified => {
+            x.response.last_modified.iter().map(|seconds| weir_http::date::http(*seconds).to_vec()).collect()
+        }
+        Known::Location if x.response.location.is_some() => {
+            x.response.location.iter().map(|value| x.text(value).to_vec()).collect()
+        }
         Known::Server => x.response.server.iter().map(|value| x.text(value).to_vec()).collect(),
         Known::Date => x.response.date.iter().map(|value| x.text(value).to_vec()).collect(),
         _ => {
@@ -161,18 +192,25 @@ fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
 }
 
 fn set(l: State) -> Outcome {
-    let name = expect_string(&l, 1, "__newindex")?;
+    let name = field_name(l, "__newindex")?;
     if control::is_sent() && lend::phase() != Phase::HeaderFilter {
-        let shown = String::from_utf8_lossy(&name).into_owned();
-        let message = format!("attempt to set ngx.header.{shown} after sending out response headers");
-        lend::exchange(|x| x.log(Level::Error, &message))?;
+        lend::log(Level::Error, &"attempt to set ngx.header.HEADER after sending out response headers");
         return Ok(Done::Results(0));
     }
     let list = values(l, 2)?;
-    let mut safe = Vec::new();
-    encode::escape(&name, |byte| byte > 0x20 && byte < 0x7f && byte != b':', &mut safe);
+    let safe = safe_name(&name);
+    let known = classify(&safe);
+    if let (Known::ContentLength, [length, ..]) = (known, &list[..])
+        && !length.iter().all(u8::is_ascii_digit)
+    {
+        return Err(Raise::text("failed to set header \"Content-Length\": invalid value"));
+    }
     lend::exchange(|x| match &list[..] {
-        [] => x.remove_response_fields(Named::Exactly(&safe)),
+        [] => {
+            x.state::<Untyped>().0 |= known == Known::ContentType;
+            x.remove_response_fields(Named::Exactly(&safe));
+        }
+        [path] if known == Known::Location && path.starts_with(b"/") => relative_location(x, path),
         [one] => {
             let span = x.arena.push(one);
             x.set_response_field(&safe, Text::Span(span));
@@ -185,8 +223,22 @@ fn set(l: State) -> Outcome {
     Ok(Done::Results(0))
 }
 
+/// A location of this server, which goes out as it is: `absolute_redirect` has no say.
+pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
+    x.remove_response_fields(Named::Exactly(b"Location"));
+    let span = x.arena.push(path);
+    x.response.add(Known::Location, Text::Span(span));
+}
+
+/// A field's name with what must not stand in one escaped.
+fn safe_name(name: &[u8]) -> Vec<u8> {
+    let mut safe = Vec::with_capacity(name.len());
+    encode::escape(name, |byte| byte > 0x20 && byte < 0x7f && byte != b':', &mut safe);
+    safe
+}
+
 fn set_request(l: State) -> Outcome {
-    let name = expect_string(&l, 1, "set_header")?;
+    let name = safe_name(&expect_string(&l, 1, "set_header")?);
     if l.top() < 2 {
         return Err(Raise::argument(2, "set_header", "string, number, or table expected, got no value"));
     }

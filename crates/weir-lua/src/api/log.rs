@@ -4,6 +4,7 @@ use weir_core::log::Level;
 
 use super::{Done, Function, Outcome, Raise, expect_number, function, output_text};
 use crate::lend;
+use crate::phase::Phase;
 use crate::state::State;
 
 pub(super) const TABLE: &[Function] = &[
@@ -15,6 +16,18 @@ pub(super) const TABLE: &[Function] = &[
         write(l, *level, 2)
     }),
     function("_print", 0, |l| write(l, Level::Notice, 1)),
+    function("_warn_global", 0, |l| {
+        if !matches!(lend::phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker) {
+            let trace = l.traceback(l, 2);
+            let message = format!(
+                "[lua] writing a global Lua variable ('{}') which may lead to race conditions between concurrent \
+                 requests, so prefer the use of 'local' variables\nstack traceback:\n{trace}",
+                l.lossy(1)
+            );
+            lend::log(Level::Warn, &message);
+        }
+        Ok(Done::Results(0))
+    }),
 ];
 
 /// By number, from `ngx.STDERR`.
@@ -32,23 +45,19 @@ const LEVELS: [Level; 9] = [
 
 fn write(l: State, level: Level, from: i32) -> Outcome {
     let mut text = b"[lua] ".to_vec();
-    text.extend_from_slice(place(l).as_bytes());
+    text.extend_from_slice(l.caller(1).as_bytes());
     for at in from..=l.top() {
         if l.kind(at) == crate::sys::kind::TABLE {
             // `__tostring`, or the type and address, as the prelude has made of it.
-            return Err(Raise::argument(at, "log", "expected table to have __tostring metamethod"));
+            return Err(Raise::argument(
+                at + 1 - from,
+                "log",
+                "expected table to have __tostring metamethod",
+            ));
         }
-        output_text(l, at, &mut text, &|reason| Raise::argument(at, "log", reason))?;
+        output_text(l, at, &mut text, &|reason| Raise::argument(at + 1 - from, "log", reason))?;
     }
     let message = String::from_utf8_lossy(&text);
-    if lend::exchange(|x| x.log(level, &message)).is_err() {
-        let context = lend::phase().context();
-        weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
-    }
+    lend::log(level, &message);
     Ok(Done::Results(0))
-}
-
-/// `file.lua:12: function(): ` of who called, as OpenResty has it.
-fn place(l: State) -> String {
-    l.place(1)
 }

@@ -5,6 +5,7 @@
 //! left to be dropped.
 
 mod arg;
+mod body;
 mod control;
 mod coroutine;
 mod ctx;
@@ -29,6 +30,7 @@ use crate::sys::{self, LuaState};
 
 pub(crate) use arg::Arg;
 pub(crate) use control::FilterExit;
+pub(crate) use header::relative_location;
 pub(crate) use output::text_of as output_text;
 pub(crate) use subrequest::push as push_captured;
 
@@ -84,6 +86,7 @@ pub(crate) const fn function(name: &'static str, contexts: u32, body: fn(State) 
 /// All functions.
 pub(crate) const TABLES: &[&[Function]] = &[
     arg::TABLE,
+    body::TABLE,
     output::TABLE,
     control::TABLE,
     coroutine::TABLE,
@@ -98,7 +101,9 @@ pub(crate) const TABLES: &[&[Function]] = &[
     time::TABLE,
     var::TABLE,
     worker::TABLE,
+    crate::jit::TABLE,
     crate::json::TABLE,
+    crate::semaphore::TABLE,
 ];
 
 /// Pushes the closure that scripts see as `function`.

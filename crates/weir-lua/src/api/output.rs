@@ -3,6 +3,7 @@
 use weir_core::log::Level;
 
 use super::{Done, Function, Outcome, Raise, fail, function};
+use crate::handler::{Settings, prepare};
 use crate::lend;
 use crate::op::Op;
 use crate::phase::OUTPUT;
@@ -42,10 +43,8 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
         text.extend_from_slice(end);
     }
     let much = text.len() > AHEAD;
-    lend::run(|run| {
-        run.said = text;
-        run.began = true;
-    })?;
+    lend::run(|run| run.said = text)?;
+    begin()?;
     outcome?;
     l.set_top(0);
     if much {
@@ -54,6 +53,15 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     }
     l.push_number(1.0);
     Ok(Done::Results(1))
+}
+
+/// The head is done, as far as the script can tell.
+fn begin() -> Result<(), Raise> {
+    if !lend::run(|run| std::mem::replace(&mut run.began, true))? {
+        let default_type = lend::run(|run| run.default_type)?;
+        lend::exchange(|x| prepare(x, default_type))?;
+    }
+    Ok(())
 }
 
 /// Appends a value as `say` shows it; `bad` makes the error of one that it does not.
@@ -107,9 +115,11 @@ fn flush(l: State) -> Outcome {
     if broken {
         return fail(l, "nginx output filter error");
     }
-    let old = lend::exchange(|x| x.request.version < weir_http::Version::V11)?;
-    if old {
-        // `lua_http10_buffering`
+    let buffers = lend::exchange(|x| {
+        let buffering = x.plan.kept::<Settings>().is_none_or(|kept| kept.http10_buffering);
+        buffering && x.request.version < weir_http::Version::V11
+    })?;
+    if buffers {
         return fail(l, "buffering");
     }
     if !wait {

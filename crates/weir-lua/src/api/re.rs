@@ -3,19 +3,16 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use weir_sys::regex::Matcher;
+use weir_core::log::Level;
 
 use super::{Done, Function, Outcome, Raise, expect_string, function};
 use crate::lend;
-use crate::regex::{Compiled, Wrong};
+use crate::regex::{Compiled, Groups, Wrong};
 use crate::state::State;
 use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] =
     &[function("_re.match", 0, exec), function("_re.find", 0, find), function("_re.sub", 0, sub)];
-
-/// A match's groups, by number.
-type Groups = Vec<Option<Range<usize>>>;
 
 /// The pattern in the second argument with the options in the third, or what to return.
 fn pattern(l: State, name: &str) -> Result<Result<Rc<Compiled>, String>, Raise> {
@@ -30,21 +27,8 @@ fn pattern(l: State, name: &str) -> Result<Result<Rc<Compiled>, String>, Raise> 
 
 /// The first match from `start` on.
 fn run(compiled: &Compiled, subject: &[u8], start: usize) -> Result<Option<Groups>, String> {
-    lend::vm(|vm| {
-        let mut kept = vm.patterns.matcher.borrow_mut();
-        let matcher = match &mut *kept {
-            Some(matcher) => matcher,
-            none => {
-                none.insert(Matcher::new().map_err(|error| format!("pcre_exec() failed: {}", error.code()))?)
-            }
-        };
-        match compiled.regex.captures_from(matcher, subject, start) {
-            Ok(captures) => {
-                Ok(captures.map(|captures| (0..captures.len()).map(|number| captures.span(number)).collect()))
-            }
-            Err(error) => Err(format!("pcre_exec() failed: {}", error.code())),
-        }
-    })
+    lend::vm(|vm| vm.patterns.find(compiled, subject, start))
+        .map_err(|error| format!("pcre_exec() failed: {}", error.code()))
 }
 
 /// `subject, pattern, options, start (from 0), result table`: the table of groups, and where the match begins and ends;
@@ -156,13 +140,15 @@ enum Part {
     Group(usize),
 }
 
-/// `$1`, `${1}`, `$0` and `$$` of a replacement.
+/// `$1`, `${1}`, `$0` and `$$` of a replacement. What is wrong with one is logged, in OpenResty's words.
 fn template(text: &[u8]) -> Result<Vec<Part>, String> {
+    let fail = |reason: String| {
+        lend::log(Level::Error, &reason);
+        "failed to compile the replacement template".to_owned()
+    };
     let invalid = || {
         let text = String::from_utf8_lossy(text);
-        format!(
-            "failed to compile the replacement template: invalid capturing variable name found in \"{text}\""
-        )
+        fail(format!("lua script: invalid capturing variable name found in \"{text}\""))
     };
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some(at) = rest.iter().position(|byte| *byte == b'$') {
@@ -174,14 +160,26 @@ fn template(text: &[u8]) -> Result<Vec<Part>, String> {
             continue;
         }
         let braced = rest.first() == Some(&b'{');
-        let digits = if braced { &rest[1..] } else { rest };
-        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let number = std::str::from_utf8(&digits[..count]).ok().and_then(|text| text.parse().ok());
-        parts.push(Part::Group(number.ok_or_else(invalid)?));
-        rest = &digits[count..];
-        if braced {
-            rest = rest.strip_prefix(b"}").ok_or_else(invalid)?;
+        let named = if braced { &rest[1..] } else { rest };
+        let digits = named.first().is_some_and(u8::is_ascii_digit);
+        let part = |byte: &u8| {
+            if digits { byte.is_ascii_digit() } else { byte.is_ascii_alphanumeric() || *byte == b'_' }
+        };
+        let (name, after) = named.split_at(named.iter().take_while(|byte| part(byte)).count());
+        if name.is_empty() {
+            return Err(invalid());
         }
+        let shown = String::from_utf8_lossy(name);
+        if braced && after.first() != Some(&b'}') {
+            return Err(fail(format!("the closing bracket in \"{shown}\" variable is missing")));
+        }
+        let Ok(number) = shown.parse() else {
+            return Err(fail(format!(
+                "attempt to use named capturing variable \"{shown}\" (named captures not supported yet)"
+            )));
+        };
+        parts.push(Part::Group(number));
+        rest = if braced { &after[1..] } else { after };
     }
     parts.push(Part::Text(rest.to_vec()));
     Ok(parts)

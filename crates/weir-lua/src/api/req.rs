@@ -1,12 +1,12 @@
-//! The request: its URI, arguments, method and body.
+//! The request: its URI, arguments and method.
 
 use weir_core::log::Level;
 use weir_http::{Method, Version};
 
-use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, fail, function};
+use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
 use crate::lend;
 use crate::op::{End, Op};
-use crate::phase::{OUTPUT, Phase, REQUEST};
+use crate::phase::{Phase, REQUEST};
 use crate::state::State;
 use crate::sys::kind;
 
@@ -40,38 +40,16 @@ pub(super) const TABLE: &[Function] = &[
     function("req.set_uri_args", REQUEST, |l| {
         let args = match l.kind(1) {
             kind::TABLE => encode::args_of(l, 1)?,
-            _ => expect_string(&l, 1, "set_uri_args")?,
+            kind::STRING | kind::NUMBER => expect_string(&l, 1, "set_uri_args")?,
+            _ => {
+                let reason = format!("string, number, or table expected, but got {}", l.kind_name(1));
+                return Err(Raise::argument(1, "set_uri_args", &reason));
+            }
         };
         lend::exchange(|x| x.request.args = x.arena.push(&args))?;
         Ok(Done::Results(0))
     }),
     function("req.set_uri", REQUEST, set_uri),
-    function("req.read_body", OUTPUT, read_body),
-    function("req.discard_body", OUTPUT, |_| {
-        lend::exchange(|x| x.discard_body())?;
-        Ok(Done::Results(0))
-    }),
-    function("req.get_body_data", REQUEST, get_body_data),
-    function("req.get_body_file", REQUEST, |l| {
-        let path = lend::exchange(|x| x.body.file().and_then(|file| file.path.clone()))?;
-        match path {
-            Some(path) => l.push_bytes(path.as_os_str().as_encoded_bytes()),
-            None => l.push_nil(),
-        }
-        Ok(Done::Results(1))
-    }),
-    function("req.set_body_data", OUTPUT, |l| {
-        let data = expect_string(&l, 1, "set_body_data")?;
-        if !lend::exchange(|x| x.body.is_read())? {
-            return Err(Raise::text("request body not read yet"));
-        }
-        lend::exchange(|x| {
-            x.set_request_field(b"Content-Length", data.len().to_string().as_bytes());
-            x.body.replace(data);
-        })?;
-        Ok(Done::Results(0))
-    }),
-    function("req.get_post_args", REQUEST, get_post_args),
 ];
 
 /// The constants `ngx.HTTP_GET` and so on.
@@ -127,7 +105,7 @@ fn raw_header(l: State) -> Outcome {
 fn set_uri(l: State) -> Outcome {
     let uri = expect_string(&l, 1, "set_uri")?;
     if uri.is_empty() {
-        return Err(Raise::argument(1, "set_uri", "attempt to use zero-length uri"));
+        return Err(Raise::text("attempt to use zero-length uri"));
     }
     let jump = match l.kind(2) {
         kind::NONE | kind::NIL => false,
@@ -135,18 +113,19 @@ fn set_uri(l: State) -> Outcome {
         _ => return Err(Raise::argument(2, "set_uri", "boolean expected")),
     };
     if !l.boolean(3)
-        && let Some(bad) = uri.iter().find(|byte| **byte <= 0x20 || **byte == 0x7f)
+        && let Some(bad) = encode::unsafe_byte(&uri)
     {
-        let shown = encode::escaped_control(&uri);
+        let shown = encode::escaped_bytes(&uri);
         return Err(Raise::text(format!(
             "unsafe byte \"0x{bad:02x}\" in uri \"{shown}\" (maybe you want to set the 'binary' argument?)"
         )));
     }
     if jump && !matches!(lend::phase(), Phase::Rewrite | Phase::ServerRewrite) {
-        return Err(Raise::text(format!(
-            "attempt to call ngx.req.set_uri to do internal redirect in {}",
-            lend::phase().context()
-        )));
+        return Err(Raise::text(format!("API disabled in the context of {}", lend::phase().context())));
+    }
+    if jump {
+        let shown = String::from_utf8_lossy(&uri).into_owned();
+        lend::log(Level::Debug, &format_args!("lua set uri jump to \"{shown}\""));
     }
     lend::exchange(|x| {
         let span = x.arena.push(&uri);
@@ -162,45 +141,4 @@ fn set_uri(l: State) -> Outcome {
     }
     lend::run(|run| run.op = Some(Op::End(End::Exit(-5))))?;
     Ok(Done::Yield(0))
-}
-
-fn read_body(_: State) -> Outcome {
-    if lend::exchange(|x| x.body.is_read() || x.is_subrequest())? {
-        return Ok(Done::Results(0));
-    }
-    lend::run(|run| run.op = Some(Op::Body))?;
-    Ok(Done::Yield(0))
-}
-
-fn get_body_data(l: State) -> Outcome {
-    let in_file = lend::exchange(|x| x.body.file().is_some())?;
-    if in_file {
-        lend::exchange(|x| {
-            x.log(
-                Level::Warn,
-                &"a client request body is buffered to a temporary file, it can't be read into memory",
-            );
-        })?;
-        l.push_nil();
-        return Ok(Done::Results(1));
-    }
-    lend::exchange(|x| match x.body.memory() {
-        [] => l.push_nil(),
-        bytes => l.push_bytes(bytes),
-    })?;
-    Ok(Done::Results(1))
-}
-
-fn get_post_args(l: State) -> Outcome {
-    let (read, in_file) = lend::exchange(|x| (x.body.is_read(), x.body.file().is_some()))?;
-    if in_file {
-        return fail(l, "request body in temp file not supported");
-    }
-    let text = lend::exchange(|x| x.body.memory().to_vec())?;
-    if !read && text.is_empty() {
-        return Err(Raise::text("no request body found; maybe you should turn on lua_need_request_body?"));
-    }
-    let most = encode::most(l, 1);
-    encode::push_args(l, &text, most);
-    Ok(Done::Results(if encode::finish_args(l, &text, most) { 2 } else { 1 }))
 }

@@ -1,14 +1,18 @@
 //! `ngx.location.capture` and `capture_multi`.
 
-use weir_core::subrequest::{Captured, Share, SubrequestBody, SubrequestOptions};
+use weir_core::Text;
+use weir_core::log::Level;
+use weir_core::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestOptions};
+use weir_core::variable::VarIndex;
 use weir_http::Method;
 
-use super::{Done, Function, Raise, encode, expect_string, function, req};
+use super::{Done, Function, Raise, ctx, encode, expect_string, function, req};
 use crate::lend;
 use crate::op::{Op, Subrequest};
 use crate::phase::CAPTURE;
 use crate::state::State;
 use crate::sys::kind;
+use crate::vm::Vm;
 
 pub(super) const TABLE: &[Function] = &[
     function("location.capture", CAPTURE, |l| {
@@ -55,7 +59,7 @@ pub(super) const TABLE: &[Function] = &[
 /// The subrequest for the URI at `uri` with the options at `options`.
 fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, Raise> {
     let target = expect_string(&l, uri, "capture")?;
-    if target.first() == Some(&b'@') || target.contains(&0) || is_above(&target) {
+    if target.first() == Some(&b'@') || is_unsafe(&target) {
         let shown = String::from_utf8_lossy(&target).into_owned();
         return Err(Raise::text(format!("unsafe uri in argument #{number}: {shown}")));
     }
@@ -63,6 +67,8 @@ fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, R
         Some(at) => (target[..at].to_vec(), target[at + 1..].to_vec()),
         None => (target, Vec::new()),
     };
+    let shown = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
+    lend::log(Level::Debug, &format_args!("lua http subrequest \"{}?{}\"", shown.0, shown.1));
     let mut wanted =
         (path, args, SubrequestOptions { share: Share::Nothing, ..SubrequestOptions::default() });
     match l.kind(options) {
@@ -77,9 +83,10 @@ fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, R
     Ok(wanted)
 }
 
-/// Whether the path leads above the root.
-fn is_above(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').any(|part| part == b"..")
+/// Whether the path has steps upwards, or a NUL.
+pub(super) fn is_unsafe(target: &[u8]) -> bool {
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    target.contains(&0) || path.split(|byte| *byte == b'/').any(|part| part == b"..")
 }
 
 fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise> {
@@ -129,13 +136,61 @@ fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise>
         }
         _ => return Err(Raise::text("Bad http request body")),
     }
-    for name in ["vars", "ctx"] {
-        let given = option(name);
-        if !l.is_none_or_nil(given) {
-            return Err(Raise::text(format!("the option \"{name}\" of subrequests is not supported yet")));
+    let variables = option("vars");
+    let variables = match l.kind(variables) {
+        kind::NIL => Vec::new(),
+        kind::TABLE => read_variables(l, variables)?,
+        _ => return Err(Raise::text("Bad vars option value")),
+    };
+    let ctx = option("ctx");
+    let ctx = match l.kind(ctx) {
+        kind::NIL => None,
+        kind::TABLE => {
+            l.push_value(ctx);
+            Some((lend::vm(Vm::shared), l.anchor()))
         }
+        _ => return Err(Raise::text("Bad ctx option value type, expected a Lua table")),
+    };
+    if ctx.is_some() || !variables.is_empty() {
+        wanted.2.prepare = Hook(Some(Box::new(move |x| {
+            for (variable, value) in variables {
+                let span = x.arena.push(&value);
+                x.set_variable(variable, Text::Span(span));
+            }
+            if let Some((vm, anchor)) = ctx {
+                ctx::give(x, vm, anchor);
+            }
+        })));
     }
     Ok(())
+}
+
+/// The option `vars`: variables of the configuration and their values.
+fn read_variables(l: State, at: i32) -> Result<Vec<(VarIndex, Vec<u8>)>, Raise> {
+    let mut list = Vec::new();
+    l.push_nil();
+    while l.next(at) {
+        if l.kind(-2) != kind::STRING {
+            return Err(Raise::text("attempt to use a non-string key in the \"vars\" option table"));
+        }
+        let name = l.lossy(-2).to_ascii_lowercase();
+        l.push_value(-1);
+        let value = l.bytes(-1).map(<[u8]>::to_vec);
+        l.pop(2);
+        let value = value.ok_or_else(|| Raise::text("attempt to use bad variable value type"))?;
+        let variable = lend::exchange(|x| {
+            let generation = x.server.generation();
+            let table = generation.variables();
+            table.settable(&name).filter(|settable| *settable).and_then(|_| table.find(&name))
+        })?;
+        let Some(variable) = variable else {
+            return Err(Raise::text(format!(
+                "variable \"{name}\" cannot be assigned a value (maybe you forgot to define it first?) "
+            )));
+        };
+        list.push((variable, value));
+    }
+    Ok(list)
 }
 
 /// Pushes the answer as `capture` returns it.

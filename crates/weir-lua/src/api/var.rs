@@ -1,6 +1,7 @@
 //! `ngx.var`.
 
 use weir_core::Text;
+use weir_core::variable::Get;
 
 use super::{Done, Function, Outcome, Raise, function};
 use crate::lend;
@@ -60,7 +61,14 @@ fn set(l: State) -> Outcome {
     let outcome = lend::exchange(|x| {
         let generation = x.server.generation();
         match generation.variables().settable(&name) {
-            None if generation.modules_variable(&name).is_some() => Err("not changeable"),
+            None if generation.modules_setter(&name).is_some() => {
+                let set = generation.modules_setter(&name).expect("just asked for");
+                set(x, value.as_deref().unwrap_or_default());
+                Ok(())
+            }
+            None if matches!(generation.modules_variable(&name), Some((Get::Plain(_), _))) => {
+                Err("not changeable")
+            }
             None => Err(
                 "not found for writing; maybe it is a built-in variable that is not changeable or you forgot \
                          to use \"set $",

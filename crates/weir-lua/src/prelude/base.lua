@@ -90,25 +90,17 @@ end
 ngx._print = nil
 
 package.loaded.ngx = ngx
-ndk = { set_var = {} }
-package.loaded.ndk = ndk
 
 -- Called once `init_by_lua` is done: a global that a script writes after that is told, since all requests share it.
 local guarded = false
 function __weir_guard()
     guarded = true
 end
-local traceback = debug.traceback
+local warn_global = ngx._warn_global
+ngx._warn_global = nil
 setmetatable(_G, {
     __newindex = function(self, key, value)
         rawset(self, key, value)
-        if guarded then
-            local phase = ngx.get_phase()
-            if phase ~= "init" and phase ~= "init_worker" then
-                raw_log(ngx.WARN, "writing a global Lua variable ('", tostring(key),
-                    "') which may lead to race conditions between concurrent requests, ",
-                    "so prefer the use of 'local' variables", traceback("", 2))
-            end
-        end
+        if guarded then warn_global(tostring(key)) end
     end,
 })

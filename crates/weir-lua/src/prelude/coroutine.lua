@@ -37,7 +37,7 @@ end
 
 function own.wrap(f)
     if not scheduled() then return o_wrap(f) end
-    local thread = create(f)
+    local thread = create(f, true)
     return function(...)
         return result(resume(thread, ...))
     end

@@ -42,9 +42,52 @@ end
 for _, name in pairs {
     "resty.core", "resty.core.uri", "resty.core.hash", "resty.core.base64", "resty.core.request", "resty.core.response",
     "resty.core.misc", "resty.core.time", "resty.core.worker", "resty.core.phase", "resty.core.ctx", "resty.core.var",
-    "resty.core.exit", "resty.core.ndk", "resty.core.utils", "resty.core.coroutine",
+    "resty.core.exit", "resty.core.ndk", "resty.core.utils", "resty.core.coroutine", "resty.core.regex",
+    "resty.core.shdict", "resty.core.param", "resty.core.socket",
 } do
     preload[name] = function() return { version = "0.1.33" } end
+end
+
+-- LuaJIT's own modules in Lua.
+local source, loadstring, assert = ngx._jit_source, loadstring, assert
+ngx._jit_source = nil
+for _, name in ipairs { "v", "vmdef", "dump", "bc", "bcsave", "p", "zone", "dis_x86", "dis_x64", "dis_arm64" } do
+    preload["jit." .. name] = function(...)
+        return assert(loadstring(source(name), "=jit/" .. name))(...)
+    end
+end
+
+local semaphore = ngx._semaphore
+ngx._semaphore = nil
+preload["ngx.semaphore"] = function()
+    local methods = {}
+    local meta = { __index = methods }
+    local function of(self)
+        if type(self) ~= "table" or self.sem == nil then error("not a semaphore instance", 3) end
+        return self.sem
+    end
+    function methods:wait(seconds)
+        local sem = of(self)
+        if type(seconds) ~= "number" or seconds < 0 then error("no timeout or invalid timeout", 2) end
+        return semaphore.wait(sem, seconds)
+    end
+    function methods:post(units)
+        local sem = of(self)
+        units = units or 1
+        if type(units) ~= "number" or units < 1 then error("invalid argument: " .. tostring(units), 2) end
+        return semaphore.post(sem, units)
+    end
+    function methods:count()
+        return semaphore.count(of(self))
+    end
+    return {
+        version = "0.1.33",
+        new = function(units)
+            units = units or 0
+            if type(units) ~= "number" or units < 0 then error("no initial resource count", 2) end
+            return setmetatable({ sem = semaphore.new(units) }, meta)
+        end,
+    }
 end
 
 preload["ngx.resp"] = function() return { add_header = ngx.resp._add_header } end

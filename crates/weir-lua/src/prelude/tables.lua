@@ -12,11 +12,9 @@ ngx.var = setmetatable({}, {
 
 ngx.header = setmetatable({}, {
     __index = function(_, name)
-        if type(name) == "string" then name = gsub(name, "_", "-") end
         return header_get(name)
     end,
     __newindex = function(_, name, value)
-        if type(name) == "string" then name = gsub(name, "_", "-") end
         header_set(name, value)
     end,
 })

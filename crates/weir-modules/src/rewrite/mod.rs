@@ -66,11 +66,19 @@ impl Module for Rewrite {
         }
         let phase = if plan.level == Level::Server { Phase::ServerRewrite } else { Phase::Rewrite };
         match conf.code.first() {
-            None => {}
+            None if plan.instructed.is_empty() => {}
             // The program of the block around runs it.
-            Some(_) if plan.level == Level::Nested => plan.keep(Program::new(conf, plan.level)),
-            Some(Instruction::Return(answer)) => plan.handler(phase, Self::NAME, Return::new(answer)),
-            Some(_) => plan.handler(phase, Self::NAME, Program::new(conf, plan.level)),
+            _ if plan.level == Level::Nested => {
+                let program = Program::new(conf, plan)?;
+                plan.keep(program);
+            }
+            Some((_, Instruction::Return(answer))) if plan.instructed.is_empty() => {
+                plan.handler(phase, Self::NAME, Return::new(answer));
+            }
+            _ => {
+                let program = Program::new(conf, plan)?;
+                plan.handler(phase, Self::NAME, program);
+            }
         }
         Ok(())
     }
@@ -79,7 +87,7 @@ impl Module for Rewrite {
 /// The settings of one block.
 #[derive(Default)]
 pub struct RewriteConf {
-    code: Vec<Instruction>,
+    code: Vec<(u32, Instruction)>,
     /// `rewrite_log`
     log: Option<bool>,
     /// `uninitialized_variable_warn`
@@ -97,18 +105,25 @@ enum Instruction {
 }
 
 impl RewriteConf {
+    fn add(&mut self, line: &mut LineCx<'_>, instruction: Instruction) {
+        self.code.push((line.ext::<Registry>().order(), instruction));
+    }
+
     fn rewrite(&mut self, line: &mut LineCx<'_>) -> Result {
-        self.code.push(Instruction::Rewrite(Replace::parse(line)?));
+        let instruction = Instruction::Rewrite(Replace::parse(line)?);
+        self.add(line, instruction);
         Ok(())
     }
 
     fn answer(&mut self, line: &mut LineCx<'_>) -> Result {
-        self.code.push(Instruction::Return(Answer::parse(line)?));
+        let instruction = Instruction::Return(Answer::parse(line)?);
+        self.add(line, instruction);
         Ok(())
     }
 
-    fn end(&mut self, _: &mut LineCx<'_>) -> Result {
-        self.code.push(Instruction::Break);
+    fn end(&mut self, line: &mut LineCx<'_>) -> Result {
+        let instruction = Instruction::Break;
+        self.add(line, instruction);
         Ok(())
     }
 
@@ -116,7 +131,8 @@ impl RewriteConf {
         let condition = Condition::parse(line)?;
         let inside = if line.here() == SERVER { SERVER_IF } else { LOCATION_IF };
         let index = line.ext::<Registry>().nest(inside);
-        self.code.push(Instruction::If(condition, index));
+        let instruction = Instruction::If(condition, index);
+        self.add(line, instruction);
         Ok(())
     }
 
@@ -127,7 +143,8 @@ impl RewriteConf {
         };
         let variable = line.ext::<Registry>().define_set(name, unset(name));
         let variable = variable.map_err(|message| line.fail_arg(0, message))?;
-        self.code.push(Instruction::Set(variable, Script::compile(line, 1)?));
+        let instruction = Instruction::Set(variable, Script::compile(line, 1)?);
+        self.add(line, instruction);
         Ok(())
     }
 }

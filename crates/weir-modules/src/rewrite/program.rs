@@ -1,6 +1,7 @@
 //! The instructions of a block on one worker, and their run.
 
-use weir_core::plan::Level;
+use weir_conf::Result;
+use weir_core::plan::{Level, PlanBuilder};
 use weir_core::variable::VarIndex;
 use weir_core::{Exchange, Handler, Verdict};
 
@@ -24,6 +25,8 @@ enum Step {
     Break,
     Return(Return),
     If(Condition, usize),
+    /// Of another module.
+    Inserted(weir_core::plan::Instruction),
 }
 
 /// What the instructions of a request have in common.
@@ -43,7 +46,11 @@ pub(super) enum Flow {
 }
 
 impl Program {
-    pub(super) fn new(conf: &RewriteConf, level: Level) -> Program {
+    /// The block's instructions, with those of other modules at their places.
+    ///
+    /// # Errors
+    /// Of other modules' installation.
+    pub(super) fn new(conf: &RewriteConf, plan: &PlanBuilder<'_>) -> Result<Program> {
         let step = |instruction: &Instruction| match instruction {
             Instruction::Rewrite(replace) => Step::Rewrite(replace.clone()),
             Instruction::Set(variable, value) => Step::Set(*variable, Value::new(value)),
@@ -51,11 +58,16 @@ impl Program {
             Instruction::Return(answer) => Step::Return(Return::new(answer)),
             Instruction::If(condition, index) => Step::If(condition.clone(), *index),
         };
-        Program {
-            steps: conf.code.iter().map(step).collect(),
-            log: conf.log == Some(true),
-            enters: level != Level::Server,
+        let mut steps: Vec<(u32, Step)> = conf.code.iter().map(|(at, one)| (*at, step(one))).collect();
+        for (at, other) in plan.instructed {
+            steps.push((*at, Step::Inserted(other.install(plan)?)));
         }
+        steps.sort_by_key(|(at, _)| *at);
+        Ok(Program {
+            steps: steps.into_iter().map(|(_, step)| step).collect(),
+            log: conf.log == Some(true),
+            enters: plan.level != Level::Server,
+        })
     }
 
     fn run(&self, x: &mut Exchange, run: &mut Run) -> Flow {
@@ -80,6 +92,10 @@ impl Program {
                     Flow::End(Verdict::Declined)
                 }
                 Step::Return(answer) => Flow::End(answer.answer(x)),
+                Step::Inserted(run) => match run(x) {
+                    Verdict::Declined => Flow::Next,
+                    verdict => Flow::End(verdict),
+                },
                 Step::If(condition, index) => match condition.holds(x, run) {
                     Ok(true) => {
                         let plan = plan.get_or_insert_with(|| x.plan.clone());

@@ -22,7 +22,7 @@ fn answer(line: &str) -> String {
         Value::Constant(_) => String::new(),
         Value::Script(_) => "$".to_owned(),
     };
-    let Some(Instruction::Return(answer)) = conf.code.first() else { panic!("no return first") };
+    let Some((_, Instruction::Return(answer))) = conf.code.first() else { panic!("no return first") };
     match Return::new(answer) {
         Return::Status(status) => format!("status {status}"),
         Return::Redirect(status, value) => format!("redirect {status} {}", constant(value)),
@@ -132,7 +132,7 @@ fn conditions_in_every_spelling() {
         let configuration =
             conf::test::load(&text(line), &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
         let conf: &RewriteConf = configuration.servers[0].confs.get();
-        let Some(Instruction::If(condition, 0)) = conf.code.first() else { panic!("no if in {line}") };
+        let Some((_, Instruction::If(condition, 0))) = conf.code.first() else { panic!("no if in {line}") };
         let found = match condition {
             Condition::Set(_) => "set".to_owned(),
             Condition::Equal(_, _, negative) => format!("equal {negative}"),
@@ -153,7 +153,7 @@ fn blocks_inside_have_settings_and_inherit_the_rest() {
     let last = location.nested[1].get::<RewriteConf>();
     assert_eq!((last.log, last.warn, last.code.len()), (Some(true), Some(false), 1));
     let indexes = location.confs.get::<RewriteConf>().code.iter().filter_map(|instruction| {
-        let Instruction::If(_, index) = instruction else { return None };
+        let (_, Instruction::If(_, index)) = instruction else { return None };
         Some(*index)
     });
     assert_eq!(indexes.collect::<Vec<_>>(), [0, 1]);

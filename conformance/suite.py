@@ -1,0 +1,37 @@
+"""What the runners of the suites share: taking files out of a checkout, the account to run as, ending sessions."""
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tarfile
+
+
+def extract(checkout, commit, paths, folder):
+    """Writes the files and folders `paths` of a commit below `folder`: nothing else ever leaves the repository."""
+    git = ["git", "-c", "safe.directory=*", "-C", str(checkout), "archive", commit, "--", *paths]
+    with subprocess.Popen(git, stdout=subprocess.PIPE) as process:
+        with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+            archive.extractall(folder, filter="data")
+    if process.returncode != 0:
+        sys.exit(f"git archive failed: is {checkout} a copy of the suite with commit {commit}?")
+
+
+def end_session(leader):
+    """Ends everything that a program has started in its session."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def unprivileged_user():
+    """The suites expect an ordinary user: as root they would see permissions that no one else has."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def is_weir(binary):
+    """Weir calls itself so by default; the suites want nginx's product token."""
+    said = subprocess.run([binary, "-v"], capture_output=True, text=True, timeout=20, check=False)
+    return "weir" in (said.stdout + said.stderr).lower()
