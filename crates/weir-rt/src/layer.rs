@@ -18,6 +18,11 @@ pub trait Layer {
     /// Appends to `out` what the socket is to send for `plain`.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
+    /// The most bytes that [`Layer::seal`] is to be given at a time, at most 16 KB.
+    fn piece(&self) -> usize {
+        PIECE
+    }
+
     /// Appends to `out` what tells the peer that nothing follows.
     fn close(&mut self, out: &mut Vec<u8>);
 }
@@ -33,7 +38,7 @@ pub enum Opened {
     Broken,
 }
 
-/// Bytes handed to the layer at a time: a TLS record's worth.
+/// Bytes handed to the layer at a time, unless it wants fewer: a TLS record's worth.
 const PIECE: usize = 16 * 1024;
 /// Up to so many sealed bytes wait for the kernel: what it usually takes in one call, so that a file of 1 MB leaves in
 /// eight.
@@ -135,10 +140,11 @@ impl Layered {
 
     /// Seals the memory in front: one large piece, or several small ones together.
     fn memory(&mut self, out: &mut Vec<u8>, spares: &mut Spares) {
+        let piece = self.layer.piece();
         let rest = self.plain.front().map_or(0, |chunk| chunk.bytes().len() - self.offset);
-        let alone = rest >= PIECE || self.plain.get(1).is_none_or(|next| next.bytes().is_empty());
+        let alone = rest >= piece || self.plain.get(1).is_none_or(|next| next.bytes().is_empty());
         if alone {
-            let n = rest.min(PIECE);
+            let n = rest.min(piece);
             if let Some(chunk) = self.plain.front() {
                 self.layer.seal(&chunk.bytes()[self.offset..self.offset + n], out);
             }
@@ -147,10 +153,10 @@ impl Layered {
         let mut joined = spares.take();
         while let Some(chunk) = self.plain.front().filter(|chunk| !chunk.bytes().is_empty()) {
             let bytes = &chunk.bytes()[self.offset..];
-            let n = bytes.len().min(PIECE - joined.len());
+            let n = bytes.len().min(piece - joined.len());
             joined.extend_from_slice(&bytes[..n]);
             self.advance(n, spares);
-            if joined.len() == PIECE {
+            if joined.len() == piece {
                 break;
             }
         }
@@ -161,7 +167,7 @@ impl Layered {
     /// Reads some of the file range in front and seals it.
     fn file(&mut self, out: &mut Vec<u8>, spares: &mut Spares) -> Sealed {
         let Some((file, offset, len)) = self.front_file() else { return Sealed::Enough };
-        let n = (len.min(PIECE as u64)) as usize;
+        let n = len.min(self.layer.piece() as u64) as usize;
         let mut bytes = spares.take();
         let mut end = Sealed::Enough;
         if !crate::driver::sys::append_resident(file, &mut bytes, offset, n) {

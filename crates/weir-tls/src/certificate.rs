@@ -8,9 +8,20 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use crate::error::{Error, content};
 use crate::{der, pem};
 
+/// How long using a key takes, and so where that is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// Below half a millisecond: anywhere.
+    Short,
+    /// A signature with RSA of 2,048 bits takes 0.3 ms, one of 3,072 bits three times as long: where nobody waits for it.
+    Long,
+    /// As long as a device takes, which is waited for.
+    Device,
+}
+
 /// A chain of certificates with the key of the first.
 #[derive(Clone, Debug)]
-pub struct Certificate(pub(crate) Arc<CertifiedKey>);
+pub struct Certificate(pub(crate) Arc<CertifiedKey>, Effort);
 
 impl Certificate {
     /// Puts a chain and its key together; `ocsp` is stapled.
@@ -30,14 +41,27 @@ impl Certificate {
                 return Err(content("key values mismatch"));
             }
         }
-        Ok(Certificate(Arc::new(CertifiedKey { cert: chain, key, ocsp })))
+        let long = crate::key::rsa_bits(&*key).is_some_and(|bits| bits >= LONG_BITS);
+        let effort = if long { Effort::Long } else { Effort::Short };
+        Ok(Certificate(Arc::new(CertifiedKey { cert: chain, key, ocsp }), effort))
     }
 
     /// The same with another OCSP response.
     #[must_use]
     pub fn with_ocsp(&self, ocsp: Option<Vec<u8>>) -> Certificate {
         let CertifiedKey { cert, key, .. } = &*self.0;
-        Certificate(Arc::new(CertifiedKey { cert: cert.clone(), key: key.clone(), ocsp }))
+        Certificate(Arc::new(CertifiedKey { cert: cert.clone(), key: key.clone(), ocsp }), self.1)
+    }
+
+    /// The same, whose key is in a device.
+    #[must_use]
+    pub fn in_device(self) -> Certificate {
+        Certificate(self.0, Effort::Device)
+    }
+
+    /// How long using its key takes.
+    pub fn effort(&self) -> Effort {
+        self.1
     }
 
     /// The chain, the server's own certificate first.
@@ -85,4 +109,6 @@ pub fn to_pem(certificate: &[u8]) -> String {
     pem::encode("CERTIFICATE", certificate)
 }
 
+/// See [`Effort::Long`].
+const LONG_BITS: usize = 3072;
 const NO_CERTIFICATE: &str = "no start line: Expecting: TRUSTED CERTIFICATE";

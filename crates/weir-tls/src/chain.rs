@@ -94,6 +94,20 @@ pub fn check(
     purpose: Purpose,
     now: u64,
 ) -> Result<(), Problem> {
+    verified(chain, trust, depth, purpose, now).map(drop)
+}
+
+/// As [`check`]; the certificates from the first of `chain` to the trusted end.
+///
+/// # Errors
+/// As [`check`].
+pub fn verified(
+    chain: &[CertificateDer<'_>],
+    trust: &Trust,
+    depth: usize,
+    purpose: Purpose,
+    now: u64,
+) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let sent: Vec<X509Certificate<'_>> = chain.iter().filter_map(|der| read(der)).collect();
     if sent.len() != chain.len() || sent.is_empty() {
         return Err(Problem::MALFORMED);
@@ -106,7 +120,12 @@ pub fn check(
     })?;
     let now = i64::try_from(now).ok().and_then(|now| ASN1Time::from_timestamp(now).ok());
     let now = now.ok_or(Problem::MALFORMED)?;
-    path.check(&trust.crls, depth, purpose, now)
+    path.check(&trust.crls, depth, purpose, now)?;
+    let all = || chain.iter().chain(&trust.certificates);
+    let of = |parsed: &&X509Certificate<'_>| {
+        all().find(|der| read(der).is_some_and(|it| same(&it, parsed))).cloned()
+    };
+    Ok(path.0.iter().filter_map(of).map(CertificateDer::into_owned).collect())
 }
 
 fn read(der: &[u8]) -> Option<X509Certificate<'_>> {
@@ -233,10 +252,10 @@ fn revoked(
     if listed { Err(Problem::REVOKED) } else { Ok(()) }
 }
 
-type Algorithm = &'static dyn rustls::pki_types::SignatureVerificationAlgorithm;
+pub(crate) type Algorithm = &'static dyn rustls::pki_types::SignatureVerificationAlgorithm;
 
 /// The algorithms whose identifier of a signature begins with the object identifier `oid`.
-fn all_with(all: &'static [Algorithm], oid: &[u8]) -> Vec<Algorithm> {
+pub(crate) fn all_with(all: &'static [Algorithm], oid: &[u8]) -> Vec<Algorithm> {
     let is = |it: &&Algorithm| {
         let id = it.signature_alg_id();
         crate::der::expect(id.as_ref(), crate::der::OID).is_some_and(|(own, _)| own == oid)
@@ -251,7 +270,7 @@ fn same(a: &X509Certificate<'_>, b: &X509Certificate<'_>) -> bool {
 }
 
 /// Whether `certificate` names `issuer` as its own: by name, and by the identifier of its key where both have one.
-fn issued(issuer: &X509Certificate<'_>, certificate: &X509Certificate<'_>) -> bool {
+pub(crate) fn issued(issuer: &X509Certificate<'_>, certificate: &X509Certificate<'_>) -> bool {
     if issuer.subject().as_raw() != certificate.issuer().as_raw() {
         return false;
     }
@@ -270,7 +289,7 @@ fn extension<'p, 'c>(certificate: &'p X509Certificate<'c>, oid: &Oid<'_>) -> Opt
     certificate.tbs_certificate.get_extension_unique(oid).ok().flatten()
 }
 
-fn signed_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
+pub(crate) fn signed_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
     let signed = all_with(algorithms().all, certificate.signature_algorithm.oid().as_bytes());
     verify(&signed, issuer, certificate.tbs_certificate.as_ref(), &certificate.signature_value.data)
 }

@@ -12,7 +12,7 @@ use rustls::sign::CertifiedKey;
 use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::server::Progress;
-use crate::session::{self, Session, Side};
+use crate::session::{self, Session, Side, Signatures};
 use crate::suites::{self, Protocols};
 use crate::verify::AnyServer;
 
@@ -90,6 +90,7 @@ pub struct Connect {
     conn: UnbufferedClientConnection,
     input: Vec<u8>,
     early: Vec<u8>,
+    signatures: Signatures,
 }
 
 impl Connect {
@@ -101,7 +102,7 @@ impl Connect {
     pub fn new(config: &ClientConfig, name: &str) -> Result<Connect, Error> {
         let name = ServerName::try_from(name.to_owned()).ok().unwrap_or_else(nameless);
         let conn = UnbufferedClientConnection::new(config.0.clone(), name)?;
-        Ok(Connect { conn, input: Vec::new(), early: Vec::new() })
+        Ok(Connect { conn, input: Vec::new(), early: Vec::new(), signatures: Signatures::default() })
     }
 
     /// Takes received bytes (none at first); what is to be sent is appended to `out`.
@@ -110,13 +111,15 @@ impl Connect {
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         self.input.extend_from_slice(received);
-        session::run(&mut self.conn, &mut self.input, &mut self.early, out)?;
+        let Connect { conn, input, early, signatures } = self;
+        signatures.during(|| session::run(conn, input, early, out))?;
         Ok(if self.conn.is_handshaking() { Progress::NeedsInput } else { Progress::Complete })
     }
 
     /// The session, and what the server has sent in it already.
     pub fn into_session(self) -> (Session, Vec<u8>) {
-        (Session { side: Side::Client(self.conn), input: self.input }, self.early)
+        let Connect { conn, input, early, signatures } = self;
+        (Session { side: Side::Client(conn), input, signatures }, early)
     }
 }
 

@@ -15,6 +15,13 @@ pub enum Error {
     Unsupported(String),
 }
 
+impl Error {
+    /// It is this side that failed: a key, or the system. Nothing else is told in rustls' most general way.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Error::Tls(rustls::Error::General(_) | rustls::Error::FailedToGetRandomBytes))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -43,6 +43,34 @@ fn decrypted(block: &pem::Block, passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error
     Err(last)
 }
 
+/// A key that a device may have.
+#[cfg_attr(not(feature = "pkcs11"), allow(dead_code, reason = "only devices' keys are told apart by it"))]
+pub(crate) enum Kind {
+    /// Of whatever length.
+    Rsa,
+    /// ECDSA on the curve P-256.
+    P256,
+    /// ECDSA on the curve P-384.
+    P384,
+}
+
+/// The kind of key that a SubjectPublicKeyInfo is for, if a device may have it.
+#[cfg_attr(not(feature = "pkcs11"), allow(dead_code, reason = "as for Kind"))]
+pub(crate) fn kind(spki: &[u8]) -> Option<Kind> {
+    let (info, _) = der::expect(spki, der::SEQUENCE)?;
+    let (algorithm, _) = der::expect(info, der::SEQUENCE)?;
+    let (oid, parameters) = der::expect(algorithm, der::OID)?;
+    match oid {
+        RSA => Some(Kind::Rsa),
+        EC => match der::expect(parameters, der::OID)?.0 {
+            P256 => Some(Kind::P256),
+            P384 => Some(Kind::P384),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Bits of an RSA key, by its public half; `None` for others.
 pub fn rsa_bits(key: &dyn SigningKey) -> Option<usize> {
     let spki = key.public_key()?;
@@ -58,5 +86,11 @@ pub fn rsa_bits(key: &dyn SigningKey) -> Option<usize> {
     Some(modulus.strip_prefix(&[0]).unwrap_or(modulus).len() * 8)
 }
 
+/// id-ecPublicKey
+const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+/// prime256v1
+const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+/// secp384r1
+const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 /// rsaEncryption
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];

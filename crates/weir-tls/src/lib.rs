@@ -14,6 +14,7 @@
 pub mod certificate;
 pub mod chain;
 mod client;
+mod compress;
 mod decrypt;
 mod der;
 mod error;
@@ -22,14 +23,17 @@ mod hello;
 mod host;
 pub mod key;
 mod name;
+pub mod ocsp;
 mod pem;
+#[cfg(feature = "pkcs11")]
+pub mod pkcs11;
 mod server;
 mod session;
 pub mod suites;
 mod tickets;
 mod verify;
 
-pub use certificate::Certificate;
+pub use certificate::{Certificate, Effort};
 pub use chain::{Problem, Trust};
 pub use client::{ClientConfig, ClientSettings, Connect};
 pub use error::Error;

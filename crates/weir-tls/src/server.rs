@@ -8,10 +8,11 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, Un
 use rustls::sign::CertifiedKey;
 use rustls::{DistinguishedName, SignatureAlgorithm, SupportedCipherSuite};
 
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Effort};
+use crate::compress::Zlib;
 use crate::error::Error;
 use crate::hello::Hello;
-use crate::session::{self, Session, Side};
+use crate::session::{self, Session, Side, Signatures};
 use crate::suites::{self, Protocols};
 use crate::tickets::{SessionCache, Tickets};
 use crate::verify;
@@ -35,13 +36,15 @@ pub struct ServerSettings {
     pub tickets: Option<Tickets>,
     /// Bytes of early data that are taken; 0: none.
     pub early_data: u32,
+    /// `ssl_certificate_compression`
+    pub compress: bool,
     /// Clients are asked for certificates, issued by one of these names (as encoded).
     pub client_subjects: Option<Vec<Vec<u8>>>,
 }
 
 /// A server's configuration with its certificates, as handshakes use it.
 #[derive(Clone)]
-pub struct ServerConfig(Arc<rustls::ServerConfig>);
+pub struct ServerConfig(Arc<rustls::ServerConfig>, Effort);
 
 impl ServerConfig {
     /// Puts settings and certificates together.
@@ -59,12 +62,16 @@ impl ServerConfig {
                 builder.with_client_cert_verifier(Arc::new(verify::AnyClient::new(subjects)))
             }
         };
+        let effort = longest(&certificates);
         let mut config = builder.with_cert_resolver(Arc::new(Resolver(certificates)));
         config.ignore_client_order = settings.prefer_own_order;
         config.alpn_protocols.clone_from(&settings.alpn);
         config.max_early_data_size = settings.early_data;
         // Early data may be answered before the client's last word, but nobody whose certificate was asked for.
         config.send_half_rtt_data = settings.early_data > 0 && settings.client_subjects.is_none();
+        if settings.compress {
+            config.cert_compressors = vec![&Zlib];
+        }
         config.session_storage = match &settings.cache {
             Some(cache) => cache.clone(),
             None => Arc::new(NoServerSessionStorage {}),
@@ -74,7 +81,7 @@ impl ServerConfig {
             None if settings.cache.is_none() => config.send_tls13_tickets = 0,
             None => {}
         }
-        Ok(ServerConfig(Arc::new(config)))
+        Ok(ServerConfig(Arc::new(config), effort))
     }
 
     /// The same for connections that may be HTTP/2: preferred where the client offers it.
@@ -82,16 +89,26 @@ impl ServerConfig {
     pub fn with_http2(&self) -> ServerConfig {
         let mut config = (*self.0).clone();
         config.alpn_protocols.insert(0, b"h2".to_vec());
-        ServerConfig(Arc::new(config))
+        ServerConfig(Arc::new(config), self.1)
     }
 
     /// The same with other certificates, for one handshake.
     #[must_use]
     pub fn with_certificates(&self, certificates: Vec<Certificate>) -> ServerConfig {
         let mut config = (*self.0).clone();
+        let effort = longest(&certificates);
         config.cert_resolver = Arc::new(Resolver(certificates));
-        ServerConfig(Arc::new(config))
+        ServerConfig(Arc::new(config), effort)
     }
+
+    /// How long using the keys takes, the slowest of them.
+    pub fn effort(&self) -> Effort {
+        self.1
+    }
+}
+
+fn longest(certificates: &[Certificate]) -> Effort {
+    certificates.iter().map(Certificate::effort).max().unwrap_or(Effort::Short)
 }
 
 impl fmt::Debug for ServerConfig {
@@ -107,9 +124,11 @@ struct Resolver(Vec<Certificate>);
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
-        let usable = || self.0.iter().filter(|it| it.0.key.choose_scheme(schemes).is_some());
-        let cheap = |it: &&Certificate| it.0.key.algorithm() != SignatureAlgorithm::RSA;
-        usable().find(cheap).or_else(|| usable().next()).map(|certificate| certificate.0.clone())
+        let usable = || self.0.iter().filter_map(|it| Some((it, it.0.key.choose_scheme(schemes)?.scheme())));
+        let cheap = |(it, _): &(&Certificate, _)| it.0.key.algorithm() != SignatureAlgorithm::RSA;
+        let (certificate, scheme) = usable().find(cheap).or_else(|| usable().next())?;
+        Signatures::note_own(scheme);
+        Some(certificate.0.clone())
     }
 }
 
@@ -130,6 +149,7 @@ pub struct Handshake {
     early: Vec<u8>,
     /// It is answered before the handshake is over.
     answers_early: bool,
+    signatures: Signatures,
 }
 
 impl Handshake {
@@ -140,7 +160,8 @@ impl Handshake {
     pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
         let conn = UnbufferedServerConnection::new(config.0.clone())?;
         let answers_early = config.0.send_half_rtt_data;
-        Ok(Handshake { conn, input: hello.records, early: Vec::new(), answers_early })
+        let signatures = Signatures::default();
+        Ok(Handshake { conn, input: hello.records, early: Vec::new(), answers_early, signatures })
     }
 
     /// Takes received bytes and does what can be done; what is to be sent is appended to `out`. This is where keys are
@@ -150,14 +171,16 @@ impl Handshake {
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         self.input.extend_from_slice(received);
-        session::run(&mut self.conn, &mut self.input, &mut self.early, out)?;
+        let Handshake { conn, input, early, signatures, .. } = self;
+        signatures.during(|| session::run(conn, input, early, out))?;
         let complete = !self.conn.is_handshaking() || (self.answers_early && !self.early.is_empty());
         Ok(if complete { Progress::Complete } else { Progress::NeedsInput })
     }
 
     /// The session, and what the client has sent in it already.
     pub fn into_session(self) -> (Session, Vec<u8>) {
-        (Session { side: Side::Server(self.conn), input: self.input }, self.early)
+        let Handshake { conn, input, early, signatures, .. } = self;
+        (Session { side: Side::Server(conn), input, signatures }, early)
     }
 }
 

@@ -1,12 +1,14 @@
 //! An established connection, and the loop that both sides' handshakes run.
 
+use std::cell::Cell;
+
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, UnbufferedStatus, WriteTraffic,
 };
-use rustls::{CommonState, HandshakeKind};
+use rustls::{CommonState, HandshakeKind, SignatureScheme};
 
 use crate::error::Error;
 use crate::suites;
@@ -25,6 +27,7 @@ pub struct Session {
     pub(crate) side: Side,
     /// The beginning of a record whose rest has not come. Empty, and without memory, between records.
     pub(crate) input: Vec<u8>,
+    pub(crate) signatures: Signatures,
 }
 
 /// Both of rustls' connections.
@@ -32,6 +35,36 @@ pub struct Session {
 pub(crate) enum Side {
     Server(UnbufferedServerConnection),
     Client(UnbufferedClientConnection),
+}
+
+/// The signature schemes that a handshake uses, by their numbers; 0: none. rustls does not tell them, so those who see
+/// them note them: all of that happens on the thread that runs a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Signatures {
+    pub(crate) own: u16,
+    pub(crate) peer: u16,
+}
+
+thread_local! {
+    static NOTED: Cell<Signatures> = const { Cell::new(Signatures { own: 0, peer: 0 }) };
+}
+
+impl Signatures {
+    /// Runs a step of a handshake, and takes what was noted meanwhile.
+    pub(crate) fn during<R>(&mut self, step: impl FnOnce() -> R) -> R {
+        NOTED.set(*self);
+        let result = step();
+        *self = NOTED.get();
+        result
+    }
+
+    pub(crate) fn note_own(scheme: SignatureScheme) {
+        NOTED.set(Signatures { own: u16::from(scheme), ..NOTED.get() });
+    }
+
+    pub(crate) fn note_peer(scheme: SignatureScheme) {
+        NOTED.set(Signatures { peer: u16::from(scheme), ..NOTED.get() });
+    }
 }
 
 /// What is known once a handshake is complete.
@@ -43,6 +76,10 @@ pub struct Facts {
     pub cipher: &'static str,
     /// OpenSSL's name of the group of the key exchange; empty where there was none.
     pub curve: &'static str,
+    /// The scheme of our own signature; empty where there was none.
+    pub signature: &'static str,
+    /// The scheme of the peer's signature; empty where there was none.
+    pub peer_signature: &'static str,
     /// The session is an earlier one.
     pub resumed: bool,
     /// The protocol agreed upon.
@@ -82,10 +119,11 @@ impl Session {
 
     /// What the handshake agreed upon.
     pub fn facts(&self) -> Facts {
-        facts(match &self.side {
+        let common: &CommonState = match &self.side {
             Side::Server(conn) => conn,
             Side::Client(conn) => conn,
-        })
+        };
+        facts(common, self.signatures)
     }
 
     /// The handshake is not over: what was received is early data, which may have been sent before.
@@ -97,13 +135,18 @@ impl Session {
     }
 }
 
-fn facts(common: &CommonState) -> Facts {
+fn facts(common: &CommonState, signatures: Signatures) -> Facts {
     let group = common.negotiated_key_exchange_group();
+    let resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
+    // A certificate may have been chosen before it came out that none is needed.
+    let signatures = if resumed { Signatures::default() } else { signatures };
     Facts {
         version: common.protocol_version().map_or("", suites::version_name),
         cipher: common.negotiated_cipher_suite().map_or("", |suite| suites::suite_name(suite.suite())),
         curve: group.map_or("", |group| suites::group_name(u16::from(group.name()))),
-        resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
+        signature: suites::signature_name(signatures.own),
+        peer_signature: suites::signature_name(signatures.peer),
+        resumed,
         alpn: common.alpn_protocol().map(<[u8]>::to_vec),
         peer: common.peer_certificates().unwrap_or_default().to_vec(),
     }

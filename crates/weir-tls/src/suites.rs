@@ -224,6 +224,35 @@ pub fn group_name(number: u16) -> &'static str {
     GROUPS.iter().find(|(n, _)| *n == number).map_or("", |(_, names)| names[0])
 }
 
+/// The name of a signature scheme (RFC 8446, section 4.2.3); empty if it is unknown.
+pub fn signature_name(number: u16) -> &'static str {
+    SIGNATURES.iter().find(|(n, _)| *n == number).map_or("", |(_, name)| name)
+}
+
+const SIGNATURES: &[(u16, &str)] = &[
+    (0x0403, "ecdsa_secp256r1_sha256"),
+    (0x0503, "ecdsa_secp384r1_sha384"),
+    (0x0603, "ecdsa_secp521r1_sha512"),
+    (0x0303, "ecdsa_sha224"),
+    (0x0203, "ecdsa_sha1"),
+    (0x0804, "rsa_pss_rsae_sha256"),
+    (0x0805, "rsa_pss_rsae_sha384"),
+    (0x0806, "rsa_pss_rsae_sha512"),
+    (0x0809, "rsa_pss_pss_sha256"),
+    (0x080a, "rsa_pss_pss_sha384"),
+    (0x080b, "rsa_pss_pss_sha512"),
+    (0x0401, "rsa_pkcs1_sha256"),
+    (0x0501, "rsa_pkcs1_sha384"),
+    (0x0601, "rsa_pkcs1_sha512"),
+    (0x0301, "rsa_pkcs1_sha224"),
+    (0x0201, "rsa_pkcs1_sha1"),
+    (0x0807, "ed25519"),
+    (0x0808, "ed448"),
+    (0x0904, "mldsa44"),
+    (0x0905, "mldsa65"),
+    (0x0906, "mldsa87"),
+];
+
 /// The name that OpenSSL prints comes first.
 const GROUPS: &[(u16, &[&str])] = &[
     (0x001d, &["X25519"]),

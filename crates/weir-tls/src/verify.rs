@@ -8,6 +8,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::session::Signatures;
+
 /// Takes any certificate of a client, or none.
 #[derive(Debug)]
 pub(crate) struct AnyClient {
@@ -99,6 +101,7 @@ fn signature(
     signed: &DigitallySignedStruct,
     tls13: bool,
 ) -> Result<HandshakeSignatureValid, Error> {
+    Signatures::note_peer(signed.scheme);
     let bad = |error: CertificateError| Error::InvalidCertificate(error);
     let algorithms = algorithms();
     let usable = algorithms.mapping.iter().find(|(scheme, _)| *scheme == signed.scheme);
@@ -126,6 +129,17 @@ pub(crate) fn verify(
     let key = certificate.public_key();
     let Some(id) = algorithm_id(key.raw) else { return false };
     let mut fitting = algorithms.iter().filter(|algorithm| algorithm.public_key_alg_id().as_ref() == id);
+    fitting.any(|it| it.verify_signature(&key.subject_public_key.data, message, signature).is_ok())
+}
+
+/// Whether `signature` is one of `message` by the key `spki`, with `scheme`.
+#[cfg(feature = "pkcs11")]
+pub(crate) fn by_key(spki: &[u8], scheme: SignatureScheme, message: &[u8], signature: &[u8]) -> bool {
+    let Some((_, key)) = x509_parser::x509::SubjectPublicKeyInfo::from_der(spki).ok() else { return false };
+    let Some(id) = algorithm_id(spki) else { return false };
+    let all = algorithms();
+    let usable = all.mapping.iter().find(|(it, _)| *it == scheme).map_or(&[][..], |(_, usable)| usable);
+    let mut fitting = usable.iter().filter(|algorithm| algorithm.public_key_alg_id().as_ref() == id);
     fitting.any(|it| it.verify_signature(&key.subject_public_key.data, message, signature).is_ok())
 }
 

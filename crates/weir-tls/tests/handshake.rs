@@ -28,6 +28,7 @@ fn settings(protocols: Protocols) -> ServerSettings {
         protocols,
         suites: suites::default_suites(),
         groups: suites::default_groups(),
+        compress: false,
         prefer_own_order: false,
         alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         cache: None,

@@ -156,6 +156,43 @@ both_drivers! {
         }
     }
 
+    fn records_are_as_large_as_they_are_to_be(driver) {
+        let pair = own("a.example.com");
+        let big = vec![b'x'; 200_000];
+        for (more, most) in [("ssl_buffer_size 1k;", 1024), ("", 16 * 1024)] {
+            let server = Server::builder(&conf(more, ""))
+                .file("a.crt", &pair.certificate).file("a.key", &pair.key).file("big", &big).driver(driver).start();
+            // Of TLS 1.2, where nothing follows the handshake by itself: a record of AES-GCM has 24 bytes more.
+            let mut it = TlsClient::connect(server.addr(0), "a.example.com", &client(false, None));
+            assert!(it.get("/big", "a.example.com").body == big);
+            let records = it.records();
+            assert!(records.iter().all(|length| *length <= most + 24), "{more}: {records:?}");
+            assert!(records.iter().any(|length| *length >= most), "{more}: {records:?}");
+        }
+    }
+
+    fn signature_schemes_are_told(driver) {
+        let (pair, ca) = (own("a.example.com"), authority("ca"));
+        let known = ca.issue("known");
+        let server = Server::builder(&conf(
+            "ssl_verify_client optional; ssl_client_certificate ca.crt;
+             return 200 '$ssl_sigalg|$ssl_client_sigalg|$ssl_sigalgs|$ssl_ech_status';", ""))
+            .file("a.crt", &pair.certificate).file("a.key", &pair.key).file("ca.crt", &ca.certificate)
+            .driver(driver).start();
+        for tls13 in [false, true] {
+            let ask = |config: &weir_tls::ClientConfig| {
+                TlsClient::connect(server.addr(0), "a.example.com", config).get("/", "a.example.com").text()
+            };
+            let without = client(tls13, None);
+            let (first, resumed) = (ask(&without), ask(&without));
+            assert!(first.starts_with("ecdsa_secp256r1_sha256||"), "{first}");
+            assert!(first.contains("ed25519") && first.contains(":rsa_pss_rsae_sha256"), "{first}");
+            assert!(resumed.starts_with("||"), "{resumed}");
+            let with = ask(&client(tls13, Some(known.shown())));
+            assert!(with.starts_with("ecdsa_secp256r1_sha256|ecdsa_secp256r1_sha256|"), "{with}");
+        }
+    }
+
     fn names_of_certificates_may_be_computed(driver) {
         let (a, b) = (own("a.example.com"), own("b.example.com"));
         let server = Server::builder(
@@ -222,7 +259,18 @@ fn what_is_wrong_is_said_in_nginxs_words() {
             "must be 48 or 80 bytes",
         ),
         ("ssl_certificate a.crt; ssl_certificate_key a.key elsewhere;", "invalid parameter \"elsewhere\""),
-        ("ssl_ocsp on;", "\"ssl_ocsp\" can't be had"),
+        ("ssl_ocsp maybe;", "invalid value \"maybe\""),
+        (
+            "ssl_ocsp_responder https://a/;",
+            "invalid URL prefix in OCSP responder \"https://a/\" in \"ssl_ocsp_responder\"",
+        ),
+        ("ssl_ocsp_cache shared:a:1k;", "OCSP cache \"shared:a:1k\" is too small"),
+        ("ssl_ocsp_cache shared:1m;", "invalid OCSP cache \"shared:1m\""),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_verify_client optional_no_ca; ssl_ocsp leaf;",
+            "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"",
+        ),
+        ("ssl_ech_file x;", "\"ssl_ech_file\" can't be had"),
     ] {
         let stderr = refused(more, &files);
         assert!(stderr.contains(words), "{more}: {stderr}");

@@ -51,7 +51,8 @@ pub fn build_with(
             weir_conf::Level::Emerg => builder.errors.push(problem),
         }
     }
-    let Builder { registry, mut errors, warnings, main, .. } = builder;
+    let Builder { mut registry, mut errors, mut warnings, main, .. } = builder;
+    warnings.append(&mut registry.warnings);
     let (tables, unknown) = registry.finish();
     errors.extend(unknown);
     if !errors.is_empty() {

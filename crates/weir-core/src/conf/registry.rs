@@ -21,6 +21,8 @@ pub struct Registry {
     shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     /// How many nested blocks the block being read has, and what the line being read wants of its own.
     nested: (usize, Option<Contexts>),
+    /// What is to be told of what was found when blocks were settled; the configuration is used.
+    pub(crate) warnings: Vec<Error>,
     /// See [`Registry::location`].
     location: Option<String>,
     /// See [`Registry::order`] and [`Registry::instruct`].
@@ -42,6 +44,7 @@ impl Registry {
             prefixes: Vec::new(),
             shared: HashMap::new(),
             nested: (0, None),
+            warnings: Vec::new(),
             location: None,
             order: 0,
             instructed: Vec::new(),

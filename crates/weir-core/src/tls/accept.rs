@@ -9,10 +9,11 @@ use std::path::Path;
 use std::rc::Rc;
 
 use weir_rt::Recv;
-use weir_tls::{Acceptor, Certificate, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
+use weir_tls::{Acceptor, Certificate, Effort, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
 
 use super::hook::{self, HelloVerdict};
 use super::layer::TlsLayer;
+use super::ocsp::Names;
 use super::server::ServerTls;
 use super::state::Tls;
 use super::{files, state};
@@ -58,10 +59,20 @@ pub(crate) async fn run(
             reject(connection, wire);
             return None;
         }
-        HelloVerdict::Declined if tls.computed.is_empty() => config,
+        HelloVerdict::Declined if tls.computed.is_empty() => match (&tls.stapling, &tls.config, &tls.http2) {
+            (Some(stapling), Some(http1), Some(both)) => {
+                stapling.config([http1, both], http2, &names(&server, true))
+            }
+            _ => config,
+        },
         HelloVerdict::Declined => compute(worker, connection, &server, &tls, &config).await?,
     };
     complete(connection, wire, hello, &tls, &config).await
+}
+
+/// How responders' names are found by this server; `system`: also by the system.
+fn names(server: &Server, system: bool) -> Names {
+    Names { resolver: server.plan.core.resolver.clone(), system }
 }
 
 /// What the server has; one without any uses the default server's, as in nginx.
@@ -116,10 +127,12 @@ async fn complete(
 ) -> Option<state::Alpn> {
     let begun = Handshake::new(hello, config).map_err(|error| failed(connection, &error)).ok()?;
     let (mut handshake, mut received) = (begun, Vec::new());
+    let effort = tls.effort(config);
     loop {
-        let step = match tls.slow {
-            false => step(handshake, &received),
-            true => weir_rt::computing(move || step(handshake, &received)).await,
+        let step = match effort {
+            Effort::Short => step(handshake, &received),
+            Effort::Long => weir_rt::computing(move || step(handshake, &received)).await,
+            Effort::Device => weir_rt::blocking(move || step(handshake, &received)).await,
         };
         handshake = step.handshake;
         if !step.out.is_empty() {
@@ -138,7 +151,13 @@ async fn complete(
     let early = Rc::new(Cell::new(false));
     let known = Tls::new(session.facts(), early.clone());
     let alpn = known.alpn();
-    wire.stream.set_layer(Box::new(TlsLayer::new(session, early)), plain);
+    wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record)), plain);
+    if let Some(clients) = &tls.clients
+        && let Ok(path) = known.path(tls)
+    {
+        let names = names(&connection.server(), false);
+        known.set_status(clients.check(connection, &path, &names).await);
+    }
     let _first = connection.tls.set(Box::new(known));
     Some(alpn)
 }
@@ -194,7 +213,7 @@ async fn compute(
 }
 
 fn absolute(prefix: &Path, name: String) -> String {
-    if name.starts_with("data:") || name.is_empty() {
+    if files::is_no_path(&name) {
         return name;
     }
     prefix.join(name).to_string_lossy().into_owned()
@@ -218,5 +237,7 @@ const HANDSHAKING: &str = "SSL handshaking";
 
 fn failed(connection: &Connection, error: &Error) {
     let message = format_args!("SSL_do_handshake() failed {} while {HANDSHAKING}", files::ssl(error));
-    log::connection(connection, Level::Info, &message);
+    // What a client does is its own affair, a key that fails is not.
+    let level = if error.is_own() { Level::Crit } else { Level::Info };
+    log::connection(connection, level, &message);
 }

@@ -31,6 +31,9 @@ pub(crate) fn check(x: &mut Exchange) -> Result<(), u16> {
     if verify == Verify::On && tls.certificate().is_none() {
         return refuse(x, 496, "client sent no required SSL certificate");
     }
+    if let Err(why) = tls.status() {
+        return refuse(x, 495, &format!("client SSL certificate verify error: {why}"));
+    }
     Ok(())
 }
 

@@ -269,7 +269,7 @@ impl Secure {
         };
         let tls = self.tls.clone();
         weir_rt::blocking(move || {
-            let path = |name: String| match name.starts_with("data:") {
+            let path = |name: String| match files::is_no_path(&name) {
                 true => name,
                 false => tls.conf_prefix.join(name).to_string_lossy().into_owned(),
             };

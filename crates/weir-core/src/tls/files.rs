@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_tls::pkcs11::{self, Uri};
 use weir_tls::{Certificate, Error, certificate, key};
 
 use crate::privileged;
@@ -29,15 +30,54 @@ pub(crate) fn certificate(
     let chain = certificate::chain(&text).map_err(|error| {
         format!("cannot load certificate \"{certificate}\": PEM_read_bio_X509_AUX() failed {}", ssl(&error))
     })?;
+    let failed = |error: Error| format!("SSL_CTX_use_PrivateKey(\"{}\") failed {}", shown(key), ssl(&error));
+    if key.starts_with(DEVICE) {
+        let private = device_key(read, key, &chain)?;
+        return Ok(Certificate::new(chain, private, ocsp).map_err(failed)?.in_device());
+    }
     let private = private_key(read, key, passwords)?;
-    Certificate::new(chain, private, ocsp)
-        .map_err(|error| format!("SSL_CTX_use_PrivateKey(\"{key}\") failed {}", ssl(&error)))
+    Certificate::new(chain, private, ocsp).map_err(failed)
+}
+
+/// A name that is not of a file, and so not relative to a folder.
+pub(crate) fn is_no_path(name: &str) -> bool {
+    name.is_empty() || ["data:", "engine:", "store:", DEVICE].iter().any(|prefix| name.starts_with(prefix))
+}
+
+const DEVICE: &str = "pkcs11:";
+
+/// A key's name as it may stand in a log: without the query of a device's key, where a PIN may be.
+fn shown(name: &str) -> &str {
+    match name.starts_with(DEVICE) {
+        true => name.split('?').next().unwrap_or(name),
+        false => name,
+    }
+}
+
+/// The key of the first of `chain` in a device.
+fn device_key(
+    read: Read,
+    name: &str,
+    chain: &[certificate::CertificateDer<'static>],
+) -> Result<Arc<dyn key::SigningKey>, String> {
+    let fail = |why: String| format!("cannot load certificate key \"{}\": {why}", shown(name));
+    let mut uri = Uri::parse(name).map_err(|error| fail(error.to_string()))?;
+    if let Some(path) = uri.pin_source() {
+        let pin = read(path).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(0);
+            let why = weir_rt::file::errno_text(errno);
+            fail(format!("open() \"{}\" failed ({errno}: {why})", path.display()))
+        })?;
+        uri = uri.with_pin(&pin).map_err(|error| fail(error.to_string()))?;
+    }
+    pkcs11::key(uri, &chain[0]).map_err(|error| fail(error.to_string()))
 }
 
 fn private_key(read: Read, name: &str, passwords: &[Vec<u8>]) -> Result<Arc<dyn key::SigningKey>, String> {
     let fail = |why: String| format!("cannot load certificate key \"{name}\": {why}");
     if let Some(engine) = name.strip_prefix("engine:") {
-        return Err(fail(format!("there are no engines (\"{engine}\")")));
+        let form = "keys in devices are named pkcs11:token=...;object=...?module-path=...&pin-source=file";
+        return Err(fail(format!("there are no engines (\"{engine}\"); {form}")));
     }
     if name.starts_with("store:") {
         return Err(fail("there are no key stores of OpenSSL's".to_owned()));

@@ -11,12 +11,20 @@ pub(crate) struct TlsLayer {
     session: Session,
     /// Shared with the connection: its handshake is not over, requests come as early data.
     early: Rc<Cell<bool>>,
+    /// Bytes of a record.
+    record: u16,
 }
 
 impl TlsLayer {
     pub(crate) fn new(session: Session, early: Rc<Cell<bool>>) -> TlsLayer {
         early.set(session.is_handshaking());
-        TlsLayer { session, early }
+        TlsLayer { session, early, record: MOST_RECORD }
+    }
+
+    /// With records of at most `bytes` (`ssl_buffer_size`); there are no larger ones than of 16 KB.
+    pub(crate) fn with_records(self, bytes: u64) -> TlsLayer {
+        let record = u16::try_from(bytes).unwrap_or(MOST_RECORD).clamp(1, MOST_RECORD);
+        TlsLayer { record, ..self }
     }
 }
 
@@ -37,7 +45,14 @@ impl Layer for TlsLayer {
         self.session.seal(plain, out);
     }
 
+    fn piece(&self) -> usize {
+        usize::from(self.record)
+    }
+
     fn close(&mut self, out: &mut Vec<u8>) {
         self.session.close(out);
     }
 }
+
+/// RFC 8446, section 5.1.
+const MOST_RECORD: u16 = 16 * 1024;

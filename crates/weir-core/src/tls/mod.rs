@@ -11,6 +11,7 @@ pub mod client;
 pub(crate) mod files;
 mod hook;
 pub(crate) mod layer;
+mod ocsp;
 mod server;
 mod settings;
 mod shared;

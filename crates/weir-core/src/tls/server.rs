@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_tls::suites;
-use weir_tls::{Certificate, ServerConfig, ServerSettings, SessionCache, TicketKeys, Trust, facts, key};
+use weir_tls::{Certificate, Effort, ServerConfig, ServerSettings, SessionCache, TicketKeys, Trust, facts};
 
 use super::cache::Cache;
 use super::files::{self, BUILDING};
-use super::settings::{Cache as Sessions, KeyPolicy, SslConf, Verify};
+use super::ocsp::clients::Clients;
+use super::ocsp::stapling::{Stapling, Wanted};
+use super::settings::{Cache as Sessions, KeyPolicy, Ocsp, SslConf, Verify};
 use super::shared;
 use crate::variable::Script;
 
@@ -30,14 +32,33 @@ pub struct ServerTls {
     pub(super) kept: Cache,
     /// Where relative names begin.
     pub(super) conf_prefix: PathBuf,
-    /// Using the key takes so long that a pool thread does it.
-    pub(super) slow: bool,
+    /// What issuers say of the certificates, where they are asked.
+    pub(super) stapling: Option<Arc<Stapling>>,
+    /// How issuers are asked about clients' certificates, if they are.
+    pub(super) clients: Option<Clients>,
+    /// `ssl_buffer_size`: bytes of a record.
+    pub(super) record: u64,
+    /// Where keys are used; else by what they take.
+    policy: Option<KeyPolicy>,
     /// `ssl_verify_client`
     pub verify: Verify,
     /// `ssl_verify_depth`
     pub depth: usize,
     /// Whom clients' certificates must come from.
     pub trust: Trust,
+}
+
+impl ServerTls {
+    /// Where the keys of `config` are used.
+    pub(super) fn effort(&self, config: &ServerConfig) -> Effort {
+        match (self.policy, config.effort()) {
+            // A device is waited for whatever is wanted: that may take any time.
+            (_, Effort::Device) => Effort::Device,
+            (Some(KeyPolicy::Inline), _) => Effort::Short,
+            (Some(KeyPolicy::Pool), _) => Effort::Long,
+            (None, effort) => effort,
+        }
+    }
 }
 
 /// Puts a [`ServerTls`] together.
@@ -47,10 +68,16 @@ impl Build {
     /// # Errors
     /// What is wrong with the files, in nginx's words.
     #[allow(clippy::new_ret_no_self, reason = "there is one step")]
-    pub(super) fn new(conf: &SslConf, conf_prefix: &Path) -> Result<ServerTls, String> {
+    pub(super) fn new(
+        conf: &SslConf,
+        conf_prefix: &Path,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<ServerTls, String> {
         let passwords = Arc::new(conf.passwords()?);
         let (fixed, computed) = certificates(conf, &passwords)?;
         let trust = trust(conf)?;
+        let stapling = stapling(conf, &fixed, &trust, warn);
+        let fixed: Vec<Certificate> = fixed.into_iter().map(|(certificate, _)| certificate).collect();
         let verify = conf.verify.unwrap_or(Verify::Off);
         let config = match fixed.is_empty() && computed.is_empty() {
             true => None,
@@ -62,10 +89,6 @@ impl Build {
         let http2 = config.as_ref().map(ServerConfig::with_http2);
         let rejects = conf.rejects();
         let depth = conf.verify_depth.unwrap_or(1);
-        let slow = match conf.key_policy {
-            Some(policy) => policy == KeyPolicy::Pool,
-            None => fixed.iter().any(|it| key::rsa_bits(&**it.key()).is_some_and(|bits| bits >= SLOW_BITS)),
-        };
         let conf_prefix = conf_prefix.to_path_buf();
         Ok(ServerTls {
             config,
@@ -76,7 +99,10 @@ impl Build {
             passwords,
             kept: Cache::new(conf.certificate_cache.flatten()),
             conf_prefix,
-            slow,
+            stapling: stapling.map(Arc::new),
+            clients: clients(conf),
+            record: conf.buffer_size.unwrap_or(RECORD),
+            policy: conf.key_policy,
             verify,
             depth,
             trust,
@@ -84,7 +110,8 @@ impl Build {
     }
 }
 
-type Certificates = (Vec<Certificate>, Vec<(Script, Script)>);
+/// Those that are known, each with its file, and those whose names are computed.
+type Certificates = (Vec<(Certificate, String)>, Vec<(Script, Script)>);
 
 fn certificates(conf: &SslConf, passwords: &[Vec<u8>]) -> Result<Certificates, String> {
     let (mut fixed, mut computed) = (Vec::new(), Vec::new());
@@ -99,13 +126,39 @@ fn certificates(conf: &SslConf, passwords: &[Vec<u8>]) -> Result<Certificates, S
         if certificate.constant().is_some() && key.constant().is_some() {
             let new = files::certificate(BUILDING, name, key_name, passwords, ocsp.clone())?;
             // As for OpenSSL: of several of one kind the last counts.
-            fixed.retain(|it: &Certificate| it.key().algorithm() != new.key().algorithm());
-            fixed.push(new);
+            fixed.retain(|(it, _): &(Certificate, String)| it.key().algorithm() != new.key().algorithm());
+            fixed.push((new, name.clone()));
         } else {
             computed.push((certificate.clone(), key.clone()));
         }
     }
     Ok((fixed, computed))
+}
+
+/// Fetched stapling; where there is a file, that is stapled.
+fn stapling(
+    conf: &SslConf,
+    fixed: &[(Certificate, String)],
+    trust: &Trust,
+    warn: &mut dyn FnMut(String),
+) -> Option<Stapling> {
+    if conf.stapling != Some(true) || conf.stapling_file.is_some() {
+        return None;
+    }
+    let wanted = Wanted {
+        responder: conf.stapling_responder.as_deref().filter(|url| !url.is_empty()),
+        verify: conf.stapling_verify.unwrap_or(false),
+        trusted: &trust.certificates,
+    };
+    Stapling::new(fixed, &wanted, warn)
+}
+
+fn clients(conf: &SslConf) -> Option<Clients> {
+    conf.asks_issuers().then(|| Clients {
+        leaf: conf.ocsp == Some(Ocsp::Leaf),
+        responder: conf.ocsp_responder.clone(),
+        cache: conf.ocsp_cache.iter().flatten().next().map(|(name, bytes)| shared::answers(name, *bytes)),
+    })
 }
 
 fn trust(conf: &SslConf) -> Result<Trust, String> {
@@ -160,6 +213,7 @@ fn settings(conf: &SslConf, certificates: &[Certificate]) -> Result<ServerSettin
         alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec(), b"http/0.9".to_vec()],
         cache,
         tickets,
+        compress: conf.compression.unwrap_or(false),
         early_data: if early { EARLY_DATA } else { 0 },
         client_subjects: asks.then_some(subjects),
     })
@@ -197,7 +251,7 @@ fn context(conf: &SslConf, certificates: &[Certificate], subjects: &[Vec<u8>]) -
     context
 }
 
-/// A signature with RSA of 2,048 bits takes 0.3 ms, one of 3,072 bits three times as long.
-const SLOW_BITS: usize = 3072;
+/// nginx's default of `ssl_buffer_size`.
+const RECORD: u64 = 16 * 1024;
 /// nginx's OpenSSL takes as much.
 const EARLY_DATA: u32 = 16 * 1024;

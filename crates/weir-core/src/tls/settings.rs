@@ -9,6 +9,7 @@ use weir_tls::suites::{self, Protocols};
 
 use super::cache::Keep;
 use super::files::{self, BUILDING};
+use super::ocsp::Responder;
 use super::server::{Build, ServerTls};
 use crate::conf::registry::Registry;
 use crate::inherit;
@@ -43,6 +44,10 @@ pub struct SslConf {
     pub(super) stapling_file: Option<PathBuf>,
     pub(super) stapling_responder: Option<String>,
     pub(super) stapling_verify: Option<bool>,
+    pub(super) ocsp: Option<Ocsp>,
+    pub(super) ocsp_responder: Option<Responder>,
+    /// Name and bytes; `None` inside: no cache.
+    pub(super) ocsp_cache: Option<Option<(String, u64)>>,
     pub(super) early_data: Option<bool>,
     pub(super) reject_handshake: Option<bool>,
     pub(super) certificate_cache: Option<Option<Keep>>,
@@ -63,6 +68,17 @@ pub enum Verify {
     Optional,
     /// Clients may have one; whether it is trusted is told.
     OptionalNoCa,
+}
+
+/// `ssl_ocsp`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ocsp {
+    /// Nobody is asked about clients' certificates.
+    Off,
+    /// About all of the path but the trusted end.
+    On,
+    /// About the client's own only.
+    Leaf,
 }
 
 /// Where a server's keys are used.
@@ -113,9 +129,13 @@ impl SslConf {
             stapling_file,
             stapling_responder,
             stapling_verify,
+            ocsp,
+            ocsp_responder,
+            ocsp_cache,
             early_data,
             reject_handshake,
-            certificate_cache
+            certificate_cache,
+            compression
         );
     }
 
@@ -150,8 +170,20 @@ impl SslConf {
                 "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client".to_owned()
             ));
         }
-        self.resolved = Some(Arc::new(Build::new(self, &registry.paths.conf_prefix).map_err(at)?));
+        if self.asks_issuers() && self.verify == Some(Verify::OptionalNoCa) {
+            let message = "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"";
+            return Err(at(message.to_owned()));
+        }
+        let mut warnings = Vec::new();
+        let built = Build::new(self, &registry.paths.conf_prefix, &mut |why| warnings.push(why));
+        registry.warnings.extend(warnings.into_iter().map(|why| Error::warning(why).at(span)));
+        self.resolved = Some(Arc::new(built.map_err(at)?));
         Ok(())
+    }
+
+    /// `ssl_ocsp`
+    pub(super) fn asks_issuers(&self) -> bool {
+        !matches!(self.ocsp, None | Some(Ocsp::Off))
     }
 
     /// The passwords of keys.
@@ -164,6 +196,9 @@ impl SslConf {
 fn certificate_key(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     match line.args().get(1) {
         None => {}
+        Some(word) if word.is("inline") && line.arg(0).starts_with("pkcs11:") => {
+            return Err(line.fail_arg(1, "\"inline\" can't be had for keys in devices: a worker must not wait for them"));
+        }
         Some(word) if word.is("inline") => c.key_policy = Some(KeyPolicy::Inline),
         Some(word) if word.is("pool") => c.key_policy = Some(KeyPolicy::Pool),
         Some(_) => return Err(line.invalid_parameter(1)),
@@ -183,9 +218,7 @@ fn push_file(slot: &mut Option<Vec<(Script, String)>>, line: &mut LineCx<'_>) ->
 /// Argument `i` as a path of the configuration's folder; names with a prefix of their own stay.
 pub(crate) fn absolute(line: &LineCx<'_>, i: usize) -> String {
     let name = line.arg(i);
-    if ["data:", "engine:", "store:", "pkcs11:"].iter().any(|prefix| name.starts_with(prefix))
-        || name.is_empty()
-    {
+    if files::is_no_path(name) {
         return name.to_owned();
     }
     line.paths().conf_prefix.join(name).to_string_lossy().into_owned()
@@ -246,8 +279,7 @@ fn session_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
             }
             ["shared", name, size] if !name.is_empty() => {
                 let bytes = parse_size(size.as_bytes()).ok_or_else(invalid)?;
-                const LEAST: u64 = 8 * 4096;
-                if bytes < LEAST {
+                if bytes < LEAST_ZONE {
                     return Err(line.fail_arg(i, format!("session cache \"{text}\" is too small")));
                 }
                 Cache::Shared(name.to_owned(), bytes)
@@ -323,24 +355,35 @@ pub(crate) fn certificate_cache(slot: &mut Option<Option<Keep>>, line: &mut Line
     line.once(slot, Some(keep))
 }
 
-/// `ssl_certificate_compression on` is answered by what nginx says without the libraries.
-fn compression(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
-    line.flag(&mut c.compression)?;
-    if c.compression == Some(true) {
-        line.warn("\"ssl_certificate_compression\" is not supported on this platform, ignored");
-    }
-    Ok(())
+/// `ssl_ocsp_responder url`
+fn ocsp_responder(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    let url = line.arg(0);
+    let responder = Responder::parse(url).map_err(|why| {
+        line.fail_arg(0, format!("{why} in OCSP responder \"{url}\" in \"ssl_ocsp_responder\""))
+    })?;
+    line.once(&mut c.ocsp_responder, responder)
 }
 
-/// `ssl_ocsp`: asking for the state of clients' certificates would be a promise that is not kept.
-fn ocsp(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
-    match line.arg(0) {
-        "off" => Ok(()),
-        "on" | "leaf" => {
-            Err(line.fail("\"ssl_ocsp\" can't be had: revoked certificates are known by \"ssl_crl\""))
-        }
-        _ => Err(line.invalid_value(0)),
+/// `ssl_ocsp_cache off | shared:name:size`
+fn ocsp_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    let text = line.arg(0);
+    if text == "off" {
+        return line.once(&mut c.ocsp_cache, None);
     }
+    let parts = text.strip_prefix("shared:").and_then(|rest| rest.split_once(':'));
+    let parsed = parts.and_then(|(name, size)| Some((name, parse_size(size.as_bytes())?)));
+    match parsed.filter(|(name, _)| !name.is_empty()) {
+        None => Err(line.fail_arg(0, format!("invalid OCSP cache \"{text}\""))),
+        Some((_, bytes)) if bytes < LEAST_ZONE => {
+            Err(line.fail_arg(0, format!("OCSP cache \"{text}\" is too small")))
+        }
+        Some((name, bytes)) => line.once(&mut c.ocsp_cache, Some((name.to_owned(), bytes))),
+    }
+}
+
+/// `ssl_ech_file`: accepting it would be a promise that is not kept.
+fn ech_file(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    Err(line.fail("\"ssl_ech_file\" can't be had: there is no Encrypted ClientHello here"))
 }
 
 type Row = Directive<SslConf>;
@@ -351,24 +394,24 @@ pub(super) const TABLE: &[Row] = &[
     Row::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
         .doc("The server's certificate in PEM, others of its chain behind it; several of different kinds; variables."),
     Row::new("ssl_certificate_key", HERE, ONE_OR_TWO, certificate_key)
-        .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not. Weir's own: inline or pool, where it is used; RSA of 3,072 bits and more on a pool's threads."),
+        .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not; or in a device: pkcs11:token=...;object=...?module-path=...&pin-source=file (RFC 7512). Weir's own: inline or pool, where it is used; RSA of 3,072 bits and more on a pool's threads."),
     Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.password_file))
         .doc("Passwords of keys, one a line; each is tried."),
     Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| certificate_cache(&mut c.certificate_cache, line))
         .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
-    Row::new("ssl_certificate_compression", HERE, FLAG, compression)
-        .doc("Accepted for nginx's files; certificates are sent as they are."),
+    Row::new("ssl_certificate_compression", HERE, FLAG, |c, line| line.flag(&mut c.compression))
+        .doc("Certificates are sent compressed with zlib to clients of TLS 1.3 that can read that (RFC 8879); off."),
     Row::new("ssl_protocols", HERE, MORE, |c, line| protocols(&mut c.protocols, line))
         .doc("TLSv1.2, TLSv1.3; both. Older ones can't be had."),
     Row::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.ciphers, line))
         .doc("The ciphers of TLS 1.2 in OpenSSL's language; there are six, with ECDHE and AEAD."),
     Row::new("ssl_ecdh_curve", HERE, ONE, curves)
         .doc("The groups of the key exchange: X25519MLKEM768, X25519, prime256v1, secp384r1; auto."),
-    Row::new("ssl_dhparam", HERE, ONE, dhparam).doc("Accepted for nginx's files; there are no ciphers with DHE."),
+    Row::new("ssl_dhparam", HERE, ONE, dhparam).doc("Has no effect, of which a warning tells: there are no ciphers with DHE."),
     Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| line.flag(&mut c.prefer_server_ciphers))
         .doc("The server's order of ciphers counts, not the client's; off."),
     Row::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.buffer_size))
-        .doc("Accepted for nginx's files; a record holds up to 16k."),
+        .doc("Bytes of a TLS record that is sent, at most 16k; 16k."),
     Row::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.verify, VERIFY))
         .doc("Whether clients are asked for a certificate: off, on, optional, optional_no_ca."),
     Row::new("ssl_verify_depth", HERE, ONE, |c, line| line.number(&mut c.verify_depth, ..))
@@ -392,27 +435,27 @@ pub(super) const TABLE: &[Row] = &[
     .doc("A key of tickets, of 80 or 48 bytes; the first is used, all are known. Else keys change by themselves."),
     Row::new("ssl_session_timeout", HERE, ONE, |c, line| line.time_s(&mut c.session_timeout))
         .doc("How long a session can be resumed; 5m."),
-    Row::new("ssl_stapling", HERE, FLAG, |c, line| {
-        line.flag(&mut c.stapling)?;
-        if c.stapling == Some(true) {
-            line.warn("\"ssl_stapling\" staples what \"ssl_stapling_file\" gives; no responder is asked");
-        }
-        Ok(())
-    })
-    .doc("An OCSP response is given to clients that ask for it; that of ssl_stapling_file; off."),
+    Row::new("ssl_stapling", HERE, FLAG, |c, line| line.flag(&mut c.stapling))
+        .doc("An OCSP response is given to clients that ask for it; issuers are asked at the first handshake and in time; off."),
     Row::new("ssl_stapling_file", HERE, ONE, |c, line| line.conf_path(&mut c.stapling_file))
-        .doc("The OCSP response, in DER."),
+        .doc("The OCSP response, in DER; nobody is asked then."),
     Row::new("ssl_stapling_responder", HERE, ONE, |c, line| line.text(&mut c.stapling_responder))
-        .doc("Accepted for nginx's files; no responder is asked."),
+        .doc("Who is asked (http://host[:port]/path); else whom certificates name."),
     Row::new("ssl_stapling_verify", HERE, FLAG, |c, line| line.flag(&mut c.stapling_verify))
-        .doc("Accepted for nginx's files; a response from a file is stapled as it is."),
+        .doc("Responses that were fetched must be signed by the issuer or whom it has appointed; off."),
     Row::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.early_data))
         .doc("Requests may come with the first bytes of a resumed session ($ssl_early_data); off."),
     Row::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.reject_handshake))
         .doc("Handshakes for this server are refused; off."),
     Row::new("ssl_conf_command", HERE, TWO, conf_command)
         .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, Options."),
-    Row::new("ssl_ocsp", HERE, ONE, ocsp).doc("Only off: clients' certificates are not asked about."),
+    Row::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.ocsp, OCSP))
+        .doc("Whether issuers are asked about clients' certificates: off, on (all of the path), leaf."),
+    Row::new("ssl_ocsp_responder", HERE, ONE, ocsp_responder)
+        .doc("Who is asked (http://host[:port]/path); else whom certificates name."),
+    Row::new("ssl_ocsp_cache", HERE, ONE, ocsp_cache)
+        .doc("What issuers said of clients' certificates is kept: off, shared:name:size; off."),
+    Row::new("ssl_ech_file", HERE, ONE, ech_file).doc("An error: there is no Encrypted ClientHello."),
 ];
 
 const VERIFY: &[(&str, Verify)] = &[
@@ -421,3 +464,8 @@ const VERIFY: &[(&str, Verify)] = &[
     ("optional", Verify::Optional),
     ("optional_no_ca", Verify::OptionalNoCa),
 ];
+
+const OCSP: &[(&str, Ocsp)] = &[("off", Ocsp::Off), ("on", Ocsp::On), ("leaf", Ocsp::Leaf)];
+
+/// Bytes of a zone at least: eight pages, as for nginx.
+const LEAST_ZONE: u64 = 8 * 4096;

@@ -1,4 +1,4 @@
-//! What servers share: keys of tickets and caches of sessions. They outlive configurations, so that clients resume their
+//! What servers share: keys of tickets, caches of sessions and of issuers' answers. They outlive configurations, so that clients resume their
 //! sessions after a reload.
 
 use std::collections::HashMap;
@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_tls::{Error, SessionCache, TicketKeys};
 
+use super::ocsp::clients::AnswerCache;
+
 #[derive(Default)]
 struct Shared {
     /// By lifetime in seconds.
     keys: HashMap<u64, TicketKeys>,
     /// By name, with the size in bytes.
     caches: HashMap<String, (u64, Arc<SessionCache>)>,
+    /// By name, with the size in bytes.
+    answers: HashMap<String, (u64, Arc<AnswerCache>)>,
 }
 
 fn shared() -> MutexGuard<'static, Shared> {
@@ -35,12 +39,25 @@ pub(super) fn ticket_keys(lifetime: u64) -> Result<TicketKeys, Error> {
 
 /// The cache `name`. One of another size replaces it, which a reload may ask for.
 pub(super) fn cache(name: &str, bytes: u64, lifetime: u64) -> Arc<SessionCache> {
-    let mut shared = shared();
-    match shared.caches.get(name) {
+    named(&mut shared().caches, name, bytes, || SessionCache::new(bytes, lifetime))
+}
+
+/// The same for what issuers say of clients' certificates.
+pub(super) fn answers(name: &str, bytes: u64) -> Arc<AnswerCache> {
+    named(&mut shared().answers, name, bytes, || AnswerCache::new(bytes))
+}
+
+fn named<T>(
+    all: &mut HashMap<String, (u64, Arc<T>)>,
+    name: &str,
+    bytes: u64,
+    make: impl FnOnce() -> T,
+) -> Arc<T> {
+    match all.get(name) {
         Some((size, cache)) if *size == bytes => cache.clone(),
         _ => {
-            let cache = Arc::new(SessionCache::new(bytes, lifetime));
-            shared.caches.insert(name.to_owned(), (bytes, cache.clone()));
+            let cache = Arc::new(make());
+            all.insert(name.to_owned(), (bytes, cache.clone()));
             cache
         }
     }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
+use weir_tls::certificate::CertificateDer;
 use weir_tls::chain::{self, Purpose};
 use weir_tls::{Facts, Problem};
 
@@ -27,11 +28,38 @@ pub struct Tls {
     pub early: Rc<Cell<bool>>,
     /// Whether the client's certificate is trusted, found out once for each server that asks.
     verdict: OnceCell<Result<(), Problem>>,
+    /// What issuers said of the client's certificates (`ssl_ocsp`), if they were asked.
+    status: OnceCell<Result<(), &'static str>>,
 }
 
 impl Tls {
     pub(super) fn new(facts: Facts, early: Rc<Cell<bool>>) -> Tls {
-        Tls { facts, early, verdict: OnceCell::new() }
+        Tls { facts, early, verdict: OnceCell::new(), status: OnceCell::new() }
+    }
+
+    /// The client's certificates up to one that `server` trusts; none of a client that has none.
+    ///
+    /// # Errors
+    /// It is not trusted.
+    pub(super) fn path(&self, server: &ServerTls) -> Result<Vec<CertificateDer<'static>>, Problem> {
+        if self.facts.peer.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = weir_rt::unix_time().0;
+        chain::verified(&self.facts.peer, &server.trust, server.depth, Purpose::Client, now)
+    }
+
+    /// Notes what issuers said of the client's certificates.
+    pub(super) fn set_status(&self, status: Result<(), &'static str>) {
+        let _first = self.status.set(status);
+    }
+
+    /// What issuers said of the client's certificates; fine where they were not asked.
+    ///
+    /// # Errors
+    /// nginx's words.
+    pub fn status(&self) -> Result<(), &'static str> {
+        self.status.get().copied().unwrap_or(Ok(()))
     }
 
     /// The client's own certificate, as encoded.

@@ -15,6 +15,8 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("ssl_ciphers", |x| said(x, |hello| Some(ciphers(hello)))),
     Variable::new("ssl_curve", |x| with(x, |tls| some(tls.facts.curve.to_owned()))),
     Variable::new("ssl_curves", |x| said(x, |hello| some(curves(hello)))),
+    Variable::new("ssl_sigalg", |x| with(x, |tls| some(tls.facts.signature.to_owned()))),
+    Variable::new("ssl_sigalgs", |x| said(x, |hello| some(signatures(hello)))),
     Variable::new("ssl_session_id", |x| said(x, |hello| some(hex(&hello.session_id)))),
     Variable::new("ssl_session_reused", |x| {
         with(x, |tls| Some(if tls.facts.resumed { "r" } else { "." }.to_owned()))
@@ -24,6 +26,10 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("ssl_alpn_protocol", |x| {
         with(x, |tls| tls.facts.alpn.as_ref().map(|it| String::from_utf8_lossy(it).into_owned()))
     }),
+    // There is no ECH here; nginx without it says nothing, too.
+    Variable::new("ssl_ech_status", |_| None),
+    Variable::new("ssl_ech_outer_server_name", |_| None),
+    Variable::new("ssl_client_sigalg", |x| with(x, |tls| some(tls.facts.peer_signature.to_owned()))),
     Variable::new("ssl_client_cert", |x| client(x, |der| Some(one_line(&certificate::to_pem(der))))),
     Variable::new("ssl_client_raw_cert", |x| {
         client(x, |der| Some(certificate::to_pem(der).trim_end().to_owned()).map(|pem| pem + "\n"))
@@ -78,7 +84,8 @@ fn verify(x: &mut Exchange) -> Option<Text> {
             Some(server) if server.verify != Verify::Off => tls.verify(server),
             _ => Ok(()),
         };
-        Some(verdict.map_or_else(|problem| format!("FAILED:{}", problem.text), |()| "SUCCESS".to_owned()))
+        let verdict = verdict.map_err(|problem| problem.text).and_then(|()| tls.status());
+        Some(verdict.map_or_else(|text| format!("FAILED:{text}"), |()| "SUCCESS".to_owned()))
     })
 }
 
@@ -106,6 +113,14 @@ fn curves(hello: &HelloFields) -> String {
         known => known.to_owned(),
     };
     hello.groups.iter().map(name).collect::<Vec<_>>().join(":")
+}
+
+fn signatures(hello: &HelloFields) -> String {
+    let name = |n: &u16| match suites::signature_name(*n) {
+        "" => format!("0x{n:04x}"),
+        known => known.to_owned(),
+    };
+    hello.signature_schemes.iter().map(name).collect::<Vec<_>>().join(":")
 }
 
 fn hex(bytes: &[u8]) -> String {

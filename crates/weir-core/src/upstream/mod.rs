@@ -24,7 +24,7 @@ mod budget;
 mod check;
 mod computed;
 mod connect;
-mod connection;
+pub(crate) mod connection;
 mod figures;
 pub mod group;
 mod handler;

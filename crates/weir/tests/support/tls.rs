@@ -81,6 +81,8 @@ pub(crate) struct TlsClient {
     stream: TcpStream,
     session: Session,
     received: Vec<u8>,
+    /// What came behind the handshake, as it came.
+    raw: Vec<u8>,
     /// The server has said that nothing follows.
     ended: bool,
 }
@@ -116,7 +118,7 @@ impl TlsClient {
             progress = connect.handle(&buffer[..n], &mut out).map_err(|error| error.to_string())?;
         }
         let (session, received) = connect.into_session();
-        Ok(TlsClient { stream, session, received, ended: false })
+        Ok(TlsClient { stream, session, received, raw: Vec::new(), ended: false })
     }
 
     /// Connects.
@@ -151,6 +153,7 @@ impl TlsClient {
     fn more(&mut self) -> bool {
         let (mut buffer, mut out) = (vec![0; 64 * 1024], Vec::new());
         let n = read(&mut self.stream, &mut buffer).expect("the server answers");
+        self.raw.extend_from_slice(&buffer[..n]);
         let step = self.session.open(&buffer[..n], &mut self.received, &mut out).expect("good records");
         self.stream.write_all(&out).expect("the server reads");
         self.ended |= step == Step::End;
@@ -168,6 +171,19 @@ impl TlsClient {
     pub(crate) fn get(&mut self, path: &str, host: &str) -> Response {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
         self.response()
+    }
+
+    /// Bytes of what is in each record that came whole, sealed as they are. Not for a connection of which bytes came along
+    /// with the end of the handshake.
+    pub(crate) fn records(&self) -> Vec<usize> {
+        let (mut rest, mut lengths) = (&self.raw[..], Vec::new());
+        while let Some((head, behind)) = rest.split_at_checked(5) {
+            let length = usize::from(head[3]) << 8 | usize::from(head[4]);
+            let Some(next) = behind.get(length..) else { break };
+            lengths.push(length);
+            rest = next;
+        }
+        lengths
     }
 
     pub(crate) fn facts(&self) -> Facts {
