@@ -17,11 +17,12 @@ START_LIMIT = 20
 class Server:
     """A running contender, on cores of its own."""
 
-    def __init__(self, peer, binary, folder, root, cores, log, path, connections=4096):
+    def __init__(self, peer, binary, folder, root, cores, log, path, connections=4096, key="", more=""):
         self.peer = peer
-        self.port = free_port()
+        self.port, self.tls_port = free_port(), free_port()
         folder.mkdir()
-        command = peers.command(peer, binary, folder, root, self.port, log, path, connections)
+        tls = peers.Tls(peer, self.tls_port, key, more)
+        command = peers.command(peer, binary, folder, root, self.port, log, path, connections, tls)
         with open(folder / "output.log", "wb") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -91,6 +92,16 @@ def process_cpu(pid):
         return 0.0
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid):
+    """Bytes of the process and its children that are in RAM and not shared with files."""
+    total = 0
+    for one in tree(pid):
+        for line in pathlib.Path(f"/proc/{one}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                total += int(line.split()[1]) * 1024
+    return total
 
 
 def ended_children_cpu():

@@ -39,6 +39,32 @@ class Peer:
         return self.program != "floor" or not log
 
 
+class Tls:
+    """A second address, with TLS: of a peer with `tls=PATH` among its variants, certificate and key without their endings."""
+
+    def __init__(self, peer, port, key="", more=""):
+        words = [word.removeprefix("tls=") for word in peer.variant.split() if word.startswith("tls=")]
+        self.path = words[0] if words else None
+        self.port = port
+        self.key = key or f"{self.path}.key"
+        self.more = more
+
+    def nginx(self):
+        if not self.path:
+            return "", ""
+        return (f"ssl_certificate {self.path}.crt; ssl_certificate_key {self.key}; {self.more}",
+                f"listen 127.0.0.1:{self.port} ssl backlog=4096;")
+
+    def h2o(self):
+        return "" if not self.path else f"""\
+  - host: 127.0.0.1
+    port: {self.port}
+    ssl:
+      certificate-file: {self.path}.crt
+      key-file: {self.key}
+"""
+
+
 PEERS = [
     Peer("weir-uring", "weir", "io_uring"),
     Peer("weir-epoll", "weir", "epoll"),
@@ -76,24 +102,26 @@ def make_files(folder):
     return root
 
 
-def command(peer, binary, folder, root, port, log, path, connections=4096):
+def command(peer, binary, folder, root, port, log, path, connections=4096, tls=None):
     """Writes the configuration below `folder` and gives the command line."""
+    tls = tls or Tls(peer, 0)
     if peer.program == "floor":
         return [binary, peer.variant, str(port), str(FILES.get(path, len(RETURN_BODY)))]
     if peer.program == "h2o":
         conf = folder / "h2o.conf"
-        conf.write_text(h2o_conf(folder, root, port, log, connections))
+        conf.write_text(h2o_conf(folder, root, port, log, connections, tls))
         return [binary, "-c", str(conf)]
     if peer.program == "haproxy":
         conf = folder / "haproxy.cfg"
         conf.write_text(haproxy_conf(port, connections))
         return [binary, "-db", "-f", str(conf)]
     conf = folder / "nginx.conf"
-    conf.write_text(nginx_conf(peer, folder, root, port, log, connections))
+    conf.write_text(nginx_conf(peer, folder, root, port, log, connections, tls))
     return [binary, "-p", f"{folder}/", "-c", str(conf), "-e", str(folder / "error.log")]
 
 
-def nginx_conf(peer, folder, root, port, log, connections):
+def nginx_conf(peer, folder, root, port, log, connections, tls):
+    certificate, listen = tls.nginx()
     use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
     best = "best" in peer.variant
     http2 = "http2 on;" if "h2" in peer.variant.split() else ""
@@ -140,6 +168,8 @@ http {{
     {zone}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
+        {listen}
+        {certificate}
         {http2}
         root {root};
         location = {RETURN} {{ return 200 "hello\\n"; }}
@@ -150,7 +180,7 @@ http {{
 """
 
 
-def h2o_conf(folder, root, port, log, connections):
+def h2o_conf(folder, root, port, log, connections, tls):
     account = f"user: {pwd.getpwuid(0).pw_name}\n" if os.geteuid() == 0 else ""
     access = f"access-log: {folder}/access.log\n" if log else ""
     return f"""\
@@ -160,9 +190,9 @@ max-connections: {connections}
 error-log: {folder}/error.log
 pid-file: {folder}/h2o.pid
 listen:
-  host: 127.0.0.1
-  port: {port}
-file.mime.settypes:
+  - host: 127.0.0.1
+    port: {port}
+{tls.h2o()}file.mime.settypes:
   text/plain: [.txt]
   application/octet-stream: [.bin]
 hosts:

@@ -83,6 +83,18 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"-----BEGIN CERTIFICATE-----\n", b"-----END CERTIFICATE-----\n", b"-----BEGIN X509 CRL-----\n"],
     },
     Target {
+        name: "ocsp",
+        run: tls::ocsp,
+        seeds: &[tls::OCSP, &[0x30, 3, 0x0a, 1, 6]],
+        tokens: &[&[0x30, 0x82], &[0xa0, 3], &[0x0a, 1, 0], b"\x18\x0f20261121150224Z", &[0x82, 0], &[0xa1, 0x11]],
+    },
+    Target {
+        name: "pkcs11_uri",
+        run: tls::pkcs11_uri,
+        seeds: &[b"pkcs11:token=a%20b;object=k;id=%01?module-path=/lib/x.so&pin-value=1"],
+        tokens: &[b"pin-source=file:", b"slot-id=", b"type=private", b"%ff", b";", b"&", b"?"],
+    },
+    Target {
         name: "h2_frames",
         run: h2::h2_frames,
         seeds: &[

@@ -1,6 +1,6 @@
 //! What TLS peers and configurations bring: hellos, certificates, keys.
 
-use weir_tls::{Acceptor, HelloFields, certificate, facts, key};
+use weir_tls::{Acceptor, HelloFields, certificate, facts, key, ocsp};
 
 /// A ClientHello, as records and as a message; the outcome does not depend on how the bytes are cut.
 pub fn hello(data: &[u8]) {
@@ -34,6 +34,29 @@ pub fn certificate(data: &[u8]) {
         weir_tls::Trust { certificates: chain.clone(), crls: certificate::crls(data).unwrap_or_default() };
     let _ = weir_tls::chain::check(&chain, &trust, 1, weir_tls::chain::Purpose::Client, 1_800_000_000);
 }
+
+/// An answer about a certificate, which is that of [`CERTIFICATE`]: it is read, and none of it is believed.
+pub fn ocsp(data: &[u8]) {
+    let chain = certificate::chain(CERTIFICATE).expect("a certificate");
+    let own = &chain[0];
+    for signer in [ocsp::Signer::Any, ocsp::Signer::Issuer] {
+        assert!(ocsp::answer(data, own, own, &chain, signer, 1_800_000_000).is_err(), "nobody has signed it");
+    }
+    ocsp::responder(data);
+    ocsp::id(data, own);
+    ocsp::issuer(data, &chain);
+}
+
+/// A name of a key in a device.
+pub fn pkcs11_uri(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(uri) = weir_tls::pkcs11::Uri::parse(&text) {
+        let _ = uri.with_pin(data);
+    }
+}
+
+/// The frame of a good answer, with nothing in it that is signed.
+pub const OCSP: &[u8] = b"\x30\x23\x0a\x01\x00\xa0\x1e\x30\x1c\x06\x09\x2b\x06\x01\x05\x05\x07\x30\x01\x01\x04\x0f\x30\x0d\x30\x03\xa2\x01\x00\x30\x02\x06\x00\x03\x02\x00\x00";
 
 /// A hello of 46 bytes with a name.
 pub const HELLO: &[u8] = b"\x16\x03\x01\x00\x3a\x01\x00\x00\x36\x03\x0300112233445566778899aabbccddeeff\x00\x00\x02\x13\x01\x01\x00\x00\x0b\x00\x00\x00\x07\x00\x05\x00\x00\x02a.";

@@ -1,11 +1,14 @@
 //! Pairs of a server and a client that talk to each other in memory, cut at every point.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
     KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
 };
+use rustls::CertificateCompressionAlgorithm;
+use rustls::compress::{CertDecompressor, DecompressionFailed};
 use weir_tls::chain::{self, Purpose};
 use weir_tls::suites::{self, Protocols};
 use weir_tls::{
@@ -313,4 +316,63 @@ fn revoked_certificates_are_known_by_their_issuers_list() {
     assert_eq!(check(vec![root.crl(&[&other, &leaf])]), Err(Problem::REVOKED));
     assert_eq!(check(vec![leaf.crl(&[])]), Err(Problem::NO_CRL));
     assert_eq!(check(vec![stranger.crl(&[])]), Err(Problem::CRL_SIGNATURE));
+}
+
+/// Unpacks certificates, and notes that it did.
+#[derive(Debug)]
+struct Unzip;
+
+static UNZIPPED: AtomicUsize = AtomicUsize::new(0);
+
+impl CertDecompressor for Unzip {
+    fn decompress(&self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressionFailed> {
+        let (plain, code) = zlib_rs::decompress_slice(output, input, zlib_rs::InflateConfig::default());
+        UNZIPPED.fetch_add(1, Ordering::SeqCst);
+        let whole = plain.len();
+        if code == zlib_rs::ReturnCode::Ok && whole == output.len() {
+            Ok(())
+        } else {
+            Err(DecompressionFailed)
+        }
+    }
+
+    fn algorithm(&self) -> CertificateCompressionAlgorithm {
+        CertificateCompressionAlgorithm::Zlib
+    }
+}
+
+#[test]
+fn certificates_are_compressed_for_who_can_unpack_them() {
+    let certificate = certified("a.example.com");
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.chain()[0].clone()).expect("a root");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.cert_decompressors = vec![&Unzip];
+    let config = Arc::new(config);
+    for (compress, expected) in [(false, 0), (true, 1)] {
+        let settings = ServerSettings { compress, ..settings(TLS13) };
+        let server = ServerConfig::new(&settings, vec![certificate.clone()]).expect("a server");
+        let name = "a.example.com".try_into().expect("a name");
+        let mut client = rustls::ClientConnection::new(config.clone(), name).expect("a client");
+        let (mut accept, mut out) = (Server::Hello(Acceptor::default()), Vec::new());
+        while client.is_handshaking() {
+            let mut sent = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut sent).expect("memory");
+            }
+            accept.piece(&sent, &server, &mut out);
+            let received = std::mem::take(&mut out);
+            let mut rest = &received[..];
+            while !rest.is_empty() {
+                client.read_tls(&mut rest).expect("memory");
+                client.process_new_packets().expect("a good server");
+            }
+        }
+        assert_eq!(UNZIPPED.load(Ordering::SeqCst), expected);
+    }
 }

@@ -12,7 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use rcgen::{BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair, SerialNumber};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair, SerialNumber,
+};
 use support::{TlsClient, client};
 use weir_test::{Server, both_drivers, require_program, wait_for};
 use weir_tls::{Certificate, certificate, key};
@@ -41,8 +43,7 @@ impl Authority {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("bound");
         let asked = Arc::new(AtomicUsize::new(0));
-        let responder =
-            Responder { openssl: openssl.clone(), dir: dir.to_owned(), asked: asked.clone() };
+        let responder = Responder { openssl: openssl.clone(), dir: dir.to_owned(), asked: asked.clone() };
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 responder.answer(stream);
@@ -104,7 +105,8 @@ impl Responder {
             head.push(byte[0]);
         }
         let head = String::from_utf8_lossy(&head).into_owned();
-        let path = head.strip_prefix("GET /ocsp/").and_then(|rest| rest.split(' ').next()).expect("a request");
+        let path =
+            head.strip_prefix("GET /ocsp/").and_then(|rest| rest.split(' ').next()).expect("a request");
         let text = path.replace("%2F", "/").replace("%2B", "+").replace("%3D", "=");
         let number = self.asked.fetch_add(1, SeqCst);
         let [request, response] = ["request", "response"].map(|it| self.dir.join(format!("{it}{number}")));
@@ -112,7 +114,10 @@ impl Responder {
         std::fs::write(&request, der).expect("written");
         let made = Command::new(&self.openssl)
             .current_dir(&self.dir)
-            .args(["ocsp", "-index", "index", "-CA", "ca.crt", "-rsigner", "ca.crt", "-rkey", "ca.key", "-ndays", "1"])
+            .args([
+                "ocsp", "-index", "index", "-CA", "ca.crt", "-rsigner", "ca.crt", "-rkey", "ca.key",
+                "-ndays", "1",
+            ])
             .arg("-reqin")
             .arg(&request)
             .arg("-respout")
@@ -236,7 +241,10 @@ fn certificates_that_nobody_can_be_asked_about_are_named() {
         exit.stderr
     };
     let stderr = said("ssl_stapling on;");
-    assert!(stderr.contains("\"ssl_stapling\" ignored, no OCSP responder URL in the certificate \""), "{stderr}");
+    assert!(
+        stderr.contains("\"ssl_stapling\" ignored, no OCSP responder URL in the certificate \""),
+        "{stderr}"
+    );
     let stderr = said("ssl_stapling on; ssl_stapling_responder https://a/;");
     assert!(stderr.contains("\"ssl_stapling\" ignored, invalid URL"), "{stderr}");
     assert!(!said("ssl_stapling off;").contains("ssl_stapling"));

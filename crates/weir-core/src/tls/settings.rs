@@ -197,7 +197,10 @@ fn certificate_key(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     match line.args().get(1) {
         None => {}
         Some(word) if word.is("inline") && line.arg(0).starts_with("pkcs11:") => {
-            return Err(line.fail_arg(1, "\"inline\" can't be had for keys in devices: a worker must not wait for them"));
+            return Err(line.fail_arg(
+                1,
+                "\"inline\" can't be had for keys in devices: a worker must not wait for them",
+            ));
         }
         Some(word) if word.is("inline") => c.key_policy = Some(KeyPolicy::Inline),
         Some(word) if word.is("pool") => c.key_policy = Some(KeyPolicy::Pool),

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
 use cryptoki::error::{Error as Failure, RvError};
@@ -22,13 +23,21 @@ pub(super) struct Device {
     free: Mutex<Vec<Open>>,
 }
 
-/// A session, logged in, that has found its key.
+/// A session, logged in, that has found its key. It is not closed when it is dropped: by then its number may be
+/// another's ([`SetUp`]).
 #[derive(Debug)]
 struct Open {
     session: Session,
     key: ObjectHandle,
-    /// Handles do not survive a fork.
+    of: SetUp,
+}
+
+/// Which setting up of a library a session belongs to: no handle outlives it, and numbers are used again. A forked
+/// process must set up its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SetUp {
     process: u32,
+    number: u64,
 }
 
 impl Device {
@@ -38,37 +47,70 @@ impl Device {
     /// The library can't be loaded, there is no such token or key, or the PIN is wrong.
     pub(super) fn open(uri: Uri) -> Result<Device, Error> {
         let device = Device { uri, free: Mutex::default() };
-        let first = device.session()?;
+        let first = device.with_library(|library| device.session(library))??;
         device.free().push(first);
         Ok(device)
     }
 
-    /// Signs by `mechanism`. A session that fails is not used again; if another one fails, too, that is told.
+    /// Signs by `mechanism`. If the device was lost, its library is set up anew, since many find only tokens that were
+    /// there at that time.
     ///
     /// # Errors
     /// The device does not do it.
     pub(super) fn sign(&self, mechanism: &Mechanism<'_>, data: &[u8]) -> Result<Vec<u8>, Error> {
-        let process = std::process::id();
-        let kept = self.free().pop().filter(|open| open.process == process);
-        if let Some(open) = kept {
-            if let Ok(signature) = open.session.sign(mechanism, open.key, data) {
-                self.free().push(open);
-                return Ok(signature);
-            }
-            // Gone with the device: so are the others.
-            self.free().clear();
-        }
-        let open = self.session()?;
-        let signature = open.session.sign(mechanism, open.key, data).map_err(|error| failed(&error))?;
-        self.free().push(open);
-        Ok(signature)
+        let attempt = || self.with_library(|library| self.sign_with(library, mechanism, data))?;
+        attempt().or_else(|error| if set_up_anew(&self.uri.module) { attempt() } else { Err(error) })
     }
 
-    fn session(&self) -> Result<Open, Error> {
+    /// A session that fails is not used again, nor are the others; then another one is tried.
+    fn sign_with(&self, library: &Library, mechanism: &Mechanism<'_>, data: &[u8]) -> Result<Vec<u8>, Error> {
+        let kept = self.free().pop().filter(|open| open.of == library.set_up);
+        if let Some(open) = kept {
+            match open.session.sign(mechanism, open.key, data) {
+                Ok(signature) => {
+                    self.free().push(open);
+                    return Ok(signature);
+                }
+                Err(_) => self.close(std::iter::once(open), library),
+            }
+            let others = std::mem::take(&mut *self.free());
+            self.close(others.into_iter(), library);
+        }
+        let open = self.session(library)?;
+        match open.session.sign(mechanism, open.key, data) {
+            Ok(signature) => {
+                self.free().push(open);
+                Ok(signature)
+            }
+            Err(error) => {
+                self.close(std::iter::once(open), library);
+                Err(failed(&error))
+            }
+        }
+    }
+
+    /// Closes sessions. That it fails is no news: so did they.
+    fn close(&self, sessions: impl Iterator<Item = Open>, library: &Library) {
+        for open in sessions.filter(|open| open.of == library.set_up) {
+            let _ = open.session.close();
+        }
+    }
+
+    fn session(&self, library: &Library) -> Result<Open, Error> {
+        let slot = self.slot(&library.context)?;
+        let session = library.context.open_ro_session_no_drop(slot).map_err(|error| failed(&error))?;
+        match self.find(&session) {
+            Ok(key) => Ok(Open { session, key, of: library.set_up }),
+            Err(error) => {
+                let _ = session.close(); // what failed is told
+                Err(error)
+            }
+        }
+    }
+
+    /// Logs in and finds the key.
+    fn find(&self, session: &Session) -> Result<ObjectHandle, Error> {
         let uri = &self.uri;
-        let library = library(&uri.module)?;
-        let slot = self.slot(&library)?;
-        let session = library.open_ro_session(slot).map_err(|error| failed(&error))?;
         if let Some(pin) = &uri.pin {
             let pin = AuthPin::new(pin.as_str().into());
             match session.login(UserType::User, Some(&pin)) {
@@ -80,9 +122,8 @@ impl Device {
         let mut wanted = vec![Attribute::Class(ObjectClass::PRIVATE_KEY)];
         wanted.extend(uri.object.clone().map(Attribute::Label));
         wanted.extend(uri.id.clone().map(Attribute::Id));
-        let found = session.find_objects(&wanted).map_err(|error| failed(&error))?;
-        match found[..] {
-            [key] => Ok(Open { session, key, process: std::process::id() }),
+        match session.find_objects(&wanted).map_err(|error| failed(&error))?[..] {
+            [key] => Ok(key),
             [] => Err(content("PKCS#11: the token has no such private key")),
             _ => Err(content("PKCS#11: the token has several such private keys")),
         }
@@ -90,7 +131,9 @@ impl Device {
 
     fn slot(&self, library: &Pkcs11) -> Result<Slot, Error> {
         let uri = &self.uri;
-        let is = |wanted: &Option<String>, has: &str| wanted.as_ref().is_none_or(|wanted| wanted == has.trim_end());
+        let is = |wanted: &Option<String>, has: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == has.trim_end())
+        };
         for slot in library.get_slots_with_token().map_err(|error| failed(&error))? {
             let Ok(token) = library.get_token_info(slot) else { continue };
             if is(&uri.token, token.label())
@@ -105,30 +148,88 @@ impl Device {
         Err(content("PKCS#11: there is no such token"))
     }
 
+    /// Runs `f` with the library, which is not set up anew meanwhile.
+    fn with_library<R>(&self, f: impl FnOnce(&Library) -> R) -> Result<R, Error> {
+        let place = (self.uri.module.clone(), std::process::id());
+        if !read().contains_key(&place) {
+            let mut libraries = write();
+            // Of several that come at the same time the first does it.
+            if !libraries.contains_key(&place) {
+                let library = Library::load(&self.uri.module)?;
+                libraries.insert(place.clone(), library);
+            }
+        }
+        match read().get(&place) {
+            Some(library) => Ok(f(library)),
+            None => Err(content("PKCS#11: the module was lost")),
+        }
+    }
+
     fn free(&self) -> MutexGuard<'_, Vec<Open>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The library at `path`, set up for this process. It stays: others may use it, and a process that was forked must set
-/// it up itself (PKCS#11, section 6.7.2).
-fn library(path: &Path) -> Result<Pkcs11, Error> {
-    static LOADED: Mutex<Option<HashMap<(PathBuf, u32), Pkcs11>>> = Mutex::new(None);
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let loaded = loaded.get_or_insert_default();
-    let place = (path.to_owned(), std::process::id());
-    if let Some(library) = loaded.get(&place) {
-        return Ok(library.clone());
+impl Drop for Device {
+    fn drop(&mut self) {
+        let sessions = std::mem::take(&mut *self.free());
+        // Without the library there is nothing to be closed.
+        let _ = self.with_library(|library| self.close(sessions.into_iter(), library));
     }
-    let library = Pkcs11::new(path).map_err(|error| {
-        content(format!("PKCS#11: the module \"{}\" can't be loaded: {error}", path.display()))
-    })?;
-    match library.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK)) {
-        Ok(()) | Err(Failure::Pkcs11(RvError::CryptokiAlreadyInitialized, _)) => {}
-        Err(error) => return Err(failed(&error)),
+}
+
+/// A device's library, set up for this process. It stays until the process ends: others may use it.
+struct Library {
+    context: Pkcs11,
+    set_up: SetUp,
+    since: Instant,
+}
+
+impl Library {
+    fn load(path: &Path) -> Result<Library, Error> {
+        let context = Pkcs11::new(path).map_err(|error| {
+            content(format!("PKCS#11: the module \"{}\" can't be loaded: {error}", path.display()))
+        })?;
+        initialize(&context)?;
+        let set_up = SetUp { process: std::process::id(), number: 0 };
+        Ok(Library { context, set_up, since: Instant::now() })
     }
-    loaded.insert(place, library.clone());
-    Ok(library)
+}
+
+/// Sets the library at `path` up anew, unless that was done just now; whether it did.
+fn set_up_anew(path: &Path) -> bool {
+    /// Other tokens lose their sessions by it.
+    const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+    let mut libraries = write();
+    let Some(library) = libraries.get_mut(&(path.to_owned(), std::process::id())) else { return false };
+    if library.since.elapsed() < AT_MOST_EVERY {
+        return false;
+    }
+    library.since = Instant::now();
+    library.set_up.number += 1;
+    // Nobody is within the library: who is holds the lock. One that can't be ended is set up in vain.
+    let _ = library.context.clone().finalize();
+    initialize(&library.context).is_ok()
+}
+
+fn initialize(context: &Pkcs11) -> Result<(), Error> {
+    match context.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK)) {
+        Ok(()) | Err(Failure::Pkcs11(RvError::CryptokiAlreadyInitialized, _)) => Ok(()),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// By path and process.
+type Libraries = HashMap<(PathBuf, u32), Library>;
+
+static LIBRARIES: LazyLock<RwLock<Libraries>> = LazyLock::new(RwLock::default);
+
+fn read() -> RwLockReadGuard<'static, Libraries> {
+    LIBRARIES.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write() -> RwLockWriteGuard<'static, Libraries> {
+    LIBRARIES.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn failed(error: &Failure) -> Error {

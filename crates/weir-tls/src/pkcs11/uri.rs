@@ -113,9 +113,8 @@ impl std::fmt::Debug for Uri {
 }
 
 fn pair(attribute: &str) -> Result<(&str, Vec<u8>), Error> {
-    let (name, value) = attribute
-        .split_once('=')
-        .ok_or_else(|| content("an attribute of the PKCS#11 URI has no value"))?;
+    let (name, value) =
+        attribute.split_once('=').ok_or_else(|| content("an attribute of the PKCS#11 URI has no value"))?;
     let value = unescaped(value)
         .ok_or_else(|| content(format!("\"{name}\" of the PKCS#11 URI is not percent-encoded")))?;
     Ok((name, value))
@@ -166,7 +165,8 @@ mod tests {
     #[test]
     fn pins_may_come_from_a_file() {
         for source in ["file:/etc/pin", "file:///etc/pin", "/etc/pin"] {
-            let uri = Uri::parse(&format!("pkcs11:id=%01?module-path=/x&pin-source={source}")).expect("a name");
+            let uri =
+                Uri::parse(&format!("pkcs11:id=%01?module-path=/x&pin-source={source}")).expect("a name");
             assert_eq!(uri.pin_source(), Some(Path::new("/etc/pin")), "{source}");
             assert_eq!(uri.with_pin(b"1234\r\nmore").expect("text").pin.as_deref(), Some("1234"));
         }

@@ -45,6 +45,11 @@ impl Pair {
 /// A certificate with an RSA key of 3,072 bits.
 pub(crate) fn large(name: &str) -> Pair {
     let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_3072).expect("a key");
+    with_key(name, key)
+}
+
+/// A certificate with this key, issued by itself.
+pub(crate) fn with_key(name: &str, key: KeyPair) -> Pair {
     issued(name, None, false, key)
 }
 

@@ -38,8 +38,7 @@ impl Clients {
                 Ok(status) => status,
                 Err(why) => {
                     let url = self.responder.as_ref().map_or("", |responder| &responder.url);
-                    let message =
-                        format_args!("{why} while requesting certificate status, responder: {url}");
+                    let message = format_args!("{why} while requesting certificate status, responder: {url}");
                     log::connection(connection, Level::Error, &message);
                     return Err(FAILED);
                 }

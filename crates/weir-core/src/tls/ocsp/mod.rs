@@ -13,8 +13,8 @@ use weir_rt::Recv;
 use weir_rt::net::SockAddr;
 
 use crate::resolver::{self, Resolver};
-use crate::upstream::group::split_port;
 use crate::upstream::connection::Connection;
+use crate::upstream::group::split_port;
 
 /// Who answers for an issuer, by `http://host[:port]/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,9 +89,8 @@ impl Responder {
     }
 
     async fn exchange(&self, addr: &SockAddr, id: &[u8]) -> Result<Vec<u8>, String> {
-        let failed = |call: &str, errno: i32| {
-            format!("{call} failed ({errno}: {})", weir_rt::file::errno_text(errno))
-        };
+        let failed =
+            |call: &str, errno: i32| format!("{call} failed ({errno}: {})", weir_rt::file::errno_text(errno));
         const ETIMEDOUT: i32 = 110;
         let Connection { stream, timer, .. } = Connection::open(addr, None, TIMEOUT)
             .await
