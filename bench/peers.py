@@ -9,6 +9,7 @@ import os
 import pathlib
 import pwd
 import shutil
+import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = {"/6b.txt": 6, "/10k.txt": 10 * 1024, "/1m.bin": 1024 * 1024}
@@ -57,11 +58,12 @@ class Tls:
 
     def h2o(self):
         return "" if not self.path else f"""\
-  - host: 127.0.0.1
-    port: {self.port}
-    ssl:
-      certificate-file: {self.path}.crt
-      key-file: {self.key}
+listen:
+  host: 127.0.0.1
+  port: {self.port}
+  ssl:
+    certificate-file: {self.path}.crt
+    key-file: {self.key}
 """
 
 
@@ -100,6 +102,17 @@ def make_files(folder):
         (root / path[1:]).write_bytes((b"hello\n" * (size // 6 + 1))[:size])
     root.chmod(0o755)
     return root
+
+
+def make_certificate(path, kind=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")):
+    """`path`.crt and `path`.key, for bench.example.com, signed by itself."""
+    openssl = shutil.which("openssl")
+    if not openssl:
+        raise SystemExit("openssl is not installed")
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", *kind, "-nodes", "-days", "30", "-subj", "/CN=bench.example.com",
+         "-addext", "subjectAltName=DNS:bench.example.com", "-keyout", f"{path}.key", "-out", f"{path}.crt"],
+        check=True, stderr=subprocess.DEVNULL)
 
 
 def command(peer, binary, folder, root, port, log, path, connections=4096, tls=None):
@@ -190,8 +203,8 @@ max-connections: {connections}
 error-log: {folder}/error.log
 pid-file: {folder}/h2o.pid
 listen:
-  - host: 127.0.0.1
-    port: {port}
+  host: 127.0.0.1
+  port: {port}
 {tls.h2o()}file.mime.settypes:
   text/plain: [.txt]
   application/octet-stream: [.bin]

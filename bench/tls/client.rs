@@ -1,6 +1,7 @@
-//! The load client of `bench/tls/run`: handshakes as fast as they go, or small requests one at a time with what each took.
+//! The load client of `bench/tls/run` and `bench/certificates/run`: handshakes as fast as they go, or small requests one at a time with what each took.
 //!
 //!     client ADDRESS new|resumed 1.2|1.3 SECONDS THREADS   prints handshakes and seconds
+//!     client ADDRESS names COUNT THREADS                    one handshake for each of 0.example.com to COUNT; the same
 //!     client ADDRESS requests SECONDS PAUSE_US             prints requests, median, 99th percentile, longest (us); no TLS
 //!
 //! Certificates are not verified: servers are measured, not clients. A handshake in a resumed session is followed by a
@@ -37,6 +38,7 @@ fn run(arguments: &[&str]) -> Result<()> {
             Duration::from_secs_f64(seconds.parse()?),
             Duration::from_micros(pause.parse()?),
         ),
+        [addr, "names", count, threads] => names(addr.parse()?, count.parse()?, threads.parse()?),
         [addr, kind @ ("new" | "resumed"), version, seconds, threads] => {
             let time = Duration::from_secs_f64(seconds.parse()?);
             handshakes(addr.parse()?, kind == "resumed", version == "1.3", time, threads.parse()?)
@@ -56,10 +58,10 @@ fn handshakes(addr: SocketAddr, resumed: bool, tls13: bool, time: Duration, thre
             std::thread::spawn(move || -> Result<()> {
                 let config = config(tls13, resumed)?;
                 if resumed {
-                    connect(addr, &config, true)?;
+                    connect(addr, &config, NAME, true)?;
                 }
                 while begin.elapsed() < time {
-                    if resumed != connect(addr, &config, resumed)? {
+                    if resumed != connect(addr, &config, NAME, resumed)? {
                         return Err("a session was resumed that should not be, or the other way round".into());
                     }
                     done.fetch_add(1, Relaxed);
@@ -75,12 +77,32 @@ fn handshakes(addr: SocketAddr, resumed: bool, tls13: bool, time: Duration, thre
     Ok(())
 }
 
+fn names(addr: SocketAddr, count: u64, threads: u64) -> Result<()> {
+    let begin = Instant::now();
+    let threads: Vec<_> = (0..threads)
+        .map(|first| {
+            std::thread::spawn(move || -> Result<()> {
+                let config = config(true, false)?;
+                let mut numbers = (first..count).step_by(threads as usize);
+                numbers.try_for_each(|n| connect(addr, &config, &format!("{n}.example.com"), false).map(drop))
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().map_err(|_| "a thread failed")??;
+    }
+    println!("{count} {:.3}", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+const NAME: &str = "bench.example.com";
+
 fn config(tls13: bool, resumed: bool) -> Result<ClientConfig> {
     Ok(ClientConfig::new(&ClientSettings {
         protocols: Protocols { tls12: !tls13, tls13 },
         suites: suites::default_suites(),
-        // What all servers have: OpenSSL 3.0 knows no ML-KEM.
-        groups: suites::select_groups("X25519")?,
+        // X25519 is used, which all servers have (OpenSSL 3.0 knows no ML-KEM); a key on P-256 wants to see its curve, too.
+        groups: suites::select_groups("X25519:prime256v1")?,
         certificate: None,
         alpn: Vec::new(),
         tell_name: true,
@@ -89,10 +111,10 @@ fn config(tls13: bool, resumed: bool) -> Result<ClientConfig> {
 }
 
 /// One connection; whether its session was an earlier one.
-fn connect(addr: SocketAddr, config: &ClientConfig, asks: bool) -> Result<bool> {
+fn connect(addr: SocketAddr, config: &ClientConfig, name: &str, asks: bool) -> Result<bool> {
     let mut stream = TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
-    let mut connect = Connect::new(config, "bench.example.com")?;
+    let mut connect = Connect::new(config, name)?;
     let (mut out, mut buffer) = (Vec::new(), [0; 16 * 1024]);
     let mut progress = connect.handle(&[], &mut out)?;
     loop {

@@ -9,7 +9,7 @@ use rustls::crypto::SupportedKxGroup;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Effort};
 use crate::error::Error;
 use crate::server::Progress;
 use crate::session::{self, Session, Side, Signatures};
@@ -37,7 +37,7 @@ pub struct ClientSettings {
 
 /// A client's configuration with the sessions it has.
 #[derive(Clone)]
-pub struct ClientConfig(Arc<rustls::ClientConfig>);
+pub struct ClientConfig(Arc<rustls::ClientConfig>, Effort);
 
 impl ClientConfig {
     /// A configuration. The peer's certificate is *not* verified during the handshake, beyond that it has its key:
@@ -61,7 +61,13 @@ impl ClientConfig {
             0 => Resumption::disabled(),
             n => Resumption::in_memory_sessions(n),
         };
-        Ok(ClientConfig(Arc::new(config)))
+        let effort = settings.certificate.as_ref().map_or(Effort::Short, Certificate::effort);
+        Ok(ClientConfig(Arc::new(config), effort))
+    }
+
+    /// How long using the client's key takes.
+    pub fn effort(&self) -> Effort {
+        self.1
     }
 }
 

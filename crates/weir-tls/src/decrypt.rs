@@ -55,7 +55,8 @@ fn scheme<'b>(derivation: &'b [u8], encryption: &'b [u8]) -> Option<Result<Schem
         |what: &str| Some(Err(Error::Unsupported(format!("keys encrypted with {what} can't be read"))));
     let (oid, parameters) = der::expect(derivation, OID)?;
     if oid != PBKDF2 {
-        return unsupported("another key derivation than PBKDF2");
+        let what = if oid == SCRYPT { "scrypt" } else { "another key derivation than PBKDF2" };
+        return unsupported(what);
     }
     let (parameters, _) = der::expect(parameters, SEQUENCE)?;
     let (salt, rest) = der::expect(parameters, OCTETS)?;
@@ -78,6 +79,8 @@ fn scheme<'b>(derivation: &'b [u8], encryption: &'b [u8]) -> Option<Result<Schem
         AES_128_CBC => &AES_128,
         AES_192_CBC => &AES_192,
         AES_256_CBC => &AES_256,
+        DES_EDE3_CBC => return unsupported("DES-EDE3-CBC"),
+        DES_CBC => return unsupported("DES-CBC"),
         _ => return unsupported("another cipher than AES-CBC"),
     };
     let iv = der::expect(parameters, OCTETS)?.0.try_into().ok()?;
@@ -148,6 +151,10 @@ fn hex(text: &str) -> Option<Vec<u8>> {
 
 // Object identifiers, as encoded.
 const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d];
+/// id-scrypt, 1.3.6.1.4.1.11591.4.11
+const SCRYPT: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0xda, 0x47, 0x04, 0x0b];
+const DES_EDE3_CBC: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x03, 0x07];
+const DES_CBC: &[u8] = &[0x2b, 0x0e, 0x03, 0x02, 0x07];
 const PBKDF2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0c];
 const HMAC_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02, 0x07];
 const HMAC_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02, 0x09];

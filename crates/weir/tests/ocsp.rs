@@ -247,5 +247,7 @@ fn certificates_that_nobody_can_be_asked_about_are_named() {
     );
     let stderr = said("ssl_stapling on; ssl_stapling_responder https://a/;");
     assert!(stderr.contains("\"ssl_stapling\" ignored, invalid URL"), "{stderr}");
+    let stderr = said("ssl_stapling on; ssl_certificate $ssl_server_name.crt; ssl_certificate_key a.key;");
+    assert!(stderr.contains("\"ssl_stapling\" ignored for certificates with variables"), "{stderr}");
     assert!(!said("ssl_stapling off;").contains("ssl_stapling"));
 }

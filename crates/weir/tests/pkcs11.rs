@@ -57,10 +57,10 @@ impl Token {
 }
 
 fn conf(name: &str) -> String {
-    // In quotes: the name has semicolons.
+    // In quotes: the name has semicolons. A library that is set up anew looks for its settings in the environment again.
     let name = format!("\"{}\"", name.replace(" inline", "\" \"inline"));
     format!(
-        "http {{ server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com;
+        "env SOFTHSM2_CONF; http {{ server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com;
             ssl_certificate a.crt; ssl_certificate_key {name}; return 200 '$ssl_sigalg'; }} }}"
     )
 }

@@ -3,6 +3,7 @@
 #[path = "support/tls.rs"]
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 
 use support::{TlsClient, authority, client, large, own};
@@ -278,6 +279,38 @@ fn what_is_wrong_is_said_in_nginxs_words() {
 }
 
 #[test]
+fn keys_encrypted_with_what_cannot_be_had_are_refused_by_its_name() {
+    let Some(openssl) = require_program("openssl") else { return };
+    let pair = own("a.example.com");
+    for (arguments, words) in [
+        (&["pkcs8", "-topk8", "-v2", "des3"][..], "keys encrypted with DES-EDE3-CBC can't be read"),
+        (&["pkcs8", "-topk8", "-scrypt"], "keys encrypted with scrypt can't be read"),
+        (&["ec", "-des3"], "keys encrypted with DES-EDE3-CBC can't be read"),
+    ] {
+        let builder = Server::builder(&conf("ssl_password_file passwords; return 200 ok;", ""))
+            .file("a.crt", &pair.certificate)
+            .file("plain.key", &pair.key)
+            .file("passwords", "secret\n");
+        encrypt(&openssl, builder.dir(), arguments);
+        let exit = builder.run(&["-t"]);
+        assert!(!exit.status.success() && exit.stderr.contains(words), "{}", exit.stderr);
+    }
+}
+
+/// Encrypts `plain.key` with the password `secret` into `a.key`.
+fn encrypt(openssl: &Path, dir: &Path, arguments: &[&str]) {
+    let made = Command::new(openssl)
+        .args(arguments)
+        .args(["-passout", "pass:secret", "-in"])
+        .arg(dir.join("plain.key"))
+        .arg("-out")
+        .arg(dir.join("a.key"))
+        .output()
+        .expect("openssl runs");
+    assert!(made.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[test]
 fn encrypted_keys_are_opened_by_one_of_the_passwords() {
     let Some(openssl) = require_program("openssl") else { return };
     let pair = own("a.example.com");
@@ -290,16 +323,7 @@ fn encrypted_keys_are_opened_by_one_of_the_passwords() {
             .file("a.crt", &pair.certificate)
             .file("plain.key", &pair.key)
             .file("passwords", "wrong\nsecret\n");
-        let dir = builder.dir().to_owned();
-        let made = Command::new(&openssl)
-            .args(arguments)
-            .args(["-passout", "pass:secret", "-in"])
-            .arg(dir.join("plain.key"))
-            .arg("-out")
-            .arg(dir.join("a.key"))
-            .output()
-            .expect("openssl runs");
-        assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+        encrypt(&openssl, builder.dir(), arguments);
         let server = builder.start();
         let mut it = TlsClient::connect(server.addr(0), "a.example.com", &client(true, None));
         assert_eq!(it.get("/", "a.example.com").text(), "ok", "{name}");

@@ -1,5 +1,9 @@
 //! H2O's configuration files: served, and what is wrong with them shown at its place in the YAML.
 
+#[allow(dead_code, reason = "not every file of tests uses all")]
+#[path = "support/tls.rs"]
+mod tls;
+
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -95,5 +99,30 @@ fn errors_stand_where_the_yaml_has_them() {
         let said = tested(text);
         assert!(said.contains(expected), "{expected}: {said}");
         assert!(said.ends_with("test failed\n"), "{said}");
+    }
+}
+
+/// `listen: ssl:`, with a handshake.
+#[test]
+fn a_file_of_h2o_with_tls_is_served() {
+    let (dir, port, pair) = (TempDir::new(), free_port(), tls::own("a.example.com"));
+    std::fs::create_dir(dir.path().join("logs")).expect("a fresh folder");
+    let folder = dir.path().display();
+    dir.write("index.html", "over TLS");
+    dir.write("a.crt", &pair.certificate);
+    dir.write("a.key", &pair.key);
+    dir.write(
+        "h2o.yaml",
+        format!(
+            "listen:\n  host: 127.0.0.1\n  port: {port}\n  ssl:\n    certificate-file: a.crt\n    key-file: a.key\n\
+             pid-file: {folder}/h2o.pid\nhosts:\n  a.example.com:\n    paths:\n      /:\n        file.dir: {folder}\n"
+        ),
+    );
+    let served = start(&dir, port);
+    for tls13 in [false, true] {
+        let config = tls::client(tls13, None);
+        let mut it = tls::TlsClient::connect(served.address, "a.example.com", &config);
+        assert_eq!(it.facts().peer, pair.shown().chain());
+        assert_eq!(it.get("/", "a.example.com").text(), "over TLS");
     }
 }

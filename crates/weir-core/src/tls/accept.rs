@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use weir_rt::Recv;
-use weir_tls::{Acceptor, Certificate, Effort, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
+use weir_tls::{Acceptor, Certificate, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
 
 use super::hook::{self, HelloVerdict};
 use super::layer::TlsLayer;
@@ -129,11 +129,7 @@ async fn complete(
     let (mut handshake, mut received) = (begun, Vec::new());
     let effort = tls.effort(config);
     loop {
-        let step = match effort {
-            Effort::Short => step(handshake, &received),
-            Effort::Long => weir_rt::computing(move || step(handshake, &received)).await,
-            Effort::Device => weir_rt::blocking(move || step(handshake, &received)).await,
-        };
+        let step = super::at(effort, move || step(handshake, &received)).await;
         handshake = step.handshake;
         if !step.out.is_empty() {
             wire.stream.send(step.out);
@@ -193,14 +189,15 @@ async fn compute(
         names.push((absolute(&tls.conf_prefix, name(certificate)), absolute(&tls.conf_prefix, name(key))));
     }
     worker.give_exchange(x);
-    let reader = tls.clone();
-    let loaded: Result<Vec<Certificate>, String> = weir_rt::blocking(move || {
-        let load = |(certificate, key): &(String, String)| {
-            reader.kept.certificate(certificate, key, &reader.passwords)
-        };
-        names.iter().map(load).collect()
-    })
-    .await;
+    let known: Option<Vec<Certificate>> = names.iter().map(|names| tls.kept.known(names)).collect();
+    let loaded: Result<Vec<Certificate>, String> = match known {
+        Some(known) => Ok(known),
+        None => {
+            let reader = tls.clone();
+            let load = move |names| reader.kept.certificate(names, &reader.passwords);
+            weir_rt::blocking(move || names.into_iter().map(load).collect()).await
+        }
+    };
     match loaded {
         Ok(loaded) => {
             Some(config.with_certificates(loaded.into_iter().chain(tls.fixed.iter().cloned()).collect()))

@@ -1,7 +1,11 @@
 //! `ssl_certificate_cache`: certificates whose names have variables in them, kept between handshakes.
+//!
+//! There may be a hundred thousand: finding one does not depend on how many there are, and nothing is read before
+//! somebody asks for it. A file that has changed is noticed when its time is over ([`Keep::valid`]), without a reload.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_tls::Certificate;
@@ -13,7 +17,7 @@ use super::files;
 pub(crate) struct Keep {
     /// Files; a certificate and its key are two.
     pub(crate) max: usize,
-    /// After that the files are read again.
+    /// After that files are read again, if they have changed.
     pub(crate) valid: u64,
     /// What was not used for so long is forgotten.
     pub(crate) inactive: u64,
@@ -24,66 +28,204 @@ pub(crate) struct Keep {
 pub(crate) struct Cache {
     /// `None`: each handshake reads its files.
     keep: Option<Keep>,
-    kept: Mutex<HashMap<(String, String), Kept>>,
+    state: Mutex<State>,
+}
+
+/// The names of a certificate and of its key.
+type Names = Arc<(String, String)>;
+
+#[derive(Debug, Default)]
+struct State {
+    kept: HashMap<Names, Kept>,
+    /// By [`Kept::turn`], that used longest ago first.
+    order: BTreeMap<u64, Names>,
+    turns: u64,
 }
 
 #[derive(Debug)]
 struct Kept {
     certificate: Certificate,
-    read: Instant,
+    /// The files as they were.
+    stamps: [Stamp; 2],
+    checked: Instant,
     used: Instant,
+    /// When it was used last: a higher one for a later use.
+    turn: u64,
+}
+
+/// What tells a file's content from another's; `None`: it is not a file.
+type Stamp = Option<Content>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Content {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Seconds and nanoseconds.
+    changed: (i64, i64),
 }
 
 impl Cache {
     pub(crate) fn new(keep: Option<Keep>) -> Cache {
-        Cache { keep, kept: Mutex::default() }
+        Cache { keep, state: Mutex::default() }
     }
 
-    /// The certificate in these files; blocks while they are read.
+    /// The certificate of these names if it is known and need not be looked at again; does not block.
+    pub(crate) fn known(&self, names: &(String, String)) -> Option<Certificate> {
+        let keep = self.keep?;
+        let now = Instant::now();
+        let mut state = self.state();
+        state.forget(now, Duration::from_secs(keep.inactive));
+        state.touch(names, now, Duration::from_secs(keep.valid))
+    }
+
+    /// The certificate in these files; blocks while they are looked at.
     ///
     /// # Errors
     /// What is wrong with them, in nginx's words.
     pub(crate) fn certificate(
         &self,
-        certificate: &str,
-        key: &str,
+        names: (String, String),
         passwords: &[Vec<u8>],
     ) -> Result<Certificate, String> {
+        let (certificate, key) = &names;
         let read = || files::certificate(|path| std::fs::read(path), certificate, key, passwords, None);
         let Some(keep) = self.keep else { return read() };
-        let names = (certificate.to_owned(), key.to_owned());
-        let now = Instant::now();
-        if let Some(found) = self.find(&names, &keep, now) {
+        if let Some(found) = self.known(&names) {
             return Ok(found);
         }
-        let new = read()?;
-        self.add(names, Kept { certificate: new.clone(), read: now, used: now }, &keep);
-        Ok(new)
+        // Before the content, so that what changes meanwhile is noticed next time.
+        let stamps = [stamp(certificate), stamp(key)];
+        let now = Instant::now();
+        if let Some(same) = self.state().confirm(&names, stamps, now) {
+            return Ok(same);
+        }
+        let certificate = read()?;
+        let new = Kept { certificate: certificate.clone(), stamps, checked: now, used: now, turn: 0 };
+        self.state().add(names, new, keep.max / 2);
+        Ok(certificate)
     }
 
-    fn find(&self, names: &(String, String), keep: &Keep, now: Instant) -> Option<Certificate> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let inactive = Duration::from_secs(keep.inactive);
-        kept.retain(|_, it| now.duration_since(it.used) < inactive);
-        let found = kept.get_mut(names)?;
-        if now.duration_since(found.read) >= Duration::from_secs(keep.valid) {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The certificate of `names`, used at `now`, unless it was last looked at `valid` ago.
+    fn touch(&mut self, names: &(String, String), now: Instant, valid: Duration) -> Option<Certificate> {
+        let found = self.kept.get_mut(names)?;
+        if now.duration_since(found.checked) >= valid {
             return None;
         }
+        self.turns += 1;
+        let before = std::mem::replace(&mut found.turn, self.turns);
         found.used = now;
-        Some(found.certificate.clone())
+        let certificate = found.certificate.clone();
+        if let Some(names) = self.order.remove(&before) {
+            self.order.insert(self.turns, names);
+        }
+        Some(certificate)
     }
 
-    /// The one used longest ago makes room.
-    fn add(&self, names: (String, String), new: Kept, keep: &Keep) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.remove(&names);
-        while kept.len() * 2 + 2 > keep.max.max(2) {
-            let Some(oldest) = kept.iter().min_by_key(|(_, it)| it.used).map(|(names, _)| names.clone())
-            else {
-                break;
-            };
-            kept.remove(&oldest);
+    /// The certificate of `names`, if its files are still the same.
+    fn confirm(&mut self, names: &(String, String), stamps: [Stamp; 2], now: Instant) -> Option<Certificate> {
+        let found = self.kept.get_mut(names).filter(|it| it.stamps == stamps)?;
+        found.checked = now;
+        self.touch(names, now, Duration::MAX)
+    }
+
+    /// Those used longest ago make room.
+    fn add(&mut self, names: (String, String), new: Kept, most: usize) {
+        self.remove(&names);
+        while self.kept.len() >= most.max(1) {
+            let Some((_, oldest)) = self.order.pop_first() else { break };
+            self.kept.remove(&oldest);
         }
-        kept.insert(names, new);
+        self.turns += 1;
+        let names = Arc::new(names);
+        self.order.insert(self.turns, names.clone());
+        self.kept.insert(names, Kept { turn: self.turns, ..new });
+    }
+
+    fn remove(&mut self, names: &(String, String)) {
+        if let Some(kept) = self.kept.remove(names) {
+            self.order.remove(&kept.turn);
+        }
+    }
+
+    /// Forgets up to two that were not used for `inactive`: more go with more handshakes.
+    fn forget(&mut self, now: Instant, inactive: Duration) {
+        for _ in 0..2 {
+            let Some(names) = self.order.first_key_value().map(|(_, names)| names.clone()) else { return };
+            let old = |kept: &Kept| now.duration_since(kept.used) >= inactive;
+            if !self.kept.get(&*names).is_some_and(old) {
+                return;
+            }
+            self.remove(&names);
+        }
+    }
+}
+
+fn stamp(name: &str) -> Stamp {
+    if files::is_no_path(name) {
+        return None;
+    }
+    let meta = std::fs::metadata(name).ok()?;
+    let changed = (meta.mtime(), meta.mtime_nsec());
+    Some(Content { device: meta.dev(), inode: meta.ino(), size: meta.size(), changed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(at: Instant) -> Kept {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let own =
+            rcgen::CertificateParams::new(Vec::new()).expect("no names").self_signed(&key).expect("signed");
+        let own = weir_tls::certificate::chain(own.pem().as_bytes()).expect("a certificate");
+        let key = weir_tls::key::read(key.serialize_pem().as_bytes(), &[]).expect("a key");
+        let certificate = Certificate::new(own, key, None).expect("they fit");
+        Kept { certificate, stamps: [None; 2], checked: at, used: at, turn: 0 }
+    }
+
+    fn names(name: &str) -> (String, String) {
+        (name.to_owned(), "key".to_owned())
+    }
+
+    #[test]
+    fn the_one_used_longest_ago_makes_room() {
+        let (mut state, now) = (State::default(), Instant::now());
+        let long = Duration::from_secs(100);
+        for name in ["a", "b"] {
+            state.add(names(name), kept(now), 2);
+        }
+        assert!(state.touch(&names("a"), now, long).is_some());
+        state.add(names("c"), kept(now), 2);
+        let there = ["a", "b", "c"].map(|name| state.touch(&names(name), now, long).is_some());
+        assert_eq!(there, [true, false, true]);
+        state.add(names("c"), kept(now), 2);
+        assert_eq!((state.kept.len(), state.order.len()), (2, 2), "a new one in its own place");
+    }
+
+    #[test]
+    fn what_is_not_used_is_forgotten_and_what_is_old_looked_at() {
+        let (mut state, begin) = (State::default(), Instant::now());
+        let seconds = Duration::from_secs;
+        for name in ["a", "b", "c"] {
+            state.add(names(name), kept(begin), 9);
+        }
+        let later = begin + seconds(5);
+        assert!(state.touch(&names("b"), later, seconds(5)).is_none(), "it is to be looked at");
+        assert!(state.confirm(&names("b"), [None; 2], later).is_some(), "and has not changed");
+        assert!(state.touch(&names("b"), later, seconds(5)).is_some());
+        let other = Some(Content { device: 1, inode: 2, size: 3, changed: (4, 5) });
+        assert!(state.confirm(&names("a"), [other, None], later).is_none(), "it has changed");
+        state.forget(begin + seconds(10), seconds(10));
+        assert_eq!(state.kept.len(), 1, "two go at a time");
+        state.forget(begin + seconds(10), seconds(10));
+        assert!(state.kept.contains_key(&names("b")), "it was used");
+        assert_eq!(state.order.len(), 1);
     }
 }

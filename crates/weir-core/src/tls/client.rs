@@ -273,7 +273,7 @@ impl Secure {
                 true => name,
                 false => tls.conf_prefix.join(name).to_string_lossy().into_owned(),
             };
-            let certificate = tls.kept.certificate(&path(certificate), &path(key), &tls.passwords)?;
+            let certificate = tls.kept.certificate((path(certificate), path(key)), &tls.passwords)?;
             // Sessions of one certificate are not another's.
             let settings =
                 ClientSettings { certificate: Some(certificate), sessions: 0, ..tls.settings.clone() };

@@ -24,6 +24,7 @@ mod variables;
 use std::path::Path;
 
 use weir_conf::Error;
+use weir_tls::Effort;
 
 use crate::conf::{ServerConf, listen::Address};
 
@@ -33,6 +34,15 @@ pub use server::ServerTls;
 pub use settings::{SslConf, Verify};
 pub use ssl::Ssl;
 pub use state::{Alpn, Tls};
+
+/// Runs a step of a handshake whose key takes `effort`: here, or where nobody is held up by it.
+pub(crate) async fn at<R: Send + 'static>(effort: Effort, step: impl FnOnce() -> R + Send + 'static) -> R {
+    match effort {
+        Effort::Short => step(),
+        Effort::Long => weir_rt::computing(step).await,
+        Effort::Device => weir_rt::blocking(step).await,
+    }
+}
 
 /// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
 /// others may do without: then they use its.

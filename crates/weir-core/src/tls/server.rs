@@ -76,6 +76,9 @@ impl Build {
         let passwords = Arc::new(conf.passwords()?);
         let (fixed, computed) = certificates(conf, &passwords)?;
         let trust = trust(conf)?;
+        if conf.stapling == Some(true) && !computed.is_empty() {
+            warn("\"ssl_stapling\" ignored for certificates with variables in their names".to_owned());
+        }
         let stapling = stapling(conf, &fixed, &trust, warn);
         let fixed: Vec<Certificate> = fixed.into_iter().map(|(certificate, _)| certificate).collect();
         let verify = conf.verify.unwrap_or(Verify::Off);

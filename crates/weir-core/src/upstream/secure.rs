@@ -40,8 +40,13 @@ async fn complete(connection: &Connection, config: &ClientConfig, name: &str) ->
     let mut connect = Connect::new(config, name).map_err(failed)?;
     let mut received = Vec::new();
     loop {
-        let mut out = Vec::new();
-        let progress = connect.handle(&received, &mut out);
+        let step = move || {
+            let mut out = Vec::new();
+            let progress = connect.handle(&received, &mut out);
+            (connect, progress, out)
+        };
+        let (stepped, progress, out) = crate::tls::at(config.effort(), step).await;
+        connect = stepped;
         if !out.is_empty() {
             connection.stream.send(out);
         }

@@ -47,6 +47,14 @@ fn machine() -> Vec<Finding> {
         Ok(()) => finding("io_uring", true, "can be used"),
         Err(error) => finding("io_uring", false, format!("{error}: epoll is used instead")),
     });
+    all.push(match word("/proc/sys/net/ipv4/tcp_available_ulp") {
+        Ok(layers) if layers.split(' ').any(|layer| layer == "tls") => {
+            finding("kernel TLS", true, "there, and not used: the server seals records itself")
+        }
+        Ok(_) | Err(_) => {
+            finding("kernel TLS", true, "not there, and not needed: the server seals records itself")
+        }
+    });
     all.push(match word("/proc/sys/kernel/perf_event_paranoid") {
         Ok(level) => finding(
             "perf events",
