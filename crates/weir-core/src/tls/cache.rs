@@ -4,6 +4,7 @@
 //! somebody asks for it. A file that has changed is noticed when its time is over ([`Keep::valid`]), without a reload.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,17 +54,9 @@ struct Kept {
     turn: u64,
 }
 
-/// What tells a file's content from another's; `None`: it is not a file.
-type Stamp = Option<Content>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Content {
-    device: u64,
-    inode: u64,
-    size: u64,
-    /// Seconds and nanoseconds.
-    changed: (i64, i64),
-}
+/// What tells a file's content from another's: a hash of its place, size and time, since there may be very many. Any
+/// other is one that has changed.
+type Stamp = u64;
 
 impl Cache {
     pub(crate) fn new(keep: Option<Keep>) -> Cache {
@@ -167,13 +160,11 @@ impl State {
     }
 }
 
+/// 0 of what is no file, or can't be looked at: reading it will say why.
 fn stamp(name: &str) -> Stamp {
-    if files::is_no_path(name) {
-        return None;
-    }
-    let meta = std::fs::metadata(name).ok()?;
-    let changed = (meta.mtime(), meta.mtime_nsec());
-    Some(Content { device: meta.dev(), inode: meta.ino(), size: meta.size(), changed })
+    let meta = if files::is_no_path(name) { None } else { std::fs::metadata(name).ok() };
+    let parts = |it: std::fs::Metadata| (it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec());
+    meta.map_or(0, |meta| BuildHasherDefault::<DefaultHasher>::default().hash_one(parts(meta)))
 }
 
 #[cfg(test)]
@@ -187,7 +178,7 @@ mod tests {
         let own = weir_tls::certificate::chain(own.pem().as_bytes()).expect("a certificate");
         let key = weir_tls::key::read(key.serialize_pem().as_bytes(), &[]).expect("a key");
         let certificate = Certificate::new(own, key, None).expect("they fit");
-        Kept { certificate, stamps: [None; 2], checked: at, used: at, turn: 0 }
+        Kept { certificate, stamps: [1; 2], checked: at, used: at, turn: 0 }
     }
 
     fn names(name: &str) -> (String, String) {
@@ -218,10 +209,9 @@ mod tests {
         }
         let later = begin + seconds(5);
         assert!(state.touch(&names("b"), later, seconds(5)).is_none(), "it is to be looked at");
-        assert!(state.confirm(&names("b"), [None; 2], later).is_some(), "and has not changed");
+        assert!(state.confirm(&names("b"), [1; 2], later).is_some(), "and has not changed");
         assert!(state.touch(&names("b"), later, seconds(5)).is_some());
-        let other = Some(Content { device: 1, inode: 2, size: 3, changed: (4, 5) });
-        assert!(state.confirm(&names("a"), [other, None], later).is_none(), "it has changed");
+        assert!(state.confirm(&names("a"), [2, 1], later).is_none(), "it has changed");
         state.forget(begin + seconds(10), seconds(10));
         assert_eq!(state.kept.len(), 1, "two go at a time");
         state.forget(begin + seconds(10), seconds(10));
