@@ -136,7 +136,9 @@ both_drivers! {
                 modules.contains("content static") && modules.contains("rewrite rewrite")
             });
             let workers = says(&server, &["top", "workers", "-b", "-d", "300ms"]);
-            assert_eq!(workers.lines().count(), 4, "{workers}");
+            // On a busy machine a worker may be told to be blocked, too.
+            let rows = workers.lines().filter(|line| !line.contains(" is blocked for "));
+            assert_eq!(rows.count(), 4, "{workers}");
             for head in ["conns", "csw/s", "minflt/s", "majflt/s", "disk/s", "memory"] {
                 assert!(workers.contains(head), "{workers}");
             }

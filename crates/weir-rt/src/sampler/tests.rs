@@ -85,10 +85,9 @@ fn a_probe_is_used_again_and_shows_nothing_of_before() {
         attached.probe().arm(Source::Cpu, 99).expect("armed");
         current().set(Place { site: 1, route: 1 });
         attached.probe().set_limit_ns(1);
-        attached.probe()
+        (attached.probe(), attached.probe().serial())
     });
-    let old = first.join().expect("no panic");
-    let serial = old.serial();
+    let (old, serial) = first.join().expect("no panic");
     let refuses = old.arm(Source::Cpu, 99).is_err() && old.ask().is_err();
     assert!(refuses || old.serial() != serial, "it may be another thread's by now");
     let attached = attach(10).expect("attaches");

@@ -44,23 +44,26 @@ impl Client {
         question: &Question,
         mut take: impl FnMut(Kind, &[u8]) -> io::Result<()>,
     ) -> Result<End, String> {
-        let lost = |error: io::Error| format!("the server at \"{}\" is gone: {error}", self.path.display());
-        let interrupts = interrupts(&self.stream).map_err(lost)?;
-        self.converse(question, &mut take)?;
+        self.put(question)?;
+        // Not before: nothing may come to the server in front of the question.
+        let interrupts = interrupts(&self.stream).map_err(|error| self.lost(&error))?;
+        self.read(&mut take)?;
         Ok(if interrupts.stopped() { End::Stopped } else { End::Whole })
     }
 
-    /// Asks and reads to the end of the answer.
-    fn converse(
-        &self,
-        question: &Question,
-        take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>,
-    ) -> Result<(), String> {
-        let lost = |error: io::Error| format!("the server at \"{}\" is gone: {error}", self.path.display());
-        (&self.stream).write_all(question.line().as_bytes()).map_err(lost)?;
+    fn lost(&self, error: &io::Error) -> String {
+        format!("the server at \"{}\" is gone: {error}", self.path.display())
+    }
+
+    fn put(&self, question: &Question) -> Result<(), String> {
+        (&self.stream).write_all(question.line().as_bytes()).map_err(|error| self.lost(&error))
+    }
+
+    /// Reads to the end of the answer.
+    fn read(&self, take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>) -> Result<(), String> {
         let mut input = BufReader::new(&self.stream);
         loop {
-            match read_frame(&mut input).map_err(lost)? {
+            match read_frame(&mut input).map_err(|error| self.lost(&error))? {
                 Some((Kind::Done, _)) => return Ok(()),
                 Some((Kind::Fail, text)) => return Err(String::from_utf8_lossy(&text).into_owned()),
                 Some((kind, bytes)) => take(kind, &bytes).map_err(|error| error.to_string())?,
@@ -80,7 +83,8 @@ impl Client {
     /// As [`Client::ask`].
     pub fn text(self, question: &Question) -> Result<String, String> {
         let mut out = Vec::new();
-        self.converse(question, &mut |kind, bytes| {
+        self.put(question)?;
+        self.read(&mut |kind, bytes| {
             if kind == Kind::Out {
                 out.extend_from_slice(bytes);
             }

@@ -75,8 +75,11 @@ fn converse(mut stream: UnixStream, source: &Source) -> io::Result<()> {
         return write_frame(&mut stream, Kind::Fail, b"only the server's user and root are answered");
     }
     let mut line = String::new();
-    BufReader::new((&stream).take(LONGEST_QUESTION)).read_line(&mut line)?;
-    let mut reply = Answering { stream, stopped: false };
+    let mut input = BufReader::new((&stream).take(LONGEST_QUESTION));
+    input.read_line(&mut line)?;
+    // Who is quick to stop may have said so already.
+    let stopped = !input.buffer().is_empty();
+    let mut reply = Answering { stream, stopped };
     let (kind, text) = match answer::answer(source, &Question::parse(&line), &mut reply) {
         Ok(()) => (Kind::Done, String::new()),
         Err(Failure::Gone(error)) => return Err(error),
