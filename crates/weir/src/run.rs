@@ -91,7 +91,7 @@ fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     signal::ignore(signal::SIGPIPE).map_err(failed("sigaction(SIGPIPE) failed"))?;
     log::start(&configuration).map_err(|error| vec![error])?;
-    let sockets = open(&configuration, import(inherited)?)?;
+    let sockets = open(&configuration, &import(inherited)?, |line| log::startup(&line))?;
     let predecessor = upgrade.then(process::parent);
     Ok(Start { paths, record, configuration, sockets, signals, readiness, notify, predecessor })
 }
@@ -124,22 +124,24 @@ fn part(fd: OwnedFd, index: usize) -> io::Result<Part> {
     Ok(Part { addr: net::local_addr(fd.as_raw_fd())?, reuseport: false, index, fd })
 }
 
-/// Opens what is not open yet; an address in use is tried again, as nginx does, since the old server may still be
-/// leaving.
-fn open(configuration: &Configuration, inherited: Sockets) -> Result<Sockets, Vec<String>> {
+/// Opens what `open` has not; an address in use is tried again, as nginx does: the old server may still be leaving, or
+/// workers that listened there until the last reload. Each failure but the last one is told.
+pub(crate) fn open(
+    configuration: &Configuration,
+    open: &Sockets,
+    tell: impl Fn(&str),
+) -> Result<Sockets, Vec<String>> {
     let workers = Options::default().workers(configuration);
     for _ in 1..BIND_ATTEMPTS {
-        match inherited.reopen(configuration, workers) {
+        match open.reopen(configuration, workers) {
             Err(StartError(error)) if error.contains("(98: ") => {
-                for line in error.lines() {
-                    log::startup(&line);
-                }
+                error.lines().for_each(&tell);
                 std::thread::sleep(Duration::from_millis(500));
             }
             result => return result.map_err(lines),
         }
     }
-    inherited.reopen(configuration, workers).map_err(|error| {
+    open.reopen(configuration, workers).map_err(|error| {
         let mut lines = lines(error);
         lines.push("still could not bind()".to_owned());
         lines

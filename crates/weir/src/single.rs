@@ -120,7 +120,9 @@ impl One {
             log::cycle(Level::Warn, &warning);
         }
         let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
-        self.server.reload(Arc::new(configuration)).map_err(lines)?;
+        let sockets =
+            run::open(&configuration, &self.server.sockets(), |line| log::cycle(Level::Emerg, &line))?;
+        self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
         self.admin.update(&self.server.configuration());
         log::set_main(main_log);
         log::lead_stderr().map_err(|error| vec![error])

@@ -223,15 +223,14 @@ both_drivers! {
 
     /// Lingering close: the answer of a request that is refused while its body still comes is not lost to a reset.
     fn a_refused_upload_gets_its_answer(driver) {
-        let server = started("");
+        let server = started("lingering_time 90s; lingering_timeout 90s;");
+        let body = support::pattern(BIG);
         for (path, status, close) in [("/small", 413, true), ("/unbounded/a.txt", 405, false)] {
             let mut stream = TcpStream::connect(server.addr(0)).expect("it listens");
             stream.set_read_timeout(Some(DEADLINE)).expect("not zero");
             stream.set_write_timeout(Some(DEADLINE)).expect("not zero");
             stream.write_all(upload(path, BIG).as_bytes()).expect("taken");
-            let mut sending = stream.try_clone().expect("a descriptor");
-            let sender = std::thread::spawn(move || sending.write_all(&support::pattern(BIG)));
-            let sent = sender.join().expect("no panic");
+            let sent = stream.write_all(&body);
             assert!(sent.is_ok(), "{path}: the server reads on: {sent:?}");
             let mut answer = Vec::new();
             let mut piece = [0; 4096];

@@ -17,7 +17,7 @@ use weir_trace::{Kept, Kind, SiteTable, WaitKind};
 #[path = "support/inside.rs"]
 mod inside;
 
-use inside::{Act, BURN, Running, SLOTS, is_about, text, took};
+use inside::{Act, Running, SLOTS, is_about, lasted, text, took};
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 3] =
     with_core(&[ModuleDef::of::<UpstreamModule>(), ModuleDef::of::<Act>(), ModuleDef::of::<Proxy>()]);
@@ -33,7 +33,8 @@ fn ran(kept: &Kept, is_meant: impl Fn(Kind, &str) -> bool) -> Duration {
 }
 
 /// In that place within a twentieth, and in all others together as little.
-fn is_only(kept: &Kept, place: Duration, burn: Duration) -> bool {
+fn is_only(kept: &Kept, place: Duration) -> bool {
+    let burn = lasted(kept);
     is_about(place, burn) && took(kept.record().run) < burn + burn / 10
 }
 
@@ -85,10 +86,10 @@ both_drivers! {
         let running = Running::start(driver, &MODULES, "", "server { listen %%ADDRESS%%; act slots; }");
         for (_, header, body) in SLOTS {
             running.find(&format!("/?burn={header}"), |kept, _| {
-                is_only(kept, ran(kept, |kind, name| kind == Kind::HeaderFilter && name == header), BURN)
+                is_only(kept, ran(kept, |kind, name| kind == Kind::HeaderFilter && name == header))
             });
             running.find(&format!("/?burn={body}"), |kept, _| {
-                is_only(kept, ran(kept, |kind, name| kind == Kind::BodyFilter && name == body), BURN)
+                is_only(kept, ran(kept, |kind, name| kind == Kind::BodyFilter && name == body))
             });
         }
     }
@@ -101,13 +102,14 @@ both_drivers! {
             visit.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
         });
         let name = format!("127.0.0.1:{}", backend.port());
+        // Making a connection takes more than a twentieth of the usual burn where nothing is optimised.
         let running = proxy(driver, backend.port(), "proxy_bind $act;");
         running.find("/declined?burn=variable&ms=20", |kept, _| {
-            is_only(kept, ran(kept, |kind, site| kind == Kind::UpstreamTry && site == name), LONG_BURN)
+            is_only(kept, ran(kept, |kind, site| kind == Kind::UpstreamTry && site == name))
         });
         let running = proxy(driver, backend.port(), "proxy_set_header X-Act \"a$act\";");
         running.find("/declined?burn=variable&ms=20", |kept, _| {
-            is_only(kept, ran(kept, |kind, site| kind == Kind::Handler(9) && site == "proxy"), LONG_BURN)
+            is_only(kept, ran(kept, |kind, site| kind == Kind::Handler(9) && site == "proxy"))
         });
     }
 
@@ -170,8 +172,6 @@ both_drivers! {
     }
 }
 
-/// Making a connection takes more than a twentieth of [`BURN`] where nothing is optimised.
-const LONG_BURN: Duration = Duration::from_millis(20);
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd";
 const PAUSE: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_millis(300);

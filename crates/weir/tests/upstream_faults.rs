@@ -214,9 +214,13 @@ both_drivers! {
             assert_eq!(client.get("/").text(), "first");
         }
         assert_eq!(backend.visits(), 6);
+        // A proxy that has learned nothing yet: on a slow machine the ends above may look like those of idle connections.
+        let server = proxy(&[backend.port()], "");
+        let (mut client, before) = (server.client(), backend.heads());
+        assert_eq!(client.get("/").text(), "first");
         let refused = client.request(upload("/", 0));
         assert_eq!(refused.status, 502, "a POST is sent once");
-        assert_eq!((backend.visits(), backend.heads()), (6, 12));
+        assert_eq!((backend.visits(), backend.heads() - before), (7, 2));
     }
 
     fn a_client_that_leaves_is_not_worked_for(driver) {

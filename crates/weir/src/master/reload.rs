@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use weir_core::log::{self, ErrorLog, Level};
 use weir_core::privileged;
-use weir_core::server::Options;
 use weir_rt::clock;
 use weir_rt::process::End;
 use weir_rt::signal::{self, Received};
@@ -19,7 +18,7 @@ use weir_rt::signal::{self, Received};
 use super::child::words;
 use super::{Child, Cycle, Master};
 use crate::bundle::{Bundle, Order, Recorder, Socket};
-use crate::run::{lines, log_signal};
+use crate::run::{self, log_signal};
 use crate::{settings, single};
 
 /// What goes on of a reload: at most one of the two.
@@ -116,8 +115,8 @@ impl Master {
             log::cycle(Level::Warn, &warning);
         }
         let log = log::main_of(&configuration).map_err(|error| vec![error])?;
-        let workers = Options::default().workers(&configuration);
-        let sockets = self.hatching.cycle.sockets.reopen(&configuration, workers).map_err(lines)?;
+        let sockets =
+            run::open(&configuration, &self.hatching.cycle.sockets, |line| log::cycle(Level::Emerg, &line))?;
         let cycle =
             Cycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(privileged) };
         Ok(Next { cycle, log })

@@ -53,6 +53,9 @@ both_drivers! {
                     server.reload(&conf(n));
                     let wanted = format!("v{n}");
                     wait_for(&wanted, || (server.get("/").text() == wanted).then_some(()));
+                    // All workers have left the address that is wanted again next.
+                    let left = server.addr(2 - n % 2);
+                    wait_for("end of the other address", || TcpStream::connect(left).is_err().then_some(()));
                     load.wait(5);
                 }
             });

@@ -1,6 +1,7 @@
 //! A server inside the test's own process, and a module that does a known thing at a known place of a request.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -138,11 +139,17 @@ fn time(x: &Exchange, otherwise: Duration) -> Duration {
 
 /// What takes no waiting.
 fn run(x: &Exchange, place: &str) {
-    if asked(x, "burn", place) {
+    let start = Instant::now();
+    let (burns, blocks) = (asked(x, "burn", place), asked(x, "block", place));
+    if burns {
         burn(time(x, BURN));
     }
-    if asked(x, "block", place) {
+    if blocks {
         thread::sleep(time(x, BLOCK));
+    }
+    if burns || blocks {
+        let mut lasted = LASTED.lock().unwrap_or_else(PoisonError::into_inner);
+        *lasted.entry(x.id().0).or_default() += start.elapsed();
     }
     if asked(x, "hold", place) {
         while HELD.load(Relaxed) {
@@ -150,6 +157,15 @@ fn run(x: &Exchange, place: &str) {
         }
     }
     assert!(!asked(x, "panic", place), "as it was asked to");
+}
+
+/// How long burns and blocks of each request lasted: where others want the processor, longer than they should.
+static LASTED: Mutex<BTreeMap<u128, Duration>> = Mutex::new(BTreeMap::new());
+
+/// How long those of this request lasted.
+pub(crate) fn lasted(kept: &Kept) -> Duration {
+    let lasted = LASTED.lock().unwrap_or_else(PoisonError::into_inner);
+    lasted.get(&kept.record().id.0).copied().unwrap_or_default()
 }
 
 /// Whether what holds goes on holding.
