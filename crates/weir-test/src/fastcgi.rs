@@ -1,7 +1,7 @@
 //! A FastCGI application for tests, written apart from the one under test: what both get wrong shows.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -163,6 +163,8 @@ fn pairs(mut bytes: &[u8]) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]

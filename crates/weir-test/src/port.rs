@@ -80,7 +80,7 @@ impl Pool {
                 return start..start + BLOCK;
             }
         }
-        panic!("no free ports in {all:?}: {} blocks are taken", blocks);
+        panic!("no free ports in {all:?}: {blocks} blocks are taken");
     }
 }
 
