@@ -178,6 +178,11 @@ impl RequestBody {
         }
     }
 
+    /// What is still to come is passed on by somebody else.
+    pub(crate) fn hand_over(&mut self) {
+        self.framing = Framing::Done;
+    }
+
     /// All was passed on. It counts as read if it was remembered.
     pub(crate) fn passed(&mut self) {
         self.read = self.memory.len() as u64 == self.received;

@@ -6,9 +6,9 @@ use weir_core::upstream::UpstreamModule;
 use weir_lua::Lua;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
-    EmptyGif, FastCgi, Geo, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map, Mirror,
-    NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi, SecureLink, Slice, SplitClients,
-    Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, UserId, Uwsgi, Zstd,
+    EmptyGif, FastCgi, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map,
+    Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi, SecureLink, Slice,
+    SplitClients, Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, UserId, Uwsgi, Zstd,
 };
 
 use crate::welcome::Welcome;
@@ -38,6 +38,7 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<TryFiles>(),
     ModuleDef::of::<Mirror>(),
     ModuleDef::of::<Proxy>(),
+    ModuleDef::of::<Grpc>(),
     ModuleDef::of::<FastCgi>(),
     ModuleDef::of::<Scgi>(),
     ModuleDef::of::<Uwsgi>(),

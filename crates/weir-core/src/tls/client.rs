@@ -35,6 +35,8 @@ pub struct ClientConf {
     certificate_cache: Option<Option<Keep>>,
     ciphersuites: Option<String>,
     groups: Option<String>,
+    /// Servers are offered HTTP/2 (ALPN).
+    pub http2: bool,
     resolved: Option<Arc<ClientTls>>,
 }
 
@@ -161,7 +163,7 @@ impl ClientTls {
             suites: list,
             groups: groups.map_err(text)?,
             certificate: fixed,
-            alpn: Vec::new(),
+            alpn: if conf.http2 { vec![b"h2".to_vec()] } else { Vec::new() },
             tell_name: conf.server_name.unwrap_or(false),
             sessions: if conf.session_reuse.unwrap_or(true) { SESSIONS } else { 0 },
         };

@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use weir_rt::Recv;
 use weir_trace::{Site, WaitKind};
 
 use super::ahead::{Ahead, Room};
-use super::attempt::{Answered, Upstream};
-use super::connection::Connection;
+use super::attempt::{Answered, Link, Upstream};
+use super::h2::{Got, Lost};
 use super::local::Lease;
 use super::pace::Pace;
 use super::protocol::Decoder;
@@ -48,7 +48,7 @@ pub(crate) struct Answer {
 
 /// The connection while the body is not over.
 struct Open {
-    connection: Connection,
+    link: Link,
     lease: Lease,
     received: Received,
 }
@@ -71,14 +71,14 @@ impl Drop for Received {
 impl Answer {
     /// Begins to hand the body on. One that has come whole already is handed over whole.
     pub(super) fn begin(x: &mut Exchange, up: &Upstream, answered: Answered, tries: Tries) -> Verdict {
-        let Answered { incoming, connection, lease, rest } = answered;
-        connection.timer.arm(up.settings.read_timeout);
+        let Answered { incoming, link, lease, rest } = answered;
+        link.touch(up.settings.read_timeout);
         let buffering = headers::buffering(x, &up.settings, &incoming);
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
         let received = Received { shared: x.shared.clone(), site: up.sites.of(&lease), bytes: 0 };
         let mut answer = Answer {
-            open: Some(Open { connection, lease, received }),
+            open: Some(Open { link, lease, received }),
             decoder: incoming.decoder,
             ahead: Ahead::new(&up.settings),
             unflushed: false,
@@ -94,8 +94,11 @@ impl Answer {
         };
         answer.take(rest);
         answer.take_paced();
+        answer.take_news();
+        x.response.expect_trailers |= answer.may_have_trailer();
         if answer.open.is_none()
             && answer.failed.is_none()
+            && !x.response.expect_trailers
             && x.response.content_length.is_some()
             && let Some(buf) = answer.ahead.pop_only()
         {
@@ -198,7 +201,7 @@ impl Answer {
             && let Some(open) = &self.open
         {
             // The server was not waited for meanwhile.
-            open.connection.timer.touch(self.settings.read_timeout);
+            open.link.touch(self.settings.read_timeout);
         }
         paused
     }
@@ -213,7 +216,7 @@ impl Answer {
         self.tries.end(None);
         self.tries.over();
         let clean = self.pace.as_ref().is_none_or(Pace::is_empty);
-        if let Some(Open { connection, lease, .. }) = self.open.take()
+        if let Some(Open { link: Link::Own(connection), lease, .. }) = self.open.take()
             && self.keep
             && clean
         {
@@ -237,59 +240,128 @@ impl Answer {
             if self.open.is_none() || self.take_paced() {
                 return Poll::Ready(());
             }
-            std::task::ready!(self.poll_pace(cx));
+            ready!(self.poll_pace(cx));
             if self.take_paced() {
                 return Poll::Ready(());
             }
         }
         let Some(open) = &mut self.open else { return Poll::Ready(()) };
         if std::mem::take(&mut self.rested) {
-            open.connection.timer.touch(self.settings.read_timeout);
+            open.link.touch(self.settings.read_timeout);
         }
-        let (stream, timer) = (&open.connection.stream, Some(&open.connection.timer));
-        let received = match expected(&self.decoder, self.long, &self.settings) {
-            Some(most) if self.pace.is_none() => stream.poll_recv_long(cx, timer, most),
-            _ => stream.poll_recv(cx, timer),
-        };
-        match received {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Recv::Data(bytes)) => {
-                open.connection.timer.touch(self.settings.read_timeout);
-                self.tries.count(0, 0, bytes.len() as u64);
-                open.received.bytes += bytes.len() as u64;
-                self.long = bytes.len() >= SHORT;
-                let bytes = bytes.into_vec();
-                match &mut self.pace {
-                    None => self.take(bytes),
-                    Some(pace) => {
-                        pace.hold(bytes);
-                        self.take_paced();
-                    }
-                }
+        match &mut open.link {
+            Link::Own(connection) => {
+                let (stream, timer) = (&connection.stream, Some(&connection.timer));
+                let received = match expected(&self.decoder, self.long, &self.settings) {
+                    Some(most) if self.pace.is_none() => stream.poll_recv_long(cx, timer, most),
+                    _ => stream.poll_recv(cx, timer),
+                };
+                self.received(ready!(received));
             }
-            Poll::Ready(Recv::Eof) if matches!(self.decoder, Decoder::UntilClose) => self.over(),
-            Poll::Ready(Recv::Eof) if matches!(&self.decoder, Decoder::Other(other) if other.may_end()) => {
-                self.keep = false;
-                self.over();
-            }
-            Poll::Ready(Recv::Eof) => {
-                self.broken(Kind::Closed, None, "upstream prematurely closed connection");
-            }
-            Poll::Ready(Recv::TimedOut) => {
-                self.broken(Kind::TimedOut, None, "upstream timed out (110: Connection timed out)");
-            }
-            Poll::Ready(Recv::Err(errno)) => {
-                let text = weir_rt::file::errno_text(errno);
-                let call = if self.buffering { "readv" } else { "recv" };
-                self.broken(Kind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
-            }
+            Link::Talk(talk) => match ready!(talk.poll(cx)) {
+                Ok(got) => self.got(got),
+                Err(error) => self.given_up(error),
+            },
         }
         Poll::Ready(())
     }
 
+    /// What came on a connection.
+    fn received(&mut self, received: Recv) {
+        match received {
+            Recv::Data(bytes) => {
+                self.long = bytes.len() >= SHORT;
+                self.bytes(bytes.into_vec());
+            }
+            Recv::Eof if matches!(self.decoder, Decoder::UntilClose) => self.over(),
+            Recv::Eof if matches!(&self.decoder, Decoder::Other(other) if other.may_end()) => {
+                self.keep = false;
+                self.over();
+            }
+            Recv::Eof => self.broken(Kind::Closed, None, CLOSED),
+            Recv::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            Recv::Err(errno) => self.reset(errno),
+        }
+    }
+
+    /// What came on a stream.
+    fn got(&mut self, got: Got) {
+        match got {
+            Got::Data(bytes) => self.bytes(bytes),
+            Got::Trailers(fields) => {
+                for (name, value) in fields.iter() {
+                    self.tries.trailer(name, value);
+                }
+            }
+            Got::End => self.over(),
+            Got::Head(..) | Got::Interim(_) => {}
+            Got::TimedOut => self.broken(Kind::TimedOut, None, TIMED_OUT),
+            Got::Reset(_, Some(reason)) | Got::Lost(Lost::Broken(reason)) => {
+                self.broken(Kind::Protocol, None, &format!("upstream {reason}"));
+            }
+            Got::Reset(code, None) => {
+                let message = format!("upstream rejected request with error {}", code as u32);
+                self.broken(Kind::Closed, None, &message);
+            }
+            Got::Lost(Lost::Away(code)) => {
+                let message = format!("upstream sent goaway with error {}", code as u32);
+                self.broken(Kind::Closed, None, &message);
+            }
+            Got::Lost(Lost::Closed) => self.broken(Kind::Closed, None, CLOSED),
+            Got::Lost(Lost::Failed(errno)) => self.reset(errno),
+        }
+    }
+
+    /// Bytes of the body, in their framing.
+    fn bytes(&mut self, bytes: Vec<u8>) {
+        self.tries.count(0, 0, bytes.len() as u64);
+        if let Some(open) = &mut self.open {
+            open.link.touch(self.settings.read_timeout);
+            open.received.bytes += bytes.len() as u64;
+        }
+        match &mut self.pace {
+            None => self.take(bytes),
+            Some(pace) => {
+                pace.hold(bytes);
+                self.take_paced();
+            }
+        }
+    }
+
+    fn reset(&mut self, errno: i32) {
+        let text = weir_rt::file::errno_text(errno);
+        let call = if self.buffering { "readv" } else { "recv" };
+        self.broken(Kind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
+    }
+
+    /// The rest of the request can't be had: the server is told so.
+    fn given_up(&mut self, error: Error) {
+        self.tries.end(None);
+        self.open = None;
+        self.failed = Some(error);
+        self.tries.complain(Level::Error, "sending request body to upstream failed".to_owned());
+    }
+
+    /// Takes what has come on a stream before anybody waits for it.
+    fn take_news(&mut self) {
+        while self.pace.is_none()
+            && self.ahead.has_room()
+            && let Some(Open { link: Link::Talk(talk), .. }) = &mut self.open
+            && let Some(got) = talk.next()
+        {
+            self.got(got);
+        }
+    }
+
+    /// Whether a trailer has come, or may come, that the client gets.
+    fn may_have_trailer(&self) -> bool {
+        let comes = matches!(&self.open, Some(Open { link: Link::Talk(_), .. }));
+        self.settings.pass_trailers && (comes || self.tries.has_trailer())
+    }
+
     /// Moves what was read ahead to a file. `Ready(false)`: nothing more may be read ahead.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        match std::task::ready!(self.ahead.poll_room(cx)) {
+        match ready!(self.ahead.poll_room(cx)) {
             Ok(Room::Made) => Poll::Ready(true),
             Ok(Room::NewFile(path)) => {
                 let path = path.display();
@@ -325,6 +397,20 @@ fn expected(decoder: &Decoder, long: bool, settings: &Settings) -> Option<usize>
 
 /// What a receive into a pool buffer brings at most.
 const SHORT: usize = 4096;
+
+impl Link {
+    /// Whoever waits for the server does so for `ms` milliseconds from now on.
+    fn touch(&self, ms: u64) {
+        match self {
+            Link::Own(connection) => connection.timer.touch(ms),
+            Link::Talk(talk) => talk.timer.touch(ms),
+        }
+    }
+}
+
+/// nginx's words.
+const CLOSED: &str = "upstream prematurely closed connection";
+const TIMED_OUT: &str = "upstream timed out (110: Connection timed out)";
 
 /// The limit of `*_limit_rate` for the answer of `x`, and what of `rest` is free of it. nginx limits what it reads
 /// ahead only.

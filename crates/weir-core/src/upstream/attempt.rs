@@ -11,6 +11,7 @@ use weir_trace::{Cause, WaitKind};
 use super::answer::Answer;
 use super::balance::Tried;
 use super::connection::Connection;
+use super::h2::Talk;
 use super::local::{Lease, LocalGroup};
 use super::protocol::{Incoming, Outgoing, Protocol};
 use super::queue::Waiting;
@@ -86,9 +87,17 @@ pub(super) enum Failed {
 /// A try that gave an answer: its head, and the bytes behind it.
 pub(super) struct Answered {
     pub(super) incoming: Incoming,
-    pub(super) connection: Connection,
+    pub(super) link: Link,
     pub(super) lease: Lease,
     pub(super) rest: Vec<u8>,
+}
+
+/// What an answer comes on.
+pub(super) enum Link {
+    /// A connection of its own.
+    Own(Connection),
+    /// A stream of one that others may use.
+    Talk(Box<Talk>),
 }
 
 impl Run<'_> {
@@ -158,6 +167,10 @@ impl Run<'_> {
     /// One try, up to its answer's head. Statuses that another server may do better than are failures.
     async fn one(&mut self, x: &mut Exchange, lease: Lease) -> Result<Answered, Failed> {
         self.tries.start(&lease.peer, self.scheme(), self.out.uri);
+        if self.up.protocol.multiplexes() {
+            let answered = self.talk(x, lease).await?;
+            return self.judge(x, answered);
+        }
         let mut lease = lease;
         loop {
             let kept = lease.group.pool.take(&lease.peer, self.secure.as_ref());
@@ -219,7 +232,7 @@ impl Run<'_> {
                 }
                 self.tries.head(incoming.status, &incoming.fields);
                 received.drain(..len);
-                Ok(Answered { incoming, connection, lease, rest: received })
+                Ok(Answered { incoming, link: Link::Own(connection), lease, rest: received })
             }
             Err(failed) => {
                 if let Failed::Next(fault) = &failed {

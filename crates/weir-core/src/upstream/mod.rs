@@ -27,6 +27,7 @@ mod connect;
 pub(crate) mod connection;
 mod figures;
 pub mod group;
+mod h2;
 mod handler;
 mod headers;
 pub(crate) mod health;

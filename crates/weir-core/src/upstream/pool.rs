@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::group::{Group, Keep};
+use super::h2::{Connecting, Session};
 use super::idle::Common;
 use super::peer::Peer;
 use crate::tls::Secure;
@@ -26,6 +27,10 @@ pub(crate) struct Pool {
     common: Arc<Common>,
     idle: RefCell<Vec<Idle>>,
     swept: Cell<bool>,
+    /// Connections that speak HTTP/2, busy and idle ones.
+    sessions: RefCell<Vec<Rc<Session>>>,
+    /// Those that are being made.
+    pub(super) connecting: Connecting,
 }
 
 struct Idle {
@@ -37,7 +42,49 @@ struct Idle {
 impl Pool {
     pub(super) fn new(group: &Group) -> Pool {
         let (keep, common) = (group.keep, group.idle.clone());
-        Pool { keep, common, idle: RefCell::default(), swept: Cell::new(false) }
+        Pool {
+            keep,
+            common,
+            idle: RefCell::default(),
+            swept: Cell::new(false),
+            sessions: RefCell::default(),
+            connecting: Connecting::default(),
+        }
+    }
+
+    /// Whether connections that speak HTTP/2 are shared by requests, and kept.
+    pub(super) fn shares(&self) -> bool {
+        self.keep.connections > 0
+    }
+
+    /// How connections are kept.
+    pub(super) fn keep(&self) -> Keep {
+        self.keep
+    }
+
+    /// A connection to `peer` that speaks HTTP/2, has this TLS and takes another call: the one that was opened first, so
+    /// that the others become idle.
+    pub(super) fn session(&self, peer: &Peer, secure: Option<&Secure>) -> Option<Rc<Session>> {
+        let sessions = self.sessions.borrow();
+        sessions.iter().find(|session| session.is_to(&peer.addr, secure) && session.has_room()).cloned()
+    }
+
+    /// Adds one, if they are shared. Of idle ones as many are kept as of other connections; the one that has been idle
+    /// for longest is closed.
+    pub(super) fn add(&self, session: &Rc<Session>, worker: &Worker) {
+        if !self.shares() {
+            return;
+        }
+        let mut sessions = self.sessions.borrow_mut();
+        sessions.retain(|session| !session.is_lost());
+        sessions.push(session.clone());
+        let most = Share::of(self.keep.connections, worker.colleagues()).alone;
+        let idle = || sessions.iter().filter(|session| session.streams() == 0 && session.is_used());
+        if idle().count() > most
+            && let Some(oldest) = idle().min_by_key(|session| session.idle_since())
+        {
+            oldest.retire();
+        }
     }
 
     /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without
@@ -120,6 +167,15 @@ impl Pool {
             .partition(|idle| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &idle.peer.state)));
         *self.idle.borrow_mut() = stay;
         drop(go);
+        let is_member =
+            |session: &Session| members.clone().any(|peer| Arc::ptr_eq(&peer.state, &session.peer().state));
+        self.sessions.borrow_mut().retain(|session| {
+            let stays = is_member(session);
+            if !stays {
+                session.retire();
+            }
+            stays
+        });
         if !self.common.is_empty() {
             self.common.keep_only(|parked| members.clone().any(|peer| peer.addr == parked.addr));
         }
@@ -158,6 +214,15 @@ impl Pool {
 /// Milliseconds since then.
 fn idle_for(since: u64) -> u64 {
     weir_rt::now_ms().saturating_sub(since)
+}
+
+impl Drop for Pool {
+    /// Nobody can find its sessions any more: each ends with its last call.
+    fn drop(&mut self) {
+        for session in self.sessions.get_mut() {
+            session.retire();
+        }
+    }
 }
 
 /// How a number of connections is shared out.

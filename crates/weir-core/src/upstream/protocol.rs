@@ -3,7 +3,8 @@
 use std::any::Any;
 
 use weir_http::h1::ChunkedDecoder;
-use weir_http::{Field, Span};
+use weir_http::hpack::{Encoder, Indexing};
+use weir_http::{Field, Known, Span};
 
 use crate::exchange::Exchange;
 use crate::log::Level;
@@ -24,6 +25,11 @@ pub trait Protocol {
     /// The TLS that connections for `x` need; none by default.
     fn secure(&self, _x: &mut Exchange) -> Option<Secure> {
         None
+    }
+
+    /// Servers speak HTTP/2: the request stands in [`Outgoing::section`], and the engine reads the answer.
+    fn multiplexes(&self) -> bool {
+        false
     }
 
     /// Composes the request for a try; runs once per request, before the first try, and again when a try must be made
@@ -109,6 +115,8 @@ pub const RECORD: u64 = 32 * 1024;
 pub struct Outgoing {
     /// Its head.
     pub head: Vec<u8>,
+    /// Its head, where servers speak HTTP/2.
+    pub section: Section,
     /// A body other than the client's.
     pub body: Option<Vec<u8>>,
     /// How the client's body follows.
@@ -117,6 +125,51 @@ pub struct Outgoing {
     pub uri: Span,
     /// The connection may be kept, as far as the request says.
     pub keep_alive: bool,
+}
+
+/// The head of a request in HTTP/2. Names are written in lower case.
+#[derive(Debug, Default)]
+pub struct Section {
+    text: Vec<u8>,
+    pseudo: Vec<(&'static str, Span)>,
+    fields: Vec<(Span, Span)>,
+}
+
+impl Section {
+    /// Adds `:method` and its like; they stand before all fields.
+    pub fn pseudo(&mut self, name: &'static str, value: &[u8]) {
+        let value = self.text(value);
+        self.pseudo.push((name, value));
+    }
+
+    /// Adds a field.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.text.len();
+        let name = self.text(name);
+        self.text[start..].make_ascii_lowercase();
+        let value = self.text(value);
+        self.fields.push((name, value));
+    }
+
+    fn text(&mut self, text: &[u8]) -> Span {
+        let start = self.text.len();
+        self.text.extend_from_slice(text);
+        Span { start: start as u32, end: self.text.len() as u32 }
+    }
+
+    /// Writes it as a header block.
+    pub(super) fn write(&self, coder: &mut Encoder, out: &mut Vec<u8>) {
+        for (name, value) in &self.pseudo {
+            coder.pseudo(name, value.of(&self.text), out);
+        }
+        for (name, value) in &self.fields {
+            let (name, value) = (name.of(&self.text), value.of(&self.text));
+            match weir_http::classify(name) {
+                Known::Other => coder.field(name, value, Indexing::Allowed, out),
+                known => coder.known(known, value, out),
+            }
+        }
+    }
 }
 
 /// The head of an answer. Spans are of the exchange's arena.

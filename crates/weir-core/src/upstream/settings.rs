@@ -69,6 +69,8 @@ pub struct Family {
     pub force_ranges: Option<bool>,
     /// `proxy_protocol`; `Some(None)`: `off`.
     pub proxy_protocol: Option<Option<ProxyHeader>>,
+    /// The module has no files: answers are never read ahead into one.
+    pub without_files: bool,
     resolved: Option<Arc<Settings>>,
 }
 
@@ -232,7 +234,9 @@ impl Family {
             .temp_path
             .get_or_insert_with(|| TempPath { path: Arc::new(folder), levels: [1, 2, 0] })
             .clone();
-        registry.shared::<TempPaths>().add(&temp_path.path);
+        if !self.without_files {
+            registry.shared::<TempPaths>().add(&temp_path.path);
+        }
         self.resolved = Some(Arc::new(Settings {
             prefix,
             bind: self.bind.clone().flatten(),

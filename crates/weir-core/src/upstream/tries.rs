@@ -161,6 +161,11 @@ impl Tries {
         self.0.trailers.borrow_mut().push((name.into(), value.into()));
     }
 
+    /// Whether the answer has had one.
+    pub(crate) fn has_trailer(&self) -> bool {
+        !self.0.trailers.borrow().is_empty()
+    }
+
     /// Gives the client the trailer of the answer, but for what `settings` hide.
     pub(crate) fn pass_trailers(&self, x: &mut Exchange, settings: &Settings) {
         for (name, value) in self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hides(name)) {

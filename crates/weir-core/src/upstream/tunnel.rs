@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use weir_trace::WaitKind;
 
-use super::attempt::{Answered, Upstream};
+use super::attempt::{Answered, Link, Upstream};
 use super::connection::Connection;
 use super::headers;
 use super::tries::Tries;
@@ -17,7 +17,8 @@ use crate::phase::Verdict;
 
 /// Passes the answer's head on, then bytes both ways.
 pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {
-    let Answered { incoming, connection, lease, rest } = answered;
+    let Answered { incoming, link, lease, rest } = answered;
+    let Link::Own(connection) = link else { return Verdict::Status(502) };
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
     headers::copy(x, up, &incoming);
     x.keep_alive = false;

@@ -43,6 +43,10 @@ impl Protocol for Http {
         Some(self.tls.as_ref()?.secure(x, &host))
     }
 
+    fn multiplexes(&self) -> bool {
+        self.version == 20
+    }
+
     fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
         request::compose(self, x, out)
     }

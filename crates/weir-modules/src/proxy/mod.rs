@@ -4,8 +4,8 @@
 //! ([`request`]), and how an answer's head is read ([`http`]).
 
 mod http;
-mod pass;
-mod request;
+pub(crate) mod pass;
+pub(crate) mod request;
 mod rewrite;
 #[cfg(test)]
 mod tests;
@@ -52,7 +52,7 @@ impl Module for Proxy {
             })
             .doc("The method of requests to servers, instead of the client's."),
             Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
-                .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11)]))
+                .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11), ("2", 20)]))
             .doc("The version of HTTP spoken to servers."),
             Row::new("proxy_upgrade", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.upgrade))
                 .doc("Passes the client's wish for another protocol (WebSocket) on; off."),
@@ -127,6 +127,7 @@ impl Module for Proxy {
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
             if pass.may_be_secure() {
+                conf.ssl.http2 = conf.version == Some(20);
                 conf.ssl.resolve("proxy", registry)?;
             }
         }

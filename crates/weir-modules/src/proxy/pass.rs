@@ -156,15 +156,15 @@ pub(super) enum Target {
 
 /// Where this request goes; the request's state.
 #[derive(Default)]
-pub(super) struct Goal {
+pub(crate) struct Goal {
     /// `$proxy_host`: the name and port as `proxy_pass` has them.
-    pub(super) host: Option<Text>,
+    pub(crate) host: Option<Text>,
     /// The server speaks TLS.
-    pub(super) https: bool,
+    pub(crate) https: bool,
     /// The URI that `proxy_pass` has.
-    pub(super) uri: Option<Text>,
+    pub(crate) uri: Option<Text>,
     /// That URI is all of it: it was computed.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
 }
 
 impl weir_core::upstream::Target for Target {

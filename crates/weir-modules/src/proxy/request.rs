@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_core::upstream::protocol::{Framing, Outgoing};
+use weir_core::upstream::protocol::{Framing, Outgoing, Section};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Exchange, Span, Text, Verdict};
 use weir_http::escape::{Set, escape};
@@ -13,7 +13,7 @@ use super::pass::Goal;
 use crate::value::Value;
 
 /// The fields of `proxy_set_header` and nginx's own, on one worker.
-pub(super) struct Fields {
+pub(crate) struct Fields {
     host: Option<Value>,
     set: Vec<(Arc<str>, Value)>,
     /// Names, in lower case, of the client's fields that are not sent as they came.
@@ -21,7 +21,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub(super) fn new(written: &[(Arc<str>, Script)]) -> Fields {
+    pub(crate) fn new(written: &[(Arc<str>, Script)]) -> Fields {
         let lower = |name: &str| name.to_ascii_lowercase().into_bytes().into_boxed_slice();
         let host = written.iter().rfind(|(name, _)| name.eq_ignore_ascii_case("Host"));
         let set = written.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("Host"));
@@ -38,8 +38,48 @@ impl Fields {
         self.replaced.iter().any(|replaced| replaced.eq_ignore_ascii_case(name))
     }
 
-    fn sets(&self, name: &str) -> bool {
+    pub(crate) fn sets(&self, name: &str) -> bool {
         self.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name))
+    }
+
+    /// `Host`, if it is set.
+    pub(crate) fn host(&self, x: &mut Exchange) -> Option<Text> {
+        self.host.as_ref().map(|value| value.get(x))
+    }
+
+    /// The fields of a request in HTTP/2: those that are set, the length of the content, the client's others.
+    pub(crate) fn section(&self, x: &mut Exchange, length: Option<u64>, client: bool, section: &mut Section) {
+        let values: Vec<Text> = self.set.iter().map(|(_, value)| value.get(x)).collect();
+        for ((name, _), value) in self.set.iter().zip(&values) {
+            let value = x.text(value);
+            if !value.is_empty() && goes(name.as_bytes(), value) {
+                section.field(name.as_bytes(), value);
+            }
+        }
+        if let Some(length) = length.filter(|_| !self.sets("Content-Length")) {
+            let mut digits = Vec::new();
+            h1::number(&mut digits, length);
+            section.field(b"content-length", &digits);
+        }
+        for field in x.request.fields.iter().filter(|field| client && field.valid) {
+            let name = x.arena.get(field.name);
+            if !self.replaces(name) {
+                section.field(name, x.arena.get(field.value));
+            }
+        }
+    }
+}
+
+/// Whether a field may stand in a request of HTTP/2 (RFC 9113 section 8.2.2).
+fn goes(name: &[u8], value: &[u8]) -> bool {
+    match weir_http::classify(name) {
+        Known::Connection
+        | Known::KeepAlive
+        | Known::ProxyConnection
+        | Known::TransferEncoding
+        | Known::Upgrade => false,
+        Known::Te => value.eq_ignore_ascii_case(b"trailers"),
+        _ => true,
     }
 }
 
@@ -58,7 +98,6 @@ const OWN: [&str; 9] = [
 
 /// Composes the request for `x`.
 pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
-    let values: Vec<Text> = http.fields.set.iter().map(|(_, value)| value.get(x)).collect();
     let host = host(http, x);
     let method = http.method.as_ref().map(|method| method.value(x));
     let body = http.body.as_ref().map(|body| body.value(x));
@@ -67,6 +106,20 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     }
     frame(http, x, out);
     out.uri = uri(x)?;
+    if http.version == 20 {
+        let length = length(x, out.body.as_deref(), out.framing);
+        let section = &mut out.section;
+        match &method {
+            Some(method) => section.pseudo(":method", x.text(method)),
+            None => section.pseudo(":method", x.arena.get(x.request.method_span)),
+        }
+        section.pseudo(":path", x.arena.get(out.uri));
+        section.pseudo(":scheme", scheme(x));
+        section.pseudo(":authority", x.text(&host));
+        http.fields.section(x, length, http.settings.pass_request_headers, section);
+        return Ok(());
+    }
+    let values: Vec<Text> = http.fields.set.iter().map(|(_, value)| value.get(x)).collect();
     let head = &mut out.head;
     head.reserve(512);
     match &method {
@@ -126,7 +179,7 @@ fn frame(http: &Http, x: &Exchange, out: &mut Outgoing) {
     if out.body.is_some() || !http.settings.pass_request_body {
         return;
     }
-    let chunked = x.request.chunked && !x.body.is_read();
+    let chunked = x.request.chunked && !x.body.is_read() && http.version != 20;
     out.framing = match () {
         () if chunked => Framing::Chunked,
         () if x.body.is_read() || x.body.is_pending() || x.request.content_length.is_some() => Framing::Plain,
@@ -134,8 +187,13 @@ fn frame(http: &Http, x: &Exchange, out: &mut Outgoing) {
     };
 }
 
+/// `:scheme`
+pub(crate) fn scheme(x: &Exchange) -> &'static [u8] {
+    if x.state_if::<Goal>().is_some_and(|goal| goal.https) { b"https" } else { b"http" }
+}
+
 /// What `Content-Length` says, if anything.
-fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Option<u64> {
+pub(crate) fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Option<u64> {
     match (body, framing) {
         (Some(body), _) => Some(body.len() as u64),
         (None, Framing::Plain) if x.body.is_read() => {
@@ -151,13 +209,13 @@ fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Option<u64> {
 fn host(http: &Http, x: &mut Exchange) -> Text {
     let set = http.fields.host.as_ref().map(|value| value.get(x));
     match set {
-        Some(set) if http.version != 11 || !x.text(&set).is_empty() => set,
+        Some(set) if http.version < 11 || !x.text(&set).is_empty() => set,
         _ => proxy_host(x).unwrap_or(Text::EMPTY),
     }
 }
 
 /// The URI that is sent, in the arena.
-fn uri(x: &mut Exchange) -> Result<Span, Verdict> {
+pub(crate) fn uri(x: &mut Exchange) -> Result<Span, Verdict> {
     let (given, whole) = x.state_if::<Goal>().map_or((None, false), |goal| (goal.uri.clone(), goal.whole));
     let uri = match given {
         Some(given) if whole => x.arena.append(&given),
@@ -194,7 +252,7 @@ fn location_len(x: &Exchange) -> usize {
 }
 
 /// `$proxy_host`
-fn proxy_host(x: &mut Exchange) -> Option<Text> {
+pub(crate) fn proxy_host(x: &mut Exchange) -> Option<Text> {
     let host = x.state_if::<Goal>()?.host.clone()?;
     if x.text(&host).starts_with(b"unix:") {
         return Some(Text::Static(b"localhost"));

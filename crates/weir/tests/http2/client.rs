@@ -43,6 +43,8 @@ pub(crate) struct Client {
     /// Content is used, so that windows open, as it comes.
     pub(crate) reads: bool,
     pub(crate) closed: bool,
+    /// The request that is begun gets its content later.
+    open_ended: bool,
 }
 
 impl Client {
@@ -99,6 +101,7 @@ impl Client {
             goaway: None,
             reads: true,
             closed: false,
+            open_ended: false,
         }
     }
 
@@ -135,6 +138,21 @@ impl Client {
         self.begin(method, b"localhost", path, None, fields, body)
     }
 
+    /// Begins a request whose content is sent by [`Client::send`].
+    pub(crate) fn begin_body(&mut self, path: &str, fields: &[(&str, &str)]) -> Key {
+        self.open_ended = true;
+        let key = self.begin("POST", b"localhost", path, None, fields, Some(b""));
+        self.open_ended = false;
+        key
+    }
+
+    /// Sends more of a request's content.
+    pub(crate) fn send(&mut self, key: Key, bytes: &[u8], last: bool) {
+        self.bodies.entry(key).or_default().0.extend_from_slice(bytes);
+        self.conn.offer(key, bytes.len() as u64, last);
+        self.flush();
+    }
+
     fn begin(
         &mut self,
         method: &str,
@@ -159,7 +177,8 @@ impl Client {
         let key = self.conn.open(body.is_none(), &mut self.out, write).expect("streams are free");
         self.answers.insert(key, Answer::default());
         if let Some(body) = body {
-            self.conn.offer(key, body.len() as u64, protocol.is_none());
+            // What is to be sent later, through a tunnel or piece by piece, leaves the stream open.
+            self.conn.offer(key, body.len() as u64, protocol.is_none() && !self.open_ended);
             self.bodies.insert(key, (body.to_vec(), 0));
         }
         self.flush();

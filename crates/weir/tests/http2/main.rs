@@ -2,8 +2,11 @@
 
 mod attacks;
 mod client;
+mod grpc;
+mod peer;
 mod real;
 mod streams;
 #[allow(dead_code, reason = "only certificates are needed here")]
 #[path = "../support/tls.rs"]
 mod tls;
+mod upstream;

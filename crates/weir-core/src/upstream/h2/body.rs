@@ -1,0 +1,188 @@
+//! A request's content on its way to a stream: what was read before, or what the client sends meanwhile, also while the
+//! answer is under way.
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_rt::Timer;
+use weir_rt::file::FileHandle;
+
+use super::call::Call;
+use crate::conn::Stream;
+use crate::conn::client::Bytes;
+use crate::error::{Error, Kind, Side};
+use crate::exchange::Exchange;
+use crate::phase::LocalFuture;
+use crate::upstream::protocol::{Framing, Outgoing};
+
+/// Where the rest of a request's content comes from.
+pub(in crate::upstream) enum Upload {
+    /// All of it was given.
+    Done,
+    /// The exchange reads it from its client.
+    Exchange,
+    /// From a file that it was read into.
+    File(FromFile),
+    /// From the client's stream, beside the answer.
+    Client(FromClient),
+}
+
+impl Upload {
+    /// What is to be sent of the content at once, and where the rest comes from.
+    pub(super) fn begin(x: &Exchange, out: &Outgoing) -> (Vec<u8>, Upload) {
+        if let Some(body) = &out.body {
+            return (body.clone(), Upload::Done);
+        }
+        if out.framing == Framing::None {
+            return (Vec::new(), Upload::Done);
+        }
+        if !x.body.is_read() {
+            return (Vec::new(), if x.body.is_pending() { Upload::Exchange } else { Upload::Done });
+        }
+        match x.body.file() {
+            Some(file) => {
+                let (handle, left) = (file.handle.clone(), file.len);
+                (Vec::new(), Upload::File(FromFile { handle, offset: 0, left, reading: None }))
+            }
+            None => (x.body.memory().to_vec(), Upload::Done),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self, Upload::Done)
+    }
+
+    /// The answer has begun: what the client's stream still brings is passed on without the exchange.
+    pub(super) fn let_go(&mut self, x: &mut Exchange) {
+        if let (Upload::Exchange, Some(stream)) = (&*self, x.transport.h2().cloned()) {
+            stream.read_ahead();
+            x.body.hand_over();
+            *self = Upload::Client(FromClient {
+                stream,
+                timer: Timer::new(),
+                timeout: x.plan.core.client_body_timeout,
+                received: x.body.received(),
+                limit: x.plan.core.client_max_body_size,
+            });
+        }
+    }
+
+    /// Gives what can be given.
+    ///
+    /// # Errors
+    /// The client does not send the rest, or too much; the file can't be read.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, call: &Call) -> Result<(), Error> {
+        let done = match self {
+            Upload::Done | Upload::Exchange => return Ok(()),
+            Upload::File(file) => file.poll(cx, call)?,
+            Upload::Client(client) => client.poll(cx, call)?,
+        };
+        if done {
+            *self = Upload::Done;
+        }
+        Ok(())
+    }
+}
+
+/// A file, read by a thread of the pool, a piece at a time.
+pub(in crate::upstream) struct FromFile {
+    handle: Rc<FileHandle>,
+    offset: u64,
+    left: u64,
+    reading: Option<LocalFuture<'static, io::Result<Vec<u8>>>>,
+}
+
+impl FromFile {
+    /// Whether all of it was given.
+    fn poll(&mut self, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
+        let failed = |error: io::Error| Error::file(error.raw_os_error());
+        loop {
+            let Some(reading) = &mut self.reading else {
+                if !call.has_room(cx) {
+                    return Ok(false);
+                }
+                // The thread gets a descriptor of its own: the request may end before the read does.
+                let handle = self.handle.try_clone().map_err(failed)?;
+                let (offset, len) = (self.offset, self.left.min(PIECE) as usize);
+                self.reading = Some(Box::pin(weir_rt::blocking(move || read(&handle, offset, len))));
+                continue;
+            };
+            let Poll::Ready(read) = reading.as_mut().poll(cx) else { return Ok(false) };
+            self.reading = None;
+            let piece = read.map_err(failed)?;
+            self.offset += piece.len() as u64;
+            self.left -= (piece.len() as u64).min(self.left);
+            call.offer(piece, self.left == 0);
+            if self.left == 0 {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+fn read(file: &FileHandle, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut piece = vec![0; len];
+    match file.pread(&mut piece, offset)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        got => {
+            piece.truncate(got);
+            Ok(piece)
+        }
+    }
+}
+
+/// A stream of the client whose content nobody else reads.
+pub(in crate::upstream) struct FromClient {
+    stream: Stream,
+    /// `client_body_timeout`, while it is waited for.
+    timer: Timer,
+    timeout: u64,
+    received: u64,
+    /// `client_max_body_size`
+    limit: u64,
+}
+
+impl FromClient {
+    /// Whether all of it was given.
+    fn poll(&mut self, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
+        loop {
+            if !call.has_room(cx) {
+                // It is the server that is waited for.
+                self.timer.disarm();
+                return Ok(false);
+            }
+            match self.stream.poll_bytes(cx) {
+                Poll::Ready(Bytes::Piece(piece)) => {
+                    self.received += piece.len() as u64;
+                    if self.limit != 0 && self.received > self.limit {
+                        return Err(Error { kind: Kind::TooLarge, side: Side::Client, errno: None });
+                    }
+                    let last = self.stream.is_ended();
+                    call.offer(piece, last);
+                    if last {
+                        return Ok(true);
+                    }
+                    self.timer.touch(self.timeout);
+                }
+                Poll::Ready(Bytes::End) => {
+                    call.offer(Vec::new(), true);
+                    return Ok(true);
+                }
+                Poll::Ready(Bytes::Received(_) | Bytes::Broken) => return Err(Error::CLIENT_CLOSED),
+                Poll::Pending => {
+                    if !self.timer.is_armed() && !self.timer.expired() {
+                        self.timer.arm(self.timeout);
+                    }
+                    return match self.timer.poll_expired(cx) {
+                        Poll::Ready(()) => Err(Error::CLIENT_TIMED_OUT),
+                        Poll::Pending => Ok(false),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Files are read in pieces of this many bytes.
+const PIECE: u64 = 32 * 1024;

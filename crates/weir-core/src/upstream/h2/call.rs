@@ -1,0 +1,189 @@
+//! A request's end of its stream.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_http::h2::{Code, Key};
+use weir_http::hpack;
+use weir_http::{Field, Known, Span};
+use weir_rt::Timer;
+
+use super::session::{HIGH, Lost, Session, Slot};
+use crate::exchange::Exchange;
+
+/// What comes on a stream.
+#[derive(Debug)]
+pub(in crate::upstream) enum Got {
+    /// The head of the answer; whether it is all of it.
+    Head(Box<Fields>, bool),
+    /// A head before it (1xx).
+    Interim(Box<Fields>),
+    /// Content.
+    Data(Vec<u8>),
+    /// The trailer.
+    Trailers(Box<Fields>),
+    /// The answer is whole.
+    End,
+    /// The stream was reset: by the server, or because of what the server did.
+    Reset(Code, Option<&'static str>),
+    /// The connection is gone, or the server does not take the request.
+    Lost(Lost),
+    /// The timer expired.
+    TimedOut,
+}
+
+impl Got {
+    /// Bytes of content.
+    pub(super) fn len(&self) -> usize {
+        if let Got::Data(bytes) = self { bytes.len() } else { 0 }
+    }
+}
+
+/// A header section.
+#[derive(Debug)]
+pub(in crate::upstream) struct Fields {
+    text: Vec<u8>,
+    list: Vec<(Span, Span, Known)>,
+    /// The status, of a head.
+    pub(super) status: u16,
+    /// Bytes of its frames.
+    pub(super) block: usize,
+    /// There was more of it than is read.
+    pub(super) too_large: bool,
+}
+
+impl Fields {
+    /// A copy of what the engine has read.
+    pub(super) fn of(section: &hpack::Section, status: Option<u16>, block: usize) -> Fields {
+        let usual = section.items.iter().filter(|item| !item.name.kind.is_pseudo());
+        Fields {
+            text: section.text.clone(),
+            list: usual.map(|item| (item.label, item.value, item.name.known)).collect(),
+            status: status.unwrap_or(0),
+            block,
+            too_large: section.too_large,
+        }
+    }
+
+    /// Names and values.
+    pub(in crate::upstream) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.list.iter().map(|(name, value, _)| (name.of(&self.text), value.of(&self.text)))
+    }
+
+    /// The text that [`Fields::spans`] are of.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The fields, as spans that are `base` bytes further on than in the text.
+    pub(super) fn spans(&self, base: u32) -> Vec<Field> {
+        let moved = |span: Span| Span { start: span.start + base, end: span.end + base };
+        let field = |(name, value, known): &(Span, Span, Known)| Field {
+            name: moved(*name),
+            value: moved(*value),
+            known: *known,
+            valid: true,
+            underscore: false,
+        };
+        self.list.iter().map(field).collect()
+    }
+
+    /// The fields in the arena of `x`.
+    pub(super) fn keep(&self, x: &mut Exchange) -> Vec<Field> {
+        let base = x.arena.push(&self.text).start;
+        self.spans(base)
+    }
+}
+
+/// A stream. Dropping it before its end resets it.
+pub(in crate::upstream) struct Call {
+    session: Rc<Session>,
+    key: Key,
+}
+
+impl Call {
+    pub(super) fn new(session: Rc<Session>, key: Key) -> Call {
+        Call { session, key }
+    }
+
+    /// The next thing that comes. `Reset`, `Lost` and `End` are the last.
+    pub(super) fn poll(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Got> {
+        if let Some(got) = self.next() {
+            return Poll::Ready(got);
+        }
+        self.with(|slot| slot.waker = Some(cx.waker().clone()));
+        match timer {
+            Some(timer) => timer.poll_expired(cx).map(|()| Got::TimedOut),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The next thing, if it is there. The server is told that content was taken.
+    pub(super) fn next(&self) -> Option<Got> {
+        let got = self.with(|slot| slot.news.pop_front())?;
+        if let Got::Data(bytes) = &got {
+            let mut out = self.session.out.borrow_mut();
+            let before = out.len();
+            self.session.h2.borrow_mut().consumed(self.key, bytes.len() as u64, &mut out);
+            let said = out.len() > before;
+            drop(out);
+            if said {
+                self.session.wake();
+            }
+        }
+        Some(got)
+    }
+
+    /// Gives content of the request; `last`: nothing follows.
+    pub(super) fn offer(&self, bytes: Vec<u8>, last: bool) {
+        self.session.h2.borrow_mut().offer(self.key, bytes.len() as u64, last);
+        if !bytes.is_empty() {
+            self.with(|slot| slot.pieces.push_back(bytes));
+        }
+        self.session.wake();
+    }
+
+    /// Bytes of the request's content that were given and not sent.
+    pub(super) fn unsent(&self) -> u64 {
+        self.session.h2.borrow().pending(self.key)
+    }
+
+    /// Whether more content can be given; else the task of `cx` is woken when it can.
+    pub(super) fn has_room(&self, cx: &mut Context<'_>) -> bool {
+        if self.unsent() <= HIGH {
+            return true;
+        }
+        self.with(|slot| slot.waker = Some(cx.waker().clone()));
+        false
+    }
+
+    /// Nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        let last = |got: &Got| matches!(got, Got::End | Got::Reset(..) | Got::Lost(_));
+        self.with(|slot| slot.news.back().is_some_and(last))
+    }
+
+    /// Ready when nothing more comes, whatever has come and was not taken.
+    pub(super) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_over() {
+            return Poll::Ready(());
+        }
+        self.with(|slot| slot.waker = Some(cx.waker().clone()));
+        Poll::Pending
+    }
+
+    /// Bytes of its frames that were sent, and received.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        self.with(|slot| (slot.sent, slot.received))
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Slot) -> R) -> R {
+        f(&mut self.session.slots.borrow_mut()[self.key.index()])
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.session.release(self.key);
+    }
+}

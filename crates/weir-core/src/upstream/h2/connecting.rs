@@ -1,0 +1,74 @@
+//! Connections that are being made: requests that come meanwhile wait for them instead of making more.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use weir_rt::net::SockAddr;
+
+use crate::tls::Secure;
+
+/// Those of one group, on one worker.
+#[derive(Default)]
+pub(in crate::upstream) struct Connecting(RefCell<Vec<Weak<Attempt>>>);
+
+struct Attempt {
+    addr: SockAddr,
+    secure: Option<Secure>,
+    /// It is over; whether it made a connection.
+    over: Cell<Option<bool>>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Somebody connects; who waits goes on when this is dropped.
+pub(in crate::upstream) struct Soon(Rc<Attempt>);
+
+impl Soon {
+    /// The connection is there, for all to find.
+    pub(in crate::upstream) fn made(self) {
+        self.0.over.set(Some(true));
+    }
+}
+
+impl Drop for Soon {
+    fn drop(&mut self) {
+        self.0.over.set(self.0.over.get().or(Some(false)));
+        self.0.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Connecting {
+    /// Begins to connect, unless somebody does already: then it is to be waited for whether that one comes to a
+    /// connection.
+    pub(in crate::upstream) fn begin(
+        &self,
+        addr: &SockAddr,
+        secure: Option<&Secure>,
+    ) -> Result<Soon, impl Future<Output = bool> + use<>> {
+        let mut list = self.0.borrow_mut();
+        list.retain(|attempt| attempt.upgrade().is_some_and(|attempt| attempt.over.get().is_none()));
+        let same = |attempt: &Rc<Attempt>| attempt.addr == *addr && attempt.secure.as_ref() == secure;
+        if let Some(attempt) = list.iter().filter_map(Weak::upgrade).find(same) {
+            return Err(std::future::poll_fn(move |cx| poll(&attempt, cx)));
+        }
+        let attempt = Rc::new(Attempt {
+            addr: addr.clone(),
+            secure: secure.cloned(),
+            over: Cell::new(None),
+            waiting: RefCell::default(),
+        });
+        list.push(Rc::downgrade(&attempt));
+        Ok(Soon(attempt))
+    }
+}
+
+fn poll(attempt: &Attempt, cx: &mut Context<'_>) -> Poll<bool> {
+    if let Some(made) = attempt.over.get() {
+        return Poll::Ready(made);
+    }
+    let mut waiting = attempt.waiting.borrow_mut();
+    if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+        waiting.push(cx.waker().clone());
+    }
+    Poll::Pending
+}

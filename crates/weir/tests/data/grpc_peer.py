@@ -1,0 +1,125 @@
+"""A gRPC server and a gRPC client of Python's own library, with bytes for messages.
+
+    grpc_peer.py serve            prints its port, serves until its input ends
+    grpc_peer.py ask ADDR [CA]    makes calls of every kind to ADDR, over TLS with a CA; prints "all calls well"
+"""
+
+import sys
+import threading
+from concurrent import futures
+
+import grpc
+
+TIMEOUT = 60
+
+
+def unary(request, context):
+    if request == b"fail":
+        context.set_trailing_metadata((("why", "asked for"),))
+        context.abort(grpc.StatusCode.NOT_FOUND, "no such thing")
+    if request == b"slow":
+        until_given_up(context)
+        return b""
+    context.send_initial_metadata((("first", "yes"),))
+    context.set_trailing_metadata((("last", "yes"),))
+    return request[::-1]
+
+
+def until_given_up(context):
+    gone = threading.Event()
+    # It may have been given up already: then nobody calls back.
+    if context.add_callback(gone.set):
+        gone.wait(TIMEOUT)
+
+
+def down(request, context):
+    if request == b"hang":
+        yield b"begun"
+        until_given_up(context)
+        print("given up", flush=True)
+        return
+    for number in range(int(request)):
+        yield b"%d" % number
+
+
+def up(requests, _context):
+    return b"%d" % sum(len(request) for request in requests)
+
+
+def both(requests, _context):
+    for request in requests:
+        yield request.upper()
+
+
+def serve():
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=32), options=(("grpc.max_receive_message_length", -1),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", {
+        "Unary": grpc.unary_unary_rpc_method_handler(unary),
+        "Down": grpc.unary_stream_rpc_method_handler(down),
+        "Up": grpc.stream_unary_rpc_method_handler(up),
+        "Both": grpc.stream_stream_rpc_method_handler(both),
+    }),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(port, flush=True)
+    sys.stdin.read()
+
+
+def ask(addr, ca):
+    options = (("grpc.max_receive_message_length", -1), ("grpc.ssl_target_name_override", "localhost"))
+    if ca:
+        with open(ca, "rb") as file:
+            channel = grpc.secure_channel(addr, grpc.ssl_channel_credentials(file.read()), options)
+    else:
+        channel = grpc.insecure_channel(addr, options)
+    one = channel.unary_unary("/t.T/Unary")
+    answer, call = one.with_call(b"abc", timeout=TIMEOUT)
+    assert answer == b"cba", answer
+    assert ("first", "yes") in call.initial_metadata() and ("last", "yes") in call.trailing_metadata()
+    large = bytes(range(256)) * 8192
+    assert one(large, timeout=TIMEOUT) == large[::-1]
+    try:
+        one(b"fail", timeout=TIMEOUT)
+        raise AssertionError("it should have failed")
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.NOT_FOUND and error.details() == "no such thing", error
+        assert ("why", "asked for") in error.trailing_metadata()
+    try:
+        one(b"slow", timeout=0.5)
+        raise AssertionError("it should have taken too long")
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED, error
+    begun = channel.unary_stream("/t.T/Down")(b"hang", timeout=TIMEOUT)
+    assert next(begun) == b"begun"
+    begun.cancel()
+    answers = channel.unary_stream("/t.T/Down")(b"1000", timeout=TIMEOUT)
+    assert [int(answer) for answer in answers] == list(range(1000))
+    assert channel.stream_unary("/t.T/Up")(iter([b"x" * 1000] * 500), timeout=TIMEOUT) == b"500000"
+    talk(channel)
+    calls = [one.future(b"%d" % number, timeout=TIMEOUT) for number in range(200)]
+    assert [call.result() for call in calls] == [(b"%d" % number)[::-1] for number in range(200)]
+    print("all calls well")
+
+
+def talk(channel):
+    """Each question is asked when the one before was answered."""
+    answered = threading.Semaphore(0)
+
+    def questions():
+        for number in range(50):
+            yield b"q%d" % number
+            assert answered.acquire(timeout=TIMEOUT)
+
+    count = 0
+    for number, answer in enumerate(channel.stream_stream("/t.T/Both")(questions(), timeout=TIMEOUT)):
+        assert answer == b"Q%d" % number, answer
+        answered.release()
+        count += 1
+    assert count == 50, count
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve()
+    else:
+        ask(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
