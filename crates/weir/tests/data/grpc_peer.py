@@ -59,7 +59,7 @@ def serve():
         "Up": grpc.stream_unary_rpc_method_handler(up),
         "Both": grpc.stream_stream_rpc_method_handler(both),
     }),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port("127.0.0.1:" + (sys.argv[2] if len(sys.argv) > 2 else "0"))
     server.start()
     print(port, flush=True)
     sys.stdin.read()

@@ -150,7 +150,7 @@ impl Call {
 
     /// Whether more content can be given; else the task of `cx` is woken when it can.
     pub(super) fn has_room(&self, cx: &mut Context<'_>) -> bool {
-        if self.unsent() <= HIGH {
+        if self.unsent() < HIGH {
             return true;
         }
         self.with(|slot| slot.waker = Some(cx.waker().clone()));
