@@ -30,6 +30,10 @@ pub trait Module: 'static {
     /// Takes from `parent`, the block around, what `conf` leaves unset.
     fn inherit(_conf: &mut Self::Conf, _parent: &Self::Conf) {}
 
+    /// As [`Module::inherit`], before it, where the block is one without a name inside the other (`if`, `limit_except`):
+    /// takes what other blocks don't, such as where requests go.
+    fn nest(_conf: &mut Self::Conf, _parent: &Self::Conf) {}
+
     /// Called once per block after inheritance: checks and derived values.
     ///
     /// # Errors
@@ -59,6 +63,7 @@ pub struct ModuleDef {
     pub(crate) check: fn(usize, &Line, Contexts) -> Result<(), Error>,
     pub(crate) set: fn(&mut dyn Any, usize, &mut LineCx<'_>) -> Result<(), Error>,
     pub(crate) inherit: fn(&mut dyn Any, &dyn Any),
+    pub(crate) nest: fn(&mut dyn Any, &dyn Any),
     pub(crate) resolve: fn(&mut dyn Any, &mut Registry) -> Result<(), Error>,
     pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>) -> Result<(), Error>,
 }
@@ -89,6 +94,12 @@ impl ModuleDef {
             set: |conf, index, line| (M::DIRECTIVES[index].set)(conf_of::<M>(conf), line),
             inherit: |conf, parent| {
                 M::inherit(
+                    conf_of::<M>(conf),
+                    parent.downcast_ref().expect("a block's conf at its module's index"),
+                );
+            },
+            nest: |conf, parent| {
+                M::nest(
                     conf_of::<M>(conf),
                     parent.downcast_ref().expect("a block's conf at its module's index"),
                 );
@@ -144,6 +155,12 @@ impl Confs {
     pub(crate) fn inherit(&mut self, modules: &[&ModuleDef], parent: &Confs) {
         for (module, (conf, from)) in modules.iter().zip(self.0.iter_mut().zip(&parent.0)) {
             (module.inherit)(&mut **conf, &**from);
+        }
+    }
+
+    pub(crate) fn nest(&mut self, modules: &[&ModuleDef], parent: &Confs) {
+        for (module, (conf, from)) in modules.iter().zip(self.0.iter_mut().zip(&parent.0)) {
+            (module.nest)(&mut **conf, &**from);
         }
     }
 

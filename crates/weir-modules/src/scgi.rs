@@ -37,6 +37,10 @@ impl Module for Scgi {
         ]
     );
 
+    fn nest(conf: &mut ScgiConf, parent: &ScgiConf) {
+        inherit!(conf, parent, pass);
+    }
+
     fn inherit(conf: &mut ScgiConf, parent: &ScgiConf) {
         conf.family.inherit(&parent.family);
         inherit!(conf, parent, params);

@@ -42,6 +42,10 @@ impl Module for Uwsgi {
         ]
     );
 
+    fn nest(conf: &mut UwsgiConf, parent: &UwsgiConf) {
+        inherit!(conf, parent, pass);
+    }
+
     fn inherit(conf: &mut UwsgiConf, parent: &UwsgiConf) {
         conf.family.inherit(&parent.family);
         inherit!(conf, parent, params, modifier1, modifier2);

@@ -4,6 +4,7 @@
 //! neither appended to nor dropped; moving a chunk inside the deque moves a `Vec`'s handle, not its bytes.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::driver::sys;
@@ -15,6 +16,8 @@ pub enum Chunk {
     Bytes(Vec<u8>),
     /// Bytes shared by several connections of this worker, such as a cached file.
     Shared(Rc<[u8]>),
+    /// A part of such bytes.
+    Part(Rc<[u8]>, Range<usize>),
     /// Bytes of the program.
     Static(&'static [u8]),
     /// `len` bytes of a file from `offset` on.
@@ -47,6 +50,7 @@ impl Chunk {
         match self {
             Chunk::Bytes(v) => v,
             Chunk::Shared(s) => s,
+            Chunk::Part(s, range) => s.get(range.clone()).unwrap_or_default(),
             Chunk::Static(s) => s,
             Chunk::File { .. } => &[],
         }

@@ -197,15 +197,18 @@ const VARIABLES: &str = include_str!("data/nginx-variables.txt");
 /// Why directives and variables of nginx are not there; the first that fits counts. A star stands for any text.
 const REASONS: &[(&[&str], &str)] = &[
     (&["http2*", "http3*", "quic_*"], "HTTP/2 and HTTP/3 are not finished."),
-    (
-        &["grpc_*", "tunnel_*", "memcached_*", "scgi_*", "uwsgi_*", "least_time"],
-        "These modules are not there yet.",
-    ),
+    (&["tunnel_*", "memcached_*", "scgi_*", "uwsgi_*", "least_time"], "These modules are not there yet."),
     (&["*_ssl_*", "ssl_*"], "TLS is not finished."),
     (&["proxy_cache*", "fastcgi_cache*", "*_no_cache"], "There is no cache of answers yet."),
     (&["*_store", "*_store_access"], "Answers can't be kept as files yet."),
     (
-        &["*_socket_rcvbuf", "*_socket_sndbuf", "proxy_headers_hash_*", "client_body_early_read"],
+        &[
+            "*_socket_rcvbuf",
+            "*_socket_sndbuf",
+            "grpc_ssl_key_log",
+            "proxy_headers_hash_*",
+            "client_body_early_read",
+        ],
         "Not built yet.",
     ),
     (&["*_send_lowat"], "Has no effect on Linux."),

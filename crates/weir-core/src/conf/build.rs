@@ -337,6 +337,7 @@ impl<'t> Builder<'t> {
             self.settle(&mut location.confs, parent);
             if let Some((_, confs)) = &mut location.limit_except {
                 confs.get_mut::<HttpCoreConf>().matcher = Some(location.matcher.clone());
+                confs.nest(&self.modules, &location.confs);
                 self.settle(confs, &location.confs);
             }
             self.settle_nested(&mut location.nested, &location.confs);
@@ -346,6 +347,7 @@ impl<'t> Builder<'t> {
 
     fn settle_nested(&mut self, nested: &mut [Confs], parent: &Confs) {
         for confs in nested {
+            confs.nest(&self.modules, parent);
             self.settle(confs, parent);
         }
     }

@@ -87,7 +87,8 @@ impl Wire {
     pub(crate) fn compose(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut out = self.out.borrow_mut();
         if out.capacity() == 0 {
-            *out = self.stream.spare();
+            let between = self.multiplexed.get() && self.stream.unsent() > 0;
+            *out = if between { Vec::with_capacity(FRAME) } else { self.stream.spare() };
         }
         let before = out.len();
         write(&mut out);
@@ -98,7 +99,7 @@ impl Wire {
 
     /// As [`Wire::compose`], for the few bytes between pieces of a body that follow uncopied: a spare vector, which has
     /// room for a whole answer, would be held by them until the client has read that far.
-    fn frame(&self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn frame(&self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.out.borrow().capacity() == 0 {
             self.out.replace(Vec::with_capacity(FRAME));
         }
@@ -139,7 +140,7 @@ impl Wire {
             Buf::Bytes(bytes) => Chunk::Bytes(bytes),
             Buf::Static(bytes) => Chunk::Static(bytes),
             Buf::Shared { bytes, start, end } if start == 0 && end == bytes.len() => Chunk::Shared(bytes),
-            Buf::Shared { bytes, start, end } => Chunk::Bytes(bytes[start..end].to_vec()),
+            Buf::Shared { bytes, start, end } => Chunk::Part(bytes, start..end),
             Buf::File { file, offset, len } => Chunk::File { file: file.handle(), offset, len },
         });
     }
@@ -573,8 +574,8 @@ pub(crate) const HIGH: u64 = 64 * 1024;
 /// Pieces up to this size are copied behind the head instead of being sent by their own vector. A file of 10 KB costs
 /// 3 % less of a request on io_uring, 1.5 % on epoll, when it is not.
 const COPIED: usize = 4 * 1024;
-/// Bytes of a chunk's end and the next one's head, and some more.
-const FRAME: usize = 32;
+/// Bytes between pieces of bodies: a chunk's end and the next one's head, a head of HTTP/2 and that of its first frame.
+const FRAME: usize = 128;
 
 #[cfg(test)]
 mod tests {

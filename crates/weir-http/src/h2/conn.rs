@@ -79,6 +79,8 @@ pub struct Connection {
     pub(super) peer_last: Option<u32>,
     /// Bytes of the frames of the header section that was read last.
     pub(super) block_len: usize,
+    /// The longest frame that the peer may send.
+    pub(super) largest: u32,
 }
 
 /// How far a connection has come to its end.
@@ -100,6 +102,7 @@ impl Connection {
             window: config.stream_window,
             connect_protocol: config.connect_protocol,
             no_tree: true,
+            max_frame: LARGEST,
             ..Settings::default()
         };
         Connection::new(Role::Server, config, settings, out)
@@ -114,7 +117,7 @@ impl Connection {
 
     fn new(role: Role, config: &Config, settings: Settings, out: &mut Vec<u8>) -> Connection {
         settings.write(out);
-        let usual = Settings::default();
+        let (usual, decoder) = (Settings::default(), Decoder::new(hpack::DEFAULT_TABLE));
         let mut recv = RecvWindow::new(usual.window);
         if let Some(more) = recv.widen(config.window.min(0x7fff_ffff)) {
             frame::window_update(out, 0, more);
@@ -123,7 +126,7 @@ impl Connection {
             role,
             config: *config,
             remote: usual,
-            decoder: Decoder::new(hpack::DEFAULT_TABLE),
+            decoder: if role == Role::Client { decoder.lenient() } else { decoder },
             encoder: Encoder::new(),
             section: Section::default(),
             message: Message::default(),
@@ -144,6 +147,7 @@ impl Connection {
             ending: Ending::No,
             peer_last: None,
             block_len: 0,
+            largest: settings.max_frame,
         }
     }
 
@@ -303,5 +307,8 @@ pub(super) fn remember(list: &mut VecDeque<u32>, id: u32, most: usize) {
 
 /// Streams that were reset here and may still get frames: all that are open at once, twice.
 pub(super) const RESET: usize = 256;
+/// Clients may send frames of so many bytes, as nginx's may: those that send a long header section do so in one frame,
+/// whatever they were told.
+const LARGEST: u32 = 64 * 1024;
 /// Streams that ended lately, to tell a frame on them from one on a stream that never was.
 const ENDED: usize = 32;

@@ -170,7 +170,7 @@ impl Connection {
 
     /// What holds for all frames.
     fn check(&self, head: FrameHead) -> Result<(), Failure> {
-        if head.length > 16_384 {
+        if head.length > self.largest {
             return Err(size("sent frame larger than SETTINGS_MAX_FRAME_SIZE"));
         }
         match &self.block {

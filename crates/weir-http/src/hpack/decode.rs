@@ -11,6 +11,8 @@ pub struct Decoder {
     table: Table,
     /// What we told the peer its table may be at most (`SETTINGS_HEADER_TABLE_SIZE`).
     limit: usize,
+    /// Text of servers may be padded by a byte too many.
+    lenient: bool,
 }
 
 /// A header block, read. Kept and reused, so that a block costs no allocation.
@@ -75,7 +77,14 @@ impl Section {
 impl Decoder {
     /// A decoder whose table may have `limit` bytes.
     pub fn new(limit: usize) -> Decoder {
-        Decoder { table: Table::new(limit), limit }
+        Decoder { table: Table::new(limit), limit, lenient: false }
+    }
+
+    /// Takes coded text that ends with a whole byte of padding, an error by RFC 7541 section 5.2 that nginx does not mind
+    /// in servers' answers.
+    #[must_use]
+    pub fn lenient(self) -> Decoder {
+        Decoder { lenient: true, ..self }
     }
 
     /// Reads a whole block into `section`, which is emptied first.
@@ -134,11 +143,11 @@ impl Decoder {
             section.text.extend_from_slice(row.text.get(..row.label).unwrap_or_default());
             row.name
         } else {
-            string(rest, &mut section.text)?;
+            string(rest, self.lenient, &mut section.text)?;
             Name::of(section.text.get(start..).unwrap_or_default())
         };
         let middle = section.mark();
-        string(rest, &mut section.text)?;
+        string(rest, self.lenient, &mut section.text)?;
         let clean = is_clean(section.text.get(middle..).unwrap_or_default());
         if indexing {
             let text = section.text.get(start..).unwrap_or_default();
@@ -183,15 +192,21 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Error> {
 
 /// Appends a string literal (RFC 7541 section 5.2).
 #[inline]
-fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+fn string(rest: &mut &[u8], lenient: bool, out: &mut Vec<u8>) -> Result<(), Error> {
     let coded = rest.first().is_some_and(|first| first & 0x80 != 0);
     let length = integer(rest, 7)?;
     let (text, behind) = rest.split_at_checked(length).ok_or(Error::Truncated)?;
     *rest = behind;
-    if coded {
-        huffman::decode(text, out).map_err(|_| Error::Huffman)
-    } else {
+    if !coded {
         out.extend_from_slice(text);
-        Ok(())
+        return Ok(());
+    }
+    let start = out.len();
+    match (huffman::decode(text, out), text) {
+        (Err(_), [text @ .., 0xff]) if lenient => {
+            out.truncate(start);
+            huffman::decode(text, out).map_err(|_| Error::Huffman)
+        }
+        (decoded, _) => decoded.map_err(|_| Error::Huffman),
     }
 }

@@ -230,3 +230,17 @@ proptest! {
         }
     }
 }
+
+/// Eleven bytes of code and one of padding.
+#[test]
+fn padding_of_a_whole_byte_is_an_error_but_for_the_lenient() {
+    let code = [0x1d, 0x75, 0xd0, 0x62, 0x0d, 0x26, 0x3d, 0x4c, 0x4d, 0x65, 0x64, 0xff];
+    let block = [&[0x5f, 0x8c][..], &code].concat();
+    let limits = Limits { text: 1000, fields: 10 };
+    let mut section = Section::default();
+    assert_eq!(Decoder::new(DEFAULT_TABLE).decode(&block, limits, &mut section), Err(Error::Huffman));
+    assert_eq!(Decoder::new(DEFAULT_TABLE).lenient().decode(&block, limits, &mut section), Ok(()));
+    assert_eq!(section.items[0].value.of(&section.text), b"application/grpc");
+    let twice = [&[0x5f, 0x8d][..], &code, &[0xff]].concat();
+    assert!(Decoder::new(DEFAULT_TABLE).lenient().decode(&twice, limits, &mut section).is_err());
+}

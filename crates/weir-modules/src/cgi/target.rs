@@ -13,6 +13,7 @@ use weir_core::worker::Worker;
 use weir_core::{Exchange, Verdict};
 
 /// The argument, as written and as resolved.
+#[derive(Clone)]
 pub(crate) struct Pass {
     place: Place,
     script: Script,

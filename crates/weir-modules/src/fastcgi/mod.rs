@@ -58,6 +58,10 @@ impl Module for FastCgi {
     );
     const VARIABLES: &'static [Variable] = script::VARIABLES;
 
+    fn nest(conf: &mut FastCgiConf, parent: &FastCgiConf) {
+        inherit!(conf, parent, pass);
+    }
+
     fn inherit(conf: &mut FastCgiConf, parent: &FastCgiConf) {
         conf.family.inherit(&parent.family);
         inherit!(conf, parent, params, index, split, keep_conn, catch_stderr);

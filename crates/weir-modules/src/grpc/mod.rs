@@ -90,6 +90,10 @@ impl Module for Grpc {
             .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString."),
     ];
 
+    fn nest(conf: &mut GrpcConf, parent: &GrpcConf) {
+        inherit!(conf, parent, pass);
+    }
+
     fn inherit(conf: &mut GrpcConf, parent: &GrpcConf) {
         conf.family.inherit(&parent.family);
         conf.ssl.inherit(&parent.ssl);

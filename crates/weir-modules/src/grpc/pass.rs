@@ -14,11 +14,13 @@ use weir_core::{Exchange, Text, Verdict};
 use crate::proxy::pass::Goal;
 
 /// The argument, as written and as resolved.
+#[derive(Clone)]
 pub(super) struct Pass {
     place: Place,
     to: To,
 }
 
+#[derive(Clone)]
 enum To {
     /// Known when the configuration is read.
     Fixed { address: Address, group: Option<Arc<Group>> },

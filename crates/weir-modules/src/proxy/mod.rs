@@ -53,7 +53,7 @@ impl Module for Proxy {
             .doc("The method of requests to servers, instead of the client's."),
             Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
                 .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11), ("2", 20)]))
-            .doc("The version of HTTP spoken to servers."),
+            .doc("The version of HTTP spoken to servers: 1.0, 1.1, 2."),
             Row::new("proxy_upgrade", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.upgrade))
                 .doc("Passes the client's wish for another protocol (WebSocket) on; off."),
             Row::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol)
@@ -114,6 +114,10 @@ impl Module for Proxy {
         ]
     );
     const VARIABLES: &'static [Variable] = request::VARIABLES;
+
+    fn nest(conf: &mut ProxyConf, parent: &ProxyConf) {
+        inherit!(conf, parent, pass);
+    }
 
     fn inherit(conf: &mut ProxyConf, parent: &ProxyConf) {
         conf.family.inherit(&parent.family);

@@ -12,6 +12,7 @@ use weir_core::worker::Worker;
 use weir_core::{Exchange, Text, Verdict};
 
 /// The argument, as written and as resolved.
+#[derive(Clone)]
 pub(super) struct Pass {
     place: Place,
     to: To,
@@ -21,6 +22,7 @@ pub(super) struct Pass {
     location: Option<String>,
 }
 
+#[derive(Clone)]
 enum To {
     /// Known when the configuration is read.
     Fixed { url: Url, group: Option<Arc<Group>> },

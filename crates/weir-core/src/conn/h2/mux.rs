@@ -311,16 +311,15 @@ impl Mux {
             let mut h2 = self.h2.borrow_mut();
             let mut grant = None;
             let mut slots = self.slots.borrow_mut();
-            self.wire.compose(|out| {
-                grant = h2.next_data(out);
-                if let Some(Grant { key, len, .. }) = grant
-                    && let Some(slot) = slots.get_mut(key.index())
-                {
-                    take(&mut slot.chain, len, out);
-                    slot.written += len + h2::HEAD as u64;
-                }
-            });
-            let Some(Grant { key, end, .. }) = grant else { break };
+            if !h2.has_data() {
+                break;
+            }
+            self.wire.frame(|out| grant = h2.next_data(out));
+            let Some(Grant { key, len, end }) = grant else { break };
+            if let Some(slot) = slots.get_mut(key.index()) {
+                self.take(&mut slot.chain, len);
+                slot.written += len + h2::HEAD as u64;
+            }
             let pending = h2.pending(key);
             drop(h2);
             if let Some(slot) = slots.get_mut(key.index()) {
@@ -338,6 +337,26 @@ impl Mux {
                     self.detach(key, true);
                 }
             }
+        }
+    }
+
+    /// Moves `len` bytes of `chain` behind the head of their frame; all of its pieces are in memory. Small ones are
+    /// copied, others go as they are: the bytes of a file that many ask for stay in the processor's cache, and a burst
+    /// needs no memory of its own.
+    fn take(&self, chain: &mut Chain, len: u64) {
+        let mut left = len;
+        while left > 0
+            && let Some(buf) = chain.pop()
+        {
+            let part = buf.len().min(left);
+            left -= part;
+            if part == buf.len() {
+                self.wire.queue(buf);
+                continue;
+            }
+            let buf = divisible(buf);
+            self.wire.queue(buf.slice(0, part));
+            chain.unpop(buf.slice(part, buf.len()));
         }
     }
 
@@ -531,31 +550,11 @@ impl Mux {
     }
 }
 
-/// Moves `len` bytes from `chain` to `out`; all of its pieces are in memory.
-fn take(chain: &mut Chain, len: u64, out: &mut Vec<u8>) {
-    let mut left = len;
-    while left > 0
-        && let Some(buf) = chain.pop()
-    {
-        let part = buf.len().min(left);
-        if let Some(bytes) = buf.memory() {
-            out.extend_from_slice(&bytes[..part as usize]);
-        }
-        left -= part;
-        if part < buf.len() {
-            chain.unpop(rest(buf, part));
-        }
-    }
-}
-
-/// What is behind the first `from` bytes of `buf`, without copying them for each frame.
-fn rest(buf: Buf, from: u64) -> Buf {
+/// `buf` in a form whose parts are no copies.
+fn divisible(buf: Buf) -> Buf {
     match buf {
-        Buf::Bytes(bytes) => {
-            let end = bytes.len();
-            Buf::Shared { bytes: bytes.into(), start: from as usize, end }
-        }
-        other => other.slice(from, other.len()),
+        Buf::Bytes(bytes) => Buf::shared(bytes.into()),
+        other => other,
     }
 }
 

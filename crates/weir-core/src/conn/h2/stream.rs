@@ -85,20 +85,14 @@ impl Stream {
 
     /// Sends a whole body, which is in memory.
     pub(crate) fn whole(&self, buf: Buf) {
-        if let Some(bytes) = buf.memory()
-            && !self.is_faulty()
-        {
+        if buf.memory().is_some() && !self.is_faulty() {
+            let (len, mut sent) = (buf.len(), false);
             let mut h2 = self.mux.h2.borrow_mut();
-            let mut sent = false;
-            let composed = self.mux.wire.compose(|out| {
-                sent = h2.data_at_once(self.key, bytes.len() as u64, out);
-                if sent {
-                    out.extend_from_slice(bytes);
-                }
-            });
+            let head = self.mux.wire.compose(|out| sent = h2.data_at_once(self.key, len, out));
             drop(h2);
             if sent {
-                return self.wrote(composed);
+                self.mux.wire.queue(buf);
+                return self.wrote(head + len);
             }
         }
         self.offer(buf);
