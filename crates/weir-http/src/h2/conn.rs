@@ -307,8 +307,8 @@ pub(super) fn remember(list: &mut VecDeque<u32>, id: u32, most: usize) {
 
 /// Streams that were reset here and may still get frames: all that are open at once, twice.
 pub(super) const RESET: usize = 256;
-/// Clients may send frames of so many bytes, as nginx's may: those that send a long header section do so in one frame,
-/// whatever they were told.
-const LARGEST: u32 = 64 * 1024;
+/// Clients may send frames with content or fields of so many bytes: nginx's may send 16 MB, and some send a long header
+/// section in one frame, whatever they were told. Fields have to be kept until the frame is whole.
+const LARGEST: u32 = 128 * 1024;
 /// Streams that ended lately, to tell a frame on them from one on a stream that never was.
 const ENDED: usize = 32;

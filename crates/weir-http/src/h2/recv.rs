@@ -170,7 +170,11 @@ impl Connection {
 
     /// What holds for all frames.
     fn check(&self, head: FrameHead) -> Result<(), Failure> {
-        if head.length > self.largest {
+        let largest = match head.kind {
+            kind::DATA | kind::HEADERS | kind::CONTINUATION => self.largest,
+            _ => 16_384,
+        };
+        if head.length > largest {
             return Err(size("sent frame larger than SETTINGS_MAX_FRAME_SIZE"));
         }
         match &self.block {
