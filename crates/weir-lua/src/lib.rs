@@ -10,6 +10,7 @@ mod chunk;
 mod conf;
 mod dict;
 mod drive;
+mod fast;
 mod filter;
 mod handler;
 mod jit;

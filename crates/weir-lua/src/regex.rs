@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::rc::Rc;
 
 use weir_core::log::Level;
@@ -14,14 +13,9 @@ use crate::lend;
 pub(crate) struct Compiled {
     pub(crate) regex: Regex,
     pub(crate) names: Vec<(String, usize)>,
-    /// An empty match moves on by a character.
-    pub(crate) utf: bool,
     /// The longest match is wanted (`d`), which has no groups.
     pub(crate) longest: bool,
 }
-
-/// A match's groups, by number.
-pub(crate) type Groups = Vec<Option<Range<usize>>>;
 
 /// A pattern's text, and its options.
 type Key = (Vec<u8>, Vec<u8>);
@@ -29,7 +23,10 @@ type Key = (Vec<u8>, Vec<u8>);
 /// The patterns of a VM, and what its matches write to.
 pub(crate) struct Patterns {
     known: RefCell<HashMap<Key, Rc<Compiled>>>,
-    pub(crate) matcher: RefCell<Option<Matcher>>,
+    /// Those that scripts know by number, from 1, and the places that are free.
+    numbered: RefCell<Vec<Option<Rc<Compiled>>>>,
+    vacant: RefCell<Vec<usize>>,
+    matcher: RefCell<Option<Matcher>>,
     /// `lua_regex_cache_max_entries`
     most: usize,
     /// `lua_regex_match_limit`; 0 for the matcher's own.
@@ -50,6 +47,8 @@ impl Patterns {
     pub(crate) fn new(most: usize, limit: u32) -> Patterns {
         Patterns {
             known: RefCell::default(),
+            numbered: RefCell::default(),
+            vacant: RefCell::default(),
             matcher: RefCell::default(),
             most,
             limit,
@@ -69,7 +68,7 @@ impl Patterns {
             let outcome = if regex.is_jit() { "compiled successfully" } else { "compiler failed" };
             lend::log(Level::Debug, &format_args!("pcre2 JIT {outcome}"));
         }
-        let compiled = Rc::new(Compiled { names: regex.names(), regex, utf: flags.utf, longest });
+        let compiled = Rc::new(Compiled { names: regex.names(), regex, longest });
         if once && self.has_room() {
             self.known.borrow_mut().insert(key, compiled.clone());
         }
@@ -86,16 +85,51 @@ impl Patterns {
         room
     }
 
-    /// The first match, or the longest there, from `start` on.
+    /// A number by which the pattern is known from now on, how many groups it has, and whether it is kept; one that is
+    /// not is to be [forgotten](Patterns::forget).
+    pub(crate) fn number(&self, pattern: &[u8], options: &[u8]) -> Result<(i32, usize, bool), Wrong> {
+        let compiled = self.get(pattern, options)?;
+        let keep = Rc::strong_count(&compiled) > 1;
+        let groups = if compiled.longest { 1 } else { compiled.regex.captures_len() + 1 };
+        let mut numbered = self.numbered.borrow_mut();
+        let at = match self.vacant.borrow_mut().pop() {
+            Some(at) => {
+                numbered[at] = Some(compiled);
+                at
+            }
+            None => {
+                numbered.push(Some(compiled));
+                numbered.len() - 1
+            }
+        };
+        Ok((i32::try_from(at + 1).expect("patterns that are not kept are forgotten"), groups, keep))
+    }
+
+    /// The pattern of that number.
+    pub(crate) fn numbered(&self, number: i32) -> Option<Rc<Compiled>> {
+        self.numbered.borrow().get((number as usize).wrapping_sub(1))?.clone()
+    }
+
+    /// The number is free for another.
+    pub(crate) fn forget(&self, number: i32) {
+        let at = (number as usize).wrapping_sub(1);
+        if self.numbered.borrow_mut().get_mut(at).and_then(Option::take).is_some() {
+            self.vacant.borrow_mut().push(at);
+        }
+    }
+
+    /// The first match, or the longest there, from `start` on: how many groups it has, 0 for none. Their places are
+    /// added to `spans`, -1 for one that took no part.
     ///
     /// # Errors
     /// PCRE2's number.
-    pub(crate) fn find(
+    pub(crate) fn spans(
         &self,
         compiled: &Compiled,
         subject: &[u8],
         start: usize,
-    ) -> Result<Option<Groups>, MatchError> {
+        spans: &mut Vec<i32>,
+    ) -> Result<usize, MatchError> {
         let mut kept = self.matcher.borrow_mut();
         let matcher = match &mut *kept {
             Some(matcher) => matcher,
@@ -108,7 +142,12 @@ impl Patterns {
             true => compiled.regex.longest_from(matcher, subject, start)?,
             false => compiled.regex.captures_from(matcher, subject, start)?,
         };
-        Ok(found.map(|found| (0..found.len()).map(|number| found.span(number)).collect()))
+        let Some(found) = found else { return Ok(0) };
+        for number in 0..found.len() {
+            let span = found.span(number);
+            spans.extend(span.map_or([-1, -1], |span| [span.start as i32, span.end as i32]));
+        }
+        Ok(found.len())
     }
 }
 

@@ -153,6 +153,12 @@ impl State {
         unsafe { sys::lua_pushlightuserdata(self.0, ptr::null_mut::<c_void>()) }
     }
 
+    /// A pointer to what is there for ever.
+    pub(crate) fn push_pointer(self, value: *mut c_void) {
+        // SAFETY: as `push_nil`; Lua does not follow it.
+        unsafe { sys::lua_pushlightuserdata(self.0, value) }
+    }
+
     /// A pointer that is nothing but itself: `cjson.empty_array`.
     pub(crate) fn push_mark(self) {
         static MARK: u8 = 0;

@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use weir_core::log::Level;
+use weir_core::variable::Get;
 use weir_core::{Exchange, Text};
 
 use crate::api;
@@ -33,6 +34,8 @@ pub(crate) struct Vm {
     pub(crate) main_conf: Main,
     /// Patterns of `ngx.re`.
     pub(crate) patterns: Patterns,
+    /// Variables of modules that compiled code knows by number, and what follows their prefix.
+    pub(crate) direct: RefCell<Vec<(Get, Rc<str>)>>,
     me: RefCell<Weak<Vm>>,
     /// `init_worker_by_lua` has run.
     started: Cell<bool>,
@@ -64,6 +67,7 @@ impl Vm {
             files: RefCell::default(),
             main_conf,
             patterns,
+            direct: RefCell::default(),
             me: RefCell::default(),
             started: Cell::new(false),
         };
@@ -320,10 +324,12 @@ unsafe extern "C-unwind" fn traceback(raw: *mut sys::LuaState) -> i32 {
 
 /// The API's part in Lua, file by file, in order.
 const PRELUDE: &[(&str, &str)] = &[
+    ("=ngx/fast", include_str!("prelude/fast.lua")),
     ("=ngx/base", include_str!("prelude/base.lua")),
     ("=ngx/ndk", include_str!("prelude/ndk.lua")),
     ("=ngx/coroutine", include_str!("prelude/coroutine.lua")),
     ("=ngx/tables", include_str!("prelude/tables.lua")),
+    ("=ngx/encode", include_str!("prelude/encode.lua")),
     ("=ngx/re", include_str!("prelude/re.lua")),
     ("=ngx/json", include_str!("prelude/json.lua")),
     ("=ngx/shared", include_str!("prelude/shared.lua")),

@@ -31,7 +31,7 @@ pub(super) const TABLE: &[Function] = &[
 ];
 
 /// Whether the client has been told the status, or would have been by now in OpenResty.
-pub(super) fn is_sent() -> bool {
+pub(crate) fn is_sent() -> bool {
     lend::exchange(|x| x.response.header_sent).unwrap_or(false) || lend::run(|run| run.began).unwrap_or(false)
 }
 

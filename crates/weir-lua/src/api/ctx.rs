@@ -31,11 +31,16 @@ impl Drop for Ctx {
 #[derive(Default)]
 struct Here(bool);
 
-fn get(l: State) -> Outcome {
-    let anchor = lend::exchange(|x| {
+/// The anchor of the request's table, if it has one.
+pub(crate) fn anchor() -> Result<Option<i32>, Raise> {
+    lend::exchange(|x| {
         let kept = x.state::<Here>().0 || x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
         x.own_lasting::<Ctx>().0.as_ref().filter(|_| kept).map(|(_, anchor)| *anchor)
-    })?;
+    })
+}
+
+fn get(l: State) -> Outcome {
+    let anchor = anchor()?;
     if let Some(anchor) = anchor {
         l.push_anchored(anchor);
     } else {

@@ -53,13 +53,11 @@ pub(super) const TABLE: &[Function] = &[
     function("crc32_short", 0, crc32),
     function("crc32_long", 0, crc32),
     function("md5", 0, |l| {
-        let sum = Md5::digest(text_argument(&l, 1, "md5")?);
-        l.push_bytes(hex(&sum).as_bytes());
+        l.push_bytes(&md5_hex(&text_argument(&l, 1, "md5")?));
         Ok(Done::Results(1))
     }),
     function("md5_bin", 0, |l| {
-        let sum = Md5::digest(text_argument(&l, 1, "md5_bin")?);
-        l.push_bytes(&sum);
+        l.push_bytes(&md5_bytes(&text_argument(&l, 1, "md5_bin")?));
         Ok(Done::Results(1))
     }),
     function("sha1_bin", 0, |l| {
@@ -80,7 +78,15 @@ pub(super) const TABLE: &[Function] = &[
     }),
 ];
 
-fn sha1(text: &[u8]) -> Vec<u8> {
+pub(crate) fn md5_bytes(text: &[u8]) -> Vec<u8> {
+    Md5::digest(text).to_vec()
+}
+
+pub(crate) fn md5_hex(text: &[u8]) -> Vec<u8> {
+    hex(&Md5::digest(text)).into_bytes()
+}
+
+pub(crate) fn sha1(text: &[u8]) -> Vec<u8> {
     digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text).as_ref().to_vec()
 }
 
@@ -115,11 +121,16 @@ fn escape_uri(l: State) -> Outcome {
     if kind.fract() != 0.0 || !(0.0..=6.0).contains(&kind) {
         return Err(Raise::text(format!("\"type\" {kind} out of range")));
     }
-    let keeps = if kind == 0.0 { keeps_in_uri as fn(u8) -> bool } else { keeps_in_component };
-    let mut out = Vec::with_capacity(text.len());
-    escape(&text, keeps, &mut out);
-    l.push_bytes(&out);
+    l.push_bytes(&escape_uri_text(&text, kind as i32));
     Ok(Done::Results(1))
+}
+
+/// `text` escaped as a whole URI (`kind` 0), or as a part of one.
+pub(crate) fn escape_uri_text(text: &[u8], kind: i32) -> Vec<u8> {
+    let keeps = if kind == 0 { keeps_in_uri as fn(u8) -> bool } else { keeps_in_component };
+    let mut out = Vec::with_capacity(text.len());
+    escape(text, keeps, &mut out);
+    out
 }
 
 /// What is not a reserved character of RFC 3986, as ngx.escape_uri leaves it.
@@ -162,7 +173,7 @@ pub(super) fn escaped_bytes(text: &[u8]) -> String {
 }
 
 /// `%XX` decoded, and with `plus` also `+`; what is not well-formed stays.
-pub(super) fn unescape(text: &[u8], plus: bool) -> Vec<u8> {
+pub(crate) fn unescape(text: &[u8], plus: bool) -> Vec<u8> {
     let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     while let Some(&byte) = text.get(at) {
@@ -307,15 +318,17 @@ fn encode_base64(l: State) -> Outcome {
         return Err(Raise::text(format!("bad no_padding: boolean expected, got {}", l.kind_name(2))));
     }
     let pad = !l.boolean(2);
-    let mut out = Vec::new();
-    base64::encode(&text, &mut out);
-    if !pad {
-        while out.last() == Some(&b'=') {
-            out.pop();
-        }
-    }
-    l.push_bytes(&out);
+    l.push_bytes(&base64_text(&text, pad));
     Ok(Done::Results(1))
+}
+
+pub(crate) fn base64_text(text: &[u8], pad: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    base64::encode(text, &mut out);
+    while !pad && out.last() == Some(&b'=') {
+        out.pop();
+    }
+    out
 }
 
 fn expect_base64(l: &State, name: &str) -> Result<Vec<u8>, Raise> {
@@ -326,13 +339,13 @@ fn expect_base64(l: &State, name: &str) -> Result<Vec<u8>, Raise> {
 }
 
 /// Bytes outside of the alphabet count for nothing (RFC 2045).
-fn decode_mime(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn decode_mime(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     base64::decode(&text.iter().copied().filter(digit).collect::<Vec<_>>())
 }
 
 /// As MySQL wants strings.
-fn quote_sql(text: &[u8]) -> Vec<u8> {
+pub(crate) fn quote_sql(text: &[u8]) -> Vec<u8> {
     let mut out = vec![b'\''];
     for &byte in text {
         let escape = match byte {

@@ -9,7 +9,7 @@ mod body;
 mod control;
 mod coroutine;
 mod ctx;
-mod encode;
+pub(crate) mod encode;
 mod header;
 mod log;
 mod output;
@@ -29,9 +29,11 @@ use crate::state::State;
 use crate::sys::{self, LuaState};
 
 pub(crate) use arg::Arg;
-pub(crate) use control::FilterExit;
+pub(crate) use control::{FilterExit, is_sent};
+pub(crate) use ctx::anchor as ctx_anchor;
 pub(crate) use header::relative_location;
 pub(crate) use output::text_of as output_text;
+pub(crate) use shared::is_ignored as writes_are_ignored;
 pub(crate) use subrequest::push as push_captured;
 
 /// Why a function raises an error.
@@ -101,6 +103,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     time::TABLE,
     var::TABLE,
     worker::TABLE,
+    crate::fast::TABLE,
     crate::jit::TABLE,
     crate::json::TABLE,
     crate::semaphore::TABLE,

@@ -1,137 +1,62 @@
-//! `ngx.re.*` on PCRE2. Iterating and calling functions is the prelude's part.
-
-use std::ops::Range;
-use std::rc::Rc;
+//! What of `ngx.re.*` compiled code does not call: names of groups, replacements, and what is wrong with a pattern.
 
 use weir_core::log::Level;
 
-use super::{Done, Function, Outcome, Raise, expect_string, function};
+use super::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::lend;
-use crate::regex::{Compiled, Groups, Wrong};
+use crate::regex::Wrong;
 use crate::state::State;
-use crate::sys::kind;
 
-pub(super) const TABLE: &[Function] =
-    &[function("_re.match", 0, exec), function("_re.find", 0, find), function("_re.sub", 0, sub)];
-
-/// The pattern in the second argument with the options in the third, or what to return.
-fn pattern(l: State, name: &str) -> Result<Result<Rc<Compiled>, String>, Raise> {
-    let text = expect_string(&l, 2, name)?;
-    let options = if l.is_none_or_nil(3) { Vec::new() } else { expect_string(&l, 3, name)? };
-    match lend::vm(|vm| vm.patterns.get(&text, &options)) {
-        Ok(compiled) => Ok(Ok(compiled)),
-        Err(Wrong::Pattern(message)) => Ok(Err(message)),
-        Err(Wrong::Flag(message)) => Err(Raise::text(message)),
-    }
-}
-
-/// The first match from `start` on.
-fn run(compiled: &Compiled, subject: &[u8], start: usize) -> Result<Option<Groups>, String> {
-    lend::vm(|vm| vm.patterns.find(compiled, subject, start))
-        .map_err(|error| format!("pcre_exec() failed: {}", error.code()))
-}
-
-/// `subject, pattern, options, start (from 0), result table`: the table of groups, and where the match begins and ends;
-/// nil for none; nil and a message.
-fn exec(l: State) -> Outcome {
-    let subject = expect_string(&l, 1, "match")?;
-    let compiled = match pattern(l, "match")? {
-        Ok(compiled) => compiled,
-        Err(message) => return super::fail(l, &message),
-    };
-    let start = l.number(4).unwrap_or(0.0).max(0.0) as usize;
-    match run(&compiled, &subject, start) {
-        Err(message) => super::fail(l, &message),
-        Ok(None) => {
-            l.push_nil();
+pub(super) const TABLE: &[Function] = &[
+    function("_re.names", 0, names),
+    function("_re.template", 0, |l| match template(&expect_string(&l, 1, "template")?) {
+        Ok(parts) => {
+            l.new_table(parts.len(), 0);
+            for (at, part) in parts.iter().enumerate() {
+                match part {
+                    Part::Text(text) => l.push_bytes(text),
+                    Part::Group(number) => l.push_number(*number as f64),
+                }
+                l.raw_set_index(-2, at + 1);
+            }
             Ok(Done::Results(1))
         }
-        Ok(Some(groups)) => {
-            if l.kind(5) == kind::TABLE {
-                l.push_value(5);
-            } else {
-                l.new_table(groups.len(), compiled.names.len() + 1);
+        Err(message) => super::fail(l, &message),
+    }),
+    function("_re.complain", 0, |l| {
+        let (pattern, options) = (expect_string(&l, 1, "match")?, expect_string(&l, 2, "match")?);
+        match lend::vm(|vm| vm.patterns.get(&pattern, &options)) {
+            Err(Wrong::Flag(message)) => Err(Raise::text(message)),
+            Err(Wrong::Pattern(message)) => {
+                l.push_bytes(message.as_bytes());
+                Ok(Done::Results(1))
             }
-            fill(l, &compiled, &subject, &groups);
-            let whole = groups[0].clone().unwrap_or_default();
-            l.push_number(whole.start as f64);
-            l.push_number(whole.end as f64);
-            Ok(Done::Results(3))
+            Ok(_) => Err(Raise::text("no memory for a pattern")),
         }
-    }
-}
+    }),
+];
 
-/// Puts the groups into the table on top: by number, and by name.
-fn fill(l: State, compiled: &Compiled, subject: &[u8], groups: &Groups) {
-    let push = |number: usize| match groups.get(number).cloned().flatten() {
-        Some(span) => l.push_bytes(&subject[span]),
-        None => l.push_boolean(false),
-    };
-    for number in 0..=compiled.regex.captures_len() {
-        push(number);
-        l.raw_set_index(-2, number);
+/// The names of a pattern's groups, each with the numbers it stands for; nil without names.
+fn names(l: State) -> Outcome {
+    let number = expect_number(l, 1, "names")? as i32;
+    let compiled =
+        lend::vm(|vm| vm.patterns.numbered(number)).ok_or_else(|| Raise::text("no such pattern"))?;
+    if compiled.names.is_empty() {
+        l.push_nil();
+        return Ok(Done::Results(1));
     }
-    for (at, (name, number)) in compiled.names.iter().enumerate() {
-        let twins: Vec<_> = compiled.names.iter().filter(|(other, _)| other == name).collect();
+    l.new_table(0, compiled.names.len());
+    for (name, _) in &compiled.names {
         l.push_bytes(name.as_bytes());
-        if twins.len() == 1 {
-            push(*number);
-        } else if compiled.names[..at].iter().any(|(other, _)| other == name) {
-            // A name of several groups has the list of those that took part; it was made with the first.
-            l.pop(1);
-            continue;
-        } else {
-            l.new_table(twins.len(), 0);
-            let taken = twins.iter().filter(|(_, number)| groups.get(*number).cloned().flatten().is_some());
-            for (place, (_, number)) in taken.enumerate() {
-                push(*number);
-                l.raw_set_index(-2, place + 1);
-            }
+        let numbers = compiled.names.iter().filter(|(other, _)| other == name).map(|(_, number)| *number);
+        l.new_table(1, 0);
+        for (at, number) in numbers.enumerate() {
+            l.push_number(number as f64);
+            l.raw_set_index(-2, at + 1);
         }
         l.raw_set(-3);
     }
-}
-
-/// `subject, pattern, options, start (from 0), group`: where the group begins and ends, from 1; nil, nil and a message.
-fn find(l: State) -> Outcome {
-    let subject = expect_string(&l, 1, "find")?;
-    let failed = |message: String| {
-        l.push_nil();
-        l.push_nil();
-        l.push_bytes(message.as_bytes());
-        Ok(Done::Results(3))
-    };
-    let compiled = match pattern(l, "find")? {
-        Ok(compiled) => compiled,
-        Err(message) => return failed(message),
-    };
-    let start = l.number(4).unwrap_or(0.0).max(0.0) as usize;
-    let number = l.number(5).unwrap_or(0.0).max(0.0) as usize;
-    if number > compiled.regex.captures_len() {
-        return failed("nth out of bound".to_owned());
-    }
-    match run(&compiled, &subject, start) {
-        Err(message) => failed(message),
-        Ok(groups) => {
-            let ends = groups.as_ref().and_then(|groups| groups[0].clone()).map(|whole| whole.end);
-            match groups.and_then(|groups| groups.get(number).cloned().flatten()) {
-                Some(span) => {
-                    l.push_number(span.start as f64 + 1.0);
-                    l.push_number(span.end as f64);
-                }
-                None => {
-                    l.push_nil();
-                    l.push_nil();
-                }
-            }
-            l.push_nil();
-            match ends {
-                Some(end) => l.push_number(end as f64),
-                None => l.push_nil(),
-            }
-            Ok(Done::Results(4))
-        }
-    }
+    Ok(Done::Results(1))
 }
 
 /// A part of a replacement.
@@ -183,71 +108,4 @@ fn template(text: &[u8]) -> Result<Vec<Part>, String> {
     }
     parts.push(Part::Text(rest.to_vec()));
     Ok(parts)
-}
-
-/// `subject, pattern, options, template, everywhere`: the new text and how often; nil, nil and a message.
-fn sub(l: State) -> Outcome {
-    let subject = expect_string(&l, 1, "sub")?;
-    let done = match pattern(l, "sub")? {
-        Ok(compiled) => template(l.bytes(4).unwrap_or_default())
-            .and_then(|parts| replace(&compiled, &subject, &parts, l.boolean(5))),
-        Err(message) => Err(message),
-    };
-    match done {
-        Ok((text, count)) => {
-            l.push_bytes(&text);
-            l.push_number(count as f64);
-            Ok(Done::Results(2))
-        }
-        Err(message) => {
-            l.push_nil();
-            l.push_nil();
-            l.push_bytes(message.as_bytes());
-            Ok(Done::Results(3))
-        }
-    }
-}
-
-fn replace(
-    compiled: &Compiled,
-    subject: &[u8],
-    parts: &[Part],
-    everywhere: bool,
-) -> Result<(Vec<u8>, usize), String> {
-    let (mut out, mut count, mut from, mut start) = (Vec::with_capacity(subject.len()), 0, 0, 0);
-    while start <= subject.len() {
-        let Some(groups) = run(compiled, subject, start)? else { break };
-        let whole = groups[0].clone().unwrap_or_default();
-        out.extend_from_slice(&subject[from..whole.start]);
-        for part in parts {
-            match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Group(number) => {
-                    if let Some(span) = groups.get(*number).cloned().flatten() {
-                        out.extend_from_slice(&subject[span]);
-                    }
-                }
-            }
-        }
-        count += 1;
-        from = whole.end;
-        start = next(compiled, subject, &whole);
-        if !everywhere {
-            break;
-        }
-    }
-    out.extend_from_slice(subject.get(from..).unwrap_or_default());
-    Ok((out, count))
-}
-
-/// Where to look for the match behind `whole`: an empty one moves on by a character.
-fn next(compiled: &Compiled, subject: &[u8], whole: &Range<usize>) -> usize {
-    if !whole.is_empty() {
-        return whole.end;
-    }
-    let mut at = whole.end + 1;
-    while compiled.utf && subject.get(at).is_some_and(|byte| byte & 0xc0 == 0x80) {
-        at += 1;
-    }
-    at
 }

@@ -1,4 +1,4 @@
-//! `ngx.shared.DICT:*`.
+//! `ngx.shared.DICT:*`, as far as it is not [compiled](crate::fast).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,18 +20,6 @@ pub(super) const TABLE: &[Function] = &[
         }
         Ok(Done::Results(1))
     }),
-    function("_dict.get", 0, |l| get(l, false)),
-    function("_dict.get_stale", 0, |l| get(l, true)),
-    function("_dict.set", 0, |l| store(l, When::Always, true)),
-    function("_dict.safe_set", 0, |l| store(l, When::Always, false)),
-    function("_dict.add", 0, |l| store(l, When::Absent, true)),
-    function("_dict.safe_add", 0, |l| store(l, When::Absent, false)),
-    function("_dict.replace", 0, |l| store(l, When::Present, true)),
-    function("_dict.delete", 0, |l| {
-        l.set_top(2);
-        store(l, When::Always, true)
-    }),
-    function("_dict.incr", 0, incr),
     function("_dict.lpush", 0, |l| push(l, true)),
     function("_dict.rpush", 0, |l| push(l, false)),
     function("_dict.lpop", 0, |l| pop(l, true)),
@@ -68,13 +56,6 @@ pub(super) const TABLE: &[Function] = &[
             fail(l, "not found")
         })
     }),
-    function("_dict.flush_all", 0, |l| {
-        let dict = dict(l)?;
-        if !is_ignored() {
-            dict.flush_all();
-        }
-        Ok(Done::Results(0))
-    }),
     function("_dict.flush_expired", 0, |l| {
         let dict = dict(l)?;
         let most = l.number(2).unwrap_or(0.0);
@@ -93,14 +74,6 @@ pub(super) const TABLE: &[Function] = &[
         }
         Ok(Done::Results(1))
     }),
-    function("_dict.capacity", 0, |l| {
-        l.push_number(dict(l)?.capacity() as f64);
-        Ok(Done::Results(1))
-    }),
-    function("_dict.free_space", 0, |l| {
-        l.push_number(dict(l)?.free_space() as f64);
-        Ok(Done::Results(1))
-    }),
 ];
 
 /// The dictionary that the method is called on.
@@ -117,7 +90,7 @@ fn dict(l: State) -> Result<Arc<Dict>, Raise> {
 }
 
 /// Writes of `init_by_lua` count in the first worker's VM; the others run the same.
-fn is_ignored() -> bool {
+pub(crate) fn is_ignored() -> bool {
     lend::phase() == Phase::Init && lend::vm(|vm| vm.worker().is_some_and(|worker| worker > 0))
 }
 
@@ -157,131 +130,6 @@ fn milliseconds(l: State, at: i32, name: &str) -> Result<u64, Raise> {
         Some(seconds) if seconds >= 0.0 => Ok((seconds * 1000.0) as u64),
         _ => Err(Raise::text(format!("bad \"{name}\" argument"))),
     }
-}
-
-fn get(l: State, stale: bool) -> Outcome {
-    with_key(l, |l, dict, key| {
-        let found = dict.get(&key, |value, flags, expired| {
-            if expired && !stale {
-                return Some(0);
-            }
-            match value {
-                Value::Text(text) => l.push_bytes(text),
-                Value::Number(number) => l.push_number(*number),
-                Value::Boolean(value) => l.push_boolean(*value),
-                Value::List(_) => return None,
-            }
-            match flags {
-                0 => l.push_nil(),
-                flags => l.push_number(f64::from(flags)),
-            }
-            l.push_boolean(expired);
-            Some(3)
-        });
-        match found {
-            Some(None) => fail(l, "value is a list"),
-            None | Some(Some(0)) => {
-                l.push_nil();
-                Ok(Done::Results(1))
-            }
-            // Flags are told when there are any.
-            Some(Some(_)) if !stale => {
-                l.pop(1);
-                if l.is_none_or_nil(-1) {
-                    l.pop(1);
-                    return Ok(Done::Results(1));
-                }
-                Ok(Done::Results(2))
-            }
-            Some(Some(count)) => Ok(Done::Results(count)),
-        }
-    })
-}
-
-fn store(l: State, when: When, evict: bool) -> Outcome {
-    let ttl = milliseconds(l, 4, "exptime")?;
-    let flags = if l.is_none_or_nil(5) { 0.0 } else { l.number(5).unwrap_or(0.0) };
-    with_key(l, |l, dict, key| {
-        let value = match l.kind(3) {
-            kind::STRING => Value::Text(l.bytes(3).unwrap_or_default().into()),
-            kind::NUMBER => Value::Number(l.number(3).unwrap_or_default()),
-            kind::BOOLEAN => Value::Boolean(l.boolean(3)),
-            kind::NIL | kind::NONE if when == When::Absent => {
-                return fail(l, "attempt to add or replace nil values");
-            }
-            kind::NIL | kind::NONE if when == When::Present => {
-                return fail(l, "attempt to add or replace nil values");
-            }
-            kind::NIL | kind::NONE => {
-                if !is_ignored() {
-                    dict.delete(&key);
-                }
-                return Ok(stored(l, Stored::Yes(false)));
-            }
-            _ => return fail(l, "bad value type"),
-        };
-        let outcome = match is_ignored() {
-            true => Stored::Yes(false),
-            false => dict.set(&key, value, ttl, flags as u32, when, evict),
-        };
-        Ok(stored(l, outcome))
-    })
-}
-
-fn stored(l: State, outcome: Stored) -> Done {
-    let (error, forced) = match outcome {
-        Stored::Yes(forced) => (None, forced),
-        Stored::Exists => (Some("exists"), false),
-        Stored::NotFound => (Some("not found"), false),
-        Stored::NoMemory(forced) => (Some("no memory"), forced),
-    };
-    l.push_boolean(error.is_none());
-    match error {
-        Some(words) => l.push_bytes(words.as_bytes()),
-        None => l.push_nil(),
-    }
-    l.push_boolean(forced);
-    Done::Results(3)
-}
-
-fn incr(l: State) -> Outcome {
-    let by = l.number(3).ok_or_else(|| Raise::text("bad \"value\" argument"))?;
-    let init = match l.is_none_or_nil(4) {
-        true => None,
-        false => Some(l.number(4).ok_or_else(|| Raise::text("bad \"init\" argument: number expected"))?),
-    };
-    let ttl = milliseconds(l, 5, "init_ttl")?;
-    if !l.is_none_or_nil(5) && init.is_none() {
-        return Err(Raise::text("must provide \"init\" when providing \"init_ttl\""));
-    }
-    with_key(l, |l, dict, key| {
-        let mut sum = 0.0;
-        let outcome = dict.update(&key, |value| match (value, init) {
-            (Some(Value::Number(number)), _) => {
-                sum = number + by;
-                Ok((Value::Number(sum), None))
-            }
-            (Some(_), _) => Err("not a number"),
-            (None, Some(init)) => {
-                sum = init + by;
-                Ok((Value::Number(sum), Some(ttl)))
-            }
-            (None, None) => Err("not found"),
-        });
-        match outcome {
-            Err(words) => fail(l, words),
-            Ok(Stored::Yes(forced)) => {
-                l.push_number(sum);
-                if init.is_none() {
-                    return Ok(Done::Results(1));
-                }
-                l.push_nil();
-                l.push_boolean(forced);
-                Ok(Done::Results(3))
-            }
-            Ok(_) => fail(l, "no memory"),
-        }
-    })
 }
 
 fn push(l: State, left: bool) -> Outcome {

@@ -27,9 +27,20 @@ ngx.config.nginx_version = 1031005
 ngx.config.ngx_lua_version = 10032
 ngx.config.nginx_configure = function() return "" end
 
+local C = ngx._fast.C
+local registry = debug.getregistry()
+local other_ctx, other_status = ngx._ctx, ngx._status
 local getters = {
-    ctx = ngx._ctx,
-    status = ngx._status,
+    ctx = function()
+        local anchor = C.ctx()
+        if anchor >= 0 then return registry[anchor] end
+        return other_ctx()
+    end,
+    status = function()
+        local status = C.status()
+        if status >= 0 then return status end
+        return other_status()
+    end,
     headers_sent = ngx._headers_sent,
     is_subrequest = ngx._is_subrequest,
 }
@@ -42,6 +53,15 @@ local setters = {
 for _, name in ipairs { "_ctx", "_set_ctx", "_status", "_set_status", "_headers_sent", "_is_subrequest" } do
     ngx[name] = nil
 end
+local phases = {}
+for number, name in pairs {
+    [0] = "init", "init_worker", "exit_worker", "set", "server_rewrite", "rewrite", "access", "precontent", "content",
+    "header_filter", "body_filter", "log",
+} do
+    phases[2 ^ number] = name
+end
+function ngx.get_phase() return phases[C.phase()] end
+
 local rawset = rawset
 setmetatable(ngx, {
     __index = function(_, key)

@@ -41,7 +41,7 @@ end
 -- What lua-resty-core replaces elsewhere is native here.
 for _, name in pairs {
     "resty.core", "resty.core.uri", "resty.core.hash", "resty.core.base64", "resty.core.request", "resty.core.response",
-    "resty.core.misc", "resty.core.time", "resty.core.worker", "resty.core.phase", "resty.core.ctx", "resty.core.var",
+    "resty.core.misc", "resty.core.worker", "resty.core.phase", "resty.core.ctx", "resty.core.var",
     "resty.core.exit", "resty.core.ndk", "resty.core.utils", "resty.core.coroutine", "resty.core.regex",
     "resty.core.shdict", "resty.core.param", "resty.core.socket",
 } do
@@ -109,4 +109,5 @@ preload["ngx.base64"] = function()
         end,
     }
 end
+ngx._fast = nil
 rawget(_G, "jit").opt.start("maxtrace=8000", "maxrecord=16000", "minstitch=3", "maxmcode=40960")

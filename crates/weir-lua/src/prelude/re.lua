@@ -1,129 +1,287 @@
--- `ngx.re.*`
+-- `ngx.re.*`: patterns are compiled once and then known by a number.
 local re = ngx._re
 ngx._re = nil
-local exec, find, sub = re.match, re.find, re.sub
-local type, tostring, error, concat = type, tostring, error, table.concat
-local byte_sub = string.sub
+local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
+local names_of, template_of, complain = re.names, re.template, re.complain
+local type, tostring, error, concat, pairs, sub = type, tostring, error, table.concat, pairs, string.sub
+local find_plain, byte = string.find, string.byte
+local new = require "table.new"
 
-local function text(value, at, name)
+-- By options and pattern; what is known of a pattern, by its number.
+local cache, groups, names, moves = {}, {}, {}, {}
+
+-- The pattern's number and whether it is let go after use; nil and what is wrong.
+local function compiled(regex, options)
+    local known = cache[options]
+    local number = known and known[regex]
+    if number then return number, false end
+    number = C.re_compile(regex, #regex, options, #options, out)
+    if number < 0 then
+        if number == -2 then return nil, text(out.at, out.len) end
+        return nil, complain(regex, options)
+    end
+    local keep = out.flag ~= 0
+    groups[number], names[number] = out.number, names_of(number)
+    moves[number] = (find_plain(options, "u", 1, true) or find_plain(options, "U", 1, true)) and true or false
+    if keep then
+        if not known then
+            known = {}
+            cache[options] = known
+        end
+        known[regex] = number
+    end
+    return number, not keep
+end
+
+local function failed() return "pcre_exec() failed: " .. out.number end
+
+local function string_of(value, at, name)
     if type(value) == "string" then return value end
-    if type(value) == "number" or value == nil or type(value) == "boolean" then return tostring(value) end
+    if value == nil or type(value) == "number" or type(value) == "boolean" then return tostring(value) end
     error("bad argument #" .. at .. " to '" .. name .. "' (string expected, got " .. type(value) .. ")", 3)
 end
 
+-- Where to begin, from 0.
 local function start_of(ctx, name)
     if ctx == nil then return 0 end
-    if type(ctx) ~= "table" then error("bad argument #4 to '" .. name .. "' (table expected, got " .. type(ctx) .. ")", 3) end
+    if type(ctx) ~= "table" then
+        error("bad argument #4 to '" .. name .. "' (table expected, got " .. type(ctx) .. ")", 3)
+    end
     local pos = ctx.pos
-    if pos == nil then return 0 end
-    return pos > 0 and pos - 1 or 0
+    if pos == nil or pos <= 0 then return 0 end
+    return pos - 1
+end
+
+-- Puts the last match's groups into `res`, by number and by name.
+local function fill(res, number, subject)
+    local spans = out.spans
+    for at = 0, groups[number] - 1 do
+        local from = spans[2 * at]
+        if from >= 0 then
+            res[at] = sub(subject, from + 1, spans[2 * at + 1])
+        else
+            res[at] = false
+        end
+    end
+    local named = names[number]
+    if named then
+        for name, numbers in pairs(named) do
+            if #numbers == 1 then
+                res[name] = res[numbers[1]]
+            else
+                local taken = {}
+                for at = 1, #numbers do
+                    if res[numbers[at]] then taken[#taken + 1] = res[numbers[at]] end
+                end
+                res[name] = taken
+            end
+        end
+    end
+    return res
+end
+
+-- Behind an empty match that ends at `to`: a character further.
+local function further(subject, number, to)
+    to = to + 1
+    if moves[number] then
+        while to < #subject do
+            local unit = byte(subject, to + 1)
+            if unit < 0x80 or unit >= 0xc0 then break end
+            to = to + 1
+        end
+    end
+    return to
 end
 
 ngx.re = {}
 
 function ngx.re.match(subject, regex, options, ctx, res)
-    subject, regex = text(subject, 1, "match"), text(regex, 2, "match")
-    local groups, from, to = exec(subject, regex, options, start_of(ctx, "match"), res)
-    if not groups then
-        if from then return nil, from end
-        return nil
+    subject, regex = string_of(subject, 1, "match"), string_of(regex, 2, "match")
+    local start = start_of(ctx, "match")
+    local number, once = compiled(regex, options or "")
+    if not number then return nil, once end
+    local count = C.re_exec(number, subject, #subject, start, out)
+    local found, wrong
+    if count > 0 then
+        if ctx then ctx.pos = out.spans[1] + 1 end
+        found = fill(res or new(groups[number], names[number] and 4 or 0), number, subject)
+    elseif count < 0 then
+        wrong = failed()
     end
-    if ctx then ctx.pos = to + 1 end
-    return groups
+    if once then C.re_free(number) end
+    if wrong then return nil, wrong end
+    return found
 end
 
 function ngx.re.find(subject, regex, options, ctx, nth)
-    subject, regex = text(subject, 1, "find"), text(regex, 2, "find")
-    local from, to, err, ends = find(subject, regex, options, start_of(ctx, "find"), nth)
-    if err then return nil, nil, err end
-    if ctx and ends then ctx.pos = ends + 1 end
-    if not from then return nil end
+    subject, regex = string_of(subject, 1, "find"), string_of(regex, 2, "find")
+    local start = start_of(ctx, "find")
+    local number, once = compiled(regex, options or "")
+    if not number then return nil, nil, once end
+    nth = nth or 0
+    local from, to, wrong
+    if nth < 0 or nth >= groups[number] then
+        wrong = "nth out of bound"
+    else
+        local count = C.re_exec(number, subject, #subject, start, out)
+        if count > 0 then
+            local spans = out.spans
+            if ctx then ctx.pos = spans[1] + 1 end
+            if spans[2 * nth] >= 0 then from, to = spans[2 * nth] + 1, spans[2 * nth + 1] end
+        elseif count < 0 then
+            wrong = failed()
+        end
+    end
+    if once then C.re_free(number) end
+    if wrong then return nil, nil, wrong end
     return from, to
 end
 
 function ngx.re.gmatch(subject, regex, options)
-    subject, regex = text(subject, 1, "gmatch"), text(regex, 2, "gmatch")
-    local start, ended = 0, false
+    subject, regex, options = string_of(subject, 1, "gmatch"), string_of(regex, 2, "gmatch"), options or ""
     -- What is wrong with the pattern is told at once.
-    local _, err = exec("", regex, options, 0)
-    if type(err) == "string" then return nil, err end
+    local number, once = compiled(regex, options)
+    if not number then return nil, once end
+    if once then C.re_free(number) end
+    local start = 0
     return function()
-        if ended then return nil end
-        local groups, from, to = exec(subject, regex, options, start)
-        if not groups then
-            ended = true
-            return nil, from
+        if start > #subject then return nil end
+        local number, once = compiled(regex, options)
+        local count = C.re_exec(number, subject, #subject, start, out)
+        local found, wrong
+        if count > 0 then
+            local from, to = out.spans[0], out.spans[1]
+            found = fill(new(groups[number], names[number] and 4 or 0), number, subject)
+            start = to > from and to or further(subject, number, to)
+        else
+            start = #subject + 1
+            if count < 0 then wrong = failed() end
         end
-        start = to > from and to or to + 1
-        if start > #subject then ended = true end
-        return groups
+        if once then C.re_free(number) end
+        return found, wrong
     end
 end
 
-local function replace(subject, regex, options, call, everywhere)
-    local parts, count, start, copied = {}, 0, 0, 0
+-- Replacements with `$1` and the like, in parts: texts, and numbers of groups.
+local templates, known_templates = {}, 0
+local function parts_of(by)
+    local parts = templates[by]
+    if parts then return parts end
+    local wrong
+    parts, wrong = template_of(by)
+    if not parts then return nil, wrong end
+    if known_templates < 1024 then
+        known_templates, templates[by] = known_templates + 1, parts
+    end
+    return parts
+end
+
+local function replace(subject, number, parts, call, everywhere)
+    local buf, size, count, start, copied = {}, 0, 0, 0, 0
+    local total = groups[number]
     while start <= #subject do
-        local groups, from, to = exec(subject, regex, options, start)
-        if not groups then
-            if from then return nil, nil, from end
-            break
+        local got = C.re_exec(number, subject, #subject, start, out)
+        if got == 0 then break end
+        if got < 0 then return nil, nil, failed() end
+        local spans = out.spans
+        local from, to = spans[0], spans[1]
+        size = size + 1
+        buf[size] = sub(subject, copied + 1, from)
+        if call then
+            local by = call(fill(new(total, names[number] and 4 or 0), number, subject))
+            if type(by) ~= "string" and type(by) ~= "number" then
+                error("string or number expected to be returned by the replace function, got " .. type(by), 3)
+            end
+            size = size + 1
+            buf[size] = tostring(by)
+        else
+            for at = 1, #parts do
+                local part = parts[at]
+                if type(part) == "string" then
+                    size = size + 1
+                    buf[size] = part
+                elseif part < total and spans[2 * part] >= 0 then
+                    size = size + 1
+                    buf[size] = sub(subject, spans[2 * part] + 1, spans[2 * part + 1])
+                end
+            end
         end
-        parts[#parts + 1] = byte_sub(subject, copied + 1, from)
-        local by = call(groups)
-        if type(by) ~= "string" and type(by) ~= "number" then
-            error("string or number expected to be returned by the replace function, got " .. type(by), 3)
-        end
-        parts[#parts + 1] = tostring(by)
         count, copied = count + 1, to
-        start = to > from and to or to + 1
+        start = to > from and to or further(subject, number, to)
         if not everywhere then break end
     end
-    parts[#parts + 1] = byte_sub(subject, copied + 1)
-    return concat(parts), count
+    buf[size + 1] = sub(subject, copied + 1)
+    return concat(buf), count
 end
 
 local function substitute(name, everywhere)
     return function(subject, regex, by, options)
-        subject, regex = text(subject, 1, name), text(regex, 2, name)
-        if type(by) == "function" then return replace(subject, regex, options, by, everywhere) end
-        return sub(subject, regex, options, text(by, 3, name), everywhere)
+        subject, regex = string_of(subject, 1, name), string_of(regex, 2, name)
+        local number, once = compiled(regex, options or "")
+        if not number then return nil, nil, once end
+        local parts, call, wrong
+        if type(by) == "function" then
+            call = by
+        else
+            parts, wrong = parts_of(string_of(by, 3, name))
+        end
+        local new_text, count
+        if not wrong then new_text, count, wrong = replace(subject, number, parts, call, everywhere) end
+        if once then C.re_free(number) end
+        if wrong then return nil, nil, wrong end
+        return new_text, count
     end
 end
 ngx.re.sub, ngx.re.gsub = substitute("sub", false), substitute("gsub", true)
 
-package.preload["ngx.re"] = function()
-    return {
-        version = "0.1.33",
-        opt = function() end,
-        split = function(subject, regex, options, ctx, most, res)
-            res = res or {}
-            local count, start, copied = 0, ctx and ctx.pos and ctx.pos - 1 or 0, 0
-            copied = start
-            most = most or 0
-            while start < #subject and (most <= 0 or count < most - 1) do
-                local groups, from, to = exec(subject, regex, options, start)
-                if not groups then
-                    if from then return nil, from end
-                    break
+local function split(subject, regex, options, ctx, most, res)
+    subject, most, res = tostring(subject), most or 0, res or {}
+    local copied = start_of(ctx, "split")
+    if copied >= #subject then
+        res[1] = nil
+        return res
+    end
+    local number, once = compiled(regex, options or "")
+    if not number then return nil, once end
+    local size, fields, start, total = 0, 0, copied, groups[number]
+    while start < #subject and (most <= 0 or fields < most - 1) do
+        local got = C.re_exec(number, subject, #subject, start, out)
+        if got < 0 then
+            local wrong = failed()
+            if once then C.re_free(number) end
+            return nil, wrong
+        end
+        if got == 0 then break end
+        local spans = out.spans
+        local from, to = spans[0], spans[1]
+        if from == to and from >= #subject then break end
+        if from == to and from == copied then
+            start = further(subject, number, start)
+        else
+            size, fields = size + 1, fields + 1
+            res[size] = sub(subject, copied + 1, from)
+            for at = 1, total - 1 do
+                if spans[2 * at] >= 0 then
+                    size = size + 1
+                    res[size] = sub(subject, spans[2 * at] + 1, spans[2 * at + 1])
                 end
-                if to == from then
-                    from = from > copied and from or copied + 1
-                    to = from
-                    if from >= #subject then break end
-                end
-                count = count + 1
-                res[count] = byte_sub(subject, copied + 1, from)
-                for _, group in ipairs(groups) do
-                    if group then
-                        count = count + 1
-                        res[count] = group
-                    end
-                end
-                copied, start = to, to
             end
-            res[count + 1] = byte_sub(subject, copied + 1)
-            res[count + 2] = nil
-            return res
-        end,
-    }
+            copied, start = to, to
+        end
+    end
+    if once then C.re_free(number) end
+    size = size + 1
+    res[size] = sub(subject, copied + 1)
+    if most <= 0 then
+        while size > 0 and res[size] == "" do
+            res[size] = nil
+            size = size - 1
+        end
+    end
+    res[size + 1] = nil
+    return res
+end
+
+package.preload["ngx.re"] = function()
+    return { version = "0.1.33", opt = function() end, split = split }
 end

@@ -1,10 +1,132 @@
 -- `ngx.shared`: a table for each dictionary, whose number stands at 0.
 local dict = ngx._dict
 ngx._dict = nil
+local C, out, given, text = ngx._fast.C, ngx._fast.out, ngx._fast.value, ngx._fast.string
+local type, tostring, tonumber, error = type, tostring, tonumber, error
 local methods = {}
 for name, method in pairs(dict) do
     if name ~= "names" then methods[name] = method end
 end
+
+local function number_of(zone)
+    if type(zone) ~= "table" or type(zone[0]) ~= "number" then error('bad "zone" argument', 3) end
+    return zone[0]
+end
+
+-- The key as a text, or nil and what is wrong with it.
+local function key_of(key)
+    if type(key) ~= "string" then
+        if key == nil then return nil, "nil key" end
+        key = tostring(key)
+    end
+    if #key == 0 then return nil, "empty key" end
+    if #key > 65535 then return nil, "key too long" end
+    return key
+end
+
+local function look(zone, key, stale)
+    local number, wrong = number_of(zone)
+    key, wrong = key_of(key)
+    if not key then return nil, wrong end
+    local kind = C.dict_get(number, key, #key, stale, out)
+    if kind == 0 then return nil end
+    local value, flags = nil, out.flags
+    if kind == 1 then
+        value = text(out.at, out.len)
+    elseif kind == 2 then
+        value = out.number
+    elseif kind == 3 then
+        value = out.number ~= 0
+    else
+        return nil, "value is a list"
+    end
+    if flags == 0 then return value end
+    return value, flags
+end
+function methods.get(zone, key)
+    return look(zone, key, 0)
+end
+function methods.get_stale(zone, key)
+    local value, flags = look(zone, key, 1)
+    if value == nil then return nil, flags end
+    return value, flags, out.flag ~= 0
+end
+
+local reasons = { [2] = "exists", [3] = "not found", [4] = "no memory", [5] = "not a number" }
+local function store(zone, when, evict, key, value, ttl, flags)
+    local number, wrong = number_of(zone)
+    if ttl == nil then
+        ttl = 0
+    elseif type(ttl) ~= "number" or ttl < 0 then
+        error('bad "exptime" argument', 3)
+    end
+    key, wrong = key_of(key)
+    if not key then return nil, wrong end
+    local bytes, kind = "", type(value)
+    if kind == "string" then
+        bytes, given.kind = value, 0
+    elseif kind == "number" then
+        given.number, given.kind = value, 1
+    elseif kind == "boolean" then
+        given.number, given.kind = value and 1 or 0, 2
+    elseif value == nil then
+        if when ~= 0 then return nil, "attempt to add or replace nil values" end
+        given.kind = 3
+    else
+        return nil, "bad value type"
+    end
+    given.ttl, given.flags, given.when, given.evict = ttl, flags or 0, when, evict
+    local outcome = C.dict_set(number, key, #key, bytes, #bytes, given, out)
+    if outcome == 1 then return true, nil, out.flag ~= 0 end
+    return false, reasons[outcome], out.flag ~= 0
+end
+function methods.set(zone, key, value, ttl, flags) return store(zone, 0, 1, key, value, ttl, flags) end
+function methods.safe_set(zone, key, value, ttl, flags) return store(zone, 0, 0, key, value, ttl, flags) end
+function methods.add(zone, key, value, ttl, flags) return store(zone, 1, 1, key, value, ttl, flags) end
+function methods.safe_add(zone, key, value, ttl, flags) return store(zone, 1, 0, key, value, ttl, flags) end
+function methods.replace(zone, key, value, ttl, flags) return store(zone, 2, 1, key, value, ttl, flags) end
+function methods.delete(zone, key) return store(zone, 0, 1, key, nil) end
+
+local function wanted(name, value)
+    local number = tonumber(value)
+    if not number then error("bad " .. name .. " arg: number expected, got " .. type(value), 3) end
+    return number
+end
+function methods.incr(zone, key, by, init, ttl)
+    local number, wrong = number_of(zone)
+    key, wrong = key_of(key)
+    if not key then return nil, wrong end
+    if type(by) ~= "number" then by = tonumber(by) end
+    given.number, given.when, given.ttl = by, 0, 0
+    if init ~= nil then
+        given.init, given.when = wanted("init", init), 1
+    end
+    if ttl ~= nil then
+        local seconds = wanted("init_ttl", ttl)
+        if seconds < 0 then error('bad "init_ttl" argument', 2) end
+        if init == nil then error('must provide "init" when providing "init_ttl"', 2) end
+        given.ttl = seconds
+    end
+    local outcome = C.dict_incr(number, key, #key, given, out)
+    if outcome ~= 1 then
+        if outcome == 4 then return nil, "no memory", out.flag ~= 0 end
+        return nil, reasons[outcome]
+    end
+    if init == nil then return out.number end
+    return out.number, nil, out.flag ~= 0
+end
+function methods.flush_all(zone)
+    C.dict_whole(number_of(zone), 0, out)
+end
+function methods.capacity(zone)
+    C.dict_whole(number_of(zone), 1, out)
+    return out.number
+end
+function methods.free_space(zone)
+    C.dict_whole(number_of(zone), 2, out)
+    return out.number
+end
+
 local meta = { __index = methods }
 ngx.shared = {}
 for number, name in ipairs(dict.names()) do

@@ -5,16 +5,42 @@ local header_get, header_set = ngx._header_get, ngx._header_set
 ngx._var_get, ngx._var_set, ngx._header_get, ngx._header_set = nil, nil, nil, nil
 local type, gsub, lower, setmetatable, rawget = type, string.gsub, string.lower, setmetatable, rawget
 
+local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
+local tostring = tostring
+-- Numbers of variables, which hold as long as the VM.
+local indexes = {}
 ngx.var = setmetatable({}, {
-    __index = function(_, name) return var_get(name) end,
+    __index = function(_, name)
+        local index = indexes[name]
+        if not index then
+            if type(name) ~= "string" then return var_get(name) end
+            index = C.variable_index(name, #name)
+            if index < 0 then return var_get(name) end
+            indexes[name] = index
+        end
+        local found = C.variable(index, out)
+        if found == 1 then return text(out.at, out.len) end
+        if found == 0 then return nil end
+        return var_get(name)
+    end,
     __newindex = function(_, name, value) var_set(name, value) end,
 })
 
 ngx.header = setmetatable({}, {
     __index = function(_, name)
+        if type(name) == "string" then
+            local found = C.header(name, #name, out)
+            if found == 1 then return text(out.at, out.len) end
+            if found == 0 then return nil end
+        end
         return header_get(name)
     end,
     __newindex = function(_, name, value)
+        if type(name) == "string" then
+            local given = value
+            if type(given) == "number" then given = tostring(given) end
+            if type(given) == "string" and C.set_header(name, #name, given, #given) == 1 then return end
+        end
         header_set(name, value)
     end,
 })

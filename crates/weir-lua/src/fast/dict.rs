@@ -1,0 +1,177 @@
+//! Shared dictionaries.
+
+use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use crate::api::writes_are_ignored;
+use crate::dict::{Dict, Stored, Value, When};
+use crate::lend;
+
+/// A value and how it is stored; `struct weir_value` of the prelude.
+#[repr(C)]
+pub(super) struct Given {
+    /// The number; of `incr` what is added.
+    number: f64,
+    /// Where `incr` begins.
+    init: f64,
+    /// Seconds; 0 for ever.
+    ttl: f64,
+    flags: u32,
+    /// 0 a text, which is passed beside, 1 number, 2 boolean (in `number`), 3 nothing.
+    kind: i32,
+    /// 0 always, 1 only a new key, 2 only one that is there. Of `incr`: 1 when there is `init`.
+    when: i32,
+    /// Others may go for it.
+    evict: i32,
+}
+
+impl Given {
+    fn ttl(&self) -> u64 {
+        (self.ttl * 1000.0) as u64
+    }
+}
+
+fn with(number: i32, use_it: impl FnOnce(&Dict) -> i32) -> i32 {
+    lend::vm(|vm| match vm.dicts.get((number as usize).wrapping_sub(1)) {
+        Some((_, dict)) => use_it(dict),
+        None => REFUSED,
+    })
+}
+
+/// The value of `key`: 1 a text, 2 a number, 3 a boolean in `number`, 4 a list; `flag` says that it has expired.
+pub(super) unsafe extern "C" fn get(
+    number: i32,
+    key: *const u8,
+    len: usize,
+    stale: i32,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: the prelude passes a Lua string and its own answer, both kept during the call.
+    let (key, answer) = unsafe { (slice(key, len), &mut *answer) };
+    guarded(|| {
+        with(number, |dict| {
+            let found = dict.get(key, |value, flags, expired| {
+                if expired && stale == 0 {
+                    return NOTHING;
+                }
+                (answer.flags, answer.flag) = (flags, u32::from(expired));
+                match value {
+                    Value::Text(text) => {
+                        answer.keep(text);
+                        1
+                    }
+                    Value::Number(number) => {
+                        answer.number = *number;
+                        2
+                    }
+                    Value::Boolean(value) => {
+                        answer.number = f64::from(u8::from(*value));
+                        3
+                    }
+                    Value::List(_) => 4,
+                }
+            });
+            found.unwrap_or(NOTHING)
+        })
+    })
+}
+
+/// Stores a value: 1, or what came of it instead: 2 exists, 3 not found, 4 no memory; `flag`: others have gone.
+pub(super) unsafe extern "C" fn set(
+    number: i32,
+    key: *const u8,
+    len: usize,
+    text: *const u8,
+    text_len: usize,
+    given: *const Given,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: as `get`; the prelude's value is its own.
+    let (key, text, given, answer) =
+        unsafe { (slice(key, len), slice(text, text_len), &*given, &mut *answer) };
+    guarded(|| {
+        answer.flag = 0;
+        if writes_are_ignored() {
+            return FOUND;
+        }
+        let when = match given.when {
+            0 => When::Always,
+            1 => When::Absent,
+            _ => When::Present,
+        };
+        let value = match given.kind {
+            0 => Value::Text(text.into()),
+            1 => Value::Number(given.number),
+            2 => Value::Boolean(given.number != 0.0),
+            _ => {
+                return with(number, |dict| {
+                    dict.delete(key);
+                    FOUND
+                });
+            }
+        };
+        with(number, |dict| {
+            told(dict.set(key, value, given.ttl(), given.flags, when, given.evict != 0), answer)
+        })
+    })
+}
+
+fn told(stored: Stored, answer: &mut Answer) -> i32 {
+    let (outcome, forced) = match stored {
+        Stored::Yes(forced) => (FOUND, forced),
+        Stored::Exists => (2, false),
+        Stored::NotFound => (3, false),
+        Stored::NoMemory(forced) => (4, forced),
+    };
+    answer.flag = u32::from(forced);
+    outcome
+}
+
+/// Adds to a number: 1 and the sum, or 3 not found, 4 no memory, 5 not a number.
+pub(super) unsafe extern "C" fn incr(
+    number: i32,
+    key: *const u8,
+    len: usize,
+    given: *const Given,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: as `set`.
+    let (key, given, answer) = unsafe { (slice(key, len), &*given, &mut *answer) };
+    guarded(|| {
+        with(number, |dict| {
+            let mut sum = 0.0;
+            let outcome = dict.update(key, |value| match value {
+                Some(Value::Number(number)) => {
+                    sum = number + given.number;
+                    Ok((Value::Number(sum), None))
+                }
+                Some(_) => Err(5),
+                None if given.when == 1 => {
+                    sum = given.init + given.number;
+                    Ok((Value::Number(sum), Some(given.ttl())))
+                }
+                None => Err(3),
+            });
+            answer.number = sum;
+            match outcome {
+                Ok(stored) => told(stored, answer),
+                Err(reason) => reason,
+            }
+        })
+    })
+}
+
+/// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
+pub(super) unsafe extern "C" fn whole(number: i32, what: i32, answer: *mut Answer) -> i32 {
+    // SAFETY: as `get`.
+    let answer = unsafe { &mut *answer };
+    guarded(|| {
+        with(number, |dict| {
+            match what {
+                0 if !writes_are_ignored() => dict.flush_all(),
+                0 => {}
+                1 => answer.number = dict.capacity() as f64,
+                _ => answer.number = dict.free_space() as f64,
+            }
+            FOUND
+        })
+    })
+}

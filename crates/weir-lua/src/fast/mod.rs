@@ -1,0 +1,125 @@
+//! What compiled Lua calls without leaving its machine code: the functions behind the most used of `ngx.*`.
+//!
+//! LuaJIT compiles calls of C functions through its FFI, and no others. So the prelude gets the address of one table of
+//! functions ([`Api`]), which take plain numbers and pointers, never touch the VM, and answer in an [`Answer`] that it
+//! lends. Whatever is out of the ordinary (no request, a wrong context, a value that is no text) they refuse with a
+//! negative number; the prelude then calls the function of [`crate::api`] of the same purpose, which knows the words for
+//! it. No panic leaves them: that would end the process.
+
+mod dict;
+mod re;
+mod request;
+mod text;
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::api::{Done, Function, function};
+
+pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
+    l.push_pointer((&raw const API).cast_mut().cast());
+    Ok(Done::Results(1))
+})];
+
+/// Where functions put what they found; `struct weir_answer` of the prelude.
+#[repr(C)]
+pub(crate) struct Answer {
+    /// A text, which stays until the next call.
+    at: *const u8,
+    len: usize,
+    number: f64,
+    flags: u32,
+    flag: u32,
+    /// Pairs of offsets, -1 for a group that took no part; they stay until the next call.
+    spans: *const i32,
+}
+
+impl Answer {
+    fn text(&mut self, text: &[u8]) {
+        (self.at, self.len) = (text.as_ptr(), text.len());
+    }
+
+    /// Answers with a text that is kept here until the next call.
+    fn keep(&mut self, text: &[u8]) {
+        KEPT.with_borrow_mut(|kept| {
+            kept.clear();
+            kept.extend_from_slice(text);
+            self.text(kept);
+        });
+    }
+}
+
+thread_local! {
+    static KEPT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The table; `struct weir_api` of the prelude has the same fields in the same order.
+#[repr(C)]
+pub(crate) struct Api {
+    variable_index: unsafe extern "C" fn(*const u8, usize) -> i32,
+    variable: unsafe extern "C" fn(i32, *mut Answer) -> i32,
+    header: unsafe extern "C" fn(*const u8, usize, *mut Answer) -> i32,
+    set_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
+    request_header: unsafe extern "C" fn(*const u8, usize, *mut Answer) -> i32,
+    ctx: extern "C" fn() -> i32,
+    status: extern "C" fn() -> i32,
+    phase: extern "C" fn() -> i32,
+    now: extern "C" fn() -> f64,
+    seconds: extern "C" fn() -> f64,
+    text: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut Answer) -> i32,
+    date: unsafe extern "C" fn(i32, f64, *mut Answer) -> i32,
+    dict_get: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut Answer) -> i32,
+    dict_set:
+        unsafe extern "C" fn(i32, *const u8, usize, *const u8, usize, *const dict::Given, *mut Answer) -> i32,
+    dict_incr: unsafe extern "C" fn(i32, *const u8, usize, *const dict::Given, *mut Answer) -> i32,
+    dict_whole: unsafe extern "C" fn(i32, i32, *mut Answer) -> i32,
+    re_compile: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
+    re_free: extern "C" fn(i32),
+    re_exec: unsafe extern "C" fn(i32, *const u8, usize, f64, *mut Answer) -> i32,
+}
+
+static API: Api = Api {
+    variable_index: request::variable_index,
+    variable: request::variable,
+    header: request::header,
+    set_header: request::set_header,
+    request_header: request::request_header,
+    ctx: request::ctx,
+    status: request::status,
+    phase: request::phase,
+    now: text::now,
+    seconds: text::seconds,
+    text: text::text,
+    date: text::date,
+    dict_get: dict::get,
+    dict_set: dict::set,
+    dict_incr: dict::incr,
+    dict_whole: dict::whole,
+    re_compile: re::compile,
+    re_free: re::free,
+    re_exec: re::exec,
+};
+
+/// Nothing of the kind.
+const NOTHING: i32 = 0;
+/// Found, or done.
+const FOUND: i32 = 1;
+/// Not for the fast way: the prelude asks the other function.
+const REFUSED: i32 = -1;
+
+/// The text at `at`.
+///
+/// # Safety
+/// `at` points at `len` bytes that stay as they are as long as the result is used.
+unsafe fn slice<'t>(at: *const u8, len: usize) -> &'t [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: this function's contract; a text without bytes may have any address.
+    unsafe { std::slice::from_raw_parts(at, len) }
+}
+
+/// Runs the body of a function; one that panics has refused.
+fn guarded(body: impl FnOnce() -> i32) -> i32 {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(REFUSED)
+}

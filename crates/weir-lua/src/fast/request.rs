@@ -1,0 +1,188 @@
+//! Variables, fields, the context's table, the status.
+
+use weir_core::Text;
+use weir_core::variable::{Get, VarIndex};
+use weir_http::{Known, classify};
+
+use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use crate::api::{ctx_anchor, is_sent};
+use crate::handler::Settings;
+use crate::lend;
+use crate::phase::{Phase, REQUEST};
+
+/// The number of a variable, which holds as long as the VM: of the configuration, or behind those a module's.
+pub(super) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i32 {
+    // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
+    let name = unsafe { slice(name, len) };
+    guarded(|| {
+        let Ok(name) = std::str::from_utf8(name) else { return REFUSED };
+        let name = name.to_ascii_lowercase();
+        let index = lend::exchange(|x| {
+            let generation = x.server.generation();
+            if let Some(index) = generation.variables().find(&name) {
+                return Some(i32::from(index.0));
+            }
+            let (get, rest) = generation.modules_variable(&name)?;
+            let at = lend::vm(|vm| {
+                let mut direct = vm.direct.borrow_mut();
+                direct.push((get, rest.into()));
+                direct.len() - 1
+            });
+            i32::try_from(at).ok().map(|at| DIRECT + at)
+        });
+        index.ok().flatten().unwrap_or(REFUSED)
+    })
+}
+
+/// The value of variable number `index`.
+pub(super) unsafe extern "C" fn variable(index: i32, answer: *mut Answer) -> i32 {
+    // SAFETY: the prelude lends its own answer, exclusively during the call.
+    let answer = unsafe { &mut *answer };
+    guarded(|| {
+        if !lend::phase().is_in(REQUEST) {
+            return REFUSED;
+        }
+        let found = lend::exchange(|x| {
+            let value = match u16::try_from(index) {
+                Ok(index) => x.variable(VarIndex(index)),
+                Err(_) => {
+                    let at = (index - DIRECT) as usize;
+                    match lend::vm(|vm| vm.direct.borrow().get(at).cloned()) {
+                        Some((Get::Plain(get), _)) => get(x),
+                        Some((Get::Prefix(get), rest)) => get(x, &rest),
+                        None => return REFUSED,
+                    }
+                }
+            };
+            match value {
+                // What is shared may go with the value.
+                Some(Text::Shared(text)) => {
+                    answer.keep(&text);
+                    FOUND
+                }
+                Some(value) => {
+                    answer.text(x.text(&value));
+                    FOUND
+                }
+                None => NOTHING,
+            }
+        });
+        found.unwrap_or(REFUSED)
+    })
+}
+
+/// The value of a field of the answer that it has once, and that the server does not compose itself.
+pub(super) unsafe extern "C" fn header(name: *const u8, len: usize, answer: *mut Answer) -> i32 {
+    // SAFETY: as `variable_index` and `variable`.
+    let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
+    guarded(|| {
+        if !lend::phase().is_in(REQUEST) || name.contains(&b'_') || composed(classify(name)) {
+            return REFUSED;
+        }
+        let found = lend::exchange(|x| {
+            let mut values = x
+                .response
+                .headers
+                .iter()
+                .filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(name));
+            match (values.next(), values.next()) {
+                (None, _) => NOTHING,
+                (Some(header), None) => {
+                    answer.text(x.text(&header.value));
+                    FOUND
+                }
+                (Some(_), Some(_)) => REFUSED,
+            }
+        });
+        found.unwrap_or(REFUSED)
+    })
+}
+
+/// Whether the field stands elsewhere than with the others.
+fn composed(known: Known) -> bool {
+    matches!(
+        known,
+        Known::ContentType
+            | Known::ContentLength
+            | Known::Server
+            | Known::Date
+            | Known::Location
+            | Known::LastModified
+            | Known::Connection
+    )
+}
+
+/// Gives a field of the answer a value that needs no escaping.
+pub(super) unsafe extern "C" fn set_header(
+    name: *const u8,
+    name_len: usize,
+    value: *const u8,
+    value_len: usize,
+) -> i32 {
+    // SAFETY: as `variable_index`.
+    let (name, value) = unsafe { (slice(name, name_len), slice(value, value_len)) };
+    guarded(|| {
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'_';
+        let phase = lend::phase();
+        if !phase.is_in(REQUEST)
+            || !name.iter().all(plain)
+            || value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f)
+            || (is_sent() && phase != Phase::HeaderFilter)
+            || composed(classify(name))
+        {
+            return REFUSED;
+        }
+        let done = lend::exchange(|x| {
+            if name.contains(&b'_') && x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores) {
+                return REFUSED;
+            }
+            let span = x.arena.push(value);
+            x.set_response_field(name, Text::Span(span));
+            FOUND
+        });
+        done.unwrap_or(REFUSED)
+    })
+}
+
+/// The value of a field of the request that it has once.
+pub(super) unsafe extern "C" fn request_header(name: *const u8, len: usize, answer: *mut Answer) -> i32 {
+    // SAFETY: as `variable_index` and `variable`.
+    let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
+    guarded(|| {
+        let found = lend::exchange(|x| match x.request_field(name) {
+            Some(value) => {
+                answer.text(value);
+                FOUND
+            }
+            None => NOTHING,
+        });
+        found.unwrap_or(REFUSED)
+    })
+}
+
+/// The anchor of the request's `ngx.ctx`, if it has one.
+pub(super) extern "C" fn ctx() -> i32 {
+    guarded(|| ctx_anchor().ok().flatten().unwrap_or(REFUSED))
+}
+
+/// The status of the answer so far.
+pub(super) extern "C" fn status() -> i32 {
+    guarded(|| {
+        if !lend::phase().is_in(REQUEST) {
+            return REFUSED;
+        }
+        let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
+            (0, status) => status,
+            (error, _) => error,
+        });
+        status.map_or(REFUSED, i32::from)
+    })
+}
+
+/// The running script's context, as a bit.
+pub(super) extern "C" fn phase() -> i32 {
+    guarded(|| lend::phase() as i32)
+}
+
+/// Where the numbers of modules' variables begin that the configuration does not name; the others have 16 bits.
+const DIRECT: i32 = 1 << 16;

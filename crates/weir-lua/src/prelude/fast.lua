@@ -1,0 +1,48 @@
+-- The table of functions that compiled code calls directly, and what they answer in. Taken by the files behind this one.
+local ffi = require "ffi"
+ffi.cdef [[
+struct weir_answer {
+    const char *at;
+    size_t len;
+    double number;
+    uint32_t flags;
+    uint32_t flag;
+    const int32_t *spans;
+};
+struct weir_value {
+    double number;
+    double init;
+    double ttl;
+    uint32_t flags;
+    int32_t kind;
+    int32_t when;
+    int32_t evict;
+};
+struct weir_api {
+    int (*variable_index)(const char *, size_t);
+    int (*variable)(int, struct weir_answer *);
+    int (*header)(const char *, size_t, struct weir_answer *);
+    int (*set_header)(const char *, size_t, const char *, size_t);
+    int (*request_header)(const char *, size_t, struct weir_answer *);
+    int (*ctx)(void);
+    int (*status)(void);
+    int (*phase)(void);
+    double (*now)(void);
+    double (*seconds)(void);
+    int (*text)(int, const char *, size_t, int, struct weir_answer *);
+    int (*date)(int, double, struct weir_answer *);
+    int (*dict_get)(int, const char *, size_t, int, struct weir_answer *);
+    int (*dict_set)(int, const char *, size_t, const char *, size_t, const struct weir_value *, struct weir_answer *);
+    int (*dict_incr)(int, const char *, size_t, const struct weir_value *, struct weir_answer *);
+    int (*dict_whole)(int, int, struct weir_answer *);
+    int (*re_compile)(const char *, size_t, const char *, size_t, struct weir_answer *);
+    void (*re_free)(int);
+    int (*re_exec)(int, const char *, size_t, double, struct weir_answer *);
+};
+]]
+ngx._fast = {
+    C = ffi.cast("const struct weir_api *", ngx._fast()),
+    out = ffi.new("struct weir_answer"),
+    value = ffi.new("struct weir_value"),
+    string = ffi.string,
+}
