@@ -354,22 +354,25 @@ fn record(x: &mut Exchange) {
         crate::trace::settle_later(&x.worker);
     }
     crate::log::debug::ended(x);
-    x.shared.finish(|trace| {
+    x.shared.finish(|trace, tape| {
         let mut end = None;
         if trace.is_on() {
             // Behind an answer that went out whole there is nothing left to do, and a stamp costs more than that.
-            if x.complete {
-                trace.pass(Site::step(Step::Finalise));
-                end = Some(trace.end_here());
+            if x.complete && tape.pass(Site::step(Step::Finalise)) {
+                end = Some(trace.end_here(tape));
             } else {
+                trace.take(tape);
                 let now = clock::ticks();
                 trace.mark(Site::step(Step::Finalise), now);
                 trace.end(now);
                 end = Some(now);
             }
         }
-        recorder.finish_with(trace, fill);
-        x.shared.presence.end(trace, end);
+        recorder.finish_with(trace, tape, fill);
+        x.shared.presence.end(end, || {
+            trace.take(tape);
+            trace
+        });
     });
     x.recorded.set(false);
 }

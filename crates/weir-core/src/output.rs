@@ -193,9 +193,9 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
             }
             piece
         });
-        shared.open(site);
+        x.open(site);
         let piece = shared.waiting_for(kind, Box::pin(next)).await;
-        shared.close(site);
+        x.close(site);
         match piece {
             Ok(Piece::Data(buf)) => {
                 let mut chain = Chain::default();
@@ -278,11 +278,12 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
         let mut out = Chain::default();
         x.open(entry.site);
         let step = entry.filter.step(x, &mut entry.input, &mut out);
-        x.shared.bytes(entry.site, before - entry.input.len().min(before), out.len());
+        // Closed before it is remarked upon: a site in which nothing was recorded is one event.
+        x.close_before_next(entry.site);
+        x.bytes(entry.site, before - entry.input.len().min(before), out.len());
         if let Err(error) = &step {
             x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
         }
-        x.close(entry.site);
         let step = step?;
         entry.full = !matches!(step, Step::More);
         round.again |= entry.full || !entry.unread.is_empty();
@@ -296,6 +297,7 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
             None => round.output.append(&mut out),
         }
     }
+    x.nowhere();
     Ok(round)
 }
 
@@ -363,9 +365,9 @@ async fn drain(
         if until(family) {
             return Ok(());
         }
-        shared.open(Site::SUBREQUEST);
+        x.open(Site::SUBREQUEST);
         shared.waiting(Box::pin(family.changed(&until))).await;
-        shared.close(Site::SUBREQUEST);
+        x.close(Site::SUBREQUEST);
     }
 }
 
@@ -416,10 +418,9 @@ async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Re
 
 /// Hands bytes to the connection at the client's pace and the configured rate.
 async fn write(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
-    let shared = x.shared.clone();
-    shared.open(Site::step(ConnStep::Write));
+    x.open(Site::step(ConnStep::Write));
     let written = hand_over(x, chain).await;
-    shared.close(Site::step(ConnStep::Write));
+    x.close(Site::step(ConnStep::Write));
     written
 }
 
@@ -450,21 +451,20 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
 /// `$bytes_sent` tell what the client got.
 async fn finish(x: &mut Exchange) -> Result<(), Error> {
     let site = Site::step(ConnStep::Write);
-    let shared = x.shared.clone();
     if let Some(stream) = x.transport.h2().cloned() {
         stream.settle(x);
-        shared.open(site);
+        x.open(site);
         let drained = stream.drained(x, 0).await;
-        shared.close(site);
+        x.close(site);
         return drained;
     }
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
     if wire.stream.unsent() <= h1::HIGH {
         return Ok(());
     }
-    shared.open(site);
+    x.open(site);
     let drained = h1::drained(x, &wire, 0).await;
-    shared.close(site);
+    x.close(site);
     drained
 }
 

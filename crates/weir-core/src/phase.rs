@@ -444,7 +444,7 @@ pub(crate) async fn log_waiting(x: &mut Exchange, at: usize) {
     while let Some(at) = waits {
         let Some(entry) = plan.phase(Phase::Log).get(at) else { return };
         shared.pending(entry.handler.wait(x)).await;
-        shared.close(entry.site);
+        x.close(entry.site);
         waits = log(x, at + 1);
     }
 }

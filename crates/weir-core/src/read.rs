@@ -232,7 +232,7 @@ impl Exchange {
         }
         self.enter(Site::BODY_READ);
         let result = self.read_all().await;
-        self.shared.bytes(Site::BODY_READ, self.body.received, 0);
+        self.bytes(Site::BODY_READ, self.body.received, 0);
         self.leave(Site::BODY_READ);
         self.body.read = result.is_ok();
         result

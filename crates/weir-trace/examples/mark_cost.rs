@@ -59,7 +59,7 @@ fn requests(settings: Settings, sites: &Sites, finish: bool) -> f64 {
         recorder.begin(&mut trace, now);
         sites.play(black_box(&mut trace), &mut now);
         if finish {
-            recorder.finish(&trace, black_box(record));
+            recorder.finish(&mut trace, black_box(record));
         }
     }
     begun.elapsed().as_nanos() as f64 / REQUESTS as f64

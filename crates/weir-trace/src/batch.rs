@@ -1,22 +1,27 @@
 //! The numbers of requests of one shape, kept apart until there are many.
 //!
 //! A histogram is three cache lines and some thirty instructions a value, and a request has a value for each of its
-//! sites. Requests of one shape have the same sites in the same order: the values of those that took a stamp are written
-//! into columns, and when these are full, or somebody wants to know, each column is counted at once. A value then costs
-//! half, and the histogram's lines are touched once for all requests.
+//! sites. Requests of one shape have the same sites in the same order: their values are written into rows, and when there
+//! is no room for another one, or somebody wants to know, each column of those that took a stamp is counted at once. A
+//! value then costs half, and the histogram's lines are touched once for all requests.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::event::{Event, EventKind};
 use crate::live::{LiveSite, Shared};
 use crate::record::RequestRecord;
 
-/// Columns of values: one for each of [`Totals`], then one for each stamped event of the requests.
+/// The values of requests of one shape: a row of the values of its events for each of them, and [`Totals`].
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// None until the shape has proved to be frequent.
-    values: Vec<[u32; MANY]>,
-    /// The events that have a column.
+    rows: Vec<u32>,
+    /// Values in a row.
+    width: usize,
+    /// None as long as there are no rows.
+    totals: Option<Box<[[u32; MANY]; TOTALS]>>,
+    /// The events that have a value.
     stamped: Vec<u16>,
     /// Requests in there.
     len: usize,
@@ -57,10 +62,11 @@ pub(crate) enum To {
 type Totals = [u64; TOTALS];
 
 impl Batch {
-    /// For requests that ended alike, with that route and status, and whose events have values where `stamped` says.
-    pub(crate) fn new(stamped: Vec<u16>, record: &RequestRecord, shared: &Shared) -> Batch {
+    /// For requests of so many events that ended alike, with that route and status, and whose events have values where
+    /// `stamped` says.
+    pub(crate) fn new(stamped: Vec<u16>, events: usize, record: &RequestRecord, shared: &Shared) -> Batch {
         let route = (!record.route.is_none()).then(|| shared.site(record.route).clone());
-        let mut batch = Batch { stamped, status: record.status, route, ..Batch::default() };
+        let mut batch = Batch { stamped, width: events, status: record.status, route, ..Batch::default() };
         if let Some(live) = batch.route.clone() {
             let kinds = [
                 To::Total,
@@ -80,8 +86,8 @@ impl Batch {
     /// The sum of the values of these events is counted there; of those without a value there is none.
     pub(crate) fn sum(&mut self, live: &Arc<LiveSite>, to: To, events: impl Iterator<Item = u16>) {
         let before = self.columns.len();
-        let columns = events.filter_map(|event| self.stamped.binary_search(&event).ok());
-        self.columns.extend(columns.map(|column| (column + TOTALS) as u16));
+        let columns = events.filter(|event| self.stamped.binary_search(event).is_ok());
+        self.columns.extend(columns.map(|event| event + TOTALS as u16));
         match to {
             _ if self.columns.len() > before => {
                 self.sums.push(Sum { live: live.clone(), to, end: self.columns.len() });
@@ -96,27 +102,25 @@ impl Batch {
     pub(crate) fn add(
         &mut self,
         keys: &[u64],
-        events: &[Event],
+        events: &[impl Word],
         record: &RequestRecord,
         wait: u64,
         shared: &Shared,
     ) -> bool {
-        if keys.len() != events.len() || self.values.is_empty() {
+        if keys.len() != events.len() {
             return false;
         }
         if self.len == MANY {
             self.fold(shared);
         }
+        let Some(columns) = &mut self.totals else { return false };
         let totals: Totals = [record.total, record.run, wait, record.bytes_in, record.bytes_out];
-        let any = totals.iter().fold(0, |any, total| any | total);
-        if events.iter().zip(keys).fold(any, |any, (event, key)| any | (event.0 ^ key)) > LARGEST {
-            return false;
-        }
         let at = self.len % MANY;
-        let Some((first, others)) = self.values.split_first_chunk_mut::<TOTALS>() else { return false };
-        first.iter_mut().zip(totals).for_each(|(column, total)| column[at] = total as u32);
-        for (column, event) in others.iter_mut().zip(&self.stamped) {
-            column[at] = events.get(usize::from(*event)).map_or(0, |event| event.0 as u32);
+        columns.iter_mut().zip(totals).for_each(|(column, total)| column[at] = total as u32);
+        let Some(row) = self.rows.get_mut(at * self.width..(at + 1) * self.width) else { return false };
+        let any = totals.iter().fold(copy(keys, events, row), |any, total| any | total);
+        if any > LARGEST {
+            return false;
         }
         self.len += 1;
         true
@@ -126,7 +130,8 @@ impl Batch {
     pub(crate) fn missed(&mut self) {
         self.alone += 1;
         if self.alone == FEW {
-            self.values.resize(TOTALS + self.stamped.len(), [0; MANY]);
+            self.rows.resize(MANY * self.width, 0);
+            self.totals = Some(Box::new([[0; MANY]; TOTALS]));
         }
     }
 
@@ -161,23 +166,70 @@ impl Batch {
         }
     }
 
-    /// These columns added up: no value is more than its request's whole time.
+    /// These columns added up, in `sum` if that is work: no value is more than its request's whole time.
     fn added<'v>(&'v self, columns: &[u16], sum: &'v mut [u32; MANY]) -> &'v [u32; MANY] {
-        let column = |at: &u16| self.values.get(usize::from(*at)).unwrap_or(&NOTHING);
-        let Some((first, others)) = columns.split_first() else { return &NOTHING };
-        if others.is_empty() {
-            return column(first);
+        let Some((&first, others)) = columns.split_first() else { return sum };
+        if let Some(total) = self.totals.as_ref().and_then(|totals| totals.get(usize::from(first))) {
+            return total;
         }
-        *sum = *column(first);
-        for other in others {
-            sum.iter_mut().zip(column(other)).for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
+        self.values(first, sum, |_, value| value);
+        for &other in others {
+            self.values(other, sum, u32::wrapping_add);
         }
         sum
     }
+
+    /// Each of `sum` becomes what `f` makes of it and the value of this column.
+    fn values(&self, column: u16, sum: &mut [u32; MANY], f: impl Fn(u32, u32) -> u32) {
+        let event = usize::from(column) - TOTALS;
+        for (sum, row) in sum.iter_mut().zip(self.rows.chunks_exact(self.width)) {
+            *sum = f(*sum, row[event]);
+        }
+    }
 }
 
-/// The values of a column that there is none of.
-const NOTHING: [u32; MANY] = [0; MANY];
+/// An event, wherever it stands.
+pub(crate) trait Word {
+    /// Its eight bytes.
+    fn word(&self) -> u64;
+}
+
+impl Word for Event {
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Word for Cell<Event> {
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.get().0
+    }
+}
+
+/// Writes the values of events to `row`: what they have besides their keys. All that is in any of them is returned, and is
+/// too large for a value where an event is not what its key says. Four at a time: loops over so few are not made vector
+/// operations otherwise.
+#[inline(always)]
+fn copy(keys: &[u64], events: &[impl Word], row: &mut [u32]) -> u64 {
+    let ((keys, last_keys), (events, last_events)) = (keys.as_chunks::<4>(), events.as_chunks::<4>());
+    let (row, last_row) = row.as_chunks_mut::<4>();
+    let mut any = [0; 4];
+    for ((slots, keys), events) in row.iter_mut().zip(keys).zip(events) {
+        let values: [u64; 4] = std::array::from_fn(|at| events[at].word() ^ keys[at]);
+        *slots = values.map(|value| value as u32);
+        any = std::array::from_fn(|at| any[at] | values[at]);
+    }
+    let mut any = any.iter().fold(0, |any, one| any | one);
+    for ((slot, key), event) in last_row.iter_mut().zip(last_keys).zip(last_events) {
+        let value = event.word() ^ key;
+        *slot = value as u32;
+        any |= value;
+    }
+    any
+}
+
 /// Values of a request that are no event's.
 const TOTALS: usize = 5;
 /// Requests that are counted alone: most shapes are rare, and a batch takes six kilobytes.

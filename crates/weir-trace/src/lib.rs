@@ -27,7 +27,7 @@
 //! trace.leave(access, 9_500);
 //! trace.end(9_510);
 //! assert_eq!((trace.total_run(), trace.total_wait()), (510, 8_000));
-//! recorder.finish(&trace, RequestRecord::default());
+//! recorder.finish(&mut trace, RequestRecord::default());
 //! ```
 #![forbid(unsafe_code)]
 
@@ -50,6 +50,7 @@ pub mod render;
 mod shape;
 mod site;
 mod stalls;
+mod tape;
 mod trace;
 pub mod tree;
 
@@ -67,5 +68,6 @@ pub use recorder::{Level, Recorder, Settings};
 pub use render::Scale;
 pub use site::{Kind, PHASES, Site, SiteInfo, SiteTable, Step};
 pub use stalls::Stalls;
+pub use tape::Tape;
 pub use trace::Trace;
 pub use tree::{Node, Tree};

@@ -375,22 +375,29 @@ impl LiveHistogram {
         // At least the largest, and less than twice as much.
         let bits = values.iter().fold(0, |bits, value| bits | value);
         if u64::from(bits) > self.max.load(Relaxed) {
-            let max = values.iter().fold(0, |max, value| max.max(*value)).into();
-            self.max.store(self.max.load(Relaxed).max(max), Relaxed);
+            self.raise(values);
         }
-        add(&self.sum, values.iter().map(|&value| u64::from(value)).sum());
+        add(&self.sum, sum(values, bits));
         let mut buckets = [0; MANY];
         buckets.iter_mut().zip(values).for_each(|(bucket, &value)| *bucket = small_bucket(value));
-        // Values of one site are alike: of one part, mostly. Then the bits that tell it are those of all.
-        let (any, all) = buckets.iter().fold((0, !0), |(any, all), bucket| (any | bucket, all & bucket));
-        if (any ^ all) / PART as u32 == 0 {
-            let counts = self.part(any as usize / PART);
+        // Values of one site are alike: of one part, mostly. Then the bits that tell it are those of the first.
+        let first = buckets[0];
+        if buckets.iter().fold(0, |other, bucket| other | (bucket ^ first)) / PART as u32 == 0 {
+            let counts = self.part(first as usize / PART);
             buckets.iter().for_each(|bucket| add(&counts[*bucket as usize % PART], 1));
         } else {
             for bucket in buckets {
                 add(&self.part(bucket as usize / PART)[bucket as usize % PART], 1);
             }
         }
+    }
+
+    /// One of the values may be the largest so far.
+    #[cold]
+    #[inline(never)]
+    fn raise(&self, values: &[u32; MANY]) {
+        let max = values.iter().fold(0, |max, value| max.max(*value)).into();
+        self.max.store(self.max.load(Relaxed).max(max), Relaxed);
     }
 
     #[inline]
@@ -412,6 +419,16 @@ impl LiveHistogram {
         }
         copy.set_sum_and_max(self.sum.load(Relaxed), self.max.load(Relaxed));
         copy
+    }
+}
+
+/// The sum of values in which no other bits are set: additions of 32 bits are a fourth of those of 64.
+#[inline]
+fn sum(values: &[u32; MANY], bits: u32) -> u64 {
+    if bits <= u32::MAX / MANY as u32 {
+        values.iter().fold(0u32, |sum, value| sum.wrapping_add(*value)).into()
+    } else {
+        values.iter().map(|&value| u64::from(value)).sum()
     }
 }
 

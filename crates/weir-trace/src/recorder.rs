@@ -11,6 +11,7 @@ use crate::model::Stall;
 use crate::record::{RequestId, RequestRecord};
 use crate::shape::{Charged, Shapes};
 use crate::stalls::Stalls;
+use crate::tape::Tape;
 use crate::trace::Trace;
 use crate::tree::Tree;
 
@@ -169,14 +170,15 @@ impl Recorder {
 
     /// Takes a request that is over (after [`Trace::end`], if it was on): counts it, adds its times to the
     /// histograms, and keeps its tree if there is a reason to.
-    pub fn finish(&mut self, trace: &Trace, record: RequestRecord) {
-        self.finish_with(trace, |slot| *slot = record);
+    pub fn finish(&mut self, trace: &mut Trace, record: RequestRecord) {
+        self.finish_with(trace, &Tape::new(), |slot| *slot = record);
     }
 
-    /// [`finish`](Recorder::finish) with a record that `fill` writes, from empty, in the place where it is kept: it is
-    /// too large to be handed on by value for every request.
+    /// [`finish`](Recorder::finish) of a trace with its tape, and with a record that `fill` writes, from empty, in the
+    /// place where it is kept: it is too large to be handed on by value for every request. The trace takes the tape only
+    /// if its tree is looked at.
     #[inline]
-    pub fn finish_with(&mut self, trace: &Trace, fill: impl FnOnce(&mut RequestRecord)) {
+    pub fn finish_with(&mut self, trace: &mut Trace, tape: &Tape, fill: impl FnOnce(&mut RequestRecord)) {
         let mut outside = None;
         let record = match self.records.next() {
             Some(slot) => slot,
@@ -185,18 +187,22 @@ impl Recorder {
         record.clear();
         fill(record);
         record.worker = self.worker;
-        let recorded = trace.is_recorded();
+        let recorded = trace.is_recorded() || !tape.is_empty();
         if recorded {
             record.start = trace.start();
             record.total = trace.total();
             record.run = trace.total_run();
             trace.tell_waits(&mut record.waits);
         }
-        if !recorded || !charge(&mut self.shapes, &self.shared, trace, record) {
+        let counted = recorded && charge(&mut self.shapes, &self.shared, trace, tape, record);
+        if !counted {
             count(&self.shared, record, recorded.then(|| trace.total_wait()));
         }
         if record.receive_wait > 0 {
             self.shared.received(record.receive_wait);
+        }
+        if !(self.watches.is_empty() && self.averages.is_empty()) {
+            trace.take(tape);
         }
         let matched = !self.watches.is_empty() && deliver(&mut self.watches, trace, record);
         if !self.averages.is_empty() {
@@ -206,7 +212,8 @@ impl Recorder {
             self.shapes.settle(&self.shared);
             &*self.shared
         };
-        if let Some(why) = worth(&self.settings, &mut self.rules, count, trace, record, matched) {
+        if recorded && let Some(why) = worth(&self.settings, &mut self.rules, count, trace, record, matched) {
+            trace.take(tape);
             self.kept.push(|slot| slot.set(why, record, trace), || Kept::new(why, record, trace));
         }
     }
@@ -296,7 +303,23 @@ impl Drop for Recorder {
 
 /// Adds the times of a request to the histograms of its sites; whether it is counted with that.
 #[inline]
-fn charge(shapes: &mut Shapes, shared: &Shared, trace: &Trace, record: &RequestRecord) -> bool {
+fn charge(
+    shapes: &mut Shapes,
+    shared: &Shared,
+    trace: &mut Trace,
+    tape: &Tape,
+    record: &RequestRecord,
+) -> bool {
+    if !trace.is_recorded() && shapes.put_off(tape.events(), record, trace.total_wait(), shared) {
+        return true;
+    }
+    trace.take(tape);
+    charge_alone(shapes, shared, trace, record)
+}
+
+/// The same for those that are not like many others, or had to wait.
+#[inline(never)]
+fn charge_alone(shapes: &mut Shapes, shared: &Shared, trace: &Trace, record: &RequestRecord) -> bool {
     let charged = if trace.is_folded() { Charged::No } else { shapes.charge(trace, record, shared) };
     if charged == Charged::No {
         charge_tree(shared, &trace.tree());
@@ -334,7 +357,7 @@ fn count(shared: &Shared, record: &RequestRecord, waited: Option<u64>) {
     }
 }
 
-/// Whether the tree of a request is kept, and why.
+/// Whether the tree of a request, which is recorded, is kept, and why.
 #[inline]
 fn worth<'s>(
     settings: &Settings,
@@ -344,9 +367,6 @@ fn worth<'s>(
     record: &RequestRecord,
     matched: bool,
 ) -> Option<Why> {
-    if !trace.is_recorded() {
-        return None;
-    }
     let full = settings.level == Level::Full;
     let (slow, drawn) = match rules.judge(record, counted) {
         // Below the full level the draw decided whether the request is recorded at all.

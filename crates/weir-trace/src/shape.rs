@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use crate::batch::{Batch, To};
+use crate::batch::{Batch, To, Word};
 use crate::event::{Event, EventKind};
 use crate::live::{LiveSite, Shared};
 use crate::record::RequestRecord;
@@ -33,17 +33,29 @@ impl Shapes {
         Shapes { places, run: Vec::new() }
     }
 
+    /// Puts off a request with these events if its shape is a frequent one; whether that was so.
+    #[inline]
+    pub(crate) fn put_off(
+        &mut self,
+        events: &[impl Word],
+        record: &RequestRecord,
+        wait: u64,
+        shared: &Shared,
+    ) -> bool {
+        let hint = hint(record);
+        let shape = &mut self.places[place(hint, events.len())];
+        shape.hint == hint && shape.batch.add(&shape.keys, events, record, wait, shared)
+    }
+
     /// Adds one request to the counts of its sites, sooner or later. Says no, and adds nothing, if an event does not
     /// hold its value alone (a wait of minutes): then the tree must be asked.
-    #[inline]
     pub(crate) fn charge(&mut self, trace: &Trace, record: &RequestRecord, shared: &Shared) -> Charged {
         let events = trace.events();
-        let hint = u64::from(record.route.0) << 16 | u64::from(record.status);
-        let hash = (hint << 16 ^ events.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let shape = &mut self.places[(hash >> 56) as usize % PLACES];
-        if shape.hint == hint && shape.batch.add(&shape.keys, events, record, trace.total_wait(), shared) {
+        if self.put_off(events, record, trace.total_wait(), shared) {
             return Charged::Whole;
         }
+        let hint = hint(record);
+        let shape = &mut self.places[place(hint, events.len())];
         shape.charge_alone(hint, trace, record, shared, &mut self.run)
     }
 
@@ -54,6 +66,19 @@ impl Shapes {
             .filter(|shape| shape.batch.is_pending())
             .for_each(|shape| shape.batch.fold(shared));
     }
+}
+
+/// Route and status.
+#[inline]
+fn hint(record: &RequestRecord) -> u64 {
+    u64::from(record.route.0) << 16 | u64::from(record.status)
+}
+
+/// The place of requests with that hint and so many events.
+#[inline]
+fn place(hint: u64, events: usize) -> usize {
+    let hash = (hint << 16 ^ events as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> 56) as usize % PLACES
 }
 
 /// What became of a request.
@@ -70,7 +95,7 @@ pub(crate) enum Charged {
 /// What all requests of one shape have in common.
 #[derive(Debug, Default)]
 struct Shape {
-    /// Route and status.
+    /// See [`hint`].
     hint: u64,
     /// What the events must be: their kinds and sites.
     keys: Vec<u64>,
@@ -224,7 +249,7 @@ impl Shape {
 
     /// A batch for requests of this shape, `parts` of which are its sites.
     fn batched(&self, parts: &[Part], record: &RequestRecord, shared: &Shared) -> Batch {
-        let mut batch = Batch::new(self.stamped(), record, shared);
+        let mut batch = Batch::new(self.stamped(), self.keys.len(), record, shared);
         for Part { site, calls, ranges } in parts {
             let live = shared.site(*site);
             let events = || ranges.iter().flat_map(|&(begin, end)| begin..end);

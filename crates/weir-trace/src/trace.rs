@@ -3,6 +3,7 @@
 use crate::event::{Event, EventKind};
 use crate::model::WaitKind;
 use crate::site::Site;
+use crate::tape::Tape;
 use crate::tree::{Builder, Tree};
 
 /// The boundaries of one request, from [`begin`](Trace::begin) to [`end`](Trace::end), kept by the exchange and used
@@ -25,7 +26,7 @@ use crate::tree::{Builder, Tree};
 /// | `queued(site)` | wait of `site`, as a child of the innermost open site |
 ///
 /// While off, each call is one test of a flag. Callers whose clock costs something use the `_at` forms, which read
-/// it only when on.
+/// it only when on. An engine that has hardly time for that writes its boundaries to a [`Tape`].
 ///
 /// A request that goes on and on stays small: up to 512 events are held, of which the first 448 remain as they
 /// were; the later ones are folded into calls and sums.
@@ -57,9 +58,6 @@ impl Trace {
     /// [`Recorder::begin`](crate::Recorder::begin) instead, which decides whether this request is recorded.
     pub fn begin(&mut self, now: u64) {
         self.clear();
-        if self.events.is_empty() {
-            self.events.resize(FIRST_EVENTS, Event::default());
-        }
         self.on = true;
         self.start = now;
         self.last = now;
@@ -189,66 +187,6 @@ impl Trace {
         }
     }
 
-    /// The short way of [`mark`](Trace::mark), for a trace that is known to be on: `false`, and nothing is done, where
-    /// that takes more than a few instructions. So are the others: whoever calls them needs no room on its stack for
-    /// what hardly ever happens.
-    #[inline]
-    pub fn try_mark(&mut self, site: Site, now: u64) -> bool {
-        self.try_stamp(EventKind::Mark, site, now)
-    }
-
-    /// The short way of [`open`](Trace::open).
-    #[inline]
-    pub fn try_open(&mut self, site: Site) -> bool {
-        let Some(slot) = self.events.get_mut(self.len) else { return false };
-        *slot = Event::unstamped(EventKind::Begin, site);
-        self.len += 1;
-        true
-    }
-
-    /// The short way of [`close`](Trace::close).
-    #[inline]
-    pub fn try_close(&mut self, site: Site, now: u64) -> bool {
-        let ticks = now.wrapping_sub(self.last);
-        match self.events.get_mut(self.len.wrapping_sub(1)) {
-            Some(slot) if *slot == Event::unstamped(EventKind::Begin, site) && ticks <= Event::MAX => {
-                *slot = Event::pack(EventKind::Mark, site, ticks);
-                self.last = now;
-                true
-            }
-            _ => self.try_stamp(EventKind::End, site, now),
-        }
-    }
-
-    /// The short way of [`close_unstamped`](Trace::close_unstamped).
-    #[inline]
-    pub fn try_close_unstamped(&mut self, site: Site) -> bool {
-        match self.events.get_mut(self.len.wrapping_sub(1)) {
-            Some(slot) if *slot == Event::unstamped(EventKind::Begin, site) => {
-                *slot = Event::unstamped(EventKind::Mark, site);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The short way of [`mark_and_pass`](Trace::mark_and_pass).
-    #[inline]
-    pub fn try_mark_and_pass<const N: usize>(&mut self, site: Site, behind: [Site; N], now: u64) -> bool {
-        let ticks = now.wrapping_sub(self.last);
-        match self.events.get_mut(self.len..self.len + 1 + N) {
-            Some([slot, slots @ ..]) if ticks <= Event::MAX => {
-                *slot = Event::pack(EventKind::Mark, site, ticks);
-                let events = behind.iter().map(|site| Event::unstamped(EventKind::Mark, *site));
-                slots.iter_mut().zip(events).for_each(|(slot, event)| *slot = event);
-                self.len += 1 + N;
-                self.last = now;
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// The request stops running: a handler returned `Pending`. Ignored when already suspended.
     #[inline]
     pub fn suspend(&mut self, now: u64) {
@@ -299,33 +237,46 @@ impl Trace {
         }
     }
 
-    /// Since the stamp before the request was ready and the loop busy with others: waiting, inside `site`.
+    /// Since the stamp before the request was ready and the loop busy with others: waiting, inside `site`. Written to
+    /// `tape`, the trace's own.
     #[inline]
-    pub fn queued(&mut self, site: Site, now: u64) {
-        if self.on {
-            let ticks = now.wrapping_sub(self.last);
-            match self.events.get_mut(self.len..self.len + 3) {
-                Some([open, wait, close]) if ticks <= Event::MAX => {
-                    *open = Event::unstamped(EventKind::Begin, site);
-                    *wait = Event::pack(EventKind::Resume, Site(WaitKind::Queue as u16), ticks);
-                    *close = Event::unstamped(EventKind::End, site);
-                    self.len += 3;
-                    self.last = now;
-                    self.wait += ticks;
-                    self.waits[WaitKind::Queue as usize] += ticks;
-                }
-                _ => self.queued_slowly(site, now),
-            }
+    pub fn queued(&mut self, tape: &Tape, site: Site, now: u64) {
+        let before = tape.last();
+        if tape.queued(site, now) {
+            self.wait += now - before;
+            self.waits[WaitKind::Queue as usize] += now - before;
+        } else {
+            self.queued_slowly(tape, site, now);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn queued_slowly(&mut self, site: Site, now: u64) {
+    fn queued_slowly(&mut self, tape: &Tape, site: Site, now: u64) {
+        self.take(tape);
         self.open(site);
         self.wait_kind = WaitKind::Queue;
         self.waited(now);
         self.store(Event::unstamped(EventKind::End, site));
+        tape.rewind(self.last);
+    }
+
+    /// Takes over what was written to its tape, which goes on empty. What is done to the trace behind that is to be made
+    /// known to the tape by [`Tape::rewind`] with [`last`](Trace::last).
+    pub fn take(&mut self, tape: &Tape) {
+        let events = tape.events();
+        if !events.is_empty() {
+            events.iter().for_each(|event| self.store(event.get()));
+            self.last = tape.last();
+            tape.rewind(self.last);
+        }
+    }
+
+    /// When the last stamp was taken.
+    #[inline]
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last
     }
 
     /// True between [`suspend`](Trace::suspend) and [`resume`](Trace::resume).
@@ -368,11 +319,12 @@ impl Trace {
         }
     }
 
-    /// The request was over when it was stamped last, and nothing is open: [`end`](Trace::end) without a stamp. When
-    /// that was is returned.
+    /// The request was over when its tape was stamped last, and nothing is open: [`end`](Trace::end) without a stamp, and
+    /// without taking the tape. When that was is returned.
     #[inline]
-    pub fn end_here(&mut self) -> u64 {
+    pub fn end_here(&mut self, tape: &Tape) -> u64 {
         self.on = false;
+        self.last = tape.last();
         self.last
     }
 
@@ -495,22 +447,7 @@ impl Trace {
         self.fold = None;
     }
 
-    #[inline(always)]
-    fn try_stamp(&mut self, kind: EventKind, site: Site, now: u64) -> bool {
-        let ticks = now.wrapping_sub(self.last);
-        match self.events.get_mut(self.len) {
-            Some(slot) if ticks <= Event::MAX => {
-                *slot = Event::pack(kind, site, ticks);
-                self.len += 1;
-                self.last = now;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The whole cost of a boundary: a subtraction, one test for room and range, eight bytes.
-    #[inline(always)]
+    #[inline]
     fn stamp(&mut self, kind: EventKind, site: Site, now: u64) {
         let ticks = now.wrapping_sub(self.last);
         match self.events.get_mut(self.len) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use weir_trace::{
-    EventKind, Level, Recorder, RequestRecord, Settings, Site, Trace, Tree, WaitKind, tree::Node,
+    EventKind, Level, Recorder, RequestRecord, Settings, Site, Tape, Trace, Tree, WaitKind, tree::Node,
 };
 
 #[derive(Clone, Debug)]
@@ -83,84 +83,82 @@ impl Model {
         ticks
     }
 
-    fn apply(&mut self, trace: &mut Trace, op: &Op, now: u64) {
-        // The short ways do the same.
-        let short = now.is_multiple_of(2);
+    fn apply(&mut self, pen: &mut Pen, op: &Op, now: u64) {
         match *op {
             Op::Mark(site) => {
-                if !(short && trace.try_mark(Site(site), now)) {
-                    trace.mark(Site(site), now);
-                }
+                pen.write(now, |tape| tape.mark(Site(site), now), |trace| trace.mark(Site(site), now));
                 self.charge(now, Some(site), false);
                 self.sites.entry(site).or_default().2 += 1;
             }
             Op::Enter(site) if self.open.len() < 60 => {
-                trace.enter(Site(site), now);
+                pen.slowly(|trace| trace.enter(Site(site), now));
                 self.charge(now, None, false);
                 self.open.push(site);
                 self.sites.entry(site).or_default().2 += 1;
             }
             Op::Enter(site) | Op::Leave(site) => {
-                trace.leave(Site(site), now);
+                pen.slowly(|trace| trace.leave(Site(site), now));
                 self.charge(now, None, false);
                 self.close(site);
             }
             Op::Open(site) if self.open.len() < 60 => {
-                if !(short && trace.try_open(Site(site))) {
-                    trace.open(Site(site));
-                }
+                pen.write(now, |tape| tape.open(Site(site)), |trace| trace.open(Site(site)));
                 self.open.push(site);
                 self.sites.entry(site).or_default().2 += 1;
             }
             Op::Open(site) | Op::Close(site) => {
-                if !(short && trace.try_close(Site(site), now)) {
-                    trace.close(Site(site), now);
-                }
+                pen.write(now, |tape| tape.close(Site(site), now), |trace| trace.close(Site(site), now));
                 self.charge(now, None, false);
                 self.close(site);
             }
             Op::Queued(site) => {
-                trace.queued(Site(site), now);
+                pen.trace.queued(&pen.tape, Site(site), now);
                 let ticks = self.charge(now, Some(site), true);
                 *self.waits.entry(WaitKind::Queue as u16).or_default() += ticks;
                 self.sites.entry(site).or_default().2 += 1;
             }
             Op::Pass(site) => {
-                trace.pass(Site(site));
+                pen.write(now, |tape| tape.pass(Site(site)), |trace| trace.pass(Site(site)));
                 self.sites.entry(site).or_default().2 += 1;
             }
             Op::MarkAndPass(site, behind) => {
                 let behind_it = [Site(behind)];
-                if !(short && trace.try_mark_and_pass(Site(site), behind_it, now)) {
-                    trace.mark_and_pass(Site(site), behind_it, now);
-                }
+                pen.write(
+                    now,
+                    |tape| tape.mark_and_pass(Site(site), behind_it, now),
+                    |trace| trace.mark_and_pass(Site(site), behind_it, now),
+                );
                 self.charge(now, Some(site), false);
                 self.sites.entry(site).or_default().2 += 1;
                 self.sites.entry(behind).or_default().2 += 1;
             }
             Op::OpenAndPass(site) => {
-                trace.open(Site(site));
-                if !(short && trace.try_close_unstamped(Site(site))) {
-                    trace.close_unstamped(Site(site), || unreachable!("nothing is inside"));
-                }
+                pen.write(now, |tape| tape.open(Site(site)), |trace| trace.open(Site(site)));
+                pen.write(
+                    now,
+                    |tape| tape.close_passed(Site(site)),
+                    |trace| trace.close_unstamped(Site(site), || unreachable!("nothing is inside")),
+                );
                 self.sites.entry(site).or_default().2 += 1;
             }
             Op::Suspend => {
-                trace.suspend(now);
+                pen.slowly(|trace| trace.suspend(now));
                 if !self.suspended {
                     self.charge(now, None, false);
                     self.suspended = true;
                 }
             }
             Op::Resume(kind) => {
-                trace.wait_kind(WaitKind::from_code(kind));
-                trace.resume(now);
+                pen.slowly(|trace| {
+                    trace.wait_kind(WaitKind::from_code(kind));
+                    trace.resume(now);
+                    trace.wait_kind(WaitKind::Other);
+                });
                 self.resume(now, kind);
-                trace.wait_kind(WaitKind::Other);
             }
             Op::ResumeReady(before) => {
                 let ready = now.saturating_sub(before);
-                trace.resume_ready(ready, now);
+                pen.slowly(|trace| trace.resume_ready(ready, now));
                 if self.suspended {
                     self.resume(ready, WaitKind::Other as u16);
                     self.suspended = true;
@@ -168,11 +166,11 @@ impl Model {
                 }
             }
             Op::Bytes(site, input, output) => {
-                trace.bytes(Site(site), input, output);
+                pen.slowly(|trace| trace.bytes(Site(site), input, output));
                 self.bytes.0 += input;
                 self.bytes.1 += output;
             }
-            Op::Gc(ticks) => trace.note(EventKind::Gc, Site::NONE, ticks),
+            Op::Gc(ticks) => pen.slowly(|trace| trace.note(EventKind::Gc, Site::NONE, ticks)),
         }
     }
 
@@ -189,19 +187,41 @@ impl Model {
     }
 }
 
+/// A trace and its tape; as an engine, it tries the tape first, at every second time.
+struct Pen {
+    trace: Trace,
+    tape: Tape,
+}
+
+impl Pen {
+    fn write(&mut self, now: u64, quickly: impl FnOnce(&Tape) -> bool, slowly: impl FnOnce(&mut Trace)) {
+        if !(now.is_multiple_of(2) && quickly(&self.tape)) {
+            self.slowly(slowly);
+        }
+    }
+
+    fn slowly<R>(&mut self, change: impl FnOnce(&mut Trace) -> R) -> R {
+        self.trace.take(&self.tape);
+        let changed = change(&mut self.trace);
+        self.tape.rewind(self.trace.last());
+        changed
+    }
+}
+
 fn play(ops: &[(Op, i64)], recorder: &mut Recorder) -> (Trace, Model) {
-    let mut trace = Trace::new();
+    let mut pen = Pen { trace: Trace::new(), tape: Tape::new() };
     let mut now = 1u64 << 50;
     let mut model = Model { last: now, ..Model::default() };
-    recorder.begin(&mut trace, now);
+    recorder.begin(&mut pen.trace, now);
+    pen.tape.rewind(now);
     for (op, step) in ops {
         now = now.saturating_add_signed(*step);
-        model.apply(&mut trace, op, now);
+        model.apply(&mut pen, op, now);
     }
     model.resume(now, WaitKind::Other as u16);
     model.charge(now, None, false);
-    trace.end(now);
-    (trace, model)
+    pen.slowly(|trace| trace.end(now));
+    (pen.trace, model)
 }
 
 fn check_tree(tree: &Tree, trace: &Trace, model: &Model) -> Result<(), TestCaseError> {
@@ -224,13 +244,13 @@ const FULL_TREE: usize = 1024;
 
 fn check(ops: &[(Op, i64)]) -> Result<Trace, TestCaseError> {
     let mut recorder = Recorder::new(0, Settings { level: Level::Full, ..Settings::default() });
-    let (trace, model) = play(ops, &mut recorder);
+    let (mut trace, model) = play(ops, &mut recorder);
     prop_assert_eq!((trace.total_run(), trace.total_wait()), (model.run, model.wait));
     for (kind, &ticks) in trace.waits().iter().enumerate() {
         prop_assert_eq!(model.waits.get(&(kind as u16)).copied().unwrap_or(0), ticks);
     }
     check_tree(&trace.tree(), &trace, &model)?;
-    recorder.finish(&trace, RequestRecord::default());
+    recorder.finish(&mut trace, RequestRecord::default());
     if trace.tree().nodes().len() >= FULL_TREE {
         // What does not fit is charged to its parent: the sums of the whole, checked above, are all that is kept.
         return Ok(trace);
@@ -257,8 +277,8 @@ proptest! {
         let mut recorder = Recorder::new(0, Settings::default());
         let mut expected = BTreeMap::<u16, (u64, u64, u64)>::new();
         for second in order {
-            let (trace, model) = play(if second { &b } else { &a }, &mut recorder);
-            recorder.finish(&trace, RequestRecord::default());
+            let (mut trace, model) = play(if second { &b } else { &a }, &mut recorder);
+            recorder.finish(&mut trace, RequestRecord::default());
             for (site, (run, wait, calls)) in model.sites {
                 let sum = expected.entry(site).or_default();
                 *sum = (sum.0 + run, sum.1 + wait, sum.2 + calls);

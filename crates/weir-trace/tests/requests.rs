@@ -2,7 +2,8 @@
 
 use weir_trace::{
     Average, AverageWatch, Cause, EventKind, Kept, Kind, Level, Recorder, RecorderReader, RequestId,
-    RequestRecord, Rule, Settings, Site, SiteTable, Slow, Step, Text, Trace, WaitKind, Watch, Why, render,
+    RequestRecord, Rule, Settings, Site, SiteTable, Slow, Step, Tape, Text, Trace, WaitKind, Watch, Why,
+    render,
 };
 
 struct Sites {
@@ -72,7 +73,7 @@ fn one(recorder: &mut Recorder, sites: &Sites, status: u16, id: u128) {
     let mut trace = Trace::new();
     recorder.begin(&mut trace, 10_000);
     play(&mut trace, sites);
-    recorder.finish(&trace, record(sites, status, id));
+    recorder.finish(&mut trace, record(sites, status, id));
 }
 
 fn kept(sites: &Sites) -> Kept {
@@ -222,7 +223,7 @@ fn trees_are_kept_for_a_reason() {
     recorder.begin(&mut trace, 10_000);
     trace.keep();
     play(&mut trace, &sites);
-    recorder.finish(&trace, record(&sites, 200, 5));
+    recorder.finish(&mut trace, record(&sites, 200, 5));
     let kept: Vec<_> = recorder.kept().map(|kept| (kept.record().id.0, kept.why())).collect();
     assert_eq!(kept, [(2, Why::Failed), (3, Why::Slow), (5, Why::Asked)]);
     assert_eq!(recorder.records().count(), 5);
@@ -251,7 +252,7 @@ fn routes_have_rules_of_their_own() {
         let mut trace = Trace::new();
         recorder.begin(&mut trace, 10_000);
         play(&mut trace, sites);
-        recorder.finish(&trace, RequestRecord { rule: 1, ..record(sites, status, id) });
+        recorder.finish(&mut trace, RequestRecord { rule: 1, ..record(sites, status, id) });
     };
     let mut recorder = Recorder::new(0, quiet(Level::Full));
     let rule = Rule { slow: Slow::Ticks(871_000), sample: 0 };
@@ -320,7 +321,7 @@ fn one_in_sixty_four_is_drawn() {
         recorder.begin(&mut trace, now);
         drawn += u32::from(trace.is_on());
         trace.end(now);
-        recorder.finish(&trace, RequestRecord::default());
+        recorder.finish(&mut trace, RequestRecord::default());
     }
     assert!((900..1_100).contains(&drawn), "{drawn}");
     assert_eq!(recorder.kept().count(), 256);
@@ -375,8 +376,10 @@ fn off_reads_no_clock_and_still_counts() {
     trace.bytes(sites.gzip, 1, 1);
     trace.end(9);
     assert!(!trace.is_recorded());
-    recorder
-        .finish(&trace, RequestRecord { total: 77, cause: Cause::ClientClosed, ..record(&sites, 499, 1) });
+    recorder.finish(
+        &mut trace,
+        RequestRecord { total: 77, cause: Cause::ClientClosed, ..record(&sites, 499, 1) },
+    );
     let totals = recorder.reader().site(sites.route).expect("a request of this route");
     assert_eq!((totals.total.sum(), totals.run.count(), totals.counts.bytes_out), (77, 0, 1_870));
     assert_eq!(totals.status.map(|status| status.named[0]), Some(1));
@@ -435,7 +438,7 @@ fn an_engine_that_never_leaves_grows_nothing() {
     assert!(tree.nodes().len() <= 65);
     assert_eq!(tree.root().run, 100_001);
     let mut recorder = Recorder::new(0, quiet(Level::Full));
-    recorder.finish(&trace, record(&sites, 200, 1));
+    recorder.finish(&mut trace, record(&sites, 200, 1));
     trace.clear();
     assert!(!trace.is_recorded() && trace.tree().nodes().len() == 1);
 }
@@ -444,18 +447,23 @@ fn an_engine_that_never_leaves_grows_nothing() {
 fn frequent_requests_are_counted_in_batches_and_none_is_lost() {
     let sites = sites();
     let mut recorder = Recorder::new(0, quiet(Level::Full));
-    let (reader, mut trace) = (recorder.reader(), Trace::new());
+    let (reader, mut trace, tape) = (recorder.reader(), Trace::new(), Tape::new());
     let (mut waits, mut runs) = (0, 0);
     for n in 0..10_000u64 {
         recorder.begin(&mut trace, n);
         let queued = n % 3 * 100;
-        trace.queued(Site::step(Step::HeadRead), n + queued);
-        trace.enter(sites.access, n + queued);
+        tape.rewind(n);
+        trace.queued(&tape, Site::step(Step::HeadRead), n + queued);
+        assert!(tape.open(sites.access));
         let run = if n % 1_000 == 7 { 3 << 30 } else { n % 777 };
-        trace.leave(sites.access, n + queued + run);
-        trace.end(n + queued + run);
+        assert!(tape.close(sites.access, n + queued + run));
+        if n % 2 == 0 {
+            // Others look at the trace before its end.
+            trace.take(&tape);
+        }
+        trace.end_here(&tape);
         let status = if n % 10 == 9 { 503 } else { 200 };
-        recorder.finish(&trace, record(&sites, status, n.into()));
+        recorder.finish_with(&mut trace, &tape, |place| *place = record(&sites, status, n.into()));
         (waits, runs) = (waits + queued, runs + run);
         let seen = reader.requests().total();
         assert!(seen <= n + 1 && seen + 2 * 64 > n, "{seen} of {n}");

@@ -458,12 +458,13 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
 #[inline]
 pub(super) fn begin_trace(x: &Exchange, ready: Option<u64>) {
     let mut recorder = x.worker.recorder.borrow_mut();
-    x.shared.start(|trace| {
+    x.shared.start(|trace, tape| {
         recorder.begin_at(trace, || ready.unwrap_or_else(clock::ticks));
         let mut now = trace.start();
+        tape.rewind(now);
         if ready.is_some() && trace.is_on() {
             now = clock::ticks();
-            trace.queued(Site::step(Step::HeadRead), now);
+            trace.queued(tape, Site::step(Step::HeadRead), now);
         }
         x.shared.presence.begin(now, ready.is_some());
         x.recorded.set(trace.is_on());

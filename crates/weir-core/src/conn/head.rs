@@ -37,12 +37,12 @@ pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead
     wire.timer.arm(x.server.settings.client_header_timeout);
     let shared = x.shared.clone();
     loop {
-        shared.open(Site::step(Step::HeadRead));
+        x.open(Site::step(Step::HeadRead));
         wire.input.borrow_mut().hold();
         wire.flush();
         let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
         let received = shared.waiting_for(WaitKind::ClientRead, received).await;
-        shared.close(Site::step(Step::HeadRead));
+        x.close(Site::step(Step::HeadRead));
         match received {
             Recv::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => return Err(lost(x, wire, &gone)),

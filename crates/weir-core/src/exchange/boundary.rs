@@ -48,6 +48,23 @@ impl Exchange {
         }
     }
 
+    /// [`Exchange::close`] where something else is opened next, or [`Exchange::nowhere`] called: for samples the request stays
+    /// in `site` until then.
+    #[inline(always)]
+    pub(crate) fn close_before_next(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.close_before_next_on(site);
+        }
+    }
+
+    /// Notes bytes that went into and came out of `site`.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, site: Site, input: u64, output: u64) {
+        if self.recorded.get() {
+            self.shared.bytes_on(site, input, output);
+        }
+    }
+
     /// Charges the time since the last stamp to `site`, and passes `behind` it: those took a few instructions.
     #[inline(always)]
     pub(crate) fn mark_and_pass<const N: usize>(&self, site: Site, behind: [Site; N]) {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use weir_rt::clock;
-use weir_trace::{Event, EventKind, Site, Trace, WaitKind};
+use weir_trace::{Event, EventKind, Site, Tape, Trace, WaitKind};
 
 use crate::conn::h1::Wire;
 use crate::phase::LocalFuture;
@@ -20,6 +20,9 @@ use crate::worker::Worker;
 pub struct Shared {
     /// The request among those in flight.
     pub(crate) presence: Presence,
+    /// What the trace does not have yet: boundaries are written here.
+    tape: Tape,
+    /// Reached through [`Shared::with_trace`].
     trace: RefCell<Trace>,
     /// Level `off`: no boundary reads the clock.
     on: Cell<bool>,
@@ -36,6 +39,7 @@ impl Shared {
     pub(crate) fn new(worker: &Worker) -> Shared {
         Shared {
             presence: Presence::new(&worker.present),
+            tape: Tape::new(),
             trace: RefCell::default(),
             on: Cell::new(false),
             subrequests: Cell::new(0),
@@ -44,24 +48,28 @@ impl Shared {
         }
     }
 
-    /// Starts a request's trace; `begin` says whether boundaries are recorded.
-    pub(crate) fn start(&self, begin: impl FnOnce(&mut Trace) -> bool) {
-        self.on.set(begin(&mut self.trace.borrow_mut()));
+    /// Starts a request's trace, with its tape; `begin` says whether boundaries are recorded.
+    #[inline]
+    pub(crate) fn start(&self, begin: impl FnOnce(&mut Trace, &Tape) -> bool) {
+        self.tape.rewind(0);
+        self.on.set(begin(&mut self.trace.borrow_mut(), &self.tape));
     }
 
     /// The request is over: what its connection waits for later is nobody's time.
-    pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace)) {
-        finish(&mut self.trace.borrow_mut());
+    #[inline]
+    pub(crate) fn finish(&self, finish: impl FnOnce(&mut Trace, &Tape)) {
+        finish(&mut self.trace.borrow_mut(), &self.tape);
         self.on.set(false);
     }
 
     /// What was recorded so far.
     pub(crate) fn events<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
-        look(self.trace.borrow().events())
+        self.with_trace(|trace| look(trace.events()))
     }
 
     /// Nothing is recorded of this request (`profile off`).
     pub(crate) fn forget(&self) {
+        self.tape.rewind(0);
         self.trace.borrow_mut().clear();
         self.on.set(false);
     }
@@ -136,7 +144,7 @@ impl Shared {
     /// Notes that `site` failed, with a status or an errno.
     #[cold]
     pub fn failed(&self, site: Site, code: u64) {
-        self.trace.borrow_mut().note(EventKind::Error, site, code);
+        self.with_trace(|trace| trace.note(EventKind::Error, site, code));
     }
 
     /// Awaits `future`, charging the time between its polls as waiting to the innermost open site.
@@ -181,29 +189,31 @@ impl Shared {
     /// From here on time is waiting.
     fn suspend(&self, kind: WaitKind) {
         if self.on.get() {
-            let mut trace = self.trace.borrow_mut();
-            if !trace.is_suspended() {
-                let now = clock::ticks();
-                trace.suspend(now);
-                trace.wait_kind(kind);
-                if !self.branch.get() {
-                    self.presence.suspended(kind, &trace, now);
+            self.with_trace(|trace| {
+                if !trace.is_suspended() {
+                    let now = clock::ticks();
+                    trace.suspend(now);
+                    trace.wait_kind(kind);
+                    if !self.branch.get() {
+                        self.presence.suspended(kind, trace, now);
+                    }
                 }
-            }
+            });
         }
     }
 
     /// From here on time is running; since the end of the loop's wait the request was ready, and in a queue.
     fn resume(&self) {
         if self.on.get() {
-            let mut trace = self.trace.borrow_mut();
-            if trace.is_suspended() {
-                let now = clock::ticks();
-                trace.resume_ready(weir_rt::turn_stamp(), now);
-                if !self.branch.get() {
-                    self.presence.resumed(&trace, now);
+            self.with_trace(|trace| {
+                if trace.is_suspended() {
+                    let now = clock::ticks();
+                    trace.resume_ready(weir_rt::turn_stamp(), now);
+                    if !self.branch.get() {
+                        self.presence.resumed(trace, now);
+                    }
                 }
-            }
+            });
         }
     }
 
@@ -214,9 +224,10 @@ impl Shared {
         self.branch.set(true);
         self.forget();
         if parent.is_on() {
-            self.start(|trace| {
+            self.start(|trace, tape| {
                 trace.begin(clock::ticks());
                 trace.suspend(clock::ticks());
+                tape.rewind(trace.last());
                 true
             });
         }
@@ -227,13 +238,13 @@ impl Shared {
         if !self.on.get() || !own.on.get() {
             return poll();
         }
-        let suspended = self.trace.borrow().is_suspended();
+        let suspended = self.with_trace(|trace| trace.is_suspended());
         self.resume();
         self.open(Site::SUBREQUEST);
         own.resume();
         let value = poll();
         own.suspend(WaitKind::Other);
-        self.trace.borrow_mut().graft(&mut own.trace.borrow_mut(), open);
+        self.with_trace(|trace| own.with_trace(|own| trace.graft(own, open)));
         self.close(Site::SUBREQUEST);
         if suspended {
             self.suspend(WaitKind::Other);
@@ -249,8 +260,12 @@ impl Shared {
         }
     }
 
-    /// Reads or changes the trace.
+    /// Reads or changes the trace, which takes its tape before.
     pub fn with_trace<R>(&self, f: impl FnOnce(&mut Trace) -> R) -> R {
-        f(&mut self.trace.borrow_mut())
+        let mut trace = self.trace.borrow_mut();
+        trace.take(&self.tape);
+        let result = f(&mut trace);
+        self.tape.rewind(trace.last());
+        result
     }
 }

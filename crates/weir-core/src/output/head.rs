@@ -23,7 +23,7 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
         x.open(entry.site);
         match entry.filter.filter(x) {
             Verdict::Passed => x.close_passed(entry.site),
-            Verdict::Ok | Verdict::Declined => x.close(entry.site),
+            Verdict::Ok | Verdict::Declined => x.close_before_next(entry.site),
             Verdict::Wait => return Head::Filter(at),
             instead => {
                 x.close(entry.site);
@@ -124,7 +124,7 @@ pub(crate) async fn filtered(x: &mut Exchange, at: usize) -> Option<Verdict> {
     let shared = x.shared.clone();
     let entry = plan.header_filters.get(at)?;
     let verdict = shared.pending(entry.filter.wait(x)).await;
-    shared.close(entry.site);
+    x.close(entry.site);
     match verdict {
         Verdict::Ok | Verdict::Declined | Verdict::Passed => None,
         instead => Some(instead),

@@ -105,7 +105,7 @@ impl Presence {
 
     /// It stops for `wait`, inside what `trace` has open.
     pub(crate) fn suspended(&self, wait: WaitKind, trace: &Trace, now: u64) {
-        self.ran(trace, now);
+        self.ran(now, |since| trace.longest_since(since));
         let ticket = self.ticket.get();
         if !ticket.is_none() {
             self.present.now.suspended(ticket, self.route.get(), trace.innermost(), wait, now);
@@ -122,11 +122,11 @@ impl Presence {
         self.present.now.resumed(self.ticket.get(), self.route.get(), now);
     }
 
-    /// It is over; `now` is `None` when its boundaries were not recorded.
+    /// It is over; `now` is `None` when its boundaries were not recorded. `trace` is asked for seldom.
     #[inline]
-    pub(crate) fn end(&self, trace: &Trace, now: Option<u64>) {
+    pub(crate) fn end<'t>(&self, now: Option<u64>, trace: impl FnOnce() -> &'t mut Trace) {
         if let Some(now) = now {
-            self.ran(trace, now);
+            self.ran(now, |since| trace().longest_since(since));
         }
         self.leave();
     }
@@ -168,10 +168,10 @@ impl Presence {
     }
 
     #[inline]
-    fn ran(&self, trace: &Trace, end: u64) {
+    fn ran(&self, end: u64, longest_since: impl FnOnce(u64) -> Site) {
         let (start, queued) = (self.since.get(), self.queued.get());
         let run = Run { turn: weir_rt::turn_stamp(), start, end, route: self.route.get(), queued };
-        self.present.ran(run, self.id.get(), || trace.longest_since(start));
+        self.present.ran(run, self.id.get(), || longest_since(start));
     }
 }
 

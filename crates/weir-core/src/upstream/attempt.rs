@@ -224,7 +224,7 @@ impl Run<'_> {
         connection.reused = true;
         let (sent, length) = (connection.sent(), received.len() as u64);
         self.tries.count(0, sent, length);
-        x.shared.bytes(self.up.sites.of(&lease), length, sent);
+        x.bytes(self.up.sites.of(&lease), length, sent);
         match result {
             Ok(len) => {
                 if let Some((timed, began)) = measured {

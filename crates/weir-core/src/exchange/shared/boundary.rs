@@ -12,7 +12,7 @@ impl Shared {
     #[inline(never)]
     pub(in crate::exchange) fn mark_on(&self, site: Site) {
         match clock::quick_ticks() {
-            Some(now) if self.trace.borrow_mut().try_mark(site, now) => {}
+            Some(now) if self.tape.mark(site, now) => {}
             _ => self.mark_slowly(site),
         }
     }
@@ -20,25 +20,25 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn mark_slowly(&self, site: Site) {
-        self.trace.borrow_mut().mark(site, clock::ticks());
+        self.with_trace(|trace| trace.mark(site, clock::ticks()));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn enter_on(&self, site: Site) {
         self.presence.at(site);
-        self.trace.borrow_mut().enter(site, clock::ticks());
+        self.with_trace(|trace| trace.enter(site, clock::ticks()));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn leave_on(&self, site: Site) {
         self.presence.at(Site::NONE);
-        self.trace.borrow_mut().leave(site, clock::ticks());
+        self.with_trace(|trace| trace.leave(site, clock::ticks()));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn open_on(&self, site: Site) {
         self.presence.at(site);
-        if !self.trace.borrow_mut().try_open(site) {
+        if !self.tape.open(site) {
             self.open_slowly(site);
         }
     }
@@ -46,14 +46,23 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn open_slowly(&self, site: Site) {
-        self.trace.borrow_mut().open(site);
+        self.with_trace(|trace| trace.open(site));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn close_on(&self, site: Site) {
         self.presence.at(Site::NONE);
         match clock::quick_ticks() {
-            Some(now) if self.trace.borrow_mut().try_close(site, now) => {}
+            Some(now) if self.tape.close(site, now) => {}
+            _ => self.close_slowly(site),
+        }
+    }
+
+    /// [`close_on`](Shared::close_on) where something else is opened next.
+    #[inline(never)]
+    pub(in crate::exchange) fn close_before_next_on(&self, site: Site) {
+        match clock::quick_ticks() {
+            Some(now) if self.tape.close(site, now) => {}
             _ => self.close_slowly(site),
         }
     }
@@ -61,13 +70,13 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn close_slowly(&self, site: Site) {
-        self.trace.borrow_mut().close(site, clock::ticks());
+        self.with_trace(|trace| trace.close(site, clock::ticks()));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn mark_and_pass_on<const N: usize>(&self, site: Site, behind: [Site; N]) {
         match clock::quick_ticks() {
-            Some(now) if self.trace.borrow_mut().try_mark_and_pass(site, behind, now) => {}
+            Some(now) if self.tape.mark_and_pass(site, behind, now) => {}
             _ => self.mark_and_pass_slowly(site, behind),
         }
     }
@@ -75,12 +84,12 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn mark_and_pass_slowly<const N: usize>(&self, site: Site, behind: [Site; N]) {
-        self.trace.borrow_mut().mark_and_pass(site, behind, clock::ticks());
+        self.with_trace(|trace| trace.mark_and_pass(site, behind, clock::ticks()));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn close_passed_on(&self, site: Site) {
-        if !self.trace.borrow_mut().try_close_unstamped(site) {
+        if !self.tape.close_passed(site) {
             self.close_passed_slowly(site);
         }
     }
@@ -88,11 +97,19 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn close_passed_slowly(&self, site: Site) {
-        self.trace.borrow_mut().close_unstamped(site, clock::ticks);
+        self.with_trace(|trace| trace.close_unstamped(site, clock::ticks));
     }
 
     #[inline(never)]
     pub(in crate::exchange) fn bytes_on(&self, site: Site, input: u64, output: u64) {
-        self.trace.borrow_mut().bytes(site, input, output);
+        if !self.tape.bytes(site, input, output) {
+            self.bytes_slowly(site, input, output);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bytes_slowly(&self, site: Site, input: u64, output: u64) {
+        self.with_trace(|trace| trace.bytes(site, input, output));
     }
 }

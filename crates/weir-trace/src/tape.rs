@@ -1,0 +1,187 @@
+//! Where a request's boundaries are written while it runs.
+
+use std::cell::Cell;
+
+use crate::event::{Event, EventKind};
+use crate::model::WaitKind;
+use crate::site::Site;
+
+/// The last events of a request, before its [`Trace`](crate::Trace) has them: what is written at a boundary, without
+/// borrowing anything. Each method is a few instructions, and says `false` where it would take more (no room, an interval
+/// of minutes, a clock that went backwards); then nothing was done, and the caller hands the tape to the trace
+/// ([`Trace::take`](crate::Trace::take)) and calls the trace's method of that name.
+///
+/// A request that never waits is written here from its beginning to its end, and counted from here.
+#[derive(Debug)]
+pub struct Tape {
+    len: Cell<usize>,
+    last: Cell<u64>,
+    events: [Cell<Event>; ROOM],
+}
+
+impl Default for Tape {
+    fn default() -> Tape {
+        Tape { len: Cell::new(0), last: Cell::new(0), events: [const { Cell::new(Event(0)) }; ROOM] }
+    }
+}
+
+impl Tape {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Tape {
+        Tape::default()
+    }
+
+    /// Empties it; the next interval begins at `now`.
+    #[inline]
+    pub fn rewind(&self, now: u64) {
+        self.len.set(0);
+        self.last.set(now);
+    }
+
+    /// When the last stamp was taken.
+    #[inline]
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last.get()
+    }
+
+    /// True if there is nothing on it.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len.get() == 0
+    }
+
+    /// The events so far.
+    #[inline]
+    pub(crate) fn events(&self) -> &[Cell<Event>] {
+        &self.events[..self.len.get().min(ROOM)]
+    }
+
+    /// Charges the time since the stamp before to `site`.
+    #[inline]
+    pub fn mark(&self, site: Site, now: u64) -> bool {
+        self.stamp(EventKind::Mark, site, now)
+    }
+
+    /// Opens `site` without a stamp: the time since the stamp before counts as the site's.
+    #[inline]
+    pub fn open(&self, site: Site) -> bool {
+        self.put(Event::unstamped(EventKind::Begin, site))
+    }
+
+    /// Counts a call of `site` that took a few instructions, which count for what comes next.
+    #[inline]
+    pub fn pass(&self, site: Site) -> bool {
+        self.put(Event::unstamped(EventKind::Mark, site))
+    }
+
+    /// Closes what [`open`](Tape::open) opened. A site in which nothing was recorded becomes one event, a mark: the same
+    /// in every count and tree.
+    #[inline]
+    pub fn close(&self, site: Site, now: u64) -> bool {
+        let ticks = now.wrapping_sub(self.last.get());
+        match self.events.get(self.len.get().wrapping_sub(1)) {
+            Some(slot) if slot.get() == Event::unstamped(EventKind::Begin, site) && ticks <= Event::MAX => {
+                slot.set(Event::pack(EventKind::Mark, site, ticks));
+                self.last.set(now);
+                true
+            }
+            _ => self.stamp(EventKind::End, site, now),
+        }
+    }
+
+    /// Closes what [`open`](Tape::open) opened and in which nothing was recorded: it becomes a [`pass`](Tape::pass).
+    #[inline]
+    pub fn close_passed(&self, site: Site) -> bool {
+        match self.events.get(self.len.get().wrapping_sub(1)) {
+            Some(slot) if slot.get() == Event::unstamped(EventKind::Begin, site) => {
+                slot.set(Event::unstamped(EventKind::Mark, site));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Charges the time since the stamp before to `site`, and [passes](Tape::pass) `behind` it.
+    #[inline]
+    pub fn mark_and_pass<const N: usize>(&self, site: Site, behind: [Site; N], now: u64) -> bool {
+        let (len, ticks) = (self.len.get(), now.wrapping_sub(self.last.get()));
+        match self.events.get(len..len + 1 + N) {
+            Some([slot, slots @ ..]) if ticks <= Event::MAX => {
+                slot.set(Event::pack(EventKind::Mark, site, ticks));
+                slots
+                    .iter()
+                    .zip(behind)
+                    .for_each(|(slot, site)| slot.set(Event::unstamped(EventKind::Mark, site)));
+                self.len.set(len + 1 + N);
+                self.last.set(now);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Bytes that went into and came out of `site`, which is open or was closed last.
+    #[inline]
+    pub fn bytes(&self, site: Site, input: u64, output: u64) -> bool {
+        let len = self.len.get();
+        match self.events.get(len..len + 2) {
+            Some([first, second]) if input <= Event::MAX && output <= Event::MAX => {
+                let (has_input, has_output) = (input > 0, output > 0);
+                first.set(Event::pack(EventKind::BytesIn, site, input));
+                let slot = if has_input { second } else { first };
+                slot.set(Event::pack(EventKind::BytesOut, site, output));
+                self.len.set(len + usize::from(has_input) + usize::from(has_output));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Since the stamp before the request was ready and the loop busy with others: a wait for the loop, inside `site`.
+    /// [`Trace::queued`](crate::Trace::queued) is the rest of it.
+    #[inline]
+    pub(crate) fn queued(&self, site: Site, now: u64) -> bool {
+        let (len, ticks) = (self.len.get(), now.wrapping_sub(self.last.get()));
+        match self.events.get(len..len + 3) {
+            Some([open, wait, close]) if ticks <= Event::MAX => {
+                open.set(Event::unstamped(EventKind::Begin, site));
+                wait.set(Event::pack(EventKind::Resume, Site(WaitKind::Queue as u16), ticks));
+                close.set(Event::unstamped(EventKind::End, site));
+                self.len.set(len + 3);
+                self.last.set(now);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline(always)]
+    fn put(&self, event: Event) -> bool {
+        let len = self.len.get();
+        let Some(slot) = self.events.get(len) else { return false };
+        slot.set(event);
+        self.len.set(len + 1);
+        true
+    }
+
+    /// The whole cost of a boundary: a subtraction, tests for room and range, eight bytes.
+    #[inline(always)]
+    fn stamp(&self, kind: EventKind, site: Site, now: u64) -> bool {
+        let (len, ticks) = (self.len.get(), now.wrapping_sub(self.last.get()));
+        match self.events.get(len) {
+            Some(slot) if ticks <= Event::MAX => {
+                slot.set(Event::pack(kind, site, ticks));
+                self.len.set(len + 1);
+                self.last.set(now);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Events it holds: a static file's request has 15, one through twelve filters 25.
+const ROOM: usize = 48;
