@@ -36,7 +36,7 @@ pub use given::{Given, give, opened, reopen_for};
 pub use remote::Remote;
 pub use spec::{LogSpec, Target};
 pub use worker::WorkerLogs;
-pub use writer::{flush, lost, reopen, threaded};
+pub use writer::{flush, lost, queued, reopen, threaded};
 
 /// How grave a message is; nginx's order, so that `level <= limit` is what gets logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -242,6 +242,16 @@ impl Worker {
         Open { worker: self.clone(), at }
     }
 
+    /// Each open connection of clients.
+    pub(crate) fn each_connection(&self, mut f: impl FnMut(&Wire, &Connection)) {
+        let wires = self.wires.borrow();
+        for (wire, connection) in wires.iter() {
+            if let Some(wire) = wire.upgrade() {
+                f(&wire, connection);
+            }
+        }
+    }
+
     /// Counts a background request until what is returned is dropped.
     pub(crate) fn busy(self: &Rc<Self>) -> Busy {
         self.background.set(self.background.get() + 1);

@@ -24,6 +24,8 @@ const IDLE: Duration = Duration::from_secs(10);
 pub struct PoolStats {
     /// Threads there are.
     pub threads: usize,
+    /// Threads there may be.
+    pub most: usize,
     /// Threads running something.
     pub busy: usize,
     /// Jobs waiting for a thread.
@@ -35,6 +37,11 @@ pub struct PoolStats {
 /// The state of the process-wide pool at this moment.
 pub fn pool_stats() -> PoolStats {
     POOL.lock().stats()
+}
+
+/// The same of the pool for what takes long to compute, whose threads give way to all others.
+pub fn computing_stats() -> PoolStats {
+    COMPUTING.lock().stats()
 }
 
 /// Sets the limit on threads (at least one). Lowering it ends no running thread early.
@@ -161,6 +168,7 @@ impl State {
     fn stats(&self) -> PoolStats {
         PoolStats {
             threads: self.threads,
+            most: self.max,
             busy: self.threads - self.idle,
             queued: self.queue.len(),
             inline: self.inline,
@@ -223,7 +231,7 @@ mod tests {
         }
         until("two are busy", || pool.lock().queue.len() == 3);
         let stats = pool.lock().stats();
-        assert_eq!(stats, PoolStats { threads: 2, busy: 2, queued: 3, inline: 0 });
+        assert_eq!(stats, PoolStats { threads: 2, most: 2, busy: 2, queued: 3, inline: 0 });
         assert_eq!(done.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout));
         for _ in 0..5 {
             gate.send(()).expect("jobs live");
@@ -241,7 +249,7 @@ mod tests {
         let _ = (first, ask(pool, || std::thread::current().id()));
         assert!(pool.lock().threads <= 2);
         until("the thread ends", || pool.lock().threads == 0);
-        assert_eq!(pool.lock().stats(), PoolStats { threads: 0, busy: 0, queued: 0, inline: 0 });
+        assert_eq!(pool.lock().stats(), PoolStats { threads: 0, most: 8, busy: 0, queued: 0, inline: 0 });
         assert_eq!(ask(pool, || 5), 5, "and the pool still works");
     }
 

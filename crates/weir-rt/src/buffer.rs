@@ -225,6 +225,11 @@ impl Pool {
         });
     }
 
+    /// Free pool buffers, and all of them.
+    pub(crate) fn free_of(&self) -> (u32, u32) {
+        (self.free, self.blocks.count.into())
+    }
+
     /// Free pool buffers.
     pub(crate) fn free(&self) -> u32 {
         self.free

@@ -55,6 +55,12 @@ pub fn monotonic_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_MONOTONIC))
 }
 
+/// Wall clock: seconds since 1970 and the nanoseconds within the second.
+pub(crate) fn wall() -> (i64, i64) {
+    let t = read(libc::CLOCK_REALTIME);
+    (t.tv_sec, t.tv_nsec)
+}
+
 /// Wall clock: whole seconds since 1970 and the milliseconds within the second. A clock set before 1970 reads 0.
 pub fn unix_time() -> (u64, u32) {
     let t = read(libc::CLOCK_REALTIME);

@@ -24,6 +24,7 @@ mod listener;
 mod local;
 pub mod net;
 mod output;
+pub mod packets;
 pub mod process;
 mod runtime;
 pub mod sampler;
@@ -45,8 +46,8 @@ pub use listener::Listener;
 pub use net::SockAddr;
 pub use output::Chunk;
 pub use runtime::{
-    Options, Remote, Runtime, at_round_end, blocking, computing, epoch, now_ms, remote, spawn, turn_stamp,
-    unix_time, yield_now,
+    Options, Remote, Runtime, at_round_end, blocking, buffers, computing, epoch, now_ms, receives_itself,
+    remote, spawn, turn_stamp, unix_time, yield_now,
 };
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{Closed, Recv, SendError, Stream};

@@ -369,6 +369,41 @@ pub fn has_ended(fd: RawFd) -> bool {
     n == 0 || (n < 0 && !waits(io::Error::last_os_error()))
 }
 
+/// Bytes that a socket holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Received and not read (SIOCINQ).
+    pub unread: u64,
+    /// Written and not acknowledged by the peer (SIOCOUTQ).
+    pub unacknowledged: u64,
+    /// Of those, not even sent (SIOCOUTQNSD): the peer's or the network's window is full.
+    pub unsent: u64,
+}
+
+/// What a connected TCP socket holds; three system calls.
+///
+/// # Errors
+/// The errno of ioctl(2).
+pub fn held(fd: RawFd) -> io::Result<Held> {
+    let ask = |request| {
+        let mut bytes: c_int = 0;
+        // SAFETY: these requests write one int, which outlives the call.
+        match unsafe { libc::ioctl(fd, request, &raw mut bytes) } {
+            0 => Ok(u64::try_from(bytes).unwrap_or(0)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    Ok(Held { unread: ask(libc::FIONREAD)?, unacknowledged: ask(libc::TIOCOUTQ)?, unsent: ask(SIOCOUTQNSD)? })
+}
+
+/// Has the kernel stamp what comes on a socket (SO_TIMESTAMPNS), for [`packets`](crate::packets), or not any more.
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn stamp_packets(fd: RawFd, on: bool) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, on.into())
+}
+
 /// Connections waiting to be accepted on a TCP listener, and how many may.
 ///
 /// # Errors
@@ -421,6 +456,7 @@ pub fn unsteer_reuseport(fd: RawFd) -> io::Result<()> {
 
 // asm-generic/socket.h; the libc crate has these two for Android only, and the ports of Linux that number options
 // differently (mips, sparc, parisc) are none of ours.
+const SIOCOUTQNSD: libc::Ioctl = 0x894b;
 const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
 const SO_DETACH_REUSEPORT_BPF: c_int = 68;
 

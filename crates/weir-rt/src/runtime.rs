@@ -447,6 +447,22 @@ pub fn now_ms() -> u64 {
     inside(with_current(Core::now_ms))
 }
 
+/// Whether this thread's loop receives by itself (epoll); with io_uring the kernel does.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn receives_itself() -> bool {
+    inside(with_current(|core| core.driver)) == DriverKind::Epoll
+}
+
+/// Receive buffers of this thread's loop: free, and all.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn buffers() -> (u32, u32) {
+    inside(with_current(|core| core.io.with(|io| io.sockets.pool.free_of())))
+}
+
 /// The stamp ([`clock::ticks`]) at which this turn's wait ended: what came with it has been ready since.
 ///
 /// # Panics

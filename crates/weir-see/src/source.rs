@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use weir_core::Configuration;
-use weir_core::server::{InForce, Server, Threads, with_worker};
+use weir_core::server::{Backlog, InForce, Server, Threads, with_worker};
 use weir_core::worker::Worker;
 use weir_rt::clock;
 use weir_trace::{RecorderReader, Site, SiteTotals};
@@ -42,6 +42,11 @@ impl Source {
     /// The configuration that new requests get.
     pub(crate) fn configuration(&self) -> Arc<Configuration> {
         self.configuration.now()
+    }
+
+    /// The accept queues of the listeners.
+    pub(crate) fn backlogs(&self) -> Vec<Backlog> {
+        self.configuration.backlogs()
     }
 
     /// The workers as they are now: reloads change them. All but `remote` can be read while a worker is stuck.

@@ -33,7 +33,8 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// What was counted since `earlier`, an older copy of the same histogram. The maximum stays that of all.
+    /// What was counted since `earlier`, an older copy of the same histogram. The maximum stays that of all, unless nothing
+    /// was.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let mut lately = Histogram::new();
@@ -41,7 +42,8 @@ impl Histogram {
             let before = earlier.buckets.get(bucket).copied().unwrap_or(0);
             lately.add(bucket, count.saturating_sub(before));
         }
-        lately.set_sum_and_max(self.sum.wrapping_sub(earlier.sum), self.max);
+        let max = if lately.count > 0 { self.max } else { 0 };
+        lately.set_sum_and_max(self.sum.wrapping_sub(earlier.sum), max);
         lately
     }
 
@@ -212,6 +214,7 @@ mod tests {
             b.iter().for_each(|&v| { all.record(v); later.record(v); });
             let since = all.since(&earlier);
             prop_assert_eq!((since.count(), since.sum()), (later.count(), later.sum()));
+            prop_assert!(since.count() > 0 || since.quantile(1.0) == 0);
             prop_assert!(since.buckets().eq(later.buckets()));
         }
 

@@ -248,6 +248,11 @@ impl Recorder {
         self.shared.accepted(ticks);
     }
 
+    /// Counts bytes that waited that many ticks to be received.
+    pub fn received(&self, ticks: u64) {
+        self.shared.received(ticks);
+    }
+
     /// Adds what is known of a stall; see [`Stalls::add`].
     pub fn stall(&mut self, stall: Stall) {
         self.stalls.add(stall);

@@ -14,8 +14,10 @@ use weir_test::{Client, DEADLINE, Response, Server, both_drivers, require_progra
 
 const CONF: &str = "worker_processes 2; admin 127.0.0.1:%%PORT_1%%; admin unix:%%DIR%%/admin.sock;
     admin 127.0.0.1:%%PORT_2%% token=0123456789abcdef;
-    http { server { listen 127.0.0.1:%%PORT_0%% reuseport; root html; keepalive_requests 1000000;
-    location / { } location = /gone { return 502; } location /img/ { alias html/; } } }";
+    http { limit_req_zone $uri zone=slow:64k rate=1000000r/s;
+    server { listen 127.0.0.1:%%PORT_0%% reuseport; root html; keepalive_requests 1000000;
+    location / { } location = /gone { return 502; }
+    location = /limited { limit_req zone=slow burst=10; return 204; } location /img/ { alias html/; } } }";
 
 fn started() -> Server {
     let server = Server::builder(CONF).file("html/a.txt", "0123456789").start();
@@ -146,8 +148,31 @@ both_drivers! {
             says_once(&server, &["top", "routes", "--json", "-d", "300ms"], |json| {
                 json.starts_with('[') && json.contains("\"share_502\":1.000000")
             });
-            assert!(says(&server, &["use", "-t", "100ms"]).contains("descriptors"));
-            assert!(says(&server, &["queue"]).contains("accept"));
+            let resources = says(&server, &["use", "-t", "100ms"]);
+            for resource in ["descriptors", "accept queues", "file threads", "key threads", "buffers", "to servers", "log queue"] {
+                assert!(resources.contains(resource), "{resources}");
+            }
+            assert_eq!(cell(&resources, "limit_req_zone slow", "saturation"), "0 times full");
+        });
+    }
+
+    fn queues_of_sockets(driver) {
+        let server = started();
+        loaded(&server, || {
+            // Whichever driver it has, a worker knows how long bytes waited; the kernel begins to stamp when it comes to it.
+            wait_for("waits", || {
+                let json = says(&server, &["queue", "-t", "300ms", "--json"]);
+                let some = |queue: &str| {
+                    let row = format!("\"queue\":\"{queue}\",\"count\":");
+                    json.split(&row).skip(1).any(|rest| !rest.starts_with('0'))
+                };
+                (some("receive") && some("loop")).then_some(())
+            });
+            let table = says(&server, &["queue", "-t", "10ms"]);
+            for queue in ["accept", "receive", "loop", "send", "send kernel", "send window", "listen 127.0.0.1:"] {
+                assert!(table.contains(queue), "{table}");
+            }
+            assert!(cell(&says(&server, &["queue", "--all"]), "0", "queue") == "accept");
         });
     }
 

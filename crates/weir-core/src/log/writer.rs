@@ -55,6 +55,11 @@ pub fn lost() -> u64 {
     LOST.load(Relaxed)
 }
 
+/// Bytes of lines that wait to be written, of all logs.
+pub fn queued() -> u64 {
+    WRITER.lock().batches.iter().map(|batch| batch.bytes.len() as u64).sum()
+}
+
 /// Hands `bytes`, whole lines, over.
 pub(super) fn push(file: &Arc<File>, bytes: Vec<u8>) {
     WRITER.push(&mut vec![Batch { file: file.clone(), bytes }], None);

@@ -24,7 +24,8 @@ use crate::zone::Zones;
 use crew::{Called, Crew};
 
 pub use crew::{Thread, Threads};
-pub use sockets::{Part, Sockets};
+use sockets::Listening;
+pub use sockets::{Backlog, Part, Sockets};
 pub use thread::with_worker;
 
 /// How a server is started.
@@ -72,18 +73,27 @@ pub struct Server {
     configuration: InForce,
 }
 
-/// The configuration in force, wherever it is asked for. Clones are the same.
+/// The configuration in force, wherever it is asked for, and its sockets. Clones are the same.
 #[derive(Clone)]
-pub struct InForce(Arc<Mutex<Arc<Configuration>>>);
+pub struct InForce(Arc<Mutex<(Arc<Configuration>, Listening)>>);
 
 impl InForce {
-    /// The one of this moment.
-    pub fn now(&self) -> Arc<Configuration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn new(configuration: Arc<Configuration>) -> InForce {
+        InForce(Arc::new(Mutex::new((configuration, Listening::default()))))
     }
 
-    fn set(&self, configuration: Arc<Configuration>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = configuration;
+    /// The one of this moment.
+    pub fn now(&self) -> Arc<Configuration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// The accept queues of the addresses that are listened on; none of unix sockets, which do not tell.
+    pub fn backlogs(&self) -> Vec<Backlog> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.backlogs()
+    }
+
+    fn set(&self, configuration: Arc<Configuration>, sockets: &Sockets) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (configuration, sockets.listening());
     }
 }
 
@@ -137,7 +147,7 @@ impl Server {
             crew: Crew::new(),
             options,
             state: Mutex::new(State { sockets: Sockets::default(), quitting: false }),
-            configuration: InForce(Arc::new(Mutex::new(configuration.clone()))),
+            configuration: InForce::new(configuration.clone()),
         };
         server.take_up(&configuration, sockets, &mut server.state())?;
         Ok(server)
@@ -233,8 +243,8 @@ impl Server {
         sockets.adjust(configuration);
         housekeeping::handle().set(configuration.trace().into());
         // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
+        self.configuration.set(configuration.clone(), &sockets);
         state.sockets = sockets;
-        self.configuration.set(configuration.clone());
         if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
             upstreams.follow();
         }

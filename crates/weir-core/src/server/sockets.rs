@@ -5,8 +5,8 @@
 //! waits in its queue. With fewer workers than sockets some accept from several; with more, sockets are added.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use weir_rt::net::{self, SockAddr};
 
@@ -34,6 +34,34 @@ pub struct Part {
     pub index: usize,
     /// The socket.
     pub fd: OwnedFd,
+}
+
+/// The accept queue of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// The address, as bound.
+    pub addr: SockAddr,
+    /// Connections that wait to be accepted, in all of the address' sockets.
+    pub waiting: u64,
+    /// How many may.
+    pub room: u64,
+}
+
+/// The sockets of a server as long as they are open.
+#[derive(Default)]
+pub(super) struct Listening(Vec<(SockAddr, Vec<Weak<OwnedFd>>)>);
+
+impl Listening {
+    pub(super) fn backlogs(&self) -> Vec<Backlog> {
+        let backlog = |(addr, fds): &(SockAddr, Vec<Weak<OwnedFd>>)| {
+            let queues = fds.iter().filter_map(Weak::upgrade).map(|fd| net::accept_queue(fd.as_raw_fd()));
+            let (waiting, room) = queues.filter_map(Result::ok).fold((0, 0), |(waiting, room), queue| {
+                (waiting + u64::from(queue.0), room + u64::from(queue.1))
+            });
+            (room > 0).then(|| Backlog { addr: addr.clone(), waiting, room })
+        };
+        self.0.iter().filter_map(backlog).collect()
+    }
 }
 
 /// The sockets of an address.
@@ -89,6 +117,12 @@ impl Sockets {
     /// The addresses, as bound: a port 0 has become a real one.
     pub fn addresses(&self) -> Vec<SockAddr> {
         self.groups.iter().map(|group| group.bound.clone()).collect()
+    }
+
+    /// The same sockets, not kept open by it.
+    pub(super) fn listening(&self) -> Listening {
+        let weak = |group: &Group| (group.bound.clone(), group.fds.iter().map(Arc::downgrade).collect());
+        Listening(self.groups.iter().map(weak).collect())
     }
 
     /// Duplicates of all sockets, for another process.

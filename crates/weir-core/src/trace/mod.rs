@@ -8,12 +8,14 @@ mod id;
 mod module;
 mod presence;
 mod present;
+mod queues;
 mod settings;
 mod variable;
 
 pub use module::{Profile, ProfileConf};
 pub(crate) use presence::Presence;
 pub(crate) use present::Present;
+pub use queues::{Depth, Queues};
 pub use settings::{Admin, TraceSettings};
 
 use std::rc::Rc;
@@ -38,7 +40,12 @@ pub(crate) fn enter(x: &Exchange) {
     presence.set_parent(parent);
     presence.enter(x.arena.get(x.request.method_span), x.uri());
     if !x.pipelined && x.worker.present.is_late() {
-        presence.late(received_before(x));
+        let waited = received_before(x);
+        presence.late(waited);
+        if waited == 0 && x.worker.present.watchers.ask_requests() {
+            // The record says of those that waited only.
+            x.worker.recorder.borrow().received(0);
+        }
     }
 }
 
@@ -66,8 +73,8 @@ pub(crate) fn routed(x: &Exchange) {
     }
 }
 
-/// How long ago the last bytes of `x` came to the kernel, in ticks: in the turn after one that was too long, the time
-/// they waited there. To the millisecond, or the kernel's tick.
+/// How long ago the last bytes of `x` came to the kernel, in ticks: in the turn after one that was too long, or where
+/// somebody watches the queues, the time they waited there. To the millisecond, or the kernel's tick.
 #[cold]
 fn received_before(x: &Exchange) -> u64 {
     let Ok(info) = net::tcp_info(x.connection.fd) else { return 0 };
@@ -81,6 +88,7 @@ pub(crate) fn accepted(worker: &Worker, fd: i32) -> u64 {
     if !worker.present.asks_accept() {
         return 0;
     }
+    worker.present.watchers.accepted(fd);
     let Ok(info) = net::tcp_info(fd) else { return 0 };
     let waited = ticks(info.last_ack_recv_ms);
     worker.recorder.borrow().accepted(waited);

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use weir_trace::{Now, PhaseMap, Recorder, RequestId, Rule, Run, Sample, Settings, Site, Stall, Stalls};
 
 use super::id::Ids;
+use super::queues::Watchers;
 
 /// What all presences of a worker share.
 #[derive(Debug)]
@@ -24,6 +25,9 @@ pub(crate) struct Present {
     stalled: Cell<(u64, u64)>,
     /// The turn after it.
     after: Cell<u64>,
+    /// There was a stall, or there are watchers: whether a request is to be asked needs a look.
+    curious: Cell<bool>,
+    pub(crate) watchers: Watchers,
     accepts: Cell<u32>,
     /// A task will settle the recorder's counts.
     pub(crate) is_settling: Cell<bool>,
@@ -41,6 +45,8 @@ impl Present {
             blocked: Cell::new(u64::MAX),
             stalled: Cell::new((0, 0)),
             after: Cell::new(0),
+            curious: Cell::new(false),
+            watchers: Watchers::default(),
             accepts: Cell::new(0),
             is_settling: Cell::new(false),
         }
@@ -81,26 +87,41 @@ impl Present {
         }
     }
 
-    /// Whether this is the turn after one with a stall: what begins now came meanwhile, perhaps.
+    /// Whether this is the turn after one with a stall, so that what begins now came meanwhile, perhaps; or somebody wants
+    /// to know of every request.
     #[inline]
     pub(crate) fn is_late(&self) -> bool {
-        self.stalled.get().0 != 0 && self.turn_after()
+        self.curious.get() && self.look()
+    }
+
+    /// There is something to look at.
+    pub(crate) fn be_curious(&self) {
+        self.curious.set(true);
+    }
+
+    #[cold]
+    fn look(&self) -> bool {
+        let late = self.stalled.get().0 != 0 && self.turn_after();
+        self.curious.set(self.stalled.get().0 != 0 || self.watchers.are_there());
+        late || self.watchers.ask_requests()
     }
 
     /// Whether this connection's wait in the accept queue is asked for.
     #[inline]
     pub(crate) fn asks_accept(&self) -> bool {
         self.accepts.set(self.accepts.get().wrapping_add(1));
-        self.accepts.get() % ACCEPTS == 1
+        self.accepts.get() % ACCEPTS == 1 || self.watchers.are_there()
     }
 
     /// A request that begins now waited this long in the kernel because of the last stall.
     #[cold]
     pub(crate) fn victim(&self, ticks: u64, request: RequestId) {
+        if self.stalled.get().0 == 0 {
+            return;
+        }
         self.stalls.victim(self.stalled.get().1, request, ticks);
     }
 
-    #[cold]
     fn turn_after(&self) -> bool {
         let turn = weir_rt::turn_stamp();
         if turn == self.stalled.get().0 {
@@ -126,6 +147,7 @@ impl Present {
             ..Stall::default()
         });
         self.stalled.set((run.turn, run.start));
+        self.be_curious();
         self.after.set(0);
     }
 }

@@ -56,6 +56,12 @@ impl Local {
         named.entry(Arc::as_ptr(group)).or_insert_with(|| self.group(group)).clone()
     }
 
+    /// Connections to servers that this worker keeps for later requests.
+    pub fn idle(&self) -> u64 {
+        let groups = self.groups.borrow();
+        groups.values().filter_map(Weak::upgrade).map(|group| group.pool.idle()).sum()
+    }
+
     /// Another configuration is in force from now on. Requests of the one before hold what they use.
     pub(crate) fn switched(&self) {
         let named = self.named.take();

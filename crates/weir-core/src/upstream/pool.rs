@@ -87,6 +87,11 @@ impl Pool {
         }
     }
 
+    /// The worker's own idle connections.
+    pub(super) fn idle(&self) -> u64 {
+        self.idle.borrow().len() as u64
+    }
+
     /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without
     /// TLS, one of all workers'.
     pub(crate) fn take(&self, peer: &Arc<Peer>, secure: Option<&Secure>) -> Option<Connection> {

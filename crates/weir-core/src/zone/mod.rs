@@ -22,7 +22,24 @@ pub struct SharedZone {
     /// The directive that declares zones of this use.
     owner: &'static str,
     declared: OnceLock<Declared>,
-    store: OnceLock<Arc<dyn Any + Send + Sync>>,
+    store: OnceLock<Arc<dyn Store + Send + Sync>>,
+}
+
+/// What a zone holds, as far as who looks from outside wants to know.
+pub trait Store: Any {
+    /// How full it is.
+    fn usage(&self) -> Usage;
+}
+
+/// How full a zone is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in use, as nginx would count them.
+    pub used: u64,
+    /// Bytes there are.
+    pub size: u64,
+    /// How often there was no room for an entry: others went for it, or it was refused.
+    pub full: u64,
 }
 
 struct Declared {
@@ -49,6 +66,12 @@ impl Zones {
             SharedZone { name: Box::from(name), owner, declared: OnceLock::new(), store: OnceLock::new() };
         self.0.push(Arc::new(zone));
         Ok(self.0.last().expect("pushed above").clone())
+    }
+
+    /// The zones in use: the directive that declared each, its name, and how full it is.
+    pub fn usage(&self) -> impl Iterator<Item = (&'static str, &str, Usage)> {
+        let used = self.0.iter().filter_map(|zone| Some((zone, zone.store.get()?)));
+        used.map(|(zone, store)| (zone.owner, &*zone.name, store.usage()))
     }
 
     /// Takes over what `before` has; a zone of another size begins empty. Nothing changes when it fails.
@@ -111,9 +134,9 @@ impl SharedZone {
     }
 
     /// What is in it, made by `make` of the zone's size in bytes when nobody has yet.
-    pub fn store<T: Any + Send + Sync>(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
+    pub fn store<T: Store + Send + Sync>(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
         let size = self.declared.get().map_or(0, |declared| declared.size);
-        let store = self.store.get_or_init(|| Arc::new(make(size))).clone();
+        let store: Arc<dyn Any + Send + Sync> = self.store.get_or_init(|| Arc::new(make(size))).clone();
         store.downcast().expect("the owner of a zone decides what is in it")
     }
 }
@@ -121,6 +144,12 @@ impl SharedZone {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Store for &'static str {
+        fn usage(&self) -> Usage {
+            Usage { used: self.len() as u64, size: 10, ..Usage::default() }
+        }
+    }
 
     fn zones(declared: &[(&'static str, &str, u64, &str)]) -> Zones {
         let mut zones = Zones::default();
@@ -159,6 +188,8 @@ mod tests {
         new.adopt(&old).unwrap();
         let stores: Vec<_> = new.0.iter().map(|zone| *zone.store(|_| "new")).collect();
         assert_eq!(stores, ["old", "new", "new"]);
+        let usage: Vec<_> = old.usage().map(|(owner, name, usage)| (owner, name, usage.used)).collect();
+        assert_eq!(usage, [("r", "same", 3), ("r", "grown", 3), ("c", "other", 3)]);
     }
 
     #[test]

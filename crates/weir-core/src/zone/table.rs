@@ -8,6 +8,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::{Store, Usage};
+
 /// A table that all workers share.
 pub struct Table<V> {
     shards: Box<[Mutex<Shard<V>>]>,
@@ -39,6 +41,8 @@ struct Shard<V> {
     count: usize,
     used: u64,
     size: u64,
+    /// How often there was no room.
+    full: u64,
     /// What nginx spends on an entry besides its key.
     overhead: u64,
 }
@@ -93,6 +97,17 @@ impl<V> Table<V> {
     }
 }
 
+impl<V: 'static> Store for Table<V> {
+    fn usage(&self) -> Usage {
+        let shards = (0..self.shards.len() as u32).map(|number| self.shard(number));
+        shards.fold(Usage::default(), |sum, shard| Usage {
+            used: sum.used + shard.used,
+            size: sum.size + shard.size,
+            full: sum.full + shard.full,
+        })
+    }
+}
+
 impl<V> Entries<'_, V> {
     /// The entry of `key`, for which this was locked; it becomes the newest.
     pub fn find(&mut self, key: &[u8]) -> Option<Handle> {
@@ -141,6 +156,7 @@ impl<V> Shard<V> {
             count: 0,
             used: 0,
             size,
+            full: 0,
             overhead,
         }
     }
@@ -168,6 +184,7 @@ impl<V> Shard<V> {
     fn insert(&mut self, hash: u64, key: &[u8], value: V) -> Option<u32> {
         let cost = self.cost(key.len());
         if self.used + cost > self.size {
+            self.full += 1;
             return None;
         }
         if self.count >= self.buckets.len() {

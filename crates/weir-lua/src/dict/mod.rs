@@ -16,6 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
+use weir_core::zone::{Store, Usage};
 use weir_rt::clock;
 
 use stripe::{Node, Stripe};
@@ -64,6 +65,8 @@ pub(crate) struct Dict {
     hasher: RandomState,
     capacity: u64,
     used: AtomicU64,
+    /// How often there was no room.
+    full: AtomicU64,
     /// Numbers of nodes.
     numbers: AtomicU64,
 }
@@ -90,6 +93,13 @@ fn stamp() -> u64 {
     stamp
 }
 
+impl Store for Dict {
+    fn usage(&self) -> Usage {
+        let [used, full] = [&self.used, &self.full].map(|count| count.load(Ordering::Relaxed));
+        Usage { used, size: self.capacity, full }
+    }
+}
+
 impl Dict {
     /// An empty dictionary of `capacity` bytes.
     pub(crate) fn new(capacity: u64) -> Dict {
@@ -99,6 +109,7 @@ impl Dict {
             hasher: RandomState::new(),
             capacity,
             used: AtomicU64::new(0),
+            full: AtomicU64::new(0),
             numbers: AtomicU64::new(1),
         }
     }
@@ -184,6 +195,14 @@ impl Dict {
     /// Whether `size` bytes fit, after expired entries have gone, and, with `evict`, the least used ones; and whether any
     /// of the latter has.
     fn make_room(&self, size: u64, evict: bool, guard: &epoch::Guard) -> (bool, bool) {
+        let (made, forced) = self.try_room(size, evict, guard);
+        if forced || !made {
+            self.full.fetch_add(1, Ordering::Relaxed);
+        }
+        (made, forced)
+    }
+
+    fn try_room(&self, size: u64, evict: bool, guard: &epoch::Guard) -> (bool, bool) {
         let fits = || self.used.load(Ordering::Relaxed) + size <= self.capacity;
         let mut forced = false;
         if fits() {

@@ -164,19 +164,22 @@ impl HeaderFilter for Filter {
         if x.is_subrequest() {
             let to = x.lasting_if::<OfClient>().and_then(|charset| charset.0.clone());
             if let Some(to) = to {
-                self.recode(x, Text::Shared(to));
+                return verdict(self.recode(x, Text::Shared(to)));
             }
-            return Verdict::Ok;
+            return Verdict::Passed;
         }
-        if let Some(to) = self.destination(x) {
-            self.recode(x, to);
-        }
+        let recodes = self.destination(x).is_some_and(|to| self.recode(x, to));
         let charset = x.response.charset.clone().map(|charset| Rc::from(x.text(&charset)));
         if charset.is_some() {
             x.lasting::<OfClient>().0 = charset;
         }
-        Verdict::Ok
+        verdict(recodes)
     }
+}
+
+/// Without recoding no more is done than to set a field.
+fn verdict(recodes: bool) -> Verdict {
+    if recodes { Verdict::Ok } else { Verdict::Passed }
 }
 
 impl Filter {
@@ -206,24 +209,31 @@ impl Filter {
         is(&self.charset) || is(&self.source) || self.maps.iter().any(|map| map.knows(name))
     }
 
-    fn recode(&self, x: &mut Exchange, to: Text) {
+    /// Says that the response is in `to`, and recodes it if it is in another charset; whether that is so.
+    fn recode(&self, x: &mut Exchange, to: Text) -> bool {
         let from = x.response.charset.clone().or_else(|| self.source.get(x));
-        let Some(from) = from else { return name(x, to) };
+        let Some(from) = from else {
+            name(x, to);
+            return false;
+        };
         if x.text(&from).eq_ignore_ascii_case(x.text(&to)) {
-            return name(x, to);
+            name(x, to);
+            return false;
         }
         if x.response.header(Known::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
-            return;
+            return false;
         }
         let Some(table) = self.table(x.text(&from), x.text(&to)) else {
             let message = no_map(x.text(&from), x.text(&to));
-            return x.log_error(&message);
+            x.log_error(&message);
+            return false;
         };
         name(x, to);
         if table.is_utf8() && !x.is_subrequest() {
             media::clear_length(x);
         }
         x.body_filter(Slot::Charset, self.site, Body(Recoder::new(table)));
+        true
     }
 
     fn table(&self, from: &[u8], to: &[u8]) -> Option<Arc<Table>> {

@@ -20,6 +20,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use crate::buffer::{BUFFER_SIZE, Blocks, Pool, Received, Store};
 use crate::net::{self, RawAddr};
+use crate::packets;
 use crate::runtime::Core;
 use crate::socket::{Ops, QUEUED_MAX, Receiving, Sending, Sockets};
 use crate::stats::LoopStats;
@@ -280,8 +281,12 @@ impl Io {
 
     fn recv_into(&mut self, core: &Core, i: u32, id: u32) -> Option<Input> {
         let (slot, pool, _) = self.sockets.parts(i);
-        // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, in nobody else's hands.
-        let result = unsafe { sys::recv(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) };
+        let result = match packets::is_watching() {
+            // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, in nobody else's hands.
+            false => unsafe { sys::recv(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) },
+            // SAFETY: the same.
+            true => unsafe { sys::recv_stamped(slot.fd, pool.start(id).as_ptr(), BUFFER_SIZE) },
+        };
         match result {
             Ok(n) if n > 0 => {
                 core.received();

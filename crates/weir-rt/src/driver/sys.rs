@@ -6,9 +6,11 @@
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::clock;
 use crate::file::FileHandle;
 use crate::net::RawAddr;
 use crate::output::{Gathered, Output};
+use crate::packets;
 
 /// The errno of the last failed call.
 pub(crate) fn errno() -> i32 {
@@ -50,6 +52,50 @@ pub(crate) fn append_received(fd: RawFd, to: &mut Vec<u8>, most: usize) -> Resul
     // SAFETY: the first `n` bytes of `room` have just been written.
     unsafe { to.set_len(old + n) };
     Ok(n)
+}
+
+/// [`recv`] that tells [`packets`] how long the bytes had waited, where the kernel stamped them.
+///
+/// # Safety
+/// As [`recv`].
+pub(crate) unsafe fn recv_stamped(fd: RawFd, start: *mut u8, len: usize) -> Result<usize, i32> {
+    let mut piece = libc::iovec { iov_base: start.cast(), iov_len: len };
+    // Words, so that it is aligned as headers are.
+    let mut control = [0u64; 16];
+    let mut message = empty_message();
+    (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
+    (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control) as _);
+    // SAFETY: the bytes by the caller's word; the control buffer is ours, of the length that is told.
+    let received = check(unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) })?;
+    // SAFETY: filled by the successful call above; the buffer is alive.
+    if let Some(came) = unsafe { stamp(&message) } {
+        let (seconds, nanoseconds) = clock::wall();
+        let now = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        // A wall clock that was set back meanwhile makes it nothing.
+        packets::waited(u64::try_from(now - came).unwrap_or(0));
+    }
+    Ok(received)
+}
+
+/// When a message came, in nanoseconds of the wall clock; `None`: it has no stamp.
+///
+/// # Safety
+/// `message` was filled by recvmsg(2), and its control buffer is as it was then.
+unsafe fn stamp(message: &libc::msghdr) -> Option<i128> {
+    // SAFETY: by the caller's word.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: not null, so it points at a whole header in the control buffer.
+        let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
+        if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {
+            // SAFETY: the kernel writes a timespec behind this header, at a place that may not be aligned for it.
+            let came = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+            return Some(i128::from(came.tv_sec) * 1_000_000_000 + i128::from(came.tv_nsec));
+        }
+        // SAFETY: by the caller's word.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    None
 }
 
 /// Sends the gathered front of `output` without waiting or signal; before a file the kernel may hold a last short

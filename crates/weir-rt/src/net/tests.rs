@@ -155,6 +155,40 @@ fn tcp_tells_of_a_connection_and_of_a_queue() {
 }
 
 #[test]
+fn sockets_tell_what_they_hold() {
+    let listener = listen(&addr("127.0.0.1:0"), &ListenOptions::default()).expect("free port");
+    let (mut client, fd) = connected(&listener);
+    assert_eq!(held(fd.as_raw_fd()).expect("TCP"), Held::default());
+    client.write_all(b"12345").expect("connected");
+    let until = Instant::now() + Duration::from_secs(30);
+    while held(fd.as_raw_fd()).expect("TCP").unread < 5 {
+        assert!(Instant::now() < until, "the bytes come");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn stamped_packets_say_how_long_they_waited() {
+    let listener = listen(&addr("127.0.0.1:0"), &ListenOptions::default()).expect("free port");
+    let (mut client, fd) = connected(&listener);
+    stamp_packets(fd.as_raw_fd(), true).expect("TCP");
+    let mut room = [0u8; 64];
+    let until = Instant::now() + Duration::from_secs(30);
+    // The kernel begins to stamp when it comes to it.
+    loop {
+        client.write_all(b"12345").expect("connected");
+        // SAFETY: the buffer is ours, of that length, and outlives the call.
+        let _ = unsafe { recv_stamped(fd.as_raw_fd(), room.as_mut_ptr(), room.len()) };
+        if let [ns, ..] = packets::take()[..] {
+            assert!(ns < 30_000_000_000, "{ns}");
+            break;
+        }
+        assert!(Instant::now() < until, "no stamps");
+    }
+    stamp_packets(fd.as_raw_fd(), false).expect("TCP");
+}
+
+#[test]
 fn linger_reset_resets() {
     let listener = listen(&addr("127.0.0.1:0"), &ListenOptions::default()).expect("free port");
     let (mut client, fd) = connected(&listener);

@@ -2,6 +2,7 @@
 
 pub(crate) mod average;
 pub(crate) mod blocked;
+mod capacity;
 pub(crate) mod flame;
 pub(crate) mod kept;
 pub(crate) mod level;
@@ -58,7 +59,7 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         "reqs" => text(reply, reqs::answer(source, question)?),
         "blocked" => blocked::answer(question, reply),
         "blame" => text(reply, blocked::blame(source, question)),
-        "queue" => text(reply, queue::answer(source, question)),
+        "queue" => queue::answer(source, question, reply),
         "use" => usage::answer(source, question, reply),
         "maps" => text(reply, flame::nothing().write()),
         "facts" => text(reply, usage::facts(source)),

@@ -7,6 +7,7 @@ use weir_core::worker::Worker;
 use weir_rt::{LoopSnapshot, clock};
 use weir_trace::{Kind, SiteTable};
 
+use super::capacity::Capacity;
 use super::queue::extension;
 use super::{Failure, Reply, pause};
 use crate::control::protocol::Question;
@@ -47,6 +48,7 @@ struct Moment {
     receive_p99: u64,
     samples_lost: u64,
     workers: u64,
+    capacity: Capacity,
 }
 
 impl Moment {
@@ -83,6 +85,7 @@ impl Moment {
             receive_p99: p99(weir_trace::RecorderReader::receive_waits),
             samples_lost: views.iter().map(|view| view.samples_lost).sum(),
             workers: workers.len() as u64,
+            capacity: Capacity::take(source),
         }
     }
 }
@@ -203,6 +206,7 @@ fn table(before: &Moment, after: &Moment) -> Report {
         Cell::text("-"),
         format!("{} samples lost", after.samples_lost.saturating_sub(before.samples_lost)),
     );
+    after.capacity.rows(&before.capacity).into_iter().for_each(|row| report.row(row.map(Cell::text)));
     report
 }
 

@@ -88,11 +88,16 @@ pub(super) fn reqs(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
 }
 
 /// `weir queue`
-pub(super) const QUEUE: &[Choice] = &[];
+pub(super) const QUEUE: &[Choice] = &[
+    Choice { name: "-t", value: "TIME", about: "watch for how long: 1s without" },
+    Choice { name: "--all", value: "", about: "what was noted since the server began, instead of watching" },
+];
 
 pub(super) fn queue(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     asked.at_most(0)?;
-    show(asked, locate, &Question::new("queue")).map(drop)
+    let question = options(asked, Question::new("queue"), &[("-t", "every")]);
+    let question = if asked.has("--all") { question.with("all", "") } else { question };
+    show(asked, locate, &question).map(drop)
 }
 
 /// `weir use`

@@ -1,0 +1,124 @@
+//! Where requests wait before anybody has seen them, and answers behind everybody: the queues of sockets.
+//!
+//! Only when asked: [`Worker::watch_queues`] has each connection that is accepted say how long it waited, and each piece
+//! that is received. Where the loop receives by itself (epoll) that is told by the kernel's stamps of packets, to the
+//! nanosecond; with io_uring the kernel receives, and each request asks TCP for how long its bytes were there, to the
+//! millisecond or the kernel's tick.
+
+use std::cell::Cell;
+
+use weir_rt::{clock, net, packets};
+
+use crate::worker::Worker;
+
+/// What a worker's connections hold at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Received by the kernel, and not read by the worker.
+    pub receive: Depth,
+    /// Written by the worker, and not acknowledged by clients.
+    pub send: Depth,
+    /// Of those the bytes that are not even sent: the window of the client or of the network is full.
+    pub unsent: Depth,
+    /// Composed, and not taken by the kernel yet.
+    pub own: Depth,
+}
+
+/// A queue of many connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Connections that have something in it.
+    pub connections: u64,
+    /// Bytes, of all of them.
+    pub bytes: u64,
+}
+
+impl Depth {
+    /// Adds what one connection has.
+    fn add(&mut self, bytes: u64) {
+        self.connections += u64::from(bytes > 0);
+        self.bytes += bytes;
+    }
+
+    /// Adds another worker's.
+    pub fn merge(&mut self, other: Depth) {
+        self.connections += other.connections;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Who wants to know of a worker's queues.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    count: Cell<u32>,
+    /// The loop reads the stamps of packets.
+    stamps: Cell<bool>,
+}
+
+impl Watchers {
+    /// Every connection is to be asked.
+    #[inline]
+    pub(crate) fn are_there(&self) -> bool {
+        self.count.get() > 0
+    }
+
+    /// Every request is to be asked: nobody else tells.
+    pub(crate) fn ask_requests(&self) -> bool {
+        self.are_there() && !self.stamps.get()
+    }
+
+    /// A connection was accepted: its packets are to be stamped if those of others are.
+    pub(crate) fn accepted(&self, fd: i32) {
+        if self.stamps.get() {
+            stamp(fd, true);
+        }
+    }
+}
+
+impl Worker {
+    /// From here on queues are watched, until [`Worker::leave_queues`] was called as often.
+    pub fn watch_queues(&self) {
+        let watchers = &self.present.watchers;
+        watchers.count.set(watchers.count.get() + 1);
+        self.present.be_curious();
+        if watchers.count.get() == 1 && weir_rt::receives_itself() {
+            watchers.stamps.set(true);
+            packets::watch(true);
+            self.each_connection(|wire, _| stamp(wire.stream.fd(), true));
+        }
+    }
+
+    /// See [`Worker::watch_queues`].
+    pub fn leave_queues(&self) {
+        let watchers = &self.present.watchers;
+        watchers.count.set(watchers.count.get().saturating_sub(1));
+        if watchers.count.get() == 0 && watchers.stamps.replace(false) {
+            self.each_connection(|wire, _| stamp(wire.stream.fd(), false));
+            packets::watch(false);
+        }
+    }
+
+    /// What is in the queues now; what was read meanwhile is counted with the waits of the recorder.
+    pub fn queues(&self) -> Queues {
+        let scale = clock::scale();
+        for ns in packets::take() {
+            self.recorder.borrow().received(scale.ns_to_ticks(ns));
+        }
+        let mut queues = Queues::default();
+        self.each_connection(|wire, _| {
+            queues.own.add(wire.stream.unsent());
+            // A unix socket holds nothing of its own, and a closed one nothing at all.
+            if let Ok(held) = net::held(wire.stream.fd()) {
+                queues.receive.add(held.unread);
+                queues.send.add(held.unacknowledged);
+                queues.unsent.add(held.unsent);
+            }
+        });
+        queues
+    }
+}
+
+/// A socket that does not take it is no TCP socket: its bytes have no stamps.
+fn stamp(fd: i32, on: bool) {
+    let _ = net::stamp_packets(fd, on);
+}

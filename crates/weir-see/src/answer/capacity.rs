@@ -1,0 +1,101 @@
+//! Rows of `use` for what has room for so much and no more: queues, pools, zones.
+
+use weir_core::worker::Worker;
+use weir_core::zone::Zones;
+use weir_rt::blocking::{self, PoolStats};
+
+use crate::source::{BRIEFLY, Source};
+use crate::table::bytes;
+
+/// What is used and what there is, at one moment.
+pub(super) struct Capacity {
+    /// Connections that wait to be accepted, how many may, and the fullest listener.
+    listeners: (u64, u64, String),
+    files: PoolStats,
+    computing: PoolStats,
+    /// Receive buffers in use, and all.
+    buffers: (u64, u64),
+    /// Connections to servers, kept for later requests.
+    idle: u64,
+    /// Bytes that wait for the thread that writes logs.
+    queued: u64,
+    zones: Vec<Zone>,
+}
+
+struct Zone {
+    name: String,
+    used: u64,
+    size: u64,
+    full: u64,
+}
+
+impl Capacity {
+    pub(super) fn take(source: &Source) -> Capacity {
+        let backlogs = source.backlogs();
+        let sum = |of: fn(&weir_core::server::Backlog) -> u64| backlogs.iter().map(of).sum();
+        let fullest = backlogs.iter().max_by_key(|backlog| backlog.waiting * 1_000 / backlog.room.max(1));
+        let fullest = fullest.map_or_else(String::new, |fullest| {
+            format!("{} {} of {}", fullest.addr, fullest.waiting, fullest.room)
+        });
+        let asked = source.ask(BRIEFLY, |worker: &Worker| (weir_rt::buffers(), worker.upstreams.idle()));
+        Capacity {
+            listeners: (sum(|backlog| backlog.waiting), sum(|backlog| backlog.room), fullest),
+            files: blocking::pool_stats(),
+            computing: blocking::computing_stats(),
+            buffers: asked.answers.iter().fold((0, 0), |(used, all), ((free, count), _)| {
+                (used + u64::from(count - free), all + u64::from(*count))
+            }),
+            idle: asked.answers.iter().map(|(_, idle)| idle).sum(),
+            queued: weir_core::log::queued(),
+            zones: zones(source),
+        }
+    }
+
+    /// Resource, utilisation, saturation and errors; what is counted since the server began is the difference to
+    /// `before`.
+    pub(super) fn rows(&self, before: &Capacity) -> Vec<[String; 4]> {
+        let of = |used: u64, all: u64| format!("{used} of {all}");
+        let nothing = || "-".to_owned();
+        let (waiting, room, fullest) = &self.listeners;
+        let mut rows = vec![[
+            "accept queues".to_owned(),
+            of(*waiting, *room),
+            if fullest.is_empty() { nothing() } else { format!("fullest {fullest}") },
+            nothing(),
+        ]];
+        for (name, now, before) in
+            [("file threads", self.files, before.files), ("key threads", self.computing, before.computing)]
+        {
+            rows.push([
+                name.to_owned(),
+                of(now.busy as u64, now.most as u64),
+                format!("{} queued", now.queued),
+                format!("{} without thread", now.inline - before.inline),
+            ]);
+        }
+        rows.push(["buffers".to_owned(), of(self.buffers.0, self.buffers.1), nothing(), nothing()]);
+        rows.push(["to servers".to_owned(), format!("{} idle", self.idle), nothing(), nothing()]);
+        rows.push(["log queue".to_owned(), bytes(self.queued), nothing(), nothing()]);
+        rows.extend(self.zones.iter().map(|zone| {
+            let earlier = before.zones.iter().find(|other| other.name == zone.name);
+            let full = zone.full.saturating_sub(earlier.map_or(0, |earlier| earlier.full));
+            let used = format!("{} of {}", bytes(zone.used), bytes(zone.size));
+            [zone.name.clone(), used, format!("{full} times full"), nothing()]
+        }));
+        rows
+    }
+}
+
+fn zones(source: &Source) -> Vec<Zone> {
+    let configuration = source.configuration();
+    let Some(zones) = configuration.tables.shared::<Zones>() else { return Vec::new() };
+    zones
+        .usage()
+        .map(|(owner, name, usage)| Zone {
+            name: format!("{owner} {name}"),
+            used: usage.used,
+            size: usage.size,
+            full: usage.full,
+        })
+        .collect()
+}
