@@ -2,7 +2,10 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::driver::sys::recv_stamped;
+use crate::packets;
 
 fn addr(text: &str) -> SockAddr {
     text.parse().expect("valid address")
