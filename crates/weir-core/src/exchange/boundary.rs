@@ -82,6 +82,22 @@ impl Exchange {
         }
     }
 
+    /// [`Exchange::open`] in a loop over many sites that take a few instructions each: without a call.
+    #[inline(always)]
+    pub(crate) fn open_here(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.open_here(site);
+        }
+    }
+
+    /// [`Exchange::close_passed`] in such a loop.
+    #[inline(always)]
+    pub(crate) fn close_passed_here(&self, site: Site) {
+        if self.recorded.get() {
+            self.shared.close_passed_here(site);
+        }
+    }
+
     /// For samples: the request is between sites.
     #[inline(always)]
     pub(crate) fn nowhere(&self) {

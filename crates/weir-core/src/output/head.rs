@@ -20,9 +20,9 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
     let plan = x.plan.clone();
     let filters = if x.unfiltered { &[][..] } else { &plan.header_filters };
     for (at, entry) in filters.iter().enumerate().skip(at) {
-        x.open(entry.site);
+        x.open_here(entry.site);
         match entry.filter.filter(x) {
-            Verdict::Passed => x.close_passed(entry.site),
+            Verdict::Passed => x.close_passed_here(entry.site),
             Verdict::Ok | Verdict::Declined => x.close_before_next(entry.site),
             Verdict::Wait => return Head::Filter(at),
             instead => {

@@ -37,6 +37,12 @@ impl Shared {
 
     #[inline(never)]
     pub(in crate::exchange) fn open_on(&self, site: Site) {
+        self.open_here(site);
+    }
+
+    /// [`open_on`](Shared::open_on) where it stands: for a loop over many that are passed.
+    #[inline(always)]
+    pub(in crate::exchange) fn open_here(&self, site: Site) {
         self.presence.at(site);
         if !self.tape.open(site) {
             self.open_slowly(site);
@@ -89,6 +95,12 @@ impl Shared {
 
     #[inline(never)]
     pub(in crate::exchange) fn close_passed_on(&self, site: Site) {
+        self.close_passed_here(site);
+    }
+
+    /// [`close_passed_on`](Shared::close_passed_on) where it stands.
+    #[inline(always)]
+    pub(in crate::exchange) fn close_passed_here(&self, site: Site) {
         if !self.tape.close_passed(site) {
             self.close_passed_slowly(site);
         }
