@@ -9,6 +9,7 @@ pub mod dns;
 pub mod h1;
 pub mod h2;
 pub mod http;
+pub mod modules;
 pub mod mutate;
 pub mod see;
 pub mod tls;
@@ -280,6 +281,96 @@ pub static TARGETS: &[Target] = &[
         run: http::types,
         seeds: &[b"html HTM shtml", b"averyveryverylongextension x"],
         tokens: &[b" ", b"html", b"\0", b"fifteen-letters"],
+    },
+    Target {
+        name: "map",
+        run: modules::map,
+        seeds: &[b"default 0; ~^x+$ 1; ~*(?<n>.)y $n; '' e; \\\\default d;", b"hostnames; volatile; *.a.b 1; .c 2; d.* 3; include x;"],
+        tokens: &[b"hostnames; ", b"default ", b"~*", b"~^(", b"*.", b".*", b";", b"$", b"'", b"volatile;"],
+    },
+    Target {
+        name: "geo",
+        run: modules::geo,
+        seeds: &[b"default a; 10.0.0.0/8 b; delete 10.1.0.0/16; 2001:db8::/32 c; proxy 192.0.2.1; proxy_recursive;", b"127.0.0.1 1; 10.0.0.1/33 x;"],
+        tokens: &[b"10.0.0.0/8 ", b"::/0 ", b"delete ", b"default ", b"proxy ", b"/", b";", b".", b":", b"255"],
+    },
+    Target {
+        name: "geo_ranges",
+        run: modules::geo_ranges,
+        seeds: &[b"default a; 10.0.0.0-10.255.255.255 b; delete 10.1.0.0-10.1.0.9;", b"0.0.0.0-255.255.255.255 x; 1.2.3.4-1.2.3.4 y;"],
+        tokens: &[b"10.0.0.0-10.0.0.255 ", b"255.255.255.255", b"-", b"delete ", b"default ", b";", b"."],
+    },
+    Target {
+        name: "charset_map",
+        run: modules::charset_map,
+        seeds: &[b"\x0080 E1; 95 B1; 9A A0;", b"\x01C0 D18E; 80 E282AC; FF;"],
+        tokens: &[b"80 ", b"FF", b"E282AC", b";", b" ", b"G", b"100"],
+    },
+    Target {
+        name: "sub_lines",
+        run: modules::sub_lines,
+        seeds: &[b"\x00'</head>' '$uri</head>'", b"\x01'a(b)*' '${1}x$2' gir", b"\x01a b o"],
+        tokens: &[b"'", b"\"", b"$1", b"${", b"$", b" r", b" i", b"(", b")", b"[", b"*", b"\\"],
+    },
+    Target {
+        name: "forms",
+        run: modules::forms,
+        seeds: &[
+            b"\x00a:10m rate=1r/s", b"\x0110r/m", b"\x02$binary_remote_addr", b"\x030.5% a; 50% b; * c;", b"\x0410.0.0.0/8",
+            b"\x05modified +24h", b"\x06msie 5.5", b"\x07none blocked *.a.b ~\\.c/ d.e/f",
+        ],
+        tokens: &[b"zone=", b"rate=", b"r/s", b"r/m", b"%", b"*", b"/", b"@", b"-", b"18446744073709551616", b";", b"$"],
+    },
+    Target {
+        name: "log_servers",
+        run: modules::log_servers,
+        seeds: &[b"127.0.0.1:514", b"[::1]:9", b"127.0.0.1:12345,", b"facility=local7,tag=a,severity=info,nohostname"],
+        tokens: &[b":", b"[", b"]", b"facility=", b"tag=", b"severity=", b",", b"65536", b"nohostname"],
+    },
+    Target {
+        name: "gunzip",
+        run: weir_modules::fuzzed::gunzip,
+        seeds: &[
+            b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4c\x4a\x06\x00\xc2\x41\x24\x35\x03\0\0\0",
+            b"\x1f\x8b\x08\x1e\0\0\0\0\0\x03\x02\0ab\x6e\0\x63\0\0\0\x03\0\0\0\0\0\0\0\0\0",
+        ],
+        tokens: &[b"\x1f\x8b\x08", b"\0\0\0\0", b"\x03\0", b"\x01\x01\0\xfe\xffa", b"\xff\xff"],
+    },
+    Target {
+        name: "gzip",
+        run: weir_modules::fuzzed::gzip,
+        seeds: &[b"\x00\x05\x20abcabcabcabcabcabcabc", b"\x05\x00\x01aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"],
+        tokens: &[b"aaaaaaaa", b"abcdefgh", b"\0\0\0\0\0\0\0\0", b"\xff"],
+    },
+    Target {
+        name: "sub",
+        run: weir_modules::fuzzed::sub,
+        seeds: &[b"ab\nX\nabc\nYY\n\nabcabABC aabbcc", b"a\n\n\naaa"],
+        tokens: &[b"\n", b"\n\n", b"ab", b"abc", b"A", b"aaaa"],
+    },
+    Target {
+        name: "htpasswd",
+        run: weir_modules::fuzzed::htpasswd,
+        seeds: &[b"a:{PLAIN}b\n#c:d\ne:{SHA}0DPiKuNIrrVmD8IUCuw1hQxNqZc=\n", b"f:{SSHA}AAAA:x\r\ng:xyJkVhXGAZ8tM\n"],
+        tokens: &[b":", b"\n", b"\r\n", b"#", b"{PLAIN}", b"{SHA}", b"{SSHA}", b"$apr1$a$", b"xy"],
+    },
+    Target {
+        name: "secure_link",
+        run: weir_modules::fuzzed::secure_link,
+        seeds: &[b"/p/d41d8cd98f00b204e9800998ecf8427e/rest", b"/p/ab/x"],
+        tokens: &[b"/", b"d41d8cd98f00b204e9800998ecf8427e", b"0", b"g"],
+    },
+    Target {
+        name: "user_id",
+        run: weir_modules::fuzzed::user_id,
+        seeds: &[b"fwAAAVTxR7Y8tQAZAwMEAg==", b"fwAAAVTxR7Y8tQAZAwMEAgE=", b"short"],
+        tokens: &[b"=", b"==", b"A", b"/", b"+"],
+    },
+    Target {
+        name: "cjson",
+        run: weir_lua::fuzzed::cjson,
+        seeds: &[b"{\"a\":[1,2.5e3,null,true],\"b\":\"\\u00e9\\ud83d\\ude00\\n\"}", b"[[[]],{},-0,\"\"]", b"[1e400]"],
+        tokens: &[b"{", b"}", b"[", b"]", b"\"", b":", b",", b"\\u", b"null", b"1e", b"nan", b"-"],
     },
 ];
 

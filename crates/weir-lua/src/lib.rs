@@ -12,6 +12,8 @@ mod dict;
 mod drive;
 mod fast;
 mod filter;
+#[doc(hidden)]
+pub mod fuzzed;
 mod handler;
 mod jit;
 mod json;

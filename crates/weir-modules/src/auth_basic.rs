@@ -176,7 +176,7 @@ fn unreadable(x: &Exchange, name: &str, error: &io::Error) -> u16 {
 
 /// The password of `user`, which ends with the line or a colon. Empty lines and such that begin with `#` are
 /// comments.
-fn find<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
+pub(crate) fn find<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !matches!(line, [] | [b'#' | b'\r', ..]));
     let mut found = lines.filter_map(|line| line.strip_prefix(user)?.strip_prefix(b":"));
     found.next()?.split(|byte| matches!(byte, b':' | b'\r')).next()

@@ -11,7 +11,7 @@ use weir_http::Known;
 use weir_trace::{Kind, Site};
 
 use crate::compress::{self, Packer, Room};
-use inflate::Inflater;
+pub(crate) use inflate::Inflater;
 
 /// The module.
 pub struct Gunzip;

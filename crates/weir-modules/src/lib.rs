@@ -22,6 +22,8 @@ pub mod empty_gif;
 mod expires;
 pub mod fastcgi;
 mod forwarded;
+#[doc(hidden)]
+pub mod fuzzed;
 pub mod geo;
 pub mod grpc;
 pub mod gunzip;

@@ -143,7 +143,7 @@ fn by_secret(x: &mut Exchange, secret: &[u8]) -> Option<Text> {
 }
 
 /// Where the rest of `/prefix/md5/rest` lies, if the MD5 is that of the rest and the secret.
-fn rest(uri: &[u8], secret: &[u8]) -> Option<(u32, u32)> {
+pub(crate) fn rest(uri: &[u8], secret: &[u8]) -> Option<(u32, u32)> {
     let slash = |from: usize| Some(from + uri.get(from..)?.iter().position(|byte| *byte == b'/')?);
     let hash = slash(1)? + 1;
     let rest = slash(hash)? + 1;

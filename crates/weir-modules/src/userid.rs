@@ -233,15 +233,22 @@ fn look(x: &mut Exchange, conf: &UserIdConf) {
         let line = String::from_utf8_lossy(&line).into_owned();
         x.log_error(&format_args!("client sent {how} userid cookie \"{line}\""));
     };
-    let mut got = Id::default();
-    // Behind the digits stands a mark, or padding that some clients have spoilt.
-    match value.get(..DIGITS).map(base64::decode) {
-        None => complain(x, "too short"),
-        Some(None) => complain(x, "invalid"),
-        Some(Some(bytes)) => got[..bytes.len()].copy_from_slice(&bytes),
-    }
+    let got = in_cookie(&value).unwrap_or_else(|how| {
+        complain(x, how);
+        Id::default()
+    });
     let client = x.lasting::<Client>();
     (client.cookie, client.got) = (value, got);
+}
+
+/// The number in a cookie's value, or what is wrong with it.
+pub(crate) fn in_cookie(value: &[u8]) -> std::result::Result<[u8; 16], &'static str> {
+    // Behind the digits stands a mark, or padding that some clients have spoilt.
+    let digits = value.get(..DIGITS).ok_or("too short")?;
+    let bytes = base64::decode(digits).ok_or("invalid")?;
+    let mut id = Id::default();
+    id[..bytes.len()].copy_from_slice(&bytes);
+    Ok(id)
 }
 
 /// Decides once which number is sent, if any.

@@ -35,11 +35,12 @@ pub struct Encoder(NonNull<c::BrotliEncoderState>);
 
 impl Encoder {
     /// `quality` is 0 to 11, `window` the logarithm of the window's bytes, 10 to 24; `hint` the bytes to come, 0 if
-    /// that is not known.
+    /// that is not known. `from` is how many bytes of the stream's content another encoder of the same quality and
+    /// window has made, and flushed: this one goes on behind it, and refers to nothing before.
     ///
     /// # Errors
     /// [`Refused`] without memory and for values out of range.
-    pub fn new(quality: u8, window: u8, hint: u32) -> Result<Encoder, Refused> {
+    pub fn new(quality: u8, window: u8, hint: u32, from: u64) -> Result<Encoder, Refused> {
         if quality > 11 || !(10..=24).contains(&window) {
             return Err(Refused);
         }
@@ -50,6 +51,7 @@ impl Encoder {
             (c::BrotliEncoderParameter_BROTLI_PARAM_QUALITY, u32::from(quality)),
             (c::BrotliEncoderParameter_BROTLI_PARAM_LGWIN, u32::from(window)),
             (c::BrotliEncoderParameter_BROTLI_PARAM_SIZE_HINT, hint),
+            (c::BrotliEncoderParameter_BROTLI_PARAM_STREAM_OFFSET, from.min(FARTHEST) as u32),
         ] {
             // SAFETY: the state is live and ours; the call copies a number.
             if unsafe { c::BrotliEncoderSetParameter(encoder.0.as_ptr(), parameter, value) } == 0 {
@@ -118,6 +120,9 @@ pub fn decompress(packed: &[u8], most: usize) -> Option<Vec<u8>> {
     (result == c::BrotliDecoderResult_BROTLI_DECODER_RESULT_SUCCESS).then_some(out)
 }
 
+/// The greatest offset that the library takes; beyond the window all are alike.
+const FARTHEST: u64 = 1 << 30;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -133,7 +138,7 @@ mod tests {
             window in 10_u8..=24,
             room in 1_usize..5000,
         ) {
-            let mut encoder = Encoder::new(quality, window, 0).expect("in range");
+            let mut encoder = Encoder::new(quality, window, 0, 0).expect("in range");
             let (mut at, mut packed, mut output) = (0, Vec::new(), vec![0; room]);
             loop {
                 let ran = encoder.run(&text[at..], &mut output, Op::Finish).expect("memory");
@@ -158,7 +163,7 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_refused() {
         for (quality, window) in [(12, 19), (6, 9), (6, 25)] {
-            assert!(Encoder::new(quality, window, 0).is_err(), "{quality} {window}");
+            assert!(Encoder::new(quality, window, 0, 0).is_err(), "{quality} {window}");
         }
         assert_eq!(decompress(b"not brotli, surely", 100), None);
     }

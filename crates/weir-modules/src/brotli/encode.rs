@@ -1,35 +1,59 @@
-//! The compressor of brotli, the C library's. It can't be reset: each response has its own.
+//! The compressor of brotli, the C library's. It can't be reset, and has up to 4 MB of tables at level 6 and 36 MB at 9:
+//! a worker keeps few at work ([`Places`]).
+
+use std::thread::LocalKey;
 
 use weir_sys::brotli::{self, Encoder, Ran, Refused};
 
-use crate::compress::{Coder, Failed, Op, Progress, SCRATCH};
+use crate::compress::{Failed, Op, Place, Places, Progress, Session};
 
 /// Compresses one response.
-pub(crate) struct Squeezer {
-    /// What [`Encoder::new`] gave; without memory the first call tells so.
-    encoder: Result<Encoder, Refused>,
+pub(crate) type Squeezer = Place<Stream>;
+
+/// `window` is a logarithm; a body known to be short needs less.
+pub(crate) fn squeezer(level: u8, window: u8, length: Option<u64>) -> Squeezer {
+    let mut window = window;
+    while window > LEAST_WINDOW && length.is_some_and(|length| length + GAP <= 1 << (window - 1)) {
+        window -= 1;
+    }
+    let hint = length.map_or(0, |length| length.min(LONGEST_HINT) as u32);
+    Place::new(Settings { level, window, hint })
+}
+
+/// What an encoder is made with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    level: u8,
+    /// A logarithm.
+    window: u8,
+    /// Bytes to come, 0 if that is not known.
+    hint: u32,
+}
+
+/// A stretch of a stream.
+pub(crate) struct Stream {
+    encoder: Encoder,
     /// A flush is not yet written out: until then the library takes no input.
     flushing: bool,
-    scratch: Vec<u8>,
+    /// Bytes taken since the last flush.
+    unflushed: usize,
 }
 
-impl Squeezer {
-    /// `window` is a logarithm; a body known to be short needs less.
-    pub(crate) fn new(level: u8, window: u8, length: Option<u64>) -> Squeezer {
-        let mut window = window;
-        while window > LEAST_WINDOW && length.is_some_and(|length| length + GAP <= 1 << (window - 1)) {
-            window -= 1;
-        }
-        let hint = length.map_or(0, |length| length.min(u64::from(u32::MAX)) as u32);
-        Squeezer { encoder: Encoder::new(level, window, hint), flushing: false, scratch: vec![0; SCRATCH] }
+impl Session for Stream {
+    type Key = Settings;
+    const PAUSE: Op = Op::Flush;
+
+    fn begin(Settings { level, window, hint }: Settings, from: u64) -> Result<Stream, Failed> {
+        let encoder = Encoder::new(level, window, hint, from);
+        let encoder = encoder.map_err(|Refused| Failed("BrotliEncoderCreateInstance() failed"))?;
+        Ok(Stream { encoder, flushing: false, unflushed: 0 })
     }
-}
 
-impl Coder for Squeezer {
     fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
-        let encoder = self.encoder.as_mut().map_err(|_| Failed("BrotliEncoderCreateInstance() failed"))?;
         let mut run = |input: &[u8], output: &mut [u8], op| {
-            encoder.run(input, output, op).map_err(|Refused| Failed("BrotliEncoderCompressStream() failed"))
+            self.encoder
+                .run(input, output, op)
+                .map_err(|Refused| Failed("BrotliEncoderCompressStream() failed"))
         };
         let mut before = 0;
         if self.flushing {
@@ -37,20 +61,26 @@ impl Coder for Squeezer {
             if !done {
                 return Ok(Progress { taken: 0, given, done: false });
             }
-            (self.flushing, before) = (false, given);
+            (self.flushing, self.unflushed, before) = (false, 0, given);
         }
         let op = match op {
-            Op::Run => brotli::Op::Process,
-            Op::Flush => brotli::Op::Flush,
+            Op::Run if self.unflushed + input.len() < SPAN => brotli::Op::Process,
+            Op::Run | Op::Flush => brotli::Op::Flush,
             Op::Finish => brotli::Op::Finish,
         };
         let Ran { taken, given, done } = run(input, &mut output[before..], op)?;
-        self.flushing = op == brotli::Op::Flush && !done;
+        self.unflushed += taken;
+        if op == brotli::Op::Flush {
+            (self.flushing, self.unflushed) = (!done, if done { 0 } else { self.unflushed });
+        }
         Ok(Progress { taken, given: before + given, done })
     }
 
-    fn scratch(&mut self) -> &mut Vec<u8> {
-        &mut self.scratch
+    fn places() -> &'static LocalKey<Places<Stream>> {
+        thread_local! {
+            static PLACES: Places<Stream> = const { Places::new() };
+        }
+        &PLACES
     }
 }
 
@@ -58,12 +88,18 @@ impl Coder for Squeezer {
 pub(crate) const LEAST_WINDOW: u8 = 10;
 /// A window is by so many bytes less than its power of two (RFC 7932, section 9.1).
 const GAP: u64 = 16;
+/// From a megabyte on the library takes tables that are two to four times as large, for one part in a hundred less.
+const LONGEST_HINT: u64 = (1 << 20) - 1;
+/// So many bytes are flushed at the latest: else the library keeps up to the window's size for its next block, which a
+/// response would have to hold when its compressor is put away. Costs two parts in a thousand.
+const SPAN: usize = 128 * 1024;
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::compress::Coder;
     use crate::compress::testing::pack;
 
     proptest! {
@@ -77,7 +113,7 @@ mod tests {
         ) {
             let whole = pieces.concat();
             for length in [None, Some(whole.len() as u64)] {
-                let packed = pack(&mut Squeezer::new(level, window, length), &pieces, room);
+                let packed = pack(&mut squeezer(level, window, length), &pieces, room);
                 prop_assert_eq!(brotli::decompress(&packed, whole.len()), Some(whole.clone()));
             }
         }
@@ -88,17 +124,16 @@ mod tests {
     fn input_may_follow_a_flush_that_is_under_way() {
         let noise: Vec<u8> = (0..50_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for level in [0, 1, 6, 11] {
-            let mut squeezer = Squeezer::new(level, 19, None);
+            let mut stream = squeezer(level, 19, None);
             let mut output = [0; 100];
             let mut at = 0;
             let mut packed = Vec::new();
             while at < noise.len() {
-                let progress = squeezer.run(&noise[at..], &mut output, Op::Flush).expect("memory");
+                let progress = stream.run(&noise[at..], &mut output, Op::Flush).expect("memory");
                 packed.extend_from_slice(&output[..progress.given]);
                 at += progress.taken;
             }
-            assert!(squeezer.flushing, "{level}");
-            packed.extend(pack(&mut squeezer, std::slice::from_ref(&noise), 100));
+            packed.extend(pack(&mut stream, std::slice::from_ref(&noise), 100));
             assert_eq!(brotli::decompress(&packed, 100_000), Some(noise.repeat(2)), "{level}");
         }
     }

@@ -13,6 +13,10 @@ use crate::compress::{self, Coding, Offer, Room, Scheme, power};
 use crate::media::MediaTypes;
 use encode::{LEAST_WINDOW, Squeezer};
 
+#[cfg(test)]
+pub(crate) use encode::Stream;
+pub(crate) use encode::squeezer;
+
 /// The module.
 pub struct Brotli;
 
@@ -86,7 +90,7 @@ impl Scheme for Packing {
     type Coder = Squeezer;
 
     fn coder(&self, length: Option<u64>) -> Squeezer {
-        Squeezer::new(self.level, self.window, length)
+        squeezer(self.level, self.window, length)
     }
 
     fn room(&self) -> Room {

@@ -5,6 +5,7 @@
 
 mod accept;
 mod coder;
+mod places;
 mod pool;
 pub(crate) mod rules;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::media::{self, MediaTypes};
 
 pub(crate) use accept::quality;
 pub(crate) use coder::{Coder, Failed, Op, Packer, Progress, SCRATCH};
+pub(crate) use places::{Place, Places, Session};
 pub(crate) use pool::{Lent, Reused, Shelf};
 pub(crate) use rules::{Rules, RulesConf, gzip_ok};
 

@@ -13,7 +13,7 @@ use weir_http::deflate::Settings;
 use crate::compress::rules::{PROXIED, VERSIONS};
 use crate::compress::{self, Coding, Offer, Room, RulesConf, Scheme, power};
 use crate::media::MediaTypes;
-use deflate::Deflater;
+pub(crate) use deflate::Deflater;
 
 /// The module.
 pub struct Gzip;

@@ -13,6 +13,10 @@ use crate::compress::{self, Coding, Offer, Room, Scheme};
 use crate::media::MediaTypes;
 use encode::Presser;
 
+#[cfg(test)]
+pub(crate) use encode::Frame;
+pub(crate) use encode::presser;
+
 /// The module.
 pub struct Zstd;
 
@@ -78,7 +82,7 @@ impl Scheme for Packing {
     type Coder = Presser;
 
     fn coder(&self, length: Option<u64>) -> Presser {
-        Presser::new(self.level, length)
+        presser(self.level, length)
     }
 
     fn room(&self) -> Room {

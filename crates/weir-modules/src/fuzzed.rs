@@ -1,0 +1,130 @@
+//! Parsers of the modules as functions of any bytes, for `fuzz/`: each asserts what its callers rely on. No part of what
+//! the crate offers.
+
+use std::rc::Rc;
+
+use weir_core::body::{Buf, Chain};
+use weir_http::deflate::Settings;
+
+use crate::compress::{Coder, Op};
+use crate::gunzip::Inflater;
+use crate::gzip::Deflater;
+use crate::sub::replace::Replacer;
+use crate::sub::search::Patterns;
+use crate::{auth_basic, password, secure_link, userid};
+
+/// Packed data: read or refused, and how it is cut makes no difference.
+pub fn gunzip(data: &[u8]) {
+    let (whole, pieces) = (unpack(data, data.len().max(1)), unpack(data, 7));
+    assert_eq!(whole, pieces);
+}
+
+/// What is packed at any level, cut and flushed anyhow, unpacks to the same. The first bytes choose level, window and
+/// pieces.
+pub fn gzip(data: &[u8]) {
+    let [level, window, cut, text @ ..] = data else { return };
+    let settings = Settings { level: 1 + level % 9, window: 9 + window % 7, memory: 1 + level % 9 };
+    let mut coder = Deflater::new(settings, (cut % 2 == 0).then_some(text.len() as u64));
+    let mut packed = Vec::new();
+    for (at, piece) in text.chunks(usize::from(*cut).max(1)).enumerate() {
+        let op = if at % 3 == 2 { Op::Flush } else { Op::Run };
+        drive(&mut coder, piece, op, &mut packed).expect("it takes any bytes");
+    }
+    drive(&mut coder, b"", Op::Finish, &mut packed).expect("it takes any bytes");
+    assert_eq!(unpack(&packed, packed.len()), Some(text.to_vec()));
+}
+
+/// Content of packed data that comes in pieces of `size`; `None` if it is broken. Of a bomb no more than [`MOST`].
+fn unpack(data: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut coder = Inflater::default();
+    let mut content = Vec::new();
+    for piece in data.chunks(size) {
+        drive(&mut coder, piece, Op::Run, &mut content)?;
+    }
+    drive(&mut coder, b"", Op::Finish, &mut content)?;
+    content.truncate(MOST);
+    Some(content)
+}
+
+/// Passes `input` through `coder`.
+fn drive(coder: &mut impl Coder, input: &[u8], op: Op, content: &mut Vec<u8>) -> Option<()> {
+    let mut output = [0; 500];
+    let mut at = 0;
+    while content.len() < MOST {
+        let progress = coder.run(&input[at..], &mut output, op).ok()?;
+        content.extend_from_slice(&output[..progress.given]);
+        at += progress.taken;
+        if progress.done || (op == Op::Run && at == input.len() && progress.given == 0) {
+            return Some(());
+        }
+        assert!(progress.taken + progress.given > 0, "it goes on");
+    }
+    Some(())
+}
+
+/// `text\nvalue\n...\n\ncontent`: replacing is the same however the content is cut. Caseless, since sub_filter is.
+pub fn sub(data: &[u8]) {
+    let split = data.windows(2).position(|pair| pair == b"\n\n");
+    let (head, content) = split.map_or((data, &b""[..]), |at| (&data[..at], &data[at + 2..]));
+    let lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
+    let pairs: Vec<(&[u8], &[u8])> =
+        lines.chunks_exact(2).map(|pair| (pair[0], pair[1])).filter(|pair| !pair.0.is_empty()).collect();
+    if pairs.is_empty() {
+        return;
+    }
+    for once in [false, true] {
+        let whole = replaced(&pairs, once, content, content.len().max(1));
+        assert_eq!(whole, replaced(&pairs, once, content, 3));
+        assert!(!once || whole.len() <= content.len() + pairs.iter().map(|pair| pair.1.len()).sum::<usize>());
+    }
+}
+
+fn replaced(pairs: &[(&[u8], &[u8])], once: bool, content: &[u8], size: usize) -> Vec<u8> {
+    let texts: Vec<Vec<u8>> = pairs.iter().map(|pair| pair.0.to_vec()).collect();
+    let mut replacer = Replacer::new(Rc::new(Patterns::new(&texts, true)), once);
+    let mut whole = Vec::new();
+    let mut pieces = content.chunks(size).peekable();
+    while let Some(piece) = pieces.next() {
+        let mut input = Chain::default();
+        input.push(Buf::Bytes(piece.to_vec()));
+        input.last = pieces.peek().is_none();
+        let mut done = false;
+        while !done {
+            let mut output = Chain::default();
+            done = replacer.step(&mut input, &mut output, &mut |which| Rc::from(pairs[which].1));
+            while let Some(buf) = output.pop() {
+                whole.extend_from_slice(buf.memory().unwrap_or_default());
+            }
+        }
+    }
+    whole
+}
+
+/// A file of passwords: who is found stands in a line of his own, and no password is one of all kinds at once.
+pub fn htpasswd(data: &[u8]) {
+    for user in data.split(|byte| matches!(byte, b'\n' | b':')).take(8) {
+        let Some(stored) = auth_basic::find(data, user) else { continue };
+        assert!(!stored.contains(&b'\n') && !stored.contains(&b':'));
+        if !password::is_slow(stored) {
+            let right = password::is_right(user, stored);
+            assert!(!right || !password::is_right(&[user, b"x"].concat(), stored) || stored.len() <= 13);
+        }
+    }
+}
+
+/// A target of the older form of links: what is found is its end.
+pub fn secure_link(data: &[u8]) {
+    if let Some((start, end)) = secure_link::rest(data, b"secret") {
+        assert!(start < end && end as usize == data.len());
+    }
+}
+
+/// A cookie of userid: a number or a reason.
+pub fn user_id(data: &[u8]) {
+    if let Err(reason) = userid::in_cookie(data) {
+        assert!(reason == "invalid" || data.len() < 22);
+    }
+}
+
+/// A thousand times an input, where a bomb shall not fill memory.
+const MOST: usize = 1 << 20;
