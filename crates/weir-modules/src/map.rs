@@ -149,6 +149,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use weir_core::ModuleDef;
     use weir_core::conf;
 
@@ -195,6 +196,22 @@ mod tests {
             "map_hash_max_size 100000; map_hash_bucket_size 64; map $uri$args $X { a $http_a; }",
         ] {
             assert!(conf::test::load(&text(lines), &MODULES).is_ok(), "{lines}");
+        }
+    }
+
+    /// Entries that mostly are some.
+    fn entry() -> impl Strategy<Value = String> {
+        "(default|hostnames;|volatile;|~\\*?[a(+.?<>n)]{1,6}|\\\\?[a*.]{1,5}|'') ?[a$\\\\'{]{0,3};"
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_entries_are_taken_or_refused(entries in proptest::collection::vec(entry(), 0..8)) {
+            let lines = format!("map $uri $x {{ {} }}", entries.join(" "));
+            if let Err(errors) = conf::test::load(&text(&lines), &MODULES) {
+                prop_assert!(errors.contains(conf::test::FILE), "{}: {}", lines, errors);
+            }
         }
     }
 }

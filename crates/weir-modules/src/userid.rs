@@ -404,3 +404,32 @@ const DIGITS: usize = 22;
 const FIRST: u32 = 0x0303_0302;
 /// From one count to the next.
 const COUNT: u32 = 0x100;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_number_is_read_as_it_was_sent(id: Id, mark in proptest::option::of("[a-zA-Z]"), cut in 0..DIGITS) {
+            let mut value = Vec::new();
+            base64::encode(&id, &mut value);
+            if let Some(mark) = mark {
+                value.truncate(DIGITS);
+                value.extend_from_slice(mark.as_bytes());
+                value.push(b'=');
+            }
+            prop_assert_eq!(in_cookie(&value), Ok(id));
+            prop_assert_eq!(in_cookie(&value[..cut]), Err("too short"));
+        }
+
+        #[test]
+        fn any_value_is_a_number_or_refused(value in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Err(reason) = in_cookie(&value) {
+                prop_assert!(reason == "invalid" || value.len() < DIGITS);
+            }
+        }
+    }
+}

@@ -283,6 +283,7 @@ const TYPES: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use weir_core::ModuleDef;
     use weir_core::conf::test;
 
@@ -328,5 +329,20 @@ mod tests {
         assert_eq!(load("charset A; location / { source_charset B; }"), Ok(()));
         let error = load("charset a; location / { source_charset c; }").expect_err("no map");
         assert!(error.contains("no \"charset_map\" between the charsets \"c\" and \"a\""), "{error}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_table_is_taken_or_refused(
+            to in "(b|utf-8)",
+            entries in proptest::collection::vec("[0-9A-Fa-fx]{0,3} [0-9A-Fa-fx ]{0,9};", 0..8),
+        ) {
+            let entries = entries.join(" ");
+            let text = format!("events {{ }} http {{ charset_map a {to} {{ {entries} }} server {{ }} }}");
+            if let Err(errors) = test::load(&text, &MODULES) {
+                prop_assert!(errors.contains(test::FILE), "{}: {}", entries, errors);
+            }
+        }
     }
 }
