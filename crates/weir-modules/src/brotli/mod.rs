@@ -33,7 +33,7 @@ impl Module for Brotli {
         Row::new("brotli_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),
         Row::new("brotli_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 0..=11))
-            .doc("From 0, the fastest, to 11, the smallest; 6. A worker has four compressors at work, of 4 MB each at level 6 and 36 at 9: \
+            .doc("From 0, the fastest, to 11, the smallest; 6. A worker has eight compressors at work, of 4 MB each at level 6 and 36 at 9: \
                  responses that wait for their clients keep none when others need one."),
         Row::new("brotli_window", ANY, ONE, |conf, line| {
             power(line, &mut conf.window, LEAST_WINDOW..=24, WINDOWS)

@@ -65,10 +65,10 @@ impl Session for Frame {
         Ok(Progress { taken, given: to.pos(), done: taken == input.len() && left == 0 })
     }
 
-    fn recycle(&mut self, settings: Settings) -> bool {
-        settings == self.settings
-            && self.context.sizeof() <= MOST_KEPT
-            && self.context.reset(ResetDirective::SessionOnly).is_ok()
+    fn recycle(mut self) -> Option<(Settings, Frame)> {
+        let fresh =
+            self.context.sizeof() <= MOST_KEPT && self.context.reset(ResetDirective::SessionOnly).is_ok();
+        fresh.then_some((self.settings, self))
     }
 
     fn places() -> &'static LocalKey<Places<Frame>> {

@@ -32,7 +32,7 @@ impl Module for Zstd {
         Row::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
             .doc("Media types that are compressed besides text/html; * for all."),
         Row::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))
-            .doc("From 1, the fastest, to 22, the smallest; 1. A worker has four compressors at work, of 1.3 MB each at level 1 and 4 at 6: a \
+            .doc("From 1, the fastest, to 22, the smallest; 1. A worker has eight compressors at work, of 1.3 MB each at level 1 and 4 at 6: a \
                  response that waits for its client while others need one goes on with another frame."),
         Row::new("zstd_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
             .doc("Responses whose Content-Length is less are not compressed; 20."),
