@@ -25,7 +25,6 @@ pub mod key;
 mod name;
 pub mod ocsp;
 mod pem;
-#[cfg(feature = "pkcs11")]
 pub mod pkcs11;
 mod server;
 mod session;

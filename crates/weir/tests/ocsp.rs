@@ -16,7 +16,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair, SerialNumber,
 };
 use support::{TlsClient, client};
-use weir_test::{Server, both_drivers, require_program, wait_for};
+use weir_test::{NameServer, Say, Server, both_drivers, require_program, wait_for};
 use weir_tls::{Certificate, certificate, key};
 
 /// An authority that answers for its certificates.
@@ -171,6 +171,27 @@ both_drivers! {
             assert_eq!(authority.stapled(server.addr(0)).as_deref(), Some("good"), "on whatever worker");
         }
         assert_eq!(authority.asked.load(SeqCst), 1);
+    }
+
+    fn names_of_responders_are_the_resolvers_affair(driver) {
+        let Some(openssl) = require_program("openssl") else { return };
+        let dns = NameServer::start(|asked| match &*asked.name {
+            "ocsp.example" => Say::Addresses(vec![[127, 0, 0, 1].into()], 60),
+            _ => Say::Code(3),
+        });
+        let builder = Server::builder("");
+        let authority = Authority::start(openssl, builder.dir());
+        let (certificate, key) = authority.issue("a.example.com", 4);
+        let more = format!(
+            "resolver {}; ssl_stapling on; ssl_stapling_responder http://ocsp.example:{}/ocsp; return 200 ok;",
+            dns.address(), authority.addr.port()
+        );
+        let server = Server::builder(&conf(&more))
+            .file("a.crt", &certificate).file("a.key", &key)
+            .file("ca.crt", std::fs::read(builder.dir().join("ca.crt")).expect("there"))
+            .driver(driver).start();
+        assert_eq!(wait_for("a stapled answer", || authority.stapled(server.addr(0))), "good");
+        assert!(dns.asked() > 0);
     }
 
     fn a_revoked_certificate_is_not_stapled(driver) {

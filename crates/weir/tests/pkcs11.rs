@@ -102,6 +102,27 @@ both_drivers! {
 }
 
 #[test]
+fn servers_are_shown_certificates_with_keys_in_a_device() {
+    let (pair, key) = (own("a.example.com"), own("client"));
+    let place = Server::builder("");
+    let Some(token) = Token::new(place.dir(), &key.key) else { return };
+    let server = Server::builder(&format!(
+        "env SOFTHSM2_CONF; http {{
+            server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass https://127.0.0.1:%%PORT_1%%/;
+                proxy_ssl_certificate client.crt; proxy_ssl_certificate_key \"{}\"; }} }}
+            server {{ listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate a.crt; ssl_certificate_key a.key;
+                ssl_verify_client optional_no_ca; return 200 '$ssl_client_s_dn $ssl_client_sigalg'; }} }}",
+        token.name("object=k", "pin-value=1234")
+    ))
+    .env("SOFTHSM2_CONF", token.conf())
+    .file("a.crt", &pair.certificate)
+    .file("a.key", &pair.key)
+    .file("client.crt", &key.certificate)
+    .start();
+    assert_eq!(server.get("/").text(), "CN=client ecdsa_secp256r1_sha256");
+}
+
+#[test]
 fn what_is_wrong_with_a_device_is_said_without_the_pin() {
     let (pair, other) = (own("a.example.com"), own("b.example.com"));
     let place = Server::builder("");

@@ -271,11 +271,28 @@ fn what_is_wrong_is_said_in_nginxs_words() {
             "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_verify_client optional_no_ca; ssl_ocsp leaf;",
             "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"",
         ),
+        ("ssl_dhparam nowhere;", "BIO_new_file(\""),
         ("ssl_ech_file x;", "\"ssl_ech_file\" can't be had"),
     ] {
         let stderr = refused(more, &files);
         assert!(stderr.contains(words), "{more}: {stderr}");
     }
+}
+
+#[test]
+fn parameters_of_dhe_are_told_to_have_no_effect() {
+    let pair = own("a.example.com");
+    let exit = Server::builder(&conf("ssl_dhparam dh.pem;", ""))
+        .file("a.crt", &pair.certificate)
+        .file("a.key", &pair.key)
+        .file("dh.pem", "")
+        .run(&["-t"]);
+    assert!(exit.status.success(), "{}", exit.stderr);
+    assert!(
+        exit.stderr.contains("\"ssl_dhparam\" has no effect: there are no ciphers with DHE"),
+        "{}",
+        exit.stderr
+    );
 }
 
 #[test]

@@ -335,6 +335,12 @@ pub(crate) fn failed_command(line: &LineCx<'_>, why: &str) -> Error {
 /// `ssl_dhparam`: the file must be there, as for nginx.
 fn dhparam(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     line.conf_path(&mut c.dhparam)?;
+    if let Some(path) = &c.dhparam
+        && let Err(error) = BUILDING(path)
+    {
+        let why = super::cannot_open(path, &error);
+        return Err(line.fail(format!("BIO_new_file(\"{}\") failed {why}", path.display())));
+    }
     line.warn("\"ssl_dhparam\" has no effect: there are no ciphers with DHE");
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::error::{Error, content};
 
 /// Which key is meant, and how it is reached. What is `None` may be anything.
 #[derive(Clone, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "pkcs11"), allow(dead_code, reason = "nobody asks a device"))]
 pub struct Uri {
     /// `token`: the label of the token.
     pub(super) token: Option<String>,
@@ -29,11 +30,6 @@ pub struct Uri {
 }
 
 impl Uri {
-    /// Whether `name` is meant as one.
-    pub fn is(name: &str) -> bool {
-        name.starts_with(SCHEME)
-    }
-
     /// Reads one.
     ///
     /// # Errors

@@ -37,8 +37,7 @@ impl Clients {
             let status = match self.status(&pair[0], &pair[1], path, names).await {
                 Ok(status) => status,
                 Err(why) => {
-                    let url = self.responder.as_ref().map_or("", |responder| &responder.url);
-                    let message = format_args!("{why} while requesting certificate status, responder: {url}");
+                    let message = format_args!("{why} while requesting certificate status");
                     log::connection(connection, Level::Error, &message);
                     return Err(FAILED);
                 }
@@ -74,10 +73,11 @@ impl Clients {
                 &named
             }
         };
-        let bytes = responder.ask(names, &id).await?;
+        let of = |why: &dyn std::fmt::Display| format!("{why}, responder: {}", responder.url);
+        let bytes = responder.ask(names, &id).await.map_err(|why| of(&why))?;
         let now = weir_rt::unix_time().0;
         let answer = ocsp::answer(&bytes, certificate, issuer, path, Signer::Issuer, now);
-        let answer = answer.map_err(|error| error.to_string())?;
+        let answer = answer.map_err(|error| of(&error))?;
         if let Some(cache) = &self.cache {
             cache.add(id, answer, now);
         }
