@@ -160,11 +160,14 @@ both_drivers! {
                 }
             });
             let backends = [backend, Backend::answering("fast")];
-            let server = to(&backends, &format!("{method} server %a; server %b;"));
-            let mut client = server.client();
-            let answered: Vec<_> = (0..24).map(|_| client.get("/").text()).collect();
-            let fast = answered.iter().filter(|body| *body == "fast").count();
-            assert!((16..24).contains(&fast), "{method} {answered:?}");
+            // A busy machine may hold up the fast one at the wrong moment, but not every time.
+            let server = wait_for(method, || {
+                let server = to(&backends, &format!("{method} server %a; server %b;"));
+                let mut client = server.client();
+                let fast = (0..24).filter(|_| client.get("/").text() == "fast").count();
+                drop(client);
+                (16..24).contains(&fast).then_some(server)
+            });
             if !method.contains("decay=1s") {
                 // That long until the slow one is tried again is too long for a test.
                 continue;
@@ -199,16 +202,18 @@ both_drivers! {
             backends[0].port(),
             backends[1].port()
         );
-        let server = Server::start(&conf);
-        let mut client = server.client();
-        let mut upload = || {
-            client.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LEN}\r\n\r\n"));
-            client.send(vec![b'x'; LEN]);
-            client.response().text()
-        };
-        wait_for("both to be known", || (upload() == "slow").then_some(()));
-        let answered: Vec<_> = (0..4).map(|_| upload()).collect();
-        assert_eq!(answered, ["fast"; 4]);
+        // A busy machine may hold up the fast one at the wrong moment, but not every time.
+        wait_for("long bodies that go to the fast one", || {
+            let server = Server::start(&conf);
+            let mut client = server.client();
+            let mut upload = || {
+                client.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LEN}\r\n\r\n"));
+                client.send(vec![b'x'; LEN]);
+                client.response().text()
+            };
+            wait_for("both to be known", || (upload() == "slow").then_some(()));
+            (0..4).all(|_| upload() == "fast").then_some(())
+        });
     }
 
     /// It fails at nothing, and is left out all the same, with a word in the log.

@@ -47,7 +47,7 @@ both_drivers! {
     /// Left out while it is unwell, also over a reload, and back when it is well again; no request notices.
     fn an_unwell_server_is_left_out_until_it_is_well(driver) {
         let (a, b) = (checked("a", true), checked("b", true));
-        let check = "health_check uri=/health host=checked interval=50ms jitter=10ms fails=2 passes=2;";
+        let check = "health_check uri=/health host=checked interval=50ms jitter=10ms timeout=60s fails=2 passes=2;";
         let conf = conf(&[&a, &b], check);
         let mut server = Server::start(&conf);
         wait_for("checks", || (b.checks.load(Ordering::SeqCst) > 1).then_some(()));
@@ -100,7 +100,7 @@ both_drivers! {
         let one = checked("a", false);
         let port = one.backend.port();
         let other = checked("b", true);
-        let conf = conf(&[&one, &other], "health_check type=tcp interval=50ms;");
+        let conf = conf(&[&one, &other], "health_check type=tcp interval=50ms timeout=60s;");
         let server = Server::start(&conf);
         wait_for("checks", || (one.backend.visits() > 2).then_some(()));
         assert!(answers(&server).contains('a'));
@@ -128,7 +128,7 @@ both_drivers! {
         });
         *answers.lock().expect("no panic") = well.to_owned();
         let conf = format!(
-            "http {{ upstream u {{ server 127.0.0.1:{}; health_check uri=/health interval=50ms match=w; }}
+            "http {{ upstream u {{ server 127.0.0.1:{}; health_check uri=/health interval=50ms timeout=60s match=w; }}
              server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }}
              match w {{ status 200-201 204; header Content-Type = a/b; header ! X-Ill; header X-Load !~ ^[5-9];
                 body ~ well; body !~ unwell; }} }}",

@@ -53,7 +53,7 @@ impl HealthCheck {
             tcp: false,
             interval: 5_000,
             jitter: 0,
-            timeout: 5_000,
+            timeout: UNSAID,
             fails: 1,
             passes: 1,
             uri: "/".into(),
@@ -72,7 +72,9 @@ impl HealthCheck {
                 None => check.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?,
             }
         }
-        check.timeout = check.timeout.min(check.interval);
+        if check.timeout == UNSAID {
+            check.timeout = check.interval.min(5_000);
+        }
         Ok(check)
     }
 
@@ -237,6 +239,9 @@ fn is_in_force(worker: &Worker, configuration: &Weak<Configuration>) -> bool {
     let now = worker.generation();
     !worker.is_stopping() && now.is_some_and(|now| Arc::as_ptr(&now.configuration) == configuration.as_ptr())
 }
+
+/// No `timeout=`: no longer than the interval, and five seconds at most.
+const UNSAID: u64 = 0;
 
 #[cfg(test)]
 mod tests {
