@@ -19,7 +19,7 @@ both_drivers! {
         let Some(curl) = require_program("curl") else { return };
         let server = Server::start(CONF);
         let mut command = Command::new(curl);
-        command.args(["-sS", "--max-time", "30", "--http2-prior-knowledge", "-d", "body"]);
+        command.args(["-sS", "--noproxy", "*", "--max-time", "90", "--http2-prior-knowledge", "-d", "body"]);
         command.arg(format!("http://{}/return", server.addr(0)));
         assert_eq!(output(&mut command), (true, "HTTP/2.0".into()));
     }
@@ -36,7 +36,7 @@ both_drivers! {
         .file("a.crt", &pair.certificate).file("a.key", &pair.key).file("big", vec![b'x'; 1_000_000]).start();
         let ask = |port: usize, version: &str, path: &str| {
             let mut command = Command::new(&curl);
-            command.args(["-sSk", "--max-time", "30", version]);
+            command.args(["-sSk", "--noproxy", "*", "--max-time", "90", version]);
             output(command.arg(format!("https://{}{path}", server.addr(port))))
         };
         let (success, big) = ask(0, "--http2", "/big");
