@@ -242,10 +242,10 @@ impl Worker {
         Open { worker: self.clone(), at }
     }
 
-    /// Each open connection of clients.
-    pub(crate) fn each_connection(&self, mut f: impl FnMut(&Wire, &Connection)) {
+    /// Open connections of clients, `most` of them.
+    pub(crate) fn each_connection(&self, most: usize, mut f: impl FnMut(&Wire, &Connection)) {
         let wires = self.wires.borrow();
-        for (wire, connection) in wires.iter() {
+        for (wire, connection) in wires.iter().take(most) {
             if let Some(wire) = wire.upgrade() {
                 f(&wire, connection);
             }

@@ -11,6 +11,7 @@ use super::Failure;
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
 use crate::source::{PATIENCE, Source};
+use crate::table::{Cell, Column, Report};
 
 /// Changes the level, if one is given, for the time that `for` says or for good. The answer has a line a worker, taken
 /// at that moment: the level, its requests so far and the CPU time of its thread, so that levels can be compared under
@@ -27,22 +28,47 @@ pub(crate) fn level(source: &Source, question: &Question) -> Result<String, Fail
         if let Some(level) = wanted {
             worker.recorder.borrow_mut().set_level(level);
         }
-        line(worker)
+        Figures::of(worker)
     });
     if let Some((limit, Some(before))) = before {
         back_after(source, limit, before);
     }
-    let mut text = said.answers.concat();
+    if question.has("json") {
+        let mut report = Report::new(&COLUMNS);
+        said.answers.iter().for_each(|figures| report.row(figures.row()));
+        return Ok(report.json());
+    }
+    let mut text: String = said.answers.iter().map(Figures::line).collect();
     if said.stuck > 0 {
         text.push_str(&format!("{} workers are busy and follow when they can\n", said.stuck));
     }
     Ok(text)
 }
 
-fn line(worker: &Worker) -> String {
-    let level = name(worker.recorder.borrow().settings().level);
-    let (cpu_ns, requests) = (clock::thread_cpu_ns(), worker.counters.requests.get());
-    format!("worker {} level {level} requests {requests} cpu_ns {cpu_ns}\n", worker.id)
+/// What a worker says.
+struct Figures {
+    worker: u8,
+    level: &'static str,
+    requests: u64,
+    cpu_ns: u64,
+}
+
+impl Figures {
+    fn of(worker: &Worker) -> Figures {
+        let level = name(worker.recorder.borrow().settings().level);
+        let (cpu_ns, requests) = (clock::thread_cpu_ns(), worker.counters.requests.get());
+        Figures { worker: worker.id, level, requests, cpu_ns }
+    }
+
+    fn line(&self) -> String {
+        let Figures { worker, level, requests, cpu_ns } = self;
+        format!("worker {worker} level {level} requests {requests} cpu_ns {cpu_ns}\n")
+    }
+
+    fn row(&self) -> [Cell; 4] {
+        let worker = Cell::Count(self.worker.into());
+        [worker, Cell::text(self.level), Cell::Count(self.requests), Cell::Time(self.cpu_ns)]
+    }
 }
 
 /// The level of the first worker that says; they all have the same.
@@ -83,5 +109,11 @@ const fn name(level: Level) -> &'static str {
     }
 }
 
+const COLUMNS: [Column; 4] = [
+    Column("worker", "worker"),
+    Column("level", "level"),
+    Column("requests", "requests"),
+    Column("cpu", "cpu_ns"),
+];
 /// Counts changes of the level.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
