@@ -1,6 +1,7 @@
 //! Statements to a tree of lines, with included files in their places.
 
 use std::ffi::OsStr;
+use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,6 +52,19 @@ impl Line {
     /// Name and arguments: what blocks such as `map` call their parameters.
     pub fn words(&self) -> impl Iterator<Item = &Word> {
         std::iter::once(&self.name).chain(&self.args)
+    }
+
+    /// Adds what the line says, and the lines in its braces, to `hasher`; where they stand does not count.
+    pub fn hash_words(&self, hasher: &mut impl Hasher) {
+        hasher.write_usize(self.args.len());
+        self.words().for_each(|word| word.bytes().hash(hasher));
+        if let Some(raw) = &self.raw {
+            raw.text.hash(hasher);
+        }
+        if let Some(block) = &self.block {
+            hasher.write_usize(block.lines.len());
+            block.lines.iter().for_each(|line| line.hash_words(hasher));
+        }
     }
 }
 

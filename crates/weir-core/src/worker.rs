@@ -146,7 +146,10 @@ impl Worker {
                 }
                 continue;
             }
-            connection.adopt(self);
+            if connection.adopt(self) && wire.multiplexed.get() && connection.requests.get() > 0 {
+                // Its client is told, so that no request of its is lost.
+                connection.retired.set(true);
+            }
             // A client that has not asked yet is answered once.
             if connection.retired.get() && connection.requests.get() > 0 {
                 wire.timer.arm(0);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 
 use weir_conf::{Args, Block, Contexts, Error, Errors, Line, LineCx, Signature, Tree};
@@ -186,7 +187,9 @@ impl<'t> Builder<'t> {
         let place = self.tree.source.place(line.name.span);
         let place =
             place.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
-        ServerConf { confs, locations, nested, place }
+        let mut words = DefaultHasher::new();
+        line.hash_words(&mut words);
+        ServerConf { confs, locations, nested, place, words: words.finish() }
     }
 
     fn location(

@@ -86,6 +86,8 @@ pub struct ServerConf {
     pub nested: Vec<Confs>,
     /// Where it begins, `file:line`, for messages.
     pub place: String,
+    /// Of what the block says: another number is another block.
+    pub words: u64,
 }
 
 /// A `location` block, or one that is treated as such.

@@ -222,6 +222,8 @@ pub struct Hosts {
     /// How its connections begin: with a PROXY protocol header, TLS, HTTP/2. A connection made under one configuration
     /// goes on under the next only if they are the same there.
     pub(crate) protocols: [bool; 3],
+    /// What the blocks of its servers say ([`ServerConf::words`]), in order.
+    pub(crate) words: Vec<u64>,
     default: Rc<Server>,
     exact: Names<Rc<Server>>,
     /// `*.example.com`: what follows the star, dot included.
@@ -236,6 +238,7 @@ impl Hosts {
         let mut hosts = Hosts {
             addr: address.addr.clone(),
             protocols: [address.proxy_protocol, address.ssl, address.http2],
+            words: address.servers.iter().map(|index| configuration.servers[*index].words).collect(),
             default: servers[address.default].clone(),
             exact: Names::default(),
             heads: Names::default(),

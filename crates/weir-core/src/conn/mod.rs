@@ -127,22 +127,28 @@ impl Connection {
     }
 
     /// After a reload: takes the hosts of the same address in the new configuration. When there is none, or its
-    /// connections are others now (TLS, HTTP/2, PROXY protocol), no further request is taken.
-    pub(crate) fn adopt(&self, worker: &Worker) {
+    /// connections are others now (TLS, HTTP/2, PROXY protocol), no further request is taken. Whether the address has other
+    /// servers than before, or one says something else.
+    pub(crate) fn adopt(&self, worker: &Worker) -> bool {
         if self.serial.get() == worker.serial() || self.retired.get() {
-            return;
+            return false;
         }
-        let Some(generation) = worker.generation() else { return };
+        let Some(generation) = worker.generation() else { return false };
         match self.successor(&generation) {
             Some(hosts) => {
                 self.serial.set(worker.serial());
-                *self.hosts.borrow_mut() = hosts;
+                let before = self.hosts.replace(hosts);
+                let changed = before.words != self.hosts.borrow().words;
                 self.narrow(&generation);
                 if let Some(hello) = self.hello.get() {
                     self.choose_by_name(hello.server_name.as_deref());
                 }
+                changed
             }
-            None => self.retired.set(true),
+            None => {
+                self.retired.set(true);
+                true
+            }
         }
     }
 

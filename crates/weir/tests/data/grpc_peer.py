@@ -10,7 +10,7 @@ from concurrent import futures
 
 import grpc
 
-TIMEOUT = 120
+TIMEOUT = 600
 
 
 def unary(request, context):

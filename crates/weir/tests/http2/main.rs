@@ -5,6 +5,7 @@ mod client;
 mod grpc;
 mod peer;
 mod real;
+mod reload;
 mod streams;
 #[allow(dead_code, reason = "only certificates are needed here")]
 #[path = "../support/tls.rs"]

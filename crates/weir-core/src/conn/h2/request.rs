@@ -14,7 +14,10 @@ use crate::{engine, read};
 
 /// Serves the request whose head has just come; `end`: it has no body. Where it has to wait it becomes a task.
 pub(super) fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) {
-    mux.connection.adopt(&mux.worker);
+    if mux.connection.adopt(&mux.worker) {
+        // This request is answered by the new servers; the client's others come on a connection of theirs.
+        mux.go_away(Code::No);
+    }
     mux.begin(key, end);
     let mut x = exchange(mux, spare);
     begin(&mut x, mux, key);
