@@ -188,6 +188,12 @@ impl Stream {
         self.slot(|s| s.unsent())
     }
 
+    /// Of the unsent bytes those that the peer may have to make room for: not what leaves with this turn's system call.
+    #[inline]
+    pub fn backlog(&self) -> u64 {
+        self.slot(|s| s.unsent() - u64::from(s.flying))
+    }
+
     /// Bytes handed to the kernel so far (nginx's `$bytes_sent` of the connection).
     pub fn sent(&self) -> u64 {
         self.slot(|s| s.sent)

@@ -89,7 +89,13 @@ impl Ahead {
 
     /// Whether more may be read into memory.
     pub(super) fn has_room(&self) -> bool {
-        self.writing.is_none() && self.memory < self.settings.buffers.number * self.settings.buffers.size
+        self.writing.is_none() && self.room() > 0
+    }
+
+    /// How many bytes more may be read into memory.
+    pub(super) fn room(&self) -> u64 {
+        let buffers = &self.settings.buffers;
+        (buffers.number * buffers.size).saturating_sub(self.memory)
     }
 
     /// Whether something is on its way to the file.

@@ -71,6 +71,14 @@ impl Drop for Received {
 impl Answer {
     /// Begins to hand the body on. One that has come whole already is handed over whole.
     pub(super) fn begin(x: &mut Exchange, up: &Upstream, answered: Answered, tries: Tries) -> Verdict {
+        if let (Decoder::Length(length), Link::Own(_)) = (&answered.incoming.decoder, &answered.link)
+            && answered.rest.len() as u64 == *length
+            && x.response.content_length.is_some()
+            && !x.response.expect_trailers
+            && up.settings.limit_rate.is_none()
+        {
+            return whole(x, answered, &tries);
+        }
         let Answered { incoming, link, lease, rest } = answered;
         link.touch(up.settings.read_timeout);
         let buffering = headers::buffering(x, &up.settings, &incoming);
@@ -252,7 +260,7 @@ impl Answer {
         match &mut open.link {
             Link::Own(connection) => {
                 let (stream, timer) = (&connection.stream, Some(&connection.timer));
-                let received = match expected(&self.decoder, self.long, &self.settings) {
+                let received = match expected(&self.decoder, self.long, self.ahead.room()) {
                     Some(most) if self.pace.is_none() => stream.poll_recv_long(cx, timer, most),
                     _ => stream.poll_recv(cx, timer),
                 };
@@ -383,16 +391,29 @@ impl Answer {
     }
 }
 
-/// How many bytes to receive at once, where they are more than a pool buffer has: as many as the body's buffers hold. One
+/// An answer whose body came with its head: most small ones.
+fn whole(x: &mut Exchange, answered: Answered, tries: &Tries) -> Verdict {
+    let Answered { incoming, link, lease, rest } = answered;
+    tries.count(rest.len() as u64, 0, 0);
+    tries.end(None);
+    tries.over();
+    if let Link::Own(connection) = link
+        && incoming.keep_alive
+    {
+        lease.group.pool.give(&x.worker, &lease.peer, connection);
+    }
+    x.respond(Body::Whole(rest.into()))
+}
+
+/// How many bytes to receive at once, where they are more than a pool buffer has: as many as there is room for. One
 /// more than is left shows that the server has said all, without another receive.
-fn expected(decoder: &Decoder, long: bool, settings: &Settings) -> Option<usize> {
+fn expected(decoder: &Decoder, long: bool, room: u64) -> Option<usize> {
     let left = match decoder {
         Decoder::Length(left) => *left as usize,
         _ if long => usize::MAX,
         _ => 0,
     };
-    let buffers = (settings.buffers.number * settings.buffers.size) as usize;
-    (left > SHORT).then(|| left.saturating_add(1).min(buffers.max(SHORT)))
+    (left > SHORT && room > SHORT as u64).then(|| left.saturating_add(1).min(room as usize))
 }
 
 /// What a receive into a pool buffer brings at most.

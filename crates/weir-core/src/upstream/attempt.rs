@@ -155,6 +155,15 @@ impl Run<'_> {
         if lease.is_some() || !tried.is_empty() {
             return Ok(lease);
         }
+        Box::pin(self.queue(x, group, tried)).await
+    }
+
+    async fn queue(
+        &self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+    ) -> Result<Option<Lease>, Failed> {
         let Some(waiting) = Waiting::join(group) else { return Ok(None) };
         while self.unless_gone(x, WaitKind::UpstreamConnect, waiting.turn()).await? {
             if let Some(lease) = group.pick(x, tried) {
@@ -178,7 +187,7 @@ impl Run<'_> {
             let idle = kept.as_ref().map_or(0, |connection| connection.idle);
             let connection = match kept {
                 Some(connection) => connection,
-                None => self.connect(x, &mut lease).await?,
+                None => Box::pin(self.connect(x, &mut lease)).await?,
             };
             self.tries.connected();
             match self.ask(x, connection, lease).await {
@@ -296,7 +305,7 @@ impl Run<'_> {
             return verdict;
         }
         if answered.incoming.upgraded {
-            return tunnel::run(x, self.up, answered, &self.tries).await;
+            return Box::pin(tunnel::run(x, self.up, answered, &self.tries)).await;
         }
         headers::copy(x, self.up, &answered.incoming);
         answered.incoming.keep_alive &= self.out.keep_alive

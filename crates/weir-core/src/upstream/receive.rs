@@ -34,8 +34,8 @@ impl Run<'_> {
         received: &mut Vec<u8>,
         incoming: &mut Incoming,
     ) -> Result<usize, Failed> {
-        let settings = self.up.settings.clone();
-        let mut sending = connection.stream.unsent() > 0;
+        let settings = &self.up.settings;
+        let mut sending = connection.stream.backlog() > 0;
         connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
         loop {
             if !received.is_empty()

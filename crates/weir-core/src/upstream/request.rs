@@ -28,7 +28,8 @@ pub(super) async fn body(
         // There is none: most requests.
         return Ok(());
     }
-    match x.read_body().await {
+    // Boxed, as all that few requests wait for: it is no part of what every request's future holds.
+    match Box::pin(x.read_body()).await {
         Ok(()) => Ok(()),
         Err(error) if x.body.is_gone() => Err(Verdict::Close(error.status())),
         Err(error) => Err(Verdict::Status(error.status())),

@@ -23,12 +23,19 @@ impl Run<'_> {
         connection: &Connection,
         received: &mut Vec<u8>,
     ) -> Result<(), Failed> {
-        connection.stream.queue(Chunk::Bytes(self.out.head.clone()));
+        // A copy, since it may have to be sent again.
+        let mut head = connection.stream.spare();
+        head.extend_from_slice(&self.out.head);
+        if self.out.body.is_none() && self.out.framing == Framing::None {
+            connection.stream.send(head);
+            return Ok(());
+        }
+        connection.stream.queue(Chunk::Bytes(head));
         if let Some(body) = &self.out.body {
             connection.stream.queue(Chunk::Bytes(body.clone()));
         } else if self.out.framing != Framing::None {
             if !x.body.is_read() {
-                return self.stream_body(x, connection, received).await;
+                return Box::pin(self.stream_body(x, connection, received)).await;
             }
             request::queue_body(x, &*self.up.protocol, self.out.framing, connection);
         }

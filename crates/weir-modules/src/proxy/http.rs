@@ -54,7 +54,7 @@ impl Protocol for Http {
     fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String> {
         let most = self.settings.buffer_size as usize;
         let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
-        let mut head = ResponseHead::default();
+        let mut head = ResponseHead { fields: Vec::with_capacity(FIELDS), ..ResponseHead::default() };
         match head.parse(bytes, &limits) {
             Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
             Ok(Parse::Complete) => {}
@@ -126,3 +126,6 @@ impl Http {
         Ok(Head::Complete(len))
     }
 }
+
+/// Room for the fields of most answers.
+const FIELDS: usize = 12;

@@ -178,7 +178,7 @@ impl weir_core::upstream::Target for Target {
                     Goal { host: Some(host.clone()), https: *https, uri: uri.clone(), whole: false };
                 Ok(group.clone())
             }
-            Target::Computed(script) => computed(x, script).await,
+            Target::Computed(script) => Box::pin(computed(x, script)).await,
         }
     }
 }
