@@ -128,7 +128,12 @@ impl Run<'_> {
             let result = self.one(x, lease).await;
             x.leave(site);
             match result {
-                Ok(answered) => return self.answer(x, answered).await,
+                Ok(answered) => {
+                    return match self.answer(x, answered) {
+                        Ok(verdict) => verdict,
+                        Err(upgraded) => Box::pin(tunnel::run(x, self.up, *upgraded, &self.tries)).await,
+                    };
+                }
                 Err(Failed::End(verdict)) => return verdict,
                 Err(Failed::Next(fault)) => {
                     if !self.again(x, fault.reason) {
@@ -177,7 +182,7 @@ impl Run<'_> {
     async fn one(&mut self, x: &mut Exchange, lease: Lease) -> Result<Answered, Failed> {
         self.tries.start(&lease.peer, self.scheme(), self.out.uri);
         if self.up.protocol.multiplexes() {
-            let answered = self.talk(x, lease).await?;
+            let answered = Box::pin(self.talk(x, lease)).await?;
             return self.judge(x, answered);
         }
         let mut lease = lease;
@@ -190,21 +195,22 @@ impl Run<'_> {
                 None => Box::pin(self.connect(x, &mut lease)).await?,
             };
             self.tries.connected();
-            match self.ask(x, connection, lease).await {
-                Ok(answered) => return self.judge(x, answered),
-                Err((Failed::Next(fault), back))
-                    if fault.reason == Reason::ERROR && reused && !self.body_begun =>
-                {
+            let mut connection = connection;
+            match self.ask(x, &mut connection, &lease).await {
+                Ok((incoming, rest)) => {
+                    let link = Link::Own(connection);
+                    return self.judge(x, Answered { incoming, link, lease, rest });
+                }
+                Err(Failed::Next(fault)) if fault.reason == Reason::ERROR && reused && !self.body_begun => {
                     // The server closed it while the request was on its way: not its fault, and not counted.
-                    back.peer.state.idle.closed_after(idle);
+                    lease.peer.state.idle.closed_after(idle);
                     if !request::may_repeat(x, &self.up.settings) {
                         return Err(Failed::Next(Fault { cause: Cause::KeepaliveRace, ..fault }));
                     }
-                    lease = back;
                 }
-                Err((failed, mut back)) => {
+                Err(failed) => {
                     if let Failed::Next(fault) = failed {
-                        back.fail(x, fault, READING_HEAD);
+                        lease.fail(x, fault, READING_HEAD);
                     }
                     return Err(failed);
                 }
@@ -212,28 +218,28 @@ impl Run<'_> {
         }
     }
 
-    /// Sends the request and reads the head. The lease comes back when there is none.
+    /// Sends the request and reads the head, with the bytes behind it. What it needs is lent to it: what an async
+    /// function is given it holds twice, and this is in the future of every request.
     async fn ask(
         &mut self,
         x: &mut Exchange,
-        connection: Connection,
-        lease: Lease,
-    ) -> Result<Answered, (Failed, Lease)> {
-        let mut connection = connection;
+        connection: &mut Connection,
+        lease: &Lease,
+    ) -> Result<(Incoming, Vec<u8>), Failed> {
         connection.sent_before = connection.stream.sent();
         connection.requests += 1;
         self.hints = 0;
         let mut received = Vec::new();
         let mut incoming = Incoming::default();
         let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
-        let result = match self.send(x, &connection, &mut received).await {
-            Ok(()) => self.head(x, &connection, &mut received, &mut incoming).await,
+        let result = match self.send(x, connection, &mut received).await {
+            Ok(()) => self.head(x, connection, &mut received, &mut incoming).await,
             Err(failed) => Err(failed),
         };
         connection.reused = true;
         let (sent, length) = (connection.sent(), received.len() as u64);
         self.tries.count(0, sent, length);
-        x.bytes(self.up.sites.of(&lease), length, sent);
+        x.bytes(self.up.sites.of(lease), length, sent);
         match result {
             Ok(len) => {
                 if let Some((timed, began)) = measured {
@@ -241,13 +247,13 @@ impl Run<'_> {
                 }
                 self.tries.head(incoming.status, &incoming.fields);
                 received.drain(..len);
-                Ok(Answered { incoming, link: Link::Own(connection), lease, rest: received })
+                Ok((incoming, received))
             }
             Err(failed) => {
                 if let Failed::Next(fault) = &failed {
                     self.tries.failed(*fault);
                 }
-                Err((failed, lease))
+                Err(failed)
             }
         }
     }
@@ -297,21 +303,21 @@ impl Run<'_> {
         self.tries.was_connected()
     }
 
-    async fn answer(&mut self, x: &mut Exchange, answered: Answered) -> Verdict {
-        let mut answered = answered;
+    /// Hands the answer on; `Err`: it is a tunnel.
+    fn answer(&mut self, x: &mut Exchange, mut answered: Answered) -> Result<Verdict, Box<Answered>> {
         answered.lease.answered(x);
         if let Some(verdict) = headers::instead(x, self.up, &answered.incoming, &self.tries) {
             self.tries.end(None);
-            return verdict;
+            return Ok(verdict);
         }
         if answered.incoming.upgraded {
-            return Box::pin(tunnel::run(x, self.up, answered, &self.tries)).await;
+            return Err(Box::new(answered));
         }
         headers::copy(x, self.up, &answered.incoming);
         answered.incoming.keep_alive &= self.out.keep_alive
             && !self.body_begun_unfinished(x)
             && self.up.settings.proxy_protocol.is_none();
-        Answer::begin(x, self.up, answered, self.tries.clone())
+        Ok(Answer::begin(x, self.up, answered, self.tries.clone()))
     }
 
     /// The client's body was not sent to its end: the connection is of no further use.
