@@ -39,12 +39,6 @@ impl Depth {
         self.connections += u64::from(bytes > 0);
         self.bytes += bytes;
     }
-
-    /// Adds another worker's.
-    pub fn merge(&mut self, other: Depth) {
-        self.connections += other.connections;
-        self.bytes += other.bytes;
-    }
 }
 
 /// Who wants to know of a worker's queues.
