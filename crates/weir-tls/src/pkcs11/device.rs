@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use crate::error::{Error, content};
 pub(super) struct Device {
     uri: Uri,
     free: Mutex<Vec<Open>>,
+    /// The token has refused the PIN. It is not tried again: most tokens lock themselves after a few wrong ones.
+    refused: AtomicBool,
 }
 
 /// A session, logged in, that has found its key. It is not closed when it is dropped: by then its number may be
@@ -46,7 +49,7 @@ impl Device {
     /// # Errors
     /// The library can't be loaded, there is no such token or key, or the PIN is wrong.
     pub(super) fn open(uri: Uri) -> Result<Device, Error> {
-        let device = Device { uri, free: Mutex::default() };
+        let device = Device { uri, free: Mutex::default(), refused: AtomicBool::new(false) };
         let first = device.with_library(|library| device.session(library))??;
         device.free().push(first);
         Ok(device)
@@ -111,12 +114,22 @@ impl Device {
     /// Logs in and finds the key.
     fn find(&self, session: &Session) -> Result<ObjectHandle, Error> {
         let uri = &self.uri;
+        if self.refused.load(Relaxed) {
+            return Err(content(
+                "PKCS#11: the token has refused the PIN, which is not tried again before a reload",
+            ));
+        }
         if let Some(pin) = &uri.pin {
             let pin = AuthPin::new(pin.as_str().into());
             match session.login(UserType::User, Some(&pin)) {
                 // The login counts for all of a process' sessions.
                 Ok(()) | Err(Failure::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => {}
-                Err(error) => return Err(failed(&error)),
+                Err(error) => {
+                    let wrong =
+                        matches!(error, Failure::Pkcs11(RvError::PinIncorrect | RvError::PinLocked, _));
+                    self.refused.store(wrong, Relaxed);
+                    return Err(failed(&error));
+                }
             }
         }
         let mut wanted = vec![Attribute::Class(ObjectClass::PRIVATE_KEY)];
