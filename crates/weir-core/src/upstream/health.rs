@@ -4,6 +4,7 @@
 //! What is known of a server stands in its state, which workers share and a reload takes over. A name server's failure
 //! says nothing about a server: checked are addresses.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
@@ -209,22 +210,30 @@ pub(crate) fn start(worker: &Rc<Worker>, configuration: &Arc<Configuration>) {
 
 async fn rounds(worker: Rc<Worker>, of: Weak<Configuration>, group: Arc<Group>, check: Rc<HealthCheck>) {
     let mut seed = weir_rt::clock::monotonic_ns() | 1;
+    // Peers that are being asked: who takes longer than the interval is not asked again meanwhile.
+    let asked: Rc<RefCell<Vec<usize>>> = Rc::default();
     loop {
         if !is_in_force(&worker, &of) {
             return;
         }
         let members = group.members();
         for peer in members.all().filter(|peer| !peer.down) {
+            let key = Arc::as_ptr(&peer.state).addr();
+            if asked.borrow().contains(&key) {
+                continue;
+            }
+            asked.borrow_mut().push(key);
             // A step of an xorshift generator.
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
             let delay = Duration::from_millis((seed >> 16) % (check.jitter + 1));
             let (group, peer, check) = (group.clone(), peer.clone(), check.clone());
-            let (worker, of) = (worker.clone(), of.clone());
+            let (worker, of, asked) = (worker.clone(), of.clone(), asked.clone());
             weir_rt::spawn(async move {
                 weir_rt::sleep(delay).await;
                 let result = check.ask(&group.name, &peer).await;
+                asked.borrow_mut().retain(|other| *other != key);
                 // Another configuration may not check at all, and nobody would ever take back what is noted.
                 if is_in_force(&worker, &of) {
                     check.note(&group.name, &peer, result);
