@@ -16,6 +16,8 @@ FILES = {"/6b.txt": 6, "/10k.txt": 10 * 1024, "/1m.bin": 1024 * 1024}
 RETURN = "/return"
 FILTERS = "/filters/"
 """Below it the same files, through twelve filters (Weir alone has all of them)."""
+CACHED = "/cached/"
+"""Below it the same files, out of a cache of answers (Weir and nginx have it)."""
 RETURN_BODY = b"hello\n"
 
 
@@ -31,6 +33,8 @@ class Peer:
 
     def serves(self, path, log):
         """False for what this server cannot be asked."""
+        if path.startswith(CACHED) and self.program not in ("weir", "nginx"):
+            return False
         if self.name == "weir-8":
             return path == "/6b.txt" and not log
         if self.program == "haproxy":
@@ -179,6 +183,7 @@ http {{
     {files}
     {temporary}
     {zone}
+    proxy_cache_path {folder}/cache keys_zone=bench:1m;
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         {listen}
@@ -186,6 +191,11 @@ http {{
         {http2}
         root {root};
         location = {RETURN} {{ return 200 "hello\\n"; }}
+        location {CACHED} {{
+            proxy_pass http://127.0.0.1:{port}/;
+            proxy_cache bench;
+            proxy_cache_valid 1h;
+        }}
         {filters}
         {waits}
     }}

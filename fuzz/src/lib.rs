@@ -4,6 +4,7 @@
 //! Rust; `libfuzzer/` hands the same functions to libFuzzer. README.md says how to use both.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod conf;
 pub mod dns;
 pub mod h1;
@@ -40,6 +41,25 @@ pub static TARGETS: &[Target] = &[
             b"GET /\n",
         ],
         tokens: FIELDS,
+    },
+    Target {
+        name: "cache_head",
+        run: cache::cache_head,
+        seeds: &[
+            b"weircach\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+              \xc8\0\0\0\x6f\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+              \nKEY: k\n200\r\n\r\n",
+        ],
+        tokens: &[b"weircach\x01\0\0\0", b"\nKEY: ", b"\n", b"\xff\xff\xff\xff", b"\x60\0\0\0", b"\xc8\0\0\0"],
+    },
+    Target {
+        name: "freshness",
+        run: cache::freshness,
+        seeds: &[
+            b"cmax-age=10, stale-while-revalidate=5\nx@1700000100\neThu, 01 Jan 1970 00:00:01 GMT",
+            b"cs-maxage=0,private\nx5\nx0",
+        ],
+        tokens: &[b"\nc", b"\nx", b"\ne", b"max-age=", b"s-maxage=", b"stale-if-error=", b"no-cache", b"9999999999"],
     },
     Target {
         name: "chunked",

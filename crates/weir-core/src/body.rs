@@ -58,6 +58,11 @@ pub trait Source {
         false
     }
 
+    /// Whether it is to be read to its end even where no body follows the head: somebody else needs it.
+    fn is_wanted_anyway(&self) -> bool {
+        false
+    }
+
     /// The client has left; the source will not be asked again.
     fn client_left(&mut self) {}
 

@@ -21,6 +21,7 @@ use weir_rt::file::errno::{EACCES, EIO, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENO
 use weir_rt::file::{FileHandle, FileKind, Links, Meta};
 use weir_trace::WaitKind;
 
+pub(crate) use hash::hash;
 pub use store::Files;
 
 use crate::conf::core::{Alias, DisableSymlinks};

@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod body;
+pub mod cache;
 pub mod cidr;
 pub mod conf;
 pub mod conn;

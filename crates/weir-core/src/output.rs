@@ -136,6 +136,7 @@ fn stream_at_once(x: &mut Exchange) -> bool {
     let Transport::H2(stream) = &x.transport else { return false };
     match &mut x.response.body {
         _ if !x.response.trailers.is_empty() || x.response.expect_trailers => return false,
+        Body::Source(source) if source.is_wanted_anyway() => return false,
         _ if x.response.header_only => {}
         Body::Empty => stream.finish(),
         Body::Whole(buf) if buf.memory().is_some() && buf.len() <= h1::HIGH => {
@@ -162,6 +163,10 @@ pub(crate) async fn send_body(x: &mut Exchange) -> Result<(), Error> {
             }
             Body::Source(source) => pump(x, source).await?,
         }
+    } else if let Body::Source(source) = body
+        && source.is_wanted_anyway()
+    {
+        spill(x, source).await;
     }
     finish(x).await
 }
@@ -173,6 +178,16 @@ pub(crate) async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
     let sent = family.attend(&shared, send_body(x)).await;
     family.clear();
     sent
+}
+
+/// Reads a source to its end for somebody else; how it ends is no business of the client's, who has all there is for him.
+async fn spill(x: &mut Exchange, mut source: Box<dyn Source>) {
+    let (shared, site, kind) = (x.shared.clone(), x.answered, source.waits_for());
+    let rest =
+        async { while let Ok(Piece::Data(_) | Piece::Flush) = poll_fn(|cx| source.poll_next(cx)).await {} };
+    shared.open(site);
+    shared.waiting_for(kind, Box::pin(rest)).await;
+    shared.close(site);
 }
 
 /// Pulls a source dry.

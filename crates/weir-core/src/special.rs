@@ -17,8 +17,8 @@ pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
     if code == 444 || x.body.is_gone() {
         return Verdict::Close(code);
     }
-    // What an error page's own file is, its name says.
-    x.response.content_type = None;
+    // What an error page's own file is, its name says; and a server's words are about its own status.
+    (x.response.content_type, x.response.reason) = (None, None);
     if !x.response.error_page_done || x.plan.core.recursive_error_pages {
         let pages = x.plan.core.error_pages.clone();
         if let Some(page) = pages.iter().find(|page| page.status == code) {

@@ -40,6 +40,10 @@ pub struct Worker {
     pub logs: WorkerLogs,
     /// Choosers and idle connections of upstreams.
     pub upstreams: crate::upstream::Local,
+    /// Answers of caches that are in memory.
+    pub(crate) caches: crate::cache::hot::Local,
+    /// A list for whoever needs one between two statements: taken and put back.
+    pub(crate) fields: RefCell<Vec<weir_http::Field>>,
     /// A buffer for whoever needs one between two statements; taken and put back, never held across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
     generation: RefCell<Option<Rc<Generation>>>,
@@ -99,6 +103,8 @@ impl Worker {
             files: Files::default(),
             logs: WorkerLogs::default(),
             upstreams: Default::default(),
+            caches: Default::default(),
+            fields: RefCell::default(),
             scratch: RefCell::default(),
             generation: RefCell::new(None),
             serial: Cell::new(0),
@@ -138,6 +144,7 @@ impl Worker {
         self.kinds.borrow_mut().clear();
         self.files.clear();
         self.upstreams.switched();
+        self.caches.switched();
         for (wire, connection) in self.open_wires() {
             if !wire.idle.get() {
                 connection.foresee(self);

@@ -16,6 +16,7 @@ pub mod deflate;
 pub mod escape;
 pub mod etag;
 pub mod fastcgi;
+pub mod freshness;
 pub mod h1;
 pub mod h2;
 pub mod header;

@@ -142,6 +142,19 @@ pub fn lstat(path: &Path) -> io::Result<Meta> {
     stat_by(|st| with_c_path(path, |p| unsafe { libc::lstat(p, st) }))
 }
 
+/// Bytes that the file system of `path` has free for ordinary users.
+///
+/// # Errors
+/// The errno of statvfs(3).
+pub fn free_space(path: &Path) -> io::Result<u64> {
+    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: both pointers are valid for the call.
+    with_c_path(path, |p| unsafe { libc::statvfs(p, found.as_mut_ptr()) })?;
+    // SAFETY: the call above has filled it in, or we are not here.
+    let found = unsafe { found.assume_init() };
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 impl FileHandle {
     /// Metadata of the open file, whatever its path is by now.
     ///

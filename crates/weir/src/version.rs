@@ -57,7 +57,7 @@ const WITH: [&str; 16] = [
     "http_slice_module",
 ];
 /// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 2] = ["http_memcached_module", "http-cache"];
+const WITHOUT: [&str; 1] = ["http_memcached_module"];
 
 const HELP: &str = "\
 Usage: weir [-?hvVtTq] [-s signal] [-p prefix]

@@ -13,24 +13,28 @@ use weir_core::module::Row;
 use weir_core::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 18] = [
+const EXTRA: [&str; 22] = [
     "admin",
+    "fastcgi_cache_purge",
     "least_time",
     "peak_ewma",
     "profile",
     "profile_blocked",
     "profile_cpu",
     "profile_redact",
+    "proxy_cache_purge",
     "proxy_protocol",
     "proxy_upgrade",
     "queue",
     "retry_budget",
+    "scgi_cache_purge",
     "server_product",
     "server_timing",
     "source",
     "state",
     "trace",
     "trace_header",
+    "uwsgi_cache_purge",
     "welcome",
 ];
 /// What directives of modules that are not nginx's own begin with: headers-more, subs_filter, ngx_brotli, zstd, echo.
@@ -77,11 +81,8 @@ fn what_is_lacking_has_a_reason() {
 /// So is every variable.
 #[test]
 fn every_variable_of_nginx_is_there_or_has_a_reason() {
-    let unexplained: Vec<_> = lacking(VARIABLES, &has_variable)
-        .filter(|name| {
-            reason(name).is_none() && reason(&name.replace("upstream_cache_", "proxy_cache_")).is_none()
-        })
-        .collect();
+    let unexplained: Vec<_> =
+        lacking(VARIABLES, &has_variable).filter(|name| reason(name).is_none()).collect();
     assert!(unexplained.is_empty(), "lacking without a reason: {unexplained:?}");
 }
 
@@ -199,8 +200,6 @@ const REASONS: &[(&[&str], &str)] = &[
     (&["http2*", "http3*", "quic_*"], "HTTP/2 and HTTP/3 are not finished."),
     (&["tunnel_*", "memcached_*", "scgi_*", "uwsgi_*", "least_time"], "These modules are not there yet."),
     (&["*_ssl_*", "ssl_*"], "TLS is not finished."),
-    (&["proxy_cache*", "fastcgi_cache*", "*_no_cache"], "There is no cache of answers yet."),
-    (&["*_store", "*_store_access"], "Answers can't be kept as files yet."),
     (
         &[
             "*_socket_rcvbuf",

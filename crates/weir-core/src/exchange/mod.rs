@@ -8,6 +8,7 @@ mod boundary;
 mod common;
 mod content_type;
 mod fields;
+mod kept;
 mod lasting;
 mod request;
 mod response;
@@ -22,6 +23,8 @@ use std::rc::Rc;
 pub(crate) use common::Common;
 pub(crate) use content_type::Kinds;
 pub use fields::Named;
+pub use kept::CacheStatus;
+pub(crate) use kept::Kept;
 pub use request::{Field, Request};
 
 pub use response::{Header, Name, Response};
@@ -108,6 +111,8 @@ pub struct Exchange {
     pub(crate) answered: Site,
     /// Why the request ends as it does, where the status does not say it.
     pub(crate) cause: Cause,
+    /// The cache's part in the answer.
+    pub(crate) kept: Kept,
     /// The whole answer was handed over.
     pub(crate) complete: bool,
     pub(crate) body_sent: u64,
@@ -160,6 +165,7 @@ impl Exchange {
             recorded: Cell::new(false),
             answered: Site::OTHER,
             cause: Cause::None,
+            kept: Kept::default(),
             complete: false,
             body_sent: 0,
             busy: crate::conn::h1::HIGH,
@@ -218,6 +224,7 @@ impl Exchange {
     #[inline]
     fn clear_rare(&mut self) {
         self.body.clear();
+        self.kept.clear();
         if !matches!(self.response.body, Body::Empty) {
             self.response.body = Body::Empty;
         }

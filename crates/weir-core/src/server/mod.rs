@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use weir_rt::DriverChoice;
 
+use crate::cache::Caches;
 use crate::conf::Configuration;
 use crate::housekeeping;
 use crate::log::{self, Level};
@@ -247,6 +248,9 @@ impl Server {
         state.sockets = sockets;
         if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
             upstreams.follow();
+        }
+        if let Some(caches) = configuration.tables.shared::<Caches>() {
+            caches.start();
         }
         let everyone: Arc<[_]> = self.crew.threads().counters().into();
         let commit = || {

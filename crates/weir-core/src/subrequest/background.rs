@@ -11,15 +11,40 @@ impl Exchange {
     ///
     /// A subrequest makes none: an error is logged in its place.
     pub fn background(&mut self, uri: &[u8], args: &[u8], options: SubrequestOptions) {
-        if self.is_nested_too_deep(uri) {
+        self.begin_background((uri, args), options, Phase::ServerRewrite, |_| ());
+    }
+
+    /// As [`Exchange::background`], for the same location again: it begins with its content, after `prepare`.
+    pub(crate) fn background_again(
+        &mut self,
+        uri: &[u8],
+        args: &[u8],
+        options: SubrequestOptions,
+        prepare: impl FnOnce(&mut Exchange),
+    ) {
+        self.begin_background((uri, args), options, Phase::Content, prepare);
+    }
+
+    fn begin_background(
+        &mut self,
+        target: (&[u8], &[u8]),
+        options: SubrequestOptions,
+        from: Phase,
+        prepare: impl FnOnce(&mut Exchange),
+    ) {
+        if self.is_nested_too_deep(target.0) {
             return;
         }
         // Asked for while the descriptor is surely this connection's.
         self.connection.local();
-        let (mut x, _) = child(self, (uri, args), options, Taking::Copies);
+        let (mut x, _) = child(self, target, options, Taking::Copies);
+        if from == Phase::Content {
+            self.repeat_in(&mut x);
+        }
+        prepare(&mut x);
         let busy = self.worker.busy();
         weir_rt::spawn(async move {
-            answer(&mut x, Phase::ServerRewrite).await;
+            answer(&mut x, from).await;
             let worker = x.worker.clone();
             worker.give_exchange(x);
             drop(busy);

@@ -161,7 +161,7 @@ impl Exchange {
     }
 
     /// What led this request to its location leads the child there, too.
-    fn repeat_in(&self, x: &mut Exchange) {
+    pub(super) fn repeat_in(&self, x: &mut Exchange) {
         x.plan = self.plan.clone();
         x.captures = self.captures.clone();
         x.valid_location = self.valid_location;

@@ -73,6 +73,18 @@ impl Ahead {
         }
     }
 
+    /// Adds a part of a file at the end.
+    pub(super) fn push_file(&mut self, file: &Rc<OpenFile>, offset: u64, len: u64) {
+        if let Some(Buf::File { file: last, offset: begins, len: before }) = self.queue.back_mut()
+            && Rc::ptr_eq(last, file)
+            && *begins + *before == offset
+        {
+            *before += len;
+            return;
+        }
+        self.queue.push_back(Buf::File { file: file.clone(), offset, len });
+    }
+
     /// The piece whose turn it is. `None`: none is there, or it is on its way to the file.
     pub(super) fn pop(&mut self) -> Option<Buf> {
         let buf = self.queue.pop_front()?;

@@ -1,5 +1,6 @@
 //! The body of an answer: read from the server, freed of its framing, handed to the engine piece by piece.
 
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,7 @@ use super::h2::{Got, Lost};
 use super::local::Lease;
 use super::pace::Pace;
 use super::protocol::Decoder;
+use super::save::{Keep, Saved as Progress, Saving};
 use super::settings::Settings;
 use super::tries::Tries;
 use super::{headers, log};
@@ -44,6 +46,8 @@ pub(crate) struct Answer {
     keep: bool,
     /// `*_limit_rate`
     pace: Option<Pace>,
+    /// It becomes a file.
+    saving: Option<Saving>,
 }
 
 /// The connection while the body is not over.
@@ -70,8 +74,15 @@ impl Drop for Received {
 
 impl Answer {
     /// Begins to hand the body on. One that has come whole already is handed over whole.
-    pub(super) fn begin(x: &mut Exchange, up: &Upstream, answered: Answered, tries: Tries) -> Verdict {
-        if let (Decoder::Length(length), Link::Own(_)) = (&answered.incoming.decoder, &answered.link)
+    pub(super) fn begin(
+        x: &mut Exchange,
+        up: &Upstream,
+        answered: Answered,
+        tries: Tries,
+        keep: Option<Keep>,
+    ) -> Verdict {
+        if keep.is_none()
+            && let (Decoder::Length(length), Link::Own(_)) = (&answered.incoming.decoder, &answered.link)
             && answered.rest.len() as u64 == *length
             && x.response.content_length.is_some()
             && !x.response.expect_trailers
@@ -99,11 +110,15 @@ impl Answer {
             tries,
             keep: incoming.keep_alive,
             pace,
+            saving: keep.map(Saving::new),
         };
         answer.take(rest);
         answer.take_paced();
         answer.take_news();
         x.response.expect_trailers |= answer.may_have_trailer();
+        if answer.saving.is_some() {
+            return x.respond(Body::Source(Box::new(Saved(Some(Box::new(answer))))));
+        }
         if answer.open.is_none()
             && answer.failed.is_none()
             && !x.response.expect_trailers
@@ -216,7 +231,37 @@ impl Answer {
 
     fn push(&mut self, bytes: Vec<u8>) {
         self.tries.count(bytes.len() as u64, 0, 0);
-        self.ahead.push(bytes);
+        match &mut self.saving {
+            Some(saving) => saving.push(bytes),
+            None => self.ahead.push(bytes),
+        }
+    }
+
+    /// Reads on while there is room for it, and writes what was read. `Ready`: something changed.
+    fn poll_saving(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.open.is_some() && self.saving.as_ref().is_some_and(Saving::has_room) {
+            if self.poll_read(cx).is_pending() {
+                break;
+            }
+        }
+        let Some(saving) = &mut self.saving else { return Poll::Ready(()) };
+        if self.failed.is_some() {
+            // What is not whole is not kept; the client gets what there is of it.
+            std::task::ready!(saving.poll_abandon(cx, &mut self.ahead));
+            self.saving = None;
+            return Poll::Ready(());
+        }
+        match std::task::ready!(saving.poll(cx, self.open.is_none(), &mut self.ahead)) {
+            Progress::More => {
+                self.rested = true;
+            }
+            Progress::Over => self.saving = None,
+            Progress::Failed(failed) => {
+                self.saving = None;
+                self.tries.complain(Level::Crit, format!("{failed} while reading upstream"));
+            }
+        }
+        Poll::Ready(())
     }
 
     /// The body is there whole: its connection is free for others.
@@ -391,6 +436,55 @@ impl Answer {
     }
 }
 
+/// An answer that becomes a file: whoever stops asking for it, it is read to its end.
+struct Saved(Option<Box<Answer>>);
+
+impl Source for Saved {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
+        match &mut self.0 {
+            Some(answer) => answer.poll_next(cx),
+            None => Poll::Ready(Ok(Piece::End)),
+        }
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if let Some(answer) = &mut self.0 {
+            answer.poll_ahead(cx);
+        }
+    }
+
+    fn busy(&self) -> Option<u64> {
+        self.0.as_ref()?.busy()
+    }
+
+    fn finish(&mut self, x: &mut Exchange) {
+        if let Some(answer) = &mut self.0 {
+            answer.finish(x);
+        }
+    }
+
+    fn is_wanted_anyway(&self) -> bool {
+        true
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        WaitKind::UpstreamBody
+    }
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        let unfinished = |answer: &Answer| answer.saving.is_some() && answer.failed.is_none();
+        let Some(mut answer) = self.0.take_if(|answer| unfinished(answer)) else { return };
+        let busy = answer.worker.busy();
+        weir_rt::spawn(async move {
+            while let Ok(Piece::Data(_) | Piece::Flush) = poll_fn(|cx| answer.poll_next(cx)).await {}
+            answer.tries.tell_nobody();
+            drop(busy);
+        });
+    }
+}
+
 /// An answer whose body came with its head: most small ones.
 fn whole(x: &mut Exchange, answered: Answered, tries: &Tries) -> Verdict {
     let Answered { incoming, link, lease, rest } = answered;
@@ -451,7 +545,9 @@ impl Source for Answer {
                 (self.unflushed, self.rested) = (true, true);
                 return Poll::Ready(Ok(Piece::Data(buf)));
             }
-            let waits = if self.ahead.is_writing() {
+            let waits = if self.saving.is_some() {
+                self.poll_saving(cx).is_pending()
+            } else if self.ahead.is_writing() {
                 self.poll_room(cx).is_pending()
             } else if let Some(error) = self.failed {
                 return Poll::Ready(Err(error));
@@ -470,6 +566,11 @@ impl Source for Answer {
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        while self.saving.is_some() {
+            if self.poll_saving(cx).is_pending() {
+                return;
+            }
+        }
         while self.buffering && self.open.is_some() {
             let goes_on = if self.ahead.has_room() {
                 self.poll_read(cx).is_ready()

@@ -10,17 +10,19 @@ use weir_trace::{Cause, WaitKind};
 
 use super::answer::Answer;
 use super::balance::Tried;
+use super::caching::Fetch;
 use super::connection::Connection;
 use super::h2::Talk;
+use super::headers::Origin;
 use super::local::{Lease, LocalGroup};
-use super::protocol::{Incoming, Outgoing, Protocol};
+use super::protocol::{Decoder, Incoming, Outgoing, Protocol};
 use super::queue::Waiting;
 use super::reason::{Fault, Reason};
 use super::request;
 use super::settings::Settings;
 use super::sites::PeerSites;
 use super::tries::Tries;
-use super::{headers, log, tunnel};
+use super::{headers, log, store, tunnel};
 use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
@@ -37,8 +39,13 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Asks a server of `group` for `x`'s answer.
-    pub async fn run(&self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
+    /// Asks a server of `group` for `x`'s answer; `fetch`: what the cache has to do with it.
+    pub(super) async fn run(
+        &self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        fetch: Option<Box<Fetch>>,
+    ) -> Verdict {
         if let Err(verdict) = request::body(x, &self.settings, &*self.protocol).await {
             return verdict;
         }
@@ -49,8 +56,17 @@ impl Upstream {
         let secure = self.protocol.secure(x);
         let tries = Tries::begin(x);
         let left = request::tries(group.tries(), self.settings.next_tries);
-        let mut run =
-            Run { up: self, out, secure, tries, left, began: weir_rt::now_ms(), body_begun: false, hints: 0 };
+        let mut run = Run {
+            up: self,
+            out,
+            secure,
+            tries,
+            left,
+            began: weir_rt::now_ms(),
+            body_begun: false,
+            hints: 0,
+            fetch,
+        };
         let verdict = run.all(x, group).await;
         if !matches!(verdict, Verdict::Respond) {
             // Else the body may still come: its end is the end.
@@ -74,6 +90,8 @@ pub(super) struct Run<'u> {
     pub(super) body_begun: bool,
     /// Bytes of interim answers in the current try.
     pub(super) hints: usize,
+    /// What the cache has to do with the request.
+    pub(super) fetch: Option<Box<Fetch>>,
 }
 
 /// Why a try gave no answer.
@@ -121,7 +139,7 @@ impl Run<'_> {
                 self.tries.nobody(&group.group.name, self.scheme(), self.out.uri);
                 log::error(x, &"no live upstreams while connecting to upstream");
                 x.cause = Cause::AllPeersDown;
-                return Verdict::Status(Reason::NO_LIVE.status());
+                return self.fails(x, Reason::NO_LIVE);
             };
             let site = self.up.sites.of(&lease);
             x.enter(site);
@@ -129,6 +147,14 @@ impl Run<'_> {
             x.leave(site);
             match result {
                 Ok(answered) => {
+                    // Boxed: its future is not part of those that have no cache.
+                    let answered = match &self.fetch {
+                        None => answered,
+                        Some(_) => match Box::pin(self.unless_still_good(x, answered)).await {
+                            Ok(verdict) => return verdict,
+                            Err(answered) => answered,
+                        },
+                    };
                     return match self.answer(x, answered) {
                         Ok(verdict) => verdict,
                         Err(upgraded) => Box::pin(tunnel::run(x, self.up, *upgraded, &self.tries)).await,
@@ -138,11 +164,11 @@ impl Run<'_> {
                 Err(Failed::Next(fault)) => {
                     if !self.again(x, fault.reason) {
                         x.cause = fault.cause;
-                        return Verdict::Status(fault.reason.status());
+                        return self.fails(x, fault.reason);
                     }
                     if !self.afford(group) {
                         x.cause = Cause::RetryBudget;
-                        return Verdict::Status(fault.reason.status());
+                        return self.fails(x, fault.reason);
                     }
                 }
             }
@@ -266,7 +292,13 @@ impl Run<'_> {
             || !self.in_time()
             || self.body_begun
         {
-            return Ok(answered);
+            return match self.stale(x, reason, true) {
+                Some(verdict) => {
+                    self.tries.end(None);
+                    Err(Failed::End(verdict))
+                }
+                None => Ok(answered),
+            };
         }
         let mut answered = answered;
         let fault = Fault { reason, cause: Cause::UpstreamStatus };
@@ -306,23 +338,62 @@ impl Run<'_> {
     /// Hands the answer on; `Err`: it is a tunnel.
     fn answer(&mut self, x: &mut Exchange, mut answered: Answered) -> Result<Verdict, Box<Answered>> {
         answered.lease.answered(x);
+        answered.incoming.keep_alive &= self.keeps_connection(x);
+        let judged = self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &answered.incoming));
         if let Some(verdict) = headers::instead(x, self.up, &answered.incoming, &self.tries) {
+            if let (Some(fetch), Some(judged), Verdict::Status(status)) = (&self.fetch, &judged, &verdict) {
+                fetch.keep_error(judged, *status);
+            }
+            self.fetch = None;
             self.tries.end(None);
             return Ok(verdict);
         }
         if answered.incoming.upgraded {
+            self.fetch = None;
             return Err(Box::new(answered));
         }
-        headers::copy(x, self.up, &answered.incoming);
-        answered.incoming.keep_alive &= self.out.keep_alive
-            && !self.body_begun_unfinished(x)
-            && self.up.settings.proxy_protocol.is_none();
-        Ok(Answer::begin(x, self.up, answered, self.tries.clone()))
+        let keeps = judged.as_ref().is_some_and(|judged| judged.keeps);
+        headers::copy(x, self.up, &answered.incoming, Origin::Server { keeps });
+        let keep = match (self.fetch.take(), judged) {
+            _ if !headers::buffering(x, &self.up.settings, &answered.incoming) => None,
+            (Some(fetch), Some(judged)) => (*fetch).keep(x, &self.up.settings, &answered.incoming, &judged),
+            _ => store::keep(x, &self.up.settings, &answered.incoming),
+        };
+        Ok(Answer::begin(x, self.up, answered, self.tries.clone(), keep))
+    }
+
+    /// Whether the connection may be used again, as far as the request says.
+    fn keeps_connection(&self, x: &Exchange) -> bool {
+        self.out.keep_alive && !self.body_begun_unfinished(x) && self.up.settings.proxy_protocol.is_none()
+    }
+
+    /// Answers with what is kept where the server says that it is still good; `Err`: it has sent another.
+    async fn unless_still_good(&mut self, x: &mut Exchange, answered: Answered) -> Result<Verdict, Answered> {
+        let Some(verdict) = self.revalidated(x, &answered.incoming).await else { return Err(answered) };
+        self.tries.end(None);
+        let keep_alive = answered.incoming.keep_alive && self.keeps_connection(x);
+        let Answered { incoming, link, lease, rest } = answered;
+        if let Link::Own(connection) = link
+            && keep_alive
+            && matches!(incoming.decoder, Decoder::None)
+            && rest.is_empty()
+        {
+            lease.group.pool.give(&x.worker, &lease.peer, connection);
+        }
+        Ok(verdict)
     }
 
     /// The client's body was not sent to its end: the connection is of no further use.
     fn body_begun_unfinished(&self, x: &Exchange) -> bool {
         self.body_begun && x.body.is_pending()
+    }
+
+    /// Whether the answer is wanted though the client has left: it is to be kept, or the configuration says so.
+    fn goes_on_alone(&self) -> bool {
+        let settings = &self.up.settings;
+        settings.ignore_client_abort
+            || settings.store.is_some()
+            || self.fetch.as_ref().is_some_and(|fetch| fetch.keeps)
     }
 
     /// Awaits `future` unless the client leaves before.
@@ -332,7 +403,7 @@ impl Run<'_> {
         kind: WaitKind,
         future: impl Future<Output = T>,
     ) -> Result<T, Failed> {
-        let client = if self.up.settings.ignore_client_abort { None } else { x.transport.client() };
+        let client = if self.goes_on_alone() { None } else { x.transport.client() };
         let shared = x.shared.clone();
         let mut future = Box::pin(future);
         let watched = Box::pin(poll_fn(|cx| {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::attempt::Upstream;
+use super::caching::{Begin, Caching};
 use super::local::LocalGroup;
 use super::protocol::Protocol;
 use super::settings::Settings;
@@ -14,6 +15,15 @@ use crate::plan::PlanBuilder;
 
 /// Where a location's requests go, on one worker.
 pub trait Target: 'static {
+    /// Finds out where `x` goes, as far as that can be told without waiting: variables about it have values from here
+    /// on. Called again by [`Target::choose`].
+    ///
+    /// # Errors
+    /// What the request ends with; it is logged.
+    fn aim(&self, _x: &mut Exchange) -> Result<(), Verdict> {
+        Ok(())
+    }
+
     /// The group to ask for `x`.
     ///
     /// # Errors
@@ -31,25 +41,42 @@ pub fn pass_to(
     target: impl Target,
 ) {
     let sites = PeerSites::new(plan, name);
+    let caching = settings.cache.as_ref().map(|cache| Caching::new(cache, plan.worker));
     let upstream = Upstream { protocol: Rc::new(protocol), settings, sites };
     plan.redirect_missing_slash();
-    plan.content(name, Passed { upstream, target });
+    plan.content(name, Passed { upstream, target, caching });
 }
 
 struct Passed<T> {
     upstream: Upstream,
     target: T,
+    caching: Option<Caching>,
 }
 
 impl<T: Target> Handler for Passed<T> {
-    fn handle(&self, _x: &mut Exchange) -> Verdict {
-        Verdict::Wait
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        // An error page of another location may have been kept.
+        x.kept.clear();
+        let Some(caching) = &self.caching else { return Verdict::Wait };
+        if let Err(verdict) = self.target.aim(x) {
+            return verdict;
+        }
+        caching.at_once(x, &self.upstream).unwrap_or(Verdict::Wait)
     }
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         Box::pin(async move {
+            let fetch = match &self.caching {
+                None => None,
+                // Boxed: its future is not part of those that have no cache.
+                Some(caching) => match Box::pin(caching.begin(x, &self.upstream)).await {
+                    Begin::Done(verdict) => return verdict,
+                    Begin::Fetch(fetch) => Some(fetch),
+                    Begin::Past => None,
+                },
+            };
             match self.target.choose(x).await {
-                Ok(group) => self.upstream.run(x, &group).await,
+                Ok(group) => self.upstream.run(x, &group, fetch).await,
                 Err(verdict) => verdict,
             }
         })

@@ -102,15 +102,25 @@ fn accel(x: &mut Exchange, incoming: &Incoming, goal: Span, tries: &Tries) -> Ve
     Redirect::to(x, &goal).into()
 }
 
+/// Where the head of an answer comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A server. What is kept may be used for ranges and conditions of this client, too.
+    Server { keeps: bool },
+    /// The cache.
+    Cache,
+}
+
 /// Fills the response's head from the answer's.
-pub(super) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming) {
+pub(super) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming, origin: Origin) {
     x.response.status = incoming.status;
     x.response.reason = incoming.reason.map(Text::Span);
     x.response.content_length = incoming.content_length;
     x.response.force_ranges = up.settings.force_ranges;
+    x.response.disable_not_modified = origin == Origin::Server { keeps: false };
     if up.settings.force_ranges {
         x.response.allow_ranges = true;
-        x.response.single_range = true;
+        x.response.single_range = origin != Origin::Cache;
     }
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {
@@ -121,7 +131,7 @@ pub(super) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming) {
             x.log(Level::Warn, &format_args!("{message}, ignored while {READING_HEAD}"));
             continue;
         }
-        one(x, up, field);
+        one(x, up, field, origin);
     }
 }
 
@@ -174,9 +184,15 @@ const SINGLE: [Known; 16] = [
 ];
 const _: () = assert!(Known::COUNT <= 128, "a bit for each name");
 
-fn one(x: &mut Exchange, up: &Upstream, field: &Field) {
+fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
     let value = field.value;
     match field.known {
+        // The filter of ranges tells clients so itself, where it may cut.
+        Known::AcceptRanges if origin != (Origin::Server { keeps: false }) && !up.settings.force_ranges => {
+            x.response.allow_ranges = true;
+            x.response.single_range = origin != Origin::Cache;
+            return;
+        }
         Known::Connection | Known::KeepAlive | Known::TransferEncoding | Known::ContentLength => return,
         Known::ContentType => return content_type(x, up, value),
         _ => {}

@@ -32,6 +32,14 @@ pub trait Protocol {
         false
     }
 
+    /// What names the answer to `x` in a cache, where no `*_cache_key` does; at the end of the arena.
+    ///
+    /// # Errors
+    /// The verdict that ends the request.
+    fn cache_key(&self, x: &mut Exchange) -> Result<Span, Verdict> {
+        Ok(x.arena.push(b""))
+    }
+
     /// Composes the request for a try; runs once per request, before the first try, and again when a try must be made
     /// with another name. `Err`: what to answer instead.
     ///

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weir_conf::{Bufs, Error, LineCx, Result, parse_size};
 
+use super::cache_settings::{CacheFamily, CacheSettings, Store};
 use super::reason::Reason;
 use crate::conf::registry::Registry;
 use crate::conf::temp_path::{TempPath, TempPaths};
@@ -71,6 +72,8 @@ pub struct Family {
     pub proxy_protocol: Option<Option<ProxyHeader>>,
     /// The module has no files: answers are never read ahead into one.
     pub without_files: bool,
+    /// What is kept of answers.
+    pub cache: CacheFamily,
     resolved: Option<Arc<Settings>>,
 }
 
@@ -149,6 +152,10 @@ pub struct Settings {
     pub force_ranges: bool,
     /// Connections to servers begin with the client's addresses, and are the client's alone.
     pub proxy_protocol: Option<ProxyHeader>,
+    /// `_cache…`; `None`: nothing is kept.
+    pub cache: Option<Arc<CacheSettings>>,
+    /// `_store`, and the permissions of the files.
+    pub store: Option<(Store, u32)>,
 }
 
 impl Settings {
@@ -188,6 +195,7 @@ impl Family {
         inherit!(conf, parent, proxy_protocol);
         // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
         inherit!(conf, parent, pass_headers, hide_headers);
+        conf.cache.inherit(&parent.cache);
     }
 
     /// Checks the block and makes its [`Settings`]. `hidden`: the fields hidden by default.
@@ -265,6 +273,13 @@ impl Family {
             limit_rate: self.limit_rate.clone(),
             force_ranges: self.force_ranges.unwrap_or(false),
             proxy_protocol: self.proxy_protocol.flatten(),
+            cache: self.cache.resolve(prefix)?,
+            store: self
+                .cache
+                .store
+                .clone()
+                .flatten()
+                .map(|to| (to, self.cache.store_access.unwrap_or(0o600))),
         }));
         Ok(())
     }
@@ -362,9 +377,10 @@ pub mod ignored {
 #[macro_export]
 macro_rules! upstream_directives {
     ($prefix:literal, $conf:ty, $family:ident, [$($own:expr),* $(,)?]) => {{
+        use $crate::upstream::cache_settings::{CacheFamily, METHODS, STALE};
         use $crate::upstream::settings::{Family, IGNORED};
         use $crate::upstream::Reason;
-        use weir_conf::names::{ANY, FLAG, MORE, ONE, ONE_OR_TWO, TWO};
+        use weir_conf::names::{ANY, FLAG, HTTP, MORE, ONE, ONE_OR_TWO, ONE_TO_THREE, TWO};
         use weir_conf::{Args, Directive};
         type Line = Directive<$conf>;
         const TABLE: &[Line] = &[
@@ -419,6 +435,42 @@ macro_rules! upstream_directives {
                 .doc("Bytes a second read from a server."),
             Line::new(concat!($prefix, "_force_ranges"), ANY, FLAG, |c, l| l.flag(&mut c.$family.force_ranges))
                 .doc("Cuts ranges whatever the server says."),
+            Line::new(concat!($prefix, "_cache_path"), HTTP, MORE, |_, l| $crate::cache::Place::set(l))
+                .doc("Declares a folder in which answers are kept, and the zone of their keys."),
+            Line::new(concat!($prefix, "_cache"), ANY, ONE, |c, l| c.$family.cache.set_zone(l))
+                .doc("Keeps answers, and answers with what is kept; off."),
+            Line::new(concat!($prefix, "_cache_key"), ANY, ONE, |c, l| c.$family.cache.set_key(l))
+                .doc("What names an answer."),
+            Line::new(concat!($prefix, "_cache_valid"), ANY, MORE, |c, l| c.$family.cache.set_valid(l))
+                .doc("For how long answers are kept that do not say so themselves, by status."),
+            Line::new(concat!($prefix, "_cache_min_uses"), ANY, ONE, |c, l| l.number(&mut c.$family.cache.min_uses, ..))
+                .doc("From which request on an answer is kept; 1."),
+            Line::new(concat!($prefix, "_cache_methods"), ANY, MORE, |c, l| l.bits(&mut c.$family.cache.methods, &METHODS))
+                .doc("The methods whose answers are kept besides GET and HEAD."),
+            Line::new(concat!($prefix, "_cache_bypass"), ANY, MORE, |c, l| CacheFamily::set_tests(&mut c.$family.cache.bypass, l))
+                .doc("When the server is asked whatever is kept: where a value is neither empty nor 0."),
+            Line::new(concat!($prefix, "_cache_purge"), ANY, MORE, |c, l| CacheFamily::set_tests(&mut c.$family.cache.purge, l))
+                .doc("When a request removes what is kept instead: where a value is neither empty nor 0."),
+            Line::new(concat!($prefix, "_cache_use_stale"), ANY, MORE, |c, l| l.bits(&mut c.$family.cache.use_stale, &STALE))
+                .doc("When an answer is used that is too old."),
+            Line::new(concat!($prefix, "_cache_background_update"), ANY, FLAG, |c, l| l.flag(&mut c.$family.cache.background_update))
+                .doc("Fetches what is too old after the client was answered with it; off."),
+            Line::new(concat!($prefix, "_cache_revalidate"), ANY, FLAG, |c, l| l.flag(&mut c.$family.cache.revalidate))
+                .doc("Asks for what is too old with conditions; off."),
+            Line::new(concat!($prefix, "_cache_lock"), ANY, FLAG, |c, l| l.flag(&mut c.$family.cache.lock))
+                .doc("Has one request at a time fetch an answer, others wait for it; off."),
+            Line::new(concat!($prefix, "_cache_lock_age"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.cache.lock_age))
+                .doc("How long that request may take before another is sent; 5s."),
+            Line::new(concat!($prefix, "_cache_lock_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.cache.lock_timeout))
+                .doc("How long others wait before they ask the server; 5s."),
+            Line::new(concat!($prefix, "_cache_max_range_offset"), ANY, ONE, |c, l| l.offset(&mut c.$family.cache.max_range_offset))
+                .doc("Ranges that begin beyond are the server's business, and are not kept."),
+            Line::new(concat!($prefix, "_no_cache"), ANY, MORE, |c, l| CacheFamily::set_tests(&mut c.$family.cache.no_cache, l))
+                .doc("When an answer is not kept: where a value is neither empty nor 0."),
+            Line::new(concat!($prefix, "_store"), ANY, ONE, |c, l| c.$family.cache.set_store(l))
+                .doc("Keeps answers as files, at this path or where root or alias has them; off."),
+            Line::new(concat!($prefix, "_store_access"), ANY, ONE_TO_THREE, |c, l| l.access(&mut c.$family.cache.store_access))
+                .doc("The permissions of such files; user:rw."),
             $($own),*
         ];
 

@@ -197,6 +197,14 @@ impl Tries {
         self.0.complaints.borrow_mut().push((level, message));
     }
 
+    /// Logs what went wrong after the request was over.
+    pub(super) fn tell_nobody(&self) {
+        for (level, message) in self.0.complaints.take() {
+            crate::log::cycle(level, &message);
+        }
+        self.over();
+    }
+
     /// `http://127.0.0.1:8000/uri`, for messages while somebody is being asked.
     pub(crate) fn context(&self, arena: &Arena, out: &mut Vec<u8>) {
         if let Some(asked) = &*self.0.asked.borrow() {
@@ -247,7 +255,12 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("upstream_bytes_received", |x| each(x, |t, out| optional(out, Some(t.received))))
         .volatile(),
     Variable::new("upstream_bytes_sent", |x| each(x, |t, out| optional(out, Some(t.sent)))).volatile(),
-    Variable::new("upstream_cache_status", |_| None).volatile(),
+    Variable::new("upstream_cache_status", |x| {
+        x.kept.status.map(|status| Text::Static(status.as_str().as_bytes()))
+    })
+    .volatile(),
+    Variable::new("upstream_cache_last_modified", |x| x.cache_validators().0).volatile(),
+    Variable::new("upstream_cache_etag", |x| x.cache_validators().1).volatile(),
     Variable::prefix("upstream_http_", field).volatile(),
     Variable::prefix("upstream_trailer_", trailer).volatile(),
     Variable::prefix("upstream_cookie_", cookie).volatile(),
@@ -302,13 +315,8 @@ fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
 
 /// All fields of the last answer with this name (`-` written as `_`), joined as nginx does.
 fn field(x: &mut Exchange, name: &str) -> Option<Text> {
-    let tries = x.lasting_if::<Tries>()?.clone();
-    let fields = tries.0.fields.borrow();
-    let found: Vec<Span> = fields
-        .iter()
-        .filter(|field| is_named(x.arena.get(field.name), name))
-        .map(|field| field.value)
-        .collect();
+    let named = |field: &&Field| is_named(x.arena.get(field.name), name);
+    let found: Vec<Span> = answered(x).iter().filter(named).map(|field| field.value).collect();
     match &found[..] {
         [] => None,
         [one] => Some(Text::Span(*one)),
@@ -334,10 +342,17 @@ fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
 
 /// The value that the last answer gives a cookie.
 fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
-    let tries = x.lasting_if::<Tries>()?.clone();
-    let fields = tries.0.fields.borrow();
+    let fields = answered(x);
     let cookies = fields.iter().filter(|field| field.known == weir_http::Known::SetCookie);
     cookies.filter_map(|field| value_of(&x.arena, field.value, name)).next().map(Text::Span)
+}
+
+/// The fields of the answer: of the one that is served from the cache, or of the last that came from a server.
+fn answered(x: &Exchange) -> Vec<Field> {
+    if let Some((answer, base)) = &x.kept.served {
+        return answer.fields_at(*base).collect();
+    }
+    x.lasting_if::<Tries>().map(|tries| tries.0.fields.borrow().clone()).unwrap_or_default()
 }
 
 /// The value in `name=value; ...`, as a span of the arena.

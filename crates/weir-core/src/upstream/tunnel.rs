@@ -20,7 +20,7 @@ pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tri
     let Answered { incoming, link, lease, rest } = answered;
     let Link::Own(connection) = link else { return Verdict::Status(502) };
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
-    headers::copy(x, up, &incoming);
+    headers::copy(x, up, &incoming, headers::Origin::Server { keeps: false });
     x.keep_alive = false;
     if !output::send_head(x).await {
         return Verdict::Status(500);

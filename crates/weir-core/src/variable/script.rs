@@ -82,30 +82,31 @@ impl Script {
             return x.variable(*index).unwrap_or(Text::EMPTY);
         }
         // Variables may write to the arena while they are computed, so they come first; then the pieces are laid
-        // down one behind the other.
-        let values: Vec<Text> = self
-            .parts
-            .iter()
-            .filter_map(|part| part.variable())
-            .map(|i| x.variable(i).unwrap_or(Text::EMPTY))
-            .collect();
-        let mut values = values.into_iter();
+        // down one behind the other. Few have many: those of most need no memory from the heap.
+        let (mut few, mut many) = ([const { Text::EMPTY }; FEW], Vec::new());
+        let count = self.parts.iter().filter(|part| part.variable().is_some()).count();
+        let values = match few.get_mut(..count) {
+            Some(few) => few,
+            None => {
+                many.resize(count, Text::EMPTY);
+                &mut many[..]
+            }
+        };
+        for (value, index) in values.iter_mut().zip(self.parts.iter().filter_map(Part::variable)) {
+            *value = x.variable(index).unwrap_or(Text::EMPTY);
+        }
+        let mut values = values.iter();
         let start = x.arena.mark();
         for part in &*self.parts {
             match part {
                 Part::Literal(bytes) => {
                     x.arena.push(bytes);
                 }
-                Part::Variable(_) => match values.next() {
-                    Some(Text::Span(span)) => {
-                        x.arena.copy(span);
+                Part::Variable(_) => {
+                    if let Some(value) = values.next() {
+                        x.arena.append(value);
                     }
-                    Some(text) => {
-                        let bytes = text.bytes(&crate::text::Arena::default()).to_vec();
-                        x.arena.push(&bytes);
-                    }
-                    None => {}
-                },
+                }
                 Part::Capture(n) => {
                     let span = x.captures.get(usize::from(*n)).unwrap_or_default();
                     if escape {
@@ -120,6 +121,9 @@ impl Script {
         Text::Span(x.arena.since(start))
     }
 }
+
+/// As many variables of a value are computed without memory from the heap.
+const FEW: usize = 6;
 
 impl Part {
     fn variable(&self) -> Option<VarIndex> {

@@ -87,9 +87,14 @@ impl Zones {
             })
         };
         if let Some((zone, _, new, was)) = pairs().find(|(_, _, new, was)| new.key != was.key) {
+            let name = &zone.name;
+            let (what, kind) = match zone.owner.strip_suffix("_cache_path") {
+                Some(_) => ("cache", "cache path"),
+                None => (zone.owner, "key"),
+            };
             return Err(format!(
-                "{} \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
-                zone.owner, zone.name, new.key, was.key
+                "{what} \"{name}\" uses the \"{}\" {kind} while previously it used the \"{}\" {kind}",
+                new.key, was.key
             ));
         }
         for (zone, old, ..) in pairs() {
@@ -126,6 +131,11 @@ impl SharedZone {
     /// What its directive says; `None` when there is none.
     pub fn settings<S: 'static>(&self) -> Option<&S> {
         self.declared.get()?.settings.downcast_ref()
+    }
+
+    /// The directive that declares it.
+    pub fn owner(&self) -> &'static str {
+        self.owner
     }
 
     /// The text of its key, for messages.

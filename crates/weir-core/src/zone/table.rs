@@ -81,6 +81,16 @@ impl<V> Table<V> {
         Entries { shard: self.shard(handle.shard), number: handle.shard, hash: 0 }
     }
 
+    /// In how many parts the entries lie.
+    pub fn parts(&self) -> u32 {
+        self.shards.len() as u32
+    }
+
+    /// Locks the part of this number, which must be below [`Table::parts`].
+    pub fn lock_part(&self, number: u32) -> Entries<'_, V> {
+        Entries { shard: self.shard(number), number, hash: 0 }
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         (0..self.shards.len() as u32).map(|number| self.shard(number).count).sum()
@@ -133,6 +143,17 @@ impl<V> Entries<'_, V> {
     /// The entry that was not used for longest.
     pub fn oldest(&self) -> Option<Handle> {
         (self.shard.oldest != NONE).then(|| self.handle(self.shard.oldest))
+    }
+
+    /// Makes an entry of this part the newest.
+    pub fn renew(&mut self, handle: Handle) {
+        self.shard.unlink(handle.node);
+        self.shard.link(handle.node);
+    }
+
+    /// The entry of `key` in this part, whatever key it was locked for; it stays as old as it is.
+    pub fn peek(&self, hash_of: &Table<V>, key: &[u8]) -> Option<Handle> {
+        Some(self.handle(self.shard.find(hash_of.hasher.hash_one(key), key)?))
     }
 
     /// Drops an entry of this part.

@@ -150,6 +150,19 @@ known! {
 }
 
 impl Known {
+    /// A field of requests that asks for less than the whole answer: conditions and ranges.
+    pub const fn is_partial(self) -> bool {
+        matches!(
+            self,
+            Known::IfModifiedSince
+                | Known::IfUnmodifiedSince
+                | Known::IfNoneMatch
+                | Known::IfMatch
+                | Known::Range
+                | Known::IfRange
+        )
+    }
+
     /// How many rows there are, `Other` included: the size of a table indexed by `known as usize`.
     pub const COUNT: usize = ROWS.len();
 

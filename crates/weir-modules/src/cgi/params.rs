@@ -57,6 +57,14 @@ impl Params {
         if !x.request.host.is_empty() && !self.sets(HOST) {
             each(HOST, &host(x));
         }
+        if x.asks_for_cache() {
+            let (modified, etag) = x.cache_validators();
+            for (name, value) in [(&b"HTTP_IF_MODIFIED_SINCE"[..], modified), (b"HTTP_IF_NONE_MATCH", etag)] {
+                if let Some(value) = value.filter(|_| !self.sets(name)) {
+                    each(name, x.text(&value));
+                }
+            }
+        }
         if self.fields {
             self.fields(x, each);
         }
@@ -71,6 +79,9 @@ impl Params {
         for (at, field) in fields.iter().enumerate() {
             let name = x.arena.get(field.name);
             let same = |other: &&Field| x.arena.get(other.name).eq_ignore_ascii_case(name);
+            if x.asks_for_cache() && field.known.is_partial() {
+                continue;
+            }
             if !field.valid || fields.iter().take(at).any(|other| same(&other)) {
                 continue;
             }

@@ -7,7 +7,7 @@ use weir_core::tls::client::ClientTls;
 use weir_core::upstream::Settings;
 use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::variable::Script;
-use weir_core::{Exchange, Text, Verdict};
+use weir_core::{Exchange, Span, Text, Verdict};
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
 use weir_http::{Field, Known, Method, Version};
 
@@ -45,6 +45,10 @@ impl Protocol for Http {
 
     fn multiplexes(&self) -> bool {
         self.version == 20
+    }
+
+    fn cache_key(&self, x: &mut Exchange) -> Result<Span, Verdict> {
+        request::cache_key(x)
     }
 
     fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {

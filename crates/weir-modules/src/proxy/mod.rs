@@ -58,6 +58,9 @@ impl Module for Proxy {
                 .doc("Passes the client's wish for another protocol (WebSocket) on; off."),
             Row::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol)
                 .doc("Begins connections to servers with the client's addresses (PROXY protocol): on or v1, v2; off."),
+            Row::new("proxy_cache_convert_head", ANY, FLAG, |c: &mut ProxyConf, l| l
+                .flag(&mut c.family.cache.convert_head))
+            .doc("Asks with GET where the client asks with HEAD, so that the answer can be kept; on."),
             Row::new("proxy_redirect", ANY, ONE_OR_TWO, |c: &mut ProxyConf, l| {
                 Rule::redirect(&mut c.redirects, c.pass.as_ref(), l)
             })
@@ -164,6 +167,9 @@ impl Module for Proxy {
             tls: conf.ssl.tls(),
         };
         let target = pass.install(plan.worker)?;
+        if let Some(goal) = target.goal().filter(|_| settings.cache.is_some()) {
+            plan.keep(goal);
+        }
         pass_to(plan, Self::NAME, protocol, settings, target);
         Ok(())
     }

@@ -134,12 +134,13 @@ impl Pass {
         Ok(match &self.to {
             To::Fixed { url, group } => {
                 let group = group.as_ref().ok_or_else(|| Error::new("proxy_pass without a server"))?;
-                Target::Fixed {
-                    group: worker.upstreams.group(group),
-                    host: Text::shared(url.host.as_bytes()),
+                let goal = Goal {
+                    host: Some(Text::shared(url.host.as_bytes())),
                     https: url.https,
                     uri: url.uri.as_ref().map(|uri| Text::shared(uri.as_bytes())),
-                }
+                    whole: false,
+                };
+                Target::Fixed { group: worker.upstreams.group(group), goal }
             }
             To::Computed(script) => Target::Computed(script.clone()),
         })
@@ -152,12 +153,13 @@ const NAMELESS: &str = "\"proxy_pass\" cannot have URI part in location given by
 
 /// Where a location's requests go, on one worker.
 pub(super) enum Target {
-    Fixed { group: Rc<LocalGroup>, host: Text, https: bool, uri: Option<Text> },
+    Fixed { group: Rc<LocalGroup>, goal: Goal },
     Computed(Script),
 }
 
-/// Where this request goes; the request's state.
-#[derive(Default)]
+/// Where a request goes: the request's state, or, where all requests of a location go to the same place, kept with its
+/// plan.
+#[derive(Clone, Default)]
 pub(crate) struct Goal {
     /// `$proxy_host`: the name and port as `proxy_pass` has them.
     pub(crate) host: Option<Text>,
@@ -169,21 +171,53 @@ pub(crate) struct Goal {
     pub(crate) whole: bool,
 }
 
-impl weir_core::upstream::Target for Target {
-    /// As there; the [`Goal`] of `x` is set.
-    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+impl Goal {
+    /// Where `x` goes, or goes on to as far as its location alone says.
+    pub(super) fn of(x: &Exchange) -> Option<&Goal> {
+        x.state_if::<Goal>().or_else(|| x.plan.kept::<Goal>())
+    }
+}
+
+impl Target {
+    /// Where all requests go.
+    pub(super) fn goal(&self) -> Option<Goal> {
         match self {
-            Target::Fixed { group, host, https, uri } => {
-                *x.state::<Goal>() =
-                    Goal { host: Some(host.clone()), https: *https, uri: uri.clone(), whole: false };
-                Ok(group.clone())
-            }
-            Target::Computed(script) => Box::pin(computed(x, script)).await,
+            Target::Fixed { goal, .. } => Some(goal.clone()),
+            Target::Computed(_) => None,
         }
     }
 }
 
-async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+impl weir_core::upstream::Target for Target {
+    /// As there; the [`Goal`] of `x` is set.
+    fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
+        match self {
+            // It stands with the plan, where variables find it.
+            Target::Fixed { .. } => Ok(()),
+            Target::Computed(script) => aim(x, script),
+        }
+    }
+
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+        match self {
+            Target::Fixed { group, goal } => {
+                *x.state::<Goal>() = goal.clone();
+                Ok(group.clone())
+            }
+            Target::Computed(script) => {
+                aim(x, script)?;
+                let Goal { host, https, .. } = x.state::<Goal>().clone();
+                let host = host.unwrap_or(Text::EMPTY);
+                let host = String::from_utf8_lossy(x.text(&host)).into_owned();
+                // Boxed: what few locations need shall not make the future of all larger.
+                Box::pin(weir_core::upstream::computed(x, &host, if https { 443 } else { 80 })).await
+            }
+        }
+    }
+}
+
+/// Sets the goal of `x` to what `script` says.
+fn aim(x: &mut Exchange, script: &Script) -> std::result::Result<(), Verdict> {
     let value = script.value(x);
     let text = String::from_utf8_lossy(x.text(&value)).into_owned();
     let refuse = |x: &Exchange, message: String| {
@@ -200,7 +234,7 @@ async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<L
     let host = Text::Span(x.arena.push(url.host.as_bytes()));
     let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri.as_bytes())));
     *x.state::<Goal>() = Goal { host: Some(host), https: url.https, uri, whole: true };
-    weir_core::upstream::computed(x, &url.host, url.port()).await
+    Ok(())
 }
 
 #[cfg(test)]

@@ -47,6 +47,15 @@ impl Fields {
         self.host.as_ref().map(|value| value.get(x))
     }
 
+    /// What asks whether the answer that a cache has is still good, where it wants to know.
+    fn conditions(&self, x: &mut Exchange) -> impl Iterator<Item = (&'static str, Text)> + use<> {
+        let (modified, etag) = if x.asks_for_cache() { x.cache_validators() } else { (None, None) };
+        let named = |name: &'static str, value: Option<Text>| {
+            value.filter(|_| !self.sets(name)).map(|value| (name, value))
+        };
+        [named("If-Modified-Since", modified), named("If-None-Match", etag)].into_iter().flatten()
+    }
+
     /// The fields of a request in HTTP/2: those that are set, the length of the content, the client's others.
     pub(crate) fn section(&self, x: &mut Exchange, length: Option<u64>, client: bool, section: &mut Section) {
         let values: Vec<Text> = self.set.iter().map(|(_, value)| value.get(x)).collect();
@@ -61,9 +70,13 @@ impl Fields {
             h1::number(&mut digits, length);
             section.field(b"content-length", &digits);
         }
+        let whole = x.asks_for_cache();
+        for (name, value) in self.conditions(x) {
+            section.field(name.to_ascii_lowercase().as_bytes(), x.text(&value));
+        }
         for field in x.request.fields.iter().filter(|field| client && field.valid) {
             let name = x.arena.get(field.name);
-            if !self.replaces(name) {
+            if !self.replaces(name) && !(whole && field.known.is_partial()) {
                 section.field(name, x.arena.get(field.value));
             }
         }
@@ -111,6 +124,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
         let section = &mut out.section;
         match &method {
             Some(method) => section.pseudo(":method", x.text(method)),
+            None if x.asks_as_get() => section.pseudo(":method", b"GET"),
             None => section.pseudo(":method", x.arena.get(x.request.method_span)),
         }
         section.pseudo(":path", x.arena.get(out.uri));
@@ -124,6 +138,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     head.reserve(512);
     match &method {
         Some(method) => head.extend_from_slice(x.text(method)),
+        None if x.asks_as_get() => head.extend_from_slice(b"GET"),
         None => head.extend_from_slice(x.arena.get(x.request.method_span)),
     }
     head.push(b' ');
@@ -151,10 +166,14 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     if http.upgrade && http.version == 11 {
         upgrade(http, x, &mut out.head);
     }
+    let whole = x.asks_for_cache();
+    for (name, value) in http.fields.conditions(x) {
+        h1::field(&mut out.head, name.as_bytes(), x.text(&value));
+    }
     if http.settings.pass_request_headers {
         for field in &x.request.fields {
             let name = x.arena.get(field.name);
-            if field.valid && !http.fields.replaces(name) {
+            if field.valid && !http.fields.replaces(name) && !(whole && field.known.is_partial()) {
                 h1::field(&mut out.head, name, x.arena.get(field.value));
             }
         }
@@ -214,9 +233,23 @@ fn host(http: &Http, x: &mut Exchange) -> Text {
     }
 }
 
+/// What names the answer to `x` in a cache by default: scheme, host and URI of the request that is sent.
+pub(super) fn cache_key(x: &mut Exchange) -> Result<Span, Verdict> {
+    let uri = uri(x)?;
+    let start = x.arena.mark();
+    let goal = Goal::of(x);
+    let (https, host) = goal.map_or((false, None), |goal| (goal.https, goal.host.clone()));
+    x.arena.push(if https { b"https://" } else { b"http://" });
+    if let Some(host) = host {
+        x.arena.append(&host);
+    }
+    x.arena.copy(uri);
+    Ok(x.arena.since(start))
+}
+
 /// The URI that is sent, in the arena.
 pub(crate) fn uri(x: &mut Exchange) -> Result<Span, Verdict> {
-    let (given, whole) = x.state_if::<Goal>().map_or((None, false), |goal| (goal.uri.clone(), goal.whole));
+    let (given, whole) = Goal::of(x).map_or((None, false), |goal| (goal.uri.clone(), goal.whole));
     let uri = match given {
         Some(given) if whole => x.arena.append(&given),
         None if x.request.uri_is_plain => x.request.unparsed_uri,
@@ -253,7 +286,7 @@ fn location_len(x: &Exchange) -> usize {
 
 /// `$proxy_host`
 pub(crate) fn proxy_host(x: &mut Exchange) -> Option<Text> {
-    let host = x.state_if::<Goal>()?.host.clone()?;
+    let host = Goal::of(x)?.host.clone()?;
     if x.text(&host).starts_with(b"unix:") {
         return Some(Text::Static(b"localhost"));
     }
@@ -264,8 +297,8 @@ pub(crate) fn proxy_host(x: &mut Exchange) -> Option<Text> {
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("proxy_host", proxy_host).volatile(),
     Variable::new("proxy_port", |x| {
-        let usual = if x.state_if::<Goal>()?.https { 443 } else { 80 };
-        let host = x.state_if::<Goal>()?.host.clone()?;
+        let usual = if Goal::of(x)?.https { 443 } else { 80 };
+        let host = Goal::of(x)?.host.clone()?;
         let text = String::from_utf8_lossy(x.text(&host)).into_owned();
         let port = weir_core::upstream::group::split_port(&text).ok()?.1.unwrap_or(usual);
         Some(Text::Span(x.arena.push(port.to_string().as_bytes())))
@@ -298,6 +331,6 @@ pub(super) fn is_head(http: &Http, x: &mut Exchange) -> bool {
             let method = method.value(x);
             x.text(&method).eq_ignore_ascii_case(b"HEAD")
         }
-        None => x.request.method == Method::Head,
+        None => x.request.method == Method::Head && !x.asks_as_get(),
     }
 }

@@ -5,6 +5,7 @@
 
 mod alias;
 mod backtrack;
+mod cache_key;
 mod client_host;
 mod headers;
 mod if_content;
@@ -88,8 +89,15 @@ fn visit(scope: &Scope<'_>, found: &mut Vec<Error>) {
     }
 }
 
-const TRAPS: [fn(&Scope<'_>, &mut Vec<Error>); 6] =
-    [reach::trap, headers::trap, if_content::trap, alias::trap, client_host::trap, backtrack::trap];
+const TRAPS: [fn(&Scope<'_>, &mut Vec<Error>); 7] = [
+    reach::trap,
+    headers::trap,
+    if_content::trap,
+    alias::trap,
+    client_host::trap,
+    backtrack::trap,
+    cache_key::trap,
+];
 const BLOCKS: [&str; 5] = ["http", "server", "location", "if", "limit_except"];
 
 #[cfg(test)]

@@ -1,0 +1,257 @@
+//! What a file of the cache begins with: the times, the key, what the answer depends on, and the answer's head.
+//!
+//! ```text
+//!   0  "weircach"   8  version     12  CRC-32 of all from byte 48 to the body
+//!  16  times that change while the file stays: valid until, written, and for how long more it may be used
+//!  48  status       52  where the body begins          56  length of the body
+//!  64  lengths: key, vary, head                        80  the variant, 16 bytes
+//!  96  "\nKEY: " key "\n" vary head
+//! ```
+//!
+//! Numbers are little-endian. The line with the key is text, so that `grep -r "KEY: …"` finds files, as with nginx.
+//! A file that does not begin so, or whose length is not what it says, is no answer.
+
+use super::key::Key;
+
+/// The times of an answer, in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// It is fresh up to and with this second.
+    pub valid: u64,
+    /// It was written, or found to be the server's still.
+    pub date: u64,
+    /// For so many seconds more it may be used while a newer one is fetched.
+    pub updating: u64,
+    /// For so many seconds more it may be used when a newer one can't be fetched.
+    pub error: u64,
+}
+
+/// The beginning of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'f> {
+    /// The times.
+    pub times: Times,
+    /// The answer's status.
+    pub status: u16,
+    /// The length of the body.
+    pub body: u64,
+    /// The text of its key.
+    pub key: &'f [u8],
+    /// The names of fields of requests that the answer depends on (`Vary`).
+    pub vary: &'f [u8],
+    /// The name of the variant it is, where it depends on any.
+    pub variant: Key,
+    /// Status and reason, and the fields; each line ends with CRLF, the last one is empty.
+    pub head: &'f [u8],
+}
+
+/// Why a file is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// It is shorter than any.
+    Small,
+    /// It is not this version's.
+    Version,
+    /// It is damaged.
+    Damaged,
+}
+
+impl Bad {
+    /// nginx's words, behind `cache file "…" `.
+    pub fn message(self) -> &'static str {
+        match self {
+            Bad::Small => "is too small",
+            Bad::Version => "version mismatch",
+            Bad::Damaged => "contains invalid header",
+        }
+    }
+}
+
+impl Head<'_> {
+    /// Bytes of all that stands before the body.
+    pub fn len(&self) -> usize {
+        FIXED + KEY.len() + self.key.len() + 1 + self.vary.len() + self.head.len()
+    }
+
+    /// Never: the fixed part is there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The bytes.
+    pub fn compose(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len());
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.times.compose());
+        out.extend_from_slice(&u32::from(self.status).to_le_bytes());
+        out.extend_from_slice(&(self.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.body.to_le_bytes());
+        for part in [self.key, self.vary, self.head] {
+            out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        }
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.variant.0);
+        out.extend_from_slice(KEY);
+        out.extend_from_slice(self.key);
+        out.push(b'\n');
+        out.extend_from_slice(self.vary);
+        out.extend_from_slice(self.head);
+        seal(&mut out);
+        out
+    }
+}
+
+/// Writes the checksum of `head`, a whole one without what follows it, into it.
+pub fn seal(head: &mut [u8]) {
+    let sum = head.get(SUMMED..).map(crc32fast::hash);
+    if let (Some(sum), Some(place)) = (sum, head.get_mut(12..16)) {
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+impl Times {
+    /// The bytes from [`TIMES`] on.
+    pub fn compose(&self) -> [u8; 32] {
+        let mut out = [0; 32];
+        let parts = [self.valid, self.date, self.updating, self.error];
+        for (place, part) in out.as_chunks_mut::<8>().0.iter_mut().zip(parts) {
+            *place = part.to_le_bytes();
+        }
+        out
+    }
+}
+
+/// How much must be read to know where the body of the file that begins with `bytes` begins.
+///
+/// # Errors
+/// It is none of the cache's, or its head is longer than [`MOST`].
+pub fn length(bytes: &[u8]) -> Result<usize, Bad> {
+    let fixed: &[u8; FIXED] = bytes.first_chunk().ok_or(Bad::Small)?;
+    if !fixed.starts_with(MAGIC) || number32(fixed, 8) != VERSION {
+        return Err(Bad::Version);
+    }
+    let length = number32(fixed, 52) as usize;
+    if (FIXED..=MOST).contains(&length) { Ok(length) } else { Err(Bad::Damaged) }
+}
+
+/// Reads the beginning of a file, all of which is in `bytes`; what follows it may be there too.
+///
+/// # Errors
+/// It is no answer.
+pub fn parse(bytes: &[u8]) -> Result<Head<'_>, Bad> {
+    let length = length(bytes)?;
+    let all = bytes.get(..length).ok_or(Bad::Small)?;
+    if crc32fast::hash(&all[SUMMED..]) != number32(all, 12) {
+        return Err(Bad::Damaged);
+    }
+    let (rest, whole) = (&all[FIXED..], Bad::Damaged);
+    let rest = rest.strip_prefix(KEY).ok_or(whole)?;
+    let (key, rest) = rest.split_at_checked(number32(all, 64) as usize).ok_or(whole)?;
+    let rest = rest.strip_prefix(b"\n").ok_or(whole)?;
+    let (vary, head) = rest.split_at_checked(number32(all, 68) as usize).ok_or(whole)?;
+    let status = u16::try_from(number32(all, 48)).map_err(|_| whole)?;
+    if head.len() != number32(all, 72) as usize || !(100..=999).contains(&status) {
+        return Err(whole);
+    }
+    let times = Times {
+        valid: number64(all, TIMES),
+        date: number64(all, TIMES + 8),
+        updating: number64(all, TIMES + 16),
+        error: number64(all, TIMES + 24),
+    };
+    let variant = Key(*all[80..].first_chunk().ok_or(whole)?);
+    Ok(Head { times, status, body: number64(all, 56), key, vary, variant, head })
+}
+
+/// The number at `at` of a fixed part.
+fn number32(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |number| u32::from_le_bytes(*number))
+}
+
+fn number64(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |number| u64::from_le_bytes(*number))
+}
+
+const MAGIC: &[u8; 8] = b"weircach";
+/// Changes with the layout; files of another version are fetched anew.
+const VERSION: u32 = 1;
+/// Where the times stand.
+pub const TIMES: usize = 16;
+/// From here on nothing changes while the file stays.
+const SUMMED: usize = 48;
+const FIXED: usize = 96;
+/// What stands before the key.
+const KEY: &[u8] = b"\nKEY: ";
+/// No head is longer: that of an answer is bounded by `*_buffer_size`, a key by the request.
+pub const MOST: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TIMES: Times = Times { valid: 7, date: 5, updating: 3, error: u64::MAX };
+
+    fn head<'f>(key: &'f [u8], vary: &'f [u8], head: &'f [u8]) -> Head<'f> {
+        Head { times: TIMES, status: 200, body: 5, key, vary, variant: Key([9; 16]), head }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let head = head(b"http://a/", b"Accept", b"200 OK\r\nA: b\r\n\r\n");
+        let bytes = head.compose();
+        assert_eq!(bytes.len(), head.len());
+        assert_eq!(parse(&bytes), Ok(head));
+        assert_eq!(length(&bytes), Ok(bytes.len()));
+        assert!(memchr::memmem::find(&bytes, b"\nKEY: http://a/\n").is_some());
+        let changed = Times { valid: 99, ..TIMES };
+        let mut later = bytes;
+        later[super::TIMES..][..32].copy_from_slice(&changed.compose());
+        assert_eq!(parse(&later).map(|head| head.times), Ok(changed));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_told() {
+        let bytes = head(b"k", b"", b"200\r\n\r\n").compose();
+        assert_eq!(parse(&bytes[..50]), Err(Bad::Small));
+        assert_eq!(parse(&bytes[..bytes.len() - 1]), Err(Bad::Small));
+        for (at, bad) in [(0, Bad::Version), (8, Bad::Version), (60, Bad::Damaged), (100, Bad::Damaged)] {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert_eq!(parse(&other), Err(bad), "byte {at}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_head_is_read_as_it_was_written(
+            key in prop::collection::vec(any::<u8>(), 0..80),
+            vary in prop::collection::vec(any::<u8>(), 0..20),
+            text in prop::collection::vec(any::<u8>(), 0..200),
+            behind in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let head = head(&key, &vary, &text);
+            let mut bytes = head.compose();
+            bytes.extend_from_slice(&behind);
+            prop_assert_eq!(parse(&bytes), Ok(head));
+        }
+
+        #[test]
+        fn a_damaged_file_is_no_answer(at in 48..150usize, bit in 0..8u8, key in prop::collection::vec(any::<u8>(), 60)) {
+            let mut bytes = head(&key, b"", b"200\r\n\r\n").compose();
+            bytes[at] ^= 1u8 << bit;
+            prop_assert!(parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut begun = MAGIC.to_vec();
+            begun.extend_from_slice(&VERSION.to_le_bytes());
+            begun.extend_from_slice(&bytes);
+            let _ = (parse(&bytes), parse(&begun));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Tests of the index: who may keep what, who waits for whom, and what goes first.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::place::{Pace, Place};
+use super::{Cache, Found, Key, Ticket, Turn};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weir-cache-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a fresh folder");
+        Folder(path)
+    }
+
+    fn cache(&self, size: u64) -> Arc<Cache> {
+        Arc::new(Cache::new(&place(&self.0), size))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn place(path: &Path) -> Place {
+    Place {
+        path: Arc::new(path.to_path_buf()),
+        levels: [1, 2, 0],
+        use_temp_path: false,
+        inactive: 600,
+        max_size: None,
+        min_free: None,
+        manager: Pace::default(),
+        loader: Pace::default(),
+    }
+}
+
+#[track_caller]
+fn ticket(cache: &Arc<Cache>, key: &str) -> Ticket {
+    match cache.look_up(Key::of(key.as_bytes()), 1) {
+        Found::Entry { ticket, .. } => ticket,
+        _ => panic!("no entry for {key}"),
+    }
+}
+
+/// Makes a file for `key`, as one that was stored.
+fn store(cache: &Arc<Cache>, key: &str, size: usize) {
+    let ticket = ticket(cache, key);
+    fs::create_dir_all(ticket.file().parent().expect("below the folder")).expect("made");
+    fs::write(ticket.file(), vec![0; size]).expect("written");
+    ticket.stored(size as u64);
+}
+
+#[test]
+fn an_answer_is_kept_from_the_use_that_was_asked_for() {
+    let folder = Folder::new("uses");
+    let cache = folder.cache(1 << 20);
+    cache.cold.store(false, std::sync::atomic::Ordering::Relaxed);
+    let key = Key::of(b"a");
+    for _ in 0..2 {
+        assert!(matches!(cache.look_up(key, 3), Found::Scarce));
+    }
+    assert!(matches!(cache.look_up(key, 3), Found::Entry { look: false, scarce: false, .. }));
+    assert_eq!(cache.count(), 1, "it is counted on");
+    drop(ticket(&cache, "b"));
+    assert_eq!(cache.count(), 1, "an entry that tells nothing is forgotten");
+}
+
+#[test]
+fn one_fetches_and_others_wait_until_he_gives_up_or_takes_too_long() {
+    let folder = Folder::new("turn");
+    let cache = folder.cache(1 << 20);
+    let (mut first, mut second) = (ticket(&cache, "a"), ticket(&cache, "a"));
+    assert_eq!(first.lock(60_000), Turn::Mine);
+    assert!(matches!(second.lock(60_000), Turn::Others(1..=60_000)));
+    assert!(!second.update());
+    drop(first);
+    assert_eq!(second.lock(0), Turn::Mine, "given back");
+    let mut third = ticket(&cache, "a");
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(third.lock(60_000), Turn::Mine, "too late");
+    drop(second);
+    let mut fourth = ticket(&cache, "a");
+    assert!(matches!(fourth.lock(1), Turn::Others(_)), "whose turn is over takes nothing from the next");
+}
+
+#[test]
+fn a_status_is_remembered_for_its_time() {
+    let folder = Folder::new("error");
+    let cache = folder.cache(1 << 20);
+    let now = weir_rt::clock::unix_time().0;
+    ticket(&cache, "a").fail(502, now + 60);
+    assert!(matches!(cache.look_up(Key::of(b"a"), 1), Found::Error(502)));
+    ticket(&cache, "b").fail(502, now - 1);
+    assert!(matches!(cache.look_up(Key::of(b"b"), 1), Found::Entry { .. }));
+}
+
+#[test]
+fn what_was_not_used_longest_goes_first() {
+    let folder = Folder::new("shrink");
+    let cache = folder.cache(1 << 20);
+    for key in ["a", "b", "c"] {
+        store(&cache, key, 5000);
+    }
+    // Used again, by a worker that has it in memory.
+    let now = weir_rt::clock::monotonic_ms();
+    ticket(&cache, "a").entry().touch(now + 100_000);
+    let files = |keys: [&str; 3]| keys.map(|key| cache.file(Key::of(key.as_bytes())).exists());
+    assert_eq!(cache.size(), 3 * 8192);
+    assert_eq!(cache.expire(0, 10), 0);
+    assert!(cache.shrink());
+    assert_eq!(files(["a", "b", "c"]), [true, false, true]);
+    assert_eq!(cache.expire(now + 50_000, 10), 1);
+    assert_eq!(files(["a", "b", "c"]), [true, false, false]);
+    let held = ticket(&cache, "a");
+    assert!(!cache.shrink(), "a request has to do with it");
+    drop(held);
+    assert!(cache.shrink() && !cache.shrink());
+    assert_eq!((cache.size(), cache.count()), (0, 0));
+}
+
+#[test]
+fn a_full_zone_makes_room() {
+    let folder = Folder::new("full");
+    let cache = folder.cache(8192);
+    for number in 0..1000 {
+        store(&cache, &number.to_string(), 1);
+    }
+    let count = cache.count();
+    assert!((1..200).contains(&count), "{count}");
+    assert_eq!(cache.size(), count as u64 * 4096);
+}
+
+#[test]
+fn a_purged_answer_is_gone() {
+    let folder = Folder::new("purge");
+    let cache = folder.cache(1 << 20);
+    store(&cache, "a", 1);
+    assert!(cache.purge(Key::of(b"a")));
+    assert!(!cache.purge(Key::of(b"a")));
+    assert_eq!((cache.size(), cache.file(Key::of(b"a")).exists()), (0, false));
+}
