@@ -76,7 +76,8 @@ impl Fields {
         }
         for field in x.request.fields.iter().filter(|field| client && field.valid) {
             let name = x.arena.get(field.name);
-            if !self.replaces(name) && !(whole && field.known.is_partial()) {
+            let left_out = self.replaces(name) || whole && field.known.is_partial();
+            if !left_out {
                 section.field(name, x.arena.get(field.value));
             }
         }
@@ -173,7 +174,8 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     if http.settings.pass_request_headers {
         for field in &x.request.fields {
             let name = x.arena.get(field.name);
-            if field.valid && !http.fields.replaces(name) && !(whole && field.known.is_partial()) {
+            let left_out = http.fields.replaces(name) || whole && field.known.is_partial();
+            if field.valid && !left_out {
                 h1::field(&mut out.head, name, x.arena.get(field.value));
             }
         }
