@@ -12,7 +12,7 @@ use std::task::Waker;
 use super::Ticket;
 use super::key::Key;
 use super::place::{Pace, Place};
-use crate::zone::{Entries, Table};
+use crate::zone::{Entries, Store, Table, Usage};
 
 /// The answers of one zone.
 pub struct Cache {
@@ -299,6 +299,13 @@ impl Cache {
         if Arc::ptr_eq(part.value(handle), entry) && empty(&entry.state()) {
             part.remove(handle);
         }
+    }
+}
+
+impl Store for Cache {
+    /// How full the zone of keys is; nothing is said of the files.
+    fn usage(&self) -> Usage {
+        self.table.usage()
     }
 }
 
