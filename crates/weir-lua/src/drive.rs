@@ -7,10 +7,11 @@ use std::task::Poll;
 use weir_core::Exchange;
 use weir_core::body::{Buf, Chain};
 use weir_core::log::Level;
+use weir_core::subrequest::Captured;
 
 use crate::api::push_captured;
 use crate::handler::{Settings, prepare};
-use crate::op::{End, Subrequest};
+use crate::op::{End, Results, Subrequest};
 use crate::run::{Run, Step};
 use crate::state::State;
 use crate::thread::Waiting;
@@ -96,21 +97,34 @@ async fn of_request(
             let sent = flush(run, x, default_type).await;
             run.go_on(at, |l| pushed(l, sent));
         }
-        Waiting::Capture(list, many) => {
+        Waiting::Capture(list) if run.has_others(at) => {
+            let answers = x.subrequests_beside(list);
+            run.capture_beside(
+                at,
+                Box::pin(async {
+                    let answers = answers.await;
+                    Box::new(move |l: State| push_answers(l, &answers)) as Results
+                }),
+            );
+        }
+        Waiting::Capture(list) => {
             let answers = capture(x, list).await;
-            run.go_on(at, |l| {
-                l.reserve(answers.len() as i32 + 4);
-                answers.iter().for_each(|answer| push_captured(l, answer));
-                if many { answers.len() as i32 } else { 1 }
-            });
+            run.go_on(at, |l| push_answers(l, &answers));
         }
         // Those need nothing of the request, and are never taken for this.
-        Waiting::Wait(_) | Waiting::Threads(_) => {}
+        Waiting::Wait(_) | Waiting::Threads(_) | Waiting::Captured(_) => {}
     }
     None
 }
 
-async fn capture(x: &mut Exchange, mut list: Vec<Subrequest>) -> Vec<weir_core::subrequest::Captured> {
+/// What `capture` or `capture_multi` returns.
+fn push_answers(l: State, answers: &[Captured]) -> i32 {
+    l.reserve(answers.len() as i32 + 4);
+    answers.iter().for_each(|answer| push_captured(l, answer));
+    answers.len() as i32
+}
+
+async fn capture(x: &mut Exchange, mut list: Vec<Subrequest>) -> Vec<Captured> {
     match list.len() {
         1 => {
             let (uri, args, options) = list.remove(0);

@@ -30,8 +30,8 @@ pub(crate) enum Op {
     Append(Vec<u8>, usize),
     /// What was said to be with the client, or with the connection.
     Flush,
-    /// Answers of subrequests; `true` for several, as a list.
-    Capture(Vec<Subrequest>, bool),
+    /// Answers of subrequests, one or several.
+    Capture(Vec<Subrequest>),
     /// The end of the script.
     End(End),
 }

@@ -11,7 +11,7 @@ use weir_core::Exchange;
 use weir_core::log::Level;
 
 use crate::lend::lend;
-use crate::op::{End, Op};
+use crate::op::{End, Op, Wait};
 use crate::phase::Phase;
 use crate::state::State;
 use crate::sys;
@@ -25,6 +25,8 @@ pub(crate) struct Run {
     pub(crate) threads: Vec<Thread>,
     /// Who goes on, with how many values on its stack as results of what it called.
     ready: VecDeque<(usize, i32)>,
+    /// Who waits for something the request itself must do, in the order in which it was asked for.
+    asked: VecDeque<usize>,
     /// What the coroutine that has just yielded asks for.
     pub(crate) op: Option<Op>,
     pub(crate) current: usize,
@@ -73,6 +75,7 @@ impl Run {
             phase,
             threads: vec![entry],
             ready: VecDeque::from([(0, 0)]),
+            asked: VecDeque::new(),
             op: None,
             current: 0,
             said: Vec::new(),
@@ -141,9 +144,12 @@ impl Run {
             Some(Op::Body) => Waiting::Body,
             Some(Op::Append(piece, limit)) => Waiting::Append(piece, limit),
             Some(Op::Flush) => Waiting::Flush,
-            Some(Op::Capture(list, many)) => Waiting::Capture(list, many),
+            Some(Op::Capture(list)) => Waiting::Capture(list),
         };
         state.set_top(0);
+        if !matches!(waiting, Waiting::Threads(_) | Waiting::Wait(_)) {
+            self.asked.push_back(at);
+        }
         self.threads[at].status = Status::Waiting(waiting);
         None
     }
@@ -342,7 +348,7 @@ impl Run {
         self.threads.iter().position(|thread| thread.state == state)
     }
 
-    /// The first coroutine that waits for something the request itself must do.
+    /// The coroutine that was the first to wait for something the request itself must do.
     pub(crate) fn take_request_op(&mut self) -> Option<(usize, Waiting)> {
         let of_request = |status: &Status| {
             matches!(
@@ -350,11 +356,35 @@ impl Run {
                 Status::Waiting(Waiting::Body | Waiting::Append(..) | Waiting::Flush | Waiting::Capture(..))
             )
         };
-        let at = self.threads.iter().position(|thread| of_request(&thread.status))?;
+        let at = loop {
+            let at = self.asked.pop_front()?;
+            if of_request(&self.threads[at].status) {
+                break at;
+            }
+        };
         match std::mem::replace(&mut self.threads[at].status, Status::Running) {
             Status::Waiting(waiting) => Some((at, waiting)),
             _ => None,
         }
+    }
+
+    /// Whether others of the run can go on while `at` waits.
+    pub(crate) fn has_others(&self, at: usize) -> bool {
+        let goes_on = |thread: &Thread| thread.kind != Kind::Coroutine && !thread.status.has_ended();
+        self.threads.iter().enumerate().any(|(other, thread)| other != at && goes_on(thread))
+    }
+
+    /// Lets the coroutine `at` wait for subrequests that run by themselves.
+    pub(crate) fn capture_beside(&mut self, at: usize, answers: Wait) {
+        self.threads[at].status = Status::Waiting(Waiting::Captured(answers));
+    }
+
+    /// Whether subrequests of other coroutines are under way: the run must not end early.
+    pub(crate) fn has_subrequests(&self) -> bool {
+        let captures = |thread: &Thread| {
+            matches!(thread.status, Status::Waiting(Waiting::Capture(..) | Waiting::Captured(_)))
+        };
+        self.threads.iter().any(captures)
     }
 
     /// Lets the coroutine `at` go on with what `push` puts on its stack.
@@ -369,7 +399,10 @@ impl Run {
     /// Polls everything that is waited for; ready when a coroutine may go on.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for at in 0..self.threads.len() {
-            let Status::Waiting(Waiting::Wait(wait)) = &mut self.threads[at].status else { continue };
+            let Status::Waiting(Waiting::Wait(wait) | Waiting::Captured(wait)) = &mut self.threads[at].status
+            else {
+                continue;
+            };
             if let Poll::Ready(results) = wait.as_mut().poll(cx) {
                 self.go_on(at, results);
             }

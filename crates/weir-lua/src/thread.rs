@@ -49,7 +49,9 @@ pub(crate) enum Waiting {
     Body,
     Append(Vec<u8>, usize),
     Flush,
-    Capture(Vec<Subrequest>, bool),
+    Capture(Vec<Subrequest>),
+    /// Answers of subrequests that run while others of the run go on.
+    Captured(Wait),
 }
 
 impl Status {

@@ -177,6 +177,32 @@ both_drivers! {
         assert_eq!(server.get("/rewritten").text(), "all\n");
     }
 
+    fn threads_go_on_beside_subrequests(driver) {
+        let server = serve(
+            "",
+            "location /slow { content_by_lua_block { require('ngx.semaphore') package.loaded.gate:wait(3600) ngx.print('slow') } }
+             location /both { content_by_lua_block { package.loaded.gate = require('ngx.semaphore').new()
+                local t = ngx.thread.spawn(function() return ngx.location.capture('/slow').body end)
+                ngx.sleep(0.001) ngx.print(select(2, pcall(ngx.exit, 403)), ' ', select(2, ngx.thread.kill(t)), ' ')
+                package.loaded.gate:post() ngx.say(select(2, ngx.thread.wait(t))) } }",
+        );
+        let text = server.get("/both").text();
+        assert!(text.contains("attempt to abort with pending subrequests pending subrequests slow\n"), "{text}");
+    }
+
+    fn compiled_code_finds_what_interpreted_code_does(driver) {
+        let script = "jit.opt.start('hotloop=1') local d = ngx.shared.d local seen = {}
+            for i = 1, 20 do
+                ngx.ctx.n = (ngx.ctx.n or 0) + 1 ngx.status = 200 + i % 2
+                ngx.var.v = i d:set('k' .. i, i) d:incr('sum', i, 0)
+                ngx.header['X-N'] = i
+                seen[i] = ngx.var.v .. ngx.re.match('a' .. i, '(?<n>[0-9]+)', 'o').n .. d:get('k' .. i) .. ngx.md5('x'):sub(1, 1)
+            end
+            ngx.say(ngx.ctx.n, ' ', ngx.status, ' ', d:get('sum'), ' ', ngx.header['X-N'], ' ', seen[20], ' ', ngx.var.arg_q, ' ', ngx.var.nobody)";
+        let server = serve("lua_shared_dict d 1m;", &format!("location / {{ set $v ''; content_by_lua_block {{ {script} }} }}"));
+        assert_eq!(server.get("/?q=7").text(), "20 200 210 20 2020209 7 nil\n");
+    }
+
     fn patterns_have_all_options(driver) {
         assert_eq!(say("ngx.say(ngx.re.match('aaab', 'a|aa|aaa', 'd')[0], ngx.re.match('a', 'a', 'd')[1])"), "aaanil\n");
         assert_eq!(say("ngx.say(ngx.re.find('\\xff\\u{4f60}', '.', 'U'))"), "24\n");

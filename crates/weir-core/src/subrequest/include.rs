@@ -46,39 +46,73 @@ pub type Answer = Rc<RefCell<Option<Captured>>>;
 /// What a waited subrequest leaves for its parent: itself, to take the variables from.
 type Left = Rc<RefCell<Option<Box<Exchange>>>>;
 
+/// What a subrequest was answered with; 500 where none was made.
+fn answered(result: &Answer) -> Captured {
+    result.take().unwrap_or_else(|| Captured { status: 500, ..Captured::default() })
+}
+
 impl Exchange {
     /// Makes subrequests possible in this response's body; called by header filters whose body filters include some.
     pub fn includes(&mut self) {
         self.family.get_or_insert_default();
     }
 
+    /// As [`Exchange::subrequests`], all at once, while the request goes on: the future holds nothing of it. Dropping it
+    /// gives them up.
+    pub fn subrequests_beside(
+        &mut self,
+        list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>,
+    ) -> LocalFuture<'static, Vec<Captured>> {
+        let family = Rc::new(Family::default());
+        let mut results: Vec<Answer> = Vec::with_capacity(list.len());
+        for (uri, args, options) in list {
+            results.push(self.begin_capture(&family, &uri, &args, options));
+        }
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            let idle = family.changed(Family::is_idle);
+            family.attend(&shared, shared.waiting(Box::pin(idle))).await;
+            results.iter().map(answered).collect()
+        })
+    }
+
     /// Makes subrequests for the paths and arguments of `list` that run at the same time, a few at most, and gives what
     /// they answered, in order. Each has copies of this request's variables (or none, as its options say), and what
     /// they set there is lost.
     pub async fn subrequests(&mut self, list: Vec<(Vec<u8>, Vec<u8>, SubrequestOptions)>) -> Vec<Captured> {
-        let refused = || Captured { status: 500, ..Captured::default() };
         let family = Rc::new(Family::default());
         let mut results: Vec<Answer> = Vec::with_capacity(list.len());
         let shared = self.shared.clone();
         for (uri, args, options) in list {
             let room = family.changed(Family::has_room);
             family.attend(&shared, shared.waiting(Box::pin(room))).await;
-            let result = Answer::default();
-            results.push(result.clone());
-            let Some((x, alive)) = self.child(&uri, &args, options, false) else { continue };
-            let own = x.shared.clone();
-            let future = Box::pin(async move {
-                let mut x = x;
-                *result.borrow_mut() = Some(answer(&mut x, Phase::ServerRewrite).await);
-                let worker = x.worker.clone();
-                worker.give_exchange(x);
-                drop(alive);
-            });
-            family.start(Running { future, shared: own, open: Vec::new() });
+            results.push(self.begin_capture(&family, &uri, &args, options));
         }
         let idle = family.changed(Family::is_idle);
         family.attend(&shared, shared.waiting(Box::pin(idle))).await;
-        results.iter().map(|result| result.take().unwrap_or_else(refused)).collect()
+        results.iter().map(answered).collect()
+    }
+
+    /// Lets a subrequest run with the others of `family`; where its answer will stand.
+    fn begin_capture(
+        &mut self,
+        family: &Family,
+        uri: &[u8],
+        args: &[u8],
+        options: SubrequestOptions,
+    ) -> Answer {
+        let result = Answer::default();
+        let Some((x, alive)) = self.child(uri, args, options, false) else { return result };
+        let (own, place) = (x.shared.clone(), result.clone());
+        let future = Box::pin(async move {
+            let mut x = x;
+            *place.borrow_mut() = Some(answer(&mut x, Phase::ServerRewrite).await);
+            let worker = x.worker.clone();
+            worker.give_exchange(x);
+            drop(alive);
+        });
+        family.start(Running { future, shared: own, open: Vec::new() });
+        result
     }
 
     /// A subrequest's exchange, not yet run; none where that would be one too many, which is logged.

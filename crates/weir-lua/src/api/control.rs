@@ -49,6 +49,9 @@ fn exit(l: State) -> Outcome {
         lend::exchange(|x| x.state::<FilterExit>().0 = Some(status))?;
         return Ok(Done::Results(0));
     }
+    if !matches!(status, -1 | 408 | 444 | 499) {
+        check_subrequests()?;
+    }
     if status >= 200 && is_sent() {
         let now = current_status()?;
         if status >= 300 && i64::from(now) != status && status != 499 && status != 444 && status != 408 {
@@ -68,6 +71,14 @@ fn exit(l: State) -> Outcome {
 #[derive(Default)]
 pub(crate) struct FilterExit(pub(crate) Option<i64>);
 
+/// A script does not end while subrequests of its other threads are under way.
+fn check_subrequests() -> Result<(), Raise> {
+    match lend::run(|run| run.has_subrequests())? {
+        true => Err(Raise::text("attempt to abort with pending subrequests")),
+        false => Ok(()),
+    }
+}
+
 fn exec(l: State) -> Outcome {
     if !(1..=2).contains(&l.top()) {
         return Err(Raise::Text(format!("expecting one or two arguments, but got {}", l.top())));
@@ -81,6 +92,7 @@ fn exec(l: State) -> Outcome {
         lend::log(Level::Error, &format_args!("unsafe URI \"{shown}\" was detected"));
         return Err(Raise::text("unsafe uri"));
     }
+    check_subrequests()?;
     if is_sent() {
         return Err(Raise::text("attempt to call ngx.exec after sending out response headers"));
     }
@@ -116,6 +128,7 @@ fn redirect(l: State) -> Outcome {
              ngx.HTTP_SEE_OTHER, and ngx.HTTP_TEMPORARY_REDIRECT are allowed",
         ));
     }
+    check_subrequests()?;
     if is_sent() {
         return Err(Raise::text("attempt to call ngx.redirect after sending out the headers"));
     }

@@ -161,7 +161,9 @@ fn kill(l: State) -> Outcome {
                 run.threads[at].status = Status::Dead;
                 return Some("already terminated");
             }
-            Status::Waiting(Waiting::Capture(..)) => return Some("pending subrequests"),
+            Status::Waiting(Waiting::Capture(_) | Waiting::Captured(_)) => {
+                return Some("pending subrequests");
+            }
             _ => {}
         }
         run.kill(at);

@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Function] = &[
         }
         l.set_top(2);
         let one = read(l, 1, 2, 1)?;
-        lend::run(|run| run.op = Some(Op::Capture(vec![one], false)))?;
+        lend::run(|run| run.op = Some(Op::Capture(vec![one])))?;
         Ok(Done::Yield(0))
     }),
     function("location.capture_multi", CAPTURE, |l| {
@@ -51,7 +51,7 @@ pub(super) const TABLE: &[Function] = &[
             list.push(read(l, query + 1, query + 2, index)?);
             l.set_top(query - 1);
         }
-        lend::run(|run| run.op = Some(Op::Capture(list, true)))?;
+        lend::run(|run| run.op = Some(Op::Capture(list)))?;
         Ok(Done::Yield(0))
     }),
 ];

@@ -3,9 +3,10 @@
 use weir_http::date;
 use weir_rt::clock;
 
-use super::{Done, Function, Outcome, expect_number, expect_string, function};
+use super::{Done, Function, Outcome, Raise, function};
 use crate::lend;
 use crate::state::State;
+use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] = &[
     function("time", 0, |l| {
@@ -22,19 +23,22 @@ pub(super) const TABLE: &[Function] = &[
     function("localtime", 0, |l| local(l, 0, 19)),
     function("utctime", 0, |l| Ok(push(l, clock::unix_time().0, 0, 0, 19))),
     function("http_time", 0, |l| {
-        let time = expect_number(l, 1, "http_time")?;
+        let time = l.number(1).ok_or_else(|| Raise::text("number argument only"))?;
         l.push_bytes(date::http(time as i64).as_ref());
         Ok(Done::Results(1))
     }),
     function("cookie_time", 0, |l| {
-        let time = expect_number(l, 1, "cookie_time")? as i64;
+        let time = l.number(1).ok_or_else(|| Raise::text("number argument only"))? as i64;
         let mut text = Vec::new();
         date::cookie(&mut text, time);
         l.push_bytes(&text);
         Ok(Done::Results(1))
     }),
     function("parse_http_time", 0, |l| {
-        let text = expect_string(&l, 1, "parse_http_time")?;
+        if l.kind(1) != kind::STRING {
+            return Err(Raise::text("string argument only"));
+        }
+        let text = l.bytes(1).unwrap_or_default().to_vec();
         match date::parse(&text) {
             Some(time) => l.push_number(time as f64),
             None => l.push_nil(),

@@ -11,7 +11,7 @@ thread_local! {
     static SPANS: RefCell<Vec<i32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A pattern's number, with how many groups it has in `number` and whether it is to be kept in `flag`; -2 and PCRE2's
+/// A pattern's number, with how many groups it has in `number`, how many names in `flags`, and whether it is to be kept in `flag`; -2 and PCRE2's
 /// words for a wrong one; refused for an option that does not exist.
 pub(super) unsafe extern "C" fn compile(
     pattern: *const u8,
@@ -26,6 +26,7 @@ pub(super) unsafe extern "C" fn compile(
     guarded(|| {
         lend::vm(|vm| match vm.patterns.number(pattern, options) {
             Ok((number, groups, keep)) => {
+                answer.flags = vm.patterns.numbered(number).map_or(0, |compiled| compiled.names.len() as u32);
                 answer.number = groups as f64;
                 answer.flag = u32::from(keep);
                 number

@@ -179,6 +179,30 @@ pub(super) extern "C" fn status() -> i32 {
     })
 }
 
+/// Gives the answer a status, as long as its head has not gone.
+pub(super) extern "C" fn set_status(status: i32) -> i32 {
+    guarded(|| {
+        if !lend::phase().is_in(REQUEST) || !(100..1000).contains(&status) || is_sent() {
+            return REFUSED;
+        }
+        let done = lend::exchange(|x| {
+            (x.response.status, x.response.err_status, x.response.reason) = (status as u16, 0, None);
+            FOUND
+        });
+        done.unwrap_or(REFUSED)
+    })
+}
+
+/// Whether the head has gone, or would have by now in OpenResty.
+pub(super) extern "C" fn headers_sent() -> i32 {
+    guarded(|| lend::exchange(|_| ()).map_or(REFUSED, |()| i32::from(is_sent())))
+}
+
+/// Whether the request is a subrequest.
+pub(super) extern "C" fn is_subrequest() -> i32 {
+    guarded(|| lend::exchange(|x| i32::from(x.is_subrequest())).unwrap_or(REFUSED))
+}
+
 /// The running script's context, as a bit.
 pub(super) extern "C" fn phase() -> i32 {
     guarded(|| lend::phase() as i32)

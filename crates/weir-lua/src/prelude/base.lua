@@ -30,6 +30,8 @@ ngx.config.nginx_configure = function() return "" end
 local C = ngx._fast.C
 local registry = debug.getregistry()
 local other_ctx, other_status = ngx._ctx, ngx._status
+local other_sent, other_subrequest, set_status = ngx._headers_sent, ngx._is_subrequest, ngx._set_status
+local type = type
 local getters = {
     ctx = function()
         local anchor = C.ctx()
@@ -41,12 +43,23 @@ local getters = {
         if status >= 0 then return status end
         return other_status()
     end,
-    headers_sent = ngx._headers_sent,
-    is_subrequest = ngx._is_subrequest,
+    headers_sent = function()
+        local sent = C.headers_sent()
+        if sent >= 0 then return sent == 1 end
+        return other_sent()
+    end,
+    is_subrequest = function()
+        local is = C.is_subrequest()
+        if is >= 0 then return is == 1 end
+        return other_subrequest()
+    end,
 }
 local setters = {
     ctx = ngx._set_ctx,
-    status = ngx._set_status,
+    status = function(status)
+        if type(status) == "number" and C.set_status(status) == 1 then return end
+        set_status(status)
+    end,
     headers_sent = function() error("attempt to write a readonly ngx value: headers_sent", 2) end,
     is_subrequest = function() error("attempt to write a readonly ngx value: is_subrequest", 2) end,
 }
@@ -76,7 +89,7 @@ setmetatable(ngx, {
 })
 
 -- What a table or a userdata is shown as is Lua's business.
-local tostring, type, select = tostring, type, select
+local tostring, select = tostring, select
 local getmetatable = getmetatable
 local function shown(write)
     return function(...)

@@ -53,7 +53,8 @@ local function decoder(what, name, reason)
     ngx[name] = function(value)
         if type(value) ~= "string" then return other(value) end
         if C.text(what, value, #value, 0, out) == 1 then return text(out.at, out.len) end
-        return nil, reason
+        if reason then return nil, reason end
+        return nil
     end
 end
 decoder(6, "decode_base64")

@@ -26,6 +26,9 @@ struct weir_api {
     int (*request_header)(const char *, size_t, struct weir_answer *);
     int (*ctx)(void);
     int (*status)(void);
+    int (*set_status)(int);
+    int (*headers_sent)(void);
+    int (*is_subrequest)(void);
     int (*phase)(void);
     double (*now)(void);
     double (*seconds)(void);

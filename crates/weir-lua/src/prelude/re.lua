@@ -21,7 +21,8 @@ local function compiled(regex, options)
         return nil, complain(regex, options)
     end
     local keep = out.flag ~= 0
-    groups[number], names[number] = out.number, names_of(number)
+    groups[number] = out.number
+    if out.flags > 0 then names[number] = names_of(number) else names[number] = nil end
     moves[number] = (find_plain(options, "u", 1, true) or find_plain(options, "U", 1, true)) and true or false
     if keep then
         if not known then
