@@ -172,10 +172,17 @@ async fn linger(wire: &Wire, ms: u64) {
         return;
     }
     wire.timer.arm(ms);
+    let mut read = 0;
     while let Recv::Data(buf) = wire.stream.recv(Some(&wire.timer)).await {
-        drop(buf);
+        read += buf.len();
+        if read > LINGERING {
+            return;
+        }
     }
 }
+
+/// How much is read of a client that sends on: what was under way fits, and who floods is not served in this way, too.
+const LINGERING: usize = 1 << 20;
 
 /// An exchange for the next request: the last one's, or another of the worker's.
 fn exchange(mux: &Mux, spare: &mut Option<Box<Exchange>>) -> Box<Exchange> {
