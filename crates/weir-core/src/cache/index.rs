@@ -123,6 +123,11 @@ impl Cache {
         self.table.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> u32 {
+        self.table.parts()
+    }
+
     /// A request asks for `key`; what was asked for less than `min_uses` times is not kept.
     pub fn look_up(self: &Arc<Self>, key: Key, min_uses: u64) -> Found {
         let now = weir_rt::clock::monotonic_ms();
