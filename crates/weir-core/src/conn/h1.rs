@@ -87,8 +87,8 @@ impl Wire {
     pub(crate) fn compose(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut out = self.out.borrow_mut();
         if out.capacity() == 0 {
-            let between = self.multiplexed.get() && self.stream.unsent() > 0;
-            *out = if between { Vec::with_capacity(FRAME) } else { self.stream.spare() };
+            let short = self.multiplexed.get() && self.stream.unsent() > 0;
+            *out = if short { Vec::with_capacity(FRAME) } else { self.stream.spare() };
         }
         let before = out.len();
         write(&mut out);
@@ -97,8 +97,7 @@ impl Wire {
         composed
     }
 
-    /// As [`Wire::compose`], for the few bytes between pieces of a body that follow uncopied: a spare vector, which has
-    /// room for a whole answer, would be held by them until the client has read that far.
+    /// As [`Wire::compose`], for the few bytes between pieces that follow uncopied, which would hold a whole spare vector.
     pub(super) fn frame(&self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.out.borrow().capacity() == 0 {
             self.out.replace(Vec::with_capacity(FRAME));

@@ -513,16 +513,6 @@ fn expected(decoder: &Decoder, long: bool, room: u64) -> Option<usize> {
 /// What a receive into a pool buffer brings at most.
 const SHORT: usize = 4096;
 
-impl Link {
-    /// Whoever waits for the server does so for `ms` milliseconds from now on.
-    fn touch(&self, ms: u64) {
-        match self {
-            Link::Own(connection) => connection.timer.touch(ms),
-            Link::Talk(talk) => talk.timer.touch(ms),
-        }
-    }
-}
-
 /// nginx's words.
 const CLOSED: &str = "upstream prematurely closed connection";
 const TIMED_OUT: &str = "upstream timed out (110: Connection timed out)";

@@ -118,6 +118,16 @@ pub(super) enum Link {
     Talk(Box<Talk>),
 }
 
+impl Link {
+    /// Whoever waits for the server does so for `ms` milliseconds from now on.
+    pub(super) fn touch(&self, ms: u64) {
+        match self {
+            Link::Own(connection) => connection.timer.touch(ms),
+            Link::Talk(talk) => talk.timer.touch(ms),
+        }
+    }
+}
+
 impl Run<'_> {
     /// What stands before addresses in messages.
     fn scheme(&self) -> &'static str {
