@@ -50,7 +50,7 @@ fn answer(visit: &mut Visit, head: &str, target: &str, count: usize) -> bool {
         "star" => fields = "Vary: *\r\n",
         "past" | "meanwhile" => fields = "X-Accel-Expires: @1\r\n",
         "swr" => {
-            fields = "Cache-Control: max-age=1, stale-while-revalidate=3600, stale-if-error=3600\r\nX-Accel-Expires: @1\r\n"
+            fields = "Cache-Control: max-age=1, stale-while-revalidate=3600, stale-if-error=3600\r\nX-Accel-Expires: @1\r\n";
         }
         "missing" => status = "404 Not Found",
         "moved" => (status, fields) = ("301 Moved Permanently", "Location: /x\r\n"),
