@@ -22,6 +22,8 @@ pub struct Ran {
     pub taken: usize,
     /// Bytes written.
     pub given: usize,
+    /// More waits to be written.
+    pub more: bool,
     /// All input was used and nothing waits to be written; with [`Op::Finish`]: the stream is whole.
     pub done: bool,
 }
@@ -90,13 +92,14 @@ impl Encoder {
         if fine == 0 {
             return Err(Refused);
         }
+        // SAFETY: the state is live; the call reads it.
+        let more = unsafe { c::BrotliEncoderHasMoreOutput(state) != 0 };
         let done = match op {
-            // SAFETY: the state is live; the call reads it.
-            Op::Finish => unsafe { c::BrotliEncoderIsFinished(state) != 0 },
             // SAFETY: as above.
-            _ => left == 0 && unsafe { c::BrotliEncoderHasMoreOutput(state) == 0 },
+            Op::Finish => unsafe { c::BrotliEncoderIsFinished(state) != 0 },
+            _ => left == 0 && !more,
         };
-        Ok(Ran { taken: input.len() - left, given: output.len() - room, done })
+        Ok(Ran { taken: input.len() - left, given: output.len() - room, more, done })
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Stream {
     encoder: Encoder,
     /// A flush is not yet written out: until then the library takes no input.
     flushing: bool,
+    /// Something is not: behind a seam the library flushes by itself, so that it may take no input either.
+    pending: bool,
     /// Bytes taken since the last flush.
     unflushed: usize,
 }
@@ -46,7 +48,7 @@ impl Session for Stream {
     fn begin(Settings { level, window, hint }: Settings, from: u64) -> Result<Stream, Failed> {
         let encoder = Encoder::new(level, window, hint, from);
         let encoder = encoder.map_err(|Refused| Failed("BrotliEncoderCreateInstance() failed"))?;
-        Ok(Stream { encoder, flushing: false, unflushed: 0 })
+        Ok(Stream { encoder, flushing: false, pending: false, unflushed: 0 })
     }
 
     fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
@@ -56,19 +58,24 @@ impl Session for Stream {
                 .map_err(|Refused| Failed("BrotliEncoderCompressStream() failed"))
         };
         let mut before = 0;
-        if self.flushing {
-            let Ran { given, done, .. } = run(b"", output, brotli::Op::Flush)?;
-            if !done {
+        if self.flushing || self.pending {
+            let op = if self.flushing { brotli::Op::Flush } else { brotli::Op::Process };
+            let Ran { given, more, done, .. } = run(b"", output, op)?;
+            if more || !done {
                 return Ok(Progress { taken: 0, given, done: false });
             }
-            (self.flushing, self.unflushed, before) = (false, 0, given);
+            if self.flushing {
+                (self.flushing, self.unflushed) = (false, 0);
+            }
+            before = given;
         }
         let op = match op {
             Op::Run if self.unflushed + input.len() < SPAN => brotli::Op::Process,
             Op::Run | Op::Flush => brotli::Op::Flush,
             Op::Finish => brotli::Op::Finish,
         };
-        let Ran { taken, given, done } = run(input, &mut output[before..], op)?;
+        let Ran { taken, given, more, done } = run(input, &mut output[before..], op)?;
+        self.pending = more;
         self.unflushed += taken;
         if op == brotli::Op::Flush {
             (self.flushing, self.unflushed) = (!done, if done { 0 } else { self.unflushed });
@@ -135,6 +142,39 @@ mod tests {
             }
             packed.extend(pack(&mut stream, std::slice::from_ref(&noise), 100));
             assert_eq!(brotli::decompress(&packed, 100_000), Some(noise.repeat(2)), "{level}");
+        }
+    }
+
+    /// Behind a seam the library writes its first two bytes out by itself, which may need more room than there is.
+    #[test]
+    fn input_may_follow_the_flush_of_a_seam() {
+        let text = b"0123456789".repeat(30);
+        for (level, room) in
+            [0, 1, 2, 6, 9].into_iter().flat_map(|level| [1, 2, 3, 7].map(|room| (level, room)))
+        {
+            let (mut packed, mut from, mut output) = (Vec::new(), 0, vec![0; room]);
+            for op in [Op::Flush, Op::Finish] {
+                let settings = Settings { level, window: 16, hint: 0 };
+                let mut stream = Stream::begin(settings, from).expect("memory");
+                let mut at = 0;
+                loop {
+                    // A byte at a time, and the wish behind the last one.
+                    let end = (at + 1).min(text.len());
+                    let now = if end == text.len() { op } else { Op::Run };
+                    let progress = stream.run(&text[at..end], &mut output, now).expect("takes input");
+                    packed.extend_from_slice(&output[..progress.given]);
+                    at += progress.taken;
+                    if now == op && at == text.len() && progress.done {
+                        break;
+                    }
+                }
+                from = text.len() as u64;
+            }
+            assert_eq!(
+                brotli::decompress(&packed, 2 * text.len()),
+                Some(text.repeat(2)),
+                "level {level}, room {room}"
+            );
         }
     }
 }
