@@ -9,7 +9,7 @@
 //! println!("{}", backend.port());
 //! ```
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -210,11 +210,14 @@ impl Visit {
         let stream = self.stream.as_mut()?;
         // A socket that takes no timeout reads without one.
         let _ = stream.set_read_timeout(Some(DEADLINE));
-        match stream.read(&mut piece) {
-            Ok(0) | Err(_) => None,
-            Ok(count) => {
-                self.read.extend_from_slice(&piece[..count]);
-                Some(())
+        loop {
+            match stream.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => return None,
+                Ok(count) => {
+                    self.read.extend_from_slice(&piece[..count]);
+                    return Some(());
+                }
             }
         }
     }
