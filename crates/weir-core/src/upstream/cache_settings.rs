@@ -278,21 +278,12 @@ impl CacheSettings {
 /// Bit of `_cache_use_stale`: somebody fetches a newer one.
 pub const UPDATING: u32 = 0x1000;
 
-/// The words of `_cache_use_stale`.
-pub const STALE: [(&str, u32); 12] = [
-    ("error", Reason::ERROR.0),
-    ("timeout", Reason::TIMEOUT.0),
-    ("invalid_header", Reason::INVALID_HEADER.0),
-    ("updating", UPDATING),
-    ("http_500", Reason::HTTP_500.0),
-    ("http_502", Reason::HTTP_502.0),
-    ("http_503", Reason::HTTP_503.0),
-    ("http_504", Reason::HTTP_504.0),
-    ("http_403", Reason::HTTP_403.0),
-    ("http_404", Reason::HTTP_404.0),
-    ("http_429", Reason::HTTP_429.0),
-    ("off", Reason::OFF.0),
-];
+/// The words of `_cache_use_stale`: those of `_next_upstream`, but that nothing is repeated here.
+pub const STALE: [(&str, u32); Reason::WORDS.len()] = {
+    let mut words = Reason::WORDS;
+    words[Reason::NON_IDEMPOTENT_AT] = ("updating", UPDATING);
+    words
+};
 
 /// The words of `_cache_methods`.
 pub const METHODS: [(&str, u32); 3] = [

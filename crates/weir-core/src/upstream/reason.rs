@@ -59,6 +59,9 @@ impl Reason {
         ("off", Reason::OFF.0),
     ];
 
+    /// Where `non_idempotent` is in [`Reason::WORDS`].
+    pub(super) const NON_IDEMPOTENT_AT: usize = 3;
+
     /// The reason that an answer with this status is, if it can be one.
     pub fn of_status(status: u16) -> Option<Reason> {
         Some(match status {
