@@ -64,7 +64,8 @@ fn compare(name: &str) {
             report.skip(request);
         }
     }
-    report.compare(&requests, &theirs.finish(), &ours.finish());
+    let (their_ports, our_ports) = (theirs.ports(), ours.ports());
+    report.compare(&requests, &theirs.finish(our_ports), &ours.finish(their_ports));
     report.finish();
 }
 

@@ -7,6 +7,9 @@ use weir_http::date;
 pub(crate) struct Place {
     /// Its ports, by number.
     pub(crate) ports: Vec<u16>,
+    /// Those of the server it is compared with. What only looks like a port (the size in an `ETag` did) is in the
+    /// answers of both, so both must name it the same.
+    pub(crate) other_ports: Vec<u16>,
     /// Its folder.
     pub(crate) folder: String,
     /// The name it gives itself.
@@ -17,7 +20,7 @@ pub(crate) struct Place {
 pub(crate) fn mask(bytes: &[u8], place: &Place) -> Vec<u8> {
     let mut masked = replace(bytes, place.folder.as_bytes(), b"%%DIR%%");
     masked = replace_word(&masked, place.product.as_bytes(), b"%%PRODUCT%%");
-    for (number, port) in place.ports.iter().enumerate() {
+    for (number, port) in place.ports.iter().enumerate().chain(place.other_ports.iter().enumerate()) {
         masked = replace_word(&masked, port.to_string().as_bytes(), format!("%%PORT_{number}%%").as_bytes());
     }
     boundary(&dates(&masked))
@@ -103,12 +106,14 @@ const NEAR: i64 = 2 * 366 * 86_400;
 fn changing_parts_get_names() {
     let place = Place {
         ports: vec![34567, 40000],
+        other_ports: vec![11170],
         folder: "/tmp/weir-1".to_owned(),
         product: "nginx/1.2.3".to_owned(),
     };
     let masked = |text: &str| String::from_utf8_lossy(&mask(text.as_bytes(), &place)).into_owned();
     assert_eq!(masked("Server: nginx/1.2.3\r\n nginx/1.2.33"), "Server: %%PRODUCT%%\r\n nginx/1.2.33");
     assert_eq!(masked("http://a:34567/ 12345678 /tmp/weir-1/x"), "http://a:%%PORT_0%%/ 12345678 %%DIR%%/x");
+    assert_eq!(masked("ETag: \"6553f100-11170\""), "ETag: \"6553f100-%%PORT_0%%\"");
     let day = "Thu, 01 Jan 2026 00:00:00 GMT";
     assert_eq!(
         masked(&format!("Date: {day}\r\nExpires: Thu, 01 Jan 2026 01:00:00 GMT\r\nDate: x\r\n")),

@@ -65,7 +65,7 @@ impl Side {
         let ports = (0..PORTS).take_while(|number| conf.contains(&format!("%%PORT_{number}%%")));
         let ports = ports.map(|number| server.port(number)).collect();
         let folder = server.dir().path().to_string_lossy().into_owned();
-        let place = Place { ports, folder, product: format!("nginx/{version}") };
+        let place = Place { ports, other_ports: Vec::new(), folder, product: format!("nginx/{version}") };
         Side { server, place, answers: Vec::new(), used: HashSet::new() }
     }
 
@@ -76,8 +76,14 @@ impl Side {
         self.answers.push((request.number, answer));
     }
 
-    /// Stops the server: then its log is complete.
-    pub(crate) fn finish(mut self) -> Vec<Outcome> {
+    /// Its ports, by number.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.place.ports.clone()
+    }
+
+    /// Stops the server: then its log is complete. It is compared with the one that has `other_ports`.
+    pub(crate) fn finish(mut self, other_ports: Vec<u16>) -> Vec<Outcome> {
+        self.place.other_ports = other_ports;
         let exit = self.server.quit();
         assert!(exit.status.success(), "{exit}");
         let log = self.server.dir().read("access.log");
