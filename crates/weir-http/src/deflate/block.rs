@@ -1,7 +1,7 @@
 //! Writes blocks (RFC 1951, section 3.2.3): with codes of their own, the fixed ones, or as they are, whatever is shortest.
 
 use super::codes::{LENGTH, LIMIT, codes, lengths};
-use super::matches::{LENGTHS, Matcher, SHORTEST, Token, distance_symbol};
+use super::matches::{LENGTHS, Matcher, SHORTEST, Sequence};
 
 /// Writes one block at a time, as there is room for it.
 pub(super) struct Writer {
@@ -20,6 +20,7 @@ pub(super) struct Writer {
     literals: [u32; 288],
     /// The code of each length from [`SHORTEST`] on, with its extra bits.
     lengths: [u32; 256],
+    /// The code of each distance, and from bit [`EXTRA`] on how many extra bits follow it.
     distances: [u32; 32],
 }
 
@@ -27,12 +28,33 @@ pub(super) struct Writer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Nothing,
-    /// Tokens from this one on.
-    Tokens(usize),
+    /// Literals and matches from here on.
+    Sequences(Place),
     /// Bytes as they are: the first of them, and the end of those that were announced.
     Stored(usize, usize),
     /// What follows a block.
     End,
+}
+
+/// How far a block is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// The number of the next match.
+    next: usize,
+    /// The next byte.
+    at: usize,
+    /// Literals before that match, or the block's end, that are not written.
+    literals: usize,
+}
+
+impl Place {
+    /// Before the match `next`, with its literals.
+    #[inline]
+    fn new(sequences: &[Sequence], bytes: &[u8], next: usize, at: usize) -> Place {
+        let literals =
+            sequences.get(next).map_or(bytes.len() - at, |sequence| usize::from(sequence.literals));
+        Place { next, at, literals }
+    }
 }
 
 impl Default for Writer {
@@ -67,10 +89,11 @@ impl Writer {
     /// Begins a block of what `matcher` has; one without bytes only if it is the last.
     pub(super) fn begin(&mut self, matcher: &mut Matcher, last: bool) {
         self.last = last;
-        if matcher.tokens().is_empty() && !last {
+        if matcher.bytes().is_empty() && !last {
             self.part = Part::End;
             return;
         }
+        matcher.end();
         matcher.literals[END] = 1;
         let extra = extra_bits(matcher);
         let (mut literals, mut distances) = ([0; 288], [0; 32]);
@@ -85,12 +108,12 @@ impl Writer {
             () if bytes > 0 && stored < own.min(fixed) => self.part = Part::Stored(0, 0),
             () if fixed <= own => {
                 self.put(u64::from(last) | 1 << 1, 3);
-                self.take_codes(&FIXED, &[5; 32]);
+                self.take_codes(&FIXED, &[5; 32], matcher);
             }
             () => {
                 self.put(u64::from(last) | 2 << 1, 3);
                 header.write(self);
-                self.take_codes(&literals, &distances);
+                self.take_codes(&literals, &distances, matcher);
             }
         }
     }
@@ -100,9 +123,12 @@ impl Writer {
         self.sync = true;
     }
 
-    fn take_codes(&mut self, literals: &[u8; 288], distances: &[u8; 32]) {
+    fn take_codes(&mut self, literals: &[u8; 288], distances: &[u8; 32], matcher: &Matcher) {
         codes(literals, &mut self.literals);
         codes(distances, &mut self.distances);
+        for (symbol, code) in self.distances.iter_mut().enumerate() {
+            *code |= (symbol as u32 / 2).saturating_sub(1) << EXTRA;
+        }
         for (at, code) in self.lengths.iter_mut().enumerate() {
             let (symbol, extra, first) = LENGTHS[at];
             let base = self.literals[usize::from(symbol)];
@@ -110,7 +136,7 @@ impl Writer {
             let length = base >> LENGTH;
             *code = (base & BITS) | rest << length | (length + u32::from(extra)) << LENGTH;
         }
-        self.part = Part::Tokens(0);
+        self.part = Part::Sequences(Place::new(matcher.sequences(), matcher.bytes(), 0, 0));
     }
 
     /// Moves what is written to `output`, and writes on while there is room; how many bytes.
@@ -126,7 +152,7 @@ impl Writer {
             (self.len, self.handed) = (0, 0);
             match self.part {
                 Part::Nothing => return given,
-                Part::Tokens(from) => self.tokens(matcher.tokens(), from),
+                Part::Sequences(from) => self.sequences(matcher.sequences(), matcher.bytes(), from),
                 Part::Stored(at, announced) => self.stored(matcher.bytes(), at, announced),
                 Part::End => {
                     matcher.clear();
@@ -136,39 +162,34 @@ impl Writer {
         }
     }
 
-    fn tokens(&mut self, tokens: &[Token], from: usize) {
-        let (mut bits, mut count, mut len) = (self.bits, self.count, self.len);
-        let mut at = from;
-        while len < OUT
-            && let Some(&token) = tokens.get(at)
-        {
-            at += 1;
-            let distance = token >> 16;
-            if distance == 0 {
-                let code = self.literals[(token & 0xff) as usize];
-                bits |= u64::from(code & BITS) << count;
-                count += code >> LENGTH;
-            } else {
-                let code = self.lengths[(token as usize & 0xffff).wrapping_sub(SHORTEST) & 0xff];
-                bits |= u64::from(code & BITS) << count;
-                count += code >> LENGTH;
-                let symbol = distance_symbol(distance as usize);
-                let code = self.distances[symbol & 31];
-                bits |= u64::from(code & BITS) << count;
-                count += code >> LENGTH;
-                let extra = (symbol as u32 / 2).saturating_sub(1);
-                bits |= u64::from((distance - 1) & ((1 << extra) - 1)) << count;
-                count += extra;
+    fn sequences(&mut self, sequences: &[Sequence], bytes: &[u8], from: Place) {
+        let mut bits = Bits { bits: self.bits, count: self.count, out: &mut self.out, len: self.len };
+        let mut place = from;
+        let whole = loop {
+            // None takes two bytes.
+            let count = place.literals.min(OUT.saturating_sub(bits.len) / 2);
+            let literals = &bytes[place.at..place.at + count];
+            for three in literals.chunks(3) {
+                three.iter().for_each(|byte| bits.code(self.literals[usize::from(*byte)]));
+                bits.flush();
             }
-            // At most 7 bits stay, and a match has 48.
-            self.out[len..len + 8].copy_from_slice(&bits.to_le_bytes());
-            len += (count / 8) as usize;
-            bits >>= count & !7;
-            count &= 7;
-        }
-        (self.bits, self.count, self.len) = (bits, count, len);
-        self.part = Part::Tokens(at);
-        if at == tokens.len() {
+            (place.at, place.literals) = (place.at + count, place.literals - count);
+            if place.literals > 0 || bits.len >= OUT {
+                break false;
+            }
+            let Some(sequence) = sequences.get(place.next) else { break true };
+            bits.code(self.lengths[usize::from(sequence.length)]);
+            let code = self.distances[usize::from(sequence.symbol & 31)];
+            bits.code(code & DISTANCE);
+            let extra = code >> EXTRA;
+            bits.put(u64::from(sequence.distance - 1) & ((1 << extra) - 1), extra);
+            bits.flush();
+            let at = place.at + usize::from(sequence.length) + SHORTEST;
+            place = Place::new(sequences, bytes, place.next + 1, at);
+        };
+        (self.bits, self.count, self.len) = (bits.bits, bits.count, bits.len);
+        self.part = Part::Sequences(place);
+        if whole {
             let end = self.literals[END];
             self.put(u64::from(end & BITS), end >> LENGTH);
             self.part = Part::End;
@@ -226,7 +247,38 @@ impl Writer {
     }
 }
 
-/// Bits that the tokens have besides their codes.
+/// Bits on their way out, first bit lowest.
+struct Bits<'o> {
+    bits: u64,
+    count: u32,
+    out: &'o mut [u8; OUT + SLACK],
+    len: usize,
+}
+
+impl Bits<'_> {
+    /// Adds bits; between two calls of [`flush`](Bits::flush) at most 57.
+    #[inline(always)]
+    fn put(&mut self, bits: u64, count: u32) {
+        self.bits |= bits << self.count;
+        self.count += count;
+    }
+
+    #[inline(always)]
+    fn code(&mut self, code: u32) {
+        self.put(u64::from(code & BITS), code >> LENGTH);
+    }
+
+    /// Writes the bytes that are full: at most 7 bits stay.
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.out[self.len..self.len + 8].copy_from_slice(&self.bits.to_le_bytes());
+        self.len += (self.count / 8) as usize;
+        self.bits >>= self.count & !7;
+        self.count &= 7;
+    }
+}
+
+/// Bits that lengths and distances have besides their codes.
 fn extra_bits(matcher: &Matcher) -> u64 {
     let lengths = (265..285).map(|symbol| (symbol as u64 - 261) / 4 * u64::from(matcher.literals[symbol]));
     let distances = (4..30).map(|symbol| (symbol as u64 / 2 - 1) * u64::from(matcher.distances[symbol]));
@@ -359,9 +411,13 @@ const FIXED: [u8; 288] = {
 const END: usize = 256;
 /// The code in what [`codes`] makes.
 const BITS: u32 = (1 << LENGTH) - 1;
+/// Where the number of a distance's extra bits stands.
+const EXTRA: u32 = 28;
+/// The code of a distance without that.
+const DISTANCE: u32 = (1 << EXTRA) - 1;
 /// So many bytes are written ahead.
 const OUT: usize = 2048;
-/// And behind them the header of a block, or what one token writes.
+/// And behind them the last bits of what was begun before.
 const SLACK: usize = 16;
 /// Most bytes of a block that has them as they are.
 const MOST: usize = 0xffff;

@@ -2,8 +2,18 @@
 
 use super::Settings;
 
-/// A literal (below 256) or a match: its distance above 16 bits, its length below.
-pub(super) type Token = u32;
+/// Literals as they stand in the input, and a match behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sequence {
+    /// So many literals; less than both windows have bytes.
+    pub(super) literals: u16,
+    /// The match's length, less [`SHORTEST`].
+    pub(super) length: u8,
+    /// The symbol of its distance.
+    pub(super) symbol: u8,
+    /// Its distance.
+    pub(super) distance: u16,
+}
 
 /// The input that is not written yet, the window before it, and what is known of both.
 pub(super) struct Matcher {
@@ -11,12 +21,14 @@ pub(super) struct Matcher {
     bytes: Box<[u8]>,
     /// Bytes of input in it.
     end: usize,
-    /// Up to here it became tokens.
+    /// Up to here it was searched.
     at: usize,
-    /// Where the bytes of these tokens begin.
+    /// Where the bytes of the block begin.
     start: usize,
-    tokens: Vec<Token>,
-    /// How often each literal and length stands in `tokens`, by symbol of RFC 1951; one more for the block's end.
+    /// Behind the last match: what follows are literals.
+    loose: usize,
+    sequences: Vec<Sequence>,
+    /// How often each literal and length stands in the block, by symbol of RFC 1951.
     pub(super) literals: [u32; 288],
     /// How often each distance does, by symbol.
     pub(super) distances: [u32; 32],
@@ -29,14 +41,14 @@ pub(super) struct Matcher {
     /// Bytes of a window.
     window: usize,
     effort: Effort,
-    /// Most tokens of a block.
+    /// Most matches of a block.
     most: usize,
 }
 
 /// Why [`Matcher::parse`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// A block's tokens are there.
+    /// A block is there.
     Full,
     /// More input is needed.
     Starved,
@@ -72,13 +84,14 @@ impl Matcher {
         let window = 1 << settings.window;
         let effort = EFFORTS[usize::from(settings.level)];
         let bits = settings.memory + 7;
-        let most = 1 << (settings.memory + 6);
+        let most = 1 << (settings.memory + 5);
         Matcher {
             bytes: vec![0; 2 * window].into(),
             end: 0,
             at: 0,
             start: 0,
-            tokens: Vec::with_capacity(most),
+            loose: 0,
+            sequences: Vec::with_capacity(most),
             literals: [0; 288],
             distances: [0; 32],
             heads: vec![0; 1 << bits].into(),
@@ -91,25 +104,31 @@ impl Matcher {
     }
 
     pub(super) fn reset(&mut self) {
-        (self.end, self.at, self.start) = (0, 0, 0);
+        (self.end, self.at) = (0, 0);
         self.clear();
         self.heads.fill(0);
     }
 
-    /// The tokens that were found.
-    pub(super) fn tokens(&self) -> &[Token] {
-        &self.tokens
+    /// The matches that were found.
+    pub(super) fn sequences(&self) -> &[Sequence] {
+        &self.sequences
     }
 
-    /// The bytes that they stand for.
+    /// The bytes of the block.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.at]
     }
 
-    /// They are written: the next block begins.
+    /// The block ends here: the literals behind its last match are counted.
+    pub(super) fn end(&mut self) {
+        count(&mut self.literals, &self.bytes[self.loose..self.at]);
+        self.loose = self.at;
+    }
+
+    /// It is written: the next block begins.
     pub(super) fn clear(&mut self) {
-        self.start = self.at;
-        self.tokens.clear();
+        (self.start, self.loose) = (self.at, self.at);
+        self.sequences.clear();
         self.literals.fill(0);
         self.distances.fill(0);
     }
@@ -130,108 +149,90 @@ impl Matcher {
         let window = self.window;
         self.bytes.copy_within(window.., 0);
         (self.end, self.at, self.start) = (self.end - window, self.at - window, self.start - window);
+        self.loose -= window;
         // A window of 32768 is the largest.
         let window = window as u16;
         self.heads.iter_mut().for_each(|place| *place = place.saturating_sub(window));
         self.before.iter_mut().for_each(|place| *place = place.saturating_sub(window));
     }
 
-    /// Makes tokens of the input: all of it, or as long as a whole match may be there.
+    /// Looks for matches in the input: all of it, or as long as a whole match may be there.
     pub(super) fn parse(&mut self, all: bool) -> Stop {
         let until = if all { self.end } else { self.end.saturating_sub(LONGEST) };
+        let searched = until.min(self.end.saturating_sub(WORD));
         if self.effort.chain == 0 {
-            self.parse_fast(until);
+            self.parse_fast(searched);
         } else {
-            self.parse_lazy(until);
+            self.parse_lazy(searched);
         }
-        let full = self.tokens.len() >= self.most - 1;
+        let full = self.sequences.len() == self.most;
+        if !full {
+            // The last bytes are too few to look for.
+            self.at = self.at.max(until);
+        }
         // The bytes of a block must stay there until it is written, and the earlier window be given up.
         let long = self.end == self.bytes.len() && self.start < self.window && self.at >= self.window;
-        if full || (long && self.at >= until && !self.tokens.is_empty()) { Stop::Full } else { Stop::Starved }
+        if full || (long && self.at >= until && self.at > self.start) { Stop::Full } else { Stop::Starved }
     }
 
-    fn parse_fast(&mut self, until: usize) {
-        let Matcher { tokens, literals, distances, .. } = self;
-        let (bytes, heads, shift) = (&self.bytes[..self.end], &mut self.heads[..], self.shift);
-        let (window, most) = (self.window, self.most - 1);
-        let searched = until.min(bytes.len().saturating_sub(WORD));
-        let (mut at, mut misses) = (self.at, 0_usize);
-        while at < searched && tokens.len() < most {
+    fn parse_fast(&mut self, searched: usize) {
+        let bytes = &self.bytes[..self.end];
+        let (heads, shift, window) = (&mut self.heads[..], self.shift, self.window);
+        let (mut at, mut loose, mut misses) = (self.at, self.loose, 0);
+        let mut found = Found {
+            sequences: &mut self.sequences,
+            literals: &mut self.literals,
+            distances: &mut self.distances,
+        };
+        while at < searched {
             let here = word(bytes, at);
             let head = &mut heads[(here.wrapping_mul(FACTOR) >> shift) as usize];
             let place = usize::from(std::mem::replace(head, at as u16));
             if word(bytes, place) == here && place != 0 && at - place < window {
                 let len = same(bytes, place, at, WORD);
-                tokens.push(((at - place) as u32) << 16 | len as u32);
-                literals[usize::from(LENGTHS[len - SHORTEST].0)] += 1;
-                distances[distance_symbol(at - place)] += 1;
-                misses = 0;
+                found.add(&bytes[loose..at], len, at - place);
+                // Of what it covers two places are made known, else too little is found: 1 to 2 % of the output.
+                for known in [at + 1, at + len - 2] {
+                    heads[(word(bytes, known).wrapping_mul(FACTOR) >> shift) as usize] = known as u16;
+                }
                 at += len;
+                (loose, misses) = (at, 0);
+                if found.sequences.len() == self.most {
+                    break;
+                }
                 continue;
             }
-            tokens.push(here & 0xff);
-            literals[(here & 0xff) as usize] += 1;
-            at += 1;
-            misses += 1;
             // Where nothing is found for long, not every byte is looked at.
-            for &byte in bytes[at..searched].iter().take((misses / PATIENCE).min(most - tokens.len())) {
-                tokens.push(u32::from(byte));
-                literals[usize::from(byte)] += 1;
-                at += 1;
-            }
+            misses += 1;
+            at += 1 + misses;
         }
-        self.at = at;
-        self.rest(until);
+        (self.at, self.loose) = (at.min(self.end), loose);
     }
 
-    /// The last bytes, too few to look for.
-    fn rest(&mut self, until: usize) {
-        while self.at < until && self.tokens.len() < self.most - 1 && self.at + WORD >= self.end {
-            let byte = self.bytes[self.at];
-            self.literal(byte);
-            self.at += 1;
-        }
-    }
-
-    fn literal(&mut self, byte: u8) {
-        self.tokens.push(u32::from(byte));
-        self.literals[usize::from(byte)] += 1;
-    }
-
-    fn parse_lazy(&mut self, until: usize) {
-        let searched = until.min(self.end.saturating_sub(WORD));
-        while self.at < searched && self.tokens.len() < self.most - 1 {
+    fn parse_lazy(&mut self, searched: usize) {
+        while self.at < searched && self.sequences.len() < self.most {
             let mut found = self.longest(self.at, 3, self.effort.chain);
             if found.0 == 0 {
-                self.literal(self.bytes[self.at]);
                 self.at += 1;
                 continue;
             }
             // A longer match may begin at the next byte.
-            while found.0 < self.effort.lazy && self.at + 1 < searched && self.tokens.len() < self.most - 2 {
-                let next = self.longest(self.at + 1, found.0, self.effort.chain / 2);
+            let mut known = self.at + 1;
+            while found.0 < self.effort.lazy && known < searched {
+                let next = self.longest(known, found.0, self.effort.chain / 4);
+                known += 1;
                 if next.0 == 0 {
-                    self.token(found);
-                    self.cover(self.at + 2, self.at + found.0);
-                    found.0 = 0;
                     break;
                 }
-                self.literal(self.bytes[self.at]);
                 self.at += 1;
                 found = next;
             }
-            if found.0 != 0 {
-                self.token(found);
-                self.cover(self.at + 1, self.at + found.0);
-            }
+            let (at, end) = (self.at, self.at + found.0);
+            let Matcher { bytes, sequences, literals, distances, .. } = self;
+            Found { sequences, literals, distances }.add(&bytes[self.loose..at], found.0, found.1);
+            self.cover(known, end);
+            self.loose = end;
         }
-        self.rest(until);
-    }
-
-    fn token(&mut self, (len, distance): (usize, usize)) {
-        self.tokens.push((distance as u32) << 16 | len as u32);
-        self.literals[usize::from(LENGTHS[len - SHORTEST].0)] += 1;
-        self.distances[distance_symbol(distance)] += 1;
     }
 
     /// Makes the places `from..to`, which a match covers, known, and goes behind it.
@@ -261,27 +262,52 @@ impl Matcher {
         if len >= most {
             return (0, 0);
         }
-        let mut tail = word(bytes, at + len - 3);
+        let (mut tails, mut tail) = (&bytes[len - 3..], word(bytes, at + len - 3));
         while place >= low {
-            if word(bytes, place + len - 3) == tail && word(bytes, place) == here {
+            // What is longer ends alike: that is looked at first.
+            if word(tails, place) == tail && word(bytes, place) == here {
                 let found = same(bytes, place, at, 4);
                 if found > len {
                     (len, distance) = (found, at - place);
                     if len >= self.effort.nice || len >= most {
                         break;
                     }
-                    tail = word(bytes, at + len - 3);
+                    (tails, tail) = (&bytes[len - 3..], word(bytes, at + len - 3));
                 }
             }
             chain -= 1;
-            let next = usize::from(before[place & mask]);
-            if chain == 0 || next >= place {
+            if chain == 0 {
                 break;
             }
-            place = next;
+            place = usize::from(before[place & mask]);
         }
         if distance == 0 { (0, 0) } else { (len, distance) }
     }
+}
+
+/// Where matches go.
+struct Found<'m> {
+    sequences: &'m mut Vec<Sequence>,
+    literals: &'m mut [u32; 288],
+    distances: &'m mut [u32; 32],
+}
+
+impl Found<'_> {
+    /// A match behind these literals.
+    #[inline]
+    fn add(&mut self, behind: &[u8], len: usize, distance: usize) {
+        count(self.literals, behind);
+        let (length, symbol) = ((len - SHORTEST) as u8, distance_symbol(distance));
+        self.literals[usize::from(LENGTHS[usize::from(length)].0)] += 1;
+        self.distances[symbol & 31] += 1;
+        let literals = behind.len() as u16;
+        self.sequences.push(Sequence { literals, length, symbol: symbol as u8, distance: distance as u16 });
+    }
+}
+
+#[inline]
+fn count(literals: &mut [u32; 288], bytes: &[u8]) {
+    bytes.iter().for_each(|byte| literals[usize::from(*byte)] += 1);
 }
 
 #[inline]
@@ -290,7 +316,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// How many bytes at `at` are those at `place`, of which `known` are.
-#[inline]
+#[inline(never)]
 fn same(bytes: &[u8], place: usize, at: usize, known: usize) -> usize {
     let here = &bytes[at..bytes.len().min(at + LONGEST)];
     let there = &bytes[place..place + here.len()];
@@ -335,8 +361,6 @@ pub(super) const LENGTHS: [(u16, u8, u16); 256] = {
     lengths
 };
 
-/// After so many bytes without a match one more of them is passed over each time.
-const PATIENCE: usize = 2;
 /// Bytes of the shortest match that can be written.
 pub(super) const SHORTEST: usize = 3;
 /// And of the longest.

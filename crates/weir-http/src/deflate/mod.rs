@@ -44,8 +44,8 @@ pub struct Settings {
     pub level: u8,
     /// Logarithm of the bytes it looks back: 9 to 15.
     pub window: u8,
-    /// 1 to 9, as zlib's `memLevel`: the size of the table of places (2^(memory + 7)) and of a block (2^(memory + 6)
-    /// literals or matches).
+    /// 1 to 9, as zlib's `memLevel`: the size of the table of places (2^(memory + 7)) and of a block (2^(memory + 5)
+    /// matches).
     pub memory: u8,
 }
 

@@ -140,5 +140,5 @@ fn settings(conf: &GzipConf) -> Settings {
     }
 }
 
-/// Tables of 32 KB each for places and a block's tokens.
+/// Tables of 32 KB for places and 24 KB for a block's matches.
 const MEMORY: u8 = 7;
