@@ -147,6 +147,20 @@ pub fn set_timer_slack(ns: u32) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(ns)) };
 }
 
+/// Lets the allocator keep `bytes` of free memory at the end of each of its heaps, and take larger pieces from the system
+/// one by one. Unless told it keeps 128 KB: a body of a few buffers then gives pages back and gets them again, empty, in
+/// each of its responses. Does nothing where the C library is another one than glibc.
+pub fn keep_free_memory(bytes: i32) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt(3) takes two integers and changes settings of the allocator under its own lock.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, bytes);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, bytes);
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = bytes;
+}
+
 /// Names the calling thread, at most 15 bytes of it, for top and the profiler.
 pub fn set_thread_name(name: &str) {
     let mut short = [0u8; 16];

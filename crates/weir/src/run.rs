@@ -54,6 +54,7 @@ pub(crate) struct Start {
 
 /// Serves until a signal ends it.
 pub(crate) fn run(line: &CommandLine, program: Program) -> ExitCode {
+    process::keep_free_memory(FREE_MEMORY);
     let result = start(line).and_then(|start| match start.configuration.main.master_process() {
         true => master::run(start, program),
         false => single::run(start),
@@ -210,5 +211,8 @@ const SIGNALS: [i32; 8] = [
     signal::SIGWINCH,
     signal::SIGCHLD,
 ];
+/// Bytes of free memory that each worker keeps: a response of 120 KB through a filter has taken and given back 150 KB, and
+/// costs a fifth less (84 us, 67 us) where these stay.
+const FREE_MEMORY: i32 = 256 * 1024;
 /// nginx's: half a second apart.
 const BIND_ATTEMPTS: u32 = 5;

@@ -195,6 +195,8 @@ both_drivers! {
             let id = slow.lines().nth(1).and_then(|line| line.split_whitespace().next()).expect("a row").to_owned();
             let tree = says(&server, &["explain", &id]);
             assert!(tree.starts_with("GET /gone  502") && tree.contains(&id), "{tree}");
+            let json = says(&server, &["explain", &id, "--json"]);
+            assert!(json.starts_with("{\"why\":\"failed\",") && json.contains(&format!("\"id\":\"{id}\"")), "{json}");
             assert!(!weir(&server, &["explain", "0123"]).status.success());
         });
     }
