@@ -18,6 +18,8 @@ FILTERS = "/filters/"
 """Below it the same files, through twelve filters (Weir alone has all of them)."""
 CACHED = "/cached/"
 """Below it the same files, out of a cache of answers (Weir and nginx have it)."""
+PROXIED = "/proxied/"
+"""Below it the answers of a server behind (`floor`): nginx_conf's `behind` says at which port (Weir and nginx)."""
 RETURN_BODY = b"hello\n"
 
 
@@ -33,7 +35,7 @@ class Peer:
 
     def serves(self, path, log):
         """False for what this server cannot be asked."""
-        if path.startswith(CACHED) and self.program not in ("weir", "nginx"):
+        if path.startswith((CACHED, PROXIED)) and self.program not in ("weir", "nginx"):
             return False
         if self.name == "weir-8":
             return path == "/6b.txt" and not log
@@ -119,8 +121,8 @@ def make_certificate(path, kind=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1
         check=True, stderr=subprocess.DEVNULL)
 
 
-def command(peer, binary, folder, root, port, log, path, connections=4096, tls=None):
-    """Writes the configuration below `folder` and gives the command line."""
+def command(peer, binary, folder, root, port, log, path, connections=4096, tls=None, behind=None):
+    """Writes the configuration below `folder` and gives the command line. `behind`: the port of the server behind."""
     tls = tls or Tls(peer, 0)
     if peer.program == "floor":
         return [binary, peer.variant, str(port), str(FILES.get(path, len(RETURN_BODY)))]
@@ -133,11 +135,11 @@ def command(peer, binary, folder, root, port, log, path, connections=4096, tls=N
         conf.write_text(haproxy_conf(port, connections))
         return [binary, "-db", "-f", str(conf)]
     conf = folder / "nginx.conf"
-    conf.write_text(nginx_conf(peer, folder, root, port, log, connections, tls))
+    conf.write_text(nginx_conf(peer, folder, root, port, log, connections, tls, behind))
     return [binary, "-p", f"{folder}/", "-c", str(conf), "-e", str(folder / "error.log")]
 
 
-def nginx_conf(peer, folder, root, port, log, connections, tls):
+def nginx_conf(peer, folder, root, port, log, connections, tls, behind=None):
     certificate, listen = tls.nginx()
     use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
     best = "best" in peer.variant
@@ -167,6 +169,18 @@ def nginx_conf(peer, folder, root, port, log, connections, tls):
     temporary = "" if peer.program == "weir" else " ".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
+    servers = "" if behind is None else f"""upstream behind {{
+        server 127.0.0.1:{behind};
+        keepalive 256;
+        keepalive_requests 1000000000;
+    }}"""
+    proxied = "" if behind is None else f"""location {PROXIED} {{
+            proxy_pass http://behind;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffers 16 8k;
+            proxy_max_temp_file_size 0;
+        }}"""
     return f"""\
 daemon off;
 master_process off;
@@ -184,6 +198,7 @@ http {{
     {temporary}
     {zone}
     proxy_cache_path {folder}/cache keys_zone=bench:1m;
+    {servers}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         {listen}
@@ -196,6 +211,7 @@ http {{
             proxy_cache bench;
             proxy_cache_valid 1h;
         }}
+        {proxied}
         {filters}
         {waits}
     }}

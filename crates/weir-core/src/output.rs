@@ -107,7 +107,7 @@ fn body_at_once(x: &mut Exchange) -> Sent {
 /// `false`: the body is none that goes at once.
 #[inline]
 fn hand_over_at_once(x: &mut Exchange) -> bool {
-    if x.response.chunked || !x.body_filters.is_empty() || h1::is_paced(x) {
+    if x.response.chunked || !x.body_filters.is_empty() || crate::conn::is_paced(x) {
         return false;
     }
     let wire = match &x.transport {

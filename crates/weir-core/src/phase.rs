@@ -8,6 +8,7 @@
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use weir_trace::{Kind, Site, Step};
 
@@ -111,6 +112,12 @@ pub trait Handler {
     /// Looks at the exchange and decides, or says [`Verdict::Wait`].
     fn handle(&self, x: &mut Exchange) -> Verdict;
 
+    /// Looks whether a handler that said [`Verdict::Wait`] has to wait any longer, and registers the task if so: for
+    /// waits that need no future of their own. [`Verdict::Wait`]: [`Handler::wait`] is to be awaited.
+    fn poll(&self, _x: &mut Exchange, _cx: &mut Context<'_>) -> Poll<Verdict> {
+        Poll::Ready(Verdict::Wait)
+    }
+
     /// What a handler that said [`Verdict::Wait`] waits for, and its verdict then; awaited in the request's own task.
     /// What `handle` has found out for it goes through [`Exchange::state`].
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
@@ -198,7 +205,10 @@ impl Walk {
         let entry = self.asked();
         let site = entry.site;
         let shared = x.shared.clone();
-        let verdict = shared.pending(entry.handler.wait(x)).await;
+        let verdict = match shared.pending_until(|cx| entry.handler.poll(x, cx)).await {
+            Verdict::Wait => shared.pending(entry.handler.wait(x)).await,
+            verdict => verdict,
+        };
         match self.left(x, site, verdict) {
             Some(end) => end,
             None => self.run(x),

@@ -249,6 +249,11 @@ impl Stream {
         self.core.io.with(|io| io.sockets.spares.take())
     }
 
+    /// Keeps the vector for who needs one next ([`Stream::spare`]).
+    pub fn give_spare(&self, vector: Vec<u8>) {
+        self.core.io.with(|io| io.sockets.spares.give(vector));
+    }
+
     /// Resolves when the peer has ended its direction or the connection is broken, though nobody reads: unread
     /// bytes stay queued, and no more of them than back-pressure allows are fetched.
     pub async fn closed(&self) -> Closed {

@@ -128,6 +128,9 @@ impl Wire {
             && let Some(bytes) = buf.memory()
         {
             self.compose(|out| out.extend_from_slice(bytes));
+            if let Buf::Bytes(bytes) = buf {
+                self.stream.give_spare(bytes);
+            }
             return;
         }
         let head = std::mem::take(&mut *self.out.borrow_mut());
@@ -475,12 +478,6 @@ pub(super) fn begin_trace(x: &Exchange, ready: Option<u64>) {
 #[inline]
 pub(crate) fn is_copied(buf: &Buf) -> bool {
     buf.memory().is_some_and(|bytes| bytes.len() <= COPIED)
-}
-
-/// Whether a rate may be set for the body of `x`.
-#[inline]
-pub(crate) fn is_paced(x: &Exchange) -> bool {
-    x.limit_rate.is_some() || x.plan.core.limit_rate.is_some()
 }
 
 /// Hands over a part of the body, at the rate that is allowed.

@@ -18,6 +18,7 @@ pub(crate) mod testing;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use weir_rt::net::SockAddr;
 use weir_tls::HelloFields;
@@ -31,6 +32,7 @@ use crate::worker::Worker;
 pub use client::Client;
 pub(crate) use encode::redirect_target;
 pub use h2::Stream;
+pub(crate) use rate::is_paced;
 
 /// A client's connection, shared by the requests that come on it.
 pub struct Connection {
@@ -215,6 +217,15 @@ impl Transport {
             Transport::H1(wire) => Some(Client::H1(wire.clone())),
             Transport::H2(stream) => Some(Client::H2(stream.clone())),
             _ => None,
+        }
+    }
+
+    /// Ready once the client has left or given the request up; registers the polling task else.
+    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Transport::H1(wire) => wire.stream.poll_closed(cx).map(|_| ()),
+            Transport::H2(stream) => stream.poll_gone(cx),
+            _ => Poll::Pending,
         }
     }
 

@@ -14,6 +14,12 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::variable::Script;
 
+/// Whether a rate may be set for the body of `x`.
+#[inline]
+pub(crate) fn is_paced(x: &Exchange) -> bool {
+    x.limit_rate.is_some() || x.plan.core.limit_rate.is_some()
+}
+
 /// A limit in force: bytes a second, and how many bytes are free.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate {

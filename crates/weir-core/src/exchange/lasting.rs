@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use super::Exchange;
+use crate::upstream::Tries;
 
 /// See [`Exchange::lasting`]; a list of its own, whose memory serves the next request, too.
 pub(super) type Lasting = Vec<Box<dyn Any>>;
@@ -25,9 +26,20 @@ impl Exchange {
         find(&mut self.own_lasting)
     }
 
+    /// What is known of the servers that were asked; it lasts as well.
+    pub(crate) fn tries(&mut self) -> &Tries {
+        self.tries.get_or_insert_with(|| self.spare_tries.take().unwrap_or_default())
+    }
+
+    /// Empties [`Exchange::tries`] for the next request.
+    pub(super) fn clear_tries(&mut self) {
+        self.spare_tries = self.tries.take().and_then(|mut tries| tries.clear().then_some(tries));
+    }
+
     /// Gives what lasts to `other`, and takes what it has.
     pub(crate) fn swap_lasting(&mut self, other: &mut Exchange) {
         std::mem::swap(&mut self.lasting, &mut other.lasting);
+        std::mem::swap(&mut self.tries, &mut other.tries);
     }
 }
 

@@ -42,6 +42,7 @@ use crate::plan::Plan;
 use crate::read::RequestBody;
 use crate::subrequest::family::Family;
 use crate::text::{Arena, Span, Text};
+use crate::upstream::{Flight, Scratch, Tries};
 use crate::variable::{Captures, VarIndex, Variables};
 use crate::worker::Worker;
 
@@ -124,6 +125,13 @@ pub struct Exchange {
     states: Vec<Box<dyn Any>>,
     lasting: lasting::Lasting,
     own_lasting: lasting::Lasting,
+    pub(crate) tries: Option<Tries>,
+    /// Emptied ones.
+    spare_tries: Option<Tries>,
+    /// A server has the request, and its answer is waited for.
+    pub(crate) flight: Option<Flight>,
+    /// Memory for requests to servers and the heads of their answers.
+    pub(crate) scratch: Scratch,
     /// Shared with subrequests.
     pub(crate) common: Option<Rc<Common>>,
     /// Subrequests that run beside this one.
@@ -174,6 +182,10 @@ impl Exchange {
             states: Vec::new(),
             lasting: Vec::new(),
             own_lasting: Vec::new(),
+            tries: None,
+            spare_tries: None,
+            flight: None,
+            scratch: Scratch::default(),
             common: None,
             family: None,
         }
@@ -239,6 +251,12 @@ impl Exchange {
         }
         if !self.own_lasting.is_empty() {
             self.own_lasting.clear();
+        }
+        if self.tries.is_some() {
+            self.clear_tries();
+        }
+        if self.flight.is_some() {
+            self.flight = None;
         }
         if self.common.is_some() {
             self.common = None;

@@ -3,9 +3,9 @@
 mod boundary;
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use weir_rt::clock;
 use weir_trace::{Event, EventKind, Site, Tape, Trace, WaitKind};
@@ -154,40 +154,59 @@ impl Shared {
 
     /// [`waiting`](Shared::waiting), saying what for. Of waits inside one another the innermost counts.
     pub async fn waiting_for<T>(self: &Rc<Self>, kind: WaitKind, future: LocalFuture<'_, T>) -> T {
-        self.accounted(kind, future, || ()).await
+        self.waiting_until(kind, polls(future)).await
+    }
+
+    /// As [`waiting_for`](Shared::waiting_for), until `poll` is ready.
+    pub(crate) async fn waiting_until<T>(
+        &self,
+        kind: WaitKind,
+        poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> T {
+        self.accounted(kind, poll, || ()).await
     }
 
     /// [`waiting`](Shared::waiting) for a handler or filter: what was composed before leaves first, so that no answer
     /// that is complete waits for the next request's handler, or for its own log phase.
     pub(crate) async fn pending<T>(self: &Rc<Self>, future: LocalFuture<'_, T>) -> T {
+        self.pending_until(polls(future)).await
+    }
+
+    /// As [`pending`](Shared::pending), until `poll` is ready.
+    pub(crate) async fn pending_until<T>(&self, poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         let flush = || {
             if let Some(wire) = &*self.wire.borrow() {
                 wire.flush();
             }
         };
-        self.accounted(WaitKind::Other, future, flush).await
+        self.accounted(WaitKind::Other, poll, flush).await
     }
 
-    async fn accounted<T>(&self, kind: WaitKind, mut future: LocalFuture<'_, T>, before: impl Fn()) -> T {
+    async fn accounted<T>(
+        &self,
+        kind: WaitKind,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+        before: impl Fn(),
+    ) -> T {
         let mut waits = false;
         poll_fn(|cx| {
             if waits {
                 self.resume();
             }
-            let poll = Pin::new(&mut future).poll(cx);
-            if poll.is_pending() {
+            let polled = poll(cx);
+            if polled.is_pending() {
                 if !std::mem::replace(&mut waits, true) {
                     before();
                 }
                 self.suspend(kind);
             }
-            poll
+            polled
         })
         .await
     }
 
     /// From here on time is waiting.
-    fn suspend(&self, kind: WaitKind) {
+    pub(crate) fn suspend(&self, kind: WaitKind) {
         if self.on.get() {
             self.with_trace(|trace| {
                 if !trace.is_suspended() {
@@ -268,4 +287,9 @@ impl Shared {
         self.tape.rewind(trace.last());
         result
     }
+}
+
+/// A future as what polls it.
+fn polls<T>(mut future: LocalFuture<'_, T>) -> impl FnMut(&mut Context<'_>) -> Poll<T> {
+    move |cx| future.as_mut().poll(cx)
 }

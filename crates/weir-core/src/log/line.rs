@@ -48,7 +48,7 @@ pub(super) fn exchange(x: &Exchange, out: &mut Vec<u8>) {
     if x.is_subrequest() {
         quoted(out, "subrequest", x.uri());
     }
-    if let Some(tries) = x.lasting_if::<crate::upstream::Tries>() {
+    if let Some(tries) = &x.tries {
         tries.context(&x.arena, out);
     }
     quoted(out, "host", x.request.value(&x.arena, Known::Host).unwrap_or_default());

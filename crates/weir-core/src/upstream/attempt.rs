@@ -1,9 +1,9 @@
 //! A request's way through the servers of a group: try after try, until one answers or no other may be asked.
 
-use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
@@ -12,6 +12,7 @@ use super::answer::Answer;
 use super::balance::Tried;
 use super::caching::Fetch;
 use super::connection::Connection;
+use super::flight::Flight;
 use super::h2::Talk;
 use super::headers::Origin;
 use super::local::{Lease, LocalGroup};
@@ -41,7 +42,7 @@ pub struct Upstream {
 impl Upstream {
     /// Asks a server of `group` for `x`'s answer; `fetch`: what the cache has to do with it.
     pub(super) async fn run(
-        &self,
+        self: &Rc<Self>,
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
         fetch: Option<Box<Fetch>>,
@@ -49,36 +50,24 @@ impl Upstream {
         if let Err(verdict) = request::body(x, &self.settings, &*self.protocol).await {
             return verdict;
         }
-        let mut out = Outgoing::default();
-        if let Err(verdict) = self.protocol.request(x, &mut out) {
-            return verdict;
+        match Run::begin(self, x, group, fetch) {
+            Ok(run) => resume(x, &mut Flight::new(run, group)).await,
+            Err(verdict) => verdict,
         }
-        let secure = self.protocol.secure(x);
-        let tries = Tries::begin(x);
-        let left = request::tries(group.tries(), self.settings.next_tries);
-        let mut run = Run {
-            up: self,
-            out,
-            secure,
-            tries,
-            left,
-            began: weir_rt::now_ms(),
-            body_begun: false,
-            hints: 0,
-            fetch,
-        };
-        let verdict = run.all(x, group).await;
-        if !matches!(verdict, Verdict::Respond) {
-            // Else the body may still come: its end is the end.
-            run.tries.over();
-        }
-        verdict
     }
 }
 
+/// Goes on with a request that is as far on its way as it came without waiting.
+pub(super) async fn resume(x: &mut Exchange, flight: &mut Flight) -> Verdict {
+    let Flight { run, group, tried, lease, connection } = flight;
+    let verdict = run.all(x, group, tried, (lease, connection)).await;
+    run.end(x, &verdict);
+    verdict
+}
+
 /// A request's tries.
-pub(super) struct Run<'u> {
-    pub(super) up: &'u Upstream,
+pub(super) struct Run {
+    pub(super) up: Rc<Upstream>,
     pub(super) out: Outgoing,
     /// The TLS of its connections.
     pub(super) secure: Option<Secure>,
@@ -92,6 +81,22 @@ pub(super) struct Run<'u> {
     pub(super) hints: usize,
     /// What the cache has to do with the request.
     pub(super) fetch: Option<Box<Fetch>>,
+    /// How far the first try came before anything was waited for.
+    pub(super) asked: Asked,
+    /// What has come of its answer.
+    pub(super) received: Vec<u8>,
+}
+
+/// How far a try came before anything was waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The server was not asked.
+    #[default]
+    No,
+    /// The request is queued.
+    Queued,
+    /// It has left, and the time for the answer runs.
+    Sent,
 }
 
 /// Why a try gave no answer.
@@ -113,7 +118,7 @@ pub(super) struct Answered {
 /// What an answer comes on.
 pub(super) enum Link {
     /// A connection of its own.
-    Own(Connection),
+    Own(Box<Connection>),
     /// A stream of one that others may use.
     Talk(Box<Talk>),
 }
@@ -128,22 +133,72 @@ impl Link {
     }
 }
 
-impl Run<'_> {
+impl Run {
+    /// Composes the request.
+    ///
+    /// # Errors
+    /// The verdict that ends it.
+    pub(super) fn begin(
+        up: &Rc<Upstream>,
+        x: &mut Exchange,
+        group: &LocalGroup,
+        fetch: Option<Box<Fetch>>,
+    ) -> Result<Run, Verdict> {
+        let mut out = Outgoing { head: x.scratch.head(), ..Outgoing::default() };
+        up.protocol.request(x, &mut out)?;
+        if let Some(budget) = &group.group.retry_budget {
+            group.purse.earn(budget);
+        }
+        Ok(Run {
+            out,
+            secure: up.protocol.secure(x),
+            tries: Tries::begin(x),
+            left: request::tries(group.tries(), up.settings.next_tries),
+            began: weir_rt::now_ms(),
+            body_begun: false,
+            hints: 0,
+            fetch,
+            asked: Asked::No,
+            received: Vec::new(),
+            up: up.clone(),
+        })
+    }
+
+    /// Behind the last try.
+    pub(super) fn end(&mut self, x: &mut Exchange, verdict: &Verdict) {
+        if !matches!(verdict, Verdict::Respond) {
+            // Else the body may still come: its end is the end.
+            self.tries.over();
+        }
+        x.scratch.keep_head(std::mem::take(&mut self.out.head));
+    }
+
+    /// A try begins.
+    pub(super) fn start(&self, lease: &Lease) {
+        self.tries.start(&lease.peer, self.scheme(), self.out.uri);
+    }
+
     /// What stands before addresses in messages.
     fn scheme(&self) -> &'static str {
         if self.secure.is_some() { self.up.protocol.secure_scheme() } else { self.up.protocol.scheme() }
     }
 
-    async fn all(&mut self, x: &mut Exchange, group: &Rc<LocalGroup>) -> Verdict {
-        let mut tried = Tried::default();
-        if let Some(budget) = &group.group.retry_budget {
-            group.purse.earn(budget);
-        }
+    /// Asks server after server. The first may have been chosen, and asked, before.
+    async fn all(
+        &mut self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+        (first, connection): (&mut Option<Lease>, &mut Option<Box<Connection>>),
+    ) -> Verdict {
         loop {
-            let lease = match self.pick(x, group, &mut tried).await {
-                Ok(lease) => lease,
-                Err(Failed::End(verdict)) => return verdict,
-                Err(Failed::Next(_)) => None,
+            let lease = match first.take() {
+                Some(lease) => Some(lease),
+                None => match self.pick(x, group, tried).await {
+                    Ok(lease) => lease,
+                    Err(Failed::End(verdict)) => return verdict,
+                    Err(Failed::Next(_)) => None,
+                },
             };
             let Some(lease) = lease else {
                 self.tries.nobody(&group.group.name, self.scheme(), self.out.uri);
@@ -152,8 +207,11 @@ impl Run<'_> {
                 return self.fails(x, Reason::NO_LIVE);
             };
             let site = self.up.sites.of(&lease);
-            x.enter(site);
-            let result = self.one(x, lease).await;
+            if connection.is_none() {
+                x.enter(site);
+                self.start(&lease);
+            }
+            let result = self.one(x, lease, connection).await;
             x.leave(site);
             match result {
                 Ok(answered) => {
@@ -167,7 +225,7 @@ impl Run<'_> {
                     };
                     return match self.answer(x, answered) {
                         Ok(verdict) => verdict,
-                        Err(upgraded) => Box::pin(tunnel::run(x, self.up, *upgraded, &self.tries)).await,
+                        Err(upgraded) => Box::pin(tunnel::run(x, &self.up, *upgraded, &self.tries)).await,
                     };
                 }
                 Err(Failed::End(verdict)) => return verdict,
@@ -214,23 +272,32 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// One try, up to its answer's head. Statuses that another server may do better than are failures.
-    async fn one(&mut self, x: &mut Exchange, lease: Lease) -> Result<Answered, Failed> {
-        self.tries.start(&lease.peer, self.scheme(), self.out.uri);
+    /// One try, up to its answer's head. Statuses that another server may do better than are failures. It may have
+    /// begun on a `connection` that was kept.
+    async fn one(
+        &mut self,
+        x: &mut Exchange,
+        lease: Lease,
+        connection: &mut Option<Box<Connection>>,
+    ) -> Result<Answered, Failed> {
         if self.up.protocol.multiplexes() {
             let answered = Box::pin(self.talk(x, lease)).await?;
             return self.judge(x, answered);
         }
         let mut lease = lease;
         loop {
-            let kept = lease.group.pool.take(&lease.peer, self.secure.as_ref());
+            let begun = connection.take();
+            let is_begun = begun.is_some();
+            let kept = begun.or_else(|| lease.group.pool.take(&lease.peer, self.secure.as_ref()));
             let reused = kept.is_some();
             let idle = kept.as_ref().map_or(0, |connection| connection.idle);
             let connection = match kept {
                 Some(connection) => connection,
                 None => Box::pin(self.connect(x, &mut lease)).await?,
             };
-            self.tries.connected();
+            if !is_begun {
+                self.tries.connected();
+            }
             let mut connection = connection;
             match self.ask(x, &mut connection, &lease).await {
                 Ok((incoming, rest)) => {
@@ -262,14 +329,18 @@ impl Run<'_> {
         connection: &mut Connection,
         lease: &Lease,
     ) -> Result<(Incoming, Vec<u8>), Failed> {
-        connection.sent_before = connection.stream.sent();
-        connection.requests += 1;
+        let (asked, mut received) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.received));
         self.hints = 0;
-        let mut received = Vec::new();
-        let mut incoming = Incoming::default();
+        let mut incoming = Incoming { fields: x.scratch.fields(), ..Incoming::default() };
         let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
-        let result = match self.send(x, connection, &mut received).await {
-            Ok(()) => self.head(x, connection, &mut received, &mut incoming).await,
+        let sent = if asked == Asked::No {
+            connection.begin();
+            self.send(x, connection, &mut received).await
+        } else {
+            Ok(())
+        };
+        let result = match sent {
+            Ok(()) => self.head(x, connection, asked, (&mut received, &mut incoming)).await,
             Err(failed) => Err(failed),
         };
         connection.reused = true;
@@ -346,11 +417,15 @@ impl Run<'_> {
     }
 
     /// Hands the answer on; `Err`: it is a tunnel.
-    fn answer(&mut self, x: &mut Exchange, mut answered: Answered) -> Result<Verdict, Box<Answered>> {
+    pub(super) fn answer(
+        &mut self,
+        x: &mut Exchange,
+        mut answered: Answered,
+    ) -> Result<Verdict, Box<Answered>> {
         answered.lease.answered(x);
         answered.incoming.keep_alive &= self.keeps_connection(x);
         let judged = self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &answered.incoming));
-        if let Some(verdict) = headers::instead(x, self.up, &answered.incoming, &self.tries) {
+        if let Some(verdict) = headers::instead(x, &self.up, &answered.incoming, &self.tries) {
             if let (Some(fetch), Some(judged), Verdict::Status(status)) = (&self.fetch, &judged, &verdict) {
                 fetch.keep_error(judged, *status);
             }
@@ -363,13 +438,13 @@ impl Run<'_> {
             return Err(Box::new(answered));
         }
         let keeps = judged.as_ref().is_some_and(|judged| judged.keeps);
-        headers::copy(x, self.up, &answered.incoming, Origin::Server { keeps });
+        headers::copy(x, &self.up, &answered.incoming, Origin::Server { keeps });
         let keep = match (self.fetch.take(), judged) {
             _ if !headers::buffering(x, &self.up.settings, &answered.incoming) => None,
             (Some(fetch), Some(judged)) => (*fetch).keep(x, &self.up.settings, &answered.incoming, &judged),
             _ => store::keep(x, &self.up.settings, &answered.incoming),
         };
-        Ok(Answer::begin(x, self.up, answered, self.tries.clone(), keep))
+        Ok(Answer::begin(x, &self.up, answered, self.tries.clone(), keep))
     }
 
     /// Whether the connection may be used again, as far as the request says.
@@ -399,14 +474,14 @@ impl Run<'_> {
     }
 
     /// Whether the answer is wanted though the client has left: it is to be kept, or the configuration says so.
-    fn goes_on_alone(&self) -> bool {
+    pub(super) fn goes_on_alone(&self) -> bool {
         let settings = &self.up.settings;
         settings.ignore_client_abort
             || settings.store.is_some()
             || self.fetch.as_ref().is_some_and(|fetch| fetch.keeps)
     }
 
-    /// Awaits `future` unless the client leaves before.
+    /// Awaits `future`, which is part of the caller's, unless the client leaves before.
     pub(super) async fn unless_gone<T>(
         &self,
         x: &mut Exchange,
@@ -415,8 +490,8 @@ impl Run<'_> {
     ) -> Result<T, Failed> {
         let client = if self.goes_on_alone() { None } else { x.transport.client() };
         let shared = x.shared.clone();
-        let mut future = Box::pin(future);
-        let watched = Box::pin(poll_fn(|cx| {
+        let mut future = pin!(future);
+        let watched = |cx: &mut Context<'_>| {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(value));
             }
@@ -424,8 +499,8 @@ impl Run<'_> {
                 Some(client) => client.poll_gone(cx).map(|()| None),
                 None => Poll::Pending,
             }
-        }));
-        match shared.waiting_for(kind, watched).await {
+        };
+        match shared.waiting_until(kind, watched).await {
             Some(value) => Ok(value),
             None => {
                 let doing = if kind == WaitKind::UpstreamConnect { CONNECTING } else { SENDING };

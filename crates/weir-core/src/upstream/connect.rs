@@ -16,8 +16,12 @@ use super::secure::{self, NoTls};
 use super::settings::ProxyHeader;
 use crate::exchange::Exchange;
 
-impl Run<'_> {
-    pub(super) async fn connect(&self, x: &mut Exchange, lease: &mut Lease) -> Result<Connection, Failed> {
+impl Run {
+    pub(super) async fn connect(
+        &self,
+        x: &mut Exchange,
+        lease: &mut Lease,
+    ) -> Result<Box<Connection>, Failed> {
         let settings = &self.up.settings;
         let peer = lease.peer.clone();
         let local = match &peer.bind {
@@ -25,13 +29,13 @@ impl Run<'_> {
             None => request::local(x, settings).map_err(Failed::End)?,
         };
         let began = clock::monotonic_ns();
-        let connect = Connection::open(&peer.addr, local.as_ref(), settings.connect_timeout);
+        let connect = Box::pin(Connection::open(&peer.addr, local.as_ref(), settings.connect_timeout));
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {
             Ok(connection) => {
                 if let Some(timed) = lease.measured() {
                     peer.state.line.connected(timed, clock::monotonic_ns().saturating_sub(began));
                 }
-                self.set_up(x, connection).await
+                self.set_up(x, Box::new(connection)).await
             }
             Err(error) => Err(Failed::Next(log::connect(x, &peer, &error))),
         };
@@ -43,7 +47,7 @@ impl Run<'_> {
     }
 
     /// What a new connection needs before its first request.
-    async fn set_up(&self, x: &mut Exchange, connection: Connection) -> Result<Connection, Failed> {
+    async fn set_up(&self, x: &mut Exchange, connection: Box<Connection>) -> Result<Box<Connection>, Failed> {
         let (settings, mut connection) = (&self.up.settings, connection);
         if settings.socket_keepalive {
             request::probe(&connection);
@@ -53,7 +57,7 @@ impl Run<'_> {
             connection.stream.send(proxy_header(x, version));
         }
         let Some(secure) = &self.secure else { return Ok(connection) };
-        let handshake = secure::handshake(&connection, secure, settings.connect_timeout);
+        let handshake = Box::pin(secure::handshake(&connection, secure, settings.connect_timeout));
         match self.unless_gone(x, WaitKind::UpstreamConnect, handshake).await? {
             Ok(()) => {
                 connection.secure = Some(secure.clone());

@@ -65,11 +65,11 @@ impl Connection {
     }
 
     /// Takes it over, on this worker; `None`: the event loop has no room.
-    pub(super) fn unpark(parked: Parked) -> Option<Connection> {
+    pub(super) fn unpark(parked: Parked) -> Option<Box<Connection>> {
         let Parked { fd, requests, opened, .. } = parked;
         let stream = Stream::from_fd(fd).ok()?;
         let sent_before = stream.sent();
-        Some(Connection {
+        Some(Box::new(Connection {
             stream,
             timer: Timer::new(),
             requests,
@@ -78,7 +78,13 @@ impl Connection {
             idle: 0,
             sent_before,
             secure: None,
-        })
+        }))
+    }
+
+    /// A request begins.
+    pub(super) fn begin(&mut self) {
+        self.sent_before = self.stream.sent();
+        self.requests += 1;
     }
 
     /// Nothing has come since the last answer, and the server has not closed it.

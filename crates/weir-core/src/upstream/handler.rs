@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use super::attempt::Upstream;
+use super::attempt::{self, Upstream};
 use super::caching::{Begin, Caching};
+use super::flight;
 use super::local::LocalGroup;
 use super::protocol::Protocol;
 use super::settings::Settings;
@@ -22,6 +24,11 @@ pub trait Target: 'static {
     /// What the request ends with; it is logged.
     fn aim(&self, _x: &mut Exchange) -> Result<(), Verdict> {
         Ok(())
+    }
+
+    /// The group to ask for `x`, where that can be told without waiting; `x` is aimed then.
+    fn chosen(&self, _x: &mut Exchange) -> Option<&Rc<LocalGroup>> {
+        None
     }
 
     /// The group to ask for `x`.
@@ -42,13 +49,13 @@ pub fn pass_to(
 ) {
     let sites = PeerSites::new(plan, name);
     let caching = settings.cache.as_ref().map(|cache| Caching::new(cache, plan.worker));
-    let upstream = Upstream { protocol: Rc::new(protocol), settings, sites };
+    let upstream = Rc::new(Upstream { protocol: Rc::new(protocol), settings, sites });
     plan.redirect_missing_slash();
     plan.content(name, Passed { upstream, target, caching });
 }
 
 struct Passed<T> {
-    upstream: Upstream,
+    upstream: Rc<Upstream>,
     target: T,
     caching: Option<Caching>,
 }
@@ -57,15 +64,27 @@ impl<T: Target> Handler for Passed<T> {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         // An error page of another location may have been kept.
         x.kept.clear();
-        let Some(caching) = &self.caching else { return Verdict::Wait };
+        let Some(caching) = &self.caching else {
+            return match self.target.chosen(x) {
+                Some(group) => self.upstream.at_once(x, group),
+                None => Verdict::Wait,
+            };
+        };
         if let Err(verdict) = self.target.aim(x) {
             return verdict;
         }
         caching.at_once(x, &self.upstream).unwrap_or(Verdict::Wait)
     }
 
+    fn poll(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
+        flight::poll(x, cx)
+    }
+
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         Box::pin(async move {
+            if let Some(mut flight) = x.flight.take() {
+                return attempt::resume(x, &mut flight).await;
+            }
             let fetch = match &self.caching {
                 None => None,
                 // Boxed: its future is not part of those that have no cache.

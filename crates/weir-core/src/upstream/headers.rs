@@ -25,13 +25,15 @@ pub(super) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head
         return;
     }
     if let Some(stream) = x.transport.h2() {
-        let shown = incoming.fields.iter().filter(|field| !up.settings.hides(field.name.of(head)));
+        let shown =
+            incoming.fields.iter().filter(|field| !up.settings.hidden.has(field.known, field.name.of(head)));
         return stream.interim(103, shown.map(|field| (field.name.of(head), field.value.of(head))));
     }
     let Some(wire) = x.transport.h1() else { return };
     wire.compose(|out| {
         out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
-        for field in incoming.fields.iter().filter(|field| !up.settings.hides(field.name.of(head))) {
+        let hidden = &up.settings.hidden;
+        for field in incoming.fields.iter().filter(|field| !hidden.has(field.known, field.name.of(head))) {
             out.extend_from_slice(field.name.of(head));
             out.extend_from_slice(b": ");
             out.extend_from_slice(field.value.of(head));
@@ -198,7 +200,7 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
         _ => {}
     }
     act(x, up, field);
-    if up.settings.hides(x.arena.get(field.name)) {
+    if up.settings.hidden.has(field.known, x.arena.get(field.name)) {
         return;
     }
     let changed = up.protocol.field(x, field);
@@ -243,7 +245,7 @@ fn matters(known: Known) -> bool {
 
 /// The type and its charset apart, as nginx keeps them.
 fn content_type(x: &mut Exchange, up: &Upstream, value: Span) {
-    if up.settings.hidden.contains(&b"content-type"[..]) {
+    if up.settings.hidden.has(Known::ContentType, b"Content-Type") {
         return;
     }
     let text = x.arena.get(value);

@@ -125,7 +125,7 @@ impl Fetch {
     }
 }
 
-impl Run<'_> {
+impl Run {
     /// What is too old in place of an answer that did not come because of `reason`, if that may be.
     pub(super) fn stale(&mut self, x: &mut Exchange, reason: Reason, by_status: bool) -> Option<Verdict> {
         let fetch = self.fetch.as_ref()?;
@@ -135,7 +135,7 @@ impl Run<'_> {
             return None;
         }
         let hot = fetch.hot.clone();
-        let verdict = caching::respond(x, self.up, &hot, &old, CacheStatus::Stale)?;
+        let verdict = caching::respond(x, &self.up, &hot, &old, CacheStatus::Stale)?;
         self.tries.over();
         Some(verdict)
     }
@@ -163,7 +163,7 @@ impl Run<'_> {
         }
         let (hot, settings) = (fetch.hot.clone(), fetch.settings.clone());
         let mut judged = fetch.judge(x, &self.up.settings, incoming).freshness;
-        let verdict = caching::respond(x, self.up, &hot, &old, CacheStatus::Revalidated)?;
+        let verdict = caching::respond(x, &self.up, &hot, &old, CacheStatus::Revalidated)?;
         self.tries.over();
         if judged.valid.is_none() {
             let again = Incoming {

@@ -113,13 +113,15 @@ pub struct LocalGroup {
     /// Those of this worker that wait for a server.
     pub(super) line: Line,
     accounts: RefCell<HashMap<*const PeerState, Rc<Account>>>,
+    /// The one that was asked for last: mostly the next one, too.
+    last: RefCell<Option<Rc<Account>>>,
     pub(super) purse: Purse,
 }
 
 /// What this worker has to say of a peer.
 struct Account {
     /// Keeps the address it is found by.
-    _state: Arc<PeerState>,
+    state: Arc<PeerState>,
     figures: Arc<Figures>,
 }
 
@@ -151,6 +153,7 @@ impl LocalGroup {
             pool: Rc::new(Pool::new(group)),
             line: Line::default(),
             accounts: RefCell::default(),
+            last: RefCell::default(),
             purse: Purse::default(),
             group: group.clone(),
         }
@@ -182,12 +185,19 @@ impl LocalGroup {
     }
 
     fn account(&self, peer: &Peer) -> Rc<Account> {
+        if let Some(last) = &*self.last.borrow()
+            && Arc::ptr_eq(&last.state, &peer.state)
+        {
+            return last.clone();
+        }
         let mut accounts = self.accounts.borrow_mut();
         let new = || {
             let state = peer.state.clone();
-            Rc::new(Account { figures: state.account(), _state: state })
+            Rc::new(Account { figures: state.account(), state })
         };
-        accounts.entry(Arc::as_ptr(&peer.state)).or_insert_with(new).clone()
+        let account = accounts.entry(Arc::as_ptr(&peer.state)).or_insert_with(new).clone();
+        *self.last.borrow_mut() = Some(account.clone());
+        account
     }
 
     /// How many peers there are.
@@ -210,6 +220,7 @@ impl LocalGroup {
     fn forget(&self) {
         let members = self.group.members();
         let stays = |state: *const PeerState| members.all().any(|peer| Arc::as_ptr(&peer.state) == state);
+        *self.last.borrow_mut() = None;
         self.accounts.borrow_mut().retain(|state, _| stays(*state));
         self.pool.keep_only(members.all());
     }

@@ -34,7 +34,7 @@ pub(crate) struct Pool {
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     peer: Arc<Peer>,
     since: u64,
 }
@@ -94,7 +94,7 @@ impl Pool {
 
     /// A connection to `peer` that is still good and has this TLS: the worker's own that was used last, else, without
     /// TLS, one of all workers'.
-    pub(crate) fn take(&self, peer: &Arc<Peer>, secure: Option<&Secure>) -> Option<Connection> {
+    pub(crate) fn take(&self, peer: &Arc<Peer>, secure: Option<&Secure>) -> Option<Box<Connection>> {
         while let Some(Idle { mut connection, peer, since }) = self.own(peer, secure) {
             connection.idle = idle_for(since);
             if !connection.is_good() {
@@ -125,7 +125,7 @@ impl Pool {
     }
 
     /// Keeps a connection that has answered whole; beyond the limits the oldest is closed.
-    pub(crate) fn give(self: &Rc<Self>, worker: &Rc<Worker>, peer: &Arc<Peer>, connection: Connection) {
+    pub(crate) fn give(self: &Rc<Self>, worker: &Rc<Worker>, peer: &Arc<Peer>, connection: Box<Connection>) {
         let keep = &self.keep;
         if keep.connections == 0
             || connection.requests >= keep.requests

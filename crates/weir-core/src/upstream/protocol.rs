@@ -32,6 +32,12 @@ pub trait Protocol {
         false
     }
 
+    /// A connection takes one request after the other, and [`Protocol::head`] may be shown the same bytes twice: what it
+    /// keeps between two calls it keeps nowhere.
+    fn is_plain(&self) -> bool {
+        false
+    }
+
     /// What names the answer to `x` in a cache, where no `*_cache_key` does; at the end of the arena.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::task::Poll;
 use weir_rt::{Recv, SendError};
 use weir_trace::{Cause, WaitKind};
 
-use super::attempt::{Failed, READING_HEAD, Run};
+use super::attempt::{Asked, Failed, READING_HEAD, Run};
 use super::connection::Connection;
 use super::headers;
 use super::log;
@@ -25,18 +25,21 @@ enum Event {
     Received(Recv),
 }
 
-impl Run<'_> {
-    /// Reads the head of the answer while the request leaves; the number of its bytes.
+impl Run {
+    /// Reads the head of the answer while the request leaves; the number of its bytes. Time runs already for a request
+    /// that was `asked` for and sent before.
     pub(super) async fn head(
         &mut self,
         x: &mut Exchange,
         connection: &Connection,
-        received: &mut Vec<u8>,
-        incoming: &mut Incoming,
+        asked: Asked,
+        (received, incoming): (&mut Vec<u8>, &mut Incoming),
     ) -> Result<usize, Failed> {
-        let settings = &self.up.settings;
-        let mut sending = connection.stream.backlog() > 0;
-        connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
+        let settings = self.up.settings.clone();
+        let mut sending = asked != Asked::Sent && connection.stream.backlog() > 0;
+        if asked != Asked::Sent {
+            connection.timer.arm(if sending { settings.send_timeout } else { settings.read_timeout });
+        }
         loop {
             if !received.is_empty()
                 && let Some(len) = self.parse(x, received, incoming)?
@@ -104,7 +107,7 @@ impl Run<'_> {
                 Ok(Head::Interim(len)) if len <= most => {
                     self.hints += len;
                     if self.hints <= most {
-                        headers::interim(x, self.up, incoming, received);
+                        headers::interim(x, &self.up, incoming, received);
                     } else {
                         x.log(Level::Info, &"upstream sent too big early hints");
                     }

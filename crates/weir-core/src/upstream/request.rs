@@ -19,13 +19,7 @@ pub(super) async fn body(
     settings: &Settings,
     protocol: &dyn Protocol,
 ) -> Result<(), Verdict> {
-    let unknown = x.request.chunked && protocol.needs_length();
-    let buffered = settings.request_buffering || x.is_subrequest() || unknown;
-    if !settings.pass_request_body || !buffered {
-        return Ok(());
-    }
-    if !x.body.is_pending() && !x.body.is_read() && x.body.received() == 0 && x.transport.wire().is_some() {
-        // There is none: most requests.
+    if !is_awaited(x, settings, protocol) {
         return Ok(());
     }
     // Boxed, as all that few requests wait for: it is no part of what every request's future holds.
@@ -34,6 +28,15 @@ pub(super) async fn body(
         Err(error) if x.body.is_gone() => Err(Verdict::Close(error.status())),
         Err(error) => Err(Verdict::Status(error.status())),
     }
+}
+
+/// Whether there is a body that is to be read before anything is sent. Most requests have none.
+pub(super) fn is_awaited(x: &Exchange, settings: &Settings, protocol: &dyn Protocol) -> bool {
+    let unknown = x.request.chunked && protocol.needs_length();
+    let buffered = settings.request_buffering || x.is_subrequest() || unknown;
+    let none =
+        !x.body.is_pending() && !x.body.is_read() && x.body.received() == 0 && x.transport.wire().is_some();
+    settings.pass_request_body && buffered && !none
 }
 
 /// Queues a body that was read. The file is shared with the exchange, memory is copied: it may be sent again.

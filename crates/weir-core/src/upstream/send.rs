@@ -14,7 +14,7 @@ use super::request;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 
-impl Run<'_> {
+impl Run {
     /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. An answer that
     /// comes before the body's end ends the sending.
     pub(super) async fn send(

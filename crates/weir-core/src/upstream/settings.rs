@@ -1,12 +1,12 @@
 //! The directives that every `*_pass` module has under its own prefix (`proxy_read_timeout`, `fastcgi_read_timeout`,
 //! ...): written once as [`Family`], resolved to [`Settings`].
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use weir_conf::{Bufs, Error, LineCx, Result, parse_size};
 
 use super::cache_settings::{CacheFamily, CacheSettings, Store};
+use super::hidden::Hidden;
 use super::reason::Reason;
 use crate::conf::registry::Registry;
 use crate::conf::temp_path::{TempPath, TempPaths};
@@ -142,8 +142,8 @@ pub struct Settings {
     pub pass_request_body: bool,
     /// The answer's trailer reaches the client.
     pub pass_trailers: bool,
-    /// Names of fields, in lower case, that do not reach the client.
-    pub hidden: HashSet<Box<[u8]>>,
+    /// The fields that do not reach the client.
+    pub(super) hidden: Hidden,
     /// Bits of [`IGNORED`].
     pub ignore_headers: u32,
     /// Bytes a second read from the server.
@@ -289,12 +289,14 @@ impl Family {
         self.resolved.clone()
     }
 
-    fn hidden(&self, default: &[&str]) -> HashSet<Box<[u8]>> {
-        let lower = |name: &String| name.to_ascii_lowercase().into_bytes().into_boxed_slice();
-        let passed: HashSet<_> = self.pass_headers.iter().flatten().map(lower).collect();
-        let default = default.iter().map(|name| lower(&(*name).to_owned()));
-        let own = self.hide_headers.iter().flatten().map(lower);
-        default.filter(|name| !passed.contains(name)).chain(own).collect()
+    fn hidden(&self, default: &[&str]) -> Hidden {
+        let is_passed =
+            |name: &str| self.pass_headers.iter().flatten().any(|passed| passed.eq_ignore_ascii_case(name));
+        let default = default.iter().copied().filter(|name| !is_passed(name));
+        let own = self.hide_headers.iter().flatten().map(String::as_str);
+        let mut hidden = Hidden::default();
+        default.chain(own).for_each(|name| hidden.add(name));
+        hidden
     }
 
     /// `_bind address [transparent] | off`
@@ -326,24 +328,6 @@ impl Family {
         line.once(slot, rate)
     }
 }
-
-impl Settings {
-    /// Whether clients do not see fields with this name.
-    pub(super) fn hides(&self, name: &[u8]) -> bool {
-        let mut lower = [0u8; LONGEST];
-        match lower.get_mut(..name.len()) {
-            Some(lower) => {
-                lower.copy_from_slice(name);
-                lower.make_ascii_lowercase();
-                self.hidden.contains(&*lower)
-            }
-            None => self.hidden.contains(&*name.to_ascii_lowercase()),
-        }
-    }
-}
-
-/// Names up to this length are folded without memory from the heap.
-const LONGEST: usize = 64;
 
 /// The fields that `_ignore_headers` can name.
 pub const IGNORED: [(&str, u32); 9] = [

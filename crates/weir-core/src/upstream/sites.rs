@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_trace::{Kind, Site, SiteTable};
 
 use super::local::Lease;
+use super::peer::Peer;
 use crate::conf::names::Names;
 use crate::plan::PlanBuilder;
 
@@ -17,6 +19,8 @@ pub struct PeerSites {
     others: Site,
     location: Rc<str>,
     known: RefCell<Names<Site>>,
+    /// The one that was asked for last: mostly the next one, too.
+    last: RefCell<Option<(Arc<Peer>, Site)>>,
 }
 
 impl PeerSites {
@@ -27,6 +31,7 @@ impl PeerSites {
             others: plan.site(Kind::UpstreamTry, module),
             location: plan.name().clone(),
             known: RefCell::default(),
+            last: RefCell::default(),
         }
     }
 
@@ -35,7 +40,17 @@ impl PeerSites {
         if lease.group.group.computed {
             return self.others;
         }
-        let name = &*lease.peer.server;
+        if let Some((peer, site)) = &*self.last.borrow()
+            && Arc::ptr_eq(peer, &lease.peer)
+        {
+            return *site;
+        }
+        let site = self.find(&lease.peer.server);
+        *self.last.borrow_mut() = Some((lease.peer.clone(), site));
+        site
+    }
+
+    fn find(&self, name: &str) -> Site {
         if let Some(&site) = self.known.borrow().get(name.as_bytes()) {
             return site;
         }

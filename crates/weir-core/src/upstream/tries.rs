@@ -16,15 +16,16 @@ use crate::log::Level;
 use crate::text::{Arena, Text};
 use crate::variable::Variable;
 
-/// The tries of a request, those before an internal redirect included. Clones share them.
+/// The tries of a request, those before an internal redirect included. Clones share them. An exchange has them from its
+/// first try on, and keeps their memory for its next request.
 #[derive(Clone, Default)]
 pub struct Tries(Rc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     list: RefCell<Vec<Try>>,
-    /// Who is being asked, for messages.
-    asked: RefCell<Option<Asked>>,
+    /// Somebody is being asked: with this scheme for this URI, by the last of the list.
+    asked: Cell<Option<(&'static str, Span)>>,
     /// The fields of the last answer.
     fields: RefCell<Vec<Field>>,
     /// The trailer of the last answer.
@@ -36,12 +37,6 @@ struct Inner {
 
 /// A name and its value.
 type Trailer = (Box<[u8]>, Box<[u8]>);
-
-struct Asked {
-    scheme: &'static str,
-    name: Name,
-    uri: Span,
-}
 
 /// One try. Times are milliseconds since it began.
 #[derive(Default)]
@@ -59,7 +54,6 @@ struct Try {
     received: u64,
 }
 
-#[derive(Clone)]
 enum Name {
     Peer(Arc<Peer>),
     /// No server of this group was available.
@@ -78,13 +72,24 @@ impl Name {
 impl Tries {
     /// The tries of `x`; a handler begins to ask.
     pub(crate) fn begin(x: &mut Exchange) -> Tries {
-        let tries = x.lasting::<Tries>().clone();
+        let tries = x.tries().clone();
         let mut list = tries.0.list.borrow_mut();
         if !list.is_empty() {
             list.push(Try::default());
         }
         drop(list);
         tries
+    }
+
+    /// Forgets all; `false`: somebody else still has them.
+    pub(crate) fn clear(&mut self) -> bool {
+        let Some(inner) = Rc::get_mut(&mut self.0) else { return false };
+        inner.list.get_mut().clear();
+        inner.asked.set(None);
+        inner.fields.get_mut().clear();
+        inner.trailers.get_mut().clear();
+        inner.complaints.get_mut().clear();
+        true
     }
 
     /// A try of `peer` begins.
@@ -105,7 +110,7 @@ impl Tries {
     }
 
     fn add(&self, name: Name, scheme: &'static str, uri: Span) {
-        *self.0.asked.borrow_mut() = Some(Asked { scheme, name: name.clone(), uri });
+        self.0.asked.set(Some((scheme, uri)));
         self.0.fields.borrow_mut().clear();
         self.0.trailers.borrow_mut().clear();
         self.0.list.borrow_mut().push(Try { name: Some(name), ..Try::default() });
@@ -168,7 +173,9 @@ impl Tries {
 
     /// Gives the client the trailer of the answer, but for what `settings` hide.
     pub(crate) fn pass_trailers(&self, x: &mut Exchange, settings: &Settings) {
-        for (name, value) in self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hides(name)) {
+        for (name, value) in
+            self.0.trailers.borrow().iter().filter(|(name, _)| !settings.hidden.has_name(name))
+        {
             let name = crate::exchange::Name::Other(Text::Span(x.arena.push(name)));
             let value = Text::Span(x.arena.push(value));
             x.response.trailers.push(Header { name, value });
@@ -188,7 +195,7 @@ impl Tries {
     /// Nobody is being asked any more: messages say nothing of it, but for those that wait.
     pub(crate) fn over(&self) {
         if self.0.complaints.borrow().is_empty() {
-            *self.0.asked.borrow_mut() = None;
+            self.0.asked.set(None);
         }
     }
 
@@ -207,11 +214,11 @@ impl Tries {
 
     /// `http://127.0.0.1:8000/uri`, for messages while somebody is being asked.
     pub(crate) fn context(&self, arena: &Arena, out: &mut Vec<u8>) {
-        if let Some(asked) = &*self.0.asked.borrow() {
+        if let (Some((scheme, uri)), Some(last)) = (self.0.asked.get(), self.list().last()) {
             out.extend_from_slice(b", upstream: \"");
-            out.extend_from_slice(asked.scheme.as_bytes());
-            out.extend_from_slice(asked.name.as_str().as_bytes());
-            out.extend_from_slice(arena.get(asked.uri));
+            out.extend_from_slice(scheme.as_bytes());
+            out.extend_from_slice(last.name().as_bytes());
+            out.extend_from_slice(arena.get(uri));
             out.push(b'"');
         }
     }
@@ -224,7 +231,7 @@ impl Tries {
 /// Logs what went wrong while a body was read from a server; `false`: nothing that ended it did.
 #[inline]
 pub(crate) fn tell(x: &Exchange) -> bool {
-    match x.lasting_if::<Tries>() {
+    match &x.tries {
         Some(tries) if !tries.0.complaints.borrow().is_empty() => tell_all(x, tries),
         _ => false,
     }
@@ -278,7 +285,7 @@ impl Try {
 
 /// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.
 fn each(x: &mut Exchange, write: impl Fn(&Try, &mut Vec<u8>)) -> Option<Text> {
-    let tries = x.lasting_if::<Tries>()?.clone();
+    let tries = x.tries.clone()?;
     let list = tries.list();
     if list.is_empty() {
         return None;
@@ -334,7 +341,7 @@ fn field(x: &mut Exchange, name: &str) -> Option<Text> {
 }
 
 fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
-    let tries = x.lasting_if::<Tries>()?.clone();
+    let tries = x.tries.clone()?;
     let trailers = tries.0.trailers.borrow();
     let (_, value) = trailers.iter().find(|(known, _)| is_named(known, name))?;
     Some(Text::Span(x.arena.push(value)))
@@ -352,7 +359,7 @@ fn answered(x: &Exchange) -> Vec<Field> {
     if let Some((answer, base)) = &x.kept.served {
         return answer.fields_at(*base).collect();
     }
-    x.lasting_if::<Tries>().map(|tries| tries.0.fields.borrow().clone()).unwrap_or_default()
+    x.tries.as_ref().map(|tries| tries.0.fields.borrow().clone()).unwrap_or_default()
 }
 
 /// The value in `name=value; ...`, as a span of the arena.

@@ -55,7 +55,7 @@ enum End {
 
 struct Tunnel {
     client: Client,
-    connection: Connection,
+    connection: Box<Connection>,
     timeout: u64,
 }
 

@@ -37,10 +37,14 @@ impl Protocol for Http {
     }
 
     fn secure(&self, x: &mut Exchange) -> Option<Secure> {
-        let goal = x.state_if::<Goal>().filter(|goal| goal.https)?;
+        let goal = Goal::of(x).filter(|goal| goal.https)?;
         let host = goal.host.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
         Some(self.tls.as_ref()?.secure(x, &host))
+    }
+
+    fn is_plain(&self) -> bool {
+        self.version != 20
     }
 
     fn multiplexes(&self) -> bool {
@@ -58,7 +62,9 @@ impl Protocol for Http {
     fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String> {
         let most = self.settings.buffer_size as usize;
         let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
-        let mut head = ResponseHead { fields: Vec::with_capacity(FIELDS), ..ResponseHead::default() };
+        let mut fields = std::mem::take(&mut incoming.fields);
+        fields.reserve(FIELDS);
+        let mut head = ResponseHead { fields, ..ResponseHead::default() };
         match head.parse(bytes, &limits) {
             Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
             Ok(Parse::Complete) => {}

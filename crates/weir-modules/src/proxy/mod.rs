@@ -167,7 +167,7 @@ impl Module for Proxy {
             tls: conf.ssl.tls(),
         };
         let target = pass.install(plan.worker)?;
-        if let Some(goal) = target.goal().filter(|_| settings.cache.is_some()) {
+        if let Some(goal) = target.goal() {
             plan.keep(goal);
         }
         pass_to(plan, Self::NAME, protocol, settings, target);

@@ -172,11 +172,18 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// Where `x` goes, or goes on to as far as its location alone says.
+    /// Where `x` goes.
     pub(super) fn of(x: &Exchange) -> Option<&Goal> {
-        x.state_if::<Goal>().or_else(|| x.plan.kept::<Goal>())
+        match x.state_if::<Goal>() {
+            Some(goal) => Some(goal),
+            None => x.state_if::<Aimed>().and_then(|Aimed| x.plan.kept::<Goal>()),
+        }
     }
 }
+
+/// The request goes where all of its location do.
+#[derive(Default)]
+struct Aimed;
 
 impl Target {
     /// Where all requests go.
@@ -192,16 +199,29 @@ impl weir_core::upstream::Target for Target {
     /// As there; the [`Goal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
-            // It stands with the plan, where variables find it.
-            Target::Fixed { .. } => Ok(()),
+            // It stands with the plan.
+            Target::Fixed { .. } => {
+                x.state::<Aimed>();
+                Ok(())
+            }
             Target::Computed(script) => aim(x, script),
+        }
+    }
+
+    fn chosen(&self, x: &mut Exchange) -> Option<&Rc<LocalGroup>> {
+        match self {
+            Target::Fixed { group, .. } => {
+                x.state::<Aimed>();
+                Some(group)
+            }
+            Target::Computed(_) => None,
         }
     }
 
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match self {
-            Target::Fixed { group, goal } => {
-                *x.state::<Goal>() = goal.clone();
+            Target::Fixed { group, .. } => {
+                x.state::<Aimed>();
                 Ok(group.clone())
             }
             Target::Computed(script) => {

@@ -134,7 +134,6 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
         http.fields.section(x, length, http.settings.pass_request_headers, section);
         return Ok(());
     }
-    let values: Vec<Text> = http.fields.set.iter().map(|(_, value)| value.get(x)).collect();
     let head = &mut out.head;
     head.reserve(512);
     match &method {
@@ -149,8 +148,9 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
         h1::field(head, b"Host", x.text(&host));
     }
     let mut closes = false;
-    for ((name, _), value) in http.fields.set.iter().zip(&values) {
-        let value = x.text(value);
+    for (name, value) in &http.fields.set {
+        let value = value.get(x);
+        let value = x.text(&value);
         if !value.is_empty() {
             closes |= name.eq_ignore_ascii_case("Connection") && value.eq_ignore_ascii_case(b"close");
             h1::field(head, name.as_bytes(), value);
@@ -210,7 +210,7 @@ fn frame(http: &Http, x: &Exchange, out: &mut Outgoing) {
 
 /// `:scheme`
 pub(crate) fn scheme(x: &Exchange) -> &'static [u8] {
-    if x.state_if::<Goal>().is_some_and(|goal| goal.https) { b"https" } else { b"http" }
+    if Goal::of(x).is_some_and(|goal| goal.https) { b"https" } else { b"http" }
 }
 
 /// What `Content-Length` says, if anything.

@@ -111,7 +111,9 @@ pub trait Balancer {
 /// The peers that a request has asked already, and how far its method has come.
 #[derive(Debug, Default)]
 pub struct Tried {
-    peers: Vec<Arc<Peer>>,
+    /// The first, which mostly is the only one, and the others.
+    first: Option<Arc<Peer>>,
+    others: Vec<Arc<Peer>>,
     /// The key of a hash, once it was computed.
     key: Option<Box<[u8]>>,
     hash: u32,
@@ -127,22 +129,25 @@ impl Tried {
     /// Whether `peer` was asked.
     pub fn contains(&self, peer: &Arc<Peer>) -> bool {
         // One whose settings were changed meanwhile is still the same.
-        self.peers.iter().any(|tried| Arc::ptr_eq(&tried.state, &peer.state))
+        self.first.iter().chain(&self.others).any(|tried| Arc::ptr_eq(&tried.state, &peer.state))
     }
 
     /// Notes that it is asked now.
     pub fn add(&mut self, peer: &Arc<Peer>) {
-        self.peers.push(peer.clone());
+        match &self.first {
+            None => self.first = Some(peer.clone()),
+            Some(_) => self.others.push(peer.clone()),
+        }
     }
 
     /// How many were asked.
     pub fn len(&self) -> usize {
-        self.peers.len()
+        usize::from(self.first.is_some()) + self.others.len()
     }
 
     /// None was.
     pub fn is_empty(&self) -> bool {
-        self.peers.is_empty()
+        self.first.is_none()
     }
 }
 

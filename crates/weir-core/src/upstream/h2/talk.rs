@@ -65,7 +65,7 @@ enum Event {
     Failed(Error),
 }
 
-impl Run<'_> {
+impl Run {
     /// One try, up to its answer's head.
     pub(in crate::upstream) async fn talk(
         &mut self,
@@ -130,7 +130,7 @@ impl Run<'_> {
                 }
             };
             let connection = self.connect(x, lease).await?;
-            let session = Session::begin(connection, &lease.peer, pool.keep(), &x.worker);
+            let session = Session::begin(*connection, &lease.peer, pool.keep(), &x.worker);
             pool.add(&session, &x.worker);
             if let Some(soon) = soon {
                 soon.made();
@@ -336,7 +336,7 @@ impl Run<'_> {
             return x.log(crate::log::Level::Info, &"upstream sent too big early hints");
         }
         let incoming = Incoming { status: fields.status, fields: fields.spans(0), ..Incoming::default() };
-        headers::interim(x, self.up, &incoming, fields.text());
+        headers::interim(x, &self.up, &incoming, fields.text());
     }
 }
 
