@@ -237,10 +237,12 @@ impl Matcher {
 
     /// Makes the places `from..to`, which a match covers, known, and goes behind it.
     fn cover(&mut self, from: usize, to: usize) {
-        let bytes = &self.bytes[..self.end];
-        for at in from..to.min(self.end.saturating_sub(WORD)) {
-            let head = &mut self.heads[(word(bytes, at).wrapping_mul(FACTOR) >> self.shift) as usize];
-            self.before[at & (self.window - 1)] = std::mem::replace(head, at as u16);
+        let until = to.min(self.end.saturating_sub(WORD)).max(from);
+        let before = &mut self.before[..self.window];
+        let mask = before.len() - 1;
+        for (at, four) in (from..until).zip(self.bytes[from..].windows(WORD)) {
+            let head = &mut self.heads[(word(four, 0).wrapping_mul(FACTOR) >> self.shift) as usize];
+            before[at & mask] = std::mem::replace(head, at as u16);
         }
         self.at = to;
     }
