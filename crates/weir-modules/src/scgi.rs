@@ -10,9 +10,9 @@ use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol}
 use weir_core::upstream::{Family, Settings, pass_to};
 use weir_core::{Exchange, Module, Verdict, inherit};
 
+use crate::cgi::answer;
 use crate::cgi::params::{Param, Params};
 use crate::cgi::target::Pass;
-use crate::cgi::{HIDDEN, answer};
 
 /// The module.
 pub struct Scgi;
@@ -47,7 +47,7 @@ impl Module for Scgi {
     }
 
     fn resolve(conf: &mut ScgiConf, registry: &mut Registry) -> Result {
-        conf.family.resolve("scgi", &HIDDEN, registry)?;
+        conf.family.resolve("scgi", &["Status"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
         }

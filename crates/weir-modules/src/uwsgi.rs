@@ -11,9 +11,9 @@ use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol}
 use weir_core::upstream::{Family, Settings, pass_to};
 use weir_core::{Exchange, Module, Verdict, inherit};
 
+use crate::cgi::answer;
 use crate::cgi::params::{Param, Params};
 use crate::cgi::target::Pass;
-use crate::cgi::{HIDDEN, answer};
 
 /// The module.
 pub struct Uwsgi;
@@ -53,7 +53,7 @@ impl Module for Uwsgi {
 
     fn resolve(conf: &mut UwsgiConf, registry: &mut Registry) -> Result {
         // nginx shows `Status` here, unlike with FastCGI and SCGI.
-        conf.family.resolve("uwsgi", &HIDDEN[1..], registry)?;
+        conf.family.resolve("uwsgi", &[], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
         }

@@ -198,7 +198,8 @@ impl Family {
         conf.cache.inherit(&parent.cache);
     }
 
-    /// Checks the block and makes its [`Settings`]. `hidden`: the fields hidden by default.
+    /// Checks the block and makes its [`Settings`]. `hidden`: the fields that the protocol hides by default, beside those
+    /// that are for this server ([`FOR_US`]).
     ///
     /// # Errors
     /// nginx's words for sizes that do not fit together.
@@ -292,7 +293,7 @@ impl Family {
     fn hidden(&self, default: &[&str]) -> Hidden {
         let is_passed =
             |name: &str| self.pass_headers.iter().flatten().any(|passed| passed.eq_ignore_ascii_case(name));
-        let default = default.iter().copied().filter(|name| !is_passed(name));
+        let default = default.iter().copied().chain(FOR_US).filter(|name| !is_passed(name));
         let own = self.hide_headers.iter().flatten().map(String::as_str);
         let mut hidden = Hidden::default();
         default.chain(own).for_each(|name| hidden.add(name));
@@ -328,6 +329,10 @@ impl Family {
         line.once(slot, rate)
     }
 }
+
+/// Fields that say something to this server: clients do not see them, whatever the protocol.
+const FOR_US: [&str; 5] =
+    ["X-Accel-Expires", "X-Accel-Redirect", "X-Accel-Limit-Rate", "X-Accel-Buffering", "X-Accel-Charset"];
 
 /// The fields that `_ignore_headers` can name.
 pub const IGNORED: [(&str, u32); 9] = [

@@ -6,13 +6,3 @@ pub(crate) mod answer;
 pub(crate) mod head;
 pub(crate) mod params;
 pub(crate) mod target;
-
-/// The fields of answers that clients do not see by default.
-pub(crate) const HIDDEN: [&str; 6] = [
-    "Status",
-    "X-Accel-Expires",
-    "X-Accel-Redirect",
-    "X-Accel-Limit-Rate",
-    "X-Accel-Buffering",
-    "X-Accel-Charset",
-];

@@ -20,7 +20,6 @@ use weir_core::upstream::{Family, pass_to};
 use weir_core::variable::Variable;
 use weir_core::{Module, inherit};
 
-use crate::cgi::HIDDEN;
 use crate::cgi::params::{Param, Params};
 use crate::cgi::target::Pass;
 use protocol::FastCgiProtocol;
@@ -68,7 +67,7 @@ impl Module for FastCgi {
     }
 
     fn resolve(conf: &mut FastCgiConf, registry: &mut Registry) -> Result {
-        conf.family.resolve("fastcgi", &HIDDEN, registry)?;
+        conf.family.resolve("fastcgi", &["Status"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
         }

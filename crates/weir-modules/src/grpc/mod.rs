@@ -8,7 +8,7 @@ mod pass;
 use std::sync::Arc;
 
 use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, TWO};
-use weir_conf::{Args, Directive, LineCx, Result};
+use weir_conf::{Args, Directive, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
 use weir_core::tls::Secure;
@@ -16,12 +16,11 @@ use weir_core::tls::client::{ClientConf, ClientTls};
 use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::settings::IGNORED;
 use weir_core::upstream::{Family, Reason, pass_to};
-use weir_core::variable::Script;
 use weir_core::{Exchange, Module, Text, Verdict, inherit};
 use weir_http::Known;
 
 use crate::proxy::pass::Goal;
-use crate::proxy::request::{self, Fields};
+use crate::proxy::request::{self, Fields, SetHeaders};
 use pass::Pass;
 
 /// The module.
@@ -33,7 +32,7 @@ impl Module for Grpc {
     const DIRECTIVES: &'static [Directive<GrpcConf>] = &[
         Row::new("grpc_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| Pass::set(&mut c.pass, l))
             .doc("Has requests answered by a gRPC server, or by one of a group; grpc:// or grpcs:// may stand before."),
-        Row::new("grpc_set_header", ANY, TWO, GrpcConf::set_header)
+        Row::new("grpc_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
             .doc("A field of requests to servers; an empty value leaves the field out."),
         Row::new("grpc_bind", ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.family.bind, l))
             .doc("The local address that connections to servers begin at."),
@@ -106,7 +105,7 @@ impl Module for Grpc {
         (family.pass_trailers, family.without_files) = (Some(true), true);
         family.max_temp_file_size = Some(0);
         family.buffers = Some(weir_conf::Bufs { number: 8, size: family.buffer_size.unwrap_or(4096) });
-        family.resolve("grpc", &HIDDEN, registry)?;
+        family.resolve("grpc", &["Date", "Server"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
             if pass.may_be_secure() {
@@ -131,32 +130,13 @@ impl Module for Grpc {
 /// Tells the closures of the table what they are given.
 type Row = Directive<GrpcConf>;
 
-/// The fields of answers that clients do not see by default.
-const HIDDEN: [&str; 7] = [
-    "Date",
-    "Server",
-    "X-Accel-Expires",
-    "X-Accel-Redirect",
-    "X-Accel-Limit-Rate",
-    "X-Accel-Buffering",
-    "X-Accel-Charset",
-];
-
 /// The settings of one block.
 #[derive(Default)]
 pub struct GrpcConf {
     family: Family,
     ssl: ClientConf,
     pass: Option<Pass>,
-    set_headers: Option<Vec<(Arc<str>, Script)>>,
-}
-
-impl GrpcConf {
-    fn set_header(&mut self, line: &mut LineCx<'_>) -> Result {
-        let value = Script::compile(line, 1)?;
-        self.set_headers.get_or_insert_default().push((line.arg(0).into(), value));
-        Ok(())
-    }
+    set_headers: Option<SetHeaders>,
 }
 
 /// A location's way of speaking gRPC.

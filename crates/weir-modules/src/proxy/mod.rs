@@ -10,8 +10,6 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::conf::registry::Registry;
@@ -23,7 +21,7 @@ use weir_core::{Module, inherit};
 
 use http::Http;
 use pass::Pass;
-use request::Fields;
+use request::{Fields, SetHeaders};
 use rewrite::{Cookies, Flags, Rule, Rules};
 
 /// The module.
@@ -39,7 +37,9 @@ impl Module for Proxy {
         [
             Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
                 .doc("Has requests answered by an HTTP server, or by one of a group."),
-            Row::new("proxy_set_header", ANY, TWO, ProxyConf::set_header)
+            Row::new("proxy_set_header", ANY, TWO, |c: &mut ProxyConf, l| {
+                request::set_header(&mut c.set_headers, l)
+            })
                 .doc("A field of requests to servers; an empty value leaves the field out."),
             Row::new("proxy_set_body", ANY, ONE, |c: &mut ProxyConf, l| {
                 let body = Script::compile(l, 0)?;
@@ -130,7 +130,7 @@ impl Module for Proxy {
     }
 
     fn resolve(conf: &mut ProxyConf, registry: &mut Registry) -> Result {
-        conf.family.resolve("proxy", &HIDDEN, registry)?;
+        conf.family.resolve("proxy", &["Date", "Server", "X-Pad"], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
             if pass.may_be_secure() {
@@ -178,25 +178,13 @@ impl Module for Proxy {
 /// Tells the closures of the table what they are given.
 type Row = Directive<ProxyConf>;
 
-/// The fields of answers that clients do not see by default.
-const HIDDEN: [&str; 8] = [
-    "Date",
-    "Server",
-    "X-Pad",
-    "X-Accel-Expires",
-    "X-Accel-Redirect",
-    "X-Accel-Limit-Rate",
-    "X-Accel-Buffering",
-    "X-Accel-Charset",
-];
-
 /// The settings of one block.
 #[derive(Default)]
 pub struct ProxyConf {
     family: Family,
     ssl: ClientConf,
     pass: Option<Pass>,
-    set_headers: Option<Vec<(Arc<str>, Script)>>,
+    set_headers: Option<SetHeaders>,
     body: Option<Script>,
     method: Option<Script>,
     version: Option<u8>,
@@ -226,11 +214,5 @@ impl ProxyConf {
             _ => return Err(line.invalid_value(0)),
         };
         line.once(&mut self.family.proxy_protocol, version)
-    }
-
-    fn set_header(&mut self, line: &mut LineCx<'_>) -> Result {
-        let value = Script::compile(line, 1)?;
-        self.set_headers.get_or_insert_default().push((line.arg(0).into(), value));
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_conf::LineCx;
 use weir_core::upstream::protocol::{Framing, Outgoing, Section};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Exchange, Span, Text, Verdict};
@@ -11,6 +12,16 @@ use weir_http::{Known, Method, h1};
 use super::http::Http;
 use super::pass::Goal;
 use crate::value::Value;
+
+/// The fields that `proxy_set_header` and its like name, and their values, as written.
+pub(crate) type SetHeaders = Vec<(Arc<str>, Script)>;
+
+/// `_set_header field value`
+pub(crate) fn set_header(slot: &mut Option<SetHeaders>, line: &mut LineCx<'_>) -> weir_conf::Result {
+    let value = Script::compile(line, 1)?;
+    slot.get_or_insert_default().push((line.arg(0).into(), value));
+    Ok(())
+}
 
 /// The fields of `proxy_set_header` and nginx's own, on one worker.
 pub(crate) struct Fields {
