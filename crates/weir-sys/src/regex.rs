@@ -163,11 +163,8 @@ impl Regex {
                 matcher.context.as_ptr(),
             )
         };
-        if result == pcre2::PCRE2_ERROR_NOMATCH {
-            return Ok(false);
-        }
         // 0 would mean more groups than the match data holds, which `reserve` excludes.
-        let Ok(highest) = usize::try_from(result) else { return Err(MatchError::from_code(result)) };
+        let Some(highest) = outcome(result)? else { return Ok(false) };
         matcher.matched = highest;
         matcher.groups = self.captures_len() + 1;
         Ok(true)
@@ -202,11 +199,8 @@ impl Regex {
                 workspace.len(),
             )
         };
-        if result == pcre2::PCRE2_ERROR_NOMATCH {
+        if outcome(result)?.is_none() {
             return Ok(None);
-        }
-        if result < 0 {
-            return Err(MatchError::from_code(result));
         }
         // Further pairs are shorter matches at the same place; only the longest is asked for.
         (matcher.matched, matcher.groups) = (1, 1);
@@ -478,6 +472,14 @@ impl Flags {
 #[repr(transparent)]
 #[derive(Default)]
 struct Table(Option<NonNull<u8>>);
+
+/// How many groups PCRE2's result says were set; `None`: nothing matched.
+fn outcome(result: c_int) -> Result<Option<usize>, MatchError> {
+    if result == pcre2::PCRE2_ERROR_NOMATCH {
+        return Ok(None);
+    }
+    usize::try_from(result).map(Some).map_err(|_| MatchError::from_code(result))
+}
 
 /// An entry is the group's number, high byte first, then the name ended by a NUL.
 fn name_entry(entry: &[u8]) -> (String, usize) {
