@@ -228,6 +228,19 @@ both_drivers! {
         assert_eq!(backend.heads(), asked);
     }
 
+    /// Files stand where the levels of before have put them.
+    fn a_reload_with_other_levels_is_refused(driver) {
+        let backend = Backend::answering("kept");
+        let text = conf(&backend, "", "proxy_cache_valid 1h;");
+        let mut server = Server::start(&text);
+        assert_eq!(told(&server.get("/")), "MISS kept");
+        server.reload(&text.replace("levels=1:2", "levels=2").replace("add_header", "add_header X-New 1; add_header"));
+        let line = server.error_log_line("cache \"one\" had previously different levels");
+        assert!(line.contains("[emerg]"), "{line}");
+        let kept = server.get("/");
+        assert_eq!((told(&kept).as_str(), kept.field("X-New")), ("HIT kept", None));
+    }
+
     fn files_that_are_damaged_or_gone_are_fetched_anew(driver) {
         let backend = Backend::answering("whole");
         let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;"))

@@ -4,6 +4,7 @@
 //! an answer is not served from a worker's memory. When an entry was used last is an atomic that serving writes at most
 //! once a millisecond: the order in the table follows when somebody looks for the oldest.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -311,6 +312,12 @@ impl Store for Cache {
     /// How full the zone of keys is; nothing is said of the files.
     fn usage(&self) -> Usage {
         self.table.usage()
+    }
+
+    /// Files stand where the levels of before have put them.
+    fn refuses(&self, name: &str, next: &dyn Any) -> Option<String> {
+        let place: &Place = next.downcast_ref()?;
+        (place.levels != self.levels).then(|| format!("cache \"{name}\" had previously different levels"))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The thread that looks after all caches of the process: reads folders when the server starts, removes what nobody
-//! asked for in time, and what is too much.
+//! The thread that looks after all caches of the process: removes what nobody asked for in time, and what is too much.
+//! Folders are read by threads of their own when the server starts: a large one takes minutes.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -33,6 +33,18 @@ pub(super) fn keep(cache: &Arc<Cache>) {
     }
     drop(state);
     KEEPER.wake.notify_one();
+    let cold = cache.clone();
+    let loader = thread::Builder::new().name("weir loader".to_owned()).spawn(move || {
+        load(&cold);
+        cold.cold.store(false, Relaxed);
+    });
+    if let Err(error) = loader {
+        // Files are found when they are asked for.
+        log::cycle(
+            Level::Alert,
+            &format_args!("no thread to read a cache's folder could be started: {error}"),
+        );
+    }
 }
 
 /// A cache has become too large.
@@ -87,10 +99,6 @@ impl Keeper {
             let caches: Vec<_> = state.caches.clone();
             drop(state);
             for cache in caches.iter().filter_map(Weak::upgrade) {
-                if cache.cold.load(Relaxed) {
-                    load(&cache);
-                    cache.cold.store(false, Relaxed);
-                }
                 manage(&cache);
             }
             let state = self.lock();

@@ -1,30 +1,23 @@
 //! Tests of the index: who may keep what, who waits for whom, and what goes first.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+
+use weir_test::{TempDir, wait_for};
 
 use super::place::{Pace, Place};
 use super::{Cache, Found, Key, Ticket, Turn};
 
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("weir-cache-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a fresh folder");
-        Folder(path)
+    fn new() -> Folder {
+        Folder(TempDir::new())
     }
 
     fn cache(&self, size: u64) -> Arc<Cache> {
-        Arc::new(Cache::new(&place(&self.0), size))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Arc::new(Cache::new(&place(self.0.path()), size))
     }
 }
 
@@ -59,7 +52,7 @@ fn store(cache: &Arc<Cache>, key: &str, size: usize) {
 
 #[test]
 fn an_answer_is_kept_from_the_use_that_was_asked_for() {
-    let folder = Folder::new("uses");
+    let folder = Folder::new();
     let cache = folder.cache(1 << 20);
     cache.cold.store(false, std::sync::atomic::Ordering::Relaxed);
     let key = Key::of(b"a");
@@ -74,7 +67,7 @@ fn an_answer_is_kept_from_the_use_that_was_asked_for() {
 
 #[test]
 fn one_fetches_and_others_wait_until_he_gives_up_or_takes_too_long() {
-    let folder = Folder::new("turn");
+    let folder = Folder::new();
     let cache = folder.cache(1 << 20);
     let (mut first, mut second) = (ticket(&cache, "a"), ticket(&cache, "a"));
     assert_eq!(first.lock(60_000), Turn::Mine);
@@ -92,7 +85,7 @@ fn one_fetches_and_others_wait_until_he_gives_up_or_takes_too_long() {
 
 #[test]
 fn a_status_is_remembered_for_its_time() {
-    let folder = Folder::new("error");
+    let folder = Folder::new();
     let cache = folder.cache(1 << 20);
     let now = weir_rt::clock::unix_time().0;
     ticket(&cache, "a").fail(502, now + 60);
@@ -103,7 +96,7 @@ fn a_status_is_remembered_for_its_time() {
 
 #[test]
 fn what_was_not_used_longest_goes_first() {
-    let folder = Folder::new("shrink");
+    let folder = Folder::new();
     // Of one part: between parts the clock decides, which has only milliseconds.
     let cache = folder.cache(16 * 1024);
     assert_eq!(cache.parts(), 1);
@@ -129,7 +122,7 @@ fn what_was_not_used_longest_goes_first() {
 
 #[test]
 fn a_full_zone_makes_room() {
-    let folder = Folder::new("full");
+    let folder = Folder::new();
     let cache = folder.cache(8192);
     for number in 0..1000 {
         store(&cache, &number.to_string(), 1);
@@ -140,8 +133,26 @@ fn a_full_zone_makes_room() {
 }
 
 #[test]
+fn others_are_looked_after_while_a_folder_is_read() {
+    let (large, other) = (Folder::new(), Folder::new());
+    // Its loader sleeps for longer than the test.
+    let loader = Pace { files: 1, sleep: 3_600_000, threshold: 3_600_000 };
+    let place = Place { levels: [0; 3], loader, ..place(large.0.path()) };
+    let slow = Arc::new(Cache::new(&place, 1 << 20));
+    fs::write(slow.file(Key::of(b"a")), b"x").expect("written");
+    super::keeper::keep(&slow);
+    wait_for("the file to be found", || (slow.count() == 1).then_some(()));
+    let cache = other.cache(1 << 20);
+    store(&cache, "b", 1);
+    cache.adjust(&Place { inactive: 0, ..cache.place() });
+    super::keeper::keep(&cache);
+    wait_for("what nobody asks for to go", || (cache.count() == 0).then_some(()));
+    assert_eq!(slow.count(), 1, "asked for not long ago");
+}
+
+#[test]
 fn a_purged_answer_is_gone() {
-    let folder = Folder::new("purge");
+    let folder = Folder::new();
     let cache = folder.cache(1 << 20);
     store(&cache, "a", 1);
     assert!(cache.purge(Key::of(b"a")));

@@ -29,6 +29,11 @@ pub struct SharedZone {
 pub trait Store: Any {
     /// How full it is.
     fn usage(&self) -> Usage;
+
+    /// Why a zone `name` of a later configuration, whose directive says `next`, can't go on with what is in this one.
+    fn refuses(&self, _name: &str, _next: &dyn Any) -> Option<String> {
+        None
+    }
 }
 
 /// How full a zone is.
@@ -77,7 +82,7 @@ impl Zones {
     /// Takes over what `before` has; a zone of another size begins empty. Nothing changes when it fails.
     ///
     /// # Errors
-    /// A zone has another key than before: what is in it would mean something else. In nginx's words.
+    /// A zone has another key than before, or what is in it can't be used as its directive says now. In nginx's words.
     pub fn adopt(&self, before: &Zones) -> Result<(), String> {
         let pairs = || {
             self.0.iter().filter_map(|zone| {
@@ -96,6 +101,12 @@ impl Zones {
                 "{what} \"{name}\" uses the \"{}\" {kind} while previously it used the \"{}\" {kind}",
                 new.key, was.key
             ));
+        }
+        let refusal = |(zone, old, new, _): (&Arc<SharedZone>, &Arc<SharedZone>, &Declared, &Declared)| {
+            old.store.get()?.refuses(&zone.name, &*new.settings)
+        };
+        if let Some(refusal) = pairs().find_map(refusal) {
+            return Err(refusal);
         }
         for (zone, old, ..) in pairs() {
             if let Some(store) = old.store.get() {
