@@ -49,7 +49,7 @@ impl Purse {
 
     /// Whether one may be tried again; it is counted.
     pub(super) fn spend(&self, budget: &Budget, now: u64) -> bool {
-        let seconds_part = now.saturating_sub(self.since.replace(now)).min(1000) * budget.least;
+        let seconds_part = now.saturating_sub(self.since.replace(now)).min(1000).saturating_mul(budget.least);
         self.put(budget, seconds_part);
         let rest = self.left.get().checked_sub(ONE);
         self.left.set(rest.unwrap_or(self.left.get()));
@@ -58,7 +58,8 @@ impl Purse {
 
     /// What is saved is no more than a burst of requests may need.
     fn put(&self, budget: &Budget, thousandths: u64) {
-        self.left.set((self.left.get() + thousandths).min((budget.least + SAVED) * ONE));
+        let most = budget.least.saturating_add(SAVED).saturating_mul(ONE);
+        self.left.set(self.left.get().saturating_add(thousandths).min(most));
     }
 }
 
@@ -90,5 +91,7 @@ mod tests {
         let (budget, purse) = (Budget { per_thousand: 0, least: 3 }, Purse::default());
         let spent = |now| (0..10).filter(|_| purse.spend(&budget, now)).count();
         assert_eq!([spent(10_000), spent(10_100), spent(11_000), spent(12_000)], [3, 0, 3, 3]);
+        let (boundless, purse) = (Budget { per_thousand: 10_000, least: u64::MAX }, Purse::default());
+        assert!((0..10).all(|second| purse.spend(&boundless, second * 1000 + 5_000)));
     }
 }

@@ -62,7 +62,11 @@ impl Device {
     /// The device does not do it.
     pub(super) fn sign(&self, mechanism: &Mechanism<'_>, data: &[u8]) -> Result<Vec<u8>, Error> {
         let attempt = || self.with_library(|library| self.sign_with(library, mechanism, data))?;
-        attempt().or_else(|error| if set_up_anew(&self.uri.module) { attempt() } else { Err(error) })
+        attempt().or_else(|error| {
+            // A refused PIN is not made good by it, and would take the sessions of other keys each time.
+            let helps = !self.refused.load(Relaxed) && set_up_anew(&self.uri.module);
+            if helps { attempt() } else { Err(error) }
+        })
     }
 
     /// A session that fails is not used again, nor are the others; then another one is tried.

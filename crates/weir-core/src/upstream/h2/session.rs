@@ -341,7 +341,8 @@ impl Session {
     fn is_over(&self) -> bool {
         let h2 = self.h2.borrow();
         let last = self.retired.get() || h2.is_ending() || self.keep.connections == 0;
-        self.lost.get().is_some() || (last && h2.streams() == 0 && self.calls.get() > 0)
+        let begun = self.calls.get() > 0 || self.retired.get();
+        self.lost.get().is_some() || (last && h2.streams() == 0 && begun)
     }
 
     /// The connection is over: all calls are told.
