@@ -150,7 +150,8 @@ fn path(x: &mut Exchange, suffix: &[u8]) -> PathText {
 
 fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: Coding) -> Verdict {
     static_files::describe(x, &file);
-    // No ranges, as in nginx: a part of packed bytes can't be unpacked.
+    // Of the packed bytes, as in nginx since 1.23.4.
+    x.response.allow_ranges = true;
     x.response.add(Known::ContentEncoding, coding.token());
     let read = x.request.method != Method::Head;
     static_files::send(x, file, read)
