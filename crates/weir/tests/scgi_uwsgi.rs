@@ -183,7 +183,80 @@ fn compare(protocol: &'static str) {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
+/// Requests for what a cache keeps, and their further fields.
+const KEPT: [(&str, &str); 10] = [
+    ("/", "Range: bytes=0-1\r\n"),
+    ("/", ""),
+    ("/", "If-None-Match: \"t\"\r\n"),
+    ("/?other", ""),
+    ("/never", ""),
+    ("/never", ""),
+    ("/missing", ""),
+    ("/missing", ""),
+    ("/old", ""),
+    ("/old", ""),
+];
+
+/// What an application behind a cache answers to `uri`, of which the cache has a part.
+fn kept(uri: &str) -> String {
+    let (status, expires) = match uri {
+        "/never" => ("200 OK", "0"),
+        "/missing" => ("404 Not Found", ""),
+        "/old" => ("200 OK", "@1"),
+        _ => ("200 OK", "100"),
+    };
+    let expires = if expires.is_empty() { String::new() } else { format!("X-Accel-Expires: {expires}\r\n") };
+    format!("Status: {status}\r\nContent-Type: text/plain\r\nETag: \"t\"\r\n{expires}\r\nanswer to {uri}")
+}
+
+/// For each of [`KEPT`] the status, where the answer came from, and its body; and the ranges and conditions that the
+/// application was asked for.
+fn ask_cached(protocol: &'static str, start: impl FnOnce(&str) -> Server) -> (Vec<String>, Vec<String>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = asked.clone();
+    let app = Backend::start(move |visit| {
+        let Some((_, pairs, _)) = read(visit, protocol) else { return };
+        let value = |wanted: &str| {
+            let found = pairs.iter().find(|(name, _)| name == wanted);
+            found.map_or_else(String::new, |(_, value)| value.clone())
+        };
+        let uri = value("URI");
+        let told = format!("{uri} [{}] [{}]", value("HTTP_RANGE"), value("HTTP_IF_NONE_MATCH"));
+        log.lock().expect("no panic").push(told);
+        visit.send(kept(&uri));
+    });
+    let text = "http { P_cache_path %%DIR%%/c levels=1:2 keys_zone=one:1m;
+        server { listen 127.0.0.1:%%PORT%%; add_header X-Cache $upstream_cache_status always;
+            location / {
+                P_pass 127.0.0.1:APP; P_param URI $request_uri; P_param CONTENT_LENGTH 0;
+                P_cache one; P_cache_key $request_uri; P_cache_valid 404 1h; P_cache_revalidate on;
+            } } }";
+    let server =
+        start(&text.replace("P_", &format!("{protocol}_")).replace(":APP;", &format!(":{};", app.port())));
+    let answers = KEPT.iter().map(|(uri, fields)| {
+        let request = format!("GET {uri} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+        let answer = server.client().request(request);
+        format!("{} {} {}", answer.status, answer.field("X-Cache").unwrap_or("-"), answer.text())
+    });
+    let answers = answers.collect();
+    let asked = std::mem::take(&mut *asked.lock().expect("no panic"));
+    (answers, asked)
+}
+
 both_drivers! {
+    fn answers_are_kept_as_by_nginx(driver) {
+        for protocol in ["scgi", "uwsgi"] {
+            let (answers, asked) = ask_cached(protocol, Server::start);
+            assert_eq!(answers[..3], ["200 MISS answer to /", "200 HIT answer to /", "304 HIT "], "{protocol}");
+            assert_eq!(asked[0], "/ [] []", "{protocol}: the whole is asked for");
+            let nginx = |conf: &str| weir_test::nginx(&format!("events {{ }} {conf}"));
+            if require_program("nginx").is_some() {
+                let theirs = ask_cached(protocol, |conf| nginx(conf).expect("it is there").start());
+                assert_eq!((answers, asked), theirs, "{protocol}");
+            }
+        }
+    }
+
     fn scgi_is_spoken_as_by_nginx(driver) {
         compare("scgi");
     }
