@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn what_was_read_can_be_given() {
-        let path = std::env::temp_dir().join(format!("weir-privileged-{}", std::process::id()));
+        let folder = weir_test::TempDir::new();
+        let path = folder.path().join("key");
         std::fs::write(&path, "key").expect("ours");
         let (content, collected) = collect(|| read(&path).expect("there"));
         assert_eq!(content, b"key");

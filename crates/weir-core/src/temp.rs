@@ -225,6 +225,8 @@ const LEAP: u32 = 123_456;
 
 #[cfg(test)]
 mod tests {
+    use weir_test::TempDir;
+
     use super::*;
     use crate::exchange::testing;
 
@@ -238,8 +240,9 @@ mod tests {
 
     #[test]
     fn files_lose_their_name_or_keep_it() {
-        let folder = std::env::temp_dir().join(format!("weir-temp-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a fresh folder");
+        let dir = TempDir::new();
+        let folder = dir.path().join("temp");
+        fs::create_dir(&folder).expect("a fresh folder");
         let number = AtomicU32::new(0);
         let (unnamed, first) = make_from(&folder, [1, 2, 0], false, &number).expect("made");
         assert!(first.ends_with("1/00/0000000001"), "{}", first.display());
@@ -265,18 +268,16 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(28));
     }
 
-    fn with_folder(name: &str, settings: &str, test: impl AsyncFnOnce(&mut Exchange, &Path)) {
-        let folder = std::env::temp_dir().join(format!("weir-body-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a fresh folder");
-        let path = folder.display();
+    fn with_folder(settings: &str, test: impl AsyncFnOnce(&mut Exchange, &Path)) {
+        let folder = TempDir::new();
+        let path = folder.path().display();
         let http = format!("server {{ listen 80; client_body_temp_path {path} 1 2; {settings} }}");
-        testing::run(&http, "POST / HTTP/1.1\r\nHost: h\r\n\r\n", async |x| test(x, &folder).await);
-        fs::remove_dir_all(&folder).expect("ours");
+        testing::run(&http, "POST / HTTP/1.1\r\nHost: h\r\n\r\n", async |x| test(x, folder.path()).await);
     }
 
     #[test]
     fn a_body_goes_on_where_memory_ended() {
-        with_folder("append", "", async |x, _| {
+        with_folder("", async |x, _| {
             x.body.memory = b"in memory, ".to_vec();
             append(x, b"more, ".to_vec()).await.expect("written");
             append(x, b"and more".to_vec()).await.expect("written");
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_body_that_was_read_gets_a_file_with_a_name() {
-        with_folder("name", "", async |x, _| {
+        with_folder("", async |x, _| {
             for in_file in [false, true] {
                 let body = vec![b'x'; 3 * PIECE as usize + 5];
                 x.body.replace(body.clone());
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn a_kept_file_stays_and_a_clean_one_goes() {
         for (setting, stays) in [("on", true), ("clean", false)] {
-            with_folder(setting, &format!("client_body_in_file_only {setting};"), async |x, _| {
+            with_folder(&format!("client_body_in_file_only {setting};"), async |x, _| {
                 append(x, Vec::new()).await.expect("made");
                 let path = x.body.file.as_ref().and_then(|file| file.path.clone()).expect("named");
                 assert!(path.exists());
@@ -328,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_gone_is_the_server_s_fault() {
-        with_folder("gone", "", async |x, folder| {
+        with_folder("", async |x, folder| {
             fs::remove_dir_all(folder).expect("ours");
             let error = append(x, b"x".to_vec()).await.expect_err("nowhere to write");
             assert_eq!((error, error.status()), (Error::file(Some(2)), 500));

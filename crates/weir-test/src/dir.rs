@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A new empty folder, removed with all it holds when dropped (kept when `WEIR_TEST_KEEP` is set).
 ///
-/// Its path is short, since unix sockets inside it must fit in 107 bytes.
+/// Its path is short, since unix sockets inside it must fit in 107 bytes; it has no links in it, and is as long as that
+/// of every other folder of the process, so that what differs between two servers is no length.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
@@ -22,9 +24,15 @@ impl TempDir {
     #[track_caller]
     #[expect(clippy::new_without_default, reason = "making a folder is no default value")]
     pub fn new() -> Self {
+        // Servers that give up root must get at their files, whatever the umask of who runs the tests.
+        UMASK.call_once(|| {
+            let _ = weir_sys::process::set_umask(0o022);
+        });
+        let base = std::env::temp_dir();
+        let base = base.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", base.display()));
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir().join(format!("weir-{}-{number}", std::process::id()));
+            let path = base.join(format!("weir-{}-{number:04}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Self { path },
                 // Left behind by a killed process of the same number.
@@ -82,6 +90,8 @@ impl Drop for TempDir {
         }
     }
 }
+
+static UMASK: Once = Once::new();
 
 /// Tests of one process run at the same time.
 static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -298,8 +298,9 @@ mod tests {
 
     #[test]
     fn a_record_gives_what_was_read() {
-        let folder = std::env::temp_dir().join(format!("weir-bundle-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("nothing there");
+        let dir = weir_test::TempDir::new();
+        let folder = dir.path().join("conf");
+        std::fs::create_dir(&folder).expect("a fresh folder");
         let (one, pattern) = (folder.join("one.conf"), folder.join("*.conf"));
         std::fs::write(&one, "a;").expect("ours");
         let recorder = Recorder::default();

@@ -106,8 +106,9 @@ mod tests {
 
     #[test]
     fn companions_move_and_go_with_the_file() {
-        let folder = std::env::temp_dir().join(format!("weir-pid-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("nothing there");
+        let dir = weir_test::TempDir::new();
+        let folder = dir.path().join("run");
+        std::fs::create_dir(&folder).expect("a fresh folder");
         let path = folder.join("a.pid");
         probe(&path).expect("ours");
         assert!(!path.exists(), "a probe leaves nothing");

@@ -111,13 +111,14 @@ const EVERY: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
+    use weir_test::TempDir;
+
     use super::*;
 
     #[test]
     fn outcomes_read_back() {
-        let folder = std::env::temp_dir().join(format!("weir-status-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("nothing there");
-        let pid = folder.join("nginx.pid");
+        let folder = TempDir::new();
+        let pid = folder.path().join("nginx.pid");
         for result in [Ok(()), Err(vec!["one\n  ^^^".to_owned(), "two: \"x\"".to_owned()])] {
             let outcome = Outcome { began: 17, result };
             outcome.write(&pid).expect("ours");
@@ -125,14 +126,12 @@ mod tests {
         }
         assert_eq!(Outcome::parse(""), None);
         assert_eq!(Outcome::parse("x ok"), None);
-        std::fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]
     fn only_an_answer_to_this_signal_counts() {
-        let folder = std::env::temp_dir().join(format!("weir-status-wait-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("nothing there");
-        let pid = folder.join("nginx.pid");
+        let folder = TempDir::new();
+        let pid = folder.path().join("nginx.pid");
         assert_eq!(Waiter::new(&pid).wait(&pid, || true), Ok(()), "no Weir");
         Outcome { began: 0, result: Ok(()) }.write(&pid).expect("ours");
         let waiter = Waiter::new(&pid);
@@ -140,6 +139,5 @@ mod tests {
         let failed = Err(vec!["why".to_owned()]);
         Outcome { began: clock::monotonic_ns(), result: failed.clone() }.write(&pid).expect("ours");
         assert_eq!(waiter.wait(&pid, || true), failed);
-        std::fs::remove_dir_all(&folder).expect("ours");
     }
 }

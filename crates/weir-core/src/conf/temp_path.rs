@@ -104,28 +104,30 @@ const LEVELS_TOTAL: u64 = 10;
 
 #[cfg(test)]
 mod tests {
+    use weir_test::TempDir;
+
     use super::*;
 
     #[test]
     fn folders_are_made_private_and_only_one_deep() {
-        let base = std::env::temp_dir().join(format!("weir-temp-path-{}", std::process::id()));
+        let folder = TempDir::new();
+        let base = folder.path().join("base");
         make(&base).expect("nothing there");
         make(&base).expect("it is there");
         assert_eq!(fs::metadata(&base).expect("made").permissions().mode() & 0o777, 0o700);
         let deep = base.join("a/b");
         let words = format!("mkdir() \"{}\" failed (2: No such file or directory)", deep.display());
         assert_eq!(make(&deep), Err(words));
-        fs::remove_dir(&base).expect("ours");
     }
 
     #[test]
     fn a_folder_becomes_usable_for_its_owner() {
-        let base = std::env::temp_dir().join(format!("weir-temp-give-{}", std::process::id()));
+        let folder = TempDir::new();
+        let base = folder.path().join("base");
         make(&base).expect("nothing there");
         let uid = fs::metadata(&base).expect("made").uid();
         fs::set_permissions(&base, fs::Permissions::from_mode(0o500)).expect("ours");
         give(&base, uid).expect("ours");
         assert_eq!(fs::metadata(&base).expect("there").permissions().mode() & 0o777, 0o700);
-        fs::remove_dir(&base).expect("ours");
     }
 }

@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_file_is_looked_at_again_when_it_is_no_longer_valid() {
-        let folder = Folder::new("valid");
+        let folder = Folder::new();
         folder.replace("f", "old");
         let mut cache = Cache::new(10);
         assert_eq!(look(&mut cache, &CONF, &folder, "f", 0).as_deref(), Ok(&b"old"[..]));
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn an_unchanged_file_stays_open() {
-        let folder = Folder::new("open");
+        let folder = Folder::new();
         folder.replace("f", "x");
         let mut cache = Cache::new(10);
         let path = folder.path("f");
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn errors_are_kept_if_wanted() {
-        let folder = Folder::new("errors");
+        let folder = Folder::new();
         let conf = FileCache { errors: true, ..CONF };
         let mut cache = Cache::new(10);
         assert_eq!(look(&mut cache, &conf, &folder, "f", 0), Err(ENOENT));
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn rare_files_are_closed() {
-        let folder = Folder::new("rare");
+        let folder = Folder::new();
         folder.replace("f", "old");
         let conf = FileCache { min_uses: 2, ..CONF };
         let mut cache = Cache::new(10);
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_oldest_and_the_unused_go() {
-        let folder = Folder::new("lru");
+        let folder = Folder::new();
         let mut cache = Cache::new(3);
         let conf = FileCache { max: 3, ..CONF };
         for name in ["a", "b", "c", "d"] {

@@ -1,38 +1,30 @@
 //! Tests of opening and of what is read from small files; the caches have theirs.
 
-use std::path::PathBuf;
+use weir_test::TempDir;
 
 use super::*;
 use crate::exchange::testing;
 
 /// A folder of one test, removed with it.
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder(TempDir);
 
 impl Folder {
-    pub(super) fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("weir-file-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a fresh folder");
-        Folder(folder)
+    pub(super) fn new() -> Folder {
+        Folder(TempDir::new())
     }
 
     pub(super) fn path(&self, name: &str) -> String {
-        self.0.join(name).into_os_string().into_string().expect("ASCII")
+        self.0.path().join(name).into_os_string().into_string().expect("ASCII")
     }
 
     /// As `mv` does: another inode under the same name.
     pub(super) fn replace(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(".new"), text).expect("writable");
-        std::fs::rename(self.0.join(".new"), self.0.join(name)).expect("same folder");
+        std::fs::write(self.0.path().join(".new"), text).expect("writable");
+        std::fs::rename(self.0.path().join(".new"), self.0.path().join(name)).expect("same folder");
     }
 
     pub(super) fn remove(&self, name: &str) {
-        std::fs::remove_file(self.0.join(name)).expect("there");
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0); // left behind in the system's folder for such things
+        std::fs::remove_file(self.0.path().join(name)).expect("there");
     }
 }
 
@@ -45,7 +37,7 @@ fn file(folder: &Folder, name: &str) -> Rc<OpenFile> {
 
 #[test]
 fn a_small_body_is_read_once() {
-    let folder = Folder::new("body");
+    let folder = Folder::new();
     folder.replace("f", "hello");
     let open = file(&folder, "f");
     std::fs::write(folder.path("f"), "HELLO").expect("in place");
@@ -60,7 +52,7 @@ fn a_small_body_is_read_once() {
 
 #[test]
 fn empty_large_and_truncated_bodies() {
-    let folder = Folder::new("sizes");
+    let folder = Folder::new();
     folder.replace("empty", "");
     assert_eq!(file(&folder, "empty").body().as_deref(), Some(&b""[..]));
     folder.replace("large", &"x".repeat(SMALL as usize + 1));
@@ -75,7 +67,7 @@ fn empty_large_and_truncated_bodies() {
 
 #[test]
 fn kinds_and_errors() {
-    let folder = Folder::new("kinds");
+    let folder = Folder::new();
     folder.replace("f", "x");
     let at = |name: &str| open(folder.path(name).as_bytes(), Links::Follow);
     assert!(matches!(at(""), Ok(Found::Dir { .. })));
@@ -149,7 +141,7 @@ fn with_root(folder: &Folder, settings: &str, test: impl AsyncFnOnce(&mut Exchan
 
 #[test]
 fn a_result_is_shared_within_a_turn_and_not_beyond() {
-    let folder = Folder::new("turn");
+    let folder = Folder::new();
     folder.replace("f", "old");
     with_root(&folder, "", async |x| {
         assert_eq!(looked_up(x).as_deref(), Ok("old"));
@@ -168,7 +160,7 @@ fn a_result_is_shared_within_a_turn_and_not_beyond() {
 
 #[test]
 fn an_idle_worker_holds_no_file() {
-    let folder = Folder::new("idle");
+    let folder = Folder::new();
     folder.replace("f", "x");
     with_root(&folder, "", async |x| {
         let path = map_uri(x);
@@ -184,7 +176,7 @@ fn an_idle_worker_holds_no_file() {
 
 #[test]
 fn open_file_cache_keeps_files_over_turns() {
-    let folder = Folder::new("kept");
+    let folder = Folder::new();
     folder.replace("f", "old");
     with_root(&folder, "open_file_cache max=10;", async |x| {
         assert_eq!(looked_up(x).as_deref(), Ok("old"));
@@ -198,7 +190,7 @@ fn open_file_cache_keeps_files_over_turns() {
 
 #[test]
 fn symbolic_links_by_location() {
-    let folder = Folder::new("links");
+    let folder = Folder::new();
     folder.replace("real", "x");
     std::os::unix::fs::symlink("real", folder.path("f")).expect("fresh");
     let status = |settings: &str| {
@@ -222,7 +214,7 @@ fn symbolic_links_by_location() {
 
 #[test]
 fn statuses_of_errors() {
-    let folder = Folder::new("statuses");
+    let folder = Folder::new();
     with_root(&folder, "", async |x| {
         let path = map_uri(x);
         for (errno, status) in
@@ -235,7 +227,7 @@ fn statuses_of_errors() {
 
 #[test]
 fn parts_of_files_are_read() {
-    let folder = Folder::new("read");
+    let folder = Folder::new();
     folder.replace("f", &"0123456789".repeat(20_000));
     with_root(&folder, "", async |x| {
         let path = map_uri(x);

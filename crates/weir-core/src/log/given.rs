@@ -90,13 +90,15 @@ fn table() -> MutexGuard<'static, Option<HashMap<PathBuf, FileHandle>>> {
 mod tests {
     use std::fs;
 
+    use weir_test::TempDir;
+
     use super::*;
     use crate::log::LogFile;
 
     #[test]
     fn a_given_descriptor_takes_the_place_of_the_path() {
-        let folder = std::env::temp_dir().join(format!("weir-given-{}", std::process::id()));
-        fs::create_dir(&folder).expect("nothing there");
+        let dir = TempDir::new();
+        let folder = dir.path();
         let (named, real) = (folder.join("no/such/folder"), folder.join("real"));
         let target = Target::File(named.clone());
         assert!(LogFile::open(&target, None).is_err());
@@ -115,12 +117,12 @@ mod tests {
         drop(given);
         assert_eq!(fs::read_to_string(&real).expect("there"), "one\n");
         assert_eq!(fs::read_to_string(&second).expect("there"), "two\n");
-        fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]
     fn an_owner_gets_what_is_not_his() {
-        let path = std::env::temp_dir().join(format!("weir-given-owner-{}", std::process::id()));
+        let folder = TempDir::new();
+        let path = folder.path().join("file");
         let file = fs::File::create(&path).expect("ours");
         let handle = FileHandle::from(OwnedFd::from(file));
         use std::os::unix::fs::MetadataExt;
@@ -134,6 +136,5 @@ mod tests {
             let said = hand_to(&handle, &path, 0).expect_err("not root");
             assert!(said.starts_with("chown() "), "{said}");
         }
-        fs::remove_file(&path).expect("ours");
     }
 }

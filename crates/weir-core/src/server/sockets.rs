@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn the_file_of_a_unix_socket_goes_with_its_last_owner() {
-        let path = std::env::temp_dir().join(format!("weir-sockets-{}", std::process::id()));
+        let folder = weir_test::TempDir::new();
+        let path = folder.path().join("socket");
         let conf = configuration(&format!("server {{ listen unix:{}; }}", path.display()));
         let ours = Sockets::open(&conf, 1).expect("a free name");
         let theirs = Sockets::import(ours.export().expect("descriptors are left")).expect("a socket");

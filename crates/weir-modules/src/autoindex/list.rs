@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn directories_come_first_and_dots_stay_hidden() {
-        let folder = std::env::temp_dir().join(format!("weir-list-{}", std::process::id()));
+        let dir = weir_test::TempDir::new();
+        let folder = dir.path().join("list");
         std::fs::create_dir_all(folder.join("z")).expect("a fresh folder");
         for name in ["b", "a", ".hidden"] {
             std::fs::write(folder.join(name), name).expect("writable");

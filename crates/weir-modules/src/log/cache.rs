@@ -103,7 +103,9 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
+
+    use weir_test::TempDir;
 
     use super::*;
 
@@ -122,7 +124,8 @@ mod tests {
 
     #[test]
     fn files_stay_open_after_enough_uses() {
-        let path = temporary("uses.log");
+        let folder = TempDir::new();
+        let path = folder.path().join("uses.log");
         let cache = cache(10, 2);
         open(&cache, &path, 0);
         assert_eq!(kept(&cache), 0);
@@ -131,12 +134,13 @@ mod tests {
         std::fs::remove_file(&path).expect("it was made");
         assert!(open(&cache, &path, 4000) == second, "not looked at before it is due");
         assert!(open(&cache, &path, 5010) != second, "looked at, and gone");
-        std::fs::remove_file(&path).expect("made again");
+        assert!(path.exists(), "made again");
     }
 
     #[test]
     fn the_oldest_goes_and_what_is_not_used() {
-        let paths = ["a", "b", "c"].map(|name| temporary(&format!("room-{name}.log")));
+        let folder = TempDir::new();
+        let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
         let cache = cache(2, 1);
         for (path, now) in paths.iter().zip([0, 10, 20]) {
             open(&cache, path, now);
@@ -145,12 +149,6 @@ mod tests {
         assert!(!cache.entries.borrow().contains_key(paths[0].as_os_str().as_encoded_bytes()));
         open(&cache, &paths[0], 2000);
         assert_eq!(kept(&cache), 1);
-        for path in paths {
-            std::fs::remove_file(path).expect("it was made");
-        }
-    }
-
-    fn temporary(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("weir-log-cache-{}-{name}", std::process::id()))
+        assert!(paths.iter().all(|path| path.exists()));
     }
 }

@@ -120,6 +120,7 @@ const LAST: c_int = libc::O_RDONLY | libc::O_NONBLOCK;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::tests::Dir;
     use std::os::unix::fs::symlink;
 
     fn errno(path: &Path, links: Links) -> Option<i32> {
@@ -128,7 +129,8 @@ mod tests {
 
     #[test]
     fn links_are_refused_where_they_are_not_trusted() {
-        let dir = std::env::temp_dir().join(format!("weir-links-{}", std::process::id()));
+        let folder = Dir::new("links");
+        let dir = &folder.0;
         std::fs::create_dir_all(dir.join("real/sub")).expect("a fresh folder");
         std::fs::write(dir.join("real/sub/f"), "x").expect("writable");
         symlink("real", dir.join("dirlink")).expect("fresh");
@@ -149,6 +151,5 @@ mod tests {
         assert_eq!(errno(&at("gone/f"), refuse), Some(libc::ENOENT));
         assert_eq!(errno(Path::new("/a\0b"), refuse), Some(libc::ENOENT));
         assert_eq!(errno(Path::new("/"), refuse), None);
-        std::fs::remove_dir_all(&dir).expect("ours");
     }
 }

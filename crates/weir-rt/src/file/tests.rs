@@ -5,11 +5,15 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// A directory of its own, removed at the end.
-struct Dir(PathBuf);
+pub(super) struct Dir(pub(super) PathBuf);
 
 impl Dir {
-    fn new(name: &str) -> Dir {
-        let dir = std::env::temp_dir().join(format!("weir-rt-file-{}-{name}", process::pid()));
+    pub(super) fn new(name: &str) -> Dir {
+        // Without links, which some tests are about.
+        let folder = std::env::temp_dir().canonicalize().expect("there is one");
+        let dir = folder.join(format!("weir-rt-file-{}-{name}", process::pid()));
+        // A killed process of the same number may have left one.
+        let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).expect("temporary directory is writable");
         Dir(dir)
     }

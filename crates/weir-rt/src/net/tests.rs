@@ -116,6 +116,8 @@ fn both_ends_have_addresses() {
 #[test]
 fn a_unix_socket_is_open_to_all_and_never_replaced() {
     let path = std::env::temp_dir().join(format!("weir-rt-net-{}.sock", std::process::id()));
+    // A killed process of the same number may have left one.
+    let _ = std::fs::remove_file(&path);
     let addr = SockAddr::Unix(UnixAddr::from_path(&path).expect("short"));
     let options = ListenOptions { backlog: 5, ..ListenOptions::default() };
     let listener = listen(&addr, &options).expect("new file");
