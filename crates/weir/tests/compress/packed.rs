@@ -34,7 +34,6 @@ const REQUESTS: &[&str] = &[
     "POST /note.txt gz | Content-Length: 0",
     "GET /note.txt gz | Range: bytes=0-9",
     "GET /note.txt gz | Range: bytes=-4,0-1000000",
-    "GET /note.txt gz | Range: bytes=1000000-",
     "GET /note.txt gz | If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT",
     "GET /note.txt gz | Via: 1.1 proxy",
     "GET /note.txt HTTP/1.0 gz",
@@ -113,6 +112,10 @@ both_drivers! {
         sides.assert_same();
         let unpacked = sides.ask("GET /unpacked/several.txt");
         assert!(unpacked.text().ends_with("and more") && unpacked.body.len() == 2008);
+        // nginx says that this page is packed, which it is not.
+        let request = "GET /note.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nRange: bytes=1000000-\r\n\r\n";
+        let page = sides.ours.client().request(request);
+        assert_eq!((page.status, page.field("content-encoding")), (416, None));
     }
 
     /// Of several packed files that one is served which the client likes best.
