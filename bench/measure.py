@@ -138,11 +138,11 @@ class Wrk:
     def __init__(self, binary):
         self.binary = binary
 
-    def run(self, port, path, connections, depth, seconds, cores):
-        """One run: (requests, seconds it took, errors, median latency in microseconds)."""
+    def run(self, port, path, connections, depth, seconds, cores, more=()):
+        """One run: (requests, seconds it took, errors, median latency in microseconds). `more`: further options."""
         said = client(
             [self.binary, "-t1", f"-c{connections}", f"-d{max(1, int(seconds))}s", "-s", str(peers.HERE / "wrk.lua"),
-             f"http://127.0.0.1:{port}{path}", "--", str(depth)], cores)
+             *more, f"http://127.0.0.1:{port}{path}", "--", str(depth)], cores)
         found = re.search(r"FIGURES (\d+) (\d+) (\d+) (\d+) (\d+)", said)
         if not found:
             raise RuntimeError(f"wrk says: {said[-500:]}")

@@ -6,6 +6,7 @@
 //! are counted, never requests. Only `emerg` and `alert` are written at once by whoever has them to say.
 
 mod buffer;
+mod capture;
 pub(crate) mod debug;
 pub mod file;
 mod given;
@@ -31,6 +32,7 @@ use crate::Configuration;
 use crate::conn::Connection;
 use crate::error::{self, Side};
 use crate::exchange::Exchange;
+pub use capture::{Capture, capture};
 pub use file::{Buffering, LogFile};
 pub use given::{Given, give, opened, reopen_for};
 pub use remote::Remote;
@@ -149,6 +151,11 @@ impl ErrorLog {
         ErrorLog { limit, sinks: Some(sinks.into()) }
     }
 
+    /// The least grave level that is written anywhere.
+    pub fn limit(&self) -> Level {
+        self.limit
+    }
+
     /// Whether a message of `level` is written anywhere.
     #[inline]
     pub fn enabled(&self, level: Level) -> bool {
@@ -190,6 +197,7 @@ fn about_exchange(x: &Exchange, level: Level, message: &dyn Display) {
             line::exchange(x, out);
         })
     });
+    capture::tell(level, &line);
     let (log, all) = (&x.plan.core.error_log, x.connection.debug);
     if level.is_urgent() || log.sinks.is_none() {
         return log.put(level, &line, all);
@@ -219,6 +227,7 @@ fn about_connection(connection: &Connection, level: Level, message: &dyn Display
                 line::connection(connection, &hosts.addr, out);
             }
         });
+        capture::tell(level, &line);
         log.put(level, &line, connection.debug);
     }
 }
@@ -245,6 +254,7 @@ pub(crate) fn set_own(log: Option<ErrorLog>) {
 pub fn cycle(level: Level, message: &dyn Display) {
     if main_enabled(level) {
         let line = line::compose(&line::now(), level, None, message, |_| {});
+        capture::tell(level, &line);
         main(level, &line, format!("weir: [{}] {message}\n", level.name()).as_bytes(), false);
     }
 }
@@ -270,13 +280,18 @@ pub fn startup(message: &dyn Display) {
 }
 
 fn main_enabled(level: Level) -> bool {
-    if let Some(enabled) = OWN.with_borrow(|own| own.as_ref().map(|log| log.enabled(level))) {
-        return enabled;
+    level <= main_limit()
+}
+
+/// The least grave level at which a message of this thread without a request is written anywhere.
+pub fn main_limit() -> Level {
+    if let Some(limit) = OWN.with_borrow(|own| own.as_ref().map(ErrorLog::limit)) {
+        return limit;
     }
     let main = MAIN.read().unwrap_or_else(PoisonError::into_inner);
     match (&main.log, &main.early) {
-        (Some(log), _) => log.enabled(level),
-        (None, early) => level <= EARLY_STDERR || early.as_ref().is_some_and(|log| log.enabled(level)),
+        (Some(log), _) => log.limit,
+        (None, early) => early.as_ref().map_or(EARLY_STDERR, |log| log.limit.max(EARLY_STDERR)),
     }
 }
 

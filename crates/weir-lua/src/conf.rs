@@ -30,8 +30,14 @@ pub(crate) struct Main {
     pub(crate) dicts: Vec<Arc<SharedZone>>,
     /// Where relative names of files begin.
     pub(crate) prefix: PathBuf,
+    /// `lua_capture_error_log`, bytes.
+    pub(crate) captured: Option<usize>,
+    /// `lua_malloc_trim`: after how many requests.
+    pub(crate) malloc_trim: Option<u64>,
     /// How many workers there are.
     pub(crate) workers: usize,
+    /// `master_process off`
+    pub(crate) one_process: bool,
     /// The number of the one that the VM is for.
     pub(crate) worker: Option<u8>,
     /// The VM is for one request only.
@@ -42,6 +48,11 @@ impl Main {
     /// `lua_thread_cache_max_entries`
     pub(crate) fn spare_coroutines(&self) -> usize {
         self.thread_cache.unwrap_or(1024)
+    }
+
+    /// `lua_malloc_trim`: after how many requests, unless never.
+    pub(crate) fn trimmed(&self) -> Option<u64> {
+        self.malloc_trim.filter(|every| *every > 0)
     }
 
     /// `init_by_lua` and the other scripts that need no request.
@@ -71,6 +82,8 @@ pub struct LuaConf {
     pub(crate) http10_buffering: Option<bool>,
     pub(crate) underscores: Option<bool>,
     pub(crate) ctx_keep: Option<bool>,
+    /// Without effect, as in OpenResty: its functions are always there.
+    load_resty_core: Option<bool>,
 }
 
 impl LuaConf {
@@ -112,6 +125,24 @@ impl LuaConf {
         if self.code_cache == Some(false) {
             line.warn("lua_code_cache is off; this will hurt performance");
         }
+        Ok(())
+    }
+
+    /// `lua_capture_error_log size`
+    pub(crate) fn capture_error_log(&mut self, line: &mut LineCx<'_>) -> Result {
+        let wrong = |why: &str| format!("invalid capture error log size \"{}\"{why}", line.arg(0));
+        let size = weir_conf::parse_size(line.bytes(0)).and_then(|size| usize::try_from(size).ok());
+        let size = size.ok_or_else(|| line.fail_arg(0, wrong("")))?;
+        if size < LEAST_CAPTURED {
+            return Err(line.fail_arg(0, wrong(&format!(", minimum size is {LEAST_CAPTURED}"))));
+        }
+        line.once(&mut self.main.captured, size)
+    }
+
+    /// `lua_load_resty_core on|off`
+    pub(crate) fn load_resty_core(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.flag(&mut self.load_resty_core)?;
+        line.warn("lua_load_resty_core is deprecated (the lua-resty-core library is required since ngx_lua v0.10.16)");
         Ok(())
     }
 
@@ -190,6 +221,9 @@ impl LuaConf {
         Ok(())
     }
 }
+
+/// The smallest `lua_capture_error_log`, bytes.
+const LEAST_CAPTURED: usize = 4096;
 
 fn block_of(line: &LineCx<'_>) -> Code {
     Code::Inline(line.raw().map(|raw| raw.text.clone()).unwrap_or_default())

@@ -95,6 +95,13 @@ pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
     }
 }
 
+/// Logs a message as it is, with what nginx says about the request, if there is one.
+pub(crate) fn log_plain(level: Level, message: &dyn std::fmt::Display) {
+    if exchange(|x| x.log(level, message)).is_err() {
+        weir_core::log::cycle(level, message);
+    }
+}
+
 /// Uses the run of the script that runs.
 ///
 /// # Errors

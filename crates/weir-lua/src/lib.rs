@@ -7,17 +7,20 @@
 
 mod api;
 mod chunk;
+mod cipher;
 mod conf;
 mod dict;
+mod digest;
 mod drive;
+mod errlog;
 mod fast;
 mod filter;
 #[doc(hidden)]
 pub mod fuzzed;
 mod handler;
-mod jit;
 mod json;
 mod lend;
+mod library;
 mod module;
 mod op;
 mod phase;
@@ -28,6 +31,7 @@ mod set;
 mod state;
 mod sys;
 mod thread;
+mod trim;
 mod vm;
 
 pub use conf::LuaConf;

@@ -18,6 +18,7 @@ use crate::filter::{BodyScript, HeaderScript};
 use crate::handler::{Home, LogScript, Script};
 use crate::phase::Phase;
 use crate::set::VmSlot;
+use crate::trim;
 use crate::vm::Vm;
 
 /// The module.
@@ -65,6 +66,12 @@ macro_rules! scripts {
             .doc("How many patterns with the option o a worker keeps; 1024."),
             Row::new("lua_regex_match_limit", HTTP, ONE, |conf, line| line.number(&mut conf.main.regex_limit, ..))
                 .doc("Steps after which a match is given up; 0, the default, is 1,000,000."),
+            Row::new("lua_capture_error_log", HTTP, ONE, LuaConf::capture_error_log)
+                .doc("Keeps so many bytes of each worker's last lines of the error log for ngx.errlog; off."),
+            Row::new("lua_malloc_trim", HTTP, ONE, |conf, line| line.number(&mut conf.main.malloc_trim, ..))
+                .doc("Gives memory back to the system after so many requests of a worker; 0, the default, for never."),
+            Row::new("lua_load_resty_core", HTTP, FLAG, LuaConf::load_resty_core)
+                .doc("Without effect: what lua-resty-core has is part of the server."),
             Row::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.rewrite_first)
             })
@@ -148,7 +155,9 @@ impl Module for Lua {
             exit_worker,
             thread_cache,
             regex_cache,
-            regex_limit
+            regex_limit,
+            captured,
+            malloc_trim
         );
         inherit!(main, parent, rewrite_first, access_first, precontent_first);
         if main.dicts.is_empty() {
@@ -166,12 +175,17 @@ impl Module for Lua {
             let main = Main {
                 prefix: configuration.prefix.clone(),
                 workers: configuration.main.workers(),
+                one_process: !configuration.main.master_process(),
                 worker: Some(worker),
                 ..conf.main.clone()
             };
             Vm::start(main).map_err(Error::new)
         })?;
         let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
+        if let Some(every) = conf.main.trimmed() {
+            let count = link.local(|| Ok::<_, Error>(Rc::new(trim::Count::default())))?;
+            plan.handler(EnginePhase::Log, "lua_malloc_trim", trim::Trim::new(every, count));
+        }
         let settings = conf.settings();
         let home = Home::new(&vm, &settings);
         slot.0.get_or_init(|| home.clone());

@@ -15,6 +15,7 @@ use crate::api;
 use crate::chunk::{self, Unloaded};
 use crate::conf::Main;
 use crate::dict::Dict;
+use crate::errlog;
 use crate::phase::Phase;
 use crate::regex::Patterns;
 use crate::run::error_text;
@@ -71,6 +72,9 @@ impl Vm {
             me: RefCell::default(),
             started: Cell::new(false),
         };
+        if !vm.is_single() && !vm.is_rehearsed() {
+            errlog::keep(vm.main_conf.captured);
+        }
         vm.register();
         vm.prelude()?;
         vm.init()?;
@@ -329,6 +333,7 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/ndk", include_str!("prelude/ndk.lua")),
     ("=ngx/coroutine", include_str!("prelude/coroutine.lua")),
     ("=ngx/tables", include_str!("prelude/tables.lua")),
+    ("=ngx/request", include_str!("prelude/request.lua")),
     ("=ngx/encode", include_str!("prelude/encode.lua")),
     ("=ngx/re", include_str!("prelude/re.lua")),
     ("=ngx/json", include_str!("prelude/json.lua")),

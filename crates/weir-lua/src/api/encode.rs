@@ -95,7 +95,7 @@ fn hmac_sha1(key: &[u8], text: &[u8]) -> Vec<u8> {
     hmac::sign(&key, text).as_ref().to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -246,7 +246,7 @@ fn arg(l: State, name: &[u8], out: &mut Vec<u8>) -> Result<(), Raise> {
 
 /// How many fields or arguments a table has at most, as the argument at `at` says; 100 without it, 0 for all.
 pub(super) fn most(l: State, at: i32) -> usize {
-    if l.is_none_or_nil(at) { 100 } else { l.number(at).unwrap_or(100.0).max(0.0) as usize }
+    l.number(at).filter(|most| *most >= 0.0).unwrap_or(100.0) as usize
 }
 
 /// Pushes a table of the arguments in `text`, `most` at most (0 for all).
@@ -254,19 +254,22 @@ pub(super) fn push_args(l: State, text: &[u8], most: usize) {
     l.new_table(0, 4);
     let most = if most == 0 { usize::MAX } else { most };
     for part in text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).take(most) {
-        let (name, value) = match part.iter().position(|byte| *byte == b'=') {
-            Some(at) => (&part[..at], Some(&part[at + 1..])),
-            None => (part, None),
-        };
-        let name = unescape(name, true);
+        let (name, value) = argument(part);
         if name.is_empty() {
             continue;
         }
-        let value = value.map(|value| unescape(value, true));
         add(l, &name, &|| match &value {
             Some(value) => l.push_bytes(value),
             None => l.push_boolean(true),
         });
+    }
+}
+
+/// One argument's name, and its value if it has one.
+pub(crate) fn argument(part: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
+    match part.iter().position(|byte| *byte == b'=') {
+        Some(at) => (unescape(&part[..at], true), Some(unescape(&part[at + 1..], true))),
+        None => (unescape(part, true), None),
     }
 }
 

@@ -15,18 +15,6 @@ use crate::sys::kind;
 pub(super) const TABLE: &[Function] = &[
     function("_header_get", REQUEST, get),
     function("_header_set", REQUEST, set),
-    function("resp._headers", REQUEST, |l| {
-        let (fields, most) = (lend::exchange(response_fields)?, encode::most(l, 1));
-        Ok(Done::Results(push_fields(l, "response", &fields, most, l.boolean(2))))
-    }),
-    function("req._headers", REQUEST, |l| {
-        let fields = lend::exchange(|x| {
-            let fields = x.request.fields.iter();
-            fields.map(|f| (x.arena.get(f.name).to_vec(), x.arena.get(f.value).to_vec())).collect::<Vec<_>>()
-        })?;
-        let most = encode::most(l, 1);
-        Ok(Done::Results(push_fields(l, "request", &fields, most, l.boolean(2))))
-    }),
     function("req.set_header", REQUEST, set_request),
     function("req.clear_header", REQUEST, |l| {
         let name = expect_string(&l, 1, "clear_header")?;
@@ -41,7 +29,10 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(0))
     }),
     function("resp._add_header", REQUEST, |l| {
-        let name = expect_string(&l, 1, "add_header")?;
+        let name = safe_name(&expect_string(&l, 1, "add_header")?);
+        if l.is_none_or_nil(2) {
+            return Err(Raise::Plain("invalid header value".to_owned()));
+        }
         for value in values(l, 2)? {
             lend::exchange(|x| add_response(x, &name, &value))?;
         }
@@ -49,23 +40,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
 ];
 
-type Field = (Vec<u8>, Vec<u8>);
-
-/// Pushes the table of `fields`, names in lower case unless `raw`, and "truncated" if there were more than `most`.
-fn push_fields(l: State, of: &str, fields: &[Field], most: usize, raw: bool) -> i32 {
-    l.new_table(0, fields.len());
-    let count = if most == 0 { fields.len() } else { most.min(fields.len()) };
-    for (name, value) in &fields[..count] {
-        let name = if raw { name.clone() } else { name.to_ascii_lowercase() };
-        encode::add(l, &name, &|| l.push_bytes(value));
-    }
-    if count == fields.len() {
-        return 1;
-    }
-    lend::log(Level::Debug, &format_args!("lua exceeding {of} header limit {} > {most}", fields.len()));
-    l.push_bytes(b"truncated");
-    2
-}
+pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
 /// The type, and the charset with it.
 fn content_type(x: &Exchange) -> Option<Vec<u8>> {
@@ -77,7 +52,8 @@ fn content_type(x: &Exchange) -> Option<Vec<u8>> {
     Some(kind)
 }
 
-fn response_fields(x: &mut Exchange) -> Vec<Field> {
+/// The answer's fields as scripts see them.
+pub(crate) fn response_fields(x: &mut Exchange) -> Vec<Field> {
     let text = |text: &Text| x.text(text).to_vec();
     let response = &x.response;
     let mut fields = Vec::new();
@@ -231,7 +207,7 @@ pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
 }
 
 /// A field's name with what must not stand in one escaped.
-fn safe_name(name: &[u8]) -> Vec<u8> {
+pub(crate) fn safe_name(name: &[u8]) -> Vec<u8> {
     let mut safe = Vec::with_capacity(name.len());
     encode::escape(name, |byte| byte > 0x20 && byte < 0x7f && byte != b':', &mut safe);
     safe

@@ -10,10 +10,10 @@ use crate::state::State;
 pub(super) const TABLE: &[Function] = &[
     function("log", 0, |l| {
         let level = expect_number(l, 1, "log")?;
-        let Some(level) = LEVELS.get(level as usize).filter(|_| level >= 0.0) else {
+        let Some(known) = self::level(level) else {
             return Err(Raise::argument(1, "log", &format!("bad log level: {level}")));
         };
-        write(l, *level, 2)
+        write(l, known, 2)
     }),
     function("_print", 0, |l| write(l, Level::Notice, 1)),
     function("_warn_global", 0, |l| {
@@ -29,6 +29,11 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(0))
     }),
 ];
+
+/// The level that scripts know by this number.
+pub(crate) fn level(number: f64) -> Option<Level> {
+    LEVELS.get(number as usize).filter(|_| number >= 0.0).copied()
+}
 
 /// By number, from `ngx.STDERR`.
 const LEVELS: [Level; 9] = [

@@ -31,8 +31,11 @@ use crate::sys::{self, LuaState};
 pub(crate) use arg::Arg;
 pub(crate) use control::{FilterExit, is_sent};
 pub(crate) use ctx::anchor as ctx_anchor;
-pub(crate) use header::relative_location;
+pub(crate) use header::{relative_location, response_fields, safe_name};
+pub(crate) use log::level as log_level;
 pub(crate) use output::text_of as output_text;
+pub(crate) use req::method_name;
+pub(crate) use time::started;
 pub(crate) use shared::is_ignored as writes_are_ignored;
 pub(crate) use subrequest::push as push_captured;
 
@@ -103,9 +106,12 @@ pub(crate) const TABLES: &[&[Function]] = &[
     time::TABLE,
     var::TABLE,
     worker::TABLE,
+    crate::cipher::TABLE,
+    crate::digest::TABLE,
+    crate::errlog::TABLE,
     crate::fast::TABLE,
-    crate::jit::TABLE,
     crate::json::TABLE,
+    crate::library::TABLE,
     crate::semaphore::TABLE,
 ];
 

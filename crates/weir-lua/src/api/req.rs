@@ -1,9 +1,10 @@
 //! The request: its URI, arguments and method.
 
 use weir_core::log::Level;
-use weir_http::{Method, Version};
+use weir_http::Method;
 
 use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
+use crate::fast;
 use crate::lend;
 use crate::op::{End, Op};
 use crate::phase::{Phase, REQUEST};
@@ -17,13 +18,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("req._set_method", REQUEST, set_method),
     function("req.http_version", REQUEST, |l| {
-        let version = lend::exchange(|x| x.request.version)?;
-        match version {
-            Version::V09 => l.push_number(0.9),
-            Version::V10 => l.push_number(1.0),
-            Version::V11 => l.push_number(1.1),
-            _ => l.push_number(2.0),
-        }
+        l.push_number(lend::exchange(|x| fast::version(x.request.version))?);
         Ok(Done::Results(1))
     }),
     function("req.is_internal", REQUEST, |l| {
@@ -31,11 +26,10 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("req.raw_header", REQUEST, raw_header),
-    function("req.get_uri_args", REQUEST, |l| {
-        let args = lend::exchange(|x| x.args().to_vec())?;
-        let most = encode::most(l, 1);
-        encode::push_args(l, &args, most);
-        Ok(Done::Results(if encode::finish_args(l, &args, most) { 2 } else { 1 }))
+    // Raises why the compiled functions have refused: there is no request, or not here.
+    function("req._refused", REQUEST, |_| {
+        lend::exchange(|_| ())?;
+        Ok(Done::Results(0))
     }),
     function("req.set_uri_args", REQUEST, |l| {
         let args = match l.kind(1) {
@@ -72,7 +66,7 @@ const METHODS: [(u32, &str); 15] = [
 ];
 
 /// The name of the method with that number.
-pub(super) fn method_name(number: u32) -> Option<&'static str> {
+pub(crate) fn method_name(number: u32) -> Option<&'static str> {
     METHODS.iter().find(|(one, _)| *one == number).map(|(_, name)| *name)
 }
 

@@ -1,5 +1,6 @@
 //! Times: `ngx.time`, `now`, `today`, `localtime`, `http_time` ...
 
+use weir_core::Exchange;
 use weir_http::date;
 use weir_rt::clock;
 
@@ -46,14 +47,18 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("req.start_time", crate::phase::REQUEST, |l| {
-        let began = lend::exchange(|x| x.start_ms)?;
-        let (seconds, nanos) = clock::unix_time();
-        let now = seconds as f64 + f64::from(nanos) / 1e9;
-        let ago = weir_rt::now_ms().saturating_sub(began);
-        l.push_number(((now * 1000.0).floor() - ago as f64) / 1000.0);
+        l.push_number(lend::exchange(started)?);
         Ok(Done::Results(1))
     }),
 ];
+
+/// Seconds since 1970 at the request's beginning, with milliseconds.
+pub(crate) fn started(x: &mut Exchange) -> f64 {
+    let (seconds, nanos) = clock::unix_time();
+    let now = seconds as f64 + f64::from(nanos) / 1e9;
+    let ago = weir_rt::now_ms().saturating_sub(x.start_ms);
+    ((now * 1000.0).floor() - ago as f64) / 1000.0
+}
 
 /// `2026-11-21 15:04:05`, from one byte to another.
 fn local(l: State, from: usize, to: usize) -> Outcome {

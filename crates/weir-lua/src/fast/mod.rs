@@ -7,6 +7,7 @@
 //! it. No panic leaves them: that would end the process.
 
 mod dict;
+mod fields;
 mod re;
 mod request;
 mod text;
@@ -15,6 +16,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::api::{Done, Function, function};
+pub(crate) use fields::version;
 
 pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
     l.push_pointer((&raw const API).cast_mut().cast());
@@ -32,6 +34,8 @@ pub(crate) struct Answer {
     flag: u32,
     /// Pairs of offsets, -1 for a group that took no part; they stay until the next call.
     spans: *const i32,
+    /// A list, which stays until the next one.
+    pairs: *const fields::Pair,
 }
 
 impl Answer {
@@ -79,6 +83,12 @@ pub(crate) struct Api {
     re_compile: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
     re_free: extern "C" fn(i32),
     re_exec: unsafe extern "C" fn(i32, *const u8, usize, f64, *mut Answer) -> i32,
+    list: unsafe extern "C" fn(i32, f64, i32, *const u8, usize, *mut Answer) -> i32,
+    request: unsafe extern "C" fn(i32, *mut Answer) -> i32,
+    set_method: extern "C" fn(i32) -> i32,
+    set_request_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
+    arg: unsafe extern "C" fn(f64, *mut Answer) -> i32,
+    monotonic: extern "C" fn() -> f64,
 }
 
 static API: Api = Api {
@@ -104,6 +114,12 @@ static API: Api = Api {
     re_compile: re::compile,
     re_free: re::free,
     re_exec: re::exec,
+    list: fields::list,
+    request: fields::request,
+    set_method: fields::set_method,
+    set_request_header: fields::set_request_header,
+    arg: fields::arg,
+    monotonic: text::monotonic,
 };
 
 /// Nothing of the kind.

@@ -38,6 +38,7 @@ pub(super) unsafe extern "C" fn text(
                 }
                 None => None,
             },
+            11 => Some(text.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect()),
             _ => return REFUSED,
         };
         match made {
@@ -88,4 +89,9 @@ pub(super) extern "C" fn now() -> f64 {
 /// Whole seconds since 1970.
 pub(super) extern "C" fn seconds() -> f64 {
     clock::unix_time().0 as f64
+}
+
+/// Seconds of a clock that nobody sets.
+pub(super) extern "C" fn monotonic() -> f64 {
+    clock::monotonic_ns() as f64 / 1e9
 }

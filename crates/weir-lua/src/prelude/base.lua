@@ -54,8 +54,19 @@ local getters = {
         return other_subrequest()
     end,
 }
+local set_ctx = ngx._set_ctx
 local setters = {
-    ctx = ngx._set_ctx,
+    ctx = function(table)
+        if type(table) == "table" then
+            local anchor = C.ctx()
+            -- The table goes, its place stays: nothing else knows that one.
+            if anchor >= 0 then
+                registry[anchor] = table
+                return
+            end
+        end
+        set_ctx(table)
+    end,
     status = function(status)
         if type(status) == "number" and C.set_status(status) == 1 then return end
         set_status(status)
@@ -66,6 +77,7 @@ local setters = {
 for _, name in ipairs { "_ctx", "_set_ctx", "_status", "_set_status", "_headers_sent", "_is_subrequest" } do
     ngx[name] = nil
 end
+ngx._getters, ngx._setters = getters, setters
 local phases = {}
 for number, name in pairs {
     [0] = "init", "init_worker", "exit_worker", "set", "server_rewrite", "rewrite", "access", "precontent", "content",

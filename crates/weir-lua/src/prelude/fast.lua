@@ -1,6 +1,12 @@
 -- The table of functions that compiled code calls directly, and what they answer in. Taken by the files behind this one.
 local ffi = require "ffi"
 ffi.cdef [[
+struct weir_pair {
+    const char *name;
+    const char *value;
+    uint32_t name_len;
+    int32_t value_len;
+};
 struct weir_answer {
     const char *at;
     size_t len;
@@ -8,6 +14,7 @@ struct weir_answer {
     uint32_t flags;
     uint32_t flag;
     const int32_t *spans;
+    const struct weir_pair *pairs;
 };
 struct weir_value {
     double number;
@@ -41,6 +48,12 @@ struct weir_api {
     int (*re_compile)(const char *, size_t, const char *, size_t, struct weir_answer *);
     void (*re_free)(int);
     int (*re_exec)(int, const char *, size_t, double, struct weir_answer *);
+    int (*list)(int, double, int, const char *, size_t, struct weir_answer *);
+    int (*request)(int, struct weir_answer *);
+    int (*set_method)(int);
+    int (*set_request_header)(const char *, size_t, const char *, size_t);
+    int (*arg)(double, struct weir_answer *);
+    double (*monotonic)(void);
 };
 ]]
 ngx._fast = {

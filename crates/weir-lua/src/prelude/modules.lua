@@ -30,30 +30,78 @@ table.new, table.clear = new, clear
 table.isempty, table.nkeys = require "table.isempty", require "table.nkeys"
 table.isarray, table.clone = require "table.isarray", require "table.clone"
 
-preload["resty.core.base"] = function()
-    return {
-        version = "0.1.33", FFI_OK = 0, FFI_ERROR = -1, FFI_AGAIN = -2, FFI_BUSY = -3, FFI_DONE = -4, FFI_DECLINED = -5,
-        FFI_ABORT = -6, FFI_NO_REQ_CTX = -100, FFI_BAD_CONTEXT = -101,
-        new_tab = new, clear_tab = clear,
-        allows_subsystem = function() end,
-    }
-end
--- What lua-resty-core replaces elsewhere is native here.
-for _, name in pairs {
-    "resty.core", "resty.core.uri", "resty.core.hash", "resty.core.base64", "resty.core.request", "resty.core.response",
-    "resty.core.misc", "resty.core.worker", "resty.core.phase", "resty.core.ctx", "resty.core.var",
-    "resty.core.exit", "resty.core.ndk", "resty.core.utils", "resty.core.coroutine", "resty.core.regex",
-    "resty.core.shdict", "resty.core.param", "resty.core.socket",
+-- What lua-resty-core replaces elsewhere is native here; some of its modules have functions of their own.
+local C = ngx._fast.C
+local getters, setters, registry = ngx._getters, ngx._setters, debug.getregistry()
+ngx._getters, ngx._setters = nil, nil
+local own = {
+    ctx = {
+        get_ctx_table = function(table)
+            local anchor = C.ctx()
+            if anchor >= 0 then return registry[anchor] end
+            if table then ngx.ctx = table end
+            return ngx.ctx
+        end,
+    },
+    misc = {
+        register_ngx_magic_key_getter = function(key, get) getters[key] = get end,
+        register_ngx_magic_key_setter = function(key, set) setters[key] = set end,
+    },
+    time = {
+        monotonic_time = function() return C.monotonic() end,
+        monotonic_msec = function() return C.monotonic() * 1000 end,
+    },
+    utils = {
+        str_replace_char = function(text, from, to)
+            return (text:gsub((from:gsub("%p", "%%%0")), (to:gsub("%%", "%%%%"))))
+        end,
+    },
+}
+for _, name in ipairs {
+    "", "uri", "hash", "base64", "request", "response", "misc", "worker", "phase", "ctx", "var", "exit", "ndk", "utils",
+    "coroutine", "regex", "shdict", "param", "socket", "time",
 } do
-    preload[name] = function() return { version = "0.1.33" } end
+    preload[name == "" and "resty.core" or "resty.core." .. name] = function()
+        local module = own[name] or {}
+        module.version = "0.1.33"
+        return module
+    end
 end
 
--- LuaJIT's own modules in Lua.
-local source, loadstring, assert = ngx._jit_source, loadstring, assert
-ngx._jit_source = nil
-for _, name in ipairs { "v", "vmdef", "dump", "bc", "bcsave", "p", "zone", "dis_x86", "dis_x64", "dis_arm64" } do
-    preload["jit." .. name] = function(...)
-        return assert(loadstring(source(name), "=jit/" .. name))(...)
+-- Modules that stand in the program. A library that the path has goes before ours where it can run.
+local loadstring, assert, loaders = loadstring, assert, package.loaders
+local source = ngx._library.source
+local native = {
+    digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, request = ngx._request,
+}
+local behind = {}
+for _, name in ipairs(ngx._library.names()) do
+    local function loader(...)
+        return assert(loadstring(source(name), "=" .. name))(name, native)
+    end
+    if name:find("^resty%.lrucache") then behind[name] = loader else preload[name] = loader end
+end
+loaders[#loaders + 1] = function(name) return behind[name] end
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request" } do
+    ngx[name] = nil
+end
+
+-- A value of the running coroutine's own; without one, which request it is.
+local running, setmetatable = coroutine.running, setmetatable
+local request = native.request
+for _, name in ipairs { "thread.exdata", "thread.exdata2" } do
+    preload[name] = function()
+        local values, main = setmetatable({}, { __mode = "k" }), {}
+        return function(...)
+            local key = running() or main
+            if select("#", ...) > 0 then
+                values[key] = (...)
+                return
+            end
+            local value = values[key]
+            if value == nil and name == "thread.exdata" then return request() end
+            return value
+        end
     end
 end
 

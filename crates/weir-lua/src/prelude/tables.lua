@@ -1,9 +1,9 @@
--- Tables whose keys are asked of the request: `ngx.var`, `ngx.header`, `ngx.arg`, and those of `get_headers`.
+-- Tables whose keys are asked of the request: `ngx.var`, `ngx.header`, `ngx.arg`.
 local ngx = ngx
 local var_get, var_set = ngx._var_get, ngx._var_set
 local header_get, header_set = ngx._header_get, ngx._header_set
 ngx._var_get, ngx._var_set, ngx._header_get, ngx._header_set = nil, nil, nil, nil
-local type, gsub, lower, setmetatable, rawget = type, string.gsub, string.lower, setmetatable, rawget
+local type, gsub, lower, setmetatable = type, string.gsub, string.lower, setmetatable
 
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
 local tostring = tostring
@@ -45,12 +45,6 @@ ngx.header = setmetatable({}, {
     end,
 })
 
-local meta = {
-    __index = function(self, key)
-        if type(key) ~= "string" then return nil end
-        return rawget(self, (gsub(lower(key), "_", "-")))
-    end,
-}
 debug.getregistry()["weir.header_meta"] = {
     __index = function(self, key)
         if type(key) ~= "string" then return nil end
@@ -61,29 +55,16 @@ debug.getregistry()["weir.header_meta"] = {
     end,
 }
 
-local req_headers, resp_headers = ngx.req._headers, ngx.resp._headers
-ngx.req._headers, ngx.resp._headers = nil, nil
-function ngx.req.get_headers(most, raw)
-    local headers, cut = req_headers(most, raw)
-    if not raw then setmetatable(headers, meta) end
-    return headers, cut
-end
-function ngx.resp.get_headers(most, raw)
-    local headers, cut = resp_headers(most, raw)
-    if not raw then setmetatable(headers, meta) end
-    return headers, cut
-end
-ngx.req.get_query_args = ngx.req.get_uri_args
-local set_method = ngx.req._set_method
-ngx.req._set_method = nil
-function ngx.req.set_method(method)
-    if type(method) ~= "number" then error("bad argument #1 to 'set_method' (number expected, got " .. type(method) .. ")", 2) end
-    return set_method(method)
-end
-
 local arg_get, arg_set = ngx._arg_get, ngx._arg_set
 ngx._arg_get, ngx._arg_set = nil, nil
 ngx.arg = setmetatable({}, {
-    __index = function(_, key) return arg_get(key) end,
+    __index = function(_, key)
+        if type(key) == "number" then
+            local found = C.arg(key, out)
+            if found == 1 then return text(out.at, out.len) end
+            if found == 2 then return out.flag == 1 end
+        end
+        return arg_get(key)
+    end,
     __newindex = function(_, key, value) arg_set(key, value) end,
 })

@@ -1,0 +1,82 @@
+"""What bench/lua asks: the locations, in a text that both servers read."""
+
+import dataclasses
+
+NAMES = "abcdefghijklmnopqrstuvwxyz"
+# 4 KB of JSON, made in the worker so that both decode the same text.
+INIT = """
+    local records = {}
+    for at = 1, 24 do
+        records[at] = { id = at, name = "user " .. at, mail = "user" .. at .. "@example.com", active = at % 2 == 0,
+            balance = at * 12.5, tags = { "lorem", "ipsum", "dolor" }, about = ("x"):rep(40) }
+    end
+    document = require("cjson").encode(records)
+    page = ("the quick brown fox jumps over the lazy dog "):rep(373)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One line of the table."""
+
+    name: str
+    text: str
+    """The location's directives."""
+    connections: int = 64
+    wanted: float = 0
+    """OpenResty's time through Weir's that must be reached."""
+    aim: float = 0
+    fields: int = 0
+    """Fields that the client adds to its requests."""
+    workers: int = 1
+
+
+def through(table):
+    """26 values through `ngx.ctx` or `ngx.var`, from rewrite to content."""
+    given = " ".join(f'{table}.v_{name} = "value of {name}"' for name in NAMES)
+    taken = ", ".join(f"{table}.v_{name}" for name in NAMES)
+    sets = " ".join(f'set $v_{name} "";' for name in NAMES) if table == "v" else ""
+    of = "ngx.ctx" if table == "c" else "ngx.var"
+    return (f"{sets} rewrite_by_lua_block {{ local {table} = {of} {given} }} "
+            f"content_by_lua_block {{ local {table} = {of} ngx.print({taken}) }}")
+
+
+DICT = """content_by_lua_block {
+    local dict, out = ngx.shared.bench, {}
+    for at = 1, 20 do dict:set("key" .. at, "value" .. at) end
+    for at = 1, 20 do out[at] = dict:get("key" .. at) end
+    ngx.print(table.concat(out))
+}"""
+HEADERS = """content_by_lua_block {
+    local headers, size = ngx.req.get_headers(), 0
+    for at = 1, 20 do size = size + #headers["x-field-" .. at] end
+    local header = ngx.header
+    for at = 1, 10 do header["X-Answer-" .. at] = "value" end
+    ngx.print(size)
+}"""
+NOTHING = """rewrite_by_lua_block { } access_by_lua_block { } header_filter_by_lua_block { }
+    body_filter_by_lua_block { } log_by_lua_block { }"""
+SERVICE = """set $service_name ""; set $masked "";
+    rewrite_by_lua_block { local c = ngx.ctx c.name = settings.name c.tries = settings.retries
+        ngx.var.service_name = c.name }
+    access_by_lua_block { local c = ngx.ctx c.strategy = settings.strategies[c.name] or "round robin"
+        ngx.var.masked = ngx.re.sub(ngx.var.uri, "[0-9]+", "*", "jo") }
+    header_filter_by_lua_block { ngx.header["X-Service"] = ngx.ctx.name }
+    log_by_lua_block { local c = ngx.ctx if ngx.status >= 500 and c.tries > 0 then c.failed = true end }"""
+BACKEND = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://backend/return;"
+
+CASES = [
+    Case("hello", r'content_by_lua_block { ngx.print("hello\n") }', wanted=1.2, aim=1.3),
+    Case("dict", DICT, connections=192, wanted=2, aim=2.5),
+    Case("dict-2", DICT, connections=192, wanted=2.5, aim=4, workers=2),
+    Case("ctx", through("c"), connections=128, wanted=1.4, aim=1.6),
+    Case("var", through("v"), connections=128, wanted=1.4, aim=1.6),
+    Case("headers", HEADERS, wanted=1.4, aim=2, fields=20),
+    Case("gsub", 'content_by_lua_block { ngx.print(#ngx.re.gsub(page, "fox", "cat", "jo")) }', wanted=1, aim=1.3),
+    Case("base64", "content_by_lua_block { ngx.print(#ngx.encode_base64(page)) }", wanted=1, aim=1.3),
+    Case("json", 'content_by_lua_block { local json = require "cjson" '
+                 "ngx.print(#json.encode(json.decode(document))) }", wanted=1, aim=1.3),
+    Case("hooks", NOTHING + " root {root}; try_files /6b.txt =404;", wanted=1.5, aim=2),
+    Case("proxy", BACKEND),
+    Case("service", SERVICE + BACKEND),
+]

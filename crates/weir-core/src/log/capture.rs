@@ -1,0 +1,45 @@
+//! Lines of a thread's error logs, also for somebody in the program.
+
+use std::cell::RefCell;
+
+use super::Level;
+
+/// Who gets each line, without its newline. It logs nothing itself.
+pub type Capture = Box<dyn Fn(Level, &[u8])>;
+
+/// From here on the lines that this thread logs go to `taker` as well, besides the files; `None`: to the files only.
+pub fn capture(taker: Option<Capture>) {
+    TAKER.set(taker);
+}
+
+/// Tells the taker, if there is one.
+pub(super) fn tell(level: Level, line: &[u8]) {
+    TAKER.with_borrow(|taker| {
+        if let Some(taker) = taker {
+            taker(level, line.strip_suffix(b"\n").unwrap_or(line));
+        }
+    });
+}
+
+thread_local! {
+    static TAKER: RefCell<Option<Capture>> = const { RefCell::new(None) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::{Level, capture, tell};
+
+    #[test]
+    fn the_taker_has_lines_without_their_end_until_it_goes() {
+        let lines = Rc::new(RefCell::new(Vec::new()));
+        let taker = lines.clone();
+        capture(Some(Box::new(move |level, line| taker.borrow_mut().push((level, line.to_vec())))));
+        tell(Level::Warn, b"one\n");
+        capture(None);
+        tell(Level::Warn, b"two\n");
+        assert_eq!(*lines.borrow(), [(Level::Warn, b"one".to_vec())]);
+    }
+}

@@ -1,0 +1,246 @@
+//! The request's line and fields, and lists of fields and arguments.
+
+use std::cell::RefCell;
+use std::ptr;
+
+use weir_core::exchange::Named;
+use weir_core::log::Level;
+use weir_http::{Method, Version};
+
+use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use crate::api::{Arg, encode, response_fields, safe_name, started};
+use crate::lend;
+use crate::phase::{Phase, REQUEST};
+use crate::set::SetArgs;
+
+/// A name with its value; `struct weir_pair` of the prelude.
+#[repr(C)]
+pub(crate) struct Pair {
+    name: *const u8,
+    value: *const u8,
+    name_len: u32,
+    /// -1: an argument without a value.
+    value_len: i32,
+}
+
+/// The pairs of the last list. Their bytes stand in `bytes`, one behind the other, until the next list.
+#[derive(Default)]
+struct List {
+    pairs: Vec<Pair>,
+    bytes: Vec<u8>,
+    /// Lengths of each pair's name and value.
+    lens: Vec<(usize, Option<usize>)>,
+}
+
+thread_local! {
+    static LIST: RefCell<List> = RefCell::default();
+}
+
+impl List {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.lens.clear();
+    }
+
+    fn push(&mut self, name: &[u8], value: Option<&[u8]>, lower: bool) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        if lower {
+            self.bytes[start..].make_ascii_lowercase();
+        }
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.lens.push((name.len(), value.map(<[u8]>::len)));
+    }
+
+    /// Points `answer` at what was pushed; how many there are.
+    fn answer(&mut self, answer: &mut Answer) -> i32 {
+        self.pairs.clear();
+        let mut rest = &self.bytes[..];
+        for &(name, value) in &self.lens {
+            let (one, after) = rest.split_at(name);
+            let (other, after) = after.split_at(value.unwrap_or(0));
+            rest = after;
+            self.pairs.push(Pair {
+                name: one.as_ptr(),
+                value: other.as_ptr(),
+                name_len: name as u32,
+                value_len: value.map_or(-1, |len| len as i32),
+            });
+        }
+        answer.pairs = if self.pairs.is_empty() { ptr::null() } else { self.pairs.as_ptr() };
+        self.pairs.len() as i32
+    }
+}
+
+/// A list by number: 0 the request's fields, 1 the answer's, 2 the request's arguments, 3 those in `text`. `most` of
+/// them, 0 for all; names as they are if `raw`, else fields' in lower case. `flag` says whether there are more.
+pub(super) unsafe extern "C" fn list(
+    what: i32,
+    most: f64,
+    raw: i32,
+    text: *const u8,
+    len: usize,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: the prelude passes a Lua string (or nothing) and its own answer, both kept during the call.
+    let (text, answer) = unsafe { (slice(text, len), &mut *answer) };
+    guarded(|| {
+        if what != 3 && !lend::phase().is_in(REQUEST) {
+            return REFUSED;
+        }
+        let most = if most > 0.0 { most as usize } else { usize::MAX };
+        LIST.with_borrow_mut(|list| {
+            list.clear();
+            let all = match what {
+                3 => Ok(arguments(list, text, most)),
+                2 => lend::exchange(|x| arguments(list, x.args(), most)),
+                1 => lend::exchange(|x| {
+                    let fields = response_fields(x);
+                    fields.iter().take(most).for_each(|(name, value)| list.push(name, Some(value), raw == 0));
+                    fields.len()
+                }),
+                _ => lend::exchange(|x| {
+                    for field in x.request.fields.iter().take(most) {
+                        let (name, value) = (x.arena.get(field.name), x.arena.get(field.value));
+                        list.push(name, Some(value), raw == 0);
+                    }
+                    x.request.fields.len()
+                }),
+            };
+            let Ok(all) = all else { return REFUSED };
+            answer.flag = u32::from(all > most);
+            if all > most {
+                tell_cut(what, all, most);
+            }
+            list.answer(answer)
+        })
+    })
+}
+
+/// Adds the arguments in `text`; how many there are.
+fn arguments(list: &mut List, text: &[u8], most: usize) -> usize {
+    let mut all = 0;
+    for part in text.split(|byte| *byte == b'&').filter(|part| !part.is_empty()) {
+        all += 1;
+        if all > most {
+            continue;
+        }
+        let (name, value) = encode::argument(part);
+        if !name.is_empty() {
+            list.push(&name, value.as_deref(), false);
+        }
+    }
+    all
+}
+
+fn tell_cut(what: i32, all: usize, most: usize) {
+    match what {
+        0 => lend::log(Level::Debug, &format_args!("lua exceeding request header limit {all} > {most}")),
+        1 => lend::log(Level::Debug, &format_args!("lua exceeding response header limit {all} > {most}")),
+        _ => lend::log(Level::Debug, &format_args!("lua hit query args limit {most}")),
+    }
+}
+
+/// What of the request is a number or a text, by number: 0 its method; 1 when it began, 2 its version, 3 whether it is
+/// internal.
+pub(super) unsafe extern "C" fn request(what: i32, answer: *mut Answer) -> i32 {
+    // SAFETY: the prelude lends its own answer, exclusively during the call.
+    let answer = unsafe { &mut *answer };
+    guarded(|| {
+        if !lend::phase().is_in(REQUEST) {
+            return REFUSED;
+        }
+        let done = lend::exchange(|x| {
+            match what {
+                0 => answer.text(x.arena.get(x.request.method_span)),
+                1 => answer.number = started(x),
+                2 => answer.number = version(x.request.version),
+                3 => answer.number = f64::from(u8::from(x.internal)),
+                _ => return REFUSED,
+            }
+            FOUND
+        });
+        done.unwrap_or(REFUSED)
+    })
+}
+
+/// `ngx.req.http_version`
+pub(crate) fn version(version: Version) -> f64 {
+    match version {
+        Version::V09 => 0.9,
+        Version::V10 => 1.0,
+        Version::V11 => 1.1,
+        _ => 2.0,
+    }
+}
+
+/// Gives the request the method that scripts know by this number.
+pub(super) extern "C" fn set_method(number: i32) -> i32 {
+    guarded(|| {
+        let name = u32::try_from(number).ok().and_then(crate::api::method_name);
+        let (Some(name), true) = (name, lend::phase().is_in(REQUEST)) else { return REFUSED };
+        let done = lend::exchange(|x| {
+            x.request.method = Method::parse(name.as_bytes());
+            x.request.head.method_span = x.arena.push(name.as_bytes());
+            FOUND
+        });
+        done.unwrap_or(REFUSED)
+    })
+}
+
+/// Gives the request one field of that name, or none where `value` is null.
+pub(super) unsafe extern "C" fn set_request_header(
+    name: *const u8,
+    name_len: usize,
+    value: *const u8,
+    value_len: usize,
+) -> i32 {
+    // SAFETY: the prelude passes Lua strings, kept during the call; a null value is not followed.
+    let (name, value) =
+        unsafe { (slice(name, name_len), (!value.is_null()).then(|| slice(value, value_len))) };
+    guarded(|| {
+        let bad = |text: &[u8]| text.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
+        if !lend::phase().is_in(REQUEST) || value.is_some_and(bad) {
+            return REFUSED;
+        }
+        let name = safe_name(name);
+        let done = lend::exchange(|x| {
+            match value {
+                Some(value) => x.set_request_field(&name, value),
+                None => x.remove_request_fields(Named::Exactly(&name)),
+            }
+            FOUND
+        });
+        done.unwrap_or(REFUSED)
+    })
+}
+
+/// `ngx.arg[number]`: a text; for a filter's second one `flag` says whether the piece is the last.
+pub(super) unsafe extern "C" fn arg(number: f64, answer: *mut Answer) -> i32 {
+    // SAFETY: as `request`.
+    let answer = unsafe { &mut *answer };
+    guarded(|| {
+        let found = match lend::phase() {
+            Phase::Set => lend::exchange(|x| {
+                let arg = (number >= 1.0).then(|| x.state::<SetArgs>().0.get(number as usize - 1)).flatten();
+                arg.map_or(NOTHING, |arg| {
+                    answer.text(arg);
+                    FOUND
+                })
+            }),
+            Phase::BodyFilter if number == 1.0 => lend::exchange(|x| {
+                answer.text(&x.state::<Arg>().bytes);
+                FOUND
+            }),
+            Phase::BodyFilter if number == 2.0 => lend::exchange(|x| {
+                answer.flag = u32::from(x.state::<Arg>().last);
+                LAST
+            }),
+            _ => return REFUSED,
+        };
+        found.unwrap_or(REFUSED)
+    })
+}
+
+/// `flag` is what was asked for.
+const LAST: i32 = 2;

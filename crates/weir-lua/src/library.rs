@@ -1,0 +1,68 @@
+//! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
+//! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
+
+use crate::api::{Done, Function, expect_string, function};
+use crate::lend;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_library.source", 0, |l| {
+        let name = expect_string(&l, 1, "source")?;
+        match MODULES.iter().chain(JIT).find(|(known, _)| known.as_bytes() == name) {
+            Some((_, source)) => l.push_bytes(source.as_bytes()),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_library.names", 0, |l| {
+        l.new_table(MODULES.len() + JIT.len(), 0);
+        for (at, (name, _)) in MODULES.iter().chain(JIT).enumerate() {
+            l.push_bytes(name.as_bytes());
+            l.raw_set_index(-2, at + 1);
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_process.single", 0, |l| {
+        l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));
+        Ok(Done::Results(1))
+    }),
+    function("_request", 0, |l| {
+        // Nothing that a script could follow: who asks wants to know whether there is one, and which.
+        match lend::exchange(|x| std::ptr::from_mut(x).cast()) {
+            Ok(request) => l.push_pointer(request),
+            Err(_) => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+];
+
+/// Answered from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
+/// but for `resty.lrucache`, which the prelude looks for there first.
+const MODULES: &[(&str, &str)] = &[
+    ("ngx.errlog", include_str!("prelude/library/errlog.lua")),
+    ("ngx.process", include_str!("prelude/library/process.lua")),
+    ("resty.aes", include_str!("prelude/library/aes.lua")),
+    ("resty.core.base", include_str!("prelude/library/core.lua")),
+    ("resty.lrucache", include_str!("prelude/library/lrucache.lua")),
+    ("resty.lrucache.pureffi", include_str!("prelude/library/lrucache.lua")),
+    ("resty.md5", DIGEST),
+    ("resty.random", include_str!("prelude/library/random.lua")),
+    ("resty.sha1", DIGEST),
+    ("resty.sha224", DIGEST),
+    ("resty.sha256", DIGEST),
+    ("resty.sha384", DIGEST),
+    ("resty.sha512", DIGEST),
+    ("resty.string", include_str!("prelude/library/text.lua")),
+];
+
+const DIGEST: &str = include_str!("prelude/library/digest.lua");
+
+macro_rules! jit {
+    ($($name:literal)+) => {
+        &[$((
+            concat!("jit.", $name),
+            include_str!(concat!(env!("OUT_DIR"), "/luajit-build/src/jit/", $name, ".lua")),
+        )),+]
+    };
+}
+
+const JIT: &[(&str, &str)] = jit!["v" "vmdef" "dump" "bc" "bcsave" "p" "zone" "dis_x86" "dis_x64" "dis_arm64"];

@@ -1,0 +1,50 @@
+-- `resty.core.base`: what libraries use of it besides lua-resty-core itself.
+local _, native = ...
+local ffi = require "ffi"
+local new, select, error, ceil = ffi.new, select, error, math.ceil
+local size_of_buffer, buffer, size, message = 4096, nil, nil, nil
+local bytes = ffi.typeof("char[?]")
+
+return {
+    version = "0.1.33",
+    FFI_OK = 0, FFI_ERROR = -1, FFI_AGAIN = -2, FFI_BUSY = -3, FFI_DONE = -4, FFI_DECLINED = -5, FFI_ABORT = -6,
+    FFI_NO_REQ_CTX = -100, FFI_BAD_CONTEXT = -101,
+    new_tab = require "table.new",
+    clear_tab = require "table.clear",
+    get_request = native.request,
+    allows_subsystem = function(...)
+        for at = 1, select("#", ...) do
+            if select(at, ...) == "http" then return end
+        end
+        error("unsupported subsystem: http", 2)
+    end,
+    get_string_buf_size = function() return size_of_buffer end,
+    set_string_buf_size = function(wanted)
+        if wanted > 0 then size_of_buffer, buffer = ceil(wanted), nil end
+    end,
+    get_string_buf = function(wanted, own)
+        if own or wanted > size_of_buffer then return new(bytes, wanted) end
+        buffer = buffer or new(bytes, size_of_buffer)
+        return buffer
+    end,
+    get_size_ptr = function()
+        size = size or new("size_t[1]")
+        return size
+    end,
+    get_errmsg_ptr = function()
+        message = message or new("char *[1]")
+        return message
+    end,
+    -- A number for `value`; tables keep their free numbers as a list that begins at 0.
+    ref_in_table = function(table, value)
+        if value == nil then return -1 end
+        local at = table[0]
+        if at and at ~= 0 then
+            table[0] = table[at]
+        else
+            at = #table + 1
+        end
+        table[at] = value
+        return at
+    end,
+}

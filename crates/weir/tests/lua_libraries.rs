@@ -1,0 +1,193 @@
+//! Modules in Lua that stand in the program: lua-resty-string's, lrucache, errlog, process, lua-resty-core's.
+
+use weir_test::{Server, both_drivers};
+
+fn serve(http: &str, script: &str) -> Server {
+    let conf = format!(
+        "events {{}}\nhttp {{ {http}\nserver {{ listen 127.0.0.1:%%PORT%%; default_type text/plain;\n\
+         location / {{ content_by_lua_block {{ {script} }} }} }} }}\n"
+    );
+    Server::builder(&conf).start()
+}
+
+/// What a content script says.
+fn say(script: &str) -> String {
+    serve("", script).client().get("/").text()
+}
+
+#[test]
+fn digests_of_texts_that_come_in_parts() {
+    let said = say("local to_hex = require('resty.string').to_hex
+        for _, name in ipairs { 'md5', 'sha1', 'sha224', 'sha256', 'sha384', 'sha512' } do
+            local sum = require('resty.' .. name):new()
+            assert(sum:update('hel') and sum:update('lo'))
+            ngx.say(name, ' ', to_hex(sum:final()):sub(1, 8), ' ', #sum:final())
+            assert(sum:reset() and sum:update('hello'))
+            ngx.say(to_hex(sum:final()):sub(1, 8))
+        end");
+    let known = [
+        ("md5", "5d41402a", 16),
+        ("sha1", "aaf4c61d", 20),
+        ("sha224", "ea09ae9c", 28),
+        ("sha256", "2cf24dba", 32),
+        ("sha384", "59e17487", 48),
+        ("sha512", "9b71d224", 64),
+    ];
+    let wanted: String =
+        known.iter().map(|(name, start, size)| format!("{name} {start} {size}\n{start}\n")).collect();
+    assert_eq!(said, wanted);
+}
+
+#[test]
+fn aes_with_passwords_and_with_keys() {
+    let said = say("local aes, to_hex = require 'resty.aes', require('resty.string').to_hex
+        ngx.say(to_hex(aes:new('secret'):encrypt('hello')))
+        ngx.say(to_hex(aes:new('secret', 'saltsalt', aes.cipher(256, 'cbc'), aes.hash.sha512, 5):encrypt('hello')))
+        local iv = ('i'):rep(12)
+        local gcm = assert(aes:new(('k'):rep(32), nil, aes.cipher(256, 'gcm'), { iv = iv }))
+        local made = gcm:encrypt('hello', 'more')
+        ngx.say(gcm:decrypt(made[1], made[2], 'more'), ' ', gcm:decrypt(made[1], made[2], 'less'))
+        ngx.say(aes.cipher(128, 'none'), ' ', aes:new('short', nil, aes.cipher(), { iv = iv }))
+        ngx.say(aes:new('secret', 'salt'))
+        local c = aes:new(('k'):rep(16), nil, aes.cipher(128, 'ecb'), { iv = iv }, nil, nil, false)
+        ngx.say(#c:encrypt(('x'):rep(32)), ' ', c:encrypt('x'))
+        ngx.say(pcall(aes.encrypt, 'self', 'text'))");
+    // What OpenSSL makes of the same.
+    assert_eq!(
+        said,
+        "7b47a4dbb11e2cddb2f3740c9e3a552b\n\
+         eaf127de6e1a7b266fada35921abc185\n\
+         hello nilEVP_DecryptFinal_ex failed\n\
+         nil nilbad key length\n\
+         nilsalt must be 8 characters or nil\n\
+         32 nilEVP_EncryptFinal_ex failed\n\
+         falsebad argument #1 self: table expected, got string\n"
+    );
+}
+
+#[test]
+fn random_bytes_and_numbers_in_texts() {
+    let said = say("local random, text = require 'resty.random', require 'resty.string'
+        local a, b = random.bytes(16), random.bytes(16, true)
+        ngx.say(#a, ' ', a == b, ' ', #random.bytes(0), ' ', pcall(random.bytes, -1))
+        ngx.say(text.atoi('42'), ' ', text.atoi(''), ' ', text.atoi('4x'), ' ', text.to_hex('a\\0z'))");
+    assert!(said.starts_with("16 false 0 false"), "{said}");
+    assert!(said.ends_with("42 -1 -1 61007a\n"), "{said}");
+}
+
+#[test]
+fn the_least_used_entry_of_lrucache_goes() {
+    let said = say("for _, name in ipairs { 'resty.lrucache', 'resty.lrucache.pureffi' } do
+            local cache = require(name).new(2)
+            cache:set('a', 1) cache:set('b', 2, nil, 7) cache:get('a') cache:set('c', { 3 })
+            ngx.say(cache:get('a'), ' ', cache:get('b'), ' ', cache:get('c')[1], ' ', table.concat(cache:get_keys(), ' '))
+            cache:set('old', 5, -1, 9)
+            local value, stale, flags = cache:get('old')
+            ngx.say(value, ' ', stale, ' ', flags, ' ', cache:count(), ' ', cache:capacity())
+            cache:delete('old') cache:flush_all()
+            ngx.say(cache:count(), ' ', cache:get('c'), ' ', #cache:get_keys())
+        end
+        ngx.say(require('resty.lrucache').new(0))");
+    let each = "1 nil 3 c a\nnil 5 9 2 2\n0 nil 0\n";
+    assert_eq!(said, format!("{each}{each}nilsize too small\n"));
+}
+
+#[test]
+fn what_the_path_has_goes_before_lrucache_but_not_before_digests() {
+    let conf = "events {}\nhttp { lua_package_path '$prefix/html/?.lua;;'; server { listen 127.0.0.1:%%PORT%%;\n\
+        location / { content_by_lua_block { ngx.say(require('resty.lrucache'), type(require('resty.md5')),
+        pcall(require, 'resty.none')) } } } }\n";
+    let server = Server::builder(conf)
+        .file("html/resty/lrucache.lua", "return 'mine '")
+        .file("html/resty/md5.lua", "return 'mine '")
+        .start();
+    let said = server.client().get("/").text();
+    assert!(said.starts_with("mine tablefalsemodule 'resty.none' not found:"), "{said}");
+}
+
+#[test]
+fn tables_and_coroutines_have_what_openresty_added() {
+    let said = say("local exdata, base = require 'thread.exdata', require 'resty.core.base'
+        ngx.say(exdata() == base.get_request(), ' ', base.get_request() ~= nil)
+        exdata(5)
+        local inner = coroutine.wrap(function() return exdata() == base.get_request(), exdata(6), exdata() end)
+        ngx.say(exdata(), ' ', tostring(inner()), ' ', exdata())
+        local list = {}
+        ngx.say(base.ref_in_table(list, 'a'), base.ref_in_table(list, 'b'), base.ref_in_table(list, nil))
+        ngx.say(table.isempty {}, table.isarray { 1, 2 }, table.nkeys { a = 1, 2 }, #table.clone { 1, 2 })
+        ngx.say(pcall(base.allows_subsystem, 'stream'))");
+    assert_eq!(
+        said,
+        "true true\n5 true 5\n12-1\ntruetrue22\nfalseunsupported subsystem: http\n"
+    );
+}
+
+both_drivers! {
+    fn scripts_read_the_error_log(driver) {
+        let server = serve(
+            "lua_capture_error_log 8k; error_log error.log info;",
+            "local errlog = require 'ngx.errlog'
+             errlog.get_logs(1000)
+             ngx.log(ngx.ERR, 'first') errlog.raw_log(ngx.INFO, 'second') ngx.log(ngx.DEBUG, 'none')
+             local logs = errlog.get_logs()
+             ngx.say(#logs / 3, ' ', logs[1], ' ', logs[4], ' ', math.abs(logs[2] - ngx.now()) < 600)
+             ngx.print(logs[3], '\\n', logs[6], '\\n')
+             assert(errlog.set_filter_level(ngx.ERR))
+             ngx.log(ngx.WARN, 'third')
+             ngx.say(#errlog.get_logs(), ' ', errlog.get_sys_filter_level(), ' ', select(2, errlog.set_filter_level(99)))
+             ngx.say(pcall(errlog.raw_log, 99, 'x'))
+             errlog.set_filter_level(ngx.DEBUG)",
+        );
+        let said = server.client().get("/").text();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0], "2 4 7 true", "{said}");
+        assert!(lines[1].contains(" [error] ") && lines[1].contains("[lua] content_by_lua("), "{said}");
+        assert!(lines[1].contains(": first, client: 127.0.0.1"), "{said}");
+        assert!(lines[2].contains(" [info] ") && lines[2].contains(" second, client: 127.0.0.1"), "{said}");
+        assert_eq!(lines[3], "0 7 bad log level", "{said}");
+        assert!(lines[4].starts_with("false") && lines[4].ends_with("bad log level"), "{said}");
+        let _ = server.error_log_line(" third, client");
+    }
+
+    fn nothing_is_captured_without_the_directive(driver) {
+        let server = serve("", "ngx.say(require('ngx.errlog').get_logs())
+            ngx.say(require('ngx.errlog').set_filter_level(ngx.ERR))");
+        let none = "nildirective \"lua_capture_error_log\" is not set\n";
+        assert_eq!(server.client().get("/").text(), none.repeat(2));
+    }
+
+    fn memory_goes_back_after_so_many_requests(driver) {
+        let server = serve("lua_malloc_trim 2; error_log error.log debug;", "ngx.say('x')");
+        let mut client = server.client();
+        for _ in 0..3 {
+            assert_eq!(client.get("/").text(), "x\n");
+        }
+        let _ = server.error_log_line("malloc_trim(1) returned ");
+    }
+}
+
+#[test]
+fn processes_have_types() {
+    let server = serve(
+        "init_by_lua_block { kind = require('ngx.process').type() no = { require('ngx.process').enable_privileged_agent() } }",
+        "local process = require 'ngx.process'
+         ngx.say(kind, ' ', process.type(), ' ', process.get_master_pid() == ngx.worker.pid())
+         ngx.say(no[1], ' ', no[2]) ngx.say(process.enable_privileged_agent())
+         ngx.say(pcall(process.signal_graceful_exit))",
+    );
+    let said = server.client().get("/").text();
+    assert!(said.starts_with("single single true\nnil not supported: workers are threads"), "{said}");
+    assert!(said.contains("nilAPI disabled in the current context\nfalsenot supported: "), "{said}");
+}
+
+#[test]
+fn sizes_of_the_captured_log_are_checked() {
+    let conf = |size: &str| format!("events {{}}\nhttp {{ lua_capture_error_log {size}; }}\n");
+    for (size, message) in [
+        ("3k", "invalid capture error log size \"3k\", minimum size is 4096"),
+        ("x", "invalid capture error log size \"x\""),
+    ] {
+        let told = Server::builder(&conf(size)).run(&["-t"]);
+        assert!(!told.status.success() && told.stderr.contains(message), "{}", told.stderr);
+    }
+}
