@@ -5,7 +5,7 @@
 //! is served replaced to every request that begins afterwards. [`Files`] holds both caches.
 
 mod cache;
-mod hash;
+pub mod hash;
 mod store;
 mod turn;
 

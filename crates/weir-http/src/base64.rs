@@ -12,15 +12,23 @@ pub fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
 
 /// Section 4, with padding.
 pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    for group in bytes.chunks(3) {
-        let mut word = [0; 4];
-        word[1..=group.len()].copy_from_slice(group);
-        let bits = u32::from_be_bytes(word);
-        for at in 0..4 {
-            let digit = bits >> (18 - 6 * at) & 63;
-            out.push(if at <= group.len() { DIGITS[digit as usize] } else { b'=' });
-        }
+    let (groups, rest) = bytes.as_chunks::<3>();
+    let start = out.len();
+    out.resize(start + bytes.len().div_ceil(3) * 4, b'=');
+    let (places, _) = out[start..].as_chunks_mut::<4>();
+    for (group, place) in groups.iter().zip(&mut *places) {
+        *place = digits(*group);
     }
+    if let (false, Some(place)) = (rest.is_empty(), places.last_mut()) {
+        let mut group = [0; 3];
+        group[..rest.len()].copy_from_slice(rest);
+        place[..=rest.len()].copy_from_slice(&digits(group)[..=rest.len()]);
+    }
+}
+
+fn digits(group: [u8; 3]) -> [u8; 4] {
+    let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
+    [18, 12, 6, 0].map(|shift| DIGITS[(bits >> shift & 63) as usize])
 }
 
 fn read(text: &[u8], plus: u8, slash: u8) -> Option<Vec<u8>> {

@@ -65,4 +65,5 @@ macro_rules! jit {
     };
 }
 
-const JIT: &[(&str, &str)] = jit!["v" "vmdef" "dump" "bc" "bcsave" "p" "zone" "dis_x86" "dis_x64" "dis_arm64"];
+const JIT: &[(&str, &str)] =
+    jit!["v" "vmdef" "dump" "bc" "bcsave" "p" "zone" "dis_x86" "dis_x64" "dis_arm64"];

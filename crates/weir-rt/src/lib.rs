@@ -47,7 +47,7 @@ pub use net::SockAddr;
 pub use output::Chunk;
 pub use runtime::{
     Options, Remote, Runtime, at_round_end, blocking, buffers, computing, epoch, now_ms, receives_itself,
-    remote, spawn, turn_stamp, unix_time, yield_now,
+    remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{Closed, Recv, SendError, Stream};

@@ -447,6 +447,12 @@ pub fn now_ms() -> u64 {
     inside(with_current(Core::now_ms))
 }
 
+/// As [`now_ms`], where there is a runtime.
+#[inline]
+pub fn try_now_ms() -> Option<u64> {
+    with_current(Core::now_ms)
+}
+
 /// Whether this thread's loop receives by itself (epoll); with io_uring the kernel does.
 ///
 /// # Panics

@@ -94,7 +94,8 @@ fn the_least_used_entry_of_lrucache_goes() {
 
 #[test]
 fn what_the_path_has_goes_before_lrucache_but_not_before_digests() {
-    let conf = "events {}\nhttp { lua_package_path '$prefix/html/?.lua;;'; server { listen 127.0.0.1:%%PORT%%;\n\
+    let conf =
+        "events {}\nhttp { lua_package_path '$prefix/html/?.lua;;'; server { listen 127.0.0.1:%%PORT%%;\n\
         location / { content_by_lua_block { ngx.say(require('resty.lrucache'), type(require('resty.md5')),
         pcall(require, 'resty.none')) } } } }\n";
     let server = Server::builder(conf)
@@ -116,10 +117,7 @@ fn tables_and_coroutines_have_what_openresty_added() {
         ngx.say(base.ref_in_table(list, 'a'), base.ref_in_table(list, 'b'), base.ref_in_table(list, nil))
         ngx.say(table.isempty {}, table.isarray { 1, 2 }, table.nkeys { a = 1, 2 }, #table.clone { 1, 2 })
         ngx.say(pcall(base.allows_subsystem, 'stream'))");
-    assert_eq!(
-        said,
-        "true true\n5 true 5\n12-1\ntruetrue22\nfalseunsupported subsystem: http\n"
-    );
+    assert_eq!(said, "true true\n5 true 5\n12-1\ntruetrue22\nfalseunsupported subsystem: http\n");
 }
 
 both_drivers! {

@@ -1,4 +1,4 @@
-//! A hash of paths for tables that clients fill.
+//! A hash of paths and keys for tables that clients fill.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 /// Hashes `path`: eight bytes a step by a folded 128-bit product. The process's random seeds keep clients from
 /// choosing names that collide.
 #[inline]
-pub(crate) fn hash(path: &[u8]) -> u64 {
+pub fn hash(path: &[u8]) -> u64 {
     let &[first, second] = SEEDS.get_or_init(seeds);
     let mut state = first ^ path.len() as u64;
     let (words, rest) = path.as_chunks::<8>();

@@ -35,9 +35,9 @@ pub(crate) use header::{relative_location, response_fields, safe_name};
 pub(crate) use log::level as log_level;
 pub(crate) use output::text_of as output_text;
 pub(crate) use req::method_name;
-pub(crate) use time::started;
 pub(crate) use shared::is_ignored as writes_are_ignored;
 pub(crate) use subrequest::push as push_captured;
+pub(crate) use time::started;
 
 /// Why a function raises an error.
 pub(crate) enum Raise {

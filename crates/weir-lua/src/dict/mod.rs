@@ -11,11 +11,11 @@ mod stripe;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
+use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 use weir_rt::clock;
 
@@ -62,7 +62,6 @@ pub(crate) enum Stored {
 /// See the module.
 pub(crate) struct Dict {
     stripes: Box<[Stripe]>,
-    hasher: RandomState,
     capacity: u64,
     used: AtomicU64,
     /// How often there was no room.
@@ -78,9 +77,10 @@ const OVERHEAD: u64 = 128;
 /// Milliseconds of a time that is never.
 const NEVER: u64 = 0;
 
-/// Milliseconds of the clock that expiry counts by, the same for all threads.
+/// Milliseconds of the clock that expiry counts by, the same for all threads: a worker's since its loop last waited, as
+/// nginx counts.
 fn now() -> u64 {
-    clock::monotonic_ms().max(1)
+    weir_rt::try_now_ms().unwrap_or_else(clock::monotonic_ms).max(1)
 }
 
 /// The next stamp of this thread: grows with time, and with each use within a millisecond.
@@ -106,7 +106,6 @@ impl Dict {
         let buckets = (capacity as usize / 256 / STRIPES).next_power_of_two().clamp(16, 1 << 18);
         Dict {
             stripes: (0..STRIPES).map(|_| Stripe::new(buckets)).collect(),
-            hasher: RandomState::new(),
             capacity,
             used: AtomicU64::new(0),
             full: AtomicU64::new(0),
@@ -123,17 +122,13 @@ impl Dict {
         self.capacity.saturating_sub(self.used.load(Ordering::Relaxed)) / 4096 * 4096
     }
 
-    fn hash(&self, key: &[u8]) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
     fn stripe(&self, hash: u64) -> &Stripe {
         &self.stripes[hash as usize % STRIPES]
     }
 
     /// Looks at the value of `key`, its flags, and whether it has expired; without a lock.
     pub(crate) fn get<T>(&self, key: &[u8], look: impl FnOnce(&Value, u32, bool) -> T) -> Option<T> {
-        let hash = self.hash(key);
+        let hash = hash(key);
         let guard = epoch::pin();
         let node = self.stripe(hash).find(hash, key, &guard)?;
         let expired = node.is_expired(now());
@@ -153,33 +148,46 @@ impl Dict {
         when: When,
         evict: bool,
     ) -> Stored {
-        let hash = self.hash(key);
+        let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
-        let guard = epoch::pin();
-        {
+        let size = OVERHEAD + (key.len() + value.size()) as u64;
+        let mut forced = false;
+        loop {
             let mut locked = stripe.lock();
-            let living = stripe.find(hash, key, &guard).is_some_and(|node| !node.is_expired(now()));
+            let node = stripe.find(hash, key, &guard);
+            let living = node.is_some_and(|node| !node.is_expired(now()));
             match when {
                 When::Absent if living => return Stored::Exists,
                 When::Present if !living => return Stored::NotFound,
                 _ => {}
             }
-            // What was there makes room first.
-            self.gone(stripe.remove(&mut locked, hash, key, &guard));
+            let before = node.map_or(0, |node| node.size.load(Ordering::Relaxed));
+            if self.fits(size, before) {
+                let expires = if ttl == 0 { NEVER } else { now() + ttl };
+                let node = Node::new(hash, key, value, flags, expires, size, self.number());
+                self.put(stripe, &mut locked, node, &guard);
+                return Stored::Yes(forced);
+            }
+            drop(locked);
+            let (made, others) = self.make_room(size.saturating_sub(before), evict, &guard);
+            forced |= others;
+            if !made {
+                // What was there is no more, as in OpenResty.
+                self.gone(stripe.remove(&mut stripe.lock(), hash, key, &guard));
+                return Stored::NoMemory(forced);
+            }
         }
-        let size = OVERHEAD + (key.len() + value.size()) as u64;
-        let (fits, forced) = self.make_room(size, evict, &guard);
-        if !fits {
-            return Stored::NoMemory(forced);
-        }
-        let expires = if ttl == 0 { NEVER } else { now() + ttl };
-        let node = Node::new(hash, key, value, flags, expires, size, self.number());
-        let mut locked = stripe.lock();
-        // Another worker may have stored one meanwhile; the later one stays.
-        self.gone(stripe.remove(&mut locked, hash, key, &guard));
-        self.used.fetch_add(size, Ordering::Relaxed);
-        stripe.insert(&mut locked, node, &guard);
-        Stored::Yes(forced)
+    }
+
+    /// Puts a node in, for which there is room.
+    fn put(&self, stripe: &Stripe, locked: &mut stripe::Order, node: Node, guard: &epoch::Guard) {
+        self.used.fetch_add(node.size.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.gone(stripe.put(locked, node, guard));
+    }
+
+    /// Whether there is room for `size` bytes in the place of `before`.
+    fn fits(&self, size: u64, before: u64) -> bool {
+        self.used.load(Ordering::Relaxed) + size <= self.capacity + before
     }
 
     fn number(&self) -> u64 {
@@ -203,7 +211,7 @@ impl Dict {
     }
 
     fn try_room(&self, size: u64, evict: bool, guard: &epoch::Guard) -> (bool, bool) {
-        let fits = || self.used.load(Ordering::Relaxed) + size <= self.capacity;
+        let fits = || self.fits(size, 0);
         let mut forced = false;
         if fits() {
             return (true, false);
@@ -237,48 +245,48 @@ impl Dict {
 
     /// Removes `key`.
     pub(crate) fn delete(&self, key: &[u8]) {
-        let (hash, guard) = (self.hash(key), epoch::pin());
+        let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
         let mut locked = stripe.lock();
         self.gone(stripe.remove(&mut locked, hash, key, &guard));
     }
 
-    /// Changes the value of `key` under its stripe's lock. `change` is given the living value, if there is one, and its
-    /// flags and time of expiry, and says what to store instead, if anything.
+    /// Changes the value of `key` under its stripe's lock. `change` is given the living value, if there is one, and says
+    /// what to store instead and for how long, if that changes; it is asked again when room had to be made meanwhile.
     pub(crate) fn update<T>(
         &self,
         key: &[u8],
-        change: impl FnOnce(Option<&Value>) -> Result<(Value, Option<u64>), T>,
+        mut change: impl FnMut(Option<&Value>) -> Result<(Value, Option<u64>), T>,
     ) -> Result<Stored, T> {
-        let (hash, guard) = (self.hash(key), epoch::pin());
+        let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
-        let mut locked = stripe.lock();
-        let node = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now()));
-        let before = node.map(|node| (node.expires.load(Ordering::Relaxed), node.flags));
-        let (value, ttl) = change(node.map(|node| &node.value))?;
-        let size = OVERHEAD + (key.len() + value.size()) as u64;
-        let expires = match (ttl, before) {
-            (Some(0), _) | (None, None) => NEVER,
-            (Some(ttl), _) => now() + ttl,
-            (None, Some((expires, _))) => expires,
-        };
-        let flags = before.map_or(0, |(_, flags)| flags);
-        self.gone(stripe.remove(&mut locked, hash, key, &guard));
         let mut forced = false;
-        if self.used.load(Ordering::Relaxed) + size > self.capacity {
-            drop(locked);
-            let (fits, force) = self.make_room(size, true, &guard);
-            if !fits {
-                return Ok(Stored::NoMemory(force));
+        loop {
+            let mut locked = stripe.lock();
+            let there = stripe.find(hash, key, &guard);
+            let node = there.filter(|node| !node.is_expired(now()));
+            let (value, ttl) = change(node.map(|node| &node.value))?;
+            let size = OVERHEAD + (key.len() + value.size()) as u64;
+            let before = there.map_or(0, |node| node.size.load(Ordering::Relaxed));
+            if self.fits(size, before) {
+                let expires = match (ttl, node) {
+                    (Some(0), _) | (None, None) => NEVER,
+                    (Some(ttl), _) => now() + ttl,
+                    (None, Some(node)) => node.expires.load(Ordering::Relaxed),
+                };
+                let flags = node.map_or(0, |node| node.flags);
+                let node = Node::new(hash, key, value, flags, expires, size, self.number());
+                self.put(stripe, &mut locked, node, &guard);
+                return Ok(Stored::Yes(forced));
             }
-            forced = force;
-            locked = stripe.lock();
-            self.gone(stripe.remove(&mut locked, hash, key, &guard));
+            drop(locked);
+            let (made, others) = self.make_room(size.saturating_sub(before), true, &guard);
+            forced |= others;
+            if !made {
+                self.gone(stripe.remove(&mut stripe.lock(), hash, key, &guard));
+                return Ok(Stored::NoMemory(forced));
+            }
         }
-        self.used.fetch_add(size, Ordering::Relaxed);
-        let node = Node::new(hash, key, value, flags, expires, size, self.number());
-        stripe.insert(&mut locked, node, &guard);
-        Ok(Stored::Yes(forced))
     }
 
     /// Looks at the living list of `key` and changes it; an empty one goes. The outer `None`: there is nothing;
@@ -288,7 +296,7 @@ impl Dict {
         key: &[u8],
         change: impl FnOnce(&mut VecDeque<Item>) -> T,
     ) -> Option<Option<T>> {
-        let (hash, guard) = (self.hash(key), epoch::pin());
+        let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
         let mut locked = stripe.lock();
         let node = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now()))?;
@@ -310,7 +318,7 @@ impl Dict {
 
     /// Milliseconds that a living `key` has left; 0 for ever.
     pub(crate) fn ttl(&self, key: &[u8]) -> Option<u64> {
-        let (hash, guard) = (self.hash(key), epoch::pin());
+        let (hash, guard) = (hash(key), epoch::pin());
         let node = self.stripe(hash).find(hash, key, &guard)?;
         let (expires, now) = (node.expires.load(Ordering::Relaxed), now());
         match expires {
@@ -322,7 +330,7 @@ impl Dict {
 
     /// Gives a living `key` a new time to live; `false`: there is none.
     pub(crate) fn expire(&self, key: &[u8], ttl: u64) -> bool {
-        let (hash, guard) = (self.hash(key), epoch::pin());
+        let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
         let _locked = stripe.lock();
         let Some(node) = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now())) else {
@@ -495,6 +503,25 @@ mod tests {
     }
 
     /// Readers and writers of the same few keys: no value is torn, none of another key.
+    #[test]
+    fn a_key_that_is_set_again_is_always_there() {
+        let dict = Arc::new(Dict::new(1 << 20));
+        put(&dict, "key", text("value"));
+        let writer = {
+            let dict = dict.clone();
+            std::thread::spawn(move || {
+                for _ in 0..20_000 {
+                    put(&dict, "key", text("value"));
+                }
+            })
+        };
+        while !writer.is_finished() {
+            assert_eq!(read(&dict, "key").as_deref(), Some("value"));
+        }
+        writer.join().expect("the writer has not panicked");
+        assert_eq!(dict.used.load(Ordering::Relaxed), OVERHEAD + 8);
+    }
+
     #[test]
     fn threads_share_a_dictionary() {
         let dict = Arc::new(Dict::new(1 << 14));

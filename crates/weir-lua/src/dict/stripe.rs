@@ -97,15 +97,29 @@ impl Stripe {
         }
     }
 
-    /// Puts a node in; none of its key is there.
-    pub(super) fn insert(&self, order: &mut Order, node: Node, guard: &Guard) {
-        order.heap.push(Reverse((node.used.load(Ordering::Relaxed), node.hash, node.number)));
-        order.count += 1;
-        let bucket = self.bucket(node.hash);
-        node.next.store(bucket.load(Ordering::Relaxed, guard), Ordering::Relaxed);
-        // Released: who finds the node sees all of it.
-        bucket.store(Owned::new(node), Ordering::Release);
-        self.tidy(order, guard);
+    /// Puts a node in, at the place of the one of its key: a reader finds one or the other. The size of that one.
+    pub(super) fn put(&self, order: &mut Order, mut node: Node, guard: &Guard) -> Option<u64> {
+        let (hash, found) = (node.hash, self.seek(node.hash, guard, |other| other.key == node.key));
+        let Some((link, before)) = found else {
+            order.heap.push(Reverse((node.used.load(Ordering::Relaxed), hash, node.number)));
+            order.count += 1;
+            let bucket = self.bucket(hash);
+            node.next.store(bucket.load(Ordering::Relaxed, guard), Ordering::Relaxed);
+            // Released: who finds the node sees all of it.
+            bucket.store(Owned::new(node), Ordering::Release);
+            self.tidy(order, guard);
+            return None;
+        };
+        // With the number the place in the heap passes on; that it was used since is seen there.
+        node.number = before.number;
+        node.next.store(before.next.load(Ordering::Relaxed, guard), Ordering::Relaxed);
+        let size = before.size.load(Ordering::Relaxed);
+        // SAFETY: as in `unlink`.
+        let link = unsafe { &*link };
+        let gone = link.swap(Owned::new(node), Ordering::Release, guard);
+        // SAFETY: as in `unlink`.
+        unsafe { guard.defer_destroy(gone) };
+        Some(size)
     }
 
     /// Takes the node of `key` out; its size.

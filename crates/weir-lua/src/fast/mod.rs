@@ -43,6 +43,12 @@ impl Answer {
         (self.at, self.len) = (text.as_ptr(), text.len());
     }
 
+    /// Answers with a text of its own, which is kept here until the next call.
+    fn own(&mut self, text: Vec<u8>) {
+        self.text(&text);
+        KEPT.set(text);
+    }
+
     /// Answers with a text that is kept here until the next call.
     fn keep(&mut self, text: &[u8]) {
         KEPT.with_borrow_mut(|kept| {

@@ -43,7 +43,7 @@ pub(super) unsafe extern "C" fn text(
         };
         match made {
             Some(made) => {
-                answer.keep(&made);
+                answer.own(made);
                 FOUND
             }
             None => NOTHING,

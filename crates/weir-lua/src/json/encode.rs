@@ -174,20 +174,39 @@ fn general(number: f64, precision: usize) -> String {
         return if number.is_sign_negative() { "-0".to_owned() } else { "0".to_owned() };
     }
     if number.fract() == 0.0 && number.abs() < 1e14 && precision >= 14 {
-        return format!("{number:.0}");
+        return (number as i64).to_string();
     }
-    let scientific = format!("{number:.*e}", precision - 1);
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let power: i32 = exponent.parse().unwrap_or(0);
+    // The shortest text that means the number is found several times as fast. Up to 15 digits it is the rounded one too,
+    // but for numbers so small that they have fewer themselves.
+    let shortest = format!("{number:e}");
+    let (digits, power) = parts(&shortest);
+    let short = digits.bytes().filter(u8::is_ascii_digit).count() <= precision.min(15);
+    if short && number.is_normal() {
+        return match (-4..precision as i32).contains(&power) {
+            true => number.to_string(),
+            false => scientific(digits, power),
+        };
+    }
+    let exact = format!("{number:.*e}", precision - 1);
+    let (digits, power) = parts(&exact);
     let trimmed = |text: &str| match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text.to_owned(),
     };
     if power < -4 || power >= precision as i32 {
-        let sign = if power < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", trimmed(digits), power.abs());
+        return scientific(&trimmed(digits), power);
     }
     trimmed(&format!("{number:.*}", (precision as i32 - 1 - power).max(0) as usize))
+}
+
+/// Digits and power of ten of what `{:e}` has made.
+fn parts(text: &str) -> (&str, i32) {
+    let (digits, power) = text.split_once('e').unwrap_or((text, "0"));
+    (digits, power.parse().unwrap_or(0))
+}
+
+fn scientific(digits: &str, power: i32) -> String {
+    format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs())
 }
 
 #[cfg(test)]
@@ -204,6 +223,10 @@ mod tests {
             (0.000_123, "0.000123"),
             (1.0 / 3.0, "0.33333333333333"),
             (-2.5, "-2.5"),
+            (1234.5678, "1234.5678"),
+            (1e15 + 0.5, "1e+15"),
+            (5e-324, "4.9406564584125e-324"),
+            (1e-7, "1e-07"),
             (1e300, "1e+300"),
         ] {
             assert_eq!(super::general(number, 14), text);

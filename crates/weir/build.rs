@@ -1,0 +1,9 @@
+//! Links the server so that modules in C (`lua_package_cpath`) find Lua's functions in it.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    // Lua stands in the program as a static library, whose functions nothing outside would see, or keep.
+    for names in ["lua_*", "luaL_*"] {
+        println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={names}");
+    }
+}
