@@ -339,6 +339,7 @@ impl Loader<'_> {
         self.blocks += 1;
         let close = self.lines(lexer, Some(open), false, &mut lines);
         self.blocks -= 1;
+        lines.shrink_to_fit();
         Some(Block { lines, span: open.to(close) })
     }
 
@@ -420,10 +421,14 @@ impl Loader<'_> {
 
 /// A line of these words, if there are any.
 fn line(words: Vec<Word>, block: Option<Block>, raw: Option<Raw>, end: Span) -> Option<Line> {
-    let mut words = words.into_iter();
-    let name = words.next()?;
+    let mut args = words;
+    if args.is_empty() {
+        return None;
+    }
+    let name = args.remove(0);
+    args.shrink_to_fit();
     let span = name.span.to(end);
-    Some(Line { name, args: words.collect(), block, raw, span })
+    Some(Line { name, args, block, raw, span })
 }
 
 /// The words of ngx_lua.

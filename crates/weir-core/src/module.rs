@@ -5,6 +5,8 @@
 //! it has ([`Module::resolve`]), and each worker builds what runs ([`Module::install`]). [`ModuleDef`] erases the
 //! types with a handful of function pointers, so that all modules stand in one static, visible list.
 
+mod confs;
+
 use std::any::Any;
 
 use weir_conf::{Contexts, Directive, Error, Line, LineCx};
@@ -12,6 +14,9 @@ use weir_conf::{Contexts, Directive, Error, Line, LineCx};
 use crate::conf::registry::Registry;
 use crate::plan::PlanBuilder;
 use crate::variable::Variable;
+
+pub use confs::Confs;
+pub(crate) use confs::{Heirs, Kin, Settling};
 
 /// A module of the server.
 pub trait Module: 'static {
@@ -127,84 +132,4 @@ macro_rules! inherit {
     ($conf:expr, $parent:expr, $($field:ident),+ $(,)?) => {
         $( if $conf.$field.is_none() { $conf.$field = $parent.$field.clone(); } )+
     };
-}
-
-/// The settings of all modules in one block.
-pub struct Confs(pub(crate) Vec<Box<dyn Any + Send + Sync>>);
-
-impl Confs {
-    pub(crate) fn new(modules: &[&ModuleDef]) -> Confs {
-        Confs(modules.iter().map(|module| (module.new)()).collect())
-    }
-
-    /// The settings of type `C`.
-    pub fn get<C: 'static>(&self) -> &C {
-        self.find().expect("the module is in the list")
-    }
-
-    /// The settings of type `C`, of a module that need not be in the list.
-    pub fn find<C: 'static>(&self) -> Option<&C> {
-        self.0.iter().find_map(|conf| conf.downcast_ref())
-    }
-
-    /// The settings of type `C`, to change them.
-    pub fn get_mut<C: 'static>(&mut self) -> &mut C {
-        self.0.iter_mut().find_map(|conf| conf.downcast_mut()).expect("the module is in the list")
-    }
-
-    pub(crate) fn inherit(&mut self, modules: &[&ModuleDef], parent: &Confs) {
-        for (module, (conf, from)) in modules.iter().zip(self.0.iter_mut().zip(&parent.0)) {
-            (module.inherit)(&mut **conf, &**from);
-        }
-    }
-
-    pub(crate) fn nest(&mut self, modules: &[&ModuleDef], parent: &Confs) {
-        for (module, (conf, from)) in modules.iter().zip(self.0.iter_mut().zip(&parent.0)) {
-            (module.nest)(&mut **conf, &**from);
-        }
-    }
-
-    pub(crate) fn resolve(
-        &mut self,
-        modules: &[&ModuleDef],
-        registry: &mut Registry,
-        errors: &mut Vec<Error>,
-    ) {
-        self.resolve_if(modules, registry, errors, |_| true);
-    }
-
-    /// As [`Confs::resolve`], for the block outside of all: only modules that have directives there have settings
-    /// in it, and the others must not open files for an `http` block that may not exist.
-    pub(crate) fn resolve_main(
-        &mut self,
-        modules: &[&ModuleDef],
-        registry: &mut Registry,
-        errors: &mut Vec<Error>,
-    ) {
-        let outside = Contexts::MAIN.or(Contexts::EVENTS);
-        self.resolve_if(modules, registry, errors, |module| {
-            module.directives().iter().any(|row| outside.allows(row.contexts))
-        });
-    }
-
-    fn resolve_if(
-        &mut self,
-        modules: &[&ModuleDef],
-        registry: &mut Registry,
-        errors: &mut Vec<Error>,
-        wanted: impl Fn(&ModuleDef) -> bool,
-    ) {
-        for (module, conf) in modules.iter().zip(self.0.iter_mut()).filter(|(module, _)| wanted(module)) {
-            if let Err(error) = (module.resolve)(&mut **conf, registry) {
-                errors.push(error);
-            }
-        }
-    }
-
-    pub(crate) fn install(&self, modules: &[&ModuleDef], plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
-        for (module, conf) in modules.iter().zip(&self.0) {
-            (module.install)(&**conf, plan)?;
-        }
-        Ok(())
-    }
 }

@@ -228,7 +228,7 @@ impl<'a> PlanBuilder<'a> {
         &self.name
     }
 
-    pub(crate) fn build(mut self, core: Core, inside: Inside) -> Result<Plan, Error> {
+    pub(crate) fn build(mut self, core: Core, inside: Inside) -> Plan {
         // Stable: within a phase or slot the order of the module list counts.
         self.entries.sort_by_key(|entry| entry.phase);
         self.header_filters.sort_by_key(|entry| entry.slot);
@@ -237,7 +237,7 @@ impl<'a> PlanBuilder<'a> {
             let end = self.entries.partition_point(|entry| entry.phase <= phase);
             first[phase as usize + 1] = end as u16;
         }
-        Ok(Plan {
+        Plan {
             route: SiteTable::global().intern(Kind::Request, &self.name, ""),
             auto_redirect: self.auto_redirect,
             profile: self.profile,
@@ -252,7 +252,7 @@ impl<'a> PlanBuilder<'a> {
             limit_except: inside.limit_except,
             nested: inside.nested.into(),
             kept: self.kept,
-        })
+        }
     }
 }
 

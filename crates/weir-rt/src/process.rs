@@ -140,6 +140,15 @@ pub fn set_priority(nice: i32) -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
 }
 
+/// Gives memory that was freed back to the system: after work that is done seldom and takes much.
+pub fn trim_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; the allocator locks its arenas meanwhile.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Lets the calling thread's sleeps end up to `ns` nanoseconds late, so that they end together with something else
 /// (50 µs is what threads begin with).
 pub fn set_timer_slack(ns: u32) {

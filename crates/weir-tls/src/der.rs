@@ -10,6 +10,7 @@ pub(crate) struct Element<'b> {
 }
 
 pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BITS: u8 = 0x03;
 pub(crate) const OCTETS: u8 = 0x04;
 pub(crate) const OID: u8 = 0x06;
 pub(crate) const SEQUENCE: u8 = 0x30;
@@ -42,6 +43,24 @@ pub(crate) fn number(content: &[u8]) -> Option<u32> {
     (digits.len() <= 4).then(|| digits.iter().fold(0, |n, digit| n << 8 | u32::from(*digit)))
 }
 
+/// An element with this content, given in parts.
+pub(crate) fn encode(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let mut out = Vec::with_capacity(len + 6);
+    out.push(tag);
+    match len {
+        0..=0x7f => out.push(len as u8),
+        _ => {
+            let digits = len.to_be_bytes();
+            let digits = &digits[digits.iter().take_while(|digit| **digit == 0).count()..];
+            out.push(0x80 | digits.len() as u8);
+            out.extend_from_slice(digits);
+        }
+    }
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +73,7 @@ mod tests {
         long.push(9);
         let element = element(&long).expect("an element");
         assert_eq!((element.content.len(), element.all.len(), element.rest), (256, 260, &[9][..]));
+        assert_eq!(encode(0x30, &[&[7; 200], &[7; 56]]), long[..260]);
         assert_eq!(expect(&[2, 1, 5], INTEGER), Some((&[5][..], &[][..])));
         assert_eq!(expect(&[2, 2, 5], INTEGER), None);
         assert_eq!(number(&[0, 0x80, 0]), Some(0x8000));

@@ -7,6 +7,7 @@ use rustls::pki_types::PrivateKeyDer;
 pub use rustls::sign::SigningKey;
 
 use crate::error::{Error, content};
+use crate::late::Late;
 use crate::{decrypt, der, pem};
 
 /// The first private key of `text`, opened by one of `passwords` if it is encrypted.
@@ -14,18 +15,32 @@ use crate::{decrypt, der, pem};
 /// # Errors
 /// There is none, no password fits, or it is of a kind that can't be had.
 pub fn read(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, Error> {
+    Ok(any_supported_type(&encoded(text, passwords)?)?)
+}
+
+/// As [`read`], but the key is made when it is used first, if its public half can be told without that.
+///
+/// # Errors
+/// As [`read`]; what is wrong within a key may be found out when it is used.
+pub fn read_late(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKey>, Error> {
+    match Late::new(encoded(text, passwords)?) {
+        Ok(late) => Ok(Arc::new(late)),
+        Err(key) => Ok(any_supported_type(&key)?),
+    }
+}
+
+fn encoded(text: &[u8], passwords: &[Vec<u8>]) -> Result<PrivateKeyDer<'static>, Error> {
     let blocks = pem::blocks(text);
     let block = blocks.iter().find(|block| block.label.ends_with("PRIVATE KEY"));
     let block = block.ok_or_else(|| content("no start line: Expecting: ANY PRIVATE KEY"))?;
     let encrypted = block.label == "ENCRYPTED PRIVATE KEY" || block.header("DEK-Info").is_some();
     let der = if encrypted { decrypted(block, passwords)? } else { block.bytes.clone() };
-    let key = match block.label.as_str() {
-        "RSA PRIVATE KEY" => PrivateKeyDer::Pkcs1(der.into()),
-        "EC PRIVATE KEY" => PrivateKeyDer::Sec1(der.into()),
-        "PRIVATE KEY" | "ENCRYPTED PRIVATE KEY" => PrivateKeyDer::Pkcs8(der.into()),
-        other => return Err(Error::Unsupported(format!("keys of the kind \"{other}\" can't be used"))),
-    };
-    Ok(any_supported_type(&key)?)
+    match block.label.as_str() {
+        "RSA PRIVATE KEY" => Ok(PrivateKeyDer::Pkcs1(der.into())),
+        "EC PRIVATE KEY" => Ok(PrivateKeyDer::Sec1(der.into())),
+        "PRIVATE KEY" | "ENCRYPTED PRIVATE KEY" => Ok(PrivateKeyDer::Pkcs8(der.into())),
+        other => Err(Error::Unsupported(format!("keys of the kind \"{other}\" can't be used"))),
+    }
 }
 
 fn decrypted(block: &pem::Block, passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
@@ -79,18 +94,17 @@ pub fn rsa_bits(key: &dyn SigningKey) -> Option<usize> {
     if der::expect(algorithm, der::OID)?.0 != RSA {
         return None;
     }
-    const BITS: u8 = 0x03;
-    let (bits, _) = der::expect(rest, BITS)?;
+    let (bits, _) = der::expect(rest, der::BITS)?;
     let (numbers, _) = der::expect(bits.get(1..)?, der::SEQUENCE)?;
     let (modulus, _) = der::expect(numbers, der::INTEGER)?;
     Some(modulus.strip_prefix(&[0]).unwrap_or(modulus).len() * 8)
 }
 
 /// id-ecPublicKey
-const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+pub(crate) const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 /// prime256v1
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 /// secp384r1
 const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 /// rsaEncryption
-const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+pub(crate) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];

@@ -95,9 +95,18 @@ impl ServerConfig {
     /// The same with other certificates, for one handshake.
     #[must_use]
     pub fn with_certificates(&self, certificates: Vec<Certificate>) -> ServerConfig {
+        self.of_server(certificates, None)
+    }
+
+    /// The same for another server: with its certificates, and its tickets if any are given out.
+    #[must_use]
+    pub fn of_server(&self, certificates: Vec<Certificate>, tickets: Option<Tickets>) -> ServerConfig {
         let mut config = (*self.0).clone();
         let effort = longest(&certificates);
         config.cert_resolver = Arc::new(Resolver(certificates));
+        if let Some(tickets) = tickets {
+            config.ticketer = Arc::new(tickets);
+        }
         ServerConfig(Arc::new(config), effort)
     }
 

@@ -8,7 +8,7 @@ use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtoc
 use crate::error::{Error, content};
 
 /// `ssl_protocols`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Protocols {
     /// TLS 1.2
     pub tls12: bool,

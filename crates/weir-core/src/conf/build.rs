@@ -1,6 +1,5 @@
 //! From a tree of lines to a [`Configuration`]: directives to their modules, blocks inside blocks, inheritance.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use super::main_core::MainConf;
 use super::registry::Registry;
 use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf, Matcher, ServerConf, http_core::HttpCoreConf, listen};
-use crate::module::{Confs, ModuleDef};
+use crate::module::{Confs, Heirs, Kin, ModuleDef, Settling};
 use crate::regex::Pattern;
 use crate::resolver::DEFAULT_TIMEOUT;
 use crate::tls::SslConf;
@@ -45,25 +44,21 @@ pub fn build_with(
     let mut builder = Builder::new(&tree, modules.clone());
     lend(&mut builder.registry);
     let servers = builder.main(&tree.lines);
-    let (addresses, problems) = listen::collect(&servers);
+    let (addresses, problems) = listen::collect(&servers, &tree.source);
     for problem in problems {
         match problem.level {
             weir_conf::Level::Warn => builder.warnings.push(problem),
             weir_conf::Level::Emerg => builder.errors.push(problem),
         }
     }
-    let Builder { mut registry, mut errors, mut warnings, main, .. } = builder;
+    let Builder { mut registry, mut errors, mut warnings, .. } = builder;
     warnings.append(&mut registry.warnings);
+    let main = registry.main.clone();
     let (tables, unknown) = registry.finish();
     errors.extend(unknown);
     if !errors.is_empty() {
         return (Err((Errors(errors), tree)), warnings);
     }
-    let main = *main
-        .0
-        .into_iter()
-        .find_map(|conf| (conf as Box<dyn Any>).downcast::<MainConf>().ok())
-        .expect("the core is in the list");
     let configuration =
         Configuration { main, servers, addresses, tables, modules, source: tree.source, prefix };
     (Ok(configuration), warnings)
@@ -75,7 +70,8 @@ struct Builder<'t> {
     /// Directive name → where it is declared: module and row.
     index: HashMap<&'static str, Vec<(usize, usize, Contexts)>>,
     registry: Registry,
-    main: Confs,
+    /// A block of which nothing was read.
+    blank: Confs,
     errors: Vec<Error>,
     warnings: Vec<Error>,
 }
@@ -89,12 +85,12 @@ impl<'t> Builder<'t> {
             }
         }
         let registry = Registry::new(&modules, tree.paths.clone());
-        let main = Confs::new(&modules);
-        Builder { tree, modules, index, registry, main, errors: Vec::new(), warnings: Vec::new() }
+        let blank = Confs::new(&modules);
+        Builder { tree, modules, index, registry, blank, errors: Vec::new(), warnings: Vec::new() }
     }
 
     fn main(&mut self, lines: &'t [Line]) -> Vec<ServerConf> {
-        let mut main = Confs::new(&self.modules);
+        let mut main = Confs::like(&self.blank);
         let mut http = None;
         for line in lines {
             match line.name.str() {
@@ -116,18 +112,16 @@ impl<'t> Builder<'t> {
                 _ => self.directive(line, Contexts::MAIN, &mut main),
             }
         }
-        main.resolve_main(&self.modules, &mut self.registry, &mut self.errors);
+        main.settle_main(&mut self.settling());
         self.registry.main = main.get::<MainConf>().clone();
         if self.registry.main.events {
             self.warnings.extend(self.registry.main.doubts().into_iter().map(Error::warning));
         }
-        let servers = http.map_or_else(Vec::new, |block| self.http(block, &main));
-        self.main = main;
-        servers
+        http.map_or_else(Vec::new, |block| self.http(block, &main))
     }
 
     fn http(&mut self, block: &'t Block, main: &Confs) -> Vec<ServerConf> {
-        let mut confs = Confs::new(&self.modules);
+        let mut confs = Confs::like(&self.blank);
         let mut servers = Vec::new();
         for line in &block.lines {
             match line.name.str() {
@@ -140,15 +134,17 @@ impl<'t> Builder<'t> {
                 _ => self.directive(line, Contexts::HTTP, &mut confs),
             }
         }
-        self.settle(&mut confs, main);
+        Heirs::of(main, Kin::Inner).settle(&mut confs, &mut self.settling());
+        confs.share();
         let core = confs.get::<HttpCoreConf>();
         let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
         let unresolved = self.registry.shared::<Upstreams>().use_resolver(core.resolver.as_ref(), timeout);
         self.errors.extend(unresolved);
         let undefined: Vec<Error> = self.registry.shared::<Matches>().missing().collect();
         self.errors.extend(undefined);
+        let mut heirs = Heirs::of(&confs, Kin::Inner);
         for server in &mut servers {
-            self.settle(&mut server.confs, &confs);
+            heirs.settle(&mut server.confs, &mut self.settling());
             self.settle_nested(&mut server.nested, &server.confs);
             self.settle_locations(&mut server.locations, &server.confs);
         }
@@ -157,20 +153,21 @@ impl<'t> Builder<'t> {
 
     /// `upstream name { }`: all its lines together make a group.
     fn upstream(&mut self, line: &'t Line, block: &'t Block) {
-        let mut confs = Confs::new(&self.modules);
+        let mut confs = Confs::like(&self.blank);
         for line in &block.lines {
             self.directive(line, Contexts::UPSTREAM, &mut confs);
         }
-        let conf = confs.0.iter_mut().find_map(|conf| conf.downcast_mut::<UpstreamConf>());
-        if let Some(Err(error)) = conf.map(|conf| conf.define(&mut self.registry, line)) {
+        if let Some(Err(error)) =
+            confs.find_mut::<UpstreamConf>().map(|conf| conf.define(&mut self.registry, line))
+        {
             self.errors.push(error);
         }
     }
 
     fn server(&mut self, line: &'t Line, block: &'t Block) -> ServerConf {
-        let mut confs = Confs::new(&self.modules);
+        let mut confs = Confs::like(&self.blank);
         confs.get_mut::<ServerCoreConf>().span = Some(line.name.span);
-        if let Some(ssl) = confs.0.iter_mut().find_map(|conf| conf.downcast_mut::<SslConf>()) {
+        if let Some(ssl) = confs.find_mut::<SslConf>() {
             ssl.span = Some(line.name.span);
         }
         let mut locations = Vec::new();
@@ -184,12 +181,9 @@ impl<'t> Builder<'t> {
                 self.nesting(line, Contexts::SERVER, &mut confs, &mut nested);
             }
         }
-        let place = self.tree.source.place(line.name.span);
-        let place =
-            place.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
         let mut words = DefaultHasher::new();
         line.hash_words(&mut words);
-        ServerConf { confs, locations, nested, place, words: words.finish() }
+        ServerConf { confs, locations, nested, words: words.finish() }
     }
 
     fn location(
@@ -199,7 +193,7 @@ impl<'t> Builder<'t> {
         outer: Option<&Matcher>,
         into: &mut Vec<LocationConf>,
     ) {
-        let mut confs = Confs::new(&self.modules);
+        let mut confs = Confs::like(&self.blank);
         let mut warnings = std::mem::take(&mut self.warnings);
         let mut cx = self.cx(line, Contexts::SERVER, &mut warnings);
         let matcher =
@@ -248,7 +242,7 @@ impl<'t> Builder<'t> {
                 method => methods |= 1 << method as u32,
             }
         }
-        let mut confs = Confs::new(&self.modules);
+        let mut confs = Confs::like(&self.blank);
         let around = self.registry.enter_location(None);
         for line in &block.lines {
             self.directive(line, Contexts::LIMIT_EXCEPT, &mut confs);
@@ -263,7 +257,7 @@ impl<'t> Builder<'t> {
         self.registry.begin_line(nested.len());
         self.directive(line, here, confs);
         let (Some(inside), Some(block)) = (self.registry.end_line(), &line.block) else { return };
-        let mut inner = Confs::new(&self.modules);
+        let mut inner = Confs::like(&self.blank);
         inner.get_mut::<HttpCoreConf>().matcher = confs.get::<HttpCoreConf>().matcher.clone();
         let around = self.registry.enter_location(None);
         for line in &block.lines {
@@ -302,7 +296,7 @@ impl<'t> Builder<'t> {
         }
         let mut warnings = std::mem::take(&mut self.warnings);
         let mut cx = self.cx(line, here, &mut warnings);
-        let result = (module.set)(&mut *confs.0[at], row, &mut cx);
+        let result = (module.set)(confs.of_mut(at, module), row, &mut cx);
         self.warnings = warnings;
         let instructed = self.registry.take_instructed();
         if !instructed.is_empty() {
@@ -330,18 +324,17 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn settle(&mut self, confs: &mut Confs, parent: &Confs) {
-        confs.inherit(&self.modules, parent);
-        confs.resolve(&self.modules, &mut self.registry, &mut self.errors);
+    fn settling(&mut self) -> Settling<'_> {
+        Settling { modules: &self.modules, registry: &mut self.registry, errors: &mut self.errors }
     }
 
     fn settle_locations(&mut self, locations: &mut [LocationConf], parent: &Confs) {
+        let mut heirs = Heirs::of(parent, Kin::Inner);
         for location in locations {
-            self.settle(&mut location.confs, parent);
+            heirs.settle(&mut location.confs, &mut self.settling());
             if let Some((_, confs)) = &mut location.limit_except {
                 confs.get_mut::<HttpCoreConf>().matcher = Some(location.matcher.clone());
-                confs.nest(&self.modules, &location.confs);
-                self.settle(confs, &location.confs);
+                Heirs::of(&location.confs, Kin::Nested).settle(confs, &mut self.settling());
             }
             self.settle_nested(&mut location.nested, &location.confs);
             self.settle_locations(&mut location.locations, &location.confs);
@@ -349,9 +342,9 @@ impl<'t> Builder<'t> {
     }
 
     fn settle_nested(&mut self, nested: &mut [Confs], parent: &Confs) {
+        let mut heirs = Heirs::of(parent, Kin::Nested);
         for confs in nested {
-            confs.nest(&self.modules, parent);
-            self.settle(confs, parent);
+            heirs.settle(confs, &mut self.settling());
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Address {
     pub addr: SockAddr,
     /// How its socket is set up; those of the line that sets any.
     pub options: ListenOptions,
-    /// The servers that answer there, by their index in the file; never empty.
+    /// The servers that answer there, by their index in the file, in that order; never empty.
     pub servers: Vec<usize>,
     /// Which of all servers answers for hosts that none names.
     pub default: usize,

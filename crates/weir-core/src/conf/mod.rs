@@ -84,8 +84,6 @@ pub struct ServerConf {
     pub locations: Vec<LocationConf>,
     /// Blocks inside that inherit all of its settings (`if`), in order.
     pub nested: Vec<Confs>,
-    /// Where it begins, `file:line`, for messages.
-    pub place: String,
     /// Of what the block says: another number is another block.
     pub words: u64,
 }

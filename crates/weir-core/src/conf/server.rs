@@ -1,8 +1,8 @@
 //! A configuration installed on one worker: servers with their plans, and who answers for which name.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use weir_conf::Error;
@@ -18,9 +18,9 @@ use super::server_core::{ServerCoreConf, ServerSettings};
 use super::title::{Title, Titles};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::exchange::Exchange;
-use crate::log;
+use crate::log::{self, Level as Severity};
 use crate::module::Confs;
-use crate::phase::Phase;
+use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::Pattern;
 use crate::tls::{ServerTls, SslConf, Verify};
@@ -31,33 +31,117 @@ use crate::worker::Worker;
 pub struct Generation {
     /// What it was made from.
     pub configuration: Arc<Configuration>,
-    /// Its servers, in the order of the file.
-    pub servers: Vec<Rc<Server>>,
     /// For each of the configuration's addresses, who answers there.
     pub hosts: Vec<Rc<Hosts>>,
     link: Rc<Link>,
 }
 
 impl Generation {
-    /// Builds all plans of `configuration` for `worker`.
+    /// Builds the plans of `configuration` for `worker`: those of the first servers, of very many the others when they
+    /// are asked for.
     ///
     /// # Errors
     /// What a module finds out only here.
     pub fn install(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<Generation, Error> {
-        let (retired, kept) = Default::default();
-        let link = Rc::new(Link { configuration: configuration.clone(), retired, kept });
-        worker.present.begin_rules();
-        let titles = Titles::new(configuration);
-        let build = |(index, conf)| Server::build(conf, &link, worker, &titles.of(index)).map(Rc::new);
-        let servers = configuration.servers.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
-        let hosts = configuration.addresses.iter();
-        let hosts = hosts.map(|address| Rc::new(Hosts::new(address, &servers, configuration)));
-        Ok(Generation { configuration: configuration.clone(), hosts: hosts.collect(), servers, link })
+        let servers = Rc::new(Servers::new(configuration, worker));
+        for index in 0..configuration.servers.len().min(AT_ONCE) {
+            servers.build(index, worker)?;
+        }
+        let mut hosts = Vec::with_capacity(configuration.addresses.len());
+        for address in &configuration.addresses {
+            let default = servers.build(address.default, worker)?.clone();
+            hosts.push(Rc::new(Hosts::new(address, default, &servers)));
+        }
+        Ok(Generation { configuration: configuration.clone(), hosts, link: servers.link.clone() })
+    }
+
+    /// All plans are built when the configuration is installed, and what is wrong is told then.
+    pub(crate) fn is_built_at_once(configuration: &Configuration) -> bool {
+        configuration.servers.len() <= AT_ONCE
+    }
+
+    /// Builds all plans of `configuration` and forgets them.
+    ///
+    /// # Errors
+    /// As [`Generation::install`].
+    pub(crate) fn rehearse(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Result<(), Error> {
+        let servers = Servers::new(configuration, worker);
+        (0..configuration.servers.len()).try_for_each(|index| servers.make(index, worker).map(drop))
     }
 
     /// It is no longer in force: when its last request has ended, that is logged.
     pub(crate) fn retire(self: Rc<Self>) {
         self.link.retired.set(true);
+    }
+}
+
+/// Servers that are built at once on each worker. One takes some twenty microseconds and kilobytes; of more than that
+/// most are idle.
+const AT_ONCE: usize = 1000;
+
+/// The servers of a configuration on one worker.
+struct Servers {
+    /// In the order of the file; those that were asked for.
+    built: Box<[OnceCell<Rc<Server>>]>,
+    titles: Titles,
+    link: Rc<Link>,
+    worker: Weak<Worker>,
+}
+
+impl Servers {
+    fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Servers {
+        let (retired, kept) = Default::default();
+        let link = Rc::new(Link { configuration: configuration.clone(), retired, kept });
+        worker.present.begin_rules();
+        let built = configuration.servers.iter().map(|_| OnceCell::new()).collect();
+        Servers { built, titles: Titles::new(configuration), link, worker: Rc::downgrade(worker) }
+    }
+
+    fn make(&self, index: usize, worker: &Rc<Worker>) -> Result<Server, Error> {
+        let configuration = &self.link.configuration;
+        let title = self.titles.of(index, configuration);
+        Server::build(&configuration.servers[index], &self.link, worker, &title)
+    }
+
+    fn build(&self, index: usize, worker: &Rc<Worker>) -> Result<&Rc<Server>, Error> {
+        if self.built[index].get().is_none() {
+            let made = self.make(index, worker)?;
+            return Ok(self.built[index].get_or_init(|| Rc::new(made)));
+        }
+        Ok(self.get(index as u32))
+    }
+
+    /// The server with this index in the file.
+    #[inline]
+    fn get(&self, index: u32) -> &Rc<Server> {
+        let built = &self.built[index as usize];
+        built.get().unwrap_or_else(|| built.get_or_init(|| Rc::new(self.late(index as usize))))
+    }
+
+    /// A server that is asked for. All were built once before the configuration was taken into use, so one that can't
+    /// be built now has met a want of the moment; its requests are failed.
+    #[cold]
+    fn late(&self, index: usize) -> Server {
+        let worker = self.worker.upgrade().expect("a worker outlives its servers");
+        let configuration = &self.link.configuration;
+        let rules = worker.present.rules().len();
+        let made = self.make(index, &worker);
+        if worker.present.rules().len() > rules {
+            crate::trace::configure(&worker, configuration);
+        }
+        made.unwrap_or_else(|error| {
+            log::cycle(Severity::Alert, &error.headline(&configuration.source));
+            Server::failing(&configuration.servers[index], &self.link, &worker)
+        })
+    }
+}
+
+/// Fails all requests.
+struct Fails;
+
+impl Handler for Fails {
+    fn handle(&self, _: &mut Exchange) -> Verdict {
+        Verdict::Status(500)
     }
 }
 
@@ -153,9 +237,6 @@ impl Server {
         worker: &Rc<Worker>,
         title: &Title<'_>,
     ) -> Result<Server, Error> {
-        let settings = conf.confs.get::<ServerCoreConf>().settings();
-        let http2 = conf.confs.get::<Http2Conf>().settings();
-        let name: Rc<[u8]> = Rc::from(settings.name.clone());
         let modules = &link.configuration.modules;
         let make = |confs: &Confs, level, name: &str, inside| -> Result<Rc<Plan>, Error> {
             let mut core: Core = confs.get::<HttpCoreConf>().core();
@@ -164,18 +245,45 @@ impl Server {
             plan.instructed = &confs.get::<HttpCoreConf>().instructed;
             confs.install(modules, &mut plan)?;
             let (entries, core) = (plan, core.clone());
-            Ok(Rc::new(entries.build(core, inside)?))
+            Ok(Rc::new(entries.build(core, inside)))
         };
         let nested = Self::nested(&conf.nested, &make, title.server())?;
         let plan = make(&conf.confs, Level::Server, title.server(), Inside { nested, ..Inside::default() })?;
         let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &make, title, &mut named)?;
+        Ok(Server::of(conf, link, plan, locations, named))
+    }
+
+    /// Answers nothing but 500.
+    fn failing(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Server {
+        let core = conf.confs.get::<HttpCoreConf>().core();
+        let mut plan = PlanBuilder::new(worker, link, Level::Server, &core, Rc::from("failing"));
+        plan.handler(Phase::PostRead, "core", Fails);
+        let plan = Rc::new(plan.build(core.clone(), Inside::default()));
+        Server::of(conf, link, plan, Locations::default(), Names::default())
+    }
+
+    fn of(
+        conf: &ServerConf,
+        link: &Rc<Link>,
+        plan: Rc<Plan>,
+        locations: Locations,
+        named: Names<Rc<Plan>>,
+    ) -> Server {
+        let settings = conf.confs.get::<ServerCoreConf>().settings();
         let ssl = conf.confs.find::<SslConf>();
-        let tls = ssl.and_then(|ssl| ssl.resolved.clone());
-        let verify_client = ssl.map_or(Verify::Off, SslConf::verify_client);
-        let plain = plan.is_empty_before(Phase::FindConfig) && locations.is_plain();
-        let link = link.clone();
-        Ok(Server { name, settings, http2, plan, locations, named, tls, verify_client, link, plain })
+        Server {
+            name: Rc::from(settings.name.clone()),
+            settings,
+            http2: conf.confs.get::<Http2Conf>().settings(),
+            plain: plan.is_empty_before(Phase::FindConfig) && locations.is_plain(),
+            plan,
+            locations,
+            named,
+            tls: ssl.and_then(|ssl| ssl.resolved.clone()),
+            verify_client: ssl.map_or(Verify::Off, SslConf::verify_client),
+            link: link.clone(),
+        }
     }
 
     fn locations(
@@ -225,21 +333,25 @@ pub struct Hosts {
     /// What the blocks of its servers say ([`ServerConf::words`]), in order.
     pub(crate) words: Vec<u64>,
     default: Rc<Server>,
-    exact: Names<Rc<Server>>,
+    /// Those below, by their index in the file.
+    servers: Rc<Servers>,
+    exact: Names<u32>,
     /// `*.example.com`: what follows the star, dot included.
-    heads: Names<Rc<Server>>,
+    heads: Names<u32>,
     /// `example.*`: what precedes the star, dot included.
-    tails: Names<Rc<Server>>,
-    patterns: Vec<(Arc<Pattern>, Rc<Server>)>,
+    tails: Names<u32>,
+    patterns: Vec<(Arc<Pattern>, u32)>,
 }
 
 impl Hosts {
-    fn new(address: &Address, servers: &[Rc<Server>], configuration: &Configuration) -> Hosts {
+    fn new(address: &Address, default: Rc<Server>, servers: &Rc<Servers>) -> Hosts {
+        let configuration = &servers.link.configuration;
         let mut hosts = Hosts {
             addr: address.addr.clone(),
             protocols: [address.proxy_protocol, address.ssl, address.http2],
             words: address.servers.iter().map(|index| configuration.servers[*index].words).collect(),
-            default: servers[address.default].clone(),
+            default,
+            servers: servers.clone(),
             exact: Names::default(),
             heads: Names::default(),
             tails: Names::default(),
@@ -251,16 +363,16 @@ impl Hosts {
         }
         for &index in &address.servers {
             for name in conf(index).names() {
-                hosts.add(name, &servers[index]);
+                hosts.add(name, index as u32);
             }
         }
         hosts
     }
 
-    fn add(&mut self, name: &ServerName, server: &Rc<Server>) {
-        let put = |map: &mut Names<Rc<Server>>, key: &[u8]| {
+    fn add(&mut self, name: &ServerName, server: u32) {
+        let put = |map: &mut Names<u32>, key: &[u8]| {
             // The first server of that name keeps it, as nginx warns ("conflicting server name ..., ignored").
-            map.entry(key.into()).or_insert_with(|| server.clone());
+            map.entry(key.into()).or_insert(server);
         };
         match name {
             ServerName::Exact(name) => put(&mut self.exact, name),
@@ -270,7 +382,7 @@ impl Hosts {
                 put(&mut self.exact, rest.get(1..).unwrap_or_default());
             }
             ServerName::Tail(rest) => put(&mut self.tails, rest),
-            ServerName::Regex(pattern) => self.patterns.push((pattern.clone(), server.clone())),
+            ServerName::Regex(pattern) => self.patterns.push((pattern.clone(), server)),
         }
     }
 
@@ -303,18 +415,22 @@ impl Hosts {
 
     /// The server for `host` by its plain and wildcard names.
     pub fn by_name(&self, host: &[u8]) -> Option<&Rc<Server>> {
+        self.index(host).map(|index| self.servers.get(index))
+    }
+
+    fn index(&self, host: &[u8]) -> Option<u32> {
         if let Some(server) = self.exact.get(host) {
-            return Some(server);
+            return Some(*server);
         }
         if !self.heads.is_empty() {
             let dots = host.iter().enumerate().filter(|(_, b)| **b == b'.');
             if let Some(server) = dots.map(|(at, _)| &host[at..]).find_map(|rest| self.heads.get(rest)) {
-                return Some(server);
+                return Some(*server);
             }
         }
         if !self.tails.is_empty() {
             let dots = host.iter().enumerate().rev().filter(|(_, b)| **b == b'.');
-            return dots.map(|(at, _)| &host[..=at]).find_map(|rest| self.tails.get(rest));
+            return dots.map(|(at, _)| &host[..=at]).find_map(|rest| self.tails.get(rest)).copied();
         }
         None
     }
@@ -322,8 +438,8 @@ impl Hosts {
     /// The server for `host`, by patterns as well; their captures are not wanted.
     pub fn by_any_name(&self, host: &[u8]) -> Option<Rc<Server>> {
         let by_pattern =
-            || self.patterns.iter().find(|(pattern, _)| pattern.is_match(host)).map(|(_, it)| it);
-        self.by_name(host).or_else(by_pattern).cloned()
+            || self.patterns.iter().find(|(pattern, _)| pattern.is_match(host)).map(|(_, index)| *index);
+        self.index(host).or_else(by_pattern).map(|index| self.servers.get(index).clone())
     }
 
     fn by_pattern(&self, x: &mut Exchange) -> Option<Rc<Server>> {
@@ -331,6 +447,7 @@ impl Hosts {
         if host.start == host.end {
             return None;
         }
-        self.patterns.iter().find(|(pattern, _)| pattern.captures(x, host)).map(|(_, server)| server.clone())
+        let found = self.patterns.iter().find(|(pattern, _)| pattern.captures(x, host));
+        found.map(|(_, index)| self.servers.get(*index).clone())
     }
 }

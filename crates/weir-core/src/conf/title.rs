@@ -1,78 +1,71 @@
 //! What servers and locations are called where their time is shown: as they are written, and where two servers have a
 //! location of one name, with the server's name before it, so that each has figures of its own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf};
 
 /// The names of all servers of a configuration.
 pub(super) struct Titles {
-    servers: Vec<Names>,
+    /// First names that several servers have.
+    shared: HashSet<String>,
     /// Names of locations that several servers have.
     several: HashSet<String>,
 }
 
-/// A server's names.
-struct Names {
+/// The names of one server and its locations.
+pub(super) struct Title<'t> {
     /// Of its own plan.
     server: String,
     /// Before locations that others have, too.
     prefix: String,
-}
-
-/// The names of one server and its locations.
-pub(super) struct Title<'t> {
-    names: &'t Names,
     several: &'t HashSet<String>,
 }
 
 impl Titles {
     pub(super) fn new(configuration: &Configuration) -> Titles {
-        let servers = &configuration.servers;
-        let names: Vec<String> = servers
-            .iter()
-            .map(|server| String::from_utf8_lossy(server.confs.get::<ServerCoreConf>().name()).into_owned())
-            .collect();
-        let mut times: HashMap<&str, usize> = HashMap::new();
-        names.iter().for_each(|name| *times.entry(name).or_default() += 1);
-        let named = names.iter().enumerate().map(|(index, name)| {
-            let alone = times[name.as_str()] == 1;
-            let prefix =
-                if alone && !name.is_empty() { name.clone() } else { at_address(configuration, index, name) };
-            Names { server: if alone { name.clone() } else { prefix.clone() }, prefix }
-        });
-        Titles {
-            servers: named.collect(),
-            several: several(servers.iter().map(|server| &server.locations[..])),
+        let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
+        for name in configuration.servers.iter().map(|server| server.confs.get::<ServerCoreConf>().name()) {
+            if !seen.insert(name) {
+                shared.insert(String::from_utf8_lossy(name).into_owned());
+            }
         }
+        let locations = configuration.servers.iter().map(|server| &server.locations[..]);
+        Titles { shared, several: several(locations) }
     }
 
     /// Those of the server with this index in the file.
-    pub(super) fn of(&self, index: usize) -> Title<'_> {
-        Title { names: &self.servers[index], several: &self.several }
+    pub(super) fn of(&self, index: usize, configuration: &Configuration) -> Title<'_> {
+        let name = configuration.servers[index].confs.get::<ServerCoreConf>().name();
+        let name = String::from_utf8_lossy(name).into_owned();
+        let alone = !self.shared.contains(&name);
+        let prefix =
+            if alone && !name.is_empty() { name.clone() } else { at_address(configuration, index, &name) };
+        Title { server: if alone { name } else { prefix.clone() }, prefix, several: &self.several }
     }
 }
 
 impl Title<'_> {
     /// The server itself: its first name.
     pub(super) fn server(&self) -> &str {
-        &self.names.server
+        &self.server
     }
 
     /// A location that is written as `name`.
     pub(super) fn location(&self, name: String) -> String {
         match () {
             () if !self.several.contains(&name) => name,
-            () if name.starts_with('/') => format!("{}{name}", self.names.prefix),
-            () => format!("{} {name}", self.names.prefix),
+            () if name.starts_with('/') => format!("{}{name}", self.prefix),
+            () => format!("{} {name}", self.prefix),
         }
     }
 }
 
 /// `example.com:8080`: a server that shares its name with others, or has none, by its first address, too.
 fn at_address(configuration: &Configuration, index: usize, name: &str) -> String {
-    let address = configuration.addresses.iter().find(|address| address.servers.contains(&index));
+    let address =
+        configuration.addresses.iter().find(|address| address.servers.binary_search(&index).is_ok());
     let Some(address) = address else { return name.to_owned() };
     match (name, address.addr.port()) {
         ("", _) => address.addr.to_string(),
@@ -115,7 +108,7 @@ mod tests {
             load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).unwrap_or_else(|e| panic!("{e}"));
         let titles = Titles::new(&conf);
         let names = |(index, server): (usize, &super::super::ServerConf)| {
-            let title = titles.of(index);
+            let title = titles.of(index, &conf);
             let locations = server.locations.iter().map(|location| title.location(location.matcher.name()));
             (title.server().to_owned(), locations.collect())
         };

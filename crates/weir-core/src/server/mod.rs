@@ -17,6 +17,7 @@ use weir_rt::DriverChoice;
 
 use crate::cache::Caches;
 use crate::conf::Configuration;
+use crate::conf::server::Generation;
 use crate::housekeeping;
 use crate::log::{self, Level};
 use crate::upstream::Upstreams;
@@ -150,6 +151,12 @@ impl Server {
             state: Mutex::new(State { sockets: Sockets::default(), quitting: false }),
             configuration: InForce::new(configuration.clone()),
         };
+        if !Generation::is_built_at_once(&configuration) {
+            thread::rehearse(&configuration)?;
+        }
+        // Reading a configuration takes more memory than having it. Not after a reload: the next one needs as much, and
+        // workers' allocations would wait.
+        weir_rt::process::trim_memory();
         server.take_up(&configuration, sockets, &mut server.state())?;
         Ok(server)
     }

@@ -142,10 +142,8 @@ fn local() -> Option<Rc<Local>> {
 /// Builds all plans once on the calling thread, so that what modules find out only then stops a reload before it begins.
 pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartError> {
     let worker = Worker::new(u8::MAX, Arc::default(), Recorder::new(u16::MAX, Settings::default()));
-    match Generation::install(configuration, &worker) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(StartError(error.render(&configuration.source))),
-    }
+    Generation::rehearse(configuration, &worker)
+        .map_err(|error| StartError(error.render(&configuration.source)))
 }
 
 /// Makes ready what [`commit`] takes into use.

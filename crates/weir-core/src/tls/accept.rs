@@ -48,24 +48,23 @@ pub(crate) async fn run(
     let server = connection.server();
     let tls = tls_of(connection, &server);
     let http2 = connection.takes_http2();
-    let chosen = |tls: &ServerTls| if http2 { tls.http2.clone() } else { tls.config.clone() };
-    let Some((tls, config)) = tls.and_then(|tls| chosen(&tls).map(|config| (tls, config))) else {
+    let Some((tls, (configs, stapling))) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs)))
+    else {
         reject(connection, wire);
         return None;
     };
+    let config = &configs[usize::from(http2)];
     let config = match hook::ask(&server.plan, connection, &hello.fields).await {
         HelloVerdict::Certificates(certificates) => config.with_certificates(certificates),
         HelloVerdict::Reject => {
             reject(connection, wire);
             return None;
         }
-        HelloVerdict::Declined if tls.computed.is_empty() => match (&tls.stapling, &tls.config, &tls.http2) {
-            (Some(stapling), Some(http1), Some(both)) => {
-                stapling.config([http1, both], http2, &names(&server, true))
-            }
-            _ => config,
+        HelloVerdict::Declined if tls.computed.is_empty() => match &stapling {
+            Some(stapling) => stapling.config(&configs, http2, &names(&server, true)),
+            None => config.clone(),
         },
-        HelloVerdict::Declined => compute(worker, connection, &server, &tls, &config).await?,
+        HelloVerdict::Declined => compute(worker, connection, &server, &tls, config).await?,
     };
     complete(connection, wire, hello, &tls, &config).await
 }
@@ -78,9 +77,9 @@ fn names(server: &Server, system: bool) -> Names {
 /// What the server has; one without any uses the default server's, as in nginx.
 fn tls_of(connection: &Connection, server: &Server) -> Option<std::sync::Arc<ServerTls>> {
     match &server.tls {
-        Some(tls) if tls.rejects => None,
+        Some(tls) if tls.rejects() => None,
         Some(tls) => Some(tls.clone()),
-        None => connection.hosts.borrow().default().tls.clone().filter(|tls| !tls.rejects),
+        None => connection.hosts.borrow().default().tls.clone().filter(|tls| !tls.rejects()),
     }
 }
 
@@ -147,8 +146,8 @@ async fn complete(
     let early = Rc::new(Cell::new(false));
     let known = Tls::new(session.facts(), early.clone());
     let alpn = known.alpn();
-    wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record)), plain);
-    if let Some(clients) = &tls.clients
+    wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
+    if let Some(clients) = &tls.common().clients
         && let Ok(path) = known.path(tls)
     {
         let names = names(&connection.server(), false);
@@ -186,22 +185,21 @@ async fn compute(
             let value = script.value(&mut x);
             String::from_utf8_lossy(x.text(&value)).into_owned()
         };
-        names.push((absolute(&tls.conf_prefix, name(certificate)), absolute(&tls.conf_prefix, name(key))));
+        let prefix = &tls.common().conf_prefix;
+        names.push((absolute(prefix, name(certificate)), absolute(prefix, name(key))));
     }
     worker.give_exchange(x);
-    let known: Option<Vec<Certificate>> = names.iter().map(|names| tls.kept.known(names)).collect();
+    let known: Option<Vec<Certificate>> = names.iter().map(|names| tls.common().kept.known(names)).collect();
     let loaded: Result<Vec<Certificate>, String> = match known {
         Some(known) => Ok(known),
         None => {
             let reader = tls.clone();
-            let load = move |names| reader.kept.certificate(names, &reader.passwords);
+            let load = move |names| reader.common().kept.certificate(names, &reader.common().passwords);
             weir_rt::blocking(move || names.into_iter().map(load).collect()).await
         }
     };
     match loaded {
-        Ok(loaded) => {
-            Some(config.with_certificates(loaded.into_iter().chain(tls.fixed.iter().cloned()).collect()))
-        }
+        Ok(loaded) => Some(config.with_certificates(loaded.into_iter().chain(tls.fixed()).collect())),
         Err(message) => {
             log::connection(connection, Level::Error, &format_args!("{message} while SSL handshaking"));
             None

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use weir_tls::Certificate;
 
-use super::files;
+use super::files::{self, Making, Source};
 
 /// What is kept. Times are seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Keep {
     /// Files; a certificate and its key are two.
     pub(crate) max: usize,
@@ -82,7 +82,8 @@ impl Cache {
         passwords: &[Vec<u8>],
     ) -> Result<Certificate, String> {
         let (certificate, key) = &names;
-        let read = || files::certificate(|path| std::fs::read(path), certificate, key, passwords, None);
+        let source = Source { certificate, key, passwords };
+        let read = || source.certificate(|path| std::fs::read(path), Making::Now, None);
         let Some(keep) = self.keep else { return read() };
         if let Some(found) = self.known(&names) {
             return Ok(found);

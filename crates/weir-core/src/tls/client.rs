@@ -9,7 +9,7 @@ use weir_tls::suites::{self, Protocols};
 use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, Problem, Trust};
 
 use super::cache::{Cache, Keep};
-use super::files::{self, BUILDING};
+use super::files::{self, BUILDING, Making, Source};
 use super::settings::{self, absolute};
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
@@ -208,7 +208,8 @@ fn certificate(
     if certificate.constant().is_none() || key.constant().is_none() {
         return Ok((None, Some((certificate.clone(), key.clone()))));
     }
-    files::certificate(BUILDING, name, key_name, passwords, None).map(|it| (Some(it), None))
+    let source = Source { certificate: name, key: key_name, passwords };
+    source.certificate(BUILDING, Making::Now, None).map(|it| (Some(it), None))
 }
 
 fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(Trust, usize)>, String> {

@@ -14,29 +14,47 @@ pub(crate) type Read = fn(&Path) -> std::io::Result<Vec<u8>>;
 /// Reads a file while the configuration is built, which may be one that only root may read.
 pub(crate) const BUILDING: Read = privileged::read;
 
+/// When a key is made of what its file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// When it is read.
+    Now,
+    /// When it is used, if it can be told now that it fits.
+    Late,
+}
+
 /// A certificate with its key; `data:` before a name means that what follows is the content.
-///
-/// # Errors
-/// What is wrong, in nginx's words.
-pub(crate) fn certificate(
-    read: Read,
-    certificate: &str,
-    key: &str,
-    passwords: &[Vec<u8>],
-    ocsp: Option<Vec<u8>>,
-) -> Result<Certificate, String> {
-    let text = content(read, certificate)
-        .map_err(|why| format!("cannot load certificate \"{certificate}\": BIO_new_file() failed {why}"))?;
-    let chain = certificate::chain(&text).map_err(|error| {
-        format!("cannot load certificate \"{certificate}\": PEM_read_bio_X509_AUX() failed {}", ssl(&error))
-    })?;
-    let failed = |error: Error| format!("SSL_CTX_use_PrivateKey(\"{}\") failed {}", shown(key), ssl(&error));
-    if key.starts_with(DEVICE) {
-        let private = device_key(read, key, &chain)?;
-        return Ok(Certificate::new(chain, private, ocsp).map_err(failed)?.in_device());
+pub(crate) struct Source<'s> {
+    pub(crate) certificate: &'s str,
+    pub(crate) key: &'s str,
+    /// What encrypted keys may be opened with.
+    pub(crate) passwords: &'s [Vec<u8>],
+}
+
+impl Source<'_> {
+    /// # Errors
+    /// What is wrong, in nginx's words.
+    pub(crate) fn certificate(
+        &self,
+        read: Read,
+        making: Making,
+        ocsp: Option<Vec<u8>>,
+    ) -> Result<Certificate, String> {
+        let (name, key) = (self.certificate, self.key);
+        let text = content(read, name)
+            .map_err(|why| format!("cannot load certificate \"{name}\": BIO_new_file() failed {why}"))?;
+        let chain = certificate::chain(&text).map_err(|error| {
+            format!("cannot load certificate \"{name}\": PEM_read_bio_X509_AUX() failed {}", ssl(&error))
+        })?;
+        let failed =
+            |error: Error| format!("SSL_CTX_use_PrivateKey(\"{}\") failed {}", shown(key), ssl(&error));
+        if key.starts_with(DEVICE) {
+            let private = device_key(read, key, &chain)?;
+            return Ok(Certificate::new(chain, private, ocsp).map_err(failed)?.in_device());
+        }
+        let private = private_key(read, key, self.passwords, making)?;
+        Certificate::new(chain, private, ocsp).map_err(failed)
     }
-    let private = private_key(read, key, passwords)?;
-    Certificate::new(chain, private, ocsp).map_err(failed)
 }
 
 /// A name that is not of a file, and so not relative to a folder.
@@ -73,7 +91,12 @@ fn device_key(
     pkcs11::key(uri, &chain[0]).map_err(|error| fail(error.to_string()))
 }
 
-fn private_key(read: Read, name: &str, passwords: &[Vec<u8>]) -> Result<Arc<dyn key::SigningKey>, String> {
+fn private_key(
+    read: Read,
+    name: &str,
+    passwords: &[Vec<u8>],
+    making: Making,
+) -> Result<Arc<dyn key::SigningKey>, String> {
     let fail = |why: String| format!("cannot load certificate key \"{name}\": {why}");
     if let Some(engine) = name.strip_prefix("engine:") {
         let form = "keys in devices are named pkcs11:token=...;object=...?module-path=...&pin-source=file";
@@ -83,8 +106,11 @@ fn private_key(read: Read, name: &str, passwords: &[Vec<u8>]) -> Result<Arc<dyn 
         return Err(fail("there are no key stores of OpenSSL's".to_owned()));
     }
     let text = content(read, name).map_err(|why| fail(format!("BIO_new_file() failed {why}")))?;
-    key::read(&text, passwords)
-        .map_err(|error| fail(format!("PEM_read_bio_PrivateKey() failed {}", ssl(&error))))
+    let made = match making {
+        Making::Now => key::read(&text, passwords),
+        Making::Late => key::read_late(&text, passwords),
+    };
+    made.map_err(|error| fail(format!("PEM_read_bio_PrivateKey() failed {}", ssl(&error))))
 }
 
 fn content(read: Read, name: &str) -> Result<Vec<u8>, String> {
@@ -98,7 +124,7 @@ fn content(read: Read, name: &str) -> Result<Vec<u8>, String> {
 /// The certificates of a file that are trusted.
 ///
 /// # Errors
-/// As [`certificate()`].
+/// As [`Source::certificate`].
 pub(crate) fn trusted(read: Read, path: &Path) -> Result<Vec<certificate::CertificateDer<'static>>, String> {
     let fail = |why: String| format!("SSL_CTX_load_verify_locations(\"{}\") failed {why}", path.display());
     let text = read(path).map_err(|error| fail(super::cannot_open(path, &error)))?;
@@ -108,7 +134,7 @@ pub(crate) fn trusted(read: Read, path: &Path) -> Result<Vec<certificate::Certif
 /// The revocation lists of a file; certificates may stand beside them.
 ///
 /// # Errors
-/// As [`certificate()`].
+/// As [`Source::certificate`].
 pub(crate) fn crls(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let fail = |why: String| format!("X509_LOOKUP_load_file(\"{}\") failed {why}", path.display());
     let text = read(path).map_err(|error| fail(super::cannot_open(path, &error)))?;
@@ -118,7 +144,7 @@ pub(crate) fn crls(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
 /// The lines of a file of passwords.
 ///
 /// # Errors
-/// As [`certificate()`].
+/// As [`Source::certificate`].
 pub(crate) fn passwords(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let text = read(path).map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(0);

@@ -12,6 +12,7 @@ pub(crate) mod files;
 mod hook;
 pub(crate) mod layer;
 mod ocsp;
+pub mod replace;
 mod server;
 mod settings;
 mod shared;
@@ -23,10 +24,12 @@ mod variables;
 
 use std::path::Path;
 
-use weir_conf::Error;
+use weir_conf::{Error, Source};
 use weir_tls::Effort;
 
-use crate::conf::{ServerConf, listen::Address};
+use crate::conf::ServerConf;
+use crate::conf::listen::Address;
+use crate::conf::server_core::ServerCoreConf;
 
 pub use client::Secure;
 pub use hook::{HelloHandler, HelloVerdict};
@@ -46,7 +49,7 @@ pub(crate) async fn at<R: Send + 'static>(effort: Effort, step: impl FnOnce() ->
 
 /// What is wrong with addresses that speak TLS: their servers need certificates. Where the default server has one, the
 /// others may do without: then they use its.
-pub(crate) fn check(addresses: &[Address], servers: &[ServerConf]) -> Vec<Error> {
+pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &Source) -> Vec<Error> {
     let none = SslConf::default();
     let conf = |index: usize| servers[index].confs.find::<SslConf>().unwrap_or(&none);
     let mut errors = Vec::new();
@@ -63,7 +66,9 @@ pub(crate) fn check(addresses: &[Address], servers: &[ServerConf]) -> Vec<Error>
             }
         };
         for index in lacking {
-            let place = &servers[index].place;
+            let begin = servers[index].confs.get::<ServerCoreConf>().span.and_then(|span| source.place(span));
+            let place =
+                begin.map_or_else(String::new, |place| format!("{}:{}", place.path.display(), place.line));
             let message =
                 format!("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive in {place}");
             errors.push(Error::new(message));

@@ -1,54 +1,127 @@
 //! What a server with TLS has at run time; shared by all workers.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_tls::suites;
 use weir_tls::{Certificate, Effort, ServerConfig, ServerSettings, SessionCache, TicketKeys, Trust, facts};
 
 use super::cache::Cache;
-use super::files::{self, BUILDING};
+use super::files::{self, BUILDING, Making};
 use super::ocsp::clients::Clients;
 use super::ocsp::stapling::{Stapling, Wanted};
-use super::settings::{Cache as Sessions, KeyPolicy, Ocsp, SslConf, Verify};
+use super::settings::{Cache as Sessions, KeyPolicy, Ocsp, Settings, SslConf, Verify};
 use super::shared;
+use crate::conf::registry::Registry;
 use crate::variable::Script;
 
 /// A virtual server's side of handshakes.
 #[derive(Debug)]
 pub struct ServerTls {
-    /// `None`: there are no certificates, and handshakes are rejected.
-    pub(super) config: Option<ServerConfig>,
-    /// The same where connections may be HTTP/2.
-    pub(super) http2: Option<ServerConfig>,
-    /// `ssl_reject_handshake`
-    pub(super) rejects: bool,
+    common: Arc<Common>,
     /// Names with variables: the certificates of each handshake are others.
     pub(super) computed: Vec<(Script, Script)>,
-    /// Those beside them.
-    pub(super) fixed: Vec<Certificate>,
-    pub(super) passwords: Arc<Vec<Vec<u8>>>,
-    /// Those with computed names that were read.
-    pub(super) kept: Cache,
-    /// Where relative names begin.
-    pub(super) conf_prefix: PathBuf,
-    /// What issuers say of the certificates, where they are asked.
-    pub(super) stapling: Option<Arc<Stapling>>,
-    /// How issuers are asked about clients' certificates, if they are.
-    pub(super) clients: Option<Clients>,
-    /// `ssl_buffer_size`: bytes of a record.
-    pub(super) record: u64,
+    /// The certificates' names, as written.
+    written: Box<[Arc<str>]>,
     /// Where keys are used; else by what they take.
     policy: Option<KeyPolicy>,
-    /// `ssl_verify_client`
-    pub verify: Verify,
-    /// `ssl_verify_depth`
-    pub depth: usize,
+    current: Mutex<Current>,
+}
+
+/// What servers of the same settings share.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) settings: Arc<Settings>,
+    /// Without certificates: for HTTP/1, and where connections may be HTTP/2.
+    configs: [ServerConfig; 2],
+    /// Keys of tickets; `None`: none are given out.
+    tickets: Option<TicketKeys>,
+    /// Names that clients are told, as encoded.
+    subjects: Vec<Vec<u8>>,
+    pub(super) passwords: Vec<Vec<u8>>,
+    /// Those with computed names that were read.
+    pub(super) kept: Cache,
+    /// `ssl_stapling_file`
+    pub(super) ocsp: Option<Vec<u8>>,
+    /// How issuers are asked about clients' certificates, if they are.
+    pub(super) clients: Option<Clients>,
     /// Whom clients' certificates must come from.
-    pub trust: Trust,
+    pub(super) trust: Trust,
+    /// Where relative names begin.
+    pub(super) conf_prefix: PathBuf,
+}
+
+/// The certificates in force.
+#[derive(Debug, Default)]
+pub(super) struct Current {
+    pub(super) fixed: Vec<Fixed>,
+    /// Made for the first handshake: most of very many servers wait for theirs.
+    pub(super) configs: Option<[ServerConfig; 2]>,
+    /// What issuers say of the certificates, where they are asked.
+    pub(super) stapling: Option<Arc<Stapling>>,
+}
+
+/// A certificate that is the same for all handshakes, and its name.
+#[derive(Clone, Debug)]
+pub(super) struct Fixed {
+    pub(super) certificate: Certificate,
+    /// As written; one that was replaced keeps it.
+    pub(super) name: Arc<str>,
+    pub(super) replaced: bool,
 }
 
 impl ServerTls {
+    /// What it shares with others.
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// Handshakes can be completed.
+    pub(super) fn has_certificates(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// Handshakes are refused (`ssl_reject_handshake`).
+    pub(super) fn rejects(&self) -> bool {
+        self.common.settings.reject_handshake.unwrap_or(false)
+    }
+
+    /// `ssl_verify_client`
+    pub fn verify(&self) -> Verify {
+        self.common.settings.verify.unwrap_or(Verify::Off)
+    }
+
+    /// `ssl_verify_depth`
+    pub(super) fn depth(&self) -> usize {
+        self.common.settings.verify_depth.unwrap_or(1)
+    }
+
+    /// `ssl_buffer_size`: bytes of a record.
+    pub(super) fn record(&self) -> u64 {
+        self.common.settings.buffer_size.unwrap_or(RECORD)
+    }
+
+    /// The certificates that are not computed.
+    pub(super) fn fixed(&self) -> Vec<Certificate> {
+        self.current().fixed.iter().map(|it| it.certificate.clone()).collect()
+    }
+
+    /// What handshakes use, for HTTP/1 and where connections may be HTTP/2; `None`: there are no certificates, and
+    /// handshakes are refused.
+    pub(super) fn configs(&self) -> Option<([ServerConfig; 2], Option<Arc<Stapling>>)> {
+        let mut current = self.current();
+        let Current { fixed, configs, stapling } = &mut *current;
+        if !self.has_certificates() {
+            return None;
+        }
+        let configs = configs.get_or_insert_with(|| {
+            let context = context(fixed, &self.common.subjects, &self.written);
+            self.common.with(fixed.iter().map(|it| it.certificate.clone()).collect(), &context)
+        });
+        Some((configs.clone(), stapling.clone()))
+    }
+
     /// Where the keys of `config` are used.
     pub(super) fn effort(&self, config: &ServerConfig) -> Effort {
         match (self.policy, config.effort()) {
@@ -59,7 +132,98 @@ impl ServerTls {
             (None, effort) => effort,
         }
     }
+
+    pub(super) fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+impl Common {
+    fn new(settings: &Arc<Settings>, conf_prefix: &Path) -> Result<Common, String> {
+        let conf = &**settings;
+        let subjects = subjects(conf)?;
+        let tickets = match conf.session_tickets.unwrap_or(true) && !conf.early_data.unwrap_or(false) {
+            true => Some(ticket_keys(conf)?),
+            false => None,
+        };
+        let offered = offered(conf, tickets.as_ref(), &subjects)?;
+        let plain = ServerConfig::new(&offered, Vec::new()).map_err(|error| error.to_string())?;
+        let http2 = plain.with_http2();
+        let ocsp = match (&conf.stapling_file, conf.stapling) {
+            (Some(path), Some(true)) => Some(BUILDING(path).map_err(|error| {
+                format!("BIO_new_file(\"{}\") failed {}", path.display(), super::cannot_open(path, &error))
+            })?),
+            _ => None,
+        };
+        Ok(Common {
+            settings: settings.clone(),
+            configs: [plain, http2],
+            tickets,
+            subjects,
+            passwords: conf.passwords()?,
+            kept: Cache::new(conf.certificate_cache.flatten()),
+            ocsp,
+            clients: clients(conf),
+            trust: trust(conf)?,
+            conf_prefix: conf_prefix.to_path_buf(),
+        })
+    }
+
+    fn with(&self, certificates: Vec<Certificate>, context: &[u8]) -> [ServerConfig; 2] {
+        let lifetime = lifetime(&self.settings);
+        let tickets = self.tickets.as_ref().map(|keys| keys.tickets(context, lifetime));
+        let with = |config: &ServerConfig| config.of_server(certificates.clone(), tickets.clone());
+        self.configs.each_ref().map(with)
+    }
+
+    /// Fetched stapling; where there is a file, that is stapled.
+    pub(super) fn stapling(&self, fixed: &[Fixed], warn: &mut dyn FnMut(String)) -> Option<Arc<Stapling>> {
+        let conf = &self.settings;
+        if conf.stapling != Some(true) || conf.stapling_file.is_some() {
+            return None;
+        }
+        let wanted = Wanted {
+            responder: conf.stapling_responder.as_deref().filter(|url| !url.is_empty()),
+            verify: conf.stapling_verify.unwrap_or(false),
+            trusted: &self.trust.certificates,
+        };
+        Stapling::new(fixed, &wanted, warn).map(Arc::new)
+    }
+}
+
+/// What the servers of a configuration have read so far.
+#[derive(Default)]
+pub(super) struct Known {
+    commons: HashMap<Arc<Settings>, Arc<Common>>,
+    keys: usize,
+}
+
+impl Known {
+    /// What servers with `settings` share.
+    fn common(&mut self, settings: &Settings, conf_prefix: &Path) -> Result<Arc<Common>, String> {
+        if let Some(common) = self.commons.get(settings) {
+            return Ok(common.clone());
+        }
+        let settings = Arc::new(settings.clone());
+        let common = Arc::new(Common::new(&settings, conf_prefix)?);
+        // Sessions that are kept here are each server's own, unless the cache has a name.
+        let own =
+            matches!(settings.session_cache, Some(Sessions::Own(_))) || settings.early_data == Some(true);
+        if !own {
+            self.commons.insert(settings, common.clone());
+        }
+        Ok(common)
+    }
+
+    /// How the next key is to be made.
+    fn making(&mut self) -> Making {
+        self.keys += 1;
+        if self.keys > AT_ONCE { Making::Late } else { Making::Now }
+    }
+}
+
+/// Keys that are made when they are read, so that all that is wrong with them is told then: a tenth of a second's work.
+const AT_ONCE: usize = 1000;
 
 /// Puts a [`ServerTls`] together.
 pub(super) struct Build;
@@ -70,93 +234,44 @@ impl Build {
     #[allow(clippy::new_ret_no_self, reason = "there is one step")]
     pub(super) fn new(
         conf: &SslConf,
-        conf_prefix: &Path,
+        registry: &mut Registry,
         warn: &mut dyn FnMut(String),
     ) -> Result<ServerTls, String> {
-        let passwords = Arc::new(conf.passwords()?);
-        let (fixed, computed) = certificates(conf, &passwords)?;
-        let trust = trust(conf)?;
-        if conf.stapling == Some(true) && !computed.is_empty() {
+        let prefix = registry.paths.conf_prefix.clone();
+        let known = registry.shared::<Known>();
+        let common = known.common(conf.settings(), &prefix)?;
+        let mut written = Vec::new();
+        let (mut fixed, mut computed): (Vec<Fixed>, Vec<(Script, Script)>) = Default::default();
+        let keys = conf.keys.as_deref().unwrap_or_default();
+        for ((certificate, name), (key, key_name)) in conf.certificates.iter().flatten().zip(keys) {
+            let name: Arc<str> = Arc::from(&**name);
+            written.push(name.clone());
+            if certificate.constant().is_some() && key.constant().is_some() {
+                let source =
+                    files::Source { certificate: &name, key: key_name, passwords: &common.passwords };
+                let certificate = source.certificate(BUILDING, known.making(), common.ocsp.clone())?;
+                // As for OpenSSL: of several of one kind the last counts.
+                fixed.retain(|it| it.certificate.key().algorithm() != certificate.key().algorithm());
+                fixed.push(Fixed { certificate, name, replaced: false });
+            } else {
+                computed.push((certificate.clone(), key.clone()));
+            }
+        }
+        if common.settings.stapling == Some(true) && !computed.is_empty() {
             warn("\"ssl_stapling\" ignored for certificates with variables in their names".to_owned());
         }
-        let stapling = stapling(conf, &fixed, &trust, warn);
-        let fixed: Vec<Certificate> = fixed.into_iter().map(|(certificate, _)| certificate).collect();
-        let verify = conf.verify.unwrap_or(Verify::Off);
-        let config = match fixed.is_empty() && computed.is_empty() {
-            true => None,
-            false => {
-                let settings = settings(conf, &fixed)?;
-                Some(ServerConfig::new(&settings, fixed.clone()).map_err(|error| error.to_string())?)
-            }
-        };
-        let http2 = config.as_ref().map(ServerConfig::with_http2);
-        let rejects = conf.rejects();
-        let depth = conf.verify_depth.unwrap_or(1);
-        let conf_prefix = conf_prefix.to_path_buf();
+        let stapling = common.stapling(&fixed, warn);
         Ok(ServerTls {
-            config,
-            http2,
-            rejects,
+            common,
             computed,
-            fixed,
-            passwords,
-            kept: Cache::new(conf.certificate_cache.flatten()),
-            conf_prefix,
-            stapling: stapling.map(Arc::new),
-            clients: clients(conf),
-            record: conf.buffer_size.unwrap_or(RECORD),
+            written: written.into(),
             policy: conf.key_policy,
-            verify,
-            depth,
-            trust,
+            current: Mutex::new(Current { fixed, configs: None, stapling }),
         })
     }
 }
 
-/// Those that are known, each with its file, and those whose names are computed.
-type Certificates = (Vec<(Certificate, String)>, Vec<(Script, Script)>);
-
-fn certificates(conf: &SslConf, passwords: &[Vec<u8>]) -> Result<Certificates, String> {
-    let (mut fixed, mut computed) = (Vec::new(), Vec::new());
-    let ocsp = match (&conf.stapling_file, conf.stapling) {
-        (Some(path), Some(true)) => Some(BUILDING(path).map_err(|error| {
-            format!("BIO_new_file(\"{}\") failed {}", path.display(), super::cannot_open(path, &error))
-        })?),
-        _ => None,
-    };
-    let keys = conf.keys.as_deref().unwrap_or_default();
-    for ((certificate, name), (key, key_name)) in conf.certificates.iter().flatten().zip(keys) {
-        if certificate.constant().is_some() && key.constant().is_some() {
-            let new = files::certificate(BUILDING, name, key_name, passwords, ocsp.clone())?;
-            // As for OpenSSL: of several of one kind the last counts.
-            fixed.retain(|(it, _): &(Certificate, String)| it.key().algorithm() != new.key().algorithm());
-            fixed.push((new, name.clone()));
-        } else {
-            computed.push((certificate.clone(), key.clone()));
-        }
-    }
-    Ok((fixed, computed))
-}
-
-/// Fetched stapling; where there is a file, that is stapled.
-fn stapling(
-    conf: &SslConf,
-    fixed: &[(Certificate, String)],
-    trust: &Trust,
-    warn: &mut dyn FnMut(String),
-) -> Option<Stapling> {
-    if conf.stapling != Some(true) || conf.stapling_file.is_some() {
-        return None;
-    }
-    let wanted = Wanted {
-        responder: conf.stapling_responder.as_deref().filter(|url| !url.is_empty()),
-        verify: conf.stapling_verify.unwrap_or(false),
-        trusted: &trust.certificates,
-    };
-    Stapling::new(fixed, &wanted, warn)
-}
-
-fn clients(conf: &SslConf) -> Option<Clients> {
+fn clients(conf: &Settings) -> Option<Clients> {
     conf.asks_issuers().then(|| Clients {
         leaf: conf.ocsp == Some(Ocsp::Leaf),
         responder: conf.ocsp_responder.clone(),
@@ -164,7 +279,7 @@ fn clients(conf: &SslConf) -> Option<Clients> {
     })
 }
 
-fn trust(conf: &SslConf) -> Result<Trust, String> {
+fn trust(conf: &Settings) -> Result<Trust, String> {
     let mut trust = Trust::default();
     for path in conf.client_certificate.iter().chain(&conf.trusted_certificate) {
         trust.certificates.extend(files::trusted(BUILDING, path)?);
@@ -175,38 +290,40 @@ fn trust(conf: &SslConf) -> Result<Trust, String> {
     Ok(trust)
 }
 
-fn settings(conf: &SslConf, certificates: &[Certificate]) -> Result<ServerSettings, String> {
+/// The names that clients are told of who may have issued their certificates.
+fn subjects(conf: &Settings) -> Result<Vec<Vec<u8>>, String> {
+    let mut subjects: Vec<Vec<u8>> = Vec::new();
+    if let Some(path) = &conf.client_certificate {
+        for subject in files::trusted(BUILDING, path)?.iter().filter_map(|der| facts::raw_subject(der)) {
+            if !subjects.contains(&subject) {
+                subjects.push(subject);
+            }
+        }
+    }
+    Ok(subjects)
+}
+
+fn lifetime(conf: &Settings) -> u64 {
+    conf.session_timeout.unwrap_or(300)
+}
+
+fn offered(
+    conf: &Settings,
+    tickets: Option<&TicketKeys>,
+    subjects: &[Vec<u8>],
+) -> Result<ServerSettings, String> {
     let text = |error: weir_tls::Error| error.to_string();
     let list = suites::chosen(conf.ciphers.as_deref(), conf.ciphersuites.as_deref()).map_err(text)?;
     let groups = conf.curves.as_deref().map_or(Ok(suites::default_groups()), suites::select_groups);
     let asks = !matches!(conf.verify, None | Some(Verify::Off));
-    let subjects = match &conf.client_certificate {
-        Some(path) => {
-            let mut subjects: Vec<Vec<u8>> = Vec::new();
-            for subject in files::trusted(BUILDING, path)?.iter().filter_map(|der| facts::raw_subject(der)) {
-                if !subjects.contains(&subject) {
-                    subjects.push(subject);
-                }
-            }
-            subjects
-        }
-        None => Vec::new(),
-    };
     let early = conf.early_data.unwrap_or(false);
-    let lifetime = conf.session_timeout.unwrap_or(300);
+    let lifetime = lifetime(conf);
     let cache = match &conf.session_cache {
         Some(Sessions::Shared(name, bytes)) => Some(shared::cache(name, *bytes, lifetime)),
         Some(Sessions::Own(bytes)) => Some(Arc::new(SessionCache::new(*bytes, lifetime))),
         // Early data that was seen must not be taken again, so each session is kept here until it is used.
         Some(Sessions::None) | None if early => Some(Arc::new(SessionCache::new(1 << 20, lifetime))),
         Some(Sessions::None) | None => None,
-    };
-    let tickets = match conf.session_tickets.unwrap_or(true) && !early {
-        true => {
-            let context = context(conf, certificates, &subjects);
-            Some(ticket_keys(conf, lifetime)?.tickets(&context, lifetime))
-        }
-        false => None,
     };
     Ok(ServerSettings {
         protocols: conf.protocols.unwrap_or_default(),
@@ -215,16 +332,16 @@ fn settings(conf: &SslConf, certificates: &[Certificate]) -> Result<ServerSettin
         prefer_own_order: conf.prefer_server_ciphers.unwrap_or(false),
         alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec(), b"http/0.9".to_vec()],
         cache,
-        tickets,
+        tickets: tickets.map(|keys| keys.tickets(&[], lifetime)),
         compress: conf.compression.unwrap_or(false),
         early_data: if early { EARLY_DATA } else { 0 },
-        client_subjects: asks.then_some(subjects),
+        client_subjects: asks.then(|| subjects.to_vec()),
     })
 }
 
-fn ticket_keys(conf: &SslConf, lifetime: u64) -> Result<TicketKeys, String> {
+fn ticket_keys(conf: &Settings) -> Result<TicketKeys, String> {
     let Some(paths) = &conf.ticket_keys else {
-        return shared::ticket_keys(lifetime).map_err(|error| error.to_string());
+        return shared::ticket_keys(lifetime(conf)).map_err(|error| error.to_string());
     };
     let mut keys = Vec::new();
     for path in paths {
@@ -241,14 +358,14 @@ fn ticket_keys(conf: &SslConf, lifetime: u64) -> Result<TicketKeys, String> {
 }
 
 /// What a session belongs to, as for nginx: the certificates, and whose clients' are taken.
-fn context(conf: &SslConf, certificates: &[Certificate], subjects: &[Vec<u8>]) -> Vec<u8> {
+fn context(fixed: &[Fixed], subjects: &[Vec<u8>], names: &[Arc<str>]) -> Vec<u8> {
     let mut context = b"HTTP".to_vec();
-    let own = certificates.iter().filter_map(|it| it.chain().first()).map(|der| der.to_vec());
-    for part in own.chain(subjects.iter().cloned()) {
+    let own = fixed.iter().filter_map(|it| it.certificate.chain().first()).map(|der| der.as_ref());
+    for part in own.chain(subjects.iter().map(Vec::as_slice)) {
         context.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        context.extend_from_slice(&part);
+        context.extend_from_slice(part);
     }
-    for (_, name) in conf.certificates.iter().flatten() {
+    for name in names {
         context.extend_from_slice(name.as_bytes());
     }
     context

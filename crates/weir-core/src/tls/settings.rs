@@ -1,7 +1,7 @@
 //! The directives of TLS servers, as written.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use weir_conf::names::*;
 use weir_conf::{Args, Contexts, Directive, Error, LineCx, Result, Span, parse_size, parse_time_s};
@@ -24,6 +24,16 @@ pub struct SslConf {
     pub(super) keys: Option<Vec<(Script, String)>>,
     /// Where the key is used; of one block's keys the last that says so counts.
     pub(super) key_policy: Option<KeyPolicy>,
+    /// All others; `None`: nothing is said.
+    settings: Option<Arc<Settings>>,
+    dhparam: Option<PathBuf>,
+    /// What handshakes use; of a server with certificates or `ssl_reject_handshake`.
+    pub resolved: Option<Arc<ServerTls>>,
+}
+
+/// What very many servers may have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Settings {
     pub(super) password_file: Option<PathBuf>,
     pub(super) protocols: Option<Protocols>,
     pub(super) ciphers: Option<String>,
@@ -52,13 +62,10 @@ pub struct SslConf {
     pub(super) reject_handshake: Option<bool>,
     pub(super) certificate_cache: Option<Option<Keep>>,
     pub(super) compression: Option<bool>,
-    pub(super) dhparam: Option<PathBuf>,
-    /// What handshakes use; of a server with certificates or `ssl_reject_handshake`.
-    pub resolved: Option<Arc<ServerTls>>,
 }
 
 /// `ssl_verify_client`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verify {
     /// Clients are not asked.
     Off,
@@ -71,7 +78,7 @@ pub enum Verify {
 }
 
 /// `ssl_ocsp`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ocsp {
     /// Nobody is asked about clients' certificates.
     Off,
@@ -91,7 +98,7 @@ pub(super) enum KeyPolicy {
 }
 
 /// `ssl_session_cache`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cache {
     /// `off`, `none`: nothing is kept here.
     None,
@@ -103,12 +110,65 @@ pub(super) enum Cache {
 
 impl SslConf {
     pub(super) fn inherit(&mut self, parent: &SslConf) {
+        inherit!(self, parent, certificates, keys, key_policy);
+        match (&mut self.settings, &parent.settings) {
+            (Some(own), Some(parent)) => Arc::make_mut(own).inherit(parent),
+            (Some(_), None) => {}
+            (own, parent) => own.clone_from(parent),
+        }
+    }
+
+    /// All but certificates and keys.
+    pub(super) fn settings(&self) -> &Settings {
+        static NONE: OnceLock<Settings> = OnceLock::new();
+        self.settings.as_deref().unwrap_or_else(|| NONE.get_or_init(Settings::default))
+    }
+
+    fn set(&mut self) -> &mut Settings {
+        Arc::make_mut(self.settings.get_or_insert_default())
+    }
+
+    /// Whether handshakes can be completed.
+    pub(super) fn has_certificates(&self) -> bool {
+        self.certificates.is_some()
+    }
+
+    /// `ssl_verify_client`
+    pub(crate) fn verify_client(&self) -> Verify {
+        self.settings().verify.unwrap_or(Verify::Off)
+    }
+
+    /// `ssl_reject_handshake`
+    pub(super) fn rejects(&self) -> bool {
+        self.settings().reject_handshake.unwrap_or(false)
+    }
+
+    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
+        let Some(span) = self.span else { return Ok(()) };
+        if !self.has_certificates() && !self.rejects() {
+            return Ok(());
+        }
+        let at = |message: String| Error::new(message).at(span);
+        let keys = self.keys.as_deref().unwrap_or_default().len();
+        if let Some((_, name)) = self.certificates.as_deref().unwrap_or_default().get(keys) {
+            return Err(at(format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"")));
+        }
+        self.settings().check().map_err(|message| at(message.to_owned()))?;
+        let mut warnings = Vec::new();
+        let built = Build::new(self, registry, &mut |why| warnings.push(why));
+        registry.warnings.extend(warnings.into_iter().map(|why| Error::warning(why).at(span)));
+        let built = built.map_err(at)?;
+        self.settings = Some(built.common().settings.clone());
+        self.resolved = Some(Arc::new(built));
+        Ok(())
+    }
+}
+
+impl Settings {
+    fn inherit(&mut self, parent: &Settings) {
         inherit!(
             self,
             parent,
-            certificates,
-            keys,
-            key_policy,
             password_file,
             protocols,
             ciphers,
@@ -139,45 +199,15 @@ impl SslConf {
         );
     }
 
-    /// Whether handshakes can be completed.
-    pub(super) fn has_certificates(&self) -> bool {
-        self.certificates.is_some()
-    }
-
-    /// `ssl_verify_client`
-    pub(crate) fn verify_client(&self) -> Verify {
-        self.verify.unwrap_or(Verify::Off)
-    }
-
-    /// `ssl_reject_handshake`
-    pub(super) fn rejects(&self) -> bool {
-        self.reject_handshake.unwrap_or(false)
-    }
-
-    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
-        let Some(span) = self.span else { return Ok(()) };
-        if !self.has_certificates() && !self.rejects() {
-            return Ok(());
-        }
-        let at = |message: String| Error::new(message).at(span);
-        let keys = self.keys.as_deref().unwrap_or_default().len();
-        if let Some((_, name)) = self.certificates.as_deref().unwrap_or_default().get(keys) {
-            return Err(at(format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"")));
-        }
+    /// What contradicts itself.
+    fn check(&self) -> std::result::Result<(), &'static str> {
         let asks = !matches!(self.verify, None | Some(Verify::Off | Verify::OptionalNoCa));
         if asks && self.client_certificate.is_none() && self.trusted_certificate.is_none() {
-            return Err(at(
-                "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client".to_owned()
-            ));
+            return Err("no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client");
         }
         if self.asks_issuers() && self.verify == Some(Verify::OptionalNoCa) {
-            let message = "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"";
-            return Err(at(message.to_owned()));
+            return Err("\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"");
         }
-        let mut warnings = Vec::new();
-        let built = Build::new(self, &registry.paths.conf_prefix, &mut |why| warnings.push(why));
-        registry.warnings.extend(warnings.into_iter().map(|why| Error::warning(why).at(span)));
-        self.resolved = Some(Arc::new(built.map_err(at)?));
         Ok(())
     }
 
@@ -261,7 +291,7 @@ fn curves(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     suites::select_groups(list).map_err(|error| {
         line.fail_arg(0, format!("SSL_CTX_set1_curves_list(\"{list}\") failed {}", files::ssl(&error)))
     })?;
-    line.once(&mut c.curves, list.to_owned())
+    line.once(&mut c.set().curves, list.to_owned())
 }
 
 /// `ssl_session_cache off | none | [builtin[:size]] [shared:name:size]`
@@ -290,20 +320,21 @@ fn session_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
             _ => return Err(invalid()),
         });
     }
-    line.once(&mut c.session_cache, cache.unwrap_or(Cache::None))
+    line.once(&mut c.set().session_cache, cache.unwrap_or(Cache::None))
 }
 
 /// `ssl_conf_command name value`: those that mean something here.
 fn conf_command(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
-    if algorithms([&mut c.ciphers, &mut c.ciphersuites, &mut c.curves], line)? {
+    let set = c.set();
+    if algorithms([&mut set.ciphers, &mut set.ciphersuites, &mut set.curves], line)? {
         return Ok(());
     }
     match (line.arg(0), line.arg(1)) {
         ("Options", value @ ("ServerPreference" | "-ServerPreference")) => {
-            c.prefer_server_ciphers = Some(value == "ServerPreference");
+            set.prefer_server_ciphers = Some(value == "ServerPreference");
         }
         ("Options", value @ ("SessionTicket" | "-SessionTicket")) => {
-            c.session_tickets = Some(value == "SessionTicket");
+            set.session_tickets = Some(value == "SessionTicket");
         }
         _ => return Err(failed_command(line, "there is no such command here")),
     }
@@ -370,14 +401,14 @@ fn ocsp_responder(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     let responder = Responder::parse(url).map_err(|why| {
         line.fail_arg(0, format!("{why} in OCSP responder \"{url}\" in \"ssl_ocsp_responder\""))
     })?;
-    line.once(&mut c.ocsp_responder, responder)
+    line.once(&mut c.set().ocsp_responder, responder)
 }
 
 /// `ssl_ocsp_cache off | shared:name:size`
 fn ocsp_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     let text = line.arg(0);
     if text == "off" {
-        return line.once(&mut c.ocsp_cache, None);
+        return line.once(&mut c.set().ocsp_cache, None);
     }
     let parts = text.strip_prefix("shared:").and_then(|rest| rest.split_once(':'));
     let parsed = parts.and_then(|(name, size)| Some((name, parse_size(size.as_bytes())?)));
@@ -386,7 +417,7 @@ fn ocsp_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
         Some((_, bytes)) if bytes < LEAST_ZONE => {
             Err(line.fail_arg(0, format!("OCSP cache \"{text}\" is too small")))
         }
-        Some((name, bytes)) => line.once(&mut c.ocsp_cache, Some((name.to_owned(), bytes))),
+        Some((name, bytes)) => line.once(&mut c.set().ocsp_cache, Some((name.to_owned(), bytes))),
     }
 }
 
@@ -404,61 +435,61 @@ pub(super) const TABLE: &[Row] = &[
         .doc("The server's certificate in PEM, others of its chain behind it; several of different kinds; variables."),
     Row::new("ssl_certificate_key", HERE, ONE_OR_TWO, certificate_key)
         .doc("The key of the certificate in PEM: PKCS#8, PKCS#1, SEC1, encrypted or not; or in a device: pkcs11:token=...;object=...?module-path=...&pin-source=file (RFC 7512). Weir's own: inline or pool, where it is used; RSA of 3,072 bits and more on a pool's threads."),
-    Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.password_file))
+    Row::new("ssl_password_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().password_file))
         .doc("Passwords of keys, one a line; each is tried."),
-    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| certificate_cache(&mut c.certificate_cache, line))
+    Row::new("ssl_certificate_cache", HERE, Args::range(1, 3), |c, line| certificate_cache(&mut c.set().certificate_cache, line))
         .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
-    Row::new("ssl_certificate_compression", HERE, FLAG, |c, line| line.flag(&mut c.compression))
+    Row::new("ssl_certificate_compression", HERE, FLAG, |c, line| line.flag(&mut c.set().compression))
         .doc("Certificates are sent compressed with zlib to clients of TLS 1.3 that can read that (RFC 8879); off."),
-    Row::new("ssl_protocols", HERE, MORE, |c, line| protocols(&mut c.protocols, line))
+    Row::new("ssl_protocols", HERE, MORE, |c, line| protocols(&mut c.set().protocols, line))
         .doc("TLSv1.2, TLSv1.3; both. Older ones can't be had."),
-    Row::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.ciphers, line))
+    Row::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.set().ciphers, line))
         .doc("The ciphers of TLS 1.2 in OpenSSL's language; there are six, with ECDHE and AEAD."),
     Row::new("ssl_ecdh_curve", HERE, ONE, curves)
         .doc("The groups of the key exchange: X25519MLKEM768, X25519, prime256v1, secp384r1; auto."),
     Row::new("ssl_dhparam", HERE, ONE, dhparam).doc("Has no effect, of which a warning tells: there are no ciphers with DHE."),
-    Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| line.flag(&mut c.prefer_server_ciphers))
+    Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| line.flag(&mut c.set().prefer_server_ciphers))
         .doc("The server's order of ciphers counts, not the client's; off."),
-    Row::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.buffer_size))
+    Row::new("ssl_buffer_size", HERE, ONE, |c, line| line.size(&mut c.set().buffer_size))
         .doc("Bytes of a TLS record that is sent, at most 16k; 16k."),
-    Row::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.verify, VERIFY))
+    Row::new("ssl_verify_client", HERE, ONE, |c, line| line.one_of(&mut c.set().verify, VERIFY))
         .doc("Whether clients are asked for a certificate: off, on, optional, optional_no_ca."),
-    Row::new("ssl_verify_depth", HERE, ONE, |c, line| line.number(&mut c.verify_depth, ..))
+    Row::new("ssl_verify_depth", HERE, ONE, |c, line| line.number(&mut c.set().verify_depth, ..))
         .doc("The most certificates between a client's and a trusted one; 1."),
-    Row::new("ssl_client_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.client_certificate))
+    Row::new("ssl_client_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.set().client_certificate))
         .doc("Trusted certificates whose names clients are told."),
-    Row::new("ssl_trusted_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.trusted_certificate))
+    Row::new("ssl_trusted_certificate", HERE, ONE, |c, line| line.conf_path(&mut c.set().trusted_certificate))
         .doc("Trusted certificates of which clients are not told."),
-    Row::new("ssl_crl", HERE, ONE, |c, line| line.conf_path(&mut c.crl))
+    Row::new("ssl_crl", HERE, ONE, |c, line| line.conf_path(&mut c.set().crl))
         .doc("Lists of revoked certificates of clients."),
     Row::new("ssl_session_cache", HERE, ONE_OR_TWO, session_cache)
         .doc("Sessions kept here: off, none, builtin[:number], shared:name:size; none."),
-    Row::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.session_tickets))
+    Row::new("ssl_session_tickets", HERE, FLAG, |c, line| line.flag(&mut c.set().session_tickets))
         .doc("Sessions are given to clients to keep; on."),
     Row::new("ssl_session_ticket_key", HERE, ONE, |c, line| {
         let mut path = None;
         line.conf_path(&mut path)?;
-        c.ticket_keys.get_or_insert_default().extend(path);
+        c.set().ticket_keys.get_or_insert_default().extend(path);
         Ok(())
     })
     .doc("A key of tickets, of 80 or 48 bytes; the first is used, all are known. Else keys change by themselves."),
-    Row::new("ssl_session_timeout", HERE, ONE, |c, line| line.time_s(&mut c.session_timeout))
+    Row::new("ssl_session_timeout", HERE, ONE, |c, line| line.time_s(&mut c.set().session_timeout))
         .doc("How long a session can be resumed; 5m."),
-    Row::new("ssl_stapling", HERE, FLAG, |c, line| line.flag(&mut c.stapling))
+    Row::new("ssl_stapling", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling))
         .doc("An OCSP response is given to clients that ask for it; issuers are asked at the first handshake and in time; off."),
-    Row::new("ssl_stapling_file", HERE, ONE, |c, line| line.conf_path(&mut c.stapling_file))
+    Row::new("ssl_stapling_file", HERE, ONE, |c, line| line.conf_path(&mut c.set().stapling_file))
         .doc("The OCSP response, in DER; nobody is asked then."),
-    Row::new("ssl_stapling_responder", HERE, ONE, |c, line| line.text(&mut c.stapling_responder))
+    Row::new("ssl_stapling_responder", HERE, ONE, |c, line| line.text(&mut c.set().stapling_responder))
         .doc("Who is asked (http://host[:port]/path); else whom certificates name."),
-    Row::new("ssl_stapling_verify", HERE, FLAG, |c, line| line.flag(&mut c.stapling_verify))
+    Row::new("ssl_stapling_verify", HERE, FLAG, |c, line| line.flag(&mut c.set().stapling_verify))
         .doc("Responses that were fetched must be signed by the issuer or whom it has appointed; off."),
-    Row::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.early_data))
+    Row::new("ssl_early_data", HERE, FLAG, |c, line| line.flag(&mut c.set().early_data))
         .doc("Requests may come with the first bytes of a resumed session ($ssl_early_data); off."),
-    Row::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.reject_handshake))
+    Row::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.set().reject_handshake))
         .doc("Handshakes for this server are refused; off."),
     Row::new("ssl_conf_command", HERE, TWO, conf_command)
         .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, Options."),
-    Row::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.ocsp, OCSP))
+    Row::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.set().ocsp, OCSP))
         .doc("Whether issuers are asked about clients' certificates: off, on (all of the path), leaf."),
     Row::new("ssl_ocsp_responder", HERE, ONE, ocsp_responder)
         .doc("Who is asked (http://host[:port]/path); else whom certificates name."),

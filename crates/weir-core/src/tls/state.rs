@@ -46,7 +46,7 @@ impl Tls {
             return Ok(Vec::new());
         }
         let now = weir_rt::unix_time().0;
-        chain::verified(&self.facts.peer, &server.trust, server.depth, Purpose::Client, now)
+        chain::verified(&self.facts.peer, &server.common().trust, server.depth(), Purpose::Client, now)
     }
 
     /// Notes what issuers said of the client's certificates.
@@ -86,7 +86,7 @@ impl Tls {
         }
         *self.verdict.get_or_init(|| {
             let now = weir_rt::unix_time().0;
-            chain::check(&self.facts.peer, &server.trust, server.depth, Purpose::Client, now)
+            chain::check(&self.facts.peer, &server.common().trust, server.depth(), Purpose::Client, now)
         })
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod average;
 pub(crate) mod blocked;
 mod capacity;
+pub(crate) mod certificates;
 pub(crate) mod flame;
 pub(crate) mod kept;
 pub(crate) mod level;

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
+use weir_core::tls::replace;
 use weir_core::upstream::moving::Refusal;
 use weir_http::Method;
 use weir_http::json::{Json, Value};
 
 use super::connection::{Answer, Collected, Request, Responder};
 use super::door::Shared;
+use crate::answer::certificates;
 use crate::answer::upstreams::{self, Change};
 use crate::answer::{self, Failure, Reply, flame};
 use crate::commands::blocked::named;
@@ -50,6 +52,7 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         ["blocked"] => blocked(source, to, request),
         ["flame", kind] => profile(source, to, request, kind, None),
         ["upstreams", ref rest @ ..] => to.send(&upstreams(source, request, rest)),
+        ["certificates", name] => to.send(&certificates(source, request, &unescape(name))),
         ["debug", "pprof", ref rest @ ..] => pprof(source, to, request, rest),
         _ => to.send(&Answer::text(404, "there is nothing here; / lists what there is\n")),
     }
@@ -78,7 +81,8 @@ fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
     }
     let symbols = request.method == Method::Post && request.path == "/debug/pprof/symbol";
     let asks = matches!(request.method, Method::Get | Method::Head) || symbols;
-    if !asks && !request.path.starts_with("/upstreams/") {
+    let changeable = ["/upstreams/", "/certificates/"].iter().any(|path| request.path.starts_with(path));
+    if !asks && !changeable {
         return Some(Answer::text(405, "this is only for reading\n"));
     }
     // Forms of foreign pages can send much, but not this type without being asked whether they may.
@@ -89,9 +93,6 @@ fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
 
 /// Groups of servers: shown, and changed.
 fn upstreams(source: &Source, request: &Request, rest: &[&str]) -> Answer {
-    let json =
-        |status, body: String| Answer { status, media_type: "application/json", body: body.into_bytes() };
-    let wrong = |status, why: &str| json(status, Json::object(|json| json.key("error").text(why)) + "\n");
     let rest: Vec<String> = rest.iter().map(|part| unescape(part)).collect();
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let reads = matches!(request.method, Method::Get | Method::Head);
@@ -129,6 +130,40 @@ fn upstreams(source: &Source, request: &Request, rest: &[&str]) -> Answer {
             wrong(status, &refusal.to_string())
         }
     }
+}
+
+/// The certificates of servers with a name: shown, and replaced.
+fn certificates(source: &Source, request: &Request, name: &str) -> Answer {
+    let none = || wrong(404, &replace::Refusal::Unknown.to_string());
+    match request.method {
+        Method::Get | Method::Head => {
+            return certificates::of(source, name).map_or_else(none, |body| json(200, body));
+        }
+        Method::Put => {}
+        _ => return wrong(405, "GET and PUT certificates"),
+    }
+    let body = match Value::parse(&request.body) {
+        Ok(body) => body,
+        Err(error) => return wrong(400, &error.to_string()),
+    };
+    let text = |key| body.field(key).and_then(Value::text);
+    let (Some(chain), Some(key)) = (text("certificate"), text("key")) else {
+        return wrong(400, "\"certificate\" and \"key\" are needed, both PEM");
+    };
+    match certificates::replace(source, name, chain, key) {
+        Ok(()) => certificates::of(source, name).map_or_else(none, |body| json(200, body)),
+        Err(replace::Refusal::Unknown) => none(),
+        Err(refusal @ replace::Refusal::Computed) => wrong(409, &refusal.to_string()),
+        Err(replace::Refusal::Wrong(why)) => wrong(400, &why),
+    }
+}
+
+fn json(status: u16, body: String) -> Answer {
+    Answer { status, media_type: "application/json", body: body.into_bytes() }
+}
+
+fn wrong(status: u16, why: &str) -> Answer {
+    json(status, Json::object(|json| json.key("error").text(why)) + "\n")
 }
 
 /// In a time that does not tell how much of it is right.
@@ -319,6 +354,7 @@ Weir, seen from inside. Add fmt=json, or ask for application/json.
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait
 /upstreams                          groups of servers; /upstreams/NAME/servers takes POST, PUT, PATCH, DELETE
+/certificates/NAME                  those of the server NAME; takes PUT
 /use /queue /sites                  resources, queues, histograms
 /flame/cpu?seconds=10&fmt=svg       also wait, wall; html, folded, pprof, firefox, speedscope
 /debug/pprof/profile?seconds=30     for go tool pprof; also block

@@ -1,6 +1,6 @@
 //! The addresses of all servers together.
 
-use weir_conf::{Error, Span};
+use weir_conf::{Error, Source, Span};
 use weir_rt::net::SockAddr;
 
 use super::{Address, Listen, names};
@@ -9,8 +9,8 @@ use crate::conf::http_core::HttpCoreConf;
 use crate::conf::server_core::ServerCoreConf;
 
 /// The addresses that `servers` listen on, in the order of their first mention, and what is wrong with them; warnings
-/// are among it.
-pub fn collect(servers: &[ServerConf]) -> (Vec<Address>, Vec<Error>) {
+/// are among it. `source` is what they were read from.
+pub fn collect(servers: &[ServerConf], source: &Source) -> (Vec<Address>, Vec<Error>) {
     let confs: Vec<&ServerCoreConf> = servers.iter().map(|server| server.confs.get()).collect();
     let mut collector = Collector::default();
     for (index, conf) in confs.iter().enumerate() {
@@ -30,7 +30,7 @@ pub fn collect(servers: &[ServerConf]) -> (Vec<Address>, Vec<Error>) {
         address.options.nodelay = default.tcp_nodelay.unwrap_or(true);
         names::check(address, &confs, &mut errors);
     }
-    errors.extend(crate::tls::check(&addresses, servers));
+    errors.extend(crate::tls::check(&addresses, servers, source));
     (addresses, errors)
 }
 
@@ -70,7 +70,8 @@ impl Collector {
     fn again(&mut self, at: usize, server: usize, listen: &Listen) {
         let Entry { address, has_default, bind, protocols, agreed } = &mut self.entries[at];
         let problem = |text: &str| format!("{text} {}", address.addr);
-        if address.servers.contains(&server) {
+        // Servers come in their order.
+        if address.servers.last() == Some(&server) {
             return self.errors.push(at_line(Error::new(problem("a duplicate listen")), listen.span));
         }
         if listen.bind && *bind {

@@ -17,7 +17,7 @@ use crate::upstream::connection::Connection;
 use crate::upstream::group::split_port;
 
 /// Who answers for an issuer, by `http://host[:port]/path`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Responder {
     url: String,
     /// As in the URL, with its port.

@@ -11,6 +11,7 @@ use weir_tls::{Certificate, ServerConfig};
 
 use super::{Names, Responder};
 use crate::log::{self, Level};
+use crate::tls::server::Fixed;
 
 /// The stapling of one server.
 #[derive(Debug)]
@@ -69,14 +70,14 @@ pub(in crate::tls) struct Wanted<'c> {
 }
 
 impl Stapling {
-    /// Stapling for `certificates`, each with the name of its file; `None`: nobody can be asked. `warn` is told why.
+    /// Stapling for `certificates`; `None`: nobody can be asked. `warn` is told why.
     pub(in crate::tls) fn new(
-        certificates: &[(Certificate, String)],
+        certificates: &[Fixed],
         wanted: &Wanted<'_>,
         warn: &mut dyn FnMut(String),
     ) -> Option<Stapling> {
         let mut asked = Vec::new();
-        for (index, (certificate, name)) in certificates.iter().enumerate() {
+        for (index, Fixed { certificate, name, .. }) in certificates.iter().enumerate() {
             match Asked::new(index, certificate, name, wanted) {
                 Ok(new) => asked.push(new),
                 Err(why) => warn(format!("\"ssl_stapling\" ignored, {why} \"{name}\"")),
@@ -87,7 +88,7 @@ impl Stapling {
         }
         let known = vec![Known::default(); asked.len()];
         Some(Stapling {
-            certificates: certificates.iter().map(|(certificate, _)| certificate.clone()).collect(),
+            certificates: certificates.iter().map(|it| it.certificate.clone()).collect(),
             asked,
             signer: if wanted.verify { Signer::Issuer } else { Signer::Any },
             state: Mutex::new(State { known, configs: None }),
@@ -97,7 +98,7 @@ impl Stapling {
     /// `plain` (for HTTP/1, and HTTP/2 too) with what is known now, and begins to ask where that is old. On a worker.
     pub(in crate::tls) fn config(
         self: &Arc<Self>,
-        plain: [&ServerConfig; 2],
+        plain: &[ServerConfig; 2],
         http2: bool,
         names: &Names,
     ) -> ServerConfig {
@@ -124,7 +125,7 @@ impl Stapling {
             Some(configs) => configs.clone(),
             None => {
                 let certificates = self.stapled(known);
-                let made = plain.map(|config| config.with_certificates(certificates.clone()));
+                let made = plain.each_ref().map(|config| config.with_certificates(certificates.clone()));
                 state.configs = Some(made.clone());
                 made
             }

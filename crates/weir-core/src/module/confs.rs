@@ -1,0 +1,277 @@
+//! The settings of all modules in one block, of which only what the block itself says is kept with it.
+//!
+//! There may be a hundred thousand servers, and a hundred modules of which a block names three. What a block takes
+//! unchanged from the one around it is therefore made once for all its neighbours ([`Base`]): such settings follow from
+//! the block around alone.
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use weir_conf::{Contexts, Error};
+
+use super::ModuleDef;
+use crate::conf::registry::Registry;
+use crate::plan::PlanBuilder;
+
+/// A module's settings in a block.
+type Conf = Arc<dyn Any + Send + Sync>;
+
+/// The settings of all modules in one block.
+pub struct Confs {
+    /// What the block says itself, by the module's place in the list, in that order; and what it takes from a block that does.
+    own: Vec<(u16, Conf)>,
+    /// The settings of all others.
+    base: Arc<Base>,
+}
+
+/// The settings of blocks that say nothing themselves.
+struct Base {
+    /// By the module's place in the list; made when a block needs it first.
+    confs: Box<[OnceLock<Conf>]>,
+    /// Those of blocks inside such blocks: with a name, and without one ([`Module::nest`](super::Module::nest)).
+    inside: [OnceLock<Arc<Base>>; 2],
+}
+
+/// What a block is to the one around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kin {
+    /// A block with a name of its own.
+    Inner = 0,
+    /// `if`, `limit_except`.
+    Nested = 1,
+}
+
+/// Settles the blocks of one kind inside a block.
+pub(crate) struct Heirs<'p> {
+    parent: &'p Confs,
+    base: Arc<Base>,
+    kin: Kin,
+    /// What blocks that say nothing of a module take from what their parent says itself.
+    taken: Vec<(u16, Conf)>,
+}
+
+/// What settling needs.
+pub(crate) struct Settling<'s> {
+    pub(crate) modules: &'s [&'static ModuleDef],
+    pub(crate) registry: &'s mut Registry,
+    pub(crate) errors: &'s mut Vec<Error>,
+}
+
+impl Confs {
+    /// Settings of a block of which nothing was read yet, beside others from `first`.
+    pub(crate) fn like(first: &Confs) -> Confs {
+        Confs { own: Vec::new(), base: first.base.clone() }
+    }
+
+    /// The first block's.
+    pub(crate) fn new(modules: &[&ModuleDef]) -> Confs {
+        let default = |module: &&ModuleDef| OnceLock::from(Conf::from((module.new)()));
+        let confs = modules.iter().map(default).collect();
+        Confs { own: Vec::new(), base: Arc::new(Base { confs, inside: Default::default() }) }
+    }
+
+    /// The settings of type `C`.
+    pub fn get<C: 'static>(&self) -> &C {
+        self.find().expect("the module is in the list")
+    }
+
+    /// The settings of type `C`, of a module that need not be in the list.
+    pub fn find<C: 'static>(&self) -> Option<&C> {
+        let own = self.own.iter().find_map(|(_, conf)| conf.downcast_ref());
+        own.or_else(|| self.base.confs.iter().find_map(|conf| conf.get()?.downcast_ref()))
+    }
+
+    /// The settings of type `C`, to change them before the block is settled.
+    pub(crate) fn get_mut<C: Default + Send + Sync + 'static>(&mut self) -> &mut C {
+        self.find_mut().expect("the module is in the list")
+    }
+
+    /// As [`Confs::get_mut`], of a module that need not be in the list.
+    pub(crate) fn find_mut<C: Default + Send + Sync + 'static>(&mut self) -> Option<&mut C> {
+        let is = |conf: &OnceLock<Conf>| conf.get().is_some_and(|conf| conf.is::<C>());
+        let at = self.base.confs.iter().position(is)?;
+        self.own_mut(at, || Arc::new(C::default())).downcast_mut()
+    }
+
+    /// The settings of the module at `at` of the list, to change them before the block is settled.
+    pub(crate) fn of_mut(&mut self, at: usize, module: &ModuleDef) -> &mut dyn Any {
+        self.own_mut(at, || Conf::from((module.new)()))
+    }
+
+    fn own_mut(&mut self, at: usize, new: impl FnOnce() -> Conf) -> &mut dyn Any {
+        let place = match self.own.binary_search_by_key(&at, |(own, _)| usize::from(*own)) {
+            Ok(place) => place,
+            Err(place) => {
+                self.own.insert(place, (number(at), new()));
+                place
+            }
+        };
+        Arc::get_mut(&mut self.own[place].1).expect("nobody else has it before the block is settled")
+    }
+
+    /// The settings of each module, in the order of the list.
+    fn all(&self) -> impl Iterator<Item = &(dyn Any + Send + Sync)> {
+        let mut own = self.own.iter().peekable();
+        self.base.confs.iter().enumerate().map(move |(at, conf)| {
+            match own.next_if(|(own, _)| usize::from(*own) == at) {
+                Some((_, own)) => &**own,
+                None => &**conf.get().expect("the block is settled"),
+            }
+        })
+    }
+
+    /// Settles the block outside of all: only modules that have directives there have settings in it, and the others must
+    /// not open files for an `http` block that may not exist.
+    pub(crate) fn settle_main(&mut self, cx: &mut Settling<'_>) {
+        let outside = Contexts::MAIN.or(Contexts::EVENTS);
+        for (at, module) in cx.modules.iter().enumerate() {
+            if module.directives().iter().any(|row| outside.allows(row.contexts)) {
+                cx.resolve(module, self.of_mut(at, module));
+            }
+        }
+    }
+
+    /// All settings become such as blocks inside have in common, whether the block says something of them or not: of a
+    /// settled block with very many others in it.
+    pub(crate) fn share(&mut self) {
+        let confs = self.base.confs.iter().cloned();
+        let mut confs: Box<[_]> = confs.collect();
+        for (at, conf) in self.own.drain(..) {
+            confs[usize::from(at)] = OnceLock::from(conf);
+        }
+        self.base = Arc::new(Base { confs, inside: Default::default() });
+    }
+
+    pub(crate) fn install(&self, modules: &[&ModuleDef], plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        for (module, conf) in modules.iter().zip(self.all()) {
+            (module.install)(conf, plan)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'p> Heirs<'p> {
+    /// For the blocks inside a settled one.
+    pub(crate) fn of(parent: &'p Confs, kin: Kin) -> Heirs<'p> {
+        let base = parent.base.inside[kin as usize].get_or_init(|| {
+            let confs = parent.base.confs.iter().map(|_| OnceLock::new()).collect();
+            Arc::new(Base { confs, inside: Default::default() })
+        });
+        Heirs { parent, base: base.clone(), kin, taken: Vec::new() }
+    }
+
+    /// Gives `confs` what they inherit and checks them.
+    pub(crate) fn settle(&mut self, confs: &mut Confs, cx: &mut Settling<'_>) {
+        let mut read = std::mem::take(&mut confs.own).into_iter().peekable();
+        let mut around = self.parent.own.iter().peekable();
+        for (at, module) in cx.modules.iter().enumerate() {
+            let own = read.next_if(|(own, _)| usize::from(*own) == at);
+            let parent = around.next_if(|(own, _)| usize::from(*own) == at);
+            match (own, parent) {
+                (Some((_, mut conf)), _) => {
+                    let from = match parent {
+                        Some((_, parent)) => parent,
+                        None => self.parent.base.confs[at].get().expect("the parent is settled"),
+                    };
+                    let new =
+                        Arc::get_mut(&mut conf).expect("nobody else has it before the block is settled");
+                    self.inherit(new, &**from, module, cx);
+                    confs.own.push((number(at), conf));
+                }
+                (None, Some((_, parent))) => {
+                    let conf = self.take(at, parent, module, cx);
+                    confs.own.push((number(at), conf));
+                }
+                (None, None) => {
+                    self.base.confs[at].get_or_init(|| {
+                        let from = self.parent.base.confs[at].get().expect("the parent is settled");
+                        self.heir(&**from, module, cx)
+                    });
+                }
+            }
+        }
+        confs.own.shrink_to_fit();
+        confs.base = self.base.clone();
+    }
+
+    /// What a block that says nothing has of what `parent` says.
+    fn take(&mut self, at: usize, parent: &Conf, module: &ModuleDef, cx: &mut Settling<'_>) -> Conf {
+        if let Some((_, conf)) = self.taken.iter().find(|(taken, _)| usize::from(*taken) == at) {
+            return conf.clone();
+        }
+        let conf = self.heir(&**parent, module, cx);
+        self.taken.push((number(at), conf.clone()));
+        conf
+    }
+
+    fn heir(&self, parent: &dyn Any, module: &ModuleDef, cx: &mut Settling<'_>) -> Conf {
+        let mut conf = (module.new)();
+        self.inherit(&mut *conf, parent, module, cx);
+        Conf::from(conf)
+    }
+
+    fn inherit(&self, conf: &mut dyn Any, parent: &dyn Any, module: &ModuleDef, cx: &mut Settling<'_>) {
+        if self.kin == Kin::Nested {
+            (module.nest)(conf, parent);
+        }
+        (module.inherit)(conf, parent);
+        cx.resolve(module, conf);
+    }
+}
+
+impl Settling<'_> {
+    fn resolve(&mut self, module: &ModuleDef, conf: &mut dyn Any) {
+        if let Err(error) = (module.resolve)(conf, self.registry) {
+            self.errors.push(error);
+        }
+    }
+}
+
+fn number(at: usize) -> u16 {
+    u16::try_from(at).expect("a program has some hundred modules")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::conf::http_core::HttpCoreConf;
+    use crate::conf::http2::Http2Conf;
+    use crate::conf::test::load;
+    use crate::conf::{CORE_MODULES, Configuration};
+
+    fn conf(http: &str) -> Configuration {
+        load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn what_servers_do_not_say_is_there_once() {
+        let conf = conf(
+            "http2_max_concurrent_streams 7; server { listen 81; } server { listen 82; location / { } }
+             server { listen 83; http2_max_concurrent_streams 9; location / { } location /b { } }",
+        );
+        let http2 = |index: usize| conf.servers[index].confs.get::<Http2Conf>();
+        let streams = |index: usize| http2(index).settings().max_concurrent_streams;
+        assert_eq!([streams(0), streams(1), streams(2)], [7, 7, 9]);
+        assert!(std::ptr::eq(http2(0), http2(1)));
+        let [a, b] = [0, 1].map(|at: usize| conf.servers[2].locations[at].confs.get::<Http2Conf>());
+        assert!(std::ptr::eq(a, b) && a.settings().max_concurrent_streams == 9);
+        assert_eq!(
+            conf.servers[1].locations[0].confs.get::<Http2Conf>().settings().max_concurrent_streams,
+            7
+        );
+        assert_eq!(conf.servers[0].confs.own.len(), 2, "what listens, and what marks TLS servers");
+    }
+
+    #[test]
+    fn inheritance_goes_through_blocks_that_say_nothing() {
+        let conf = conf(
+            "send_timeout 1s; server { listen 81; send_timeout 2s; location / { location /a { limit_except GET { } } } }
+             server { listen 82; location / { location /a { send_timeout 3s; location /a/b { } } } }",
+        );
+        let timeout = |confs: &super::Confs| confs.get::<HttpCoreConf>().send_timeout;
+        let inner = |index: usize| &conf.servers[index].locations[0].locations[0];
+        let (_, except) = inner(0).limit_except.as_ref().expect("it has one");
+        assert_eq!([timeout(&inner(0).confs), timeout(except)], [Some(2000); 2]);
+        assert_eq!(timeout(&conf.servers[1].locations[0].confs), Some(1000));
+        assert_eq!(timeout(&inner(1).locations[0].confs), Some(3000));
+    }
+}
