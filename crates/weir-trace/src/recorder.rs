@@ -10,6 +10,7 @@ use crate::live::{RecorderReader, Shared};
 use crate::model::Stall;
 use crate::record::{RequestId, RequestRecord};
 use crate::shape::{Charged, Shapes};
+use crate::site::{Site, Step};
 use crate::stalls::Stalls;
 use crate::tape::Tape;
 use crate::trace::Trace;
@@ -246,6 +247,11 @@ impl Recorder {
     /// Counts a connection that waited that many ticks to be accepted.
     pub fn accepted(&self, ticks: u64) {
         self.shared.accepted(ticks);
+    }
+
+    /// Counts a step of a connection that is no request's: it held the loop for `run` ticks, and waited for `wait`.
+    pub fn connection_step(&self, step: Step, run: u64, wait: u64) {
+        self.shared.site(Site::step(step)).record_one(run, wait);
     }
 
     /// Counts bytes that waited that many ticks to be received.

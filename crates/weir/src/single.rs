@@ -23,7 +23,9 @@ use crate::{control, settings};
 /// # Errors
 /// What keeps it from starting.
 pub(crate) fn run(start: Start) -> Result<(), Vec<String>> {
-    let Start { paths, configuration, sockets, signals, readiness, notify, .. } = start;
+    let Start { paths, record, configuration, sockets, signals, readiness, notify, .. } = start;
+    // The files' contents, which a server process would need.
+    drop(record);
     settings::apply(&configuration.main);
     log::threaded(true);
     run::log_panics();

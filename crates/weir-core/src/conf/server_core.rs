@@ -36,6 +36,10 @@ impl Module for ServerCore {
 
     fn resolve(conf: &mut ServerCoreConf, _registry: &mut Registry) -> Result {
         let Some(span) = conf.span else { return Ok(()) };
+        // There may be very many servers.
+        conf.listens.shrink_to_fit();
+        conf.names.shrink_to_fit();
+        conf.written.shrink_to_fit();
         let size = conf.large_client_header_buffers.unwrap_or(LARGE_BUFFERS).size;
         if size < conf.connection_pool_size.unwrap_or(CONNECTION_POOL) {
             let message = "the \"large_client_header_buffers\" size must be equal to or greater than \"connection_pool_size\"";

@@ -5,11 +5,14 @@
 //! pool thread and back with every step.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 
-use weir_rt::Recv;
+use weir_rt::{Recv, clock};
 use weir_tls::{Acceptor, Certificate, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
+use weir_trace::Step;
 
 use super::hook::{self, HelloVerdict};
 use super::layer::TlsLayer;
@@ -24,12 +27,28 @@ use crate::log::{self, Level};
 use crate::worker::Worker;
 
 /// Completes the handshake within `client_header_timeout`; bytes behind it are read through the layer. `Some`: what to
-/// speak. `None`: there is none, the reason is logged, the connection is to be closed.
+/// speak. `None`: there is none, the reason is logged, the connection is to be closed. How long it held the loop, and how
+/// long it was away, is counted (`weir sites`: tls).
 pub(crate) async fn run(
     worker: &Rc<Worker>,
     connection: &Rc<Connection>,
     wire: &Rc<Wire>,
 ) -> Option<state::Alpn> {
+    let mut handshake = pin!(agree(worker, connection, wire));
+    let (begin, mut held) = (clock::ticks(), 0);
+    let alpn = poll_fn(|cx| {
+        let from = clock::ticks();
+        let polled = handshake.as_mut().poll(cx);
+        held += clock::ticks().saturating_sub(from);
+        polled
+    })
+    .await;
+    let wait = clock::ticks().saturating_sub(begin + held);
+    worker.recorder.borrow().connection_step(Step::Tls, held, wait);
+    alpn
+}
+
+async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<state::Alpn> {
     wire.timer.arm(connection.server().settings.client_header_timeout);
     let mut received = wire.input.borrow_mut().take();
     if received.is_empty() {

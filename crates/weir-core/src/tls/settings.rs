@@ -158,6 +158,9 @@ impl SslConf {
         let built = Build::new(self, registry, &mut |why| warnings.push(why));
         registry.warnings.extend(warnings.into_iter().map(|why| Error::warning(why).at(span)));
         let built = built.map_err(at)?;
+        for names in [&mut self.certificates, &mut self.keys] {
+            names.iter_mut().for_each(Vec::shrink_to_fit);
+        }
         self.settings = Some(built.common().settings.clone());
         self.resolved = Some(Arc::new(built));
         Ok(())

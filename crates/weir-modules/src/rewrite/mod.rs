@@ -60,6 +60,12 @@ impl Module for Rewrite {
         inherit!(conf, parent, log, warn);
     }
 
+    fn resolve(conf: &mut RewriteConf, _: &mut Registry) -> Result {
+        // There may be very many servers, with a `return` each.
+        conf.code.shrink_to_fit();
+        Ok(())
+    }
+
     fn install(conf: &RewriteConf, plan: &mut PlanBuilder<'_>) -> Result {
         if conf.warn == Some(false) {
             plan.keep(NoWarnings);
