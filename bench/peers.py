@@ -142,6 +142,8 @@ def command(peer, binary, folder, root, port, log, path, connections=4096, tls=N
 def nginx_conf(peer, folder, root, port, log, connections, tls, behind=None):
     certificate, listen = tls.nginx()
     use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
+    # What a server records of itself (bench/tls/run keys).
+    admin = f"admin unix:{folder}/admin.sock;" if peer.program == "weir" else ""
     best = "best" in peer.variant
     http2 = "http2 on;" if "h2" in peer.variant.split() else ""
     workers = 8 if "workers=8" in peer.variant else 1
@@ -187,6 +189,7 @@ master_process off;
 worker_processes {workers};
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
+{admin}
 events {{ {use} worker_connections {connections}; }}
 http {{
     types {{ text/plain txt; application/octet-stream bin; }}

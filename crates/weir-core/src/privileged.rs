@@ -4,13 +4,13 @@
 //! ([`collect`]) and passes it with the configuration; the server process, which may not read the files, builds the
 //! same with these contents ([`give`]).
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Contents by path.
-pub type Contents = BTreeMap<PathBuf, Vec<u8>>;
+pub type Contents = HashMap<PathBuf, Vec<u8>>;
 
 /// The whole of a file, or what was given for it.
 ///

@@ -236,7 +236,7 @@ impl<'b> Reader<'b> {
         self.bytes().map(|bytes| OsString::from_vec(bytes.to_vec()).into())
     }
 
-    fn files(&mut self) -> Option<Contents> {
+    fn files<C: FromIterator<(PathBuf, Vec<u8>)>>(&mut self) -> Option<C> {
         let files = self.list(|from| Some((from.path()?, from.bytes()?.to_vec())));
         files.map(|files| files.into_iter().collect())
     }
