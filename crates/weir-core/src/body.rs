@@ -180,6 +180,9 @@ impl From<&'static str> for Buf {
 /// Pieces in order, and what comes behind them.
 #[derive(Clone, Default)]
 pub struct Chain {
+    /// Mostly there is one piece at a time, which needs no memory of its own.
+    first: Option<Buf>,
+    /// Behind the first; empty without one.
     bufs: VecDeque<Buf>,
     len: u64,
     /// What is here shall leave now, not wait for more (nginx's `flush`).
@@ -210,13 +213,17 @@ impl Chain {
     pub fn push(&mut self, buf: Buf) {
         if !buf.is_empty() {
             self.len += buf.len();
-            self.bufs.push_back(buf);
+            match self.first {
+                None => self.first = Some(buf),
+                Some(_) => self.bufs.push_back(buf),
+            }
         }
     }
 
     /// Takes the first piece.
     pub fn pop(&mut self) -> Option<Buf> {
-        let buf = self.bufs.pop_front()?;
+        let buf = self.first.take()?;
+        self.first = self.bufs.pop_front();
         self.len -= buf.len();
         Some(buf)
     }
@@ -225,12 +232,15 @@ impl Chain {
     pub fn unpop(&mut self, buf: Buf) {
         if !buf.is_empty() {
             self.len += buf.len();
-            self.bufs.push_front(buf);
+            if let Some(second) = self.first.replace(buf) {
+                self.bufs.push_front(second);
+            }
         }
     }
 
     /// Drops everything, keeping the memory.
     pub(crate) fn clear(&mut self) {
+        self.first = None;
         self.bufs.clear();
         self.len = 0;
         (self.flush, self.last) = (false, false);
@@ -238,7 +248,13 @@ impl Chain {
 
     /// Moves everything of `other`, flags too, behind what is here.
     pub fn append(&mut self, other: &mut Chain) {
-        self.bufs.append(&mut other.bufs);
+        if let Some(first) = other.first.take() {
+            match self.first {
+                None => self.first = Some(first),
+                Some(_) => self.bufs.push_back(first),
+            }
+            self.bufs.append(&mut other.bufs);
+        }
         self.len += std::mem::take(&mut other.len);
         self.flush |= std::mem::take(&mut other.flush);
         self.last |= std::mem::take(&mut other.last);
@@ -251,17 +267,17 @@ impl Chain {
 
     /// No piece is here (flags may be).
     pub fn is_empty(&self) -> bool {
-        self.bufs.is_empty()
+        self.first.is_none()
     }
 
     /// The pieces, first to last.
     pub fn iter(&self) -> impl Iterator<Item = &Buf> {
-        self.bufs.iter()
+        self.first.iter().chain(&self.bufs)
     }
 
     /// Whether a piece of a file is among them.
     pub fn has_file(&self) -> bool {
-        self.bufs.iter().any(|buf| matches!(buf, Buf::File { .. }))
+        self.iter().any(|buf| matches!(buf, Buf::File { .. }))
     }
 }
 
@@ -280,6 +296,22 @@ mod tests {
         chain.unpop(first.slice(3, 99));
         assert_eq!(chain.len(), 12);
         assert_eq!(chain.pop().and_then(|b| b.memory().map(<[u8]>::to_vec)), Some(b"lo".to_vec()));
+    }
+
+    #[test]
+    fn pieces_keep_their_order() {
+        let mut chain = Chain::default();
+        assert!(chain.is_empty() && chain.pop().is_none());
+        ["c", "d"].into_iter().for_each(|text| chain.push(text.into()));
+        ["b", "a"].into_iter().for_each(|text| chain.unpop(text.into()));
+        let mut all = Chain::default();
+        all.append(&mut Chain::whole("0".into()));
+        all.append(&mut chain);
+        assert!(chain.is_empty() && chain.len() == 0 && all.last);
+        assert_eq!(all.iter().count(), 5);
+        let texts: Vec<_> = std::iter::from_fn(|| all.pop()).collect();
+        let texts: Vec<_> = texts.iter().filter_map(Buf::memory).collect();
+        assert_eq!(texts, ["0", "a", "b", "c", "d"].map(str::as_bytes));
     }
 
     #[test]

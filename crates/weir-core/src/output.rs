@@ -5,7 +5,7 @@ mod head;
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use weir_trace::{Site, Step as ConnStep};
 
@@ -175,7 +175,8 @@ pub(crate) async fn send_body(x: &mut Exchange) -> Result<(), Error> {
 pub(crate) async fn send_body_attended(x: &mut Exchange) -> Result<(), Error> {
     let Some(family) = x.family.clone() else { return send_body(x).await };
     let shared = x.shared.clone();
-    let sent = family.attend(&shared, send_body(x)).await;
+    // Boxed: two futures of bodies would make that of all larger.
+    let sent = Box::pin(family.attend(&shared, Box::pin(send_body(x)))).await;
     family.clear();
     sent
 }
@@ -197,7 +198,7 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
     x.busy = source.busy().unwrap_or(h1::HIGH);
     loop {
         let kind = source.waits_for();
-        let next = poll_fn(|cx| {
+        let next = |cx: &mut Context<'_>| {
             let piece = source.poll_next(cx);
             if piece.is_pending()
                 && let Some(client) = &watched
@@ -207,9 +208,9 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
                 return Poll::Ready(Err(Error::CLIENT_CLOSED));
             }
             piece
-        });
+        };
         x.open(site);
-        let piece = shared.waiting_for(kind, Box::pin(next)).await;
+        let piece = shared.waiting_until(kind, next).await;
         x.close(site);
         match piece {
             Ok(Piece::Data(buf)) => {
@@ -250,7 +251,7 @@ pub(crate) async fn body_part(x: &mut Exchange, chain: Chain) -> Result<(), Erro
     let mut filters = std::mem::take(&mut x.body_filters);
     let result = match x.family.clone() {
         None => through(x, &mut filters, chain).await,
-        Some(family) => among(x, &family, &mut filters, chain).await,
+        Some(family) => Box::pin(among(x, &family, &mut filters, chain)).await,
     };
     x.body_filters = filters;
     result
@@ -452,7 +453,7 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
             let stream = stream.clone();
             stream.write_body(x, &mut chain, last).await?;
         }
-        Transport::Capture(_) => crate::subrequest::capture(x, &mut chain).await?,
+        Transport::Capture(_) => Box::pin(crate::subrequest::capture(x, &mut chain)).await?,
         Transport::Splice(outlet) => {
             let (outlet, shared) = (outlet.clone(), x.shared.clone());
             shared.waiting(Box::pin(outlet.put(&mut chain))).await;

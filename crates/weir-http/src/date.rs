@@ -96,6 +96,33 @@ fn days_of_month(year: i64, month: i64) -> i64 {
 ///
 /// Returns seconds since the epoch, negative before 1970; `None` when the text is not a date.
 pub fn parse(text: &[u8]) -> Option<i64> {
+    text.first_chunk().and_then(usual).or_else(|| any(text))
+}
+
+/// The form that servers send, by its places, at a third of the cost; `None`: it is another one, or wrong.
+fn usual(text: &[u8; 29]) -> Option<i64> {
+    let [w, e, k, b',', b' ', d, d1, b' ', m, o, n, b' ', y, y1, y2, y3, b' ', time @ ..] = text else {
+        return None;
+    };
+    let [h, h1, b':', i, i1, b':', s, s1, ..] = time else { return None };
+    let month = MONTHS.iter().position(|name| **name == [*m, *o, *n])? as i64 + 1;
+    let (day, year) = (two(d, d1)?, two(y, y1)? * 100 + two(y2, y3)?);
+    let (hour, minute, second) = (two(h, h1)?, two(i, i1)?, two(s, s1)?);
+    let good = [w, e, k].iter().all(|letter| letter.is_ascii_alphabetic())
+        && hour < 24
+        && minute < 60
+        && second < 60
+        && (1..=days_of_month(year, month)).contains(&day);
+    good.then(|| days_from_civil(year, month, day) * DAY + hour * 3600 + minute * 60 + second)
+}
+
+/// The number of two digits.
+fn two(tens: &u8, ones: &u8) -> Option<i64> {
+    let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+    (tens < 10 && ones < 10).then_some(i64::from(tens * 10 + ones))
+}
+
+fn any(text: &[u8]) -> Option<i64> {
     let separator = text.iter().position(|&byte| byte == b',' || byte == b' ')?;
     let mut rest = Reader(text.get(separator + 1..)?);
     rest.spaces();
@@ -396,6 +423,20 @@ mod tests {
 
     fn text<const N: usize>(bytes: [u8; N]) -> String {
         String::from_utf8(bytes.to_vec()).expect("dates are ASCII")
+    }
+
+    #[test]
+    fn the_usual_form_is_read_as_any_other() {
+        let good = *b"Sun, 29 Feb 2004 08:49:37 GMT";
+        assert!(usual(&good).is_some());
+        for at in 0..good.len() {
+            for byte in 0..=255 {
+                let mut bytes = good;
+                bytes[at] = byte;
+                let found = usual(&bytes);
+                assert!(found.is_none() || found == any(&bytes), "{}", bytes.escape_ascii());
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::task::Context;
 
 use weir_http::h1::{chunk_head, last_chunk};
 use weir_rt::{Chunk, Recv, Stream, Timer, clock};
@@ -494,7 +495,7 @@ pub(crate) async fn write_body(
     let rate = super::rate::of(x);
     while let Some(buf) = chain.pop() {
         match rate {
-            Some(rate) => super::rate::write(x, wire, buf, rate).await?,
+            Some(rate) => Box::pin(super::rate::write(x, wire, buf, rate)).await?,
             None => wire.queue(buf),
         }
         pace(x, wire).await?;
@@ -555,8 +556,8 @@ pub(crate) async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Re
     wire.stream.flush();
     wire.timer.arm(x.plan.core.send_timeout);
     let shared = x.shared.clone();
-    let drained = Box::pin(wire.stream.drained(below, Some(&wire.timer)));
-    let sent = shared.waiting_for(WaitKind::ClientWrite, drained).await;
+    let drained = |cx: &mut Context<'_>| wire.stream.poll_drained(cx, below, Some(&wire.timer));
+    let sent = shared.waiting_until(WaitKind::ClientWrite, drained).await;
     sent.map_err(|error| {
         wire.broken.set(true);
         if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {

@@ -93,6 +93,7 @@ impl Answer {
         let Answered { incoming, link, lease, rest } = answered;
         link.touch(up.settings.read_timeout);
         let buffering = headers::buffering(x, &up.settings, &incoming);
+        x.scratch.keep_fields(incoming.fields);
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
         let received = Received { shared: x.shared.clone(), site: up.sites.of(&lease), bytes: 0 };
@@ -488,6 +489,7 @@ impl Drop for Saved {
 /// An answer whose body came with its head: most small ones.
 fn whole(x: &mut Exchange, answered: Answered, tries: &Tries) -> Verdict {
     let Answered { incoming, link, lease, rest } = answered;
+    x.scratch.keep_fields(incoming.fields);
     tries.count(rest.len() as u64, 0, 0);
     tries.end(None);
     tries.over();

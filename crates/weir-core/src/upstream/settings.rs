@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_conf::{Bufs, Error, LineCx, Result, parse_size};
 
 use super::cache_settings::{CacheFamily, CacheSettings, Store};
-use super::hidden::Hidden;
+use super::field_names::FieldNames;
 use super::reason::Reason;
 use crate::conf::registry::Registry;
 use crate::conf::temp_path::{TempPath, TempPaths};
@@ -143,7 +143,7 @@ pub struct Settings {
     /// The answer's trailer reaches the client.
     pub pass_trailers: bool,
     /// The fields that do not reach the client.
-    pub(super) hidden: Hidden,
+    pub(super) hidden: FieldNames,
     /// Bits of [`IGNORED`].
     pub ignore_headers: u32,
     /// Bytes a second read from the server.
@@ -290,12 +290,12 @@ impl Family {
         self.resolved.clone()
     }
 
-    fn hidden(&self, default: &[&str]) -> Hidden {
+    fn hidden(&self, default: &[&str]) -> FieldNames {
         let is_passed =
             |name: &str| self.pass_headers.iter().flatten().any(|passed| passed.eq_ignore_ascii_case(name));
         let default = default.iter().copied().chain(FOR_US).filter(|name| !is_passed(name));
         let own = self.hide_headers.iter().flatten().map(String::as_str);
-        let mut hidden = Hidden::default();
+        let mut hidden = FieldNames::default();
         default.chain(own).for_each(|name| hidden.add(name));
         hidden
     }

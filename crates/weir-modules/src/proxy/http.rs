@@ -37,10 +37,11 @@ impl Protocol for Http {
     }
 
     fn secure(&self, x: &mut Exchange) -> Option<Secure> {
+        let tls = self.tls.as_ref()?;
         let goal = Goal::of(x).filter(|goal| goal.https)?;
         let host = goal.host.clone()?;
         let host = String::from_utf8_lossy(x.text(&host)).into_owned();
-        Some(self.tls.as_ref()?.secure(x, &host))
+        Some(tls.secure(x, &host))
     }
 
     fn is_plain(&self) -> bool {

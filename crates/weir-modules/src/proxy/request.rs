@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_conf::LineCx;
+use weir_core::upstream::FieldNames;
 use weir_core::upstream::protocol::{Framing, Outgoing, Section};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Exchange, Span, Text, Verdict};
@@ -27,26 +28,26 @@ pub(crate) fn set_header(slot: &mut Option<SetHeaders>, line: &mut LineCx<'_>) -
 pub(crate) struct Fields {
     host: Option<Value>,
     set: Vec<(Arc<str>, Value)>,
-    /// Names, in lower case, of the client's fields that are not sent as they came.
-    replaced: Vec<Box<[u8]>>,
+    /// The client's fields that are not sent as they came.
+    replaced: FieldNames,
 }
 
 impl Fields {
     pub(crate) fn new(written: &[(Arc<str>, Script)]) -> Fields {
-        let lower = |name: &str| name.to_ascii_lowercase().into_bytes().into_boxed_slice();
         let host = written.iter().rfind(|(name, _)| name.eq_ignore_ascii_case("Host"));
         let set = written.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("Host"));
-        let own = OWN.iter().map(|name| lower(name));
+        let mut replaced = FieldNames::default();
+        written.iter().map(|(name, _)| &**name).chain(OWN).for_each(|name| replaced.add(name));
         Fields {
             host: host.map(|(_, value)| Value::new(value)),
             set: set.map(|(name, value)| (name.clone(), Value::new(value))).collect(),
-            replaced: written.iter().map(|(name, _)| lower(name)).chain(own).collect(),
+            replaced,
         }
     }
 
     /// Whether `proxy_set_header` names this field, or nginx composes it itself.
-    fn replaces(&self, name: &[u8]) -> bool {
-        self.replaced.iter().any(|replaced| replaced.eq_ignore_ascii_case(name))
+    fn replaces(&self, known: Known, name: &[u8]) -> bool {
+        self.replaced.has(known, name)
     }
 
     pub(crate) fn sets(&self, name: &str) -> bool {
@@ -87,7 +88,7 @@ impl Fields {
         }
         for field in x.request.fields.iter().filter(|field| client && field.valid) {
             let name = x.arena.get(field.name);
-            let left_out = self.replaces(name) || whole && field.known.is_partial();
+            let left_out = self.replaces(field.known, name) || whole && field.known.is_partial();
             if !left_out {
                 section.field(name, x.arena.get(field.value));
             }
@@ -185,7 +186,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     if http.settings.pass_request_headers {
         for field in &x.request.fields {
             let name = x.arena.get(field.name);
-            let left_out = http.fields.replaces(name) || whole && field.known.is_partial();
+            let left_out = http.fields.replaces(field.known, name) || whole && field.known.is_partial();
             if field.valid && !left_out {
                 h1::field(&mut out.head, name, x.arena.get(field.value));
             }

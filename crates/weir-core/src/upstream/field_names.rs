@@ -1,19 +1,19 @@
-//! The fields of answers that clients do not see, told by a look at a bit or two.
+//! Sets of names of fields, such as those of answers that clients do not see: asked by a look at a bit or two.
 
 use weir_http::{Known, classify};
 
 /// Names of fields, of which those that Weir knows are bits.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hidden {
+pub struct FieldNames {
     known: u128,
     /// The other names, in lower case, and which lengths they have: a bit each, of all from 63 on one.
     others: Vec<Box<[u8]>>,
     lengths: u64,
 }
 
-impl Hidden {
+impl FieldNames {
     /// Adds a name, in any case.
-    pub(super) fn add(&mut self, name: &str) {
+    pub fn add(&mut self, name: &str) {
         match classify(name.as_bytes()) {
             Known::Other => {
                 self.lengths |= bit(name.len());
@@ -23,17 +23,17 @@ impl Hidden {
         }
     }
 
-    /// Whether clients do not see a field with this name, which is `known` to be it.
+    /// Whether a field with this name, which is known as `known`, is one of them.
     #[inline]
-    pub(super) fn has(&self, known: Known, name: &[u8]) -> bool {
+    pub fn has(&self, known: Known, name: &[u8]) -> bool {
         match known {
             Known::Other => self.lengths & bit(name.len()) != 0 && self.has_other(name),
             known => self.known & 1 << known as u8 != 0,
         }
     }
 
-    /// As [`Hidden::has`], of a name that nobody has looked up yet.
-    pub(super) fn has_name(&self, name: &[u8]) -> bool {
+    /// As [`FieldNames::has`], of a name that nobody has looked up yet.
+    pub fn has_name(&self, name: &[u8]) -> bool {
         self.has(classify(name), name)
     }
 
@@ -53,15 +53,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_hidden_in_any_case_whether_known_or_not() {
+    fn names_are_found_in_any_case_whether_known_or_not() {
         let long = "x-".to_owned() + &"y".repeat(70);
-        let mut hidden = Hidden::default();
-        ["Server", "X-PAD", &long].into_iter().for_each(|name| hidden.add(name));
+        let mut names = FieldNames::default();
+        ["Server", "X-PAD", &long].into_iter().for_each(|name| names.add(name));
         for name in ["server", "SERVER", "x-pad", "X-Pad", &long.to_uppercase()] {
-            assert!(hidden.has_name(name.as_bytes()), "{name}");
+            assert!(names.has_name(name.as_bytes()), "{name}");
         }
         for name in ["date", "x-pod", "", "serves", &long[1..]] {
-            assert!(!hidden.has_name(name.as_bytes()), "{name}");
+            assert!(!names.has_name(name.as_bytes()), "{name}");
         }
     }
 }
