@@ -96,11 +96,11 @@ fn days_of_month(year: i64, month: i64) -> i64 {
 ///
 /// Returns seconds since the epoch, negative before 1970; `None` when the text is not a date.
 pub fn parse(text: &[u8]) -> Option<i64> {
-    text.first_chunk().and_then(usual).or_else(|| any(text))
+    text.first_chunk().and_then(usual_form).or_else(|| any_form(text))
 }
 
 /// The form that servers send, by its places, at a third of the cost; `None`: it is another one, or wrong.
-fn usual(text: &[u8; 29]) -> Option<i64> {
+fn usual_form(text: &[u8; 29]) -> Option<i64> {
     let [w, e, k, b',', b' ', d, d1, b' ', m, o, n, b' ', y, y1, y2, y3, b' ', time @ ..] = text else {
         return None;
     };
@@ -122,7 +122,7 @@ fn two(tens: &u8, ones: &u8) -> Option<i64> {
     (tens < 10 && ones < 10).then_some(i64::from(tens * 10 + ones))
 }
 
-fn any(text: &[u8]) -> Option<i64> {
+fn any_form(text: &[u8]) -> Option<i64> {
     let separator = text.iter().position(|&byte| byte == b',' || byte == b' ')?;
     let mut rest = Reader(text.get(separator + 1..)?);
     rest.spaces();
@@ -428,13 +428,13 @@ mod tests {
     #[test]
     fn the_usual_form_is_read_as_any_other() {
         let good = *b"Sun, 29 Feb 2004 08:49:37 GMT";
-        assert!(usual(&good).is_some());
+        assert!(usual_form(&good).is_some());
         for at in 0..good.len() {
             for byte in 0..=255 {
                 let mut bytes = good;
                 bytes[at] = byte;
-                let found = usual(&bytes);
-                assert!(found.is_none() || found == any(&bytes), "{}", bytes.escape_ascii());
+                let found = usual_form(&bytes);
+                assert!(found.is_none() || found == any_form(&bytes), "{}", bytes.escape_ascii());
             }
         }
     }

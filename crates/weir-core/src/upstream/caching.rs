@@ -316,9 +316,11 @@ pub(super) fn respond(
     x.kept.served = Some((answer.clone(), base));
     let mut fields = x.worker.fields.take();
     fields.extend(answer.fields_at(base));
-    // A status alone, as of an answer that came without a line for it.
+    // A status alone, as of an answer that came without a line for it, says no more than the usual words, whose heads are
+    // kept.
     let reason = (answer.reason.end - answer.reason.start > 3)
-        .then_some(Span { start: answer.reason.start + base, end: answer.reason.end + base });
+        .then_some(Span { start: answer.reason.start + base, end: answer.reason.end + base })
+        .filter(|span| weir_http::status::line(answer.status).map(str::as_bytes) != Some(x.arena.get(*span)));
     let mut incoming = Incoming {
         status: answer.status,
         reason,
