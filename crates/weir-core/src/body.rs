@@ -307,7 +307,7 @@ mod tests {
         let mut all = Chain::default();
         all.append(&mut Chain::whole("0".into()));
         all.append(&mut chain);
-        assert!(chain.is_empty() && chain.len() == 0 && all.last);
+        assert_eq!((chain.is_empty(), chain.len(), all.last), (true, 0, true));
         assert_eq!(all.iter().count(), 5);
         let texts: Vec<_> = std::iter::from_fn(|| all.pop()).collect();
         let texts: Vec<_> = texts.iter().filter_map(Buf::memory).collect();

@@ -119,7 +119,7 @@ fn usual_form(text: &[u8; 29]) -> Option<i64> {
 /// The number of two digits.
 fn two(tens: &u8, ones: &u8) -> Option<i64> {
     let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
-    (tens < 10 && ones < 10).then_some(i64::from(tens * 10 + ones))
+    (tens < 10 && ones < 10).then(|| i64::from(tens * 10 + ones))
 }
 
 fn any_form(text: &[u8]) -> Option<i64> {
