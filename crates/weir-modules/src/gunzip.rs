@@ -68,10 +68,6 @@ impl HeaderFilter for Filter {
         }
         Verdict::Ok
     }
-
-    fn is_plain(&self) -> bool {
-        true
-    }
 }
 
 impl Filter {

@@ -237,10 +237,6 @@ impl HeaderFilter for AddHeaders {
         }
         Verdict::Ok
     }
-
-    fn is_plain(&self) -> bool {
-        true
-    }
 }
 
 struct AddTrailers {

@@ -228,10 +228,6 @@ impl HeaderFilter for Output {
         }
         if self.is_brief { Verdict::Passed } else { Verdict::Ok }
     }
-
-    fn is_plain(&self) -> bool {
-        true
-    }
 }
 
 struct Input(Rc<[Installed]>);

@@ -40,10 +40,6 @@ impl HeaderFilter for Filter {
             }
         }
     }
-
-    fn is_plain(&self) -> bool {
-        true
-    }
 }
 
 /// `None`: the request has no conditions.

@@ -6,7 +6,6 @@
 use weir_trace::Site;
 
 use super::Exchange;
-use crate::filter::HeaderEntry;
 
 impl Exchange {
     /// Charges the time since the last stamp to `site`.
@@ -83,19 +82,19 @@ impl Exchange {
         }
     }
 
-    /// For samples: the request is at `site`, which takes a few instructions and is told the trace later.
+    /// [`Exchange::open`] in a loop over many sites that take a few instructions each: without a call.
     #[inline(always)]
-    pub(crate) fn at(&self, site: Site) {
+    pub(crate) fn open_here(&self, site: Site) {
         if self.recorded.get() {
-            self.shared.presence.at(site);
+            self.shared.open_here(site);
         }
     }
 
-    /// These filters were called and took a few instructions each, which are left to what comes next.
+    /// [`Exchange::close_passed`] in such a loop.
     #[inline(always)]
-    pub(crate) fn pass_all(&self, filters: &[HeaderEntry]) {
+    pub(crate) fn close_passed_here(&self, site: Site) {
         if self.recorded.get() {
-            self.shared.pass_all_on(filters);
+            self.shared.close_passed_here(site);
         }
     }
 
