@@ -13,6 +13,7 @@ pub mod conn;
 mod engine;
 pub mod error;
 pub mod exchange;
+pub mod figures;
 pub mod file;
 pub mod filter;
 pub mod housekeeping;

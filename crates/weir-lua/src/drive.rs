@@ -27,11 +27,15 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             Step::Waits => {}
         }
         if let Some((at, waiting)) = run.take_request_op() {
+            let (lines, _) = if x.is_traced() { run.standing(Some(at)) } else { Default::default() };
+            x.enter_all(&lines);
             // Who wants to know hears of it when this is done: a coroutine can't be called off halfway.
             let mut nobody = None;
             let client = if run.on_abort.is_some() { &mut nobody } else { &mut client };
             let done = async { Some(of_request(run, x, at, waiting, settings.use_default_type).await) };
-            match unless(client, done).await {
+            let done = unless(client, done).await;
+            x.leave_all(&lines);
+            match done {
                 Some(Some(end)) => return Some(end),
                 Some(None) => {}
                 None => return Some(left(x)),
@@ -40,11 +44,15 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             x.log(Level::Error, &"lua threads wait for one another and none can go on");
             return Some(End::Error);
         } else {
+            let (lines, kind) = if x.is_traced() { run.standing(None) } else { Default::default() };
+            x.enter_all(&lines);
             let ready = async {
-                x.waiting_beside(Box::pin(poll_fn(|cx| run.poll(cx)))).await;
+                x.waiting_beside_for(kind, Box::pin(poll_fn(|cx| run.poll(cx)))).await;
                 Some(())
             };
-            if unless(&mut client, ready).await.is_none() {
+            let ready = unless(&mut client, ready).await;
+            x.leave_all(&lines);
+            if ready.is_none() {
                 client = None;
                 if !run.aborted() {
                     return Some(left(x));

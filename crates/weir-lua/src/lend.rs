@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use weir_core::Exchange;
 use weir_core::log::Level;
@@ -13,6 +14,8 @@ use weir_core::log::Level;
 use crate::api::Raise;
 use crate::phase::Phase;
 use crate::run::Run;
+use crate::sys::LuaState;
+use crate::variable::Allocated;
 use crate::vm::Vm;
 
 /// What is lent to a script.
@@ -41,6 +44,7 @@ pub(crate) fn lend<T>(
     impl Drop for Guard {
         fn drop(&mut self) {
             CURRENT.set(self.0);
+            compiler_fence(Ordering::Release);
         }
     }
     let loan = Loan {
@@ -51,8 +55,23 @@ pub(crate) fn lend<T>(
         before: CURRENT.get(),
     };
     let _guard = Guard(loan.before);
+    // The sampler's handler follows the pointer at any instruction from here on.
+    compiler_fence(Ordering::Release);
     CURRENT.set(&raw const loan);
-    script()
+    let before = vm.allocated();
+    let result = script();
+    let more = vm.allocated() - before;
+    // SAFETY: the reference that this came from is lent to this function until it ends, and the script that used it is over.
+    if let (1.., Some(x)) = (more, unsafe { loan.exchange.as_mut() }) {
+        x.own_lasting::<Allocated>().0 += more;
+    }
+    result
+}
+
+/// The main coroutine of the VM that runs on this thread; also for the sampler's handler.
+pub(crate) fn main() -> Option<*mut LuaState> {
+    // SAFETY: `lend` holds a reference to the VM as long as the loan is current.
+    current().map(|loan| unsafe { &*loan.vm }.main().raw())
 }
 
 fn current() -> Option<&'static Loan> {

@@ -18,20 +18,26 @@ mod filter;
 #[doc(hidden)]
 pub mod fuzzed;
 mod handler;
+mod heap;
 mod json;
 mod lend;
 mod library;
+mod lines;
 mod module;
 mod op;
 mod phase;
 mod regex;
 mod run;
+#[cfg(lua_walk)]
+mod sample;
 mod semaphore;
 mod set;
 mod state;
 mod sys;
+mod tell;
 mod thread;
 mod trim;
+mod variable;
 mod vm;
 
 pub use conf::LuaConf;

@@ -9,6 +9,7 @@ use weir_conf::names::{
 use weir_conf::{Contexts, Directive, Error, Result};
 use weir_core::filter::Slot;
 use weir_core::plan::{Level, PlanBuilder};
+use weir_core::variable::Variable;
 use weir_core::{Module, Phase as EnginePhase, inherit};
 use weir_trace::Kind;
 
@@ -19,6 +20,7 @@ use crate::handler::{Home, LogScript, Script};
 use crate::phase::Phase;
 use crate::set::VmSlot;
 use crate::trim;
+use crate::variable::VARIABLES;
 use crate::vm::Vm;
 
 /// The module.
@@ -124,6 +126,8 @@ impl Module for Lua {
         "body_filter", ANY_OR_IF, Phase::BodyFilter, "Sees and changes the body of answers, piece by piece.";
         "log", ANY_OR_IF, Phase::Log, "Runs when the request is over.";
     };
+
+    const VARIABLES: &'static [Variable] = VARIABLES;
 
     fn inherit(conf: &mut LuaConf, parent: &LuaConf) {
         inherit!(

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use weir_core::Exchange;
 use weir_core::log::Level;
+use weir_trace::{Site, WaitKind};
 
 use crate::lend::lend;
 use crate::op::{End, Op, Wait};
@@ -29,6 +30,8 @@ pub(crate) struct Run {
     asked: VecDeque<usize>,
     /// What the coroutine that has just yielded asks for.
     pub(crate) op: Option<Op>,
+    /// What that waits for, as traces tell it.
+    pub(crate) wait: WaitKind,
     pub(crate) current: usize,
     /// What was said and has not left yet.
     pub(crate) said: Vec<u8>,
@@ -67,6 +70,7 @@ impl Run {
             kind: Kind::Entry,
             parent: None,
             status: Status::Running,
+            wait: WaitKind::Other,
             clean: false,
             wrap: false,
         };
@@ -77,6 +81,7 @@ impl Run {
             ready: VecDeque::from([(0, 0)]),
             asked: VecDeque::new(),
             op: None,
+            wait: WaitKind::Other,
             current: 0,
             said: Vec::new(),
             began: false,
@@ -147,6 +152,7 @@ impl Run {
             Some(Op::Capture(list)) => Waiting::Capture(list),
         };
         state.set_top(0);
+        self.threads[at].wait = std::mem::take(&mut self.wait);
         if !matches!(waiting, Waiting::Threads(_) | Waiting::Wait(_)) {
             self.asked.push_back(at);
         }
@@ -322,7 +328,8 @@ impl Run {
         from.give(state, 1);
         let status = if kind == Kind::Light { Status::Running } else { Status::Suspended };
         let parent = Some(self.current);
-        let thread = Thread { state, anchor, kind, parent, status, clean: false, wrap };
+        let wait = WaitKind::Other;
+        let thread = Thread { state, anchor, kind, parent, status, wait, clean: false, wrap };
         // Scripts make coroutines by the thousand; one that has ended leaves its place to the next.
         let over = |thread: &Thread| thread.kind == Kind::Coroutine && matches!(thread.status, Status::Dead);
         match self.threads.iter().position(over) {
@@ -339,7 +346,8 @@ impl Run {
     pub(crate) fn aborted(&mut self) -> bool {
         let Some((state, anchor)) = self.on_abort.take() else { return false };
         let (kind, parent, status) = (Kind::Light, Some(0), Status::Running);
-        self.threads.push(Thread { state, anchor, kind, parent, status, clean: false, wrap: false });
+        let wait = WaitKind::Other;
+        self.threads.push(Thread { state, anchor, kind, parent, status, wait, clean: false, wrap: false });
         self.ready.push_back((self.threads.len() - 1, 0));
         true
     }
@@ -365,6 +373,17 @@ impl Run {
         match std::mem::replace(&mut self.threads[at].status, Status::Running) {
             Status::Waiting(waiting) => Some((at, waiting)),
             _ => None,
+        }
+    }
+
+    /// Where a script stands that waits, outermost first, and for what: its first coroutine that does.
+    pub(crate) fn standing(&self, at: Option<usize>) -> (Vec<Site>, WaitKind) {
+        let waits = |thread: &Thread| {
+            matches!(thread.status, Status::Waiting(Waiting::Wait(_) | Waiting::Captured(_)))
+        };
+        match at.or_else(|| self.threads.iter().position(waits)) {
+            Some(at) => (self.vm.lines.sites(self.threads[at].state), self.threads[at].wait),
+            None => (Vec::new(), WaitKind::Other),
         }
     }
 

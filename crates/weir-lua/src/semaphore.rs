@@ -8,6 +8,8 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use weir_trace::WaitKind;
+
 use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::lend;
 use crate::op::{Op, Results};
@@ -110,7 +112,10 @@ fn wait(l: State) -> Outcome {
     semaphore.waiting.borrow_mut().push_back(waiter.clone());
     let place = Place(semaphore, waiter);
     let limit = Duration::from_secs_f64(seconds.min(1e9));
-    lend::run(|run| run.op = Some(Op::Wait(Box::pin(waited(place, limit)))))?;
+    lend::run(|run| {
+        run.wait = WaitKind::Lock;
+        run.op = Some(Op::Wait(Box::pin(waited(place, limit))));
+    })?;
     Ok(Done::Yield(0))
 }
 

@@ -14,6 +14,18 @@ pub(crate) struct LuaState {
 /// What Lua calls.
 pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut LuaState) -> c_int;
 
+/// `lua_Alloc`: `old` bytes at a block become `new`.
+pub(crate) type Alloc =
+    unsafe extern "C" fn(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void;
+
+/// What `lua_gc` does.
+pub(crate) mod gc {
+    use std::ffi::c_int;
+
+    pub(crate) const COUNT: c_int = 3;
+    pub(crate) const COUNTB: c_int = 4;
+}
+
 pub(crate) const REGISTRY: c_int = -10000;
 pub(crate) const GLOBALS: c_int = -10002;
 
@@ -133,6 +145,10 @@ unsafe extern "C-unwind" {
 
     pub(crate) fn lua_getstack(l: *mut LuaState, level: c_int, about: *mut Debug) -> c_int;
     pub(crate) fn lua_getinfo(l: *mut LuaState, what: *const c_char, about: *mut Debug) -> c_int;
+
+    pub(crate) fn lua_gc(l: *mut LuaState, what: c_int, data: c_int) -> c_int;
+    pub(crate) fn lua_getallocf(l: *mut LuaState, data: *mut *mut c_void) -> Alloc;
+    pub(crate) fn lua_setallocf(l: *mut LuaState, function: Alloc, data: *mut c_void);
 
     pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
     pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);

@@ -1,5 +1,7 @@
 //! The coroutines of a run: its entry, its light threads, and those that scripts make.
 
+use weir_trace::WaitKind;
+
 use crate::op::{Subrequest, Wait};
 use crate::state::State;
 
@@ -12,6 +14,8 @@ pub(crate) struct Thread {
     /// Who made it (light threads), or resumed it last (coroutines).
     pub(crate) parent: Option<usize>,
     pub(crate) status: Status,
+    /// What it waits for, as traces tell it.
+    pub(crate) wait: WaitKind,
     /// It can be used again: it ended without an error.
     pub(crate) clean: bool,
     /// Its errors are raised again in who resumes it (`coroutine.wrap`).

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use weir_core::log::Level;
 use weir_core::variable::Get;
@@ -16,15 +17,21 @@ use crate::chunk::{self, Unloaded};
 use crate::conf::Main;
 use crate::dict::Dict;
 use crate::errlog;
+use crate::heap::Heap;
+use crate::lines::Lines;
 use crate::phase::Phase;
 use crate::regex::Patterns;
 use crate::run::error_text;
 use crate::state::State;
 use crate::sys;
+use crate::tell::Figures;
 
 /// See the module.
 pub(crate) struct Vm {
     main: State,
+    heap: Box<Heap>,
+    /// What is told of it; of those that serve.
+    pub(crate) figures: Option<Arc<Figures>>,
     /// Coroutines that have run to their end, with their anchors.
     spare: RefCell<Vec<(State, i32)>>,
     /// Functions of files, by name.
@@ -35,6 +42,8 @@ pub(crate) struct Vm {
     pub(crate) main_conf: Main,
     /// Patterns of `ngx.re`.
     pub(crate) patterns: Patterns,
+    /// Lines at which scripts have waited.
+    pub(crate) lines: Lines,
     /// Variables of modules that compiled code knows by number, and what follows their prefix.
     pub(crate) direct: RefCell<Vec<(Get, Rc<str>)>>,
     me: RefCell<Weak<Vm>>,
@@ -57,17 +66,25 @@ impl Vm {
             sys::luaL_openlibs(l);
             State::new(l)
         };
+        #[cfg(lua_walk)]
+        crate::sample::install();
         let dicts = main_conf.dicts.iter();
-        let dicts = dicts.map(|zone| (zone.name.to_string(), zone.store(Dict::new))).collect();
+        let dicts: Vec<(String, Arc<Dict>)> =
+            dicts.map(|zone| (zone.name.to_string(), zone.store(Dict::new))).collect();
         let most = main_conf.regex_cache.unwrap_or(1024);
         let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0));
+        let heap = Heap::attach(main);
+        let worker = main_conf.worker.filter(|worker| *worker != u8::MAX && !main_conf.single);
         let vm = Vm {
+            figures: worker.map(|worker| Figures::show(worker, heap.counts().clone(), Vec::clone(&dicts))),
+            heap,
             main,
             dicts,
             spare: RefCell::default(),
             files: RefCell::default(),
             main_conf,
             patterns,
+            lines: Lines::default(),
             direct: RefCell::default(),
             me: RefCell::default(),
             started: Cell::new(false),
@@ -110,6 +127,11 @@ impl Vm {
     /// The stack of the main coroutine; scripts never run on it but `init_by_lua` and what can't wait.
     pub(crate) fn main(&self) -> State {
         self.main
+    }
+
+    /// Bytes that it has allocated since it was made.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.heap.counts().allocated.load(Relaxed)
     }
 
     /// A coroutine with an empty stack, and its anchor.
@@ -312,6 +334,7 @@ impl Drop for Vm {
         {
             weir_core::log::cycle(Level::Error, &message);
         }
+        self.heap.detach(self.main);
         // SAFETY: runs hold the VM, so none is left; finalizers see no loan.
         unsafe { sys::lua_close(self.main.raw()) }
     }
@@ -339,4 +362,5 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/json", include_str!("prelude/json.lua")),
     ("=ngx/shared", include_str!("prelude/shared.lua")),
     ("=ngx/modules", include_str!("prelude/modules.lua")),
+    ("=ngx/advice", include_str!("prelude/advice.lua")),
 ];

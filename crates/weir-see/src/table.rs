@@ -5,7 +5,7 @@ use weir_http::json::Json;
 /// Rows of cells under named columns: text for people, an array of objects for programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    columns: &'static [Column],
+    columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
 
@@ -65,7 +65,12 @@ impl Cell {
 
 impl Report {
     /// Without rows yet.
-    pub(crate) fn new(columns: &'static [Column]) -> Report {
+    pub(crate) fn new(columns: &[Column]) -> Report {
+        Report::of(columns.to_vec())
+    }
+
+    /// The same, of columns that somebody else names.
+    pub(crate) fn of(columns: Vec<Column>) -> Report {
         Report { columns, rows: Vec::new() }
     }
 

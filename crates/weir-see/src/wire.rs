@@ -104,7 +104,8 @@ impl Raw {
 
     /// With the names that `symbols` knows.
     pub(crate) fn resolve(&self, symbols: &mut dyn Symbols) -> Stacks {
-        let mut stacks = Stacks::new(self.kind.clone(), Unit::Nanoseconds);
+        let unit = if self.kind == "alloc" { Unit::Bytes } else { Unit::Nanoseconds };
+        let mut stacks = Stacks::new(self.kind.clone(), unit);
         (stacks.period_ns, stacks.duration_ns, stacks.unix_ms) =
             (self.period_ns, self.duration_ns, self.unix_ms);
         for (weight, raw) in &self.stacks {

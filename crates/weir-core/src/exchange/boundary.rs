@@ -32,6 +32,26 @@ impl Exchange {
         }
     }
 
+    /// Whether boundaries are recorded.
+    #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        self.recorded.get()
+    }
+
+    /// Opens `sites` inside one another, outermost first: for what a script stands in while it waits.
+    pub fn enter_all(&self, sites: &[Site]) {
+        if self.recorded.get() {
+            sites.iter().for_each(|site| self.shared.enter_on(*site));
+        }
+    }
+
+    /// Closes what [`Exchange::enter_all`] opened; the request is back in what is around it.
+    pub fn leave_all(&self, sites: &[Site]) {
+        if let (true, [outermost, ..]) = (self.recorded.get(), sites) {
+            self.shared.leave_inside_on(*outermost);
+        }
+    }
+
     /// Opens `site` as of the stamp before.
     #[inline(always)]
     pub(crate) fn open(&self, site: Site) {

@@ -219,11 +219,38 @@ impl Handle {
         let hz = hz.clamp(1, MAX_HZ);
         let tally = lock(&self.shared.stacks).collect(source, hz, limit);
         let collection = Collection { shared: self.shared, tally };
+        if source == Source::Alloc {
+            // A sample comes by the same signal as those of time.
+            self.shared.entries().iter().try_for_each(|entry| entry.watched.probe.prepare())?;
+            sampler::sample_allocations(true);
+            return Ok(collection);
+        }
         for entry in self.shared.entries().iter() {
             let armed = entry.watched.probe.arm(source, self.shared.rate(source));
             armed.or_else(|error| if error.raw_os_error() == Some(ESRCH) { Ok(()) } else { Err(error) })?;
         }
         Ok(collection)
+    }
+
+    /// The stack of a worker at this moment, also of one that is stuck; `None` if it does not come within `limit`, which is
+    /// so for a thread that the kernel does not let go.
+    ///
+    /// # Errors
+    /// There is no such worker, or no signal: see [`Probe::ask`].
+    pub fn stack_now(&self, worker: u16, limit: Duration) -> io::Result<Option<sampler::Sample>> {
+        let entries = self.shared.entries();
+        let entry = entries.iter().find(|entry| entry.watched.worker == worker);
+        let probe = entry.ok_or(io::ErrorKind::NotFound)?.watched.probe;
+        let (since, until) = (clock::ticks(), Instant::now() + limit);
+        probe.ask()?;
+        loop {
+            self.shared.gather();
+            let sample = lock(&self.shared.stacks).asked(worker, since);
+            if sample.is_some() || Instant::now() >= until {
+                return Ok(sample);
+            }
+            std::thread::sleep(HANDLED);
+        }
     }
 
     /// The workers, in order.
@@ -314,8 +341,9 @@ impl Shared {
                 second = Instant::now();
                 clock::scale().recalibrate();
                 if lock(&self.stacks).expire() {
-                    self.rearm(Source::Cpu);
-                    self.rearm(Source::Wall);
+                    [Source::Cpu, Source::Wall, Source::Alloc]
+                        .into_iter()
+                        .for_each(|source| self.rearm(source));
                 }
             }
             if minute.elapsed() >= 60 * SECOND {
@@ -371,12 +399,15 @@ impl Shared {
         let wanted = lock(&self.stacks).rate(source);
         match source {
             Source::Cpu => wanted.max(lock(&self.settings).cpu_hz),
-            Source::Wall | Source::Asked => wanted,
+            Source::Wall | Source::Asked | Source::Alloc => wanted,
         }
     }
 
     fn rearm(&self, source: Source) {
         let rate = self.rate(source);
+        if source == Source::Alloc {
+            return sampler::sample_allocations(rate > 0);
+        }
         for entry in self.entries().iter() {
             // One that ended meanwhile has no timers any more.
             let _ = entry.watched.probe.arm(source, rate);

@@ -65,6 +65,8 @@ pub(super) struct Stacks {
     swept: Option<Instant>,
     seconds: VecDeque<Second>,
     collections: Vec<Weak<Mutex<Tally>>>,
+    /// The last stack that was asked for, by worker.
+    asked: HashMap<u16, Sample>,
     /// Used again for each sample.
     scratch: Stack,
 }
@@ -82,7 +84,9 @@ impl Stacks {
     /// Counts a sample.
     pub(super) fn add(&mut self, worker: u16, sample: &Sample) {
         if sample.source == Source::Asked {
-            return; // the watchdog's: it stands for no time
+            // It stands for no time: the watchdog's, or somebody's who wants to know where a worker is.
+            self.asked.insert(worker, sample.clone());
+            return;
         }
         let stack = ByAddress(self.intern(worker, sample));
         if sample.source == Source::Cpu {
@@ -124,6 +128,11 @@ impl Stacks {
             period_ns: period(sum.values()),
             stacks: sorted(&sum),
         }
+    }
+
+    /// The last stack that a worker was asked for, if that was taken at `since` or later.
+    pub(super) fn asked(&self, worker: u16, since: u64) -> Option<Sample> {
+        self.asked.get(&worker).filter(|sample| sample.time >= since).cloned()
     }
 
     /// Begins to collect.

@@ -1,5 +1,7 @@
 //! For handlers that produce their answer piece by piece.
 
+use weir_trace::WaitKind;
+
 use super::{body_part, drain, finish, send_head};
 use crate::body::Chain;
 use crate::error::Error;
@@ -71,10 +73,15 @@ impl Exchange {
 
     /// Awaits `future`, accounted as waiting; subrequests that were included go on meanwhile.
     pub async fn waiting_beside<T>(&self, future: LocalFuture<'_, T>) -> T {
+        self.waiting_beside_for(WaitKind::Other, future).await
+    }
+
+    /// [`waiting_beside`](Exchange::waiting_beside), saying what for.
+    pub async fn waiting_beside_for<T>(&self, kind: WaitKind, future: LocalFuture<'_, T>) -> T {
         let shared = self.shared.clone();
         match self.family.clone() {
-            None => shared.waiting(future).await,
-            Some(family) => family.attend(&shared, shared.waiting(future)).await,
+            None => shared.waiting_for(kind, future).await,
+            Some(family) => family.attend(&shared, shared.waiting_for(kind, future)).await,
         }
     }
 }

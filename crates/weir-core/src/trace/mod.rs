@@ -129,6 +129,18 @@ impl Exchange {
         self.shared.is_on()
     }
 
+    /// How long the request has run so far in the sites that are wanted, in nanoseconds; `None` where boundaries are not
+    /// recorded. Makes the request's tree, so it is for those who ask.
+    pub fn ran_in(&self, wanted: impl Fn(&weir_trace::SiteInfo) -> bool) -> Option<u64> {
+        if !self.shared.is_on() {
+            return None;
+        }
+        let tree = self.shared.with_trace(|trace| trace.tree());
+        let table = SiteTable::global();
+        let nodes = tree.nodes().iter().filter(|node| wanted(&table.info(node.site)));
+        Some(weir_rt::clock::scale().ticks_to_ns(nodes.map(|node| node.self_run).sum()))
+    }
+
     /// The value for a `traceparent` field to whoever is asked on behalf of this request (`$traceparent`): W3C Trace
     /// Context, version 00.
     pub fn traceparent(&self) -> String {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use weir_core::log::Level;
+use weir_trace::WaitKind;
 
 use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function, subrequest};
 use crate::lend;
@@ -147,6 +148,7 @@ fn sleep(l: State) -> Outcome {
     }
     let wait = Duration::from_secs_f64(seconds.min(1e9));
     lend::run(|run| {
+        run.wait = WaitKind::Timer;
         run.op = Some(Op::Wait(Box::pin(async move {
             weir_rt::sleep(wait).await;
             Box::new(|_: State| 0) as crate::op::Results

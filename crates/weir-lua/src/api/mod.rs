@@ -113,6 +113,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::json::TABLE,
     crate::library::TABLE,
     crate::semaphore::TABLE,
+    crate::tell::TABLE,
 ];
 
 /// Pushes the closure that scripts see as `function`.

@@ -19,7 +19,7 @@ use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 use weir_rt::clock;
 
-use stripe::{Node, Stripe};
+use stripe::{Contention, Node, Stripe};
 
 /// What a dictionary holds under a key.
 #[derive(Debug)]
@@ -68,6 +68,21 @@ pub(crate) struct Dict {
     full: AtomicU64,
     /// Numbers of nodes.
     numbers: AtomicU64,
+}
+
+/// See [`Dict::told`].
+pub(crate) struct Told {
+    /// Bytes.
+    pub(crate) capacity: u64,
+    pub(crate) used: u64,
+    /// How often there was no room.
+    pub(crate) full: u64,
+    pub(crate) entries: u64,
+    /// How often a writer waited for another one, for how long in sum and at most, and which worker held it then.
+    pub(crate) waits: u64,
+    pub(crate) waited_ns: u64,
+    pub(crate) longest_ns: u64,
+    pub(crate) holder: Option<u64>,
 }
 
 /// How many stripes a dictionary has.
@@ -120,6 +135,28 @@ impl Dict {
     /// Bytes that are free, in whole pages.
     pub(crate) fn free_space(&self) -> u64 {
         self.capacity.saturating_sub(self.used.load(Ordering::Relaxed)) / 4096 * 4096
+    }
+
+    /// What who looks from outside is told.
+    pub(crate) fn told(&self) -> Told {
+        let Usage { used, size, full } = self.usage();
+        let of = |of: fn(&Contention) -> &AtomicU64| {
+            self.stripes.iter().map(move |stripe| of(stripe.contention()).load(Ordering::Relaxed))
+        };
+        let longest = self.stripes.iter().map(Stripe::contention);
+        let longest = longest.max_by_key(|contention| contention.longest.load(Ordering::Relaxed));
+        let holder = longest.and_then(|contention| contention.holder.load(Ordering::Relaxed).checked_sub(1));
+        let ns = |ticks| clock::scale().ticks_to_ns(ticks);
+        Told {
+            capacity: size,
+            used,
+            full,
+            entries: self.stripes.iter().map(|stripe| stripe.entries() as u64).sum(),
+            waits: of(|contention| &contention.waits).sum(),
+            waited_ns: ns(of(|contention| &contention.waited).sum()),
+            longest_ns: ns(of(|contention| &contention.longest).max().unwrap_or(0)),
+            holder,
+        }
     }
 
     fn stripe(&self, hash: u64) -> &Stripe {

@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use weir_rt::{clock, sampler};
 
 use super::{NEVER, Value, stamp};
 
@@ -49,6 +50,20 @@ impl Node {
 pub(super) struct Stripe {
     buckets: Box<[Atomic<Node>]>,
     order: Mutex<Order>,
+    /// One more than the number of the worker that locked it last.
+    holder: AtomicU64,
+    contention: Contention,
+}
+
+/// How writers got into one another's way.
+#[derive(Default)]
+pub(super) struct Contention {
+    pub(super) waits: AtomicU64,
+    /// Ticks, of all of them and of the longest.
+    pub(super) waited: AtomicU64,
+    pub(super) longest: AtomicU64,
+    /// As [`Stripe::holder`], at the longest.
+    pub(super) holder: AtomicU64,
 }
 
 /// Nodes by the stamps they had when that was last looked at, the oldest first; some have gone since.
@@ -61,12 +76,47 @@ pub(super) struct Order {
 impl Stripe {
     /// One with so many chains, a power of two.
     pub(super) fn new(buckets: usize) -> Stripe {
-        Stripe { buckets: (0..buckets).map(|_| Atomic::null()).collect(), order: Mutex::default() }
+        let buckets = (0..buckets).map(|_| Atomic::null()).collect();
+        Stripe {
+            buckets,
+            order: Mutex::default(),
+            holder: AtomicU64::new(0),
+            contention: Contention::default(),
+        }
     }
 
     /// What writers hold.
     pub(super) fn lock(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        let order = match self.order.try_lock() {
+            Ok(order) => order,
+            Err(TryLockError::Poisoned(order)) => order.into_inner(),
+            Err(TryLockError::WouldBlock) => self.wait(),
+        };
+        self.holder.store(u64::from(sampler::worker()) + 1, Ordering::Relaxed);
+        order
+    }
+
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, Order> {
+        let (holder, began) = (self.holder.load(Ordering::Relaxed), clock::ticks());
+        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticks = clock::ticks().saturating_sub(began);
+        let Contention { waits, waited, longest, holder: at_longest } = &self.contention;
+        waits.fetch_add(1, Ordering::Relaxed);
+        waited.fetch_add(ticks, Ordering::Relaxed);
+        if longest.fetch_max(ticks, Ordering::Relaxed) < ticks {
+            at_longest.store(holder, Ordering::Relaxed);
+        }
+        order
+    }
+
+    /// How many entries there are.
+    pub(super) fn entries(&self) -> usize {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner).count
+    }
+
+    pub(super) fn contention(&self) -> &Contention {
+        &self.contention
     }
 
     fn bucket(&self, hash: u64) -> &Atomic<Node> {

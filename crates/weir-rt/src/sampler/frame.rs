@@ -1,5 +1,7 @@
 //! One frame of a sampled stack in one word.
 
+use super::names;
+
 /// A frame, innermost first in a stack. Native ones come from the walk of frame pointers; the others are the Lua
 /// walker's, which resolves in the handler what may be gone when the stack is read (a prototype can be collected).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,14 +11,14 @@ pub enum Frame {
     Native(u64),
     /// A line of a Lua function.
     Lua {
-        /// The prototype's number in the registry of chunks; below 2^24.
-        proto: u32,
+        /// The chunk's number among the [`names`](super::names); below 2^24.
+        chunk: u32,
         /// The line; below 2^20.
         line: u32,
         /// It ran as compiled code.
         jit: bool,
     },
-    /// A function built into the Lua VM, by its number; below 2^24.
+    /// A function built into the Lua VM, by its number among the [`names`](super::names); below 2^24.
     Builtin(u32),
 }
 
@@ -26,11 +28,11 @@ impl Frame {
     pub const fn pack(self) -> u64 {
         match self {
             Frame::Native(address) => address & NATIVE,
-            Frame::Lua { proto, line, jit } => {
+            Frame::Lua { chunk, line, jit } => {
                 let tag = if jit { LUA_JIT } else { LUA };
-                tag << TAG | (proto as u64 & PROTO) << 20 | line as u64 & LINE
+                tag << TAG | (chunk as u64 & NAME) << 20 | line as u64 & LINE
             }
-            Frame::Builtin(number) => BUILTIN << TAG | number as u64 & PROTO,
+            Frame::Builtin(number) => BUILTIN << TAG | number as u64 & NAME,
         }
     }
 
@@ -39,12 +41,29 @@ impl Frame {
     pub const fn unpack(word: u64) -> Frame {
         match word >> TAG {
             LUA | LUA_JIT => Frame::Lua {
-                proto: (word >> 20 & PROTO) as u32,
+                chunk: (word >> 20 & NAME) as u32,
                 line: (word & LINE) as u32,
                 jit: word >> TAG == LUA_JIT,
             },
-            BUILTIN => Frame::Builtin((word & PROTO) as u32),
+            BUILTIN => Frame::Builtin((word & NAME) as u32),
             _ => Frame::Native(word & NATIVE),
+        }
+    }
+
+    /// A Lua frame as Lua's own messages name it, `nginx.conf:40` apart: `content_by_lua(nginx.conf:40):3`,
+    /// `/lua/waf.lua:88`, `string.find`. `None` for native ones.
+    pub fn lua_name(self) -> Option<String> {
+        let unnamed = || "?".to_owned();
+        match self {
+            Frame::Native(_) => None,
+            Frame::Builtin(number) => Some(names::name(number).unwrap_or_else(unnamed).replacen('_', ".", 1)),
+            Frame::Lua { chunk, line, .. } => {
+                let name = names::name(chunk).unwrap_or_else(unnamed);
+                Some(match name.strip_prefix(['@', '=']) {
+                    Some(name) => format!("{name}:{line}"),
+                    None => format!("[string \"{}\"]:{line}", name.lines().next().unwrap_or_default()),
+                })
+            }
         }
     }
 }
@@ -54,7 +73,7 @@ const LUA: u64 = 1;
 const LUA_JIT: u64 = 2;
 const BUILTIN: u64 = 3;
 const NATIVE: u64 = (1 << 48) - 1;
-const PROTO: u64 = (1 << 24) - 1;
+const NAME: u64 = (1 << 24) - 1;
 const LINE: u64 = (1 << 20) - 1;
 
 #[cfg(test)]
@@ -64,10 +83,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_survive_their_word(n in 0u64..1 << 48, proto in 0u32..1 << 24, line in 0u32..1 << 20, jit: bool) {
-            for frame in [Frame::Native(n), Frame::Lua { proto, line, jit }, Frame::Builtin(proto)] {
+        fn frames_survive_their_word(n in 0u64..1 << 48, chunk in 0u32..1 << 24, line in 0u32..1 << 20, jit: bool) {
+            for frame in [Frame::Native(n), Frame::Lua { chunk, line, jit }, Frame::Builtin(chunk)] {
                 prop_assert_eq!(Frame::unpack(frame.pack()), frame);
             }
+        }
+
+        #[test]
+        fn lua_frames_have_names_and_native_ones_have_not(word: u64) {
+            let frame = Frame::unpack(word);
+            prop_assert_eq!(frame.lua_name().is_none(), matches!(frame, Frame::Native(_)));
         }
 
         #[test]
@@ -75,5 +100,13 @@ mod tests {
             let frame = Frame::unpack(word);
             prop_assert_eq!(Frame::unpack(frame.pack()), frame);
         }
+    }
+    #[test]
+    fn chunks_are_named_as_in_messages() {
+        let at = |name: &[u8]| Frame::Lua { chunk: names::number(name), line: 7, jit: false }.lua_name();
+        assert_eq!(at(b"=content_by_lua(nginx.conf:40)").as_deref(), Some("content_by_lua(nginx.conf:40):7"));
+        assert_eq!(at(b"@/lua/waf.lua").as_deref(), Some("/lua/waf.lua:7"));
+        assert_eq!(at(b"return 1\n, 2").as_deref(), Some("[string \"return 1\"]:7"));
+        assert_eq!(Frame::Builtin(names::number(b"string_find")).lua_name().as_deref(), Some("string.find"));
     }
 }

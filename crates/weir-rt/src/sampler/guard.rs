@@ -3,7 +3,11 @@
 //! The load is the first instruction of a function of its own. A fault at exactly that address makes the fault
 //! handler continue at a second function, which returns "nothing" to the caller; no other fault is touched. So there
 //! is no flag to set and no stack to jump across.
+//!
+//! Code that follows pointers of its own, in C, is called by [`attempt`]: a fault in there returns from the attempt, as
+//! if the call had ended. The registers that it needs for that stand on the stack, and where is noted for the thread.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
 
@@ -41,6 +45,81 @@ unsafe extern "C" fn load_failed() -> Loaded {
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn guarded_load(_address: u64) -> Loaded {
     Loaded { value: 0, ok: 0 }
+}
+
+thread_local! {
+    /// Where the stack of the attempt stands that the thread is in; 0 outside of any.
+    static ATTEMPT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Calls `function`; `false` if a fault ended it early. Attempts don't nest.
+///
+/// # Safety
+/// `argument` is what `function` expects. The function may fault by reads only, and leaves nothing behind that must be
+/// undone: it is not unwound.
+pub(super) unsafe fn attempt(function: extern "C" fn(*mut c_void), argument: *mut c_void) -> bool {
+    ATTEMPT.with(|cell| {
+        // SAFETY: the cell outlives the call; the rest is the caller's promise.
+        unsafe { guarded_call(function, argument, cell.as_ptr()) == 1 }
+    })
+}
+
+/// Notes the stack pointer in `note`, calls, and forgets it: 1.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn guarded_call(
+    function: extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+    note: *mut u64,
+) -> u64 {
+    std::arch::naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push rdx",
+        "mov [rdx], rsp",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "call rax",
+        "mov eax, 1",
+        "pop rdx",
+        "mov qword ptr [rdx], 0",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
+}
+
+/// Where a fault goes on, with the noted stack pointer: 0.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn call_failed() -> u64 {
+    std::arch::naked_asm!(
+        "xor eax, eax",
+        "pop rdx",
+        "mov qword ptr [rdx], 0",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
+}
+
+/// Nothing is walked on other processors.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C" fn guarded_call(_: extern "C" fn(*mut c_void), _: *mut c_void, _: *mut u64) -> u64 {
+    0
 }
 
 /// The handlers that were there before ours, of SIGSEGV and SIGBUS.
@@ -95,15 +174,20 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     }
 }
 
-/// If the fault is our load's, the thread goes on behind it with nothing loaded.
+/// If the fault is our load's, the thread goes on behind it with nothing loaded; if it is an attempt's, behind that.
 #[cfg(target_arch = "x86_64")]
 fn recovered(context: &mut libc::ucontext_t) -> bool {
-    let ip = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
-    let ours = *ip as usize == guarded_load as *const () as usize;
-    if ours {
-        *ip = load_failed as *const () as usize as i64;
+    let registers = &mut context.uc_mcontext.gregs;
+    if registers[libc::REG_RIP as usize] as usize == guarded_load as *const () as usize {
+        registers[libc::REG_RIP as usize] = load_failed as *const () as usize as i64;
+        return true;
     }
-    ours
+    let stack = ATTEMPT.get();
+    if stack != 0 {
+        registers[libc::REG_RIP as usize] = call_failed as *const () as usize as i64;
+        registers[libc::REG_RSP as usize] = stack as i64;
+    }
+    stack != 0
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -159,6 +243,29 @@ mod tests {
         assert_eq!(load(&raw const here as u64), Some(here));
         for wild in [0, 8, u64::MAX - 7, 1 << 63, 0x7fff_ffff_f000] {
             assert_eq!(load(wild), None, "{wild:x}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn an_attempt_that_faults_ends() {
+        extern "C" fn read(argument: *mut c_void) {
+            // SAFETY: a cell of the test's; the address in it is wild on purpose.
+            unsafe {
+                let cell = &mut *argument.cast::<(u64, u64)>();
+                cell.1 = std::ptr::with_exposed_provenance::<u64>(cell.0 as usize).read_volatile();
+            }
+        }
+        install().expect("two handlers");
+        let here = 77u64;
+        for (address, value) in
+            [(8, None), (&raw const here as u64, Some(77)), (1 << 63, None), (0x7fff_ffff_f000, None)]
+        {
+            let mut cell = (address, 0);
+            // SAFETY: `read` expects that cell.
+            let ended = unsafe { attempt(read, (&raw mut cell).cast()) };
+            assert_eq!(ended.then_some(cell.1), value, "{address:x}");
+            assert_eq!(ATTEMPT.get(), 0);
         }
     }
 

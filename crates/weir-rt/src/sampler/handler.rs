@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use libc::{c_int, c_void};
 
 use super::guard;
+use super::guest::Passage;
 use super::probe::{self, Probe};
 use super::ring::{Header, Source};
 use super::walk::{self, Limits, Registers};
@@ -51,13 +52,15 @@ extern "C" fn sampled(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void
 fn record(probe: &Probe, time: u64, info: &libc::siginfo_t, registers: Option<Registers>) {
     let Some(ring) = probe.ring() else { return };
     let (source, periods) = cause(info);
+    let unit = if source == Source::Alloc { 1 } else { probe.period_ns(source) };
     let header = Header {
         time,
         source,
-        weight_ns: probe.period_ns(source).saturating_mul(periods),
+        weight_ns: unit.saturating_mul(periods),
         place: probe.current().place().pack(),
         request: probe.current().request(),
         parked: probe.busy_since() == 0,
+        vm_state: Passage::state(),
     };
     ring.push(&header, |emit| match registers {
         Some(registers) if probe.may_walk() => {
@@ -69,27 +72,32 @@ fn record(probe: &Probe, time: u64, info: &libc::siginfo_t, registers: Option<Re
                 }
                 word
             };
-            walk::walk(registers, &limits, load, emit);
+            let inner = Passage { stack_end: limits.stack.end };
+            walk::walk(registers, &limits, &inner, load, emit);
         }
         _ => {}
     });
 }
 
-/// Which timer it was, and how many of its periods the signal stands for.
+/// The kernel's layout of what a timer's signal carries, which the libc crate does not show whole; of one with a value
+/// the value stands at the same place.
+#[repr(C)]
+pub(super) struct Info {
+    head: [c_int; 4],
+    timer: c_int,
+    overrun: c_int,
+    pub(super) value: usize,
+}
+
+/// Which timer it was, and how many of its periods the signal stands for; of [`allocated`](super::allocated) how many bytes.
 fn cause(info: &libc::siginfo_t) -> (Source, u64) {
-    /// The kernel's layout of what a timer's signal carries, which the libc crate does not show whole.
-    #[repr(C)]
-    struct TimerInfo {
-        head: [c_int; 4],
-        timer: c_int,
-        overrun: c_int,
-        value: usize,
+    // SAFETY: the kernel's record of 128 bytes has this form for SI_TIMER and SI_QUEUE; it is larger than the part read.
+    let timer = unsafe { &*std::ptr::from_ref(info).cast::<Info>() };
+    match info.si_code {
+        libc::SI_TIMER => {}
+        libc::SI_QUEUE => return (Source::Alloc, timer.value as u64),
+        _ => return (Source::Asked, 0),
     }
-    if info.si_code != libc::SI_TIMER {
-        return (Source::Asked, 0);
-    }
-    // SAFETY: the kernel's record of 128 bytes has this form for SI_TIMER; it is larger than the part read.
-    let timer = unsafe { &*std::ptr::from_ref(info).cast::<TimerInfo>() };
     let source = if timer.value == Source::Wall as usize { Source::Wall } else { Source::Cpu };
     (source, 1 + u64::try_from(timer.overrun).unwrap_or(0))
 }
@@ -97,7 +105,13 @@ fn cause(info: &libc::siginfo_t) -> (Source, u64) {
 #[cfg(target_arch = "x86_64")]
 fn registers(context: &libc::ucontext_t) -> Option<Registers> {
     let of = |register: c_int| context.uc_mcontext.gregs[register as usize] as u64;
-    Some(Registers { ip: of(libc::REG_RIP), sp: of(libc::REG_RSP), fp: of(libc::REG_RBP) })
+    Some(Registers {
+        ip: of(libc::REG_RIP),
+        sp: of(libc::REG_RSP),
+        fp: of(libc::REG_RBP),
+        base: of(libc::REG_RDX),
+        pc: of(libc::REG_RBX),
+    })
 }
 
 #[cfg(not(target_arch = "x86_64"))]

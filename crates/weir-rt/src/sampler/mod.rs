@@ -2,27 +2,34 @@
 //!
 //! A thread that [`attach`]es shows a [`Probe`]: where it is ([`Current`], written by the engine at its marks), since
 //! when its turn runs, and a ring of stack samples. A timer of the kernel on the thread's own CPU time sends it a
-//! signal; the handler walks the frame pointers and writes the ring. It allocates nothing, takes no lock, calls no
-//! unwinder and no function of the C library, and is not run at all while the thread sleeps. Somebody else
+//! signal; the handler walks the frame pointers, and through a [`Guest`] where one runs, and writes the ring. It
+//! allocates nothing, takes no lock, calls no unwinder and no function of the C library, and is not run at all while the
+//! thread sleeps. Somebody else
 //! (`weir-core`'s housekeeping) drains the rings; addresses get their names in the `weir` command, not here.
 //!
 //! The signal is SIGPROF: debuggers let it pass without stopping. A process whose SIGPROF belongs to another profiler
 //! is not sampled ([`Probe::arm`] says so).
 
+mod alloc;
 mod current;
 mod doze;
 mod frame;
 mod guard;
+mod guest;
 mod handler;
+pub mod names;
 mod probe;
 mod ring;
+mod room;
 mod timers;
 mod walk;
 
+pub use alloc::{allocated, sample_allocations};
 pub use current::{Current, Place};
 pub use doze::doze;
 pub(crate) use doze::rouse;
 pub use frame::Frame;
+pub use guest::{Guest, Step, set_guest};
 pub use probe::{Attached, LongTurn, MAX_FAULTS, Probe, attach, probes};
 pub use ring::{Sample, Source};
 
@@ -30,6 +37,12 @@ pub use ring::{Sample, Source};
 #[inline]
 pub fn current() -> &'static Current {
     probe::mine().current()
+}
+
+/// The number of the calling thread among the sampled ones; 0 also for those that are not.
+#[inline]
+pub fn worker() -> u32 {
+    probe::mine().worker()
 }
 
 /// The calling thread's probe.

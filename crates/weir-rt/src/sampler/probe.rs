@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::current::Current;
 use super::handler;
 use super::ring::{Ring, Sample, Source};
+use super::room::Room;
 use super::timers::{self, Timer};
 
 /// One thread's cells, timers and ring.
@@ -110,13 +111,13 @@ impl Probe {
     /// each. Real time is exact and interrupts a sleeping loop, too: for bounded times.
     ///
     /// # Errors
-    /// `ESRCH` if the thread has ended, `EINVAL` for [`Source::Asked`], `EBUSY` if another profiler has SIGPROF,
+    /// `ESRCH` if the thread has ended, `EINVAL` for a source without a timer, `EBUSY` if another profiler has SIGPROF,
     /// `EAGAIN` without resources.
     pub fn arm(&self, source: Source, hz: u32) -> io::Result<()> {
         let (n, fixed) = match source {
             Source::Cpu => (0, None),
             Source::Wall => (1, Some(libc::CLOCK_MONOTONIC)),
-            Source::Asked => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            Source::Asked | Source::Alloc => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         let mut control = self.control();
         let control = control.as_mut().ok_or_else(gone)?;
@@ -138,6 +139,16 @@ impl Probe {
         }
     }
 
+    /// Makes ready for [`allocated`](super::allocated) on the thread.
+    ///
+    /// # Errors
+    /// `EBUSY` if another profiler has SIGPROF.
+    pub fn prepare(&self) -> io::Result<()> {
+        handler::install()?;
+        self.ring.get_or_init(Ring::new);
+        Ok(())
+    }
+
     /// Has the thread take one sample now: at once if it runs, or sleeps where signals wake it; when the kernel lets
     /// it go otherwise. Interrupted system calls are restarted, or end with EINTR as signal(7) has it.
     ///
@@ -146,8 +157,7 @@ impl Probe {
     pub fn ask(&self) -> io::Result<()> {
         let control = self.control();
         let tid = control.as_ref().ok_or_else(gone)?.tid;
-        handler::install()?;
-        self.ring.get_or_init(Ring::new);
+        self.prepare()?;
         // SAFETY: no pointers; the thread lives, as it takes `control` away before it ends.
         match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGPROF) } {
             0 => Ok(()),
@@ -281,6 +291,7 @@ pub fn attach(worker: u32) -> io::Result<Attached> {
     }
     let stack = stack_of_thread()?;
     let clock = timers::cpu_clock()?;
+    let room = Room::new()?;
     timers::unblock()?;
     crate::clock::ticks(); // its source is decided here rather than in the handler
     // SAFETY: no pointers, cannot fail.
@@ -296,13 +307,15 @@ pub fn attach(worker: u32) -> io::Result<Attached> {
     *probe.control() = Some(Control { tid, clock, timers: [None, None] });
     MINE.set(probe);
     registry.attached.push(probe);
-    Ok(Attached { probe, _here: PhantomData })
+    Ok(Attached { probe, _room: room, _here: PhantomData })
 }
 
 /// Shows the thread as long as it is kept; dropped where it was made.
 #[derive(Debug)]
 pub struct Attached {
     probe: &'static Probe,
+    /// Given back when the timers are gone.
+    _room: Room,
     _here: PhantomData<*const ()>,
 }
 

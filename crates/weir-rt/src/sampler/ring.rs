@@ -18,6 +18,8 @@ pub enum Source {
     Wall,
     /// Another thread: [`Probe::ask`](super::Probe::ask).
     Asked,
+    /// The thread itself, when it has allocated so much: [`allocated`](super::allocated).
+    Alloc,
 }
 
 /// One sample, as the handler left it.
@@ -28,7 +30,7 @@ pub struct Sample {
     /// What sent the signal.
     pub source: Source,
     /// How much time it stands for, in nanoseconds: the timer's period, times the periods that passed unseen (the
-    /// kernel looks at CPU timers once a tick). 0 for [`Source::Asked`].
+    /// kernel looks at CPU timers once a tick). Of [`Source::Alloc`] bytes; 0 for [`Source::Asked`].
     pub weight_ns: u64,
     /// Where the engine was, whatever the walk found.
     pub place: Place,
@@ -69,6 +71,7 @@ pub(super) struct Header {
     pub(super) place: u64,
     pub(super) request: u128,
     pub(super) parked: bool,
+    pub(super) vm_state: u8,
 }
 
 impl Ring {
@@ -107,7 +110,8 @@ impl Ring {
         });
         let kind = u64::from(header.source as u8) << 16
             | u64::from(header.parked) << 24
-            | u64::from(truncated) << 25;
+            | u64::from(truncated) << 25
+            | u64::from(header.vm_state) << 32;
         self.put(head, 0, n as u64 | kind);
         self.put(head, 1, header.time);
         self.put(head, 2, header.place);
@@ -127,10 +131,12 @@ impl Ring {
             sample.source = match kind >> 16 & 0xff {
                 0 => Source::Cpu,
                 1 => Source::Wall,
+                3 => Source::Alloc,
                 _ => Source::Asked,
             };
             sample.parked = kind >> 24 & 1 == 1;
             sample.truncated = kind >> 25 & 1 == 1;
+            sample.vm_state = (kind >> 32) as u8;
             sample.time = self.at(tail, 1);
             sample.place = Place::unpack(self.at(tail, 2));
             sample.request = u128::from(self.at(tail, 3)) << 64 | u128::from(self.at(tail, 4));
@@ -160,7 +166,15 @@ mod tests {
 
     fn header(time: u64) -> Header {
         let request = u128::from(time) << 64 | 9;
-        Header { time, source: Source::Wall, weight_ns: time * 3, place: 7, request, parked: true }
+        Header {
+            time,
+            source: Source::Wall,
+            weight_ns: time * 3,
+            place: 7,
+            request,
+            parked: true,
+            vm_state: 4,
+        }
     }
 
     fn push(ring: &Ring, time: u64, frames: usize) {
@@ -180,7 +194,7 @@ mod tests {
         assert_eq!(out.len(), 3);
         assert_eq!((out[0].time, &*out[0].frames), (5, &[5, 6, 7][..]));
         assert_eq!((out[0].source, out[0].weight_ns, out[0].request), (Source::Wall, 15, 5 << 64 | 9));
-        assert!(out[0].parked && !out[0].truncated && out[1].frames.is_empty());
+        assert!(out[0].parked && out[0].vm_state == 4 && !out[0].truncated && out[1].frames.is_empty());
         assert_eq!((out[0].place.site, out[2].frames.len(), out[2].truncated), (7, MAX_FRAMES, true));
         ring.drain(|_| panic!("all were taken"));
     }

@@ -16,6 +16,9 @@ pub(super) struct Registers {
     pub(super) ip: u64,
     pub(super) sp: u64,
     pub(super) fp: u64,
+    /// rdx and rbx, which [`Inner`] reads.
+    pub(super) base: u64,
+    pub(super) pc: u64,
 }
 
 /// What may be read: aligned words inside of `stack`, words that lie inside of `text`.
@@ -27,50 +30,113 @@ pub(super) struct Limits {
     pub(super) text: Range<u64>,
 }
 
+/// Code without frame pointers that somebody knows the way through.
+pub(super) trait Inner {
+    /// Whether `address`, in the program's own code or outside of it, is in there.
+    fn owns(&self, address: u64, of_program: bool) -> bool;
+
+    /// Gives the frames there, and the registers of native code above them.
+    fn pass(&self, at: Registers, leaf: bool, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers>;
+
+    /// The same where the chain is broken behind `sp`.
+    fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers>;
+}
+
 /// Gives the address of the instruction and one inside each call above it to `emit`, innermost first, until that
-/// answers `false`. `load` reads a word, or says that it can't be read.
+/// answers `false`; in the place of those in `inner` what that gives. `load` reads a word, or says that it can't be read.
 #[inline]
 pub(super) fn walk(
     registers: Registers,
     limits: &Limits,
+    inner: &impl Inner,
     load: impl Fn(u64) -> Option<u64>,
     emit: &mut dyn FnMut(u64) -> bool,
 ) {
-    let Registers { ip, sp, fp } = registers;
-    let mut frames = Frames { limits, load, low: sp, recoveries: 0 };
-    if !emit(ip) || !limits.stack.contains(&sp) || !sp.is_multiple_of(8) {
+    let Registers { ip, sp, fp, .. } = registers;
+    let in_stack = limits.stack.contains(&sp) && sp.is_multiple_of(8);
+    let mut frames = Frames { limits, inner, load, low: sp, recoveries: 0, passed: false };
+    let found = if in_stack && frames.is_inner(ip) {
+        frames.pass(registers, true, emit)
+    } else if !emit(ip) || !in_stack {
         return; // on some other stack: a signal's, say
-    }
-    let mut at = fp;
-    if !limits.text.contains(&ip)
-        && let Some((slot, address)) = frames.first_return()
-        && !(frames.peek(fp).is_some() && fp + 8 <= slot)
-    {
-        if !emit(address - 1) {
-            return;
-        }
-        frames.low = slot + 8;
-    }
+    } else {
+        frames.caller_of_leaf(ip, fp).or_else(|| frames.above(fp, ip, emit))
+    };
+    let Some((mut at, mut address)) = found else { return };
     let mut last = ip;
     loop {
-        let record = frames.record(at).or_else(|| frames.recover(last));
-        let Some((next, address)) = record else { return };
+        if frames.is_inner(address) {
+            let here = Registers { ip: address, sp: frames.low, fp: at, base: 0, pc: 0 };
+            let Some(next) = frames.pass(here, false, emit) else { return };
+            (at, address) = next;
+        }
         if !emit(address - 1) {
             return;
         }
-        (at, last) = (next, address);
+        let Some((next, above)) = frames.above(at, last, emit) else { return };
+        (at, last, address) = (next, above, above);
     }
 }
 
-struct Frames<'a, L> {
+struct Frames<'a, I, L> {
     limits: &'a Limits,
+    inner: &'a I,
     load: L,
     /// What lies below has been passed.
     low: u64,
     recoveries: u32,
+    /// Inner frames were found.
+    passed: bool,
 }
 
-impl<L: Fn(u64) -> Option<u64>> Frames<'_, L> {
+/// A frame pointer, and the address of return above it.
+type Found = (u64, u64);
+
+impl<I: Inner, L: Fn(u64) -> Option<u64>> Frames<'_, I, L> {
+    /// The library's function in which the thread is may have no frame of its own: who called it then stands on the
+    /// stack before the frame that the register points to.
+    fn caller_of_leaf(&mut self, ip: u64, fp: u64) -> Option<Found> {
+        if self.limits.text.contains(&ip) {
+            return None;
+        }
+        let (slot, address) = self.first_return()?;
+        if self.peek(fp).is_some() && fp + 8 <= slot {
+            return None;
+        }
+        self.low = slot + 8;
+        Some((fp, address))
+    }
+
+    /// The frame at `fp`, or the next one that can be found above code at `last`.
+    fn above(&mut self, fp: u64, last: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<Found> {
+        if let Some(found) = self.record(fp).or_else(|| self.recover(last)) {
+            return Some(found);
+        }
+        if self.passed {
+            return None;
+        }
+        self.passed = true;
+        let next = self.inner.lost(self.low, emit)?;
+        self.go_on(next)
+    }
+
+    fn is_inner(&self, address: u64) -> bool {
+        self.inner.owns(address, self.limits.text.contains(&address))
+    }
+
+    fn pass(&mut self, at: Registers, leaf: bool, emit: &mut dyn FnMut(u64) -> bool) -> Option<Found> {
+        self.passed = true;
+        let next = self.inner.pass(at, leaf, emit)?;
+        self.go_on(next)
+    }
+
+    /// Behind inner frames; they must have come further up the stack.
+    fn go_on(&mut self, next: Registers) -> Option<Found> {
+        let fits = next.sp > self.low && self.limits.stack.contains(&next.sp) && CODE.contains(&next.ip);
+        self.low = next.sp;
+        fits.then_some((next.fp, next.ip))
+    }
+
     /// The frame at `fp`: the caller's frame pointer and the address of return. The walk has then passed it.
     fn record(&mut self, fp: u64) -> Option<(u64, u64)> {
         let found = self.peek(fp)?;
@@ -108,14 +174,19 @@ impl<L: Fn(u64) -> Option<u64>> Frames<'_, L> {
         self.slots().filter_map(found).find(|&(_, address)| self.is_return(address))
     }
 
-    fn slots(&self) -> impl Iterator<Item = u64> + use<L> {
+    fn slots(&self) -> impl Iterator<Item = u64> + use<I, L> {
         let end = self.limits.stack.end.saturating_sub(7).min(self.low.saturating_add(SCAN));
         (self.low..end).step_by(8)
     }
 
-    /// Whether a call instruction of the program ends at `address`.
+    /// Whether a call instruction of the program ends at `address`, or of what was compiled in it.
     fn is_return(&self, address: u64) -> bool {
         let text = &self.limits.text;
+        if !text.contains(&address) {
+            return CODE.contains(&address)
+                && !self.limits.stack.contains(&address)
+                && self.is_inner(address);
+        }
         address >= text.start.saturating_add(8)
             && address < text.end
             && (self.load)(address - 8).is_some_and(|bytes| ends_in_call(bytes.to_le_bytes()))
@@ -160,6 +231,27 @@ mod tests {
     const TEXT: u64 = 0x5555_0000_0000;
     const LIBRARY: u64 = 0x7fff_0000_0000;
 
+    /// Code of nobody else.
+    struct Nobody;
+
+    impl Inner for Nobody {
+        fn owns(&self, _: u64, _: bool) -> bool {
+            false
+        }
+
+        fn pass(&self, _: Registers, _: bool, _: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+            None
+        }
+
+        fn lost(&self, _: u64, _: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+            None
+        }
+    }
+
+    fn at(ip: u64, sp: u64, fp: u64) -> Registers {
+        Registers { ip, sp, fp, base: 0, pc: 0 }
+    }
+
     /// A stack of these words; in the code every multiple of 16 is the end of a call.
     fn stack_of(words: &[u64], registers: Registers) -> Vec<u64> {
         let limits = limits(words.len());
@@ -174,7 +266,7 @@ mod tests {
             }
         };
         let mut out = Vec::new();
-        walk(registers, &limits, load, &mut |frame| {
+        walk(registers, &limits, &Nobody, load, &mut |frame| {
             out.push(frame);
             out.len() < 64
         });
@@ -192,7 +284,7 @@ mod tests {
     #[test]
     fn a_chain_is_followed_to_its_end() {
         let words = [1, slot(4), TEXT + 0x20, 7, 0, TEXT + 0x30, 9];
-        let registers = Registers { ip: TEXT + 5, sp: slot(0), fp: slot(1) };
+        let registers = at(TEXT + 5, slot(0), slot(1));
         assert_eq!(stack_of(&words, registers), [TEXT + 5, TEXT + 0x1f, TEXT + 0x2f]);
     }
 
@@ -200,7 +292,7 @@ mod tests {
     fn a_library_leaf_does_not_hide_who_called_it() {
         // The leaf's return address, then its caller's frame, which the register still points to.
         let words = [3, TEXT + 0x40, 5, 0, TEXT + 0x20];
-        let registers = Registers { ip: LIBRARY, sp: slot(0), fp: slot(3) };
+        let registers = at(LIBRARY, slot(0), slot(3));
         assert_eq!(stack_of(&words, registers), [LIBRARY, TEXT + 0x3f, TEXT + 0x1f]);
         // With frame pointers in the library the same stack has nothing to mend.
         let words = [3, slot(3), TEXT + 0x40, 0, TEXT + 0x20];
@@ -211,15 +303,81 @@ mod tests {
     #[test]
     fn a_broken_chain_is_taken_up_again() {
         let words = [3, TEXT + 0x21, TEXT + 0x40, 5, 6, slot(7), TEXT + 0x20, 0, TEXT + 0x30];
-        let registers = Registers { ip: LIBRARY, sp: slot(0), fp: 77 };
+        let registers = at(LIBRARY, slot(0), 77);
         let expected = [LIBRARY, TEXT + 0x3f, TEXT + 0x1f, TEXT + 0x2f];
         assert_eq!(stack_of(&words, registers), expected);
     }
 
     #[test]
     fn another_stack_is_not_read() {
-        let registers = Registers { ip: TEXT, sp: STACK - 8, fp: slot(0) };
+        let registers = at(TEXT, STACK - 8, slot(0));
         assert_eq!(stack_of(&[slot(1); 4], registers), [TEXT]);
+    }
+
+    /// An interpreter at the end of the code, that keeps no frame pointer: three words above its stack pointer stand the
+    /// caller's frame pointer and the address that it returns to.
+    struct Interpreter<'w>(&'w [u64]);
+
+    impl Inner for Interpreter<'_> {
+        fn owns(&self, address: u64, _: bool) -> bool {
+            (TEXT + 0x8000..TEXT + 0x9000).contains(&address)
+        }
+
+        fn pass(&self, at: Registers, leaf: bool, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+            assert!(self.owns(at.ip, true));
+            emit(if leaf { 1 << 60 } else { 2 << 60 });
+            let word = |n| self.0.get(((at.sp - STACK) / 8) as usize + n).copied();
+            Some(Registers { ip: word(4)?, sp: at.sp + 40, fp: word(3)?, ..at })
+        }
+
+        fn lost(&self, sp: u64, emit: &mut dyn FnMut(u64) -> bool) -> Option<Registers> {
+            emit(3 << 60);
+            self.pass(at(TEXT + 0x8000, sp, 0), false, emit)
+        }
+    }
+
+    fn stack_through(words: &[u64], registers: Registers) -> Vec<u64> {
+        let load = |address: u64| match address {
+            STACK.. => words.get(((address - STACK) / 8) as usize).copied(),
+            _ => Some(u64::from_le_bytes([0, 0, 0, 0xe8, 1, 2, 3, 4])),
+        };
+        let mut out = Vec::new();
+        walk(registers, &limits(words.len()), &Interpreter(words), load, &mut |frame| {
+            out.push(frame);
+            true
+        });
+        out
+    }
+
+    #[test]
+    fn an_interpreter_is_passed_through() {
+        // As the leaf; then its caller, whose caller is the interpreter again, called from one more.
+        let words = [
+            7,
+            7,
+            7,
+            slot(6),
+            TEXT + 0x20,
+            9,
+            99,
+            TEXT + 0x8010,
+            7,
+            7,
+            7,
+            slot(13),
+            TEXT + 0x30,
+            0,
+            TEXT + 0x40,
+        ];
+        let expected = [1 << 60, TEXT + 0x1f, 2 << 60, TEXT + 0x2f, TEXT + 0x3f];
+        assert_eq!(stack_through(&words, at(TEXT + 0x8005, slot(0), 3)), expected);
+    }
+
+    #[test]
+    fn a_broken_chain_below_an_interpreter_is_lost_to_it() {
+        let words = [7, 7, 7, slot(6), TEXT + 0x20, 9, 0, TEXT + 0x30];
+        let expected = [TEXT + 5, 3 << 60, 2 << 60, TEXT + 0x1f, TEXT + 0x2f];
+        assert_eq!(stack_through(&words, at(TEXT + 5, slot(0), 3)), expected);
     }
 
     #[test]
@@ -263,7 +421,7 @@ mod tests {
             library: bool,
         ) {
             let ip = if library { LIBRARY } else { TEXT + 3 };
-            let frames = stack_of(&words, Registers { ip, sp: STACK + sp, fp });
+            let frames = stack_of(&words, at(ip, STACK + sp, fp));
             prop_assert!(!frames.is_empty() && frames.len() <= words.len() + 2);
         }
     }
@@ -276,8 +434,8 @@ mod tests {
             None
         };
         let mut n = 0;
-        let registers = Registers { ip: TEXT, sp: slot(0), fp: slot(0) };
-        walk(registers, &limits(4), load, &mut |_| {
+        let registers = at(TEXT, slot(0), slot(0));
+        walk(registers, &limits(4), &Nobody, load, &mut |_| {
             n += 1;
             true
         });

@@ -145,12 +145,8 @@ fn location(stall: &Stall) -> String {
 }
 
 /// An address for the command to name.
-fn address(word: u64) -> String {
-    match Frame::unpack(word) {
-        Frame::Native(address) => format!("@{address:x}@"),
-        Frame::Lua { proto, line, .. } => format!("lua function {proto}:{line}"),
-        Frame::Builtin(number) => format!("lua builtin {number}"),
-    }
+pub(super) fn address(word: u64) -> String {
+    Frame::unpack(word).lua_name().unwrap_or_else(|| format!("@{word:x}@"))
 }
 
 fn state(letter: u8) -> &'static str {

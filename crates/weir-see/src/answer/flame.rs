@@ -35,11 +35,18 @@ pub(crate) fn stacks(
     let time = Duration::from_nanos(time).min(LONGEST);
     let kind = question.value("kind").unwrap_or("cpu");
     let parts = match kind {
-        "cpu" => return cpu(question, reply, time),
+        "cpu" => return samples(question, reply, time, &CPU),
+        "gc" => return samples(question, reply, time, &GC),
+        "jit" => return samples(question, reply, time, &JIT),
+        "alloc" => return samples(question, reply, time, &ALLOC),
         // Go's name for a profile of waits.
         "wait" | "block" => Parts { run: false, wait: true },
         "wall" => Parts { run: true, wait: true },
-        _ => return Err(Failure::Wrong(format!("\"{kind}\" is no flame graph: cpu, wait and wall are"))),
+        _ => {
+            return Err(Failure::Wrong(format!(
+                "\"{kind}\" is no flame graph: cpu, wait, wall, alloc, gc and jit are"
+            )));
+        }
     };
     let (seconds, nanos) = clock::unix_time();
     let began = Instant::now();
@@ -54,15 +61,38 @@ pub(crate) fn stacks(
     Ok(raw)
 }
 
+/// A graph that is made of samples.
+struct Samples {
+    kind: &'static str,
+    source: Source,
+    /// States of the Lua VM ([`weir_rt::sampler::Sample::vm_state`]) whose samples count; all without.
+    states: &'static [u8],
+}
+
+const CPU: Samples = Samples { kind: "cpu", source: Source::Cpu, states: &[] };
+/// Collecting garbage.
+const GC: Samples = Samples { kind: "gc", source: Source::Cpu, states: &[3] };
+/// Recording, optimising and assembling traces.
+const JIT: Samples = Samples { kind: "jit", source: Source::Cpu, states: &[5, 6, 7] };
+const ALLOC: Samples = Samples { kind: "alloc", source: Source::Alloc, states: &[] };
+
 /// From samples: those to come, or with `last` those of the time before.
-fn cpu(question: &Question, reply: &mut dyn Reply, time: Duration) -> Result<Raw, Failure> {
+fn samples(
+    question: &Question,
+    reply: &mut dyn Reply,
+    time: Duration,
+    what: &Samples,
+) -> Result<Raw, Failure> {
     let housekeeping = housekeeping::handle();
     let hz =
         question.number("hz", u64::from(housekeeping.settings().cpu_hz.max(99)))?.clamp(1, 10_000) as u32;
     let profile = if question.has("last") {
+        if what.source != Source::Cpu {
+            return Err(Failure::Wrong(format!("{} is recorded from now on only", what.kind)));
+        }
         housekeeping.stacks(time)
     } else {
-        let collection = housekeeping.collect(Source::Cpu, hz, time + SPARE);
+        let collection = housekeeping.collect(what.source, hz, time + SPARE);
         let collection = collection.map_err(|error| format!("no CPU samples: {error}"))?;
         let until = Instant::now() + time;
         loop {
@@ -78,7 +108,7 @@ fn cpu(question: &Question, reply: &mut dyn Reply, time: Duration) -> Result<Raw
     {
         return Err(Failure::Wrong(format!("no CPU samples: {refused}")));
     }
-    Ok(sampled(&profile, question))
+    Ok(sampled(&profile, question, what))
 }
 
 /// No stacks, but all that is needed to name addresses.
@@ -86,11 +116,11 @@ pub(super) fn nothing() -> Raw {
     Raw { kind: "cpu".to_owned(), pid: std::process::id(), maps: code_maps(), ..Raw::default() }
 }
 
-fn sampled(profile: &Profile, question: &Question) -> Raw {
+fn sampled(profile: &Profile, question: &Question, what: &Samples) -> Raw {
     let table = SiteTable::global();
     let mut raw = Raw {
-        kind: "cpu".to_owned(),
-        period_ns: profile.period_ns,
+        kind: what.kind.to_owned(),
+        period_ns: if what.source == Source::Cpu { profile.period_ns } else { 0 },
         duration_ns: profile.duration.as_nanos() as u64,
         unix_ms: profile.unix_ms,
         pid: std::process::id(),
@@ -102,7 +132,8 @@ fn sampled(profile: &Profile, question: &Question) -> Raw {
         let location = if stack.route.is_none() { NOWHERE } else { &*route.location };
         let phase = if stack.site.is_none() { "" } else { site.phase.unwrap_or(&site.name) };
         let wanted = |key: &str, is: &str| question.value(key).is_none_or(|wanted| wanted == is);
-        if !wanted("route", location) || !wanted("phase", phase) {
+        let state = what.states.is_empty() || what.states.contains(&stack.vm_state);
+        if !state || !wanted("route", location) || !wanted("phase", phase) {
             continue;
         }
         let mut frames = vec![RawFrame::Named(Origin::Route, location.to_owned())];
@@ -124,13 +155,11 @@ fn sampled(profile: &Profile, question: &Question) -> Raw {
 }
 
 fn sampled_frame(word: u64) -> RawFrame {
-    match Sampled::unpack(word) {
-        Sampled::Native(address) => RawFrame::Address(address),
-        Sampled::Lua { proto, line, jit } => {
-            let jit = if jit { " [jit]" } else { "" };
-            RawFrame::Named(Origin::Lua, format!("lua function {proto}:{line}{jit}"))
-        }
-        Sampled::Builtin(number) => RawFrame::Named(Origin::Lua, format!("lua builtin {number}")),
+    let frame = Sampled::unpack(word);
+    let jit = if matches!(frame, Sampled::Lua { jit: true, .. }) { " [jit]" } else { "" };
+    match frame.lua_name() {
+        Some(name) => RawFrame::Named(Origin::Lua, name + jit),
+        None => RawFrame::Address(word),
     }
 }
 

@@ -2,8 +2,10 @@
 
 pub(crate) mod average;
 pub(crate) mod blocked;
+mod bt;
 mod capacity;
 pub(crate) mod certificates;
+mod figures;
 pub(crate) mod flame;
 pub(crate) mod kept;
 pub(crate) mod level;
@@ -59,6 +61,9 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         "average" => average::answer(source, question, reply),
         "reqs" => text(reply, reqs::answer(source, question)?),
         "blocked" => blocked::answer(question, reply),
+        "lua" => text(reply, figures::answer(question, "lua", "gc")?),
+        "dict" => text(reply, figures::answer(question, "dict", "all")?),
+        "bt" => text(reply, bt::answer(question)?),
         "blame" => text(reply, blocked::blame(source, question)),
         "queue" => queue::answer(source, question, reply),
         "use" => usage::answer(source, question, reply),

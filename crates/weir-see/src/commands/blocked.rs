@@ -6,7 +6,7 @@ use super::options::{Asked, Choice};
 use super::questions::options;
 use crate::control::protocol::{Kind, Question};
 use crate::stacks::Frame;
-use crate::symbols::Symbols;
+use crate::symbols::{Bare, Symbols};
 use crate::wire::Raw;
 use weir_http::json::escape;
 
@@ -14,6 +14,7 @@ pub(super) const CHOICES: &[Choice] = &[
     Choice { name: "--over", value: "TIME", about: "those that lasted this long" },
     Choice { name: "-n", value: "N", about: "the last so many" },
     Choice { name: "--follow", value: "", about: "and all that come, until Ctrl-C" },
+    RAW,
     Choice {
         name: "--blame",
         value: "",
@@ -21,20 +22,49 @@ pub(super) const CHOICES: &[Choice] = &[
     },
 ];
 
+const RAW: Choice = Choice {
+    name: "--raw",
+    value: "",
+    about: "native code by its addresses, as the server sends them: reads no symbols",
+};
+
+/// Of `weir bt`.
+pub(super) const OF_STACKS: &[Choice] = &[RAW];
+
 pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     asked.at_most(0)?;
     if asked.has("--blame") {
         return super::ask::show(asked, locate, &Question::new("blame")).map(drop);
     }
-    let maps = client(asked, locate)?.text(&Question::new("maps"))?;
-    let mut symbols = super::flame::symbols(&Raw::parse(&maps)?);
+    let mut symbols = symbols(asked, locate)?;
     let given = [("--over", "over"), ("-n", "n"), ("--follow", "follow")];
     let question = with_form(asked, &options(asked, Question::new("blocked"), &given));
     client(asked, locate)?.ask(&question, |kind, bytes| match kind {
         Kind::Note => note(bytes),
-        _ => print(named(&String::from_utf8_lossy(bytes), &mut symbols).as_bytes()),
+        _ => print(named(&String::from_utf8_lossy(bytes), &mut *symbols).as_bytes()),
     })?;
     Ok(())
+}
+
+/// `weir bt`
+pub(super) fn stacks_now(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(1)?;
+    let question = match asked.words.first() {
+        Some(worker) => Question::new("bt").with("worker", worker),
+        None => Question::new("bt"),
+    };
+    let mut symbols = symbols(asked, locate)?;
+    let text = client(asked, locate)?.text(&with_form(asked, &question))?;
+    print(named(&text, &mut *symbols).as_bytes()).map_err(|error| error.to_string())
+}
+
+/// What knows the names of the server's addresses, or with `--raw` none.
+fn symbols(asked: &Asked, locate: Locate<'_>) -> Result<Box<dyn Symbols>, String> {
+    if asked.has("--raw") {
+        return Ok(Box::new(Bare));
+    }
+    let maps = client(asked, locate)?.text(&Question::new("maps"))?;
+    Ok(Box::new(super::flame::symbols(&Raw::parse(&maps)?)))
 }
 
 /// `text` with every `@ADDRESS@` replaced by the names of its frames, innermost first: a line each, or a string each where
@@ -85,7 +115,6 @@ fn shown(frame: &Frame) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::Bare;
 
     /// Two frames for each address: one inlined into the other.
     struct Two;

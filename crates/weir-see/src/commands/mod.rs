@@ -111,9 +111,10 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "flame",
-        words: "[cpu|wait|wall]",
+        words: "[cpu|wait|wall|alloc|gc|jit]",
         about: "Draws a flame graph of the next seconds. cpu is what runs, by samples; wait is what requests wait for and \
-                wall both, by the marks of every request. Frames are location, phase, module and functions.",
+                wall both, by the marks of every request; alloc is what Lua allocates, in bytes, gc its collector and jit \
+                its compiler. Frames are location, phase, module, functions and lines of Lua.",
         choices: flame::CHOICES,
         run: flame::run,
     },
@@ -124,6 +125,29 @@ static COMMANDS: &[Command] = &[
                 thread did, and which requests had to wait for it.",
         choices: blocked::CHOICES,
         run: blocked::run,
+    },
+    Command {
+        name: "bt",
+        words: "[WORKER]",
+        about: "Shows the stack that a worker has at this moment, or all of them: Rust, C and Lua with lines. Works while \
+                workers are stuck.",
+        choices: blocked::OF_STACKS,
+        run: blocked::stacks_now,
+    },
+    Command {
+        name: "lua",
+        words: "[gc|heap|jit]",
+        about: "Shows the Lua VMs of the workers. gc is what their time goes to: interpreter, compiled code, collector, \
+                compiler; heap their memory; jit the places where the compiler gave up, and why.",
+        choices: &[],
+        run: questions::lua,
+    },
+    Command {
+        name: "dict",
+        words: "",
+        about: "Shows the shared dictionaries: size, entries, and how long writers waited for one another.",
+        choices: &[],
+        run: questions::dict,
     },
     Command {
         name: "reqs",

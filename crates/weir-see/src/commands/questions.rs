@@ -87,6 +87,19 @@ pub(super) fn reqs(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     show(asked, locate, &options(asked, Question::new("reqs"), &[("--over", "over"), ("-n", "n")])).map(drop)
 }
 
+/// `weir lua`
+pub(super) fn lua(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(1)?;
+    let question = Question::new("lua").with("of", asked.words.first().map_or("gc", String::as_str));
+    show(asked, locate, &question).map(drop)
+}
+
+/// `weir dict`
+pub(super) fn dict(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(0)?;
+    show(asked, locate, &Question::new("dict")).map(drop)
+}
+
 /// `weir queue`
 pub(super) const QUEUE: &[Choice] = &[
     Choice { name: "-t", value: "TIME", about: "watch for how long: 1s without" },

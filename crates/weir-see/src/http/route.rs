@@ -49,6 +49,10 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame")] => {
             whole(source, to, question(request, verb))
         }
+        ["lua", view @ ("gc" | "heap" | "jit")] => {
+            whole(source, to, question(request, "lua").with("of", view))
+        }
+        ["dict"] => whole(source, to, question(request, "dict")),
         ["blocked"] => blocked(source, to, request),
         ["flame", kind] => profile(source, to, request, kind, None),
         ["upstreams", ref rest @ ..] => to.send(&upstreams(source, request, rest)),

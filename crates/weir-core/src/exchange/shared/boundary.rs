@@ -35,6 +35,14 @@ impl Shared {
         self.with_trace(|trace| trace.leave(site, clock::ticks()));
     }
 
+    /// [`leave_on`](Shared::leave_on) of a site inside of another one, to which the request returns.
+    pub(in crate::exchange) fn leave_inside_on(&self, site: Site) {
+        self.with_trace(|trace| {
+            trace.leave(site, clock::ticks());
+            self.presence.at(trace.innermost());
+        });
+    }
+
     #[inline(never)]
     pub(in crate::exchange) fn open_on(&self, site: Site) {
         self.open_here(site);

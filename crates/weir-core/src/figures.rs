@@ -1,0 +1,65 @@
+//! Tables that modules show of themselves to who looks into the server (`weir lua gc`, `weir dict`): this crate and the one
+//! that answers questions know nothing of what is in them.
+
+use std::sync::{Mutex, PoisonError};
+
+/// A table of figures.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Of each column its head for people, and its key for programs.
+    pub columns: &'static [(&'static str, &'static str)],
+    /// A value a column.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// A figure, and how it is to be read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Words.
+    Text(String),
+    /// A number of things.
+    Count(u64),
+    /// Bytes.
+    Bytes(u64),
+    /// Nanoseconds.
+    Time(u64),
+    /// A part, and the whole.
+    Share(u64, u64),
+}
+
+/// Gives the table that is called so, if there is one. Called on threads that serve nobody.
+pub type Tell = fn(what: &str) -> Option<Table>;
+
+static TELLERS: Mutex<Vec<(&'static str, Tell)>> = Mutex::new(Vec::new());
+
+/// From here on questions about `name` are answered by `tell`. The first call for a name counts.
+pub fn register(name: &'static str, tell: Tell) {
+    let mut tellers = TELLERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !tellers.iter().any(|(known, _)| *known == name) {
+        tellers.push((name, tell));
+    }
+}
+
+/// The table `what` of `name`; `None` if nobody has registered for that name, or has none that is called so.
+pub fn table(name: &str, what: &str) -> Option<Table> {
+    let tell = {
+        let tellers = TELLERS.lock().unwrap_or_else(PoisonError::into_inner);
+        tellers.iter().find(|(known, _)| *known == name)?.1
+    };
+    tell(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_who_registers_is_asked() {
+        let mine: Tell =
+            |what| (what == "a").then(|| Table { columns: &[("a", "a")], rows: vec![vec![Value::Count(1)]] });
+        register("figures_test", mine);
+        register("figures_test", |_| None);
+        assert_eq!(table("figures_test", "a").map(|table| table.rows), Some(vec![vec![Value::Count(1)]]));
+        assert!(table("figures_test", "b").is_none() && table("nobody", "a").is_none());
+    }
+}

@@ -1,0 +1,193 @@
+//! What VMs tell of themselves: `weir lua` and `weir dict`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use weir_core::figures::{self, Table, Value};
+use weir_core::housekeeping;
+
+use crate::api::{Done, Function, expect_string, function};
+use crate::dict::Dict;
+use crate::heap::Counts;
+use crate::lend;
+
+/// What other threads may read of a VM.
+pub(crate) struct Figures {
+    worker: u8,
+    heap: Arc<Counts>,
+    dicts: Vec<(String, Arc<Dict>)>,
+    /// Traces that were compiled.
+    traces: AtomicU64,
+    /// Times that all of them were thrown away.
+    flushes: AtomicU64,
+    /// How often the compiler gave up, by place and reason.
+    aborts: Mutex<BTreeMap<(String, String), u64>>,
+}
+
+static VMS: Mutex<Vec<Weak<Figures>>> = Mutex::new(Vec::new());
+
+impl Figures {
+    /// Shown as long as it is kept.
+    pub(crate) fn show(worker: u8, heap: Arc<Counts>, dicts: Vec<(String, Arc<Dict>)>) -> Arc<Figures> {
+        figures::register("lua", tell_lua);
+        figures::register("dict", tell_dicts);
+        let (traces, flushes, aborts) = Default::default();
+        let figures = Arc::new(Figures { worker, heap, dicts, traces, flushes, aborts });
+        let mut vms = lock(&VMS);
+        vms.retain(|vm| vm.strong_count() > 0);
+        vms.push(Arc::downgrade(&figures));
+        figures
+    }
+
+    fn aborted(&self, place: String, reason: String) {
+        let mut aborts = lock(&self.aborts);
+        let full = aborts.len() >= PLACES;
+        match aborts.get_mut(&(place.clone(), reason.clone())) {
+            Some(count) => *count += 1,
+            None if full => *aborts.entry(("elsewhere".to_owned(), String::new())).or_default() += 1,
+            None => {
+                aborts.insert((place, reason), 1);
+            }
+        }
+    }
+}
+
+pub(crate) const TABLE: &[Function] = &[function("_jit_told", 0, |l| {
+    let what = expect_string(&l, 1, "_jit_told")?;
+    // The event may come when the VM is closed, with nobody's loan.
+    if lend::main().is_some() {
+        lend::vm(|vm| match (&vm.figures, &*what) {
+            (Some(figures), b"stop") => drop(figures.traces.fetch_add(1, Relaxed)),
+            (Some(figures), b"flush") => drop(figures.flushes.fetch_add(1, Relaxed)),
+            (Some(figures), _) => figures.aborted(l.lossy(2), l.lossy(3)),
+            (None, _) => {}
+        });
+    }
+    Ok(Done::Results(0))
+})];
+
+fn tell_lua(what: &str) -> Option<Table> {
+    let mut vms: Vec<Arc<Figures>> = lock(&VMS).iter().filter_map(Weak::upgrade).collect();
+    vms.sort_by_key(|vm| vm.worker);
+    match what {
+        "heap" => Some(heap(&vms)),
+        "jit" => Some(jit(&vms)),
+        "gc" => Some(times()),
+        _ => None,
+    }
+}
+
+fn heap(vms: &[Arc<Figures>]) -> Table {
+    let row = |vm: &Arc<Figures>| {
+        let (allocated, live) = (vm.heap.allocated.load(Relaxed), vm.heap.live());
+        vec![
+            Value::Count(vm.worker.into()),
+            Value::Bytes(live),
+            Value::Bytes(allocated),
+            Value::Bytes(allocated - live.min(allocated)),
+        ]
+    };
+    let columns = &[
+        ("worker", "worker"),
+        ("in use", "live_bytes"),
+        ("allocated", "allocated_bytes"),
+        ("freed", "freed_bytes"),
+    ];
+    Table { columns, rows: vms.iter().map(row).collect() }
+}
+
+/// Where the compiler gave up, most often first; before that what it made.
+fn jit(vms: &[Arc<Figures>]) -> Table {
+    let sum = |of: fn(&Figures) -> u64| vms.iter().map(|vm| of(vm)).sum();
+    let mut sums = BTreeMap::<(String, String), u64>::new();
+    for vm in vms {
+        for (place, count) in lock(&vm.aborts).iter() {
+            *sums.entry(place.clone()).or_default() += count;
+        }
+    }
+    let mut aborts: Vec<_> = sums.into_iter().collect();
+    aborts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let row = |count, what: &str, place: String, reason: String| {
+        vec![Value::Count(count), Value::Text(what.to_owned()), Value::Text(place), Value::Text(reason)]
+    };
+    let mut rows = vec![row(sum(|vm| vm.traces.load(Relaxed)), "compiled", String::new(), String::new())];
+    let flushes = sum(|vm| vm.flushes.load(Relaxed));
+    rows.extend((flushes > 0).then(|| row(flushes, "flushed", String::new(), String::new())));
+    rows.extend(aborts.into_iter().map(|((place, reason), count)| row(count, "gave up", place, reason)));
+    let columns = &[("count", "count"), ("what", "what"), ("at", "place"), ("reason", "reason")];
+    Table { columns, rows }
+}
+
+/// What the workers' time in Lua went to in the last minute, by samples.
+fn times() -> Table {
+    let profile = housekeeping::handle().stacks(Duration::from_secs(60));
+    let mut workers = BTreeMap::<u16, [u64; 9]>::new();
+    for (stack, weight) in &profile.stacks {
+        let state = usize::from(stack.vm_state).min(8);
+        workers.entry(stack.worker).or_default()[state] += weight.ns;
+    }
+    let rows = workers.into_iter().map(|(worker, ns)| {
+        let lua: u64 = ns[1..].iter().sum();
+        let mut row = vec![Value::Count(worker.into()), Value::Time(lua), Value::Share(lua, lua + ns[0])];
+        let parts = [ns[1], ns[8], ns[2], ns[3], ns[4], ns[5] + ns[6] + ns[7]];
+        row.extend(parts.into_iter().map(|part| Value::Share(part, lua)));
+        row
+    });
+    let columns = &[
+        ("worker", "worker"),
+        ("in Lua", "lua_ns"),
+        ("of its CPU", "lua_share"),
+        ("interpreter", "interpreter_share"),
+        ("compiled", "compiled_share"),
+        ("C functions", "c_share"),
+        ("collector", "gc_share"),
+        ("trace exits", "exit_share"),
+        ("compiler", "compiler_share"),
+    ];
+    Table { columns, rows: rows.collect() }
+}
+
+fn tell_dicts(what: &str) -> Option<Table> {
+    if what != "all" {
+        return None;
+    }
+    let mut dicts = BTreeMap::<String, Arc<Dict>>::new();
+    for vm in lock(&VMS).iter().filter_map(Weak::upgrade) {
+        dicts.extend(vm.dicts.iter().cloned());
+    }
+    let rows = dicts.into_iter().map(|(name, dict)| {
+        let told = dict.told();
+        vec![
+            Value::Text(name),
+            Value::Bytes(told.capacity),
+            Value::Bytes(told.used),
+            Value::Count(told.entries),
+            Value::Count(told.full),
+            Value::Count(told.waits),
+            Value::Time(told.waited_ns),
+            Value::Time(told.longest_ns),
+            Value::Text(told.holder.map_or_else(String::new, |worker| format!("worker {worker}"))),
+        ]
+    });
+    let columns = &[
+        ("dictionary", "name"),
+        ("size", "capacity_bytes"),
+        ("used", "used_bytes"),
+        ("entries", "entries"),
+        ("full", "full"),
+        ("writers waited", "waits"),
+        ("for", "waited_ns"),
+        ("longest", "longest_ns"),
+        ("held then by", "longest_holder"),
+    ];
+    Some(Table { columns, rows: rows.collect() })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Places that are told apart.
+const PLACES: usize = 1000;

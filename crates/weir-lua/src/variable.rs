@@ -1,0 +1,25 @@
+//! `$lua_cpu_time` and `$lua_alloc`: what a request's scripts took.
+
+use weir_core::variable::Variable;
+use weir_core::{Exchange, Text};
+use weir_trace::Kind;
+
+pub(crate) const VARIABLES: &[Variable] =
+    &[Variable::new("lua_cpu_time", cpu_time).volatile(), Variable::new("lua_alloc", alloc).volatile()];
+
+/// Bytes that the scripts of a request have allocated so far; a subrequest has its own.
+#[derive(Default)]
+pub(crate) struct Allocated(pub(crate) u64);
+
+/// Milliseconds with three decimals that scripts and the functions they called have run; waiting is not among it. No value
+/// where boundaries are not recorded.
+fn cpu_time(x: &mut Exchange) -> Option<Text> {
+    let us = x.ran_in(|site| site.kind == Kind::LuaResume || site.name.ends_with("_by_lua"))? / 1_000;
+    let text = format!("{}.{:03}", us / 1_000, us % 1_000);
+    Some(Text::Span(x.arena.push(text.as_bytes())))
+}
+
+fn alloc(x: &mut Exchange) -> Option<Text> {
+    let bytes = x.own_lasting::<Allocated>().0.to_string();
+    Some(Text::Span(x.arena.push(bytes.as_bytes())))
+}

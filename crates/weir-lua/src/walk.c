@@ -1,0 +1,285 @@
+/*
+ * Walks Lua's stacks from a signal handler: interpreter, C functions below Lua, and compiled traces, with lines.
+ *
+ * It reads the VM's own structures, allocates nothing, takes no lock and calls nothing but lj_debug_line (which reads).
+ * The VM may be interrupted between any two instructions, so every pointer is compared with the VM's bounds before it
+ * is followed, functions are known by their tags, loops have bounds; what is wrong nevertheless faults, and the caller
+ * (the sampler's guard) goes on with the frames that were found.
+ *
+ * x86-64 with GC64. Registers of the interpreter there: BASE in rdx, PC in rbx; the frame of its C code stands at rsp
+ * between calls.
+ */
+#define LUA_CORE
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lj_obj.h"
+
+#include "lj_bc.h"
+#include "lj_debug.h"
+#include "lj_dispatch.h"
+#include "lj_frame.h"
+#include "lj_ir.h"
+#include "lj_jit.h"
+#include "lj_vm.h"
+
+#if !LJ_TARGET_X64 || !LJ_GC64 || !LJ_HASJIT
+#error "the walk knows x86-64 with GC64 only"
+#endif
+
+/* weir_rt::sampler::Step */
+struct step {
+  uint64_t ip, sp, fp, base, pc;
+  uint64_t stack_end;
+  uint32_t leaf; /* ip is where the thread was interrupted, not where a call returns to */
+  uint32_t count;
+  uint64_t frames[64];
+};
+
+/* weir_rt::sampler::Frame */
+#define WORD_LUA (1ull << 60)
+#define WORD_JIT (2ull << 60)
+#define WORD_BUILTIN (3ull << 60)
+
+#define MOST_FRAMES 64
+#define DEEPEST 200
+
+extern uint32_t weir_lua_name(const char *name, size_t len);
+
+#define FFDEF(name) #name,
+static const char *const builtins[] = {"Lua", "C",
+#include "lj_ffdef.h"
+};
+#undef FFDEF
+
+static void put(struct step *s, uint64_t frame) {
+  if (s->count < MOST_FRAMES) s->frames[s->count++] = frame;
+}
+
+static int is_thread(const global_State *g, const lua_State *L) {
+  return L && ((uintptr_t)L & 7) == 0 && L->gct == ~LJ_TTHREAD && G(L) == g;
+}
+
+static void put_function(struct step *s, GCfunc *fn, const BCIns *pc, uint64_t kind) {
+  if (isluafunc(fn)) {
+    GCproto *pt = funcproto(fn);
+    GCstr *name = strref(pt->chunkname);
+    uintptr_t pos = pc ? (uintptr_t)(pc - proto_bc(pt)) - 1 : 0;
+    BCLine line = pos < pt->sizebc ? lj_debug_line(pt, (BCPos)pos) : pt->firstline;
+    put(s, kind | (uint64_t)weir_lua_name(strdata(name), name->len) << 20 | ((uint32_t)line & 0xfffff));
+  } else if (fn->c.ffid > FF_C && fn->c.ffid < sizeof builtins / sizeof *builtins) {
+    const char *name = builtins[fn->c.ffid];
+    size_t len = 0;
+    while (name[len]) len++;
+    put(s, WORD_BUILTIN | weir_lua_name(name, len));
+  }
+  /* Of other C functions the native stack tells. */
+}
+
+/* The Lua stack from `frame` on, `pc` being behind the instruction at which its function is, or NULL. Ends at the
+ * frame that C code has called. */
+static void walk_stack(struct step *s, lua_State *L, cTValue *frame, const BCIns *pc, uint64_t kind) {
+  cTValue *bottom = tvref(L->stack) + LJ_FR2, *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
+  for (int n = 0; n < DEEPEST && frame > bottom; n++) {
+    if (frame >= top || ((uintptr_t)frame & 7)) return;
+    if (frame_gc(frame) != obj2gco(L) && !frame_isvarg(frame)) {
+      if (itype(frame - 1) != LJ_TFUNC) return;
+      GCfunc *fn = frame_func(frame);
+      if (fn->c.gct != ~LJ_TFUNC) return;
+      put_function(s, fn, pc, kind);
+    }
+    kind = WORD_LUA;
+    if (frame_islua(frame)) {
+      pc = frame_pc(frame);
+      frame = frame_prevl(frame);
+    } else if (frame_isvarg(frame)) {
+      frame = frame_prevd(frame); /* the function itself stands below, at the same pc */
+    } else if (frame_iscont(frame)) {
+      if (frame_iscont_fficb(frame)) return;
+      pc = frame_contpc(frame);
+      frame = frame_prevd(frame);
+    } else if (frame_typep(frame) == FRAME_C || frame_typep(frame) == FRAME_CP) {
+      return;
+    } else {
+      pc = NULL;
+      frame = frame_prevd(frame);
+    }
+  }
+}
+
+static int in_traces(jit_State *J, uintptr_t ip) {
+  MCode *area = J->mcarea;
+  for (int n = 0; area && n < 1024; n++, area = ((MCLink *)area)->next)
+    if (ip - (uintptr_t)area < ((MCLink *)area)->size) return 1;
+  return 0;
+}
+
+static GCtrace *trace_at(jit_State *J, uintptr_t ip) {
+  int32_t state = J2G(J)->vmstate;
+  if (state > 0 && (MSize)state < J->sizetrace) {
+    GCtrace *T = (GCtrace *)gcref(J->trace[state]);
+    if (T && ip - (uintptr_t)T->mcode < T->szmcode) return T;
+  }
+  /* A trace that another one has branched to. */
+  for (MSize n = 1; n < J->sizetrace; n++) {
+    GCtrace *T = (GCtrace *)gcref(J->trace[n]);
+    if (T && ip - (uintptr_t)T->mcode < T->szmcode) return T;
+  }
+  return NULL;
+}
+
+/* The constant that a snapshot has in `slot`. */
+static int snap_constant(GCtrace *T, SnapEntry *map, MSize count, BCReg slot, uint64_t *value, GCfunc **fn) {
+  for (MSize n = 0; n < count; n++) {
+    if (snap_slot(map[n]) != slot) continue;
+    IRIns *ir = &T->ir[snap_ref(map[n])];
+    if (ir->o == IR_KNUM || ir->o == IR_KINT64) {
+      *value = ir_k64(ir)->u64;
+      return 1;
+    }
+    if (ir->o == IR_KGC && irt_type(ir->t) == IRT_FUNC) {
+      *fn = gco2func(ir_kgc(ir));
+      return 1;
+    }
+    return 0;
+  }
+  return 0;
+}
+
+/* Frames inlined into a trace, as its last snapshot before `ip` has them; then those of the real stack. */
+static void walk_trace(struct step *s, lua_State *L, GCtrace *T, uintptr_t ip) {
+  cTValue *base = tvref(G(L)->jit_base);
+  cTValue *bottom = tvref(L->stack), *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
+  if (!base || base <= bottom + 1 || base >= top || !T->nsnap) return;
+  SnapNo low = 0, high = T->nsnap;
+  uintptr_t offset = ip - (uintptr_t)T->mcode;
+  while (low < high) {
+    SnapNo middle = (low + high) >> 1;
+    if (offset < T->snap[middle].mcofs) high = middle;
+    else low = middle + 1;
+  }
+  SnapShot *snap = &T->snap[high ? high - 1 : 0];
+  SnapEntry *map = &T->snapmap[snap->mapofs];
+  uint64_t pcbase;
+  __builtin_memcpy(&pcbase, &map[snap->nent], sizeof pcbase);
+  const BCIns *pc = (const BCIns *)(pcbase >> 8) + 1;
+  BCReg link = (BCReg)(pcbase & 0xff) + 1; /* where the innermost frame's link stands */
+  for (int n = 0; link > 1 && n < 64; n++) {
+    uint64_t value = 0;
+    GCfunc *fn = NULL, *none = NULL;
+    TValue tv;
+    if (!snap_constant(T, map, snap->nent, link, &value, &none)) return;
+    tv.u64 = value;
+    uint64_t ignored;
+    snap_constant(T, map, snap->nent, link - 1, &ignored, &fn);
+    if (!frame_isvarg(&tv) && fn) put_function(s, fn, pc, WORD_JIT);
+    BCReg down;
+    if (frame_islua(&tv)) {
+      pc = frame_pc(&tv);
+      down = 1 + LJ_FR2 + bc_a(pc[-1]);
+    } else {
+      if (frame_iscont(&tv)) {
+        uint64_t behind = 0;
+        snap_constant(T, map, snap->nent, link - 2, &behind, &none);
+        pc = (const BCIns *)(uintptr_t)behind;
+      } else if (!frame_isvarg(&tv)) {
+        pc = NULL;
+      }
+      down = (BCReg)(frame_sized(&tv) >> 3);
+    }
+    if (down == 0 || down > link) return;
+    link -= down;
+  }
+  walk_stack(s, L, base - 1, pc, WORD_JIT);
+}
+
+/* Is `pc` inside of the function at `base`? */
+static const BCIns *pc_of(cTValue *base, const BCIns *pc) {
+  if (itype(base - 2) != LJ_TFUNC) return NULL;
+  GCfunc *fn = frame_func(base - 1);
+  if (!isluafunc(fn)) return NULL;
+  GCproto *pt = funcproto(fn);
+  return pc > proto_bc(pt) && pc <= proto_bc(pt) + pt->sizebc ? pc : NULL;
+}
+
+static int is_base(lua_State *L, cTValue *base) {
+  cTValue *bottom = tvref(L->stack) + LJ_FR2, *top = tvref(L->maxstack) + LJ_STACK_EXTRA;
+  return base > bottom && base < top && ((uintptr_t)base & 7) == 0 &&
+         (itype(base - 2) == LJ_TFUNC || frame_gc(base - 1) == obj2gco(L));
+}
+
+/* Goes on where C code has called Lua. */
+static int leave(struct step *s, void *cframe) {
+  uintptr_t c = (uintptr_t)cframe;
+  if (!c || c + CFRAME_SIZE > s->stack_end || c + CFRAME_SIZE <= s->sp || (c & 7)) return 0;
+  s->ip = *(uint64_t *)(c + CFRAME_SIZE - 8);
+  s->fp = *(uint64_t *)(c + CFRAME_SIZE - 16);
+  s->sp = c + CFRAME_SIZE;
+  return 1;
+}
+
+/* Whether `ip` is in compiled Lua code of this VM. */
+int weir_walk_is_trace(lua_State *main, uint64_t ip) { return in_traces(L2J(main), (uintptr_t)ip); }
+
+/* State of the VM: 1 interpreter, 2 C function, 3 garbage collector, 4 exit from a trace, 5 recorder, 6 optimizer,
+ * 7 assembler, 8 compiled code. */
+int weir_walk_state(lua_State *main) {
+  int32_t state = G(main)->vmstate;
+  return state >= 0 ? 8 : ~state < LJ_VMST__MAX ? 1 + ~state : 0;
+}
+
+/* Puts the Lua frames at s->ip, which is in the VM's code or in a trace, and sets the registers to those of the C code
+ * that has called Lua. 0: it is not known where that is. */
+int weir_walk_frames(lua_State *main, struct step *s) {
+  global_State *g = G(main);
+  lua_State *L = gco2th(gcref(g->cur_L));
+  uintptr_t ip = (uintptr_t)s->ip - (s->leaf ? 0 : 1);
+  if (!is_thread(g, L)) return 0;
+  if (in_traces(G2J(g), ip)) {
+    GCtrace *T = trace_at(G2J(g), ip);
+    cTValue *base = tvref(g->jit_base);
+    if (T) walk_trace(s, L, T, ip);
+    else if (base) walk_stack(s, L, base - 1, NULL, WORD_JIT); /* an exit's stub */
+    return leave(s, cframe_raw(L->cframe));
+  }
+  if (s->leaf) {
+    cTValue *base = (cTValue *)(uintptr_t)s->base;
+    const BCIns *pc = (const BCIns *)(uintptr_t)s->pc;
+    if (is_base(L, base)) {
+      walk_stack(s, L, base - 1, pc_of(base, pc), WORD_LUA);
+    } else {
+      base = tvref(g->jit_base) ? tvref(g->jit_base) : L->base;
+      walk_stack(s, L, base - 1, NULL, WORD_LUA);
+    }
+    return leave(s, cframe_raw(L->cframe));
+  }
+  void *cframe = (void *)(uintptr_t)s->sp;
+  if (s->sp + CFRAME_SIZE <= s->stack_end && is_thread(g, cframe_L(cframe))) {
+    L = cframe_L(cframe);
+    const BCIns *pc = cframe_pc(cframe);
+    walk_stack(s, L, L->base - 1, is_base(L, L->base) ? pc_of(L->base, pc) : NULL, WORD_LUA);
+    return leave(s, cframe);
+  }
+  cTValue *base = tvref(g->jit_base) ? tvref(g->jit_base) : L->base;
+  walk_stack(s, L, base - 1, NULL, WORD_LUA);
+  return leave(s, cframe_raw(L->cframe));
+}
+
+/* As weir_walk_frames where the native stack could not be followed to the VM. */
+int weir_walk_lost(lua_State *main, struct step *s) {
+  global_State *g = G(main);
+  lua_State *L = gco2th(gcref(g->cur_L));
+  if (!is_thread(g, L)) return 0;
+  void *cframe = cframe_raw(L->cframe);
+  uintptr_t c = (uintptr_t)cframe;
+  if (!c || c < s->sp || c + CFRAME_SIZE > s->stack_end) return 0;
+  cTValue *compiled = tvref(g->jit_base), *base = compiled ? compiled : L->base;
+  const BCIns *pc = !compiled && is_base(L, base) ? pc_of(base, cframe_pc(cframe)) : NULL;
+  walk_stack(s, L, base - 1, pc, compiled ? WORD_JIT : WORD_LUA);
+  return leave(s, cframe);
+}
+
+/* Puts the Lua frames of a coroutine that has yielded, or in which a C function runs that called this. */
+void weir_walk_coroutine(lua_State *L, struct step *s) {
+  if (is_base(L, L->base)) walk_stack(s, L, L->base - 1, NULL, WORD_LUA);
+}

@@ -1,0 +1,313 @@
+//! Lua in samples, stalls and traces: what the running program says about scripts, by file and line.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use weir_test::{Server, Signal, both_drivers, wait_for};
+
+const CONF: &str = "worker_processes 1; events { } profile_cpu 50; profile_blocked 30ms;
+    http { lua_package_path '$prefix/?.lua;;'; lua_shared_dict d 1m; log_format price '$uri $lua_cpu_time $lua_alloc';
+        server { listen 127.0.0.1:%%PORT%%; keepalive_requests 1000000;
+        location /compiled { content_by_lua_block { ngx.say(require('work').compiled(15000)) } }
+        location /interpreted { content_by_lua_block { ngx.say(require('work').interpreted(60000)) } }
+        location /stuck { content_by_lua_block { ngx.say(require('work').interpreted(400000)) } }
+        location /waiting { content_by_lua_block { require('work').waiting() } }
+        location /making { content_by_lua_block { ngx.say(require('work').making(20000)) } }
+        location /priced { access_log logs/price.log price;
+            content_by_lua_block { ngx.say(require('work').interpreted(30000)) } }
+        location /torture { content_by_lua_block { ngx.say(require('torture').run()) } } } }";
+
+/// The loops are in lines 3, 9 and 13, the last of which is never compiled; line 12 waits.
+const WORK: &str = "local function burn(n)
+    local s = 0
+    for i = 1, n do s = (s * 31 + i % 7) % 1000003 end
+    return s
+end
+local function texts(n)
+    local s = 0
+    jit.off(true, true)
+    for i = 1, n do s = s + #tostring(i) end
+    return s
+end
+local function nap() ngx.sleep(0.01) end
+local function make(n) local t for i = 1, n do t = function() return i end end return t end
+return {
+    compiled = function(n)
+        local a = burn(100 * n)
+        return a + 1
+    end,
+    interpreted = function(n)
+        local a = texts(n)
+        return a + 1
+    end,
+    waiting = function()
+        nap()
+        ngx.say('awake')
+    end,
+    making = function(n)
+        make(n)
+        ngx.shared.d:set('made', n)
+        return 'made'
+    end,
+}";
+
+/// What LuaJIT does with stacks: callbacks from C, finalizers, flushed traces, errors, coroutines, code made up at run
+/// time.
+const TORTURE: &str = "local ffi = require 'ffi'
+ffi.cdef [[void qsort(void *, size_t, size_t, int (*)(const int *, const int *));]]
+local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
+local function sorted()
+    local list = ffi.new('int[40]')
+    for i = 0, 39 do list[i] = (i * 7) % 40 end
+    local less = ffi.cast('int (*)(const int *, const int *)', function(a, b) return a[0] - b[0] end)
+    ffi.C.qsort(list, 40, 4, less)
+    less:free()
+    return list[0]
+end
+local function finalized()
+    for i = 1, 20 do
+        local proxy = newproxy(true)
+        getmetatable(proxy).__gc = function() fib(5) end
+    end
+    collectgarbage('step', 100)
+end
+local function failing(n)
+    if n == 0 then error('deep') end
+    return failing(n - 1) + 1
+end
+local function coroutines()
+    local co = coroutine.wrap(function(n) for i = 1, n do coroutine.yield(fib(8)) end end)
+    for i = 1, 5 do co(6) end
+end
+local function loops()
+    local s, t = 0, {}
+    for i = 1, 3000 do s = s + i % 3 t[i % 50] = { i } end
+    return s
+end
+local count = 0
+return { run = function()
+    count = count + 1
+    fib(12) sorted() finalized() coroutines() loops()
+    xpcall(failing, debug.traceback, 50)
+    assert(loadstring('local s = 0 for i = 1, 500 do s = s + i end return s', '=made' .. count))()
+    ngx.shared.d:set('k', count)
+    for i = 1, 100 do ngx.shared.d:get('k') end
+    ngx.re.gsub(('hello '):rep(50), 'l+', function(m) return m[0] .. fib(3) end, 'jo')
+    if count % 7 == 0 then jit.flush() end
+    if count % 5 == 0 then ngx.sleep(0) end
+    return 'well'
+end }";
+
+/// What the program answers to these words about that server.
+fn tell(server: &Server, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words).args(["-c", "nginx.conf", "-p"]).arg(server.dir().path());
+    let out = command.output().expect("the program runs");
+    assert!(out.status.success(), "{words:?}: {out:?}");
+    readable(out.stdout)
+}
+
+/// Without the escapes of raw stacks.
+fn readable(text: Vec<u8>) -> String {
+    let text = String::from_utf8(text).expect("text");
+    text.replace("%20", " ").replace("%5B", "[").replace("%5D", "]")
+}
+
+fn started() -> Server {
+    let server = Server::builder(CONF).file("work.lua", WORK).file("torture.lua", TORTURE).start();
+    wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+    server
+}
+
+/// Does something while somebody asks for `path` again and again.
+fn under<T>(server: &Server, path: &str, look: impl FnOnce() -> T) -> T {
+    /// Ends the load also when looking fails.
+    struct Enough<'a>(&'a AtomicBool);
+    impl Drop for Enough<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let enough = AtomicBool::new(false);
+    let mut client = server.client();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !enough.load(Relaxed) {
+                assert_eq!(client.get(path).status, 200);
+            }
+        });
+        let _enough = Enough(&enough);
+        look()
+    })
+}
+
+/// Nanoseconds or bytes in the stacks that are wanted. Stacks are as the server sends them: names of Lua, addresses of all
+/// else, since the symbols of an unoptimised program take seconds to read.
+fn total(raw: &str, wanted: impl Fn(&str) -> bool) -> u64 {
+    let lines = raw.lines().skip(1).filter(|line| !line.starts_with('='));
+    let stacks = lines.filter_map(|line| {
+        let mut fields = line.split('\t').skip(1);
+        let value: u64 = fields.next()?.parse().ok()?;
+        let frames = fields.map(|frame| if frame.starts_with('@') { "@" } else { &frame[1..] });
+        Some((frames.collect::<Vec<_>>().join(";"), value))
+    });
+    stacks.filter(|(stack, _)| wanted(stack)).map(|(_, value)| value).sum()
+}
+
+/// Of the samples of scripts in `location`, the nanoseconds of those with `line`; and of all.
+fn share(server: &Server, location: &str, line: &str) -> (u64, u64, String) {
+    let mut client = server.client();
+    let raw = wait_for("enough samples", || {
+        (0..30).for_each(|_| assert_eq!(client.get(location).status, 200));
+        let raw = tell(server, &["flame", "cpu", "--last", "-t", "100s", "--route", location, "--raw"]);
+        (total(&raw, |stack| stack.contains("work.lua:")) >= 300_000_000).then_some(raw)
+    });
+    let with = total(&raw, |stack| stack.split([';', ' ']).any(|frame| frame.ends_with(line)));
+    (with, total(&raw, |stack| stack.contains("work.lua:")), raw)
+}
+
+both_drivers! {
+    /// Compiled code has lines, and the lines of who called it.
+    fn the_line_that_burns_in_compiled_code_is_the_widest(driver) {
+        let server = started();
+        let (guilty, all, raw) = share(&server, "/compiled", "/work.lua:3");
+        assert!(guilty * 10 >= all * 8, "{guilty} of {all} ns\n{raw}");
+        let called = |stack: &str| {
+            let frames: Vec<&str> = stack.split([';', ' ']).collect();
+            let at = |end: &str| frames.iter().position(|frame| frame.ends_with(end));
+            at("/work.lua:16").is_some_and(|outer| at("/work.lua:3").is_some_and(|inner| outer < inner))
+        };
+        let rooted = total(&raw, |stack| called(stack) && stack.contains("content_by_lua(nginx.conf:4):1"));
+        assert!(rooted * 10 >= guilty * 8, "{rooted} of {guilty} ns with the lines that have called\n{raw}");
+        assert!(raw.contains("/work.lua:3 [jit]"), "{raw}");
+    }
+
+    /// So has the interpreter, below the C functions that it calls.
+    fn the_line_that_burns_in_the_interpreter_is_the_widest(driver) {
+        let server = started();
+        let (guilty, all, raw) = share(&server, "/interpreted", "/work.lua:9");
+        assert!(guilty * 10 >= all * 8, "{guilty} of {all} ns\n{raw}");
+        let mixed = total(&raw, |stack| stack.contains("/work.lua:9;tostring;@"));
+        assert!(mixed > 0, "C functions below the line\n{raw}");
+        let rooted = total(&raw, |stack| {
+            stack.contains("@;@;@;content_by_lua(nginx.conf:5):1;") && stack.contains("/work.lua:20;")
+        });
+        assert!(rooted * 10 >= guilty * 8, "{rooted} of {guilty} ns with the lines that have called, below native code\n{raw}");
+    }
+
+    fn a_loop_that_a_script_blocks_is_named_with_its_line(driver) {
+        let server = started();
+        let told = wait_for("a stall with its line", || {
+            assert_eq!(server.client().get("/stuck").status, 200);
+            Some(tell(&server, &["blocked", "--raw"])).filter(|told| told.contains("work.lua:9"))
+        });
+        assert!(told.contains("location /stuck") && told.contains("content_by_lua(nginx.conf:6):1"), "{told}");
+    }
+
+    /// A wait stands in the tree below the lines that it was called from, and in the graph of waits.
+    fn a_wait_has_the_lines_of_its_script(driver) {
+        let server = started();
+        let (traced, raw) = under(&server, "/waiting", || {
+            let traced = tell(&server, &["trace", "/waiting"]);
+            let raw = wait_for("waits", || {
+                let raw = tell(&server, &["flame", "wait", "-t", "1s", "--raw"]);
+                (total(&raw, |stack| stack.ends_with("wait timer")) > 0).then_some(raw)
+            });
+            (traced, raw)
+        });
+        let at = |text: &str| traced.find(text).unwrap_or_else(|| panic!("{text}\n{traced}"));
+        let lines = ["-> content_by_lua ", "-> lua content_by_lua(nginx.conf:7):1", "/work.lua:24 ", "/work.lua:12 ", ".. timer"];
+        assert!(lines.map(at).is_sorted(), "{traced}");
+        let timer = |stack: &str| stack.ends_with("wait timer");
+        let called = |stack: &str| stack.contains("/work.lua:24;") && stack.contains("/work.lua:12;wait timer");
+        assert_eq!(total(&raw, timer), total(&raw, |stack| timer(stack) && called(stack)), "{raw}");
+    }
+
+    /// Times stand in the log, and so do bytes: 30,000 texts of six bytes and their heads.
+    fn a_request_is_priced(driver) {
+        let server = started();
+        let line = wait_for("a line with figures", || {
+            assert_eq!(server.get("/priced").status, 200);
+            let log = server.dir().path().join("logs/price.log");
+            let text = std::fs::read_to_string(log).unwrap_or_default();
+            text.lines().next().map(str::to_owned)
+        });
+        let figures: Vec<&str> = line.split(' ').collect();
+        let [uri, time, bytes] = figures[..] else { panic!("{line}") };
+        assert_eq!(uri, "/priced");
+        assert!(time.parse::<f64>().is_ok_and(|ms| ms > 0.0), "{line}");
+        assert!(bytes.parse::<u64>().is_ok_and(|bytes| bytes > 500_000), "{line}");
+    }
+
+    fn a_worker_tells_its_stack_while_it_is_stuck(driver) {
+        let server = started();
+        let told = under(&server, "/stuck", || {
+            wait_for("the line", || Some(tell(&server, &["bt", "0", "--raw"])).filter(|told| told.contains("work.lua:9")))
+        });
+        assert!(told.starts_with("worker 0 is in content content_by_lua, location /stuck, req "), "{told}");
+        let at = |text: &str| told.find(text).unwrap_or_else(|| panic!("{text}\n{told}"));
+        let lines = ["work.lua:9\n", "work.lua:20\n", "content_by_lua(nginx.conf:6):1\n    0x"];
+        assert!(lines.map(at).is_sorted(), "{told}");
+    }
+
+    /// What is allocated and what is not compiled has lines, too; and tables tell of machines and dictionaries.
+    fn allocations_and_what_is_not_compiled_have_lines(driver) {
+        let server = started();
+        let raw = under(&server, "/making", || {
+            wait_for("enough samples", || {
+                let raw = tell(&server, &["flame", "alloc", "-t", "1s", "--raw"]);
+                (total(&raw, |stack| stack.contains("work.lua:13;")) >= 4 << 20).then_some(raw)
+            })
+        });
+        let all = total(&raw, |_| true);
+        let guilty = total(&raw, |stack| stack.contains("work.lua:28;") && stack.contains("work.lua:13;"));
+        assert!(guilty * 10 >= all * 8, "{guilty} of {all} bytes\n{raw}");
+        let told = tell(&server, &["lua", "jit"]);
+        let line = told.lines().find(|line| line.contains("work.lua:13")).unwrap_or_else(|| panic!("{told}"));
+        assert!(line.contains("gave up") && line.contains("NYI: bytecode FNEW"), "{told}");
+        assert!(tell(&server, &["lua", "heap"]).contains("MiB"));
+        assert!(tell(&server, &["lua", "gc"]).starts_with("worker "));
+        let told = tell(&server, &["dict", "--json"]);
+        assert!(told.contains(r#""name":"d","capacity_bytes":1048576"#) && told.contains(r#""entries":1"#), "{told}");
+    }
+
+    /// 10,000 signals a second while Lua does all it can to its stacks, and configurations with their VMs come and go.
+    /// A crash would be an answer that is missing. `WEIR_TORTURE_SECONDS=60` for the minute of the issue.
+    fn the_walk_through_lua_survives_torture(driver) {
+        let mut server = started();
+        let seconds = std::env::var("WEIR_TORTURE_SECONDS").unwrap_or("3".to_owned());
+        let done = AtomicBool::new(false);
+        let (before, raw) = std::thread::scope(|scope| {
+            let (port, done) = (server.port(0), &done);
+            let load = move || {
+                let mut served = 0;
+                while !done.load(Relaxed) {
+                    let mut client = weir_test::Client::connect(([127, 0, 0, 1], port).into());
+                    for _ in 0..20 {
+                        let answer = client.get("/torture");
+                        assert_eq!((answer.status, &*answer.text()), (200, "well\n"));
+                        served += 1;
+                    }
+                }
+                served
+            };
+            let threads: Vec<_> = (0..2).map(|_| scope.spawn(load)).collect();
+            let folder = server.dir().path().to_owned();
+            let words = ["flame", "cpu", "--hz", "9999", "-t", &format!("{seconds}s"), "--raw", "-c", "nginx.conf", "-p"];
+            let mut flame = Command::new(env!("CARGO_BIN_EXE_weir"));
+            let flame = flame.args(words).arg(folder).stdout(std::process::Stdio::piped());
+            let flame = flame.stderr(std::process::Stdio::piped()).spawn().expect("the program runs");
+            let flame = scope.spawn(move || flame.wait_with_output());
+            while !flame.is_finished() {
+                server.signal(Signal::Hup);
+                (0..3).for_each(|_| assert_eq!(server.get("/torture").status, 200));
+            }
+            done.store(true, Relaxed);
+            let served: usize = threads.into_iter().map(|thread| thread.join().expect("all were answered")).sum();
+            let out = flame.join().expect("no panic").expect("it ended");
+            assert!(out.status.success(), "{out:?}");
+            (served, readable(out.stdout))
+        });
+        assert!(before > 0 && raw.contains("torture.lua:"), "{before} answers\n{raw}");
+    }
+}
