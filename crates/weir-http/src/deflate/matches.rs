@@ -57,7 +57,7 @@ pub(super) enum Stop {
 /// How hard is looked for matches.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// So many places are compared; none: the last place only, and what a match covers is not looked at.
+    /// So many places are compared; none: the last place only, and of what a match covers no more than two are made known.
     chain: u32,
     /// A match of this length is good enough.
     nice: usize,
@@ -317,7 +317,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
 }
 
-/// How many bytes at `at` are those at `place`, of which `known` are.
+/// How many bytes at `at` are those at `place`, of which `known` are. A call, which keeps the search around it in registers.
 #[inline(never)]
 fn same(bytes: &[u8], place: usize, at: usize, known: usize) -> usize {
     let here = &bytes[at..bytes.len().min(at + LONGEST)];
