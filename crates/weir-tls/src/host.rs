@@ -1,5 +1,7 @@
 //! Whether a certificate is for a name (RFC 6125 as OpenSSL's X509_check_host has it).
 
+use std::net::IpAddr;
+
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -22,6 +24,18 @@ pub fn matches_host(der: &[u8], name: &str) -> bool {
     !any && certificate.subject().iter_common_name().any(|cn| fits(&crate::name::text(cn), &name))
 }
 
+/// Whether the certificate `der` is for the address `ip`: by its alternative names alone (RFC 9110, section 4.3.4).
+pub fn matches_address(der: &[u8], ip: IpAddr) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+    let Ok(Some(alternatives)) = certificate.subject_alternative_name() else { return false };
+    let is = |general: &GeneralName<'_>| match (general, ip) {
+        (GeneralName::IPAddress(bytes), IpAddr::V4(v4)) => *bytes == v4.octets(),
+        (GeneralName::IPAddress(bytes), IpAddr::V6(v6)) => *bytes == v6.octets(),
+        _ => false,
+    };
+    alternatives.value.general_names.iter().any(is)
+}
+
 /// A star stands for the whole first label, of at least two others behind it.
 fn fits(pattern: &str, name: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
@@ -36,6 +50,16 @@ fn fits(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_alternative_names() {
+        let names = vec!["127.0.0.1".to_owned(), "::1".to_owned(), "10.0.0.1.example".to_owned()];
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let own = rcgen::CertificateParams::new(names).expect("names").self_signed(&key).expect("signed");
+        for (ip, expected) in [("127.0.0.1", true), ("::1", true), ("10.0.0.1", false), ("::2", false)] {
+            assert_eq!(matches_address(own.der(), ip.parse().expect("an address")), expected, "{ip}");
+        }
+    }
 
     #[test]
     fn a_star_is_one_label() {

@@ -38,7 +38,7 @@ pub use chain::{Problem, Trust};
 pub use client::{ClientConfig, ClientSettings, Connect};
 pub use error::Error;
 pub use hello::{Acceptor, Hello, HelloFields};
-pub use host::matches_host;
+pub use host::{matches_address, matches_host};
 pub use server::{Handshake, Progress, ServerConfig, ServerSettings};
 pub use session::{Facts, Session, Step};
 pub use tickets::{SessionCache, TicketKeys, Tickets};

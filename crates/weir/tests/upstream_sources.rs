@@ -3,6 +3,10 @@
 //! etcd is Debian's, as a real process. Consul is in no package of Debian 12, so its API is spoken by a server of the
 //! test, as its documentation has it.
 
+#[path = "support/tls.rs"]
+#[allow(dead_code, reason = "certificates alone are used")]
+mod support;
+
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -229,6 +233,45 @@ both_drivers! {
         assert!(shown(&server).contains("\"error\":null"));
     }
 
+    /// Over TLS: the server must have a certificate for its name, or address, from whom the line or the system trusts.
+    fn a_url_over_tls_is_polled(driver) {
+        let backends = backends();
+        let ca = support::authority("ca");
+        let (named, unnamed) = (ca.issue("127.0.0.1"), ca.issue("other.example"));
+        let origin = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT_0%% ssl; ssl_certificate named.crt; ssl_certificate_key named.key; root html; }
+             server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate unnamed.crt; ssl_certificate_key unnamed.key; root html; } }",
+        )
+        .file("named.crt", &named.certificate)
+        .file("named.key", &named.key)
+        .file("unnamed.crt", &unnamed.certificate)
+        .file("unnamed.key", &unnamed.key)
+        .file("html/list", format!("[\"{}\"]", address(&backends[0])))
+        .start();
+        let follow = |port: usize, words: &str| {
+            let line = format!("source url https://127.0.0.1:{}/list interval=10ms {words};", origin.port(port));
+            Server::builder(&conf(&line)).file("ca.crt", &ca.certificate).start()
+        };
+        let server = follow(0, "trusted_certificate=ca.crt");
+        served_by(&server, &backends[0], "a");
+        let new = origin.dir().write("html/new", format!("[\"{}\"]", address(&backends[1])));
+        std::fs::rename(new, origin.dir().path().join("html/list")).expect("one folder");
+        served_by(&server, &backends[1], "b");
+        served_by(&follow(1, "verify=off"), &backends[1], "b");
+        for (port, words, why) in [
+            (1, "trusted_certificate=ca.crt", "upstream SSL certificate does not match \"127.0.0.1\""),
+            (0, "", "upstream SSL certificate verify error: "),
+        ] {
+            if words.is_empty() && !std::path::Path::new("/etc/ssl/certs/ca-certificates.crt").is_file() {
+                weir_test::skip("the system has no trusted certificates");
+                continue;
+            }
+            let server = follow(port, words);
+            assert!(server.error_log_line("keeps its servers").contains(why), "{}", server.error_log());
+            assert_eq!(server.get("/").status, 502, "nobody is known");
+        }
+    }
+
     /// A list in one key, and servers that register themselves under a prefix.
     fn etcd_is_watched(driver) {
         let Some(etcd) = Etcd::start() else { return };
@@ -324,7 +367,9 @@ both_drivers! {
             ("source etcd http://127.0.0.1;", "\"source\" must have \"key\" parameter"),
             ("source etcd http://127.0.0.1 key=a service=b;", "\"source etcd\" has no parameter \"service\""),
             ("source consul http://127.0.0.1;", "\"source\" must have \"service\" parameter"),
-            ("source url https://127.0.0.1/;", "a source can't be asked over TLS"),
+            ("source url https://127.0.0.1/ trusted_certificate=none.crt;", "none.crt\") failed (SSL: error:80000002:system library::No such file"),
+            ("source url http://127.0.0.1/ verify=off;", "are for sources with \"https://\""),
+            ("source url https://127.0.0.1/ verify=maybe;", "invalid parameter \"verify=maybe\""),
             ("source file a; source file b;", "\"source\" directive is duplicate"),
             ("state a; server 127.0.0.1:1;", "\"state\" is incompatible with \"server\""),
         ] {

@@ -1,6 +1,6 @@
 //! TLS to upstream servers: `proxy_ssl_...` and what others call the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result};
@@ -146,6 +146,8 @@ pub struct ClientTls {
     conf_prefix: PathBuf,
     /// Whom servers' certificates must come from, and over how many others.
     verify: Option<(Trust, usize)>,
+    /// A name that is an address may be one of the certificate's, which nginx does not look at.
+    addresses: bool,
 }
 
 impl ClientTls {
@@ -177,6 +179,7 @@ impl ClientTls {
             passwords: Arc::new(passwords),
             conf_prefix: registry.paths.conf_prefix.clone(),
             verify: verify(conf, prefix)?,
+            addresses: false,
         })
     }
 
@@ -226,6 +229,8 @@ fn verify(conf: &ClientConf, prefix: &str) -> std::result::Result<Option<(Trust,
     Ok(Some((trust, conf.verify_depth.unwrap_or(1))))
 }
 
+/// Certificates between a server's and a trusted one, where no directive says how many: OpenSSL's default.
+const DEEPEST: usize = 100;
 /// Names of hosts that sessions are kept for.
 const SESSIONS: usize = 256;
 
@@ -256,6 +261,43 @@ impl PartialEq for Secure {
 }
 
 impl Secure {
+    /// TLS that belongs to no location: the server is told its name (SNI), and must have a certificate for it that comes
+    /// from one of the file `trusted`, over however many others; without such a file anybody's will do.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in nginx's words.
+    pub(crate) fn to(name: &str, trusted: Option<&Path>) -> std::result::Result<Secure, String> {
+        let text = |error: weir_tls::Error| error.to_string();
+        let settings = ClientSettings {
+            protocols: Protocols::default(),
+            suites: suites::chosen(None, None).map_err(text)?,
+            groups: suites::default_groups(),
+            certificate: None,
+            alpn: Vec::new(),
+            tell_name: true,
+            sessions: 1,
+        };
+        let verify = match trusted {
+            Some(path) => {
+                let trust = Trust { certificates: files::trusted(BUILDING, path)?, crls: Vec::new() };
+                Some((trust, DEEPEST))
+            }
+            None => None,
+        };
+        let tls = ClientTls {
+            config: ClientConfig::new(&settings).map_err(text)?,
+            settings,
+            name: None,
+            computed: None,
+            kept: Cache::new(None),
+            passwords: Arc::default(),
+            conf_prefix: PathBuf::new(),
+            verify,
+            addresses: true,
+        };
+        Ok(Secure { tls: Arc::new(tls), name: name.to_owned(), files: None })
+    }
+
     /// The name that the server is told and must have.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -297,9 +339,14 @@ impl Secure {
         }
         match facts.peer.first() {
             Some(own) if weir_tls::matches_host(own, &self.name) => Ok(()),
+            Some(own) if self.tls.addresses && is_for_address(own, &self.name) => Ok(()),
             _ => Err(format!("upstream SSL certificate does not match \"{}\"", self.name)),
         }
     }
+}
+
+fn is_for_address(certificate: &[u8], name: &str) -> bool {
+    name.parse().is_ok_and(|ip| weir_tls::matches_address(certificate, ip))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! As much of an HTTP client as sources need: one request a connection, answers whole or piece by piece.
 
 use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use weir_http::Method;
 use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
@@ -8,12 +10,15 @@ use weir_rt::Recv;
 use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
 
+use crate::tls::Secure;
 use crate::upstream::connection::Connection;
 use crate::upstream::group::split_port;
+use crate::upstream::secure::{self, NoTls};
 
-/// `http://host[:port][/path]`
+/// `http[s]://host[:port][/path]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Url {
+    tls: Option<Tls>,
     /// As a `Host` field has it.
     host: Box<str>,
     name: Box<str>,
@@ -23,23 +28,28 @@ pub(super) struct Url {
 }
 
 impl Url {
-    /// Reads an absolute URL.
+    /// Reads an absolute URL. `trust`: what is wanted of servers that speak TLS.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) fn parse(text: &str) -> Result<Url, String> {
-        if text.starts_with("https://") {
-            return Err(format!("\"{text}\": a source can't be asked over TLS, only over \"http://\""));
+    /// What is wrong with it, or with the file of trusted certificates.
+    pub(super) fn parse(text: &str, trust: &Trust) -> Result<Url, String> {
+        let (rest, secure) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (rest, false),
+            (None, Some(rest)) => (rest, true),
+            (None, None) => return Err(format!("invalid URL \"{text}\"")),
+        };
+        if !super::is_plain(text) {
+            return Err(format!("invalid URL \"{text}\""));
         }
-        let rest = text.strip_prefix("http://").filter(|_| super::is_plain(text));
-        let rest = rest.ok_or_else(|| format!("invalid URL \"{text}\""))?;
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (name, port) = split_port(host).map_err(|_| format!("invalid port in URL \"{text}\""))?;
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         if bare.is_empty() || name.contains('@') {
             return Err(format!("no host in URL \"{text}\""));
         }
-        Ok(Url { host: host.into(), name: bare.into(), port: port.unwrap_or(80), path: path.into() })
+        let tls = if secure { Some(Tls::new(bare, trust)?) } else { None };
+        let port = port.unwrap_or(if secure { 443 } else { 80 });
+        Ok(Url { tls, host: host.into(), name: bare.into(), port, path: path.into() })
     }
 
     async fn connect(&self, timeout: u64) -> Result<Connection, String> {
@@ -49,7 +59,10 @@ impl Url {
         let mut why = format!("{} has no address", self.name);
         for addr in found {
             match Connection::open(&SockAddr::from(addr), None, timeout).await {
-                Ok(connection) => return Ok(connection),
+                Ok(connection) => match self.secure(&connection, timeout).await {
+                    Ok(()) => return Ok(connection),
+                    Err(message) => why = message,
+                },
                 Err(error) => {
                     why = match error.raw_os_error() {
                         Some(errno) => format!("connect() to {addr} failed ({errno}: {})", errno_text(errno)),
@@ -59,6 +72,16 @@ impl Url {
             }
         }
         Err(why)
+    }
+
+    /// Has the connection speak TLS, where the URL says so.
+    async fn secure(&self, connection: &Connection, timeout: u64) -> Result<(), String> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        match secure::handshake(connection, &tls.secure, timeout).await {
+            Ok(()) => Ok(()),
+            Err(NoTls::TimedOut) => Err(TIMED_OUT.to_owned()),
+            Err(NoTls::Failed(message)) => Err(message),
+        }
     }
 
     /// Asks for `target`; `fields` are whole lines. The answer's head has come when this is ready.
@@ -95,6 +118,52 @@ impl Url {
         Ok(answer)
     }
 }
+
+/// What is wanted of a server that speaks TLS.
+#[derive(Debug, Default)]
+pub(super) struct Trust {
+    /// `trusted_certificate=`; else the system's.
+    pub(super) file: Option<PathBuf>,
+    /// `verify=off`: anybody is trusted.
+    pub(super) blind: bool,
+}
+
+impl Trust {
+    /// The certificates that servers' must come from.
+    fn path(&self) -> Result<Option<PathBuf>, String> {
+        if self.blind {
+            return Ok(None);
+        }
+        let system = || SYSTEM.iter().map(PathBuf::from).find(|path| path.is_file());
+        let path = self.file.clone().or_else(system);
+        path.map(Some).ok_or_else(|| {
+            "the system has no trusted certificates: \"trusted_certificate=\" names a file".to_owned()
+        })
+    }
+}
+
+/// TLS, and what it was made of: made of the same it is the same.
+#[derive(Clone, Debug)]
+struct Tls {
+    secure: Secure,
+    of: (Option<PathBuf>, Option<SystemTime>),
+}
+
+impl Tls {
+    fn new(name: &str, trust: &Trust) -> Result<Tls, String> {
+        let path = trust.path()?;
+        let changed = path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
+        Ok(Tls { secure: Secure::to(name, path.as_deref())?, of: (path, changed) })
+    }
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        self.of == other.of
+    }
+}
+
+impl Eq for Tls {}
 
 /// An answer whose head is there.
 pub(super) struct Answer {
@@ -250,6 +319,13 @@ impl Answer {
     }
 }
 
+/// Where systems have the certificates that they trust: Debian, Fedora, SUSE, Alpine.
+const SYSTEM: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 /// Nothing came in time.
 pub(super) const TIMED_OUT: &str = "there was no answer in time";
 /// The longest head.
@@ -259,18 +335,23 @@ const MOST: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use super::Url;
+    use super::{Trust, Url};
 
     #[test]
     fn urls_are_read() {
-        let url = Url::parse("http://[::1]:2379/a").expect("a URL");
+        let blind = Trust { blind: true, ..Trust::default() };
+        let url = Url::parse("http://[::1]:2379/a", &blind).expect("a URL");
         assert_eq!((&*url.host, &*url.name, url.port, &*url.path), ("[::1]:2379", "::1", 2379, "/a"));
-        let url = Url::parse("http://etcd.example").expect("a URL");
+        let url = Url::parse("http://etcd.example", &blind).expect("a URL");
         assert_eq!((&*url.name, url.port, &*url.path), ("etcd.example", 80, ""));
-        for wrong in
-            ["https://a", "ftp://a", "http://", "http://:1", "http://a:0", "http://u@a", "http://a b"]
-        {
-            assert!(Url::parse(wrong).is_err(), "{wrong}");
+        let secure = Url::parse("https://etcd.example/x", &blind).expect("a URL");
+        assert_eq!((&*secure.name, secure.port, secure.tls.is_some()), ("etcd.example", 443, true));
+        assert_eq!(secure, Url::parse("https://etcd.example/x", &blind).expect("a URL"), "made of the same");
+        let lost = Trust { file: Some("/nowhere/ca.pem".into()), blind: false };
+        let why = Url::parse("https://etcd.example", &lost).expect_err("no such file");
+        assert!(why.contains("\"/nowhere/ca.pem\""), "{why}");
+        for wrong in ["ftp://a", "http://", "http://:1", "http://a:0", "http://u@a", "http://a b"] {
+            assert!(Url::parse(wrong, &blind).is_err(), "{wrong}");
         }
     }
 }

@@ -94,17 +94,22 @@ struct Words {
     timeout: Option<u64>,
     /// `Some(None)`: `keep=off`
     keep: Option<Option<PathBuf>>,
+    trust: http::Trust,
 }
 
 impl Source {
     /// `source file PATH | url URL | etcd URL key=|prefix= | consul URL service= [tag=] [all] [token=] [interval=]
-    /// [timeout=] [keep=PATH|off]`. The second value is where the list is kept, if the line says so.
+    /// [timeout=] [keep=PATH|off] [trusted_certificate=PATH] [verify=on|off]`. The second value is where the list is kept, if the line says so.
     pub(super) fn parse(line: &LineCx<'_>) -> Result<(Source, Option<Option<PathBuf>>)> {
         let mut words = Words::default();
         for at in 2..line.args().len() {
             words.read(line, at).ok_or_else(|| line.invalid_parameter(at))?;
         }
-        let url = || http::Url::parse(line.arg(1)).map_err(|message| line.fail_arg(1, message));
+        let trust = std::mem::take(&mut words.trust);
+        if !line.arg(1).starts_with("https://") && (trust.file.is_some() || trust.blind) {
+            return Err(line.fail("\"trusted_certificate\" and \"verify\" are for sources with \"https://\""));
+        }
+        let url = || http::Url::parse(line.arg(1), &trust).map_err(|message| line.fail_arg(1, message));
         let lacks = |word: &str| line.fail(format!("\"source\" must have \"{word}\" parameter"));
         let kind = match line.arg(0) {
             "file" => Kind::File(line.paths().conf_prefix.join(line.arg(1))),
@@ -173,6 +178,11 @@ impl Words {
             "token" => self.token = Some(plain()?),
             "interval" => self.interval = Some(time()?),
             "timeout" => self.timeout = Some(time()?),
+            "trusted_certificate" if !value.is_empty() => {
+                self.trust.file = Some(line.paths().conf_prefix.join(value));
+            }
+            "verify" if value == "on" => self.trust.blind = false,
+            "verify" if value == "off" => self.trust.blind = true,
             "keep" if value == "off" => self.keep = Some(None),
             "keep" if !value.is_empty() => self.keep = Some(Some(line.paths().prefix.join(value))),
             _ => return None,
