@@ -4,6 +4,7 @@
 //! lock.
 
 use std::ffi::{c_char, c_int};
+use std::sync::Once;
 
 use weir_rt::sampler::{self, Frame, Guest, Step, names};
 
@@ -14,6 +15,7 @@ use crate::sys::LuaState;
 unsafe extern "C" {
     /// The interpreter's first instruction.
     static lj_vm_asm_begin: u8;
+    fn weir_walk_install(number: extern "C" fn(*const c_char, usize) -> u32);
     fn weir_walk_is_trace(main: *mut LuaState, address: u64) -> c_int;
     fn weir_walk_state(main: *mut LuaState) -> c_int;
     fn weir_walk_frames(main: *mut LuaState, step: *mut Step) -> c_int;
@@ -23,6 +25,13 @@ unsafe extern "C" {
 
 /// From here on samples have Lua's frames.
 pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(set);
+}
+
+fn set() {
+    // SAFETY: no stack is walked before the guest is set.
+    unsafe { weir_walk_install(number) };
     let begin = &raw const lj_vm_asm_begin as u64;
     let length: u64 = env!("WEIR_LUA_VM_LENGTH").parse().expect("the build script wrote a number");
     sampler::set_guest(Guest { code: begin..begin + length, is_compiled, frames, lost, state });
@@ -60,8 +69,7 @@ extern "C" fn state() -> u8 {
 }
 
 /// The number of a chunk's or a function's name, for `walk.c`.
-#[unsafe(no_mangle)]
-extern "C" fn weir_lua_name(name: *const c_char, length: usize) -> u32 {
+extern "C" fn number(name: *const c_char, length: usize) -> u32 {
     // SAFETY: a string of the VM's, or of the table of functions; if it is not, reading it faults, which is caught.
     names::number(unsafe { std::slice::from_raw_parts(name.cast(), length.min(LONGEST)) })
 }

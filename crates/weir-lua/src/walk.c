@@ -44,7 +44,10 @@ struct step {
 #define MOST_FRAMES 64
 #define DEEPEST 200
 
-extern uint32_t weir_lua_name(const char *name, size_t len);
+/* Gives a name its number; set before anything is walked. */
+static uint32_t (*number_of)(const char *name, size_t len);
+
+void weir_walk_install(uint32_t (*number)(const char *name, size_t len)) { number_of = number; }
 
 #define FFDEF(name) #name,
 static const char *const builtins[] = {"Lua", "C",
@@ -66,12 +69,12 @@ static void put_function(struct step *s, GCfunc *fn, const BCIns *pc, uint64_t k
     GCstr *name = strref(pt->chunkname);
     uintptr_t pos = pc ? (uintptr_t)(pc - proto_bc(pt)) - 1 : 0;
     BCLine line = pos < pt->sizebc ? lj_debug_line(pt, (BCPos)pos) : pt->firstline;
-    put(s, kind | (uint64_t)weir_lua_name(strdata(name), name->len) << 20 | ((uint32_t)line & 0xfffff));
+    put(s, kind | (uint64_t)number_of(strdata(name), name->len) << 20 | ((uint32_t)line & 0xfffff));
   } else if (fn->c.ffid > FF_C && fn->c.ffid < sizeof builtins / sizeof *builtins) {
     const char *name = builtins[fn->c.ffid];
     size_t len = 0;
     while (name[len]) len++;
-    put(s, WORD_BUILTIN | weir_lua_name(name, len));
+    put(s, WORD_BUILTIN | number_of(name, len));
   }
   /* Of other C functions the native stack tells. */
 }

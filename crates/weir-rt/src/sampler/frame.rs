@@ -50,8 +50,8 @@ impl Frame {
         }
     }
 
-    /// A Lua frame as Lua's own messages name it, `nginx.conf:40` apart: `content_by_lua(nginx.conf:40):3`,
-    /// `/lua/waf.lua:88`, `string.find`. `None` for native ones.
+    /// A Lua frame as Lua's own messages name it: `content_by_lua(nginx.conf:40):3`, `/lua/waf.lua:88`, `string.find`.
+    /// `None` for native ones.
     pub fn lua_name(self) -> Option<String> {
         let unnamed = || "?".to_owned();
         match self {
