@@ -170,16 +170,14 @@ impl Answer {
             Decoder::Chunked(decoder) => {
                 // The body's bytes move up to where the framing was.
                 let mut body = bytes;
-                let (mut at, mut end) = (0, 0);
-                let mut done = false;
+                let (mut at, mut end, mut done) = (0, 0, false);
                 while !done && at < body.len() {
                     let step =
                         decoder.decode(&body[at..]).map_err(|_| "upstream sent invalid chunked response")?;
                     let data = at + step.data.start..at + step.data.end;
                     at += step.consumed;
-                    let len = data.len();
-                    body.copy_within(data, end);
-                    end += len;
+                    body.copy_within(data.clone(), end);
+                    end += data.len();
                     done = step.done;
                 }
                 self.keep &= !done || at == body.len();

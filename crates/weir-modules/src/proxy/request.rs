@@ -133,17 +133,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     frame(http, x, out);
     out.uri = uri(x)?;
     if http.version == 20 {
-        let length = length(x, out.body.as_deref(), out.framing);
-        let section = &mut out.section;
-        match &method {
-            Some(method) => section.pseudo(":method", x.text(method)),
-            None if x.asks_as_get() => section.pseudo(":method", b"GET"),
-            None => section.pseudo(":method", x.arena.get(x.request.method_span)),
-        }
-        section.pseudo(":path", x.arena.get(out.uri));
-        section.pseudo(":scheme", scheme(x));
-        section.pseudo(":authority", x.text(&host));
-        http.fields.section(x, length, http.settings.pass_request_headers, section);
+        section(http, x, out, (method, host));
         return Ok(());
     }
     let head = &mut out.head;
@@ -179,23 +169,43 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     if http.upgrade && http.version == 11 {
         upgrade(http, x, &mut out.head);
     }
-    let whole = x.asks_for_cache();
     for (name, value) in http.fields.conditions(x) {
         h1::field(&mut out.head, name.as_bytes(), x.text(&value));
     }
     if http.settings.pass_request_headers {
-        for field in &x.request.fields {
-            let name = x.arena.get(field.name);
-            let left_out = http.fields.replaces(field.known, name) || whole && field.known.is_partial();
-            if field.valid && !left_out {
-                h1::field(&mut out.head, name, x.arena.get(field.value));
-            }
-        }
+        client(http, x, &mut out.head);
     }
     out.head.extend_from_slice(b"\r\n");
     // What an HTTP/1.0 server keeps it says so itself.
     out.keep_alive = !closes;
     Ok(())
+}
+
+/// Composes the head of a request in HTTP/2.
+fn section(http: &Http, x: &mut Exchange, out: &mut Outgoing, (method, host): (Option<Text>, Text)) {
+    let length = length(x, out.body.as_deref(), out.framing);
+    let section = &mut out.section;
+    match &method {
+        Some(method) => section.pseudo(":method", x.text(method)),
+        None if x.asks_as_get() => section.pseudo(":method", b"GET"),
+        None => section.pseudo(":method", x.arena.get(x.request.method_span)),
+    }
+    section.pseudo(":path", x.arena.get(out.uri));
+    section.pseudo(":scheme", scheme(x));
+    section.pseudo(":authority", x.text(&host));
+    http.fields.section(x, length, http.settings.pass_request_headers, section);
+}
+
+/// The client's fields, but for those that are sent otherwise.
+fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
+    let whole = x.asks_for_cache();
+    for field in &x.request.fields {
+        let name = x.arena.get(field.name);
+        let left_out = http.fields.replaces(field.known, name) || whole && field.known.is_partial();
+        if field.valid && !left_out {
+            h1::field(head, name, x.arena.get(field.value));
+        }
+    }
 }
 
 /// What the client wishes to speak from here on, if anything (RFC 9110 section 7.8).
