@@ -70,6 +70,12 @@ pub trait HeaderFilter {
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         phase::nothing_to_wait_for(x)
     }
+
+    /// Whether [`filter`](HeaderFilter::filter) makes no boundary itself (no site of its own, no subrequest, no script).
+    /// Several such filters that have [passed](Verdict::Passed) are then written to the trace at once.
+    fn is_plain(&self) -> bool {
+        false
+    }
 }
 
 /// Changes the bytes of one response.
@@ -107,6 +113,8 @@ pub struct HeaderEntry {
     pub slot: Slot,
     /// Where its time goes.
     pub site: Site,
+    /// See [`HeaderFilter::is_plain`].
+    pub is_plain: bool,
     /// The filter.
     pub filter: Box<dyn HeaderFilter>,
 }

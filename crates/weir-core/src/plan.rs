@@ -194,7 +194,8 @@ impl<'a> PlanBuilder<'a> {
     /// Adds a header filter at `slot`.
     pub fn header_filter(&mut self, slot: Slot, module: &'static str, filter: impl HeaderFilter + 'static) {
         let site = self.site(Kind::HeaderFilter, module);
-        self.header_filters.push(HeaderEntry { slot, site, filter: Box::new(filter) });
+        let is_plain = filter.is_plain();
+        self.header_filters.push(HeaderEntry { slot, site, is_plain, filter: Box::new(filter) });
     }
 
     /// A request for the location's path without its last slash is redirected to the location (proxying handlers).

@@ -84,6 +84,10 @@ impl HeaderFilter for Filter {
         );
         Verdict::Ok
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 /// What is still to be added.

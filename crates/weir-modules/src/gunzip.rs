@@ -68,6 +68,10 @@ impl HeaderFilter for Filter {
         }
         Verdict::Ok
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 impl Filter {

@@ -237,6 +237,10 @@ impl HeaderFilter for AddHeaders {
         }
         Verdict::Ok
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 struct AddTrailers {

@@ -228,6 +228,10 @@ impl HeaderFilter for Output {
         }
         if self.is_brief { Verdict::Passed } else { Verdict::Ok }
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 struct Input(Rc<[Installed]>);

@@ -40,6 +40,10 @@ impl HeaderFilter for Filter {
             }
         }
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 /// `None`: the request has no conditions.

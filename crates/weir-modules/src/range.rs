@@ -40,6 +40,10 @@ impl HeaderFilter for Filter {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         self.decide(x)
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 impl Filter {

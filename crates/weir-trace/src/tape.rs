@@ -77,6 +77,16 @@ impl Tape {
         self.put(Event::unstamped(EventKind::Mark, site))
     }
 
+    /// [`pass`](Tape::pass) for each of these sites.
+    #[inline]
+    pub fn pass_all(&self, sites: impl ExactSizeIterator<Item = Site>) -> bool {
+        let (len, count) = (self.len.get(), sites.len());
+        let Some(slots) = self.events.get(len..len + count) else { return false };
+        slots.iter().zip(sites).for_each(|(slot, site)| slot.set(Event::unstamped(EventKind::Mark, site)));
+        self.len.set(len + count);
+        true
+    }
+
     /// Closes what [`open`](Tape::open) opened. A site in which nothing was recorded becomes one event, a mark: the same
     /// in every count and tree.
     #[inline]

@@ -16,6 +16,7 @@ enum Op {
     Close(u16),
     Queued(u16),
     Pass(u16),
+    PassAll(u16, u16),
     MarkAndPass(u16, u16),
     OpenAndPass(u16),
     Suspend,
@@ -34,6 +35,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (1u16..9).prop_map(Op::Close),
         1 => (1u16..9).prop_map(Op::Queued),
         1 => (1u16..9).prop_map(Op::Pass),
+        1 => (1u16..5, 0u16..60).prop_map(|(site, count)| Op::PassAll(site, count)),
         1 => (1u16..9, 1u16..9).prop_map(|(site, behind)| Op::MarkAndPass(site, behind)),
         1 => (1u16..9).prop_map(Op::OpenAndPass),
         1 => Just(Op::Suspend),
@@ -120,6 +122,15 @@ impl Model {
             Op::Pass(site) => {
                 pen.write(now, |tape| tape.pass(Site(site)), |trace| trace.pass(Site(site)));
                 self.sites.entry(site).or_default().2 += 1;
+            }
+            Op::PassAll(site, count) => {
+                let sites = || (0..usize::from(count)).map(|nth| Site(site + nth as u16 % 4));
+                pen.write(
+                    now,
+                    |tape| tape.pass_all(sites()),
+                    |trace| sites().for_each(|site| trace.pass(site)),
+                );
+                sites().for_each(|site| self.sites.entry(site.0).or_default().2 += 1);
             }
             Op::MarkAndPass(site, behind) => {
                 let behind_it = [Site(behind)];

@@ -6,6 +6,7 @@
 use weir_trace::Site;
 
 use super::Exchange;
+use crate::filter::HeaderEntry;
 
 impl Exchange {
     /// Charges the time since the last stamp to `site`.
@@ -102,19 +103,19 @@ impl Exchange {
         }
     }
 
-    /// [`Exchange::open`] in a loop over many sites that take a few instructions each: without a call.
+    /// For samples: the request is at `site`, which takes a few instructions and is told the trace later.
     #[inline(always)]
-    pub(crate) fn open_here(&self, site: Site) {
+    pub(crate) fn at(&self, site: Site) {
         if self.recorded.get() {
-            self.shared.open_here(site);
+            self.shared.presence.at(site);
         }
     }
 
-    /// [`Exchange::close_passed`] in such a loop.
+    /// These filters were called and took a few instructions each, which are left to what comes next.
     #[inline(always)]
-    pub(crate) fn close_passed_here(&self, site: Site) {
+    pub(crate) fn pass_all(&self, filters: &[HeaderEntry]) {
         if self.recorded.get() {
-            self.shared.close_passed_here(site);
+            self.shared.pass_all_on(filters);
         }
     }
 

@@ -19,10 +19,26 @@ pub(super) enum Head {
 pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
     let plan = x.plan.clone();
     let filters = if x.unfiltered { &[][..] } else { &plan.header_filters };
+    // From here on filters have passed that the trace does not have yet.
+    let mut passed = at;
     for (at, entry) in filters.iter().enumerate().skip(at) {
-        x.open_here(entry.site);
-        match entry.filter.filter(x) {
-            Verdict::Passed => x.close_passed_here(entry.site),
+        if entry.is_plain {
+            x.at(entry.site);
+        } else {
+            x.pass_all(&filters[passed..at]);
+            x.open(entry.site);
+        }
+        let verdict = entry.filter.filter(x);
+        if entry.is_plain {
+            if matches!(verdict, Verdict::Passed) {
+                continue;
+            }
+            x.pass_all(&filters[passed..at]);
+            x.open(entry.site);
+        }
+        passed = at + 1;
+        match verdict {
+            Verdict::Passed => x.close_passed(entry.site),
             Verdict::Ok | Verdict::Declined => x.close_before_next(entry.site),
             Verdict::Wait => return Head::Filter(at),
             instead => {
@@ -31,6 +47,7 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
             }
         }
     }
+    x.pass_all(filters.get(passed..).unwrap_or_default());
     x.nowhere();
     settle(x);
     x.response.header_sent = true;

@@ -175,6 +175,10 @@ impl HeaderFilter for Filter {
         }
         verdict(recodes)
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 /// Without recoding no more is done than to set a field.

@@ -160,6 +160,10 @@ impl<S: Scheme> HeaderFilter for Filter<S> {
         }
         Verdict::Ok
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 impl<S: Scheme> Filter<S> {

@@ -125,6 +125,10 @@ impl HeaderFilter for Head {
         x.body_filter(Slot::Ssi, self.body, page);
         Verdict::Ok
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 /// The longest value of a parameter where nothing is said: nginx's 255 (its documentation says 256).

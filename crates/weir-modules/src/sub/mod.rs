@@ -146,6 +146,10 @@ impl HeaderFilter for Filter {
         x.body_filter(Slot::Sub, self.site, Body { replacer, pairs });
         Verdict::Ok
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 impl Filter {

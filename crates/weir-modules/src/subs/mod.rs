@@ -185,6 +185,10 @@ impl HeaderFilter for Filter {
         x.body_filter(Slot::Aux, self.site, body);
         Verdict::Ok
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 impl Filter {

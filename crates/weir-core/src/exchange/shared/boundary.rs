@@ -7,6 +7,7 @@ use weir_rt::clock;
 use weir_trace::Site;
 
 use super::Shared;
+use crate::filter::HeaderEntry;
 
 impl Shared {
     #[inline(never)]
@@ -45,12 +46,6 @@ impl Shared {
 
     #[inline(never)]
     pub(in crate::exchange) fn open_on(&self, site: Site) {
-        self.open_here(site);
-    }
-
-    /// [`open_on`](Shared::open_on) where it stands: for a loop over many that are passed.
-    #[inline(always)]
-    pub(in crate::exchange) fn open_here(&self, site: Site) {
         self.presence.at(site);
         if !self.tape.open(site) {
             self.open_slowly(site);
@@ -103,12 +98,6 @@ impl Shared {
 
     #[inline(never)]
     pub(in crate::exchange) fn close_passed_on(&self, site: Site) {
-        self.close_passed_here(site);
-    }
-
-    /// [`close_passed_on`](Shared::close_passed_on) where it stands.
-    #[inline(always)]
-    pub(in crate::exchange) fn close_passed_here(&self, site: Site) {
         if !self.tape.close_passed(site) {
             self.close_passed_slowly(site);
         }
@@ -118,6 +107,19 @@ impl Shared {
     #[inline(never)]
     fn close_passed_slowly(&self, site: Site) {
         self.with_trace(|trace| trace.close_unstamped(site, clock::ticks));
+    }
+
+    #[inline(never)]
+    pub(in crate::exchange) fn pass_all_on(&self, filters: &[HeaderEntry]) {
+        if !self.tape.pass_all(filters.iter().map(|entry| entry.site)) {
+            self.pass_all_slowly(filters);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_all_slowly(&self, filters: &[HeaderEntry]) {
+        self.with_trace(|trace| filters.iter().for_each(|entry| trace.pass(entry.site)));
     }
 
     #[inline(never)]
