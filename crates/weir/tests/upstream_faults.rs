@@ -123,7 +123,8 @@ both_drivers! {
             (&silent, "upstream timed out (110: Connection timed out) while reading upstream"),
             (&closing, "upstream prematurely closed connection while reading upstream"),
         ] {
-            let server = proxy(&[backend.port()], "proxy_read_timeout 5s;");
+            // Long enough for the head to come on the busiest machine.
+            let server = proxy(&[backend.port()], "proxy_read_timeout 20s;");
             let mut client = server.client();
             client.send(get("/"));
             let (bytes, _) = client.rest();
@@ -390,7 +391,7 @@ both_drivers! {
             }
         });
         let conf = format!(
-            "worker_shutdown_timeout 5s;
+            "worker_shutdown_timeout 20s;
              http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://127.0.0.1:{};
                 proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }} }}",
             backend.port()
