@@ -145,6 +145,18 @@ mod tests {
     }
 
     #[test]
+    fn another_certificate_s_key_is_told_without_making_it() {
+        let (own, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
+        let certificate = rcgen::CertificateParams::default().self_signed(&own).expect("signed").pem();
+        let chain = || crate::certificate::chain(certificate.as_bytes()).expect("a certificate");
+        let late =
+            |pair: &KeyPair| crate::key::read_late(pair.serialize_pem().as_bytes(), &[]).expect("a key");
+        assert!(crate::Certificate::new(chain(), late(&own), None).is_ok());
+        let error = crate::Certificate::new(chain(), late(&other), None).expect_err("another key");
+        assert_eq!(error.to_string(), "key values mismatch");
+    }
+
+    #[test]
     fn a_key_without_its_public_half_is_none() {
         let pair = KeyPair::generate_for(&PKCS_ED25519).expect("a key");
         assert!(Late::new(der(&pair)).is_err());
