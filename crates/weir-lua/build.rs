@@ -1,17 +1,211 @@
 //! Builds LuaJIT from source with the C compiler and make, as a static library; and the walk over its stacks.
+//!
+//! Compiled code looks for hooks (`LUAJIT_ENABLE_CHECKHOOK`; a tight loop costs the same), and six of the files are
+//! compiled once more with [`CHECKS`] in them: at the places where LuaJIT can spend any time, or any stack, in C.
+//! `src/limit.rs` says what for.
 
 #[path = "build/walk.rs"]
 mod walk;
 
 use std::env;
-use std::path::PathBuf;
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     walk::keep_frame_pointers();
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
+    let compiler = cc::Build::new().warnings(false).get_compiler();
+    if env::var_os("STATIC_CC").is_none() {
+        let mut command = OsString::from(compiler.path());
+        for part in [&compiler.cflags_env(), &OsString::from("-DLUAJIT_ENABLE_CHECKHOOK")] {
+            command.push(" ");
+            command.push(part);
+        }
+        // SAFETY: a build script has one thread.
+        unsafe { env::set_var("STATIC_CC", command) };
+    }
     // Without the API checks of a debug build: what they would catch are errors of this crate, which its tests run
     // into; and programs that embed Weir would pay for them in their own debug builds.
-    luajit_src::Build::new().debug(false).build().print_cargo_metadata();
+    let library = luajit_src::Build::new().debug(false).build();
+    let source = out.join("luajit-build/src");
+    let objects = insert_checks(&source)?;
+    compile(&source, &objects)?;
+    let archive = library.lib_dir().join("libluajit.a");
+    run(cc::Build::new().get_archiver().arg("r").arg(archive).args(&objects).current_dir(&source))?;
+    library.print_cargo_metadata();
+    println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-link-lib=m");
     println!("cargo:rustc-link-lib=dl");
-    walk::compile(&PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("luajit-build/src"));
+    walk::compile(&source);
+    Ok(())
 }
+
+/// Changes the copies of the sources; the objects that have to be made again.
+fn insert_checks(source: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut objects = Vec::new();
+    for (file, checks) in CHECKS {
+        let mut text = fs::read_to_string(source.join(file))?;
+        for (before, after) in *checks {
+            if text.matches(before).count() != 1 {
+                return Err(
+                    format!("LuaJIT's {file} has changed: {before:?} is not there, or not once").into()
+                );
+            }
+            text = text.replace(before, after);
+        }
+        fs::write(source.join(file), text)?;
+        objects.push(file.replace(".c", ".o"));
+    }
+    Ok(objects)
+}
+
+/// As luajit-src has compiled them.
+fn compile(source: &Path, objects: &[String]) -> Result<(), Box<dyn Error>> {
+    let mut make = Command::new("make");
+    make.arg("-e").args(objects).current_dir(source).env("BUILDMODE", "static").env("XCFLAGS", "-fPIC");
+    if env::var("TARGET").is_ok_and(|target| target.contains("linux")) {
+        make.env("TARGET_SYS", "Linux");
+    }
+    run(&mut make)
+}
+
+fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
+    match command.status()? {
+        status if status.success() => Ok(()),
+        status => Err(format!("{command:?} ended with {status}").into()),
+    }
+}
+
+/// A hook is set, as it is when a script has run too long, and that is why.
+macro_rules! check {
+    () => {
+        "\
+extern __thread const char *weir_lua_message;
+static LJ_AINLINE void weir_check(lua_State *L)
+{
+  if (LJ_UNLIKELY(G(L)->hookmask & LUA_MASKCOUNT) && weir_lua_message)
+    lj_err_callermsg(L, weir_lua_message);
+}
+"
+    };
+}
+
+/// Files, and in each what stands there once and what stands there instead.
+type Checks = &'static [(&'static str, &'static [(&'static str, &'static str)])];
+
+const CHECKS: Checks = &[
+    (
+        "lj_api.c",
+        &[
+            // LuaJIT has no limit for calls from C to Lua to C, whose frames may have 8 KB each.
+            ("/* -- Common helper functions", STATE),
+        ],
+    ),
+    (
+        "lj_dispatch.c",
+        &[
+            // A hook that raises an error itself is still at work while a handler of errors runs, which then has no hooks.
+            ("static void callhook(", "extern __thread int weir_lua_raising;\n\nstatic void callhook("),
+            (
+                "    hook_leave(g);\n#endif\n  }\n}",
+                "    hook_leave(g);\n#endif\n    if (weir_lua_raising) {\n      weir_lua_raising = 0;\n      lj_err_run(L);\n    }\n  }\n}",
+            ),
+        ],
+    ),
+    (
+        "lib_string.c",
+        &[
+            // A match goes back and forth in time that grows exponentially with the pattern.
+            (
+                "static const char *match(MatchState *ms, const char *s, const char *p);",
+                concat!(check!(), "static const char *match(MatchState *ms, const char *s, const char *p);"),
+            ),
+            (
+                "  if (++ms->depth > LJ_MAX_XLEVEL)",
+                "  weir_check(ms->L);\n  if (++ms->depth > LJ_MAX_XLEVEL)",
+            ),
+        ],
+    ),
+    (
+        "lib_table.c",
+        &[
+            // Without a function of the script's it is C that compares.
+            (
+                "static int sort_comp(lua_State *L, int a, int b)\n{",
+                concat!(check!(), "static int sort_comp(lua_State *L, int a, int b)\n{\n  weir_check(L);"),
+            ),
+        ],
+    ),
+    (
+        "lj_buf.c",
+        &[
+            // `rep` and `concat` make up to 2 GB in one call.
+            // Compiled code calls them, too, where an error would have no place; that looks for hooks itself, next.
+            (
+                "/* -- Buffer management",
+                concat!(
+                    check!(),
+                    "#define weir_check_buf(sb) \\\n  ",
+                    "if (!tvref(G(sbufL(sb))->jit_base)) weir_check(sbufL(sb))\n\n/* -- Buffer management"
+                ),
+            ),
+            (
+                "      do { *w++ = c; } while (--rep > 0);",
+                "      do {\n\
+                 \tint32_t part = rep < 1<<20 ? rep : 1<<20;\n\
+                 \tmemset(w, (int)c, (size_t)part);\n\
+                 \tw += part; rep -= part;\n\
+                 \tweir_check_buf(sb);\n\
+                 \x20     } while (rep > 0);",
+            ),
+            (
+                "\tdo { *w++ = *q++; } while (q < e);",
+                "\tdo { *w++ = *q++; } while (q < e);\n\
+                 \tif ((rep & 4095) == 0 || len > 4096) weir_check_buf(sb);",
+            ),
+            (
+                "      cTValue *o = lj_tab_getint(t, i);\n      char *w;",
+                "      cTValue *o = lj_tab_getint(t, i);\n      char *w;\n      weir_check_buf(sb);",
+            ),
+        ],
+    ),
+    (
+        "lj_str.c",
+        &[
+            // The time of this search is the product of both lengths; the C library's needs their sum.
+            ("#define LUA_CORE\n", "#define LUA_CORE\n#define _GNU_SOURCE\n#include <string.h>\n"),
+            (
+                "      int c = *(const uint8_t *)p++;",
+                "      if (plen > 64) return (const char *)memmem(s, slen, p, plen);\n\
+                 \x20     int c = *(const uint8_t *)p++;",
+            ),
+        ],
+    ),
+];
+
+/// What the running thread's script may not exceed: set by `limit.rs`, looked at by the checks.
+const STATE: &str = "\
+__thread const char *weir_lua_message;
+__thread int weir_lua_raising;
+static __thread char *weir_lua_floor;
+
+/* The running script is overdue, in these words; it is not with NULL. */
+void weir_lua_overdue(const char *msg) { weir_lua_message = msg; }
+
+/* The hook that calls this has left an error's value on the stack. */
+void weir_lua_raise(void) { weir_lua_raising = 1; }
+
+/* The stack's end, as far as calls from C to Lua may use it. */
+void weir_lua_stack(char *floor) { weir_lua_floor = floor; }
+
+static LJ_AINLINE void weir_room(lua_State *L)
+{
+  if (LJ_UNLIKELY((char *)__builtin_frame_address(0) < weir_lua_floor))
+    lj_err_callermsg(L, \"C stack overflow\");
+}
+#define lj_vm_call(L, base, n)\t(weir_room(L), lj_vm_call((L), (base), (n)))
+
+/* -- Common helper functions";

@@ -17,6 +17,8 @@ use crate::vm::Vm;
 pub(crate) struct Source {
     /// `content_by_lua(nginx.conf:40)`
     pub(crate) name: String,
+    /// The configuration's file, and the line there of the script's first.
+    pub(crate) place: (String, usize),
     pub(crate) code: Code,
 }
 
@@ -70,6 +72,7 @@ impl Chunk {
             Code::Inline(text) => {
                 load(vm.main(), text, &format!("={}", self.source.name))
                     .map_err(|error| format!("failed to load inlined Lua code: {error}"))?;
+                vm.places.borrow_mut().entry(self.source.name.clone()).or_insert(self.source.place.clone());
                 if vm.is_single() {
                     return Ok(());
                 }

@@ -24,6 +24,12 @@ pub(crate) struct Main {
     pub(crate) thread_cache: Option<usize>,
     pub(crate) regex_cache: Option<usize>,
     pub(crate) regex_limit: Option<u32>,
+    /// `lua_cpu_limit`, in milliseconds; 0 for none.
+    pub(crate) cpu_limit: Option<u64>,
+    /// `lua_memory_limit`, in bytes; 0 for none.
+    pub(crate) memory_limit: Option<u64>,
+    /// `lua_max_coroutines`
+    pub(crate) coroutines: Option<usize>,
     pub(crate) rewrite_first: Option<bool>,
     pub(crate) access_first: Option<bool>,
     pub(crate) precontent_first: Option<bool>,
@@ -53,6 +59,11 @@ impl Main {
     /// `lua_malloc_trim`: after how many requests, unless never.
     pub(crate) fn trimmed(&self) -> Option<u64> {
         self.malloc_trim.filter(|every| *every > 0)
+    }
+
+    /// `lua_max_coroutines`
+    pub(crate) fn most_coroutines(&self) -> usize {
+        self.coroutines.unwrap_or(16_384)
     }
 
     /// `init_by_lua` and the other scripts that need no request.
@@ -247,5 +258,10 @@ fn source(line: &LineCx<'_>, phase: Phase, code: Code) -> Source {
     let place = line.source().place(span);
     let (file, at) =
         place.map_or((String::new(), 0), |place| (place.path.display().to_string(), place.line as usize));
-    Source { name: chunk::name(phase, &file, at), code }
+    // Code in quotes is named after its last line.
+    let lines = match (&code, line.raw()) {
+        (Code::Inline(text), None) => text.iter().filter(|byte| **byte == b'\n').count(),
+        _ => 0,
+    };
+    Source { name: chunk::name(phase, &file, at), place: (file, at.saturating_sub(lines)), code }
 }

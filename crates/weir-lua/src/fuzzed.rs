@@ -13,6 +13,16 @@ thread_local! {
     static STATE: OnceCell<Rc<Vm>> = const { OnceCell::new() };
 }
 
+/// Has the `number`th allocation of a VM with `lua_memory_limit` fail, as if the limit was reached; 0 none.
+pub fn fail_allocation(number: u64) {
+    crate::limit::memory::inject(number);
+}
+
+/// How many allocations [`fail_allocation`] still waits for.
+pub fn allocations_left() -> u64 {
+    crate::limit::memory::injected()
+}
+
 /// `cjson.decode`: a value or a message, a stack as it should be; and what is written of the value is read again as the
 /// same text.
 pub fn cjson(data: &[u8]) {

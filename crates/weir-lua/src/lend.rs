@@ -12,6 +12,7 @@ use weir_core::Exchange;
 use weir_core::log::Level;
 
 use crate::api::Raise;
+use crate::limit::Memory;
 use crate::phase::Phase;
 use crate::run::Run;
 use crate::sys::LuaState;
@@ -90,6 +91,12 @@ pub(crate) fn vm<T>(use_it: impl FnOnce(&Vm) -> T) -> T {
     let loan = current().expect("API functions are called by scripts, which run inside of `lend`");
     // SAFETY: `lend` holds a reference to the VM as long as the loan is current.
     use_it(unsafe { &*loan.vm })
+}
+
+/// What the running script's VM may allocate, if that is limited.
+pub(crate) fn memory() -> Option<&'static Memory> {
+    // SAFETY: as `vm`; who asks is done with it before `lend` is.
+    current().and_then(|loan| unsafe { (*loan.vm).limits.memory.as_deref() })
 }
 
 /// Uses the request that is lent to the running script.

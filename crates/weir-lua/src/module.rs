@@ -74,6 +74,12 @@ macro_rules! scripts {
                 .doc("Gives memory back to the system after so many requests of a worker; 0, the default, for never."),
             Row::new("lua_load_resty_core", HTTP, FLAG, LuaConf::load_resty_core)
                 .doc("Without effect: what lua-resty-core has is part of the server."),
+            Row::new("lua_cpu_limit", HTTP, ONE, |conf, line| line.time_ms(&mut conf.main.cpu_limit))
+                .doc("CPU time after which scripts that have not waited meanwhile are ended by an error; 0, the default, is no limit."),
+            Row::new("lua_memory_limit", HTTP, ONE, |conf, line| line.size(&mut conf.main.memory_limit))
+                .doc("Bytes that a worker's VM may allocate, above which scripts fail; 0, the default, is no limit."),
+            Row::new("lua_max_coroutines", HTTP, ONE, |conf, line| line.number(&mut conf.main.coroutines, 1..))
+                .doc("Coroutines and light threads that a request may have at a time; 16384."),
             Row::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.rewrite_first)
             })
@@ -161,7 +167,10 @@ impl Module for Lua {
             regex_cache,
             regex_limit,
             captured,
-            malloc_trim
+            malloc_trim,
+            cpu_limit,
+            memory_limit,
+            coroutines
         );
         inherit!(main, parent, rewrite_first, access_first, precontent_first);
         if main.dicts.is_empty() {

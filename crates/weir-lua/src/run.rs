@@ -11,6 +11,7 @@ use weir_core::Exchange;
 use weir_core::log::Level;
 use weir_trace::{Site, WaitKind};
 
+use crate::api::Raise;
 use crate::lend::lend;
 use crate::op::{End, Op, Wait};
 use crate::phase::Phase;
@@ -41,6 +42,8 @@ pub(crate) struct Run {
     pub(crate) default_type: bool,
     /// The last error of a wrapped coroutine, and the stacks it came up through.
     raised: Option<(String, Vec<String>)>,
+    /// How many of `threads` are coroutines that have ended, whose places may be taken.
+    vacant: usize,
     /// What `ngx.on_abort` was given, and its anchor.
     pub(crate) on_abort: Option<(State, i32)>,
     /// `ngx.eof` was called.
@@ -88,13 +91,19 @@ impl Run {
             default_type,
             on_abort: None,
             raised: None,
+            vacant: 0,
             ended: false,
             broken: false,
         }
     }
 
     /// Runs what is ready, until all has ended or waits.
-    pub(crate) fn step(&mut self, mut x: Option<&mut Exchange>) -> Step {
+    pub(crate) fn step(&mut self, x: Option<&mut Exchange>) -> Step {
+        let vm = self.vm.clone();
+        vm.limits.watch(vm.main(), self.phase, || self.resume_all(x))
+    }
+
+    fn resume_all(&mut self, mut x: Option<&mut Exchange>) -> Step {
         while let Some((at, values)) = self.ready.pop_front() {
             if self.threads[at].status.has_ended() {
                 continue;
@@ -105,7 +114,7 @@ impl Run {
             let (vm, phase) = (self.vm.clone(), self.phase);
             let status = lend(&vm, phase, x.as_deref_mut(), Some(self), || {
                 // SAFETY: the coroutine stands at its beginning or at a yield, with `values` on its stack for it.
-                unsafe { sys::lua_resume(state.raw(), values) }
+                vm.limits.within(|| unsafe { sys::lua_resume(state.raw(), values) })
             });
             let end = match status {
                 sys::status::YIELD => self.yielded(at),
@@ -209,6 +218,7 @@ impl Run {
             Kind::Entry => self.threads[at].status = Status::Dead,
             Kind::Coroutine => {
                 self.threads[at].status = Status::Dead;
+                self.vacant += 1;
                 if let Some(parent) = parent {
                     let count = state.top();
                     self.resume_parent(parent, state, count, true);
@@ -231,10 +241,11 @@ impl Run {
                 let reason = error_text(state);
                 let before = self.raised.take().filter(|(same, _)| *same == reason);
                 let mut traces = before.map(|(_, traces)| traces).unwrap_or_default();
-                traces.push(self.vm.main().traceback(state, 0));
+                traces.push(self.trace_of(state, status));
                 self.raised = Some((reason, traces));
             }
             self.threads[at].status = Status::Dead;
+            self.vacant += 1;
             self.resume_parent(parent, state, 1, false);
             return None;
         }
@@ -243,8 +254,9 @@ impl Run {
         let kind = if status == sys::status::ERRMEM { "memory allocation error" } else { "runtime error" };
         let reason = error_text(state);
         let below = self.raised.take().filter(|(same, _)| *same == reason).map(|(_, traces)| traces);
-        let backtrace = self.backtrace(at, below.unwrap_or_default());
-        let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}");
+        let backtrace = self.backtrace(at, status, below.unwrap_or_default());
+        let place = self.vm.place_of(&reason, x.as_deref());
+        let message = format!("{what} aborted: {kind}: {reason}\nstack traceback:{backtrace}{place}");
         match x {
             Some(x) => x.log(Level::Error, &message),
             None => weir_core::log::cycle(Level::Error, &message),
@@ -269,18 +281,26 @@ impl Run {
         None
     }
 
+    /// The stack of a coroutine that has ended like this. LuaJIT leaves none that can be read where memory was short.
+    fn trace_of(&self, state: State, status: i32) -> String {
+        match status {
+            sys::status::ERRMEM => "\t(no memory)".to_owned(),
+            _ => self.vm.main().traceback(state, 0),
+        }
+    }
+
     /// The stacks of a coroutine and of those that have resumed it, behind those `below` that its error came from.
-    fn backtrace(&self, at: usize, below: Vec<String>) -> String {
-        let main = self.vm.main();
+    fn backtrace(&self, at: usize, status: i32, below: Vec<String>) -> String {
         let (mut text, mut number, mut next) = (String::new(), 0, Some(at));
         for lines in below.into_iter().take(DEEPEST) {
             text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
             number += 1;
         }
+        let first = number;
         // A light thread may have outlived its parent, in whose place another one is now: so the way up may be a circle.
         while let (Some(at), 0..DEEPEST) = (next, number) {
             let thread = &self.threads[at];
-            let lines = main.traceback(thread.state, 0);
+            let lines = self.trace_of(thread.state, if number == first { status } else { sys::status::OK });
             text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
             number += 1;
             next = if thread.kind == Kind::Entry { None } else { thread.parent };
@@ -323,7 +343,15 @@ impl Run {
     }
 
     /// Adds a coroutine with the function on top of `from`, which it takes.
-    pub(crate) fn add(&mut self, kind: Kind, from: State, wrap: bool) -> State {
+    ///
+    /// # Errors
+    /// There are `lua_max_coroutines` already.
+    pub(crate) fn add(&mut self, kind: Kind, from: State, wrap: bool) -> Result<State, Raise> {
+        let most = self.vm.main_conf.most_coroutines();
+        let lives = |thread: &&Thread| !matches!(thread.status, Status::Dead);
+        if self.threads.len() > most && self.threads.iter().filter(lives).count() > most {
+            return Err(Raise::text(format!("lua_max_coroutines of {most} exceeded")));
+        }
         let (state, anchor) = self.vm.coroutine();
         from.give(state, 1);
         let status = if kind == Kind::Light { Status::Running } else { Status::Suspended };
@@ -332,14 +360,17 @@ impl Run {
         let thread = Thread { state, anchor, kind, parent, status, wait, clean: false, wrap };
         // Scripts make coroutines by the thousand; one that has ended leaves its place to the next.
         let over = |thread: &Thread| thread.kind == Kind::Coroutine && matches!(thread.status, Status::Dead);
-        match self.threads.iter().position(over) {
+        let place = if self.vacant > 0 { self.threads.iter().position(over) } else { None };
+        match place {
             Some(place) => {
+                self.vacant -= 1;
                 let gone = std::mem::replace(&mut self.threads[place], thread);
-                self.vm.give_back(gone.state, gone.anchor, gone.clean);
+                // Not to be used again: the script may still hold it.
+                self.vm.give_back(gone.state, gone.anchor, false);
             }
             None => self.threads.push(thread),
         }
-        state
+        Ok(state)
     }
 
     /// The client has left: what `ngx.on_abort` was given runs as a light thread. `false` where nothing was.
@@ -427,6 +458,15 @@ impl Run {
             }
         }
         if self.ready.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// The coroutine that has asked for something can't wait for it.
+    pub(crate) fn call_off(&mut self) {
+        if let Some(Op::Spawn(new)) = self.op.take()
+            && let Some(at) = self.find(new)
+        {
+            self.kill(at);
+        }
     }
 
     /// Nothing will ever go on: all that is left waits for one another.

@@ -332,6 +332,12 @@ impl State {
         unsafe { sys::lua_rawgeti(self.0, sys::REGISTRY, reference) }
     }
 
+    /// Whether no function in C stands between the coroutine's beginning and here.
+    pub(crate) fn can_yield(self) -> bool {
+        // SAFETY: see `top`.
+        unsafe { sys::lua_isyieldable(self.0) != 0 }
+    }
+
     /// Whether a coroutine is yielded, finished with an error, or neither.
     pub(crate) fn status(self) -> c_int {
         // SAFETY: see `top`.

@@ -11,6 +11,9 @@ pub(crate) struct LuaState {
     _private: [u8; 0],
 }
 
+/// What Lua calls for hooks.
+pub(crate) type Hook = unsafe extern "C-unwind" fn(*mut LuaState, *mut Debug);
+
 /// What Lua calls.
 pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut LuaState) -> c_int;
 
@@ -22,12 +25,18 @@ pub(crate) type Alloc =
 pub(crate) mod gc {
     use std::ffi::c_int;
 
+    pub(crate) const RESTART: c_int = 1;
+    pub(crate) const COLLECT: c_int = 2;
     pub(crate) const COUNT: c_int = 3;
     pub(crate) const COUNTB: c_int = 4;
+    pub(crate) const SETSTEPMUL: c_int = 7;
 }
 
 pub(crate) const REGISTRY: c_int = -10000;
 pub(crate) const GLOBALS: c_int = -10002;
+
+/// A hook every so many instructions.
+pub(crate) const MASKCOUNT: c_int = 1 << 3;
 
 /// `lua_upvalueindex`
 pub(crate) const fn upvalue(at: c_int) -> c_int {
@@ -104,6 +113,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_xmove(from: *mut LuaState, to: *mut LuaState, n: c_int);
     pub(crate) fn lua_resume(l: *mut LuaState, args: c_int) -> c_int;
     pub(crate) fn lua_yield(l: *mut LuaState, results: c_int) -> c_int;
+    pub(crate) fn lua_isyieldable(l: *mut LuaState) -> c_int;
     pub(crate) fn lua_status(l: *mut LuaState) -> c_int;
     pub(crate) fn lua_pcall(l: *mut LuaState, args: c_int, results: c_int, handler: c_int) -> c_int;
     pub(crate) fn lua_error(l: *mut LuaState) -> c_int;
@@ -146,9 +156,15 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_getstack(l: *mut LuaState, level: c_int, about: *mut Debug) -> c_int;
     pub(crate) fn lua_getinfo(l: *mut LuaState, what: *const c_char, about: *mut Debug) -> c_int;
 
+    pub(crate) fn lua_sethook(l: *mut LuaState, hook: Option<Hook>, mask: c_int, count: c_int) -> c_int;
     pub(crate) fn lua_gc(l: *mut LuaState, what: c_int, data: c_int) -> c_int;
     pub(crate) fn lua_getallocf(l: *mut LuaState, data: *mut *mut c_void) -> Alloc;
     pub(crate) fn lua_setallocf(l: *mut LuaState, function: Alloc, data: *mut c_void);
+
+    // Not LuaJIT's: build.rs puts them there.
+    pub(crate) fn weir_lua_overdue(message: *const c_char);
+    pub(crate) fn weir_lua_raise();
+    pub(crate) fn weir_lua_stack(floor: *mut c_char);
 
     pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
     pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);

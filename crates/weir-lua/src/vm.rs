@@ -18,6 +18,7 @@ use crate::conf::Main;
 use crate::dict::Dict;
 use crate::errlog;
 use crate::heap::Heap;
+use crate::limit::{Limits, unlimited};
 use crate::lines::Lines;
 use crate::phase::Phase;
 use crate::regex::Patterns;
@@ -46,6 +47,10 @@ pub(crate) struct Vm {
     pub(crate) lines: Lines,
     /// Variables of modules that compiled code knows by number, and what follows their prefix.
     pub(crate) direct: RefCell<Vec<(Get, Rc<str>)>>,
+    /// Where in the configuration the scripts begin that were loaded, by their names.
+    pub(crate) places: RefCell<HashMap<String, (String, usize)>>,
+    /// What scripts may use.
+    pub(crate) limits: Limits,
     me: RefCell<Weak<Vm>>,
     /// `init_worker_by_lua` has run.
     started: Cell<bool>,
@@ -75,10 +80,13 @@ impl Vm {
         let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0));
         let heap = Heap::attach(main);
         let worker = main_conf.worker.filter(|worker| *worker != u8::MAX && !main_conf.single);
+        let limits = Limits::new(main, &main_conf);
         let vm = Vm {
             figures: worker.map(|worker| Figures::show(worker, heap.counts().clone(), Vec::clone(&dicts))),
             heap,
             main,
+            places: RefCell::default(),
+            limits,
             dicts,
             spare: RefCell::default(),
             files: RefCell::default(),
@@ -186,8 +194,10 @@ impl Vm {
         let at = self.main.top() - args;
         self.main.push_function(traceback);
         self.main.insert(at);
-        // SAFETY: function and arguments stand on the stack, the handler below them.
-        let status = unsafe { sys::lua_pcall(self.main.raw(), args, results, at) };
+        let status = self.limits.watch(self.main, crate::lend::phase(), || {
+            // SAFETY: function and arguments stand on the stack, the handler below them.
+            self.limits.within(|| unsafe { sys::lua_pcall(self.main.raw(), args, results, at) })
+        });
         self.main.remove(at);
         if status == sys::status::OK {
             return Ok(());
@@ -195,6 +205,32 @@ impl Vm {
         let message = error_text(self.main);
         self.main.pop(1);
         Err(message)
+    }
+
+    /// What stands behind the message of an error: its line as the configuration has it, where scripts count from their own
+    /// first, and the request.
+    pub(crate) fn place_of(&self, message: &str, x: Option<&Exchange>) -> String {
+        let mut text = String::new();
+        if let Some((name, rest)) = message.split_once("):")
+            && let Some((file, first)) = self.places.borrow().get(&format!("{name})"))
+            && let Some(line) = rest.split_once(':').and_then(|(line, _)| line.parse::<usize>().ok())
+        {
+            text = format!("\nin {file}:{}", first + line.saturating_sub(1));
+        }
+        if let Some(x) = x {
+            text.push_str(if text.is_empty() { "\n" } else { ", " });
+            text.push_str(&format!("request id: {}", x.id()));
+        }
+        text
+    }
+
+    /// [`Vm::call`] for a request, whose errors are told with all that is known.
+    fn call_for(&self, phase: Phase, x: &mut Exchange, results: i32) -> Result<(), String> {
+        let called = crate::lend::lend(self, phase, Some(x), None, || self.call(0, results));
+        called.map_err(|error| {
+            let place = self.place_of(&error, Some(x));
+            format!("failed to run {}: {error}{place}", phase.context())
+        })
     }
 
     /// Makes the tables `ngx` and `ndk` with the functions of [`api::TABLES`].
@@ -282,8 +318,7 @@ impl Vm {
     /// As messages have it.
     pub(crate) fn run_for(&self, chunk: &chunk::Chunk, phase: Phase, x: &mut Exchange) -> Result<(), String> {
         chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
-        crate::lend::lend(self, phase, Some(x), None, || self.call(0, 0))
-            .map_err(|error| format!("failed to run {}: {error}", phase.context()))
+        self.call_for(phase, x, 0)
     }
 
     /// Runs the script of `set_by_lua`; what it returns as a text.
@@ -297,8 +332,7 @@ impl Vm {
         x: &mut Exchange,
     ) -> Result<Text, String> {
         chunk.push(self, Some(x)).map_err(|unloaded| unloaded.message)?;
-        crate::lend::lend(self, phase, Some(x), None, || self.call(0, 1))
-            .map_err(|error| format!("failed to run {}: {error}", phase.context()))?;
+        self.call_for(phase, x, 1)?;
         let value = x.arena.push(self.main.bytes(-1).unwrap_or_default());
         self.main.pop(1);
         Ok(Text::Span(value))
@@ -334,6 +368,10 @@ impl Drop for Vm {
         {
             weir_core::log::cycle(Level::Error, &message);
         }
+        // In the opposite order of their coming.
+        if let Some(memory) = &self.limits.memory {
+            memory.leave();
+        }
         self.heap.detach(self.main);
         // SAFETY: runs hold the VM, so none is left; finalizers see no loan.
         unsafe { sys::lua_close(self.main.raw()) }
@@ -344,8 +382,10 @@ impl Drop for Vm {
 unsafe extern "C-unwind" fn traceback(raw: *mut sys::LuaState) -> i32 {
     // SAFETY: Lua calls with its running coroutine, the error's value on its stack.
     let l = unsafe { State::new(raw) };
-    let text = format!("{}\nstack traceback:\n{}", error_text(l), l.traceback(l, 1));
-    l.push_bytes(text.as_bytes());
+    unlimited(|| {
+        let text = format!("{}\nstack traceback:\n{}", error_text(l), l.traceback(l, 1));
+        l.push_bytes(text.as_bytes());
+    });
     1
 }
 
@@ -357,6 +397,7 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/coroutine", include_str!("prelude/coroutine.lua")),
     ("=ngx/tables", include_str!("prelude/tables.lua")),
     ("=ngx/request", include_str!("prelude/request.lua")),
+    ("=ngx/traps", include_str!("prelude/traps.lua")),
     ("=ngx/encode", include_str!("prelude/encode.lua")),
     ("=ngx/re", include_str!("prelude/re.lua")),
     ("=ngx/json", include_str!("prelude/json.lua")),

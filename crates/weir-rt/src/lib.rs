@@ -12,6 +12,7 @@
 //!
 //! The free functions use the thread's running runtime and panic outside one.
 
+pub mod alarm;
 pub mod blocking;
 mod buffer;
 pub mod clock;

@@ -15,6 +15,10 @@ pub(super) const TABLE: &[Function] = &[
         l.push_boolean(lend::phase().is_in(YIELDABLE) && lend::run(|_| ()).is_ok());
         Ok(Done::Results(1))
     }),
+    function("_co.deep", 0, |l| {
+        l.push_boolean(crate::limit::is_deep());
+        Ok(Done::Results(1))
+    }),
     function("_co.create", YIELDABLE, create),
     function("_co.resume", YIELDABLE, resume),
     function("_co.give", YIELDABLE, |l| {
@@ -34,7 +38,7 @@ fn create(l: State) -> Outcome {
     }
     let wrap = l.boolean(2);
     l.push_value(1);
-    let state = lend::run(|run| run.add(Kind::Coroutine, l, wrap))?;
+    let state = lend::run(|run| run.add(Kind::Coroutine, l, wrap))??;
     state.push_self();
     state.give(l, 1);
     Ok(Done::Results(1))
@@ -71,7 +75,7 @@ fn spawn(l: State) -> Outcome {
         return Err(Raise::argument(1, "spawn", &format!("function expected, got {}", l.kind_name(1))));
     }
     l.push_value(1);
-    let state = lend::run(|run| run.add(Kind::Light, l, false))?;
+    let state = lend::run(|run| run.add(Kind::Light, l, false))??;
     l.remove(1);
     lend::run(|run| run.op = Some(Op::Spawn(state)))?;
     Ok(Done::Yield(l.top()))

@@ -6,6 +6,7 @@ use super::{Done, Function, Outcome, Raise, expect_number, function, output_text
 use crate::lend;
 use crate::phase::Phase;
 use crate::state::State;
+use crate::trap;
 
 pub(super) const TABLE: &[Function] = &[
     function("log", 0, |l| {
@@ -17,14 +18,24 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_print", 0, |l| write(l, Level::Notice, 1)),
     function("_warn_global", 0, |l| {
-        if !matches!(lend::phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker) {
-            let trace = l.traceback(l, 2);
-            let message = format!(
-                "[lua] writing a global Lua variable ('{}') which may lead to race conditions between concurrent \
-                 requests, so prefer the use of 'local' variables\nstack traceback:\n{trace}",
-                l.lossy(1)
-            );
-            lend::log(Level::Warn, &message);
+        if serves() {
+            let name = l.lossy(1);
+            trap::note(&name, &l.place(2), || {
+                format!(
+                    "[lua] writing a global Lua variable ('{name}') which may lead to race conditions between concurrent \
+                     requests, so prefer the use of 'local' variables\nstack traceback:\n{}",
+                    l.traceback(l, 2)
+                )
+            });
+        }
+        Ok(Done::Results(0))
+    }),
+    function("_warn_blocking", 0, |l| {
+        if serves() {
+            let (name, place) = (l.lossy(1), l.place(2));
+            trap::note(&name, &place, || {
+                format!("[lua] {place}{name} blocks the worker, and with it all of its requests")
+            });
         }
         Ok(Done::Results(0))
     }),
@@ -33,6 +44,11 @@ pub(super) const TABLE: &[Function] = &[
 /// The level that scripts know by this number.
 pub(crate) fn level(number: f64) -> Option<Level> {
     LEVELS.get(number as usize).filter(|_| number >= 0.0).copied()
+}
+
+/// Whether the script's worker serves requests meanwhile.
+fn serves() -> bool {
+    !matches!(lend::phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker)
 }
 
 /// By number, from `ngx.STDERR`.

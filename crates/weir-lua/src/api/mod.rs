@@ -25,6 +25,8 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::lend;
+use crate::limit::{is_exceeded, unlimited};
+use crate::run::Run;
 use crate::state::State;
 use crate::sys::{self, LuaState};
 
@@ -133,7 +135,7 @@ unsafe extern "C-unwind" fn enter(raw: *mut LuaState) -> c_int {
         let place = sys::lua_touserdata(raw, sys::upvalue(1));
         (State::new(raw), &*place.cast::<Function>())
     };
-    match run(l, function) {
+    match unlimited(|| run(l, function)) {
         Ending::Results(count) => count,
         // SAFETY: `count` values are on the stack, and nothing of Rust's is left to be dropped.
         Ending::Yield(count) => unsafe { sys::lua_yield(raw, count) },
@@ -158,17 +160,26 @@ fn run(l: State, function: &'static Function) -> Ending {
             .unwrap_or_else(|_| Err(Raise::Text(format!("panic in ngx.{}", function.name))))
     };
     match outcome {
+        // Here the limit did not hold; the script gets to know of it now.
+        Ok(Done::Results(_)) if is_exceeded() => raise(l, Raise::text("not enough memory")),
         Ok(Done::Results(count)) => Ending::Results(count),
-        Ok(Done::Yield(count)) => Ending::Yield(count),
-        Err(raise) => {
-            let text = match raise {
-                Raise::Text(message) => l.place(1) + &message,
-                Raise::Plain(message) => message,
-            };
-            l.push_bytes(text.as_bytes());
-            Ending::Raise
+        Ok(Done::Yield(count)) if l.can_yield() => Ending::Yield(count),
+        Ok(Done::Yield(_)) => {
+            // What was asked for is forgotten; without a run nothing was.
+            let _ = lend::run(Run::call_off);
+            raise(l, Raise::text("attempt to yield across C-call boundary"))
         }
+        Err(error) => raise(l, error),
     }
+}
+
+fn raise(l: State, raise: Raise) -> Ending {
+    let text = match raise {
+        Raise::Text(message) => l.place(1) + &message,
+        Raise::Plain(message) => message,
+    };
+    l.push_bytes(text.as_bytes());
+    Ending::Raise
 }
 
 /// A string argument, or a number's text.

@@ -3,9 +3,26 @@
 local co = ngx._co
 ngx._co = nil
 local scheduled, create, resume, give, status = co.scheduled, co.create, co.resume, co.give, co.status
+local deep = co.deep
 local own = coroutine
 local o_create, o_resume, o_yield, o_status, o_wrap =
     own.create, own.resume, own.yield, own.status, own.wrap
+
+-- LuaJIT resumes on C's stack, without a look at how much is left of it.
+local error, type = error, type
+local l_resume, l_wrap = o_resume, o_wrap
+function o_resume(...)
+    if deep() then return false, "C stack overflow" end
+    return l_resume(...)
+end
+function o_wrap(f)
+    if type(f) ~= "function" then return l_wrap(f) end
+    local go = l_wrap(f)
+    return function(...)
+        if deep() then error("C stack overflow", 2) end
+        return go(...)
+    end
+end
 own._create, own._resume, own._yield, own._status, own._wrap = o_create, o_resume, o_yield, o_status, o_wrap
 own.__create, own.__resume, own.__yield, own.__status = o_create, o_resume, o_yield, o_status
 
@@ -29,7 +46,6 @@ function own.status(thread)
     return o_status(thread)
 end
 
-local error = error
 local function result(ok, ...)
     if ok then return ... end
     error((...), 0)

@@ -21,7 +21,7 @@ pub mod names;
 mod probe;
 mod ring;
 mod room;
-mod timers;
+pub(crate) mod timers;
 mod walk;
 
 pub use alloc::{allocated, sample_allocations};
@@ -30,6 +30,7 @@ pub use doze::doze;
 pub(crate) use doze::rouse;
 pub use frame::Frame;
 pub use guest::{Guest, Step, set_guest};
+pub(crate) use probe::stack_of_thread;
 pub use probe::{Attached, LongTurn, MAX_FAULTS, Probe, attach, probes};
 pub use ring::{Sample, Source};
 

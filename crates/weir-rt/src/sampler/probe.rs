@@ -131,7 +131,8 @@ impl Probe {
             (None, 0) => Ok(()),
             (Some(timer), _) => timer.set(period),
             (None, _) => {
-                let timer = Timer::new(fixed.unwrap_or(control.clock), control.tid, source)?;
+                let timer =
+                    Timer::new(fixed.unwrap_or(control.clock), control.tid, libc::SIGPROF, source as usize)?;
                 timer.set(period)?;
                 control.timers[n] = Some(timer);
                 Ok(())
@@ -292,7 +293,7 @@ pub fn attach(worker: u32) -> io::Result<Attached> {
     let stack = stack_of_thread()?;
     let clock = timers::cpu_clock()?;
     let room = Room::new()?;
-    timers::unblock()?;
+    timers::unblock(libc::SIGPROF)?;
     crate::clock::ticks(); // its source is decided here rather than in the handler
     // SAFETY: no pointers, cannot fail.
     let tid = unsafe { libc::gettid() };
@@ -346,7 +347,7 @@ impl Drop for Attached {
 }
 
 /// The calling thread's stack.
-fn stack_of_thread() -> io::Result<Range<u64>> {
+pub(crate) fn stack_of_thread() -> io::Result<Range<u64>> {
     // SAFETY: an opaque structure that the call below fills; zero is a value of its integers and pointers.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     let (mut start, mut size) = (std::ptr::null_mut(), 0);

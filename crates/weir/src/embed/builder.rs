@@ -257,7 +257,8 @@ impl Loader {
     /// Reads `text`, and makes the folders of temporary files that it names.
     pub(super) fn load(&self, text: &str) -> Result<Configuration, Error> {
         let files = Files { name: &self.name, text: MemoryFiles::new().with(&self.name, text) };
-        let loaded = weir_conf::load(&self.name, &self.prefix, &files, |_| false, None);
+        let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
+        let loaded = weir_conf::load(&self.name, &self.prefix, &files, raw, None);
         let tree = loaded.map_err(|failure| Error(failure.errors.render(&failure.tree.source)))?;
         let lend = |registry: &mut weir_core::conf::registry::Registry| {
             *registry.shared() = self.handlers.clone();

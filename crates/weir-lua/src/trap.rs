@@ -1,0 +1,37 @@
+//! What a script does to the worker it shares: calls that block it, and globals that requests share. Each place is told when
+//! it is first come by, and at every thousandth time.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use weir_core::log::Level;
+
+use crate::lend;
+
+/// How often each place was come by, of all workers; what has no room here is not told.
+static SEEN: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+
+/// Places that are kept.
+const MOST: usize = 4096;
+/// Times after which a place is told again.
+const AGAIN: u64 = 1000;
+
+/// Scripts have come by `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with that.
+pub(crate) fn note(what: &str, place: &str, message: impl FnOnce() -> String) {
+    let key = format!("{place}{what}");
+    let times = {
+        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = seen.get_or_insert_default();
+        if seen.len() >= MOST && !seen.contains_key(&key) {
+            return;
+        }
+        let times = seen.entry(key).or_insert(0);
+        *times += 1;
+        *times
+    };
+    if times == 1 {
+        lend::log(Level::Warn, &message());
+    } else if times % AGAIN == 0 {
+        lend::log(Level::Warn, &format_args!("{}, {times} times so far", message()));
+    }
+}
