@@ -26,8 +26,9 @@ pub(crate) const TABLE: &[Function] = &[
         let most = expect_number(l, 1, "get_logs")?.max(0.0) as usize;
         with_ring(l, |ring| {
             let mut at = 0;
-            while let Some(line) = ring.lines.pop_front().filter(|_| at < 3 * most) {
-                ring.bytes -= line.size();
+            while at < 3 * most
+                && let Some(line) = ring.lines.pop_front()
+            {
                 l.push_number(f64::from(line.level as u8));
                 l.raw_set_index(2, at + 1);
                 l.push_number(line.time);
@@ -57,12 +58,12 @@ pub(crate) const TABLE: &[Function] = &[
     }),
 ];
 
-/// The lines that are kept.
+/// The lines that are kept, as if they stood in a ring of memory, each in one piece: so as many are as in OpenResty.
 struct Ring {
     lines: VecDeque<Line>,
-    /// The sizes of `lines` together, bytes.
-    bytes: usize,
-    /// At most so many.
+    /// Where the next line would stand.
+    next: usize,
+    /// The ring's bytes.
     size: usize,
     /// What is less grave is not kept.
     limit: Level,
@@ -72,6 +73,8 @@ struct Line {
     level: Level,
     /// Seconds since 1970.
     time: f64,
+    /// Where it stands in the ring.
+    at: usize,
     text: Box<[u8]>,
 }
 
@@ -84,20 +87,29 @@ impl Line {
 
 impl Ring {
     fn new(size: usize) -> Ring {
-        Ring { lines: VecDeque::new(), bytes: 0, size, limit: Level::Debug }
+        Ring { lines: VecDeque::new(), next: 0, size, limit: Level::Debug }
     }
 
-    /// Keeps a line; the oldest ones go for it. One that is larger than the ring is not kept.
-    fn push(&mut self, line: Line) {
-        if line.level > self.limit || line.size() > self.size {
+    /// Keeps a line; those that stand in its place go, the oldest ones. One that is larger than the ring is not kept.
+    fn push(&mut self, mut line: Line) {
+        let size = line.size();
+        if line.level > self.limit || size > self.size {
             return;
         }
-        self.bytes += line.size();
-        self.lines.push_back(line);
-        while self.bytes > self.size {
-            let Some(oldest) = self.lines.pop_front() else { return };
-            self.bytes -= oldest.size();
+        if self.next + size > self.size {
+            // Those behind are the oldest; it begins at the front.
+            while self.lines.front().is_some_and(|oldest| oldest.at >= self.next) {
+                self.lines.pop_front();
+            }
+            self.next = 0;
         }
+        let place = self.next..self.next + size;
+        while self.lines.front().is_some_and(|oldest| place.contains(&oldest.at)) {
+            self.lines.pop_front();
+        }
+        line.at = place.start;
+        self.next = place.end;
+        self.lines.push_back(line);
     }
 }
 
@@ -112,15 +124,15 @@ pub(crate) fn keep(size: Option<usize>) {
         return log::capture(None);
     };
     RING.with_borrow_mut(|ring| match ring {
-        Some(ring) => ring.size = size,
-        None => *ring = Some(Ring::new(size)),
+        Some(ring) if ring.size == size => {}
+        _ => *ring = Some(Ring::new(size)),
     });
     log::capture(Some(Box::new(|level, text| {
-        let (seconds, nanos) = clock::unix_time();
-        let time = seconds as f64 + f64::from(nanos / 1_000_000) / 1000.0;
+        let (seconds, millis) = clock::unix_time();
+        let time = seconds as f64 + f64::from(millis) / 1000.0;
         RING.with_borrow_mut(|ring| {
             if let Some(ring) = ring {
-                ring.push(Line { level, time, text: text.into() });
+                ring.push(Line { level, time, at: 0, text: text.into() });
             }
         });
     })));
@@ -140,7 +152,7 @@ mod tests {
     use super::{Level, Line, Ring};
 
     fn line(level: Level, text: &str) -> Line {
-        Line { level, time: 0.0, text: text.as_bytes().into() }
+        Line { level, time: 0.0, at: 0, text: text.as_bytes().into() }
     }
 
     #[test]
@@ -149,11 +161,18 @@ mod tests {
         for text in ["first", "second", "third"] {
             ring.push(line(Level::Error, text));
         }
-        let kept: Vec<&[u8]> = ring.lines.iter().map(|line| &*line.text).collect();
-        assert_eq!(kept, [b"second".as_slice(), b"third"]);
+        // The third begins at the front, where the first stood, and reaches into the place of none other.
+        let kept = |ring: &Ring| -> Vec<String> {
+            ring.lines.iter().map(|line| String::from_utf8_lossy(&line.text).into_owned()).collect()
+        };
+        assert_eq!(kept(&ring), ["second", "third"]);
+        ring.push(line(Level::Error, "fourth"));
+        assert_eq!(kept(&ring), ["third", "fourth"]);
         ring.push(line(Level::Error, &"x".repeat(60)));
         ring.limit = Level::Warn;
         ring.push(line(Level::Info, "x"));
-        assert_eq!((ring.lines.len(), ring.bytes), (2, 2 * 16 + 11));
+        assert_eq!(kept(&ring), ["third", "fourth"]);
+        ring.push(line(Level::Error, &"x".repeat(44)));
+        assert_eq!(kept(&ring), ["x".repeat(44)]);
     }
 }

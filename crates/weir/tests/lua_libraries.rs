@@ -130,6 +130,8 @@ both_drivers! {
              local logs = errlog.get_logs()
              ngx.say(#logs / 3, ' ', logs[1], ' ', logs[4], ' ', math.abs(logs[2] - ngx.now()) < 600)
              ngx.print(logs[3], '\\n', logs[6], '\\n')
+             ngx.log(ngx.ERR, 'one') ngx.log(ngx.ERR, 'two')
+             assert(#errlog.get_logs(1) == 3 and #errlog.get_logs(1) == 3 and #errlog.get_logs() == 0)
              assert(errlog.set_filter_level(ngx.ERR))
              ngx.log(ngx.WARN, 'third')
              ngx.say(#errlog.get_logs(), ' ', errlog.get_sys_filter_level(), ' ', select(2, errlog.set_filter_level(99)))
@@ -176,6 +178,15 @@ fn processes_have_types() {
     let said = server.client().get("/").text();
     assert!(said.starts_with("single single true\nnil not supported: workers are threads"), "{said}");
     assert!(said.contains("nilAPI disabled in the current context\nfalsenot supported: "), "{said}");
+}
+
+/// Of a clock of whole seconds it would mostly be 0, and sometimes 1.
+#[test]
+fn times_have_milliseconds() {
+    let said = say("local began = ngx.now() ngx.sleep(0.05)
+        local passed, since = ngx.now() - began, ngx.now() - ngx.req.start_time()
+        ngx.say(passed > 0.03, ' ', since > 0.03, ' ', passed == 1, ' ', math.abs(ngx.now() - ngx.time()) < 1.5)");
+    assert_eq!(said, "true true false true\n");
 }
 
 #[test]

@@ -15,8 +15,8 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("now", 0, |l| {
-        let (seconds, nanos) = clock::unix_time();
-        l.push_number(seconds as f64 + f64::from(nanos / 1_000_000) / 1000.0);
+        let (seconds, millis) = clock::unix_time();
+        l.push_number(seconds as f64 + f64::from(millis) / 1000.0);
         Ok(Done::Results(1))
     }),
     function("update_time", 0, |_| Ok(Done::Results(0))),
@@ -54,10 +54,9 @@ pub(super) const TABLE: &[Function] = &[
 
 /// Seconds since 1970 at the request's beginning, with milliseconds.
 pub(crate) fn started(x: &mut Exchange) -> f64 {
-    let (seconds, nanos) = clock::unix_time();
-    let now = seconds as f64 + f64::from(nanos) / 1e9;
+    let (seconds, millis) = clock::unix_time();
     let ago = weir_rt::now_ms().saturating_sub(x.start_ms);
-    ((now * 1000.0).floor() - ago as f64) / 1000.0
+    (seconds as f64 * 1000.0 + f64::from(millis) - ago as f64) / 1000.0
 }
 
 /// `2026-11-21 15:04:05`, from one byte to another.

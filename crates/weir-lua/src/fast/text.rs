@@ -82,8 +82,8 @@ fn shown(now: u64, offset: i32) -> Vec<u8> {
 
 /// Seconds since 1970, with milliseconds.
 pub(super) extern "C" fn now() -> f64 {
-    let (seconds, nanos) = clock::unix_time();
-    seconds as f64 + f64::from(nanos / 1_000_000) / 1000.0
+    let (seconds, millis) = clock::unix_time();
+    seconds as f64 + f64::from(millis) / 1000.0
 }
 
 /// Whole seconds since 1970.
