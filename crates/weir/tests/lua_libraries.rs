@@ -180,13 +180,13 @@ fn processes_have_types() {
     assert!(said.contains("nilAPI disabled in the current context\nfalsenot supported: "), "{said}");
 }
 
-/// Of a clock of whole seconds it would mostly be 0, and sometimes 1.
+/// By a clock of whole seconds it would mostly be 0.
 #[test]
 fn times_have_milliseconds() {
     let said = say("local began = ngx.now() ngx.sleep(0.05)
         local passed, since = ngx.now() - began, ngx.now() - ngx.req.start_time()
-        ngx.say(passed > 0.03, ' ', since > 0.03, ' ', passed == 1, ' ', math.abs(ngx.now() - ngx.time()) < 1.5)");
-    assert_eq!(said, "true true false true\n");
+        ngx.say(passed > 0.03, ' ', since > 0.03)");
+    assert_eq!(said, "true true\n");
 }
 
 #[test]
