@@ -2,7 +2,7 @@
 //!
 //! Compiled code looks for hooks (`LUAJIT_ENABLE_CHECKHOOK`; a tight loop costs the same), and six of the files are
 //! compiled once more with [`CHECKS`] in them: at the places where LuaJIT can spend any time, or any stack, in C.
-//! `src/limit.rs` says what for.
+//! `src/limit` says what for.
 
 #[path = "build/walk.rs"]
 mod walk;
