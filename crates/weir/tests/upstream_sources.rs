@@ -10,6 +10,7 @@ mod support;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, SystemTime};
 
 use weir_test::{Backend, Client, Server, TempDir, both_drivers, free_port, require_program, wait_for};
 
@@ -255,6 +256,9 @@ both_drivers! {
         let server = follow(0, "trusted_certificate=ca.crt");
         served_by(&server, &backends[0], "a");
         let new = origin.dir().write("html/new", format!("[\"{}\"]", address(&backends[1])));
+        // As long as the one before, and maybe of the same second: then its ETag would be the same.
+        let later = SystemTime::now() + Duration::from_secs(60);
+        std::fs::File::options().append(true).open(&new).expect("just made").set_modified(later).expect("its owner");
         std::fs::rename(new, origin.dir().path().join("html/list")).expect("one folder");
         served_by(&server, &backends[1], "b");
         served_by(&follow(1, "verify=off"), &backends[1], "b");
