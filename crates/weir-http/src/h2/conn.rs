@@ -79,8 +79,6 @@ pub struct Connection {
     pub(super) peer_last: Option<u32>,
     /// Bytes of the frames of the header section that was read last.
     pub(super) block_len: usize,
-    /// The longest frame that the peer may send.
-    pub(super) largest: u32,
 }
 
 /// How far a connection has come to its end.
@@ -102,7 +100,6 @@ impl Connection {
             window: config.stream_window,
             connect_protocol: config.connect_protocol,
             no_tree: true,
-            max_frame: LARGEST,
             ..Settings::default()
         };
         Connection::new(Role::Server, config, settings, out)
@@ -147,7 +144,6 @@ impl Connection {
             ending: Ending::No,
             peer_last: None,
             block_len: 0,
-            largest: settings.max_frame,
         }
     }
 
@@ -307,8 +303,8 @@ pub(super) fn remember(list: &mut VecDeque<u32>, id: u32, most: usize) {
 
 /// Streams that were reset here and may still get frames: all that are open at once, twice.
 pub(super) const RESET: usize = 256;
-/// Clients may send frames with content or fields of so many bytes: nginx's may send 16 MB, and some send a long header
-/// section in one frame, whatever they were told. Fields have to be kept until the frame is whole.
-const LARGEST: u32 = 128 * 1024;
+/// Peers may send frames of so many bytes (RFC 9113, 4.2: the least). Allowed more, some put a long header section into
+/// one frame, and fields have to be kept until their frame is whole.
+pub(super) const LARGEST: u32 = 16_384;
 /// Streams that ended lately, to tell a frame on them from one on a stream that never was.
 const ENDED: usize = 32;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::conn::{Connection, Ending, Role};
+use super::conn::{Connection, Ending, LARGEST, Role};
 use super::frame::{self, END_STREAM, FrameHead, HEAD, PADDED, kind};
 use super::guard::Abuse;
 use super::state::State;
@@ -170,11 +170,7 @@ impl Connection {
 
     /// What holds for all frames.
     fn check(&self, head: FrameHead) -> Result<(), Failure> {
-        let largest = match head.kind {
-            kind::DATA | kind::HEADERS | kind::CONTINUATION => self.largest,
-            _ => 16_384,
-        };
-        if head.length > largest {
+        if head.length > LARGEST {
             return Err(size("sent frame larger than SETTINGS_MAX_FRAME_SIZE"));
         }
         match &self.block {

@@ -1,5 +1,6 @@
 //! Settings: what each side tells the other about itself (RFC 9113 section 6.5).
 
+use super::conn::LARGEST;
 use super::frame::{self, kind};
 use super::{Code, Failure};
 
@@ -32,7 +33,7 @@ impl Default for Settings {
             push: true,
             max_streams: None,
             window: 65_535,
-            max_frame: 16_384,
+            max_frame: LARGEST,
             header_list: None,
             connect_protocol: false,
             no_tree: false,
