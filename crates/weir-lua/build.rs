@@ -186,7 +186,7 @@ const CHECKS: Checks = &[
     ),
 ];
 
-/// What the running thread's script may not exceed: set by `limit.rs`, looked at by the checks.
+/// What the running thread's script may not exceed: set by `src/limit`, looked at by the checks.
 const STATE: &str = "\
 __thread const char *weir_lua_message;
 __thread int weir_lua_raising;
@@ -200,6 +200,18 @@ void weir_lua_raise(void) { weir_lua_raising = 1; }
 
 /* The stack's end, as far as calls from C to Lua may use it. */
 void weir_lua_stack(char *floor) { weir_lua_floor = floor; }
+
+/* A coroutine has ended for lack of memory. Compiled code may have been in functions whose frames it had not written,
+** and the collector reads frames: so all are taken away, and only the error's value is left. */
+void weir_lua_unframe(lua_State *L)
+{
+  TValue *base = tvref(L->stack) + 1 + LJ_FR2;
+  TValue *error = L->top - 1;
+  if (error > base && error < tvref(L->maxstack)) copyTV(L, base, error);
+  else if (error != base) setnilV(base);
+  L->base = base;
+  L->top = base + 1;
+}
 
 static LJ_AINLINE void weir_room(lua_State *L)
 {

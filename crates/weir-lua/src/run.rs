@@ -116,6 +116,10 @@ impl Run {
                 // SAFETY: the coroutine stands at its beginning or at a yield, with `values` on its stack for it.
                 vm.limits.within(|| unsafe { sys::lua_resume(state.raw(), values) })
             });
+            if status == sys::status::ERRMEM {
+                // SAFETY: the coroutine has ended, with an error's value.
+                unsafe { sys::weir_lua_unframe(state.raw()) };
+            }
             let end = match status {
                 sys::status::YIELD => self.yielded(at),
                 sys::status::OK => {

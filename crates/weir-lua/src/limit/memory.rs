@@ -88,11 +88,17 @@ impl Memory {
     }
 
     /// Collects garbage if little is left, or an allocation has failed. Not while Lua runs.
+    ///
+    /// What went beyond the limit behind the last script's last function is not the next one's fault.
     pub(crate) fn make_room(&self, main: State) {
+        if self.holds.get() {
+            return;
+        }
+        self.excess.set(false);
         let used = self.used.get();
         let tight = self.most / 8 * 7;
         let grown = used > self.floor.get() + self.most.saturating_sub(self.floor.get()) / 2;
-        if self.holds.get() || !(self.refused.get() || used > tight && grown) {
+        if !(self.refused.get() || used > tight && grown) {
             return;
         }
         self.refused.set(false);
@@ -161,12 +167,8 @@ pub(crate) fn injected() -> u64 {
     INJECTED.load(Ordering::Relaxed)
 }
 
+/// Whether this one is to fail. Another thread may take the order back meanwhile.
 fn is_injected() -> bool {
-    match injected() {
-        0 => false,
-        left => {
-            inject(left - 1);
-            left == 1
-        }
-    }
+    injected() > 0
+        && INJECTED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
 }
