@@ -93,6 +93,22 @@ pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     }
 }
 
+/// Certificates as encoded, one behind the other.
+///
+/// # Errors
+/// There is none, or one is malformed.
+pub fn chain_of_der(der: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let (mut rest, mut chain) = (der, Vec::new());
+    while !rest.is_empty() || chain.is_empty() {
+        let malformed = || content("bad certificate encoding");
+        let element = der::element(rest).ok_or_else(malformed)?;
+        crate::facts::public_key(element.all).ok_or_else(malformed)?;
+        chain.push(CertificateDer::from(element.all.to_vec()));
+        rest = element.rest;
+    }
+    Ok(chain)
+}
+
 /// The revocation lists of `text`.
 ///
 /// # Errors
@@ -112,3 +128,30 @@ pub fn to_pem(certificate: &[u8]) -> String {
 /// See [`Effort::Long`].
 const LONG_BITS: usize = 3072;
 const NO_CERTIFICATE: &str = "no start line: Expecting: TRUSTED CERTIFICATE";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn chains_stand_one_behind_the_other() {
+        let signed = || {
+            let key = rcgen::KeyPair::generate().expect("a key");
+            rcgen::CertificateParams::default().self_signed(&key).expect("signed").der().to_vec()
+        };
+        let (first, second) = (signed(), signed());
+        let chain = chain_of_der(&[&first[..], &second].concat()).expect("two certificates");
+        assert_eq!(chain.iter().map(|it| it.to_vec()).collect::<Vec<_>>(), [first.clone(), second]);
+        for wrong in [&first[..first.len() - 1], &[], &[&first[..], b"x"].concat()] {
+            assert!(chain_of_der(wrong).is_err(), "{} bytes", wrong.len());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            prop_assert!(chain_of_der(&bytes).is_err(), "no certificate is that short");
+        }
+    }
+}

@@ -99,6 +99,8 @@ pub struct Hello {
 /// What a ClientHello says. Numbers are those of the IANA registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HelloFields {
+    /// The client's random bytes.
+    pub random: [u8; 32],
     /// Versions offered, in order (0x0304 is TLS 1.3); one for a client without `supported_versions`.
     pub versions: Vec<u16>,
     /// The session identifier.
@@ -122,12 +124,17 @@ impl HelloFields {
     pub fn parse(message: &[u8]) -> Option<HelloFields> {
         let mut r = Reader(message);
         let version = r.u16()?;
-        r.take(32)?;
+        let random = <[u8; 32]>::try_from(r.take(32)?).ok()?;
         let session_id = r.bytes8()?.to_vec();
         let cipher_suites = numbers(r.bytes16()?)?;
         r.bytes8()?;
-        let mut fields =
-            HelloFields { versions: vec![version], session_id, cipher_suites, ..HelloFields::default() };
+        let mut fields = HelloFields {
+            random,
+            versions: vec![version],
+            session_id,
+            cipher_suites,
+            ..HelloFields::default()
+        };
         if r.0.is_empty() {
             return Some(fields);
         }
@@ -143,9 +150,42 @@ impl HelloFields {
         Some(fields)
     }
 
+    /// The same without its extensions, which take most of the memory.
+    #[must_use]
+    pub fn without_extensions(&self) -> HelloFields {
+        HelloFields {
+            random: self.random,
+            versions: self.versions.clone(),
+            session_id: self.session_id.clone(),
+            cipher_suites: self.cipher_suites.clone(),
+            server_name: self.server_name.clone(),
+            alpn: self.alpn.clone(),
+            groups: self.groups.clone(),
+            signature_schemes: self.signature_schemes.clone(),
+            extensions: Vec::new(),
+        }
+    }
+
     /// The content of an extension.
     pub fn extension_of(&self, kind: u16) -> Option<&[u8]> {
         self.extensions.iter().find(|(k, _)| *k == kind).map(|(_, content)| content.as_slice())
+    }
+
+    /// The name of the server that is wanted, as it was sent.
+    pub fn name_as_sent(&self) -> Option<&[u8]> {
+        let mut list = Reader(Reader(self.extension_of(SERVER_NAME)?).bytes16()?);
+        let (kind, name) = (list.u8()?, list.bytes16()?);
+        (kind == 0).then_some(name)
+    }
+
+    /// Versions of `supported_versions` (RFC 8446, section 4.2.1); `None`: the extension did not come.
+    pub fn supported_versions(&self) -> Option<&[u16]> {
+        self.extension_of(VERSIONS).map(|_| &self.versions[..])
+    }
+
+    /// A client that wants the state of certificates in the handshake (`status_request`, RFC 6066, section 8).
+    pub fn wants_status(&self) -> bool {
+        self.extension_of(STATUS).is_some()
     }
 
     fn extension(&mut self, kind: u16, content: &[u8]) -> Option<()> {
@@ -168,6 +208,7 @@ impl HelloFields {
 }
 
 const SERVER_NAME: u16 = 0;
+const STATUS: u16 = 5;
 const GROUPS: u16 = 10;
 const SIGNATURES: u16 = 13;
 const ALPN: u16 = 16;
@@ -262,6 +303,9 @@ mod tests {
     fn everything_is_read() {
         let fields = HelloFields::parse(&message()).expect("well formed");
         assert_eq!(fields.versions, [0x0304]);
+        assert_eq!(fields.supported_versions(), Some(&[0x0304][..]));
+        assert_eq!((fields.random, fields.name_as_sent()), ([7; 32], Some(&b"Ex.de"[..])));
+        assert!(!fields.wants_status());
         assert_eq!(fields.session_id, [0xaa, 0xbb]);
         assert_eq!(fields.cipher_suites, [0x1301, 0xc02b]);
         assert_eq!(fields.server_name.as_deref(), Some("ex.de"));
@@ -303,7 +347,10 @@ mod tests {
             let mut message = message();
             let at = at % message.len();
             message[at] = byte;
-            HelloFields::parse(&message);
+            if let Some(fields) = HelloFields::parse(&message) {
+                fields.name_as_sent();
+                fields.supported_versions();
+            }
         }
     }
 }

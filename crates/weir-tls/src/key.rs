@@ -29,6 +29,23 @@ pub fn read_late(text: &[u8], passwords: &[Vec<u8>]) -> Result<Arc<dyn SigningKe
     }
 }
 
+/// The first private key of `text` as encoded, opened by one of `passwords` if it is encrypted.
+///
+/// # Errors
+/// As [`read`], but what is wrong within the key is not looked at.
+pub fn to_der(text: &[u8], passwords: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
+    Ok(encoded(text, passwords)?.secret_der().to_vec())
+}
+
+/// A key as encoded: PKCS#8, PKCS#1 or SEC1.
+///
+/// # Errors
+/// It is none of them, or of a kind that can't be had.
+pub fn from_der(der: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
+    let key = PrivateKeyDer::try_from(der.to_vec()).map_err(content)?;
+    Ok(any_supported_type(&key)?)
+}
+
 fn encoded(text: &[u8], passwords: &[Vec<u8>]) -> Result<PrivateKeyDer<'static>, Error> {
     let blocks = pem::blocks(text);
     let block = blocks.iter().find(|block| block.label.ends_with("PRIVATE KEY"));
@@ -84,6 +101,16 @@ pub(crate) fn kind(spki: &[u8]) -> Option<Kind> {
         },
         _ => None,
     }
+}
+
+/// Whether two SubjectPublicKeyInfo are of the same kind of key: both RSA, both ECDSA.
+pub fn same_kind(a: &[u8], b: &[u8]) -> bool {
+    let kind = |spki| {
+        let (info, _) = der::expect(spki, der::SEQUENCE)?;
+        let (algorithm, _) = der::expect(info, der::SEQUENCE)?;
+        der::expect(algorithm, der::OID).map(|(oid, _)| oid)
+    };
+    kind(a).is_some_and(|own| kind(b) == Some(own))
 }
 
 /// Bits of an RSA key, by its public half; `None` for others.

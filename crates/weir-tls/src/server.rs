@@ -3,13 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::crypto::SupportedKxGroup;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, StoresServerSessions, UnbufferedServerConnection,
+};
 use rustls::sign::CertifiedKey;
 use rustls::{DistinguishedName, SignatureAlgorithm, SupportedCipherSuite};
 
 use crate::certificate::{Certificate, Effort};
 use crate::compress::Zlib;
+use crate::elsewhere::Elsewhere;
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::session::{self, Session, Side, Signatures};
@@ -44,7 +47,24 @@ pub struct ServerSettings {
 
 /// A server's configuration with its certificates, as handshakes use it.
 #[derive(Clone)]
-pub struct ServerConfig(Arc<rustls::ServerConfig>, Effort);
+pub struct ServerConfig {
+    rustls: Arc<rustls::ServerConfig>,
+    effort: Effort,
+    protocols: Protocols,
+    /// Who is asked for certificates, if clients are.
+    clients: Option<Arc<verify::AnyClient>>,
+}
+
+/// What one handshake does otherwise than its server.
+#[derive(Debug, Default)]
+pub struct Otherwise {
+    /// Other versions.
+    pub protocols: Option<Protocols>,
+    /// Clients are asked for certificates, issued by one of these names (as encoded).
+    pub client_subjects: Option<Vec<Vec<u8>>>,
+    /// Who keeps its session.
+    pub sessions: Option<Arc<Elsewhere>>,
+}
 
 impl ServerConfig {
     /// Puts settings and certificates together.
@@ -53,17 +73,10 @@ impl ServerConfig {
     /// The settings leave nothing to offer.
     pub fn new(settings: &ServerSettings, certificates: Vec<Certificate>) -> Result<ServerConfig, Error> {
         let provider = Arc::new(suites::provider(&settings.suites, &settings.groups));
-        let builder = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&settings.protocols.versions())?;
-        let builder = match &settings.client_subjects {
-            None => builder.with_no_client_auth(),
-            Some(subjects) => {
-                let subjects = subjects.iter().map(|name| DistinguishedName::from(name.clone())).collect();
-                builder.with_client_cert_verifier(Arc::new(verify::AnyClient::new(subjects)))
-            }
-        };
+        let clients = settings.client_subjects.as_deref().map(any_client);
         let effort = longest(&certificates);
-        let mut config = builder.with_cert_resolver(Arc::new(Resolver(certificates)));
+        let resolver = Arc::new(Resolver(certificates));
+        let mut config = plain(provider, settings.protocols, clients.clone(), resolver)?;
         config.ignore_client_order = settings.prefer_own_order;
         config.alpn_protocols.clone_from(&settings.alpn);
         config.max_early_data_size = settings.early_data;
@@ -81,15 +94,16 @@ impl ServerConfig {
             None if settings.cache.is_none() => config.send_tls13_tickets = 0,
             None => {}
         }
-        Ok(ServerConfig(Arc::new(config), effort))
+        let protocols = settings.protocols;
+        Ok(ServerConfig { rustls: Arc::new(config), effort, protocols, clients })
     }
 
     /// The same for connections that may be HTTP/2: preferred where the client offers it.
     #[must_use]
     pub fn with_http2(&self) -> ServerConfig {
-        let mut config = (*self.0).clone();
+        let mut config = (*self.rustls).clone();
         config.alpn_protocols.insert(0, b"h2".to_vec());
-        ServerConfig(Arc::new(config), self.1)
+        ServerConfig { rustls: Arc::new(config), ..self.clone() }
     }
 
     /// The same with other certificates, for one handshake.
@@ -101,19 +115,79 @@ impl ServerConfig {
     /// The same for another server: with its certificates, and its tickets if any are given out.
     #[must_use]
     pub fn of_server(&self, certificates: Vec<Certificate>, tickets: Option<Tickets>) -> ServerConfig {
-        let mut config = (*self.0).clone();
+        let mut config = (*self.rustls).clone();
         let effort = longest(&certificates);
         config.cert_resolver = Arc::new(Resolver(certificates));
         if let Some(tickets) = tickets {
             config.ticketer = Arc::new(tickets);
         }
-        ServerConfig(Arc::new(config), effort)
+        ServerConfig { rustls: Arc::new(config), effort, ..self.clone() }
+    }
+
+    /// The same for one handshake that does something otherwise.
+    ///
+    /// # Errors
+    /// Nothing is left to offer.
+    pub fn otherwise(&self, wishes: Otherwise) -> Result<ServerConfig, Error> {
+        let own = &*self.rustls;
+        let protocols = wishes.protocols.unwrap_or(self.protocols);
+        let clients = wishes.client_subjects.as_deref().map(any_client).or_else(|| self.clients.clone());
+        let resolver = own.cert_resolver.clone();
+        let mut config = plain(own.crypto_provider().clone(), protocols, clients.clone(), resolver)?;
+        config.ignore_client_order = own.ignore_client_order;
+        config.alpn_protocols.clone_from(&own.alpn_protocols);
+        config.max_early_data_size = own.max_early_data_size;
+        config.send_half_rtt_data = own.send_half_rtt_data && clients.is_none();
+        config.cert_compressors.clone_from(&own.cert_compressors);
+        config.ticketer = own.ticketer.clone();
+        config.send_tls13_tickets = own.send_tls13_tickets;
+        config.session_storage = match wishes.sessions {
+            Some(elsewhere) => elsewhere,
+            None => own.session_storage.clone(),
+        };
+        Ok(ServerConfig { rustls: Arc::new(config), effort: self.effort, protocols, clients })
+    }
+
+    /// Where sessions are kept that are not in tickets.
+    pub(crate) fn session_storage(&self) -> Arc<dyn StoresServerSessions> {
+        self.rustls.session_storage.clone()
+    }
+
+    /// The versions that are offered.
+    pub fn protocols(&self) -> Protocols {
+        self.protocols
+    }
+
+    /// The cipher suites that are offered, in order, by their numbers.
+    pub fn suites(&self) -> Vec<u16> {
+        self.rustls.crypto_provider().cipher_suites.iter().map(|suite| u16::from(suite.suite())).collect()
     }
 
     /// How long using the keys takes, the slowest of them.
     pub fn effort(&self) -> Effort {
-        self.1
+        self.effort
     }
+}
+
+/// A configuration in which all else is rustls' default.
+fn plain(
+    provider: Arc<CryptoProvider>,
+    protocols: Protocols,
+    clients: Option<Arc<verify::AnyClient>>,
+    resolver: Arc<dyn ResolvesServerCert>,
+) -> Result<rustls::ServerConfig, Error> {
+    let builder = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&protocols.versions())?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(any) => builder.with_client_cert_verifier(any),
+    };
+    Ok(builder.with_cert_resolver(resolver))
+}
+
+fn any_client(subjects: &[Vec<u8>]) -> Arc<verify::AnyClient> {
+    let subjects = subjects.iter().map(|name| DistinguishedName::from(name.clone())).collect();
+    Arc::new(verify::AnyClient::new(subjects))
 }
 
 fn longest(certificates: &[Certificate]) -> Effort {
@@ -167,8 +241,8 @@ impl Handshake {
     /// # Errors
     /// The configuration does not fit together.
     pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
-        let conn = UnbufferedServerConnection::new(config.0.clone())?;
-        let answers_early = config.0.send_half_rtt_data;
+        let conn = UnbufferedServerConnection::new(config.rustls.clone())?;
+        let answers_early = config.rustls.send_half_rtt_data;
         let signatures = Signatures::default();
         Ok(Handshake { conn, input: hello.records, early: Vec::new(), answers_early, signatures })
     }

@@ -111,6 +111,7 @@ fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
         named: RefCell::default(),
         retired: Cell::new(false),
         local: OnceCell::new(),
+        states: OnceCell::new(),
     });
     let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
     connection.narrow(&generation);

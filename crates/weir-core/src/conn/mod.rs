@@ -16,6 +16,7 @@ mod rate;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -69,7 +70,12 @@ pub struct Connection {
     /// No further request is taken.
     pub(crate) retired: Cell<bool>,
     local: OnceCell<SockAddr>,
+    /// What modules keep for it.
+    pub(crate) states: OnceCell<Box<States>>,
 }
+
+/// Modules' states, by their types.
+pub(crate) type States = RefCell<Vec<Rc<dyn Any>>>;
 
 /// The addresses of a PROXY protocol header.
 #[derive(Clone, Debug)]
@@ -92,6 +98,21 @@ impl Connection {
     #[inline]
     pub fn is_tls(&self) -> bool {
         self.tls.get().is_some()
+    }
+
+    /// A module's state for as long as the connection is there, made by `Default` when asked for first.
+    pub fn state<T: Default + 'static>(&self) -> Rc<T> {
+        if let Some(state) = self.state_if() {
+            return state;
+        }
+        let state = Rc::<T>::default();
+        self.states.get_or_init(Box::default).borrow_mut().push(state.clone());
+        state
+    }
+
+    /// As [`Connection::state`], if it was made.
+    pub fn state_if<T: 'static>(&self) -> Option<Rc<T>> {
+        self.states.get()?.borrow().iter().find_map(|state| state.clone().downcast().ok())
     }
 
     /// The server whose settings hold until a request names another: that of the handshake's name, or the default one.

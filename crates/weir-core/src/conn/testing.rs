@@ -32,6 +32,7 @@ pub(crate) fn connection(hosts: &Rc<Hosts>, worker: &Worker) -> Rc<Connection> {
         named: RefCell::default(),
         retired: Cell::new(false),
         local: OnceCell::from(addr("198.51.100.1:8080")),
+        states: OnceCell::new(),
     })
 }
 

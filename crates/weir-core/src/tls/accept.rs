@@ -9,14 +9,18 @@ use std::future::poll_fn;
 use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_rt::{Recv, clock};
-use weir_tls::{Acceptor, Certificate, Error, Handshake, Hello, HelloFields, Progress, ServerConfig};
+use weir_tls::{
+    Acceptor, Certificate, Elsewhere, Error, Handshake, Hello, Otherwise, Progress, ServerConfig, Session,
+};
 use weir_trace::Step;
 
-use super::hook::{self, HelloVerdict};
+use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
 use super::layer::TlsLayer;
 use super::ocsp::Names;
+use super::ocsp::stapling::Stapling;
 use super::server::ServerTls;
 use super::state::Tls;
 use super::{files, state};
@@ -59,33 +63,93 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
         wire.input.borrow_mut().give(received);
         return Some(state::Alpn::Http1);
     }
-    let hello = hello(connection, wire, received).await?;
-    let fields = HelloFields { extensions: Vec::new(), ..hello.fields.clone() };
-    connection.choose_by_name(fields.server_name.as_deref());
+    let mut hello = hello(connection, wire, received).await?;
+    let said = Rc::new(std::mem::take(&mut hello.fields));
+    connection.choose_by_name(said.server_name.as_deref());
     // The configuration's variables may ask for the name.
-    let _first = connection.hello.set(Box::new(fields));
+    let _first = connection.hello.set(Box::new(said.without_extensions()));
     let server = connection.server();
     let tls = tls_of(connection, &server);
-    let http2 = connection.takes_http2();
-    let Some((tls, (configs, stapling))) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs)))
-    else {
-        reject(connection, wire);
+    let Some((tls, current)) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs))) else {
+        reject(connection, wire, Refusal::Name);
         return None;
     };
-    let config = &configs[usize::from(http2)];
-    let config = match hook::ask(&server.plan, connection, &hello.fields).await {
-        HelloVerdict::Certificates(certificates) => config.with_certificates(certificates),
-        HelloVerdict::Reject => {
-            reject(connection, wire);
+    let greeting = Greeting {
+        worker: worker.clone(),
+        connection: connection.clone(),
+        hello: said,
+        protocols: tls.plain().protocols(),
+    };
+    let (verdict, handler) = hook::ask(&server.plan, &greeting).await;
+    let mut choice = match verdict {
+        HelloVerdict::Choose(choice) => *choice,
+        HelloVerdict::Declined => Choice::default(),
+        HelloVerdict::Reject(refusal) => {
+            reject(connection, wire, refusal);
             return None;
         }
-        HelloVerdict::Declined if tls.computed.is_empty() => match &stapling {
-            Some(stapling) => stapling.config(&configs, http2, &names(&server, true)),
-            None => config.clone(),
-        },
-        HelloVerdict::Declined => compute(worker, connection, &server, &tls, config).await?,
     };
-    complete(connection, wire, hello, &tls, &config).await
+    let config = configured(&greeting, &server, &tls, current, &choice).await?;
+    let (config, sessions) = match otherwise(config, &mut choice, &greeting) {
+        Ok(config) => config,
+        Err(refusal) => {
+            reject(connection, wire, refusal);
+            return None;
+        }
+    };
+    let (session, plain) = complete(connection, wire, hello, &tls, &config).await?;
+    if let (Some(sessions), Some(handler), "TLSv1.2") = (sessions, handler, session.facts().version) {
+        for (id, made) in sessions.take_made() {
+            handler.made(&greeting, &id, &made);
+        }
+    }
+    Some(establish(connection, wire, &tls, (session, plain), choice.clients).await)
+}
+
+/// What the handshake uses: what the server has, or what handlers have chosen.
+async fn configured(
+    greeting: &Greeting,
+    server: &Rc<Server>,
+    tls: &Arc<ServerTls>,
+    (configs, stapling): ([ServerConfig; 2], Option<Arc<Stapling>>),
+    choice: &Choice,
+) -> Option<ServerConfig> {
+    let Greeting { worker, connection, .. } = greeting;
+    let http2 = connection.takes_http2();
+    let config = &configs[usize::from(http2)];
+    if choice.cleared || !choice.certificates.is_empty() || choice.status.is_some() {
+        return Some(hook::chosen(config, choice, tls.fixed()));
+    }
+    if !tls.computed.is_empty() {
+        return compute(worker, connection, server, tls, config).await;
+    }
+    Some(match &stapling {
+        Some(stapling) => stapling.config(&configs, http2, &names(server, true)),
+        None => config.clone(),
+    })
+}
+
+/// What else is otherwise in this handshake; who is told of its sessions.
+fn otherwise(
+    config: ServerConfig,
+    choice: &mut Choice,
+    greeting: &Greeting,
+) -> Result<(ServerConfig, Option<Arc<Elsewhere>>), Refusal> {
+    if choice.cleared && choice.certificates.is_empty() {
+        return Err(Refusal::NoCertificate);
+    }
+    let subjects = choice.clients.as_ref().map(|clients| clients.subjects.clone());
+    let found = choice.session.take().map(|session| (greeting.hello.session_id.clone(), session));
+    let sessions =
+        (found.is_some() || choice.keeps).then(|| Arc::new(Elsewhere::new(&config, found, choice.keeps)));
+    if choice.protocols.is_none() && subjects.is_none() && sessions.is_none() {
+        return Ok((config, None));
+    }
+    let wishes =
+        Otherwise { protocols: choice.protocols, client_subjects: subjects, sessions: sessions.clone() };
+    // Nothing but the versions can leave nothing to offer.
+    let config = config.otherwise(wishes).map_err(|_| Refusal::NoVersion)?;
+    Ok((config, sessions))
 }
 
 /// How responders' names are found by this server; `system`: also by the system.
@@ -94,7 +158,7 @@ fn names(server: &Server, system: bool) -> Names {
 }
 
 /// What the server has; one without any uses the default server's, as in nginx.
-fn tls_of(connection: &Connection, server: &Server) -> Option<std::sync::Arc<ServerTls>> {
+fn tls_of(connection: &Connection, server: &Server) -> Option<Arc<ServerTls>> {
     match &server.tls {
         Some(tls) if tls.rejects() => None,
         Some(tls) => Some(tls.clone()),
@@ -128,11 +192,10 @@ async fn hello(connection: &Connection, wire: &Wire, received: Vec<u8>) -> Optio
     }
 }
 
-/// A fatal alert, `unrecognized_name`.
-fn reject(connection: &Connection, wire: &Wire) {
-    wire.stream.send(vec![21, 3, 3, 0, 2, 2, 112]);
-    let message =
-        "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed) while SSL handshaking";
+/// Sends the fatal alert, and logs why.
+fn reject(connection: &Connection, wire: &Wire, refusal: Refusal) {
+    wire.stream.send(vec![21, 3, 3, 0, 2, 2, refusal.alert()]);
+    let message = format_args!("SSL_do_handshake() failed (SSL: {}) while {HANDSHAKING}", refusal.text());
     log::connection(connection, Level::Info, &message);
 }
 
@@ -142,7 +205,7 @@ async fn complete(
     hello: Hello,
     tls: &ServerTls,
     config: &ServerConfig,
-) -> Option<state::Alpn> {
+) -> Option<(Session, Vec<u8>)> {
     let begun = Handshake::new(hello, config).map_err(|error| failed(connection, &error)).ok()?;
     let (mut handshake, mut received) = (begun, Vec::new());
     let effort = tls.effort(config);
@@ -161,11 +224,24 @@ async fn complete(
             }
         }
     }
-    let (session, plain) = handshake.into_session();
+    Some(handshake.into_session())
+}
+
+/// From here on the connection's bytes go through its session.
+async fn establish(
+    connection: &Rc<Connection>,
+    wire: &Rc<Wire>,
+    tls: &ServerTls,
+    (session, plain): (Session, Vec<u8>),
+    asked: Option<Clients>,
+) -> state::Alpn {
     let early = Rc::new(Cell::new(false));
     let known = Tls::new(session.facts(), early.clone());
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
+    if let Some(asked) = asked {
+        known.set_clients(asked);
+    }
     if let Some(clients) = &tls.common().clients
         && let Ok(path) = known.path(tls)
     {
@@ -173,7 +249,7 @@ async fn complete(
         known.set_status(clients.check(connection, &path, &names).await);
     }
     let _first = connection.tls.set(Box::new(known));
-    Some(alpn)
+    alpn
 }
 
 /// A step of a handshake, wherever it was made.
@@ -194,7 +270,7 @@ async fn compute(
     worker: &Rc<Worker>,
     connection: &Rc<Connection>,
     server: &Rc<Server>,
-    tls: &std::sync::Arc<ServerTls>,
+    tls: &Arc<ServerTls>,
     config: &ServerConfig,
 ) -> Option<ServerConfig> {
     let mut x = worker.take_exchange(connection, server);

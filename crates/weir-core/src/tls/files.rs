@@ -72,6 +72,22 @@ fn shown(name: &str) -> &str {
     }
 }
 
+/// The certificate whose key a device has; `uri` is its name, `pkcs11:...`. Asks the device, which may take its time.
+///
+/// # Errors
+/// What is wrong, in nginx's words.
+pub fn device_certificate(
+    chain: Vec<certificate::CertificateDer<'static>>,
+    uri: &str,
+) -> Result<Certificate, String> {
+    let fail = |why: String| format!("cannot load certificate key \"{}\": {why}", shown(uri));
+    if chain.is_empty() || !uri.starts_with(DEVICE) {
+        return Err(fail("it is no name of a device's key".to_owned()));
+    }
+    let key = device_key(|path| std::fs::read(path), uri, &chain)?;
+    Ok(Certificate::new(chain, key, None).map_err(|error| fail(error.to_string()))?.in_device())
+}
+
 /// The key of the first of `chain` in a device.
 fn device_key(
     read: Read,

@@ -32,7 +32,8 @@ use crate::conf::listen::Address;
 use crate::conf::server_core::ServerCoreConf;
 
 pub use client::Secure;
-pub use hook::{HelloHandler, HelloVerdict};
+pub use files::device_certificate;
+pub use hook::{Choice, Clients, Greeting, HelloHandler, HelloVerdict, Refusal};
 pub use server::ServerTls;
 pub use settings::{SslConf, Verify};
 pub use ssl::Ssl;

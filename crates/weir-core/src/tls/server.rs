@@ -122,6 +122,11 @@ impl ServerTls {
         Some((configs.clone(), stapling.clone()))
     }
 
+    /// What is offered, without certificates.
+    pub(super) fn plain(&self) -> &ServerConfig {
+        &self.common.configs[0]
+    }
+
     /// Where the keys of `config` are used.
     pub(super) fn effort(&self, config: &ServerConfig) -> Effort {
         match (self.policy, config.effort()) {

@@ -7,6 +7,7 @@ use weir_tls::certificate::CertificateDer;
 use weir_tls::chain::{self, Purpose};
 use weir_tls::{Facts, Problem};
 
+use super::hook::Clients;
 use super::server::ServerTls;
 
 /// The protocol that a handshake agreed upon; what the connection speaks from here on.
@@ -30,11 +31,13 @@ pub struct Tls {
     verdict: OnceCell<Result<(), Problem>>,
     /// What issuers said of the client's certificates (`ssl_ocsp`), if they were asked.
     status: OnceCell<Result<(), &'static str>>,
+    /// Who is trusted in this handshake otherwise than its server says.
+    clients: OnceCell<Clients>,
 }
 
 impl Tls {
     pub(super) fn new(facts: Facts, early: Rc<Cell<bool>>) -> Tls {
-        Tls { facts, early, verdict: OnceCell::new(), status: OnceCell::new() }
+        Tls { facts, early, verdict: OnceCell::new(), status: OnceCell::new(), clients: OnceCell::new() }
     }
 
     /// The client's certificates up to one that `server` trusts; none of a client that has none.
@@ -47,6 +50,16 @@ impl Tls {
         }
         let now = weir_rt::unix_time().0;
         chain::verified(&self.facts.peer, &server.common().trust, server.depth(), Purpose::Client, now)
+    }
+
+    /// Notes who is trusted in this handshake.
+    pub(super) fn set_clients(&self, clients: Clients) {
+        let _first = self.clients.set(clients);
+    }
+
+    /// Whether the client was asked for a certificate whatever the server says.
+    pub(super) fn asks_by_itself(&self) -> bool {
+        self.clients.get().is_some()
     }
 
     /// Notes what issuers said of the client's certificates.
@@ -86,7 +99,11 @@ impl Tls {
         }
         *self.verdict.get_or_init(|| {
             let now = weir_rt::unix_time().0;
-            chain::check(&self.facts.peer, &server.common().trust, server.depth(), Purpose::Client, now)
+            let (trust, depth) = match self.clients.get() {
+                Some(clients) => (&clients.trust, clients.depth),
+                None => (&server.common().trust, server.depth()),
+            };
+            chain::check(&self.facts.peer, trust, depth, Purpose::Client, now)
         })
     }
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use weir_conf::{Directive, Result};
 use weir_rt::{DriverChoice, Options, Recv, Runtime, Stream};
 use weir_tls::suites::{self, Protocols};
-use weir_tls::{Certificate, ClientConfig, ClientSettings, Connect, HelloFields, Progress, certificate, key};
+use weir_tls::{Certificate, ClientConfig, ClientSettings, Connect, Progress, certificate, key};
 use weir_trace::{Recorder, Settings};
 
-use super::{HelloHandler, HelloVerdict, accept};
+use super::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal, accept};
 use crate::conf::server::Generation;
 use crate::conf::{self, CORE_MODULES, with_core};
+use crate::conn;
 use crate::conn::h1::Wire;
-use crate::conn::{self, Connection};
 use crate::module::{Module, ModuleDef};
 use crate::phase::LocalFuture;
 use crate::plan::PlanBuilder;
@@ -38,17 +38,33 @@ impl Module for Chooser {
 struct Waits;
 
 impl HelloHandler for Waits {
-    fn handle<'h>(&'h self, _: &'h Rc<Connection>, hello: &'h HelloFields) -> LocalFuture<'h, HelloVerdict> {
+    fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict> {
         Box::pin(async move {
+            let hello = &greeting.hello;
             weir_rt::sleep(Duration::from_millis(5)).await;
             assert!(!hello.extensions.is_empty());
             match hello.server_name.as_deref() {
-                Some("own.example.com") => HelloVerdict::Certificates(vec![pair("own").0]),
-                Some("no.example.com") => HelloVerdict::Reject,
+                Some("own.example.com") => {
+                    choose(Choice { certificates: vec![pair("own").0], ..Choice::default() })
+                }
+                Some("none.example.com") => choose(Choice { cleared: true, ..Choice::default() }),
+                Some("never.example.com") => {
+                    let protocols = Some(Protocols { tls12: false, tls13: false });
+                    choose(Choice { protocols, ..Choice::default() })
+                }
+                Some("old.example.com") => {
+                    let protocols = Some(Protocols { tls12: true, tls13: false });
+                    choose(Choice { protocols, ..Choice::default() })
+                }
+                Some("no.example.com") => HelloVerdict::Reject(Refusal::Name),
                 _ => HelloVerdict::Declined,
             }
         })
     }
+}
+
+fn choose(choice: Choice) -> HelloVerdict {
+    HelloVerdict::Choose(Box::new(choice))
 }
 
 static MODULES: [ModuleDef; CORE_MODULES.len() + 1] = with_core(&[ModuleDef::of::<Chooser>()]);
@@ -109,12 +125,17 @@ async fn connect(stream: Stream, name: &str) -> Option<String> {
         };
     }
     let (session, _) = connect.into_session();
-    weir_tls::facts::subject(session.facts().peer.first()?)
+    let facts = session.facts();
+    let subject = weir_tls::facts::subject(facts.peer.first()?)?;
+    Some(format!("{subject} {}", facts.version))
 }
 
 #[test]
 fn a_handler_may_wait_and_choose_or_refuse() {
-    assert_eq!(served("own.example.com").as_deref(), Some("CN=own"));
-    assert_eq!(served("a.example.com").as_deref(), Some("CN=configured"));
+    assert_eq!(served("own.example.com").as_deref(), Some("CN=own TLSv1.3"));
+    assert_eq!(served("a.example.com").as_deref(), Some("CN=configured TLSv1.3"));
+    assert_eq!(served("old.example.com").as_deref(), Some("CN=configured TLSv1.2"));
+    assert_eq!(served("none.example.com"), None);
+    assert_eq!(served("never.example.com"), None);
     assert_eq!(served("no.example.com"), None);
 }

@@ -81,7 +81,7 @@ fn verify(x: &mut Exchange) -> Option<Text> {
             return Some("NONE".to_owned());
         }
         let verdict: Result<(), Problem> = match &asked.tls {
-            Some(server) if server.verify() != Verify::Off => tls.verify(server),
+            Some(server) if server.verify() != Verify::Off || tls.asks_by_itself() => tls.verify(server),
             _ => Ok(()),
         };
         let verdict = verdict.map_err(|problem| problem.text).and_then(|()| tls.status());
