@@ -321,11 +321,11 @@ fn too_late(x: &mut Exchange, status: u16) {
 }
 
 /// Hands the trace to the worker's recorder.
-fn record(x: &mut Exchange) {
+pub(crate) fn record(x: &mut Exchange) {
     let fill = |record: &mut RequestRecord| {
         record.status = x.response.status;
         record.cause = x.cause;
-        record.route = x.plan.route;
+        record.route = x.alone.as_ref().map_or(x.plan.route, |alone| alone.route);
         record.protocol = protocol(x.request.version);
         record.id = x.id();
         record.receive_wait = x.shared.presence.receive_wait();

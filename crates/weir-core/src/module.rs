@@ -32,6 +32,10 @@ pub trait Module: 'static {
     /// Its variables.
     const VARIABLES: &'static [Variable] = &[];
 
+    /// What it keeps with plans is wanted by what runs without a request, too: [`Module::install`] is called once more,
+    /// at [`Level::Alone`](crate::plan::Level::Alone).
+    const ALONE: bool = false;
+
     /// Takes from `parent`, the block around, what `conf` leaves unset.
     fn inherit(_conf: &mut Self::Conf, _parent: &Self::Conf) {}
 
@@ -63,6 +67,7 @@ pub struct ModuleDef {
     pub name: &'static str,
     /// Its variables.
     pub variables: &'static [Variable],
+    pub(crate) alone: bool,
     pub(crate) rows: fn() -> Vec<Row>,
     pub(crate) new: fn() -> Box<dyn Any + Send + Sync>,
     pub(crate) check: fn(usize, &Line, Contexts) -> Result<(), Error>,
@@ -90,6 +95,7 @@ impl ModuleDef {
         ModuleDef {
             name: M::NAME,
             variables: M::VARIABLES,
+            alone: M::ALONE,
             rows: || {
                 let row = |d: &Directive<M::Conf>| Row { name: d.name, contexts: d.contexts, doc: d.doc };
                 M::DIRECTIVES.iter().map(row).collect()

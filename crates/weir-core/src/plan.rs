@@ -101,6 +101,8 @@ pub enum Level {
     Location,
     /// `limit_except`, `if`: a location that inherits everything from the one it stands in.
     Nested,
+    /// `http`, for what runs without a request: no handler runs, only what is kept counts.
+    Alone,
 }
 
 /// An instruction of another module's that stands among those of `rewrite`, as configured.

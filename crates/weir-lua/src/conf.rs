@@ -30,6 +30,10 @@ pub(crate) struct Main {
     pub(crate) memory_limit: Option<u64>,
     /// `lua_max_coroutines`
     pub(crate) coroutines: Option<usize>,
+    /// `lua_max_pending_timers`
+    pub(crate) pending_timers: Option<usize>,
+    /// `lua_max_running_timers`
+    pub(crate) running_timers: Option<usize>,
     pub(crate) rewrite_first: Option<bool>,
     pub(crate) access_first: Option<bool>,
     pub(crate) precontent_first: Option<bool>,
@@ -64,6 +68,16 @@ impl Main {
     /// `lua_max_coroutines`
     pub(crate) fn most_coroutines(&self) -> usize {
         self.coroutines.unwrap_or(16_384)
+    }
+
+    /// `lua_max_pending_timers`
+    pub(crate) fn pending_timers(&self) -> usize {
+        self.pending_timers.unwrap_or(1024)
+    }
+
+    /// `lua_max_running_timers`
+    pub(crate) fn running_timers(&self) -> usize {
+        self.running_timers.unwrap_or(256)
     }
 
     /// `init_by_lua` and the other scripts that need no request.
@@ -159,14 +173,15 @@ impl LuaConf {
 
     /// What the block says about its scripts.
     pub(crate) fn settings(&self) -> Settings {
+        let unsaid = Settings::default();
         Settings {
-            need_body: self.need_body.unwrap_or(false),
-            use_default_type: self.use_default_type.unwrap_or(true),
-            code_cache: self.code_cache.unwrap_or(true),
-            check_client_abort: self.check_client_abort.unwrap_or(false),
-            http10_buffering: self.http10_buffering.unwrap_or(true),
-            underscores: self.underscores.unwrap_or(true),
-            ctx_keep: self.ctx_keep.unwrap_or(true),
+            need_body: self.need_body.unwrap_or(unsaid.need_body),
+            use_default_type: self.use_default_type.unwrap_or(unsaid.use_default_type),
+            code_cache: self.code_cache.unwrap_or(unsaid.code_cache),
+            check_client_abort: self.check_client_abort.unwrap_or(unsaid.check_client_abort),
+            http10_buffering: self.http10_buffering.unwrap_or(unsaid.http10_buffering),
+            underscores: self.underscores.unwrap_or(unsaid.underscores),
+            ctx_keep: self.ctx_keep.unwrap_or(unsaid.ctx_keep),
         }
     }
 

@@ -2,12 +2,16 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::Poll;
 
 use weir_core::Exchange;
 use weir_core::body::{Buf, Chain};
+use weir_core::exchange::Origin;
 use weir_core::log::Level;
+use weir_core::server::with_worker;
 use weir_core::subrequest::Captured;
+use weir_trace::{Kind, SiteTable};
 
 use crate::api::push_captured;
 use crate::handler::{Settings, prepare};
@@ -60,6 +64,20 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             }
         }
     }
+}
+
+/// Runs a script that no request waits for to its end, which is what it ended with, if not with its last line: with the
+/// settings of `origin`, and `name` where it is listed among what is in flight. The worker does not end meanwhile.
+pub(crate) async fn drive_alone(mut run: Run, origin: &Origin, name: &str) -> Option<End> {
+    let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
+    let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
+    let site = SiteTable::global().intern(Kind::LuaResume, "", run.phase.label());
+    x.enter(site);
+    let end = drive(&mut run, &mut x, &Settings::default()).await;
+    x.leave(site);
+    drop(run);
+    x.end_alone(matches!(end, Some(End::Error)));
+    end
 }
 
 /// Awaits `future`, or the client's leaving: `None`.

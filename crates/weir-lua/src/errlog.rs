@@ -43,7 +43,8 @@ pub(crate) const TABLE: &[Function] = &[
         })
     }),
     function("_errlog.level", 0, |l| {
-        let limit = lend::exchange(|x| x.plan.core.error_log.limit()).unwrap_or_else(|_| log::main_limit());
+        let limit =
+            lend::any_exchange(|x| x.plan.core.error_log.limit()).unwrap_or_else(|_| log::main_limit());
         l.push_number(f64::from(limit as u8));
         Ok(Done::Results(1))
     }),

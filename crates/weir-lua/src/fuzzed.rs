@@ -27,7 +27,9 @@ pub fn allocations_left() -> u64 {
 /// same text.
 pub fn cjson(data: &[u8]) {
     STATE.with(|vm| {
-        let l = vm.get_or_init(|| Vm::start(Main::default()).expect("memory for a VM")).main();
+        let l = vm
+            .get_or_init(|| Vm::start(Main::default(), Default::default()).expect("memory for a VM"))
+            .main();
         let top = l.top();
         let sparse = Sparse { convert: true, ratio: 2.0, safe: 10.0 };
         let encoder = Encoder {

@@ -31,6 +31,21 @@ pub(crate) struct Settings {
     pub(crate) ctx_keep: bool,
 }
 
+impl Default for Settings {
+    /// Where nothing is said.
+    fn default() -> Settings {
+        Settings {
+            need_body: false,
+            use_default_type: true,
+            code_cache: true,
+            check_client_abort: false,
+            http10_buffering: true,
+            underscores: true,
+            ctx_keep: true,
+        }
+    }
+}
+
 /// Where a script finds its VM.
 #[derive(Clone)]
 pub(crate) struct Home {

@@ -104,6 +104,17 @@ pub(crate) fn memory() -> Option<&'static Memory> {
 /// # Errors
 /// There is none.
 pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, Raise> {
+    if phase().is_alone() {
+        return Err(Raise::text("API disabled in the current context"));
+    }
+    any_exchange(use_it)
+}
+
+/// As [`exchange`], also where it is of no request ([`Exchange::is_alone`]): for its settings, its log, what it keeps.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, Raise> {
     let exchange = current().map_or(ptr::null_mut(), |loan| loan.exchange);
     // SAFETY: `lend` holds the exclusive reference that this came from, and does not use it while the script runs; API
     // functions call this once at a time, since `use_it` never runs Lua.
@@ -115,7 +126,7 @@ pub(crate) fn exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result<T, 
 
 /// Logs a message of the running script: of its request, if it has one.
 pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
-    if exchange(|x| x.log(level, message)).is_err() {
+    if any_exchange(|x| x.log(level, message)).is_err() {
         let context = phase().context();
         weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
     }
@@ -123,9 +134,14 @@ pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
 
 /// Logs a message as it is, with what nginx says about the request, if there is one.
 pub(crate) fn log_plain(level: Level, message: &dyn std::fmt::Display) {
-    if exchange(|x| x.log(level, message)).is_err() {
+    if any_exchange(|x| x.log(level, message)).is_err() {
         weir_core::log::cycle(level, message);
     }
+}
+
+/// The function that was called is not for the running script's context.
+pub(crate) fn disabled() -> Raise {
+    Raise::Text(format!("API disabled in the context of {}", phase().context()))
 }
 
 /// Uses the run of the script that runs.

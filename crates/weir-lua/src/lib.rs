@@ -37,6 +37,7 @@ mod state;
 mod sys;
 mod tell;
 mod thread;
+mod timer;
 mod trap;
 mod trim;
 mod variable;

@@ -27,7 +27,7 @@ pub(crate) const TABLE: &[Function] = &[
     }),
     function("_request", 0, |l| {
         // Nothing that a script could follow: who asks wants to know whether there is one, and which.
-        match lend::exchange(|x| std::ptr::from_mut(x).cast()) {
+        match lend::any_exchange(|x| std::ptr::from_mut(x).cast()) {
             Ok(request) => l.push_pointer(request),
             Err(_) => l.push_nil(),
         }

@@ -80,6 +80,14 @@ macro_rules! scripts {
                 .doc("Bytes that a worker's VM may allocate, above which scripts fail; 0, the default, is no limit."),
             Row::new("lua_max_coroutines", HTTP, ONE, |conf, line| line.number(&mut conf.main.coroutines, 1..))
                 .doc("Coroutines and light threads that a request may have at a time; 16384."),
+            Row::new("lua_max_pending_timers", HTTP, ONE, |conf, line| {
+                line.number(&mut conf.main.pending_timers, ..)
+            })
+            .doc("Timers of a worker that may wait for their time; 1024."),
+            Row::new("lua_max_running_timers", HTTP, ONE, |conf, line| {
+                line.number(&mut conf.main.running_timers, ..)
+            })
+            .doc("Timers of a worker that may run at a time; those that are due beyond are dropped; 256."),
             Row::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.rewrite_first)
             })
@@ -135,6 +143,8 @@ impl Module for Lua {
 
     const VARIABLES: &'static [Variable] = VARIABLES;
 
+    const ALONE: bool = true;
+
     fn inherit(conf: &mut LuaConf, parent: &LuaConf) {
         inherit!(
             conf,
@@ -170,7 +180,9 @@ impl Module for Lua {
             malloc_trim,
             cpu_limit,
             memory_limit,
-            coroutines
+            coroutines,
+            pending_timers,
+            running_timers
         );
         inherit!(main, parent, rewrite_first, access_first, precontent_first);
         if main.dicts.is_empty() {
@@ -179,6 +191,10 @@ impl Module for Lua {
     }
 
     fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if plan.level == Level::Alone {
+            plan.keep(conf.settings());
+            return Ok(());
+        }
         if !conf.has_scripts() && !conf.main.has_scripts() {
             return Ok(());
         }
@@ -192,7 +208,7 @@ impl Module for Lua {
                 worker: Some(worker),
                 ..conf.main.clone()
             };
-            Vm::start(main).map_err(Error::new)
+            Vm::start(main, Rc::downgrade(&link)).map_err(Error::new)
         })?;
         let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
         if let Some(every) = conf.main.trimmed() {

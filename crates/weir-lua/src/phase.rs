@@ -28,6 +28,8 @@ pub(crate) enum Phase {
     BodyFilter = 1 << 10,
     /// `log_by_lua*`
     Log = 1 << 11,
+    /// `ngx.timer.at`, `ngx.timer.every`
+    Timer = 1 << 12,
 }
 
 impl Phase {
@@ -46,12 +48,27 @@ impl Phase {
             Phase::HeaderFilter => "header_filter",
             Phase::BodyFilter => "body_filter",
             Phase::Log => "log",
+            Phase::Timer => "timer",
         }
     }
 
     /// As messages have it.
-    pub(crate) fn context(self) -> String {
-        format!("{}_by_lua*", self.name())
+    pub(crate) fn context(self) -> &'static str {
+        match self {
+            Phase::Init => "init_by_lua*",
+            Phase::InitWorker => "init_worker_by_lua*",
+            Phase::ExitWorker => "exit_worker_by_lua*",
+            Phase::Set => "set_by_lua*",
+            Phase::ServerRewrite => "server_rewrite_by_lua*",
+            Phase::Rewrite => "rewrite_by_lua*",
+            Phase::Access => "access_by_lua*",
+            Phase::Precontent => "precontent_by_lua*",
+            Phase::Content => "content_by_lua*",
+            Phase::HeaderFilter => "header_filter_by_lua*",
+            Phase::BodyFilter => "body_filter_by_lua*",
+            Phase::Log => "log_by_lua*",
+            Phase::Timer => "ngx.timer",
+        }
     }
 
     /// As chunks and trace sites are named.
@@ -69,7 +86,13 @@ impl Phase {
             Phase::HeaderFilter => "header_filter_by_lua",
             Phase::BodyFilter => "body_filter_by_lua",
             Phase::Log => "log_by_lua",
+            Phase::Timer => "ngx.timer",
         }
+    }
+
+    /// Whether its scripts have an exchange that is of no request.
+    pub(crate) fn is_alone(self) -> bool {
+        self.is_in(ALONE)
     }
 
     /// Whether the phase is one of `set`.
@@ -84,8 +107,10 @@ pub(crate) const OUTPUT: u32 = Phase::ServerRewrite as u32
     | Phase::Access as u32
     | Phase::Precontent as u32
     | Phase::Content as u32;
+/// What runs without a request.
+const ALONE: u32 = Phase::Timer as u32;
 /// Where coroutines may wait.
-pub(crate) const YIELDABLE: u32 = OUTPUT;
+pub(crate) const YIELDABLE: u32 = OUTPUT | Phase::Timer as u32;
 /// Where subrequests may be made.
 pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
 /// Where there is a request.

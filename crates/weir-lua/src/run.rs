@@ -65,8 +65,13 @@ pub(crate) enum Step {
 impl Run {
     /// A run of the function on top of the VM's main stack, which it takes.
     pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, default_type: bool) -> Run {
+        Run::with_arguments(vm, phase, default_type, 0)
+    }
+
+    /// As [`Run::new`], of a function that has so many arguments above it.
+    pub(crate) fn with_arguments(vm: &Rc<Vm>, phase: Phase, default_type: bool, args: i32) -> Run {
         let (state, anchor) = vm.coroutine();
-        vm.main().give(state, 1);
+        vm.main().give(state, 1 + args);
         let entry = Thread {
             state,
             anchor,
@@ -81,7 +86,7 @@ impl Run {
             vm: vm.clone(),
             phase,
             threads: vec![entry],
-            ready: VecDeque::from([(0, 0)]),
+            ready: VecDeque::from([(0, args)]),
             asked: VecDeque::new(),
             op: None,
             wait: WaitKind::Other,

@@ -377,6 +377,25 @@ impl State {
         }
     }
 
+    /// Whether the value is a function written in Lua.
+    pub(crate) fn is_lua_function(self, at: c_int) -> bool {
+        // SAFETY: see `top`.
+        self.kind(at) == kind::FUNCTION && unsafe { sys::lua_iscfunction(self.0, at) } == 0
+    }
+
+    /// Where the function is defined: its source as its chunk was named, and its first line.
+    pub(crate) fn defined_at(self, at: c_int) -> String {
+        let mut about = sys::Debug::empty();
+        self.push_value(at);
+        // SAFETY: `about` lives during the call, which takes the function; the source is a C string that the function, which
+        // still stands on the stack, keeps.
+        let source = unsafe {
+            sys::lua_getinfo(self.0, c">S".as_ptr(), &raw mut about);
+            CStr::from_ptr(about.source).to_string_lossy()
+        };
+        format!("{source}:{}", about.line_defined)
+    }
+
     /// The call stack of `of`, a line each, without a heading.
     pub(crate) fn traceback(self, of: State, level: c_int) -> String {
         // SAFETY: pushes one string; `of` is a coroutine of the same VM.

@@ -77,7 +77,7 @@ pub(crate) struct Debug {
     pub(crate) source: *const c_char,
     pub(crate) line: c_int,
     upvalues: c_int,
-    line_defined: c_int,
+    pub(crate) line_defined: c_int,
     last_line_defined: c_int,
     /// `LUA_IDSIZE` bytes.
     pub(crate) short_source: [c_char; 60],
@@ -128,6 +128,7 @@ unsafe extern "C-unwind" {
 
     pub(crate) fn lua_toboolean(l: *mut LuaState, at: c_int) -> c_int;
     pub(crate) fn lua_tonumber(l: *mut LuaState, at: c_int) -> f64;
+    pub(crate) fn lua_iscfunction(l: *mut LuaState, at: c_int) -> c_int;
     pub(crate) fn lua_isnumber(l: *mut LuaState, at: c_int) -> c_int;
     pub(crate) fn lua_tolstring(l: *mut LuaState, at: c_int, len: *mut usize) -> *const c_char;
     pub(crate) fn lua_touserdata(l: *mut LuaState, at: c_int) -> *mut c_void;

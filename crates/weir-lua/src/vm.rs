@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_core::conf::server::Link;
 use weir_core::log::Level;
 use weir_core::variable::Get;
 use weir_core::{Exchange, Text};
@@ -26,6 +27,7 @@ use crate::run::error_text;
 use crate::state::State;
 use crate::sys;
 use crate::tell::Figures;
+use crate::timer::Timers;
 
 /// See the module.
 pub(crate) struct Vm {
@@ -54,6 +56,9 @@ pub(crate) struct Vm {
     me: RefCell<Weak<Vm>>,
     /// `init_worker_by_lua` has run.
     started: Cell<bool>,
+    /// Its configuration on its worker.
+    pub(crate) home: Weak<Link>,
+    pub(crate) timers: Timers,
 }
 
 impl Vm {
@@ -61,7 +66,7 @@ impl Vm {
     ///
     /// # Errors
     /// What `init_by_lua` failed with.
-    pub(crate) fn start(main_conf: Main) -> Result<Rc<Vm>, String> {
+    pub(crate) fn start(main_conf: Main, home: Weak<Link>) -> Result<Rc<Vm>, String> {
         // SAFETY: the VM stays on this thread, in the `Vm`, which closes it.
         let main = unsafe {
             let l = sys::luaL_newstate();
@@ -96,16 +101,18 @@ impl Vm {
             direct: RefCell::default(),
             me: RefCell::default(),
             started: Cell::new(false),
+            home,
+            timers: Timers::default(),
         };
         if !vm.is_single() && !vm.is_rehearsed() {
             errlog::keep(vm.main_conf.captured);
         }
+        let vm = Rc::new(vm);
+        *vm.me.borrow_mut() = Rc::downgrade(&vm);
         vm.register();
         vm.prelude()?;
         vm.init()?;
-        let vm = Rc::new(vm);
         vm.started.set(true);
-        *vm.me.borrow_mut() = Rc::downgrade(&vm);
         Ok(vm)
     }
 
@@ -114,7 +121,8 @@ impl Vm {
     /// # Errors
     /// As [`Vm::start`].
     pub(crate) fn again(&self) -> Result<Rc<Vm>, String> {
-        Vm::start(Main { init_worker: None, exit_worker: None, single: true, ..self.main_conf.clone() })
+        let main = Main { init_worker: None, exit_worker: None, single: true, ..self.main_conf.clone() };
+        Vm::start(main, self.home.clone())
     }
 
     /// Whether it is a request's own: what is loaded is not kept beyond it.
@@ -125,6 +133,11 @@ impl Vm {
     /// The VM, to hold it.
     pub(crate) fn shared(&self) -> Rc<Vm> {
         self.me.borrow().upgrade().expect("who has requests is held")
+    }
+
+    /// Whether its worker ends, or goes on with another configuration.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.home.upgrade().is_none_or(|home| home.is_leaving())
     }
 
     /// The number of the worker.

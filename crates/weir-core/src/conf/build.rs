@@ -43,7 +43,8 @@ pub fn build_with(
     let modules: Vec<&'static ModuleDef> = modules.iter().collect();
     let mut builder = Builder::new(&tree, modules.clone());
     lend(&mut builder.registry);
-    let servers = builder.main(&tree.lines);
+    let (servers, nobody) = builder.main(&tree.lines).unzip();
+    let servers = servers.unwrap_or_default();
     let (addresses, problems) = listen::collect(&servers, &tree.source);
     for problem in problems {
         match problem.level {
@@ -60,7 +61,7 @@ pub fn build_with(
         return (Err((Errors(errors), tree)), warnings);
     }
     let configuration =
-        Configuration { main, servers, addresses, tables, modules, source: tree.source, prefix };
+        Configuration { main, servers, nobody, addresses, tables, modules, source: tree.source, prefix };
     (Ok(configuration), warnings)
 }
 
@@ -89,7 +90,8 @@ impl<'t> Builder<'t> {
         Builder { tree, modules, index, registry, blank, errors: Vec::new(), warnings: Vec::new() }
     }
 
-    fn main(&mut self, lines: &'t [Line]) -> Vec<ServerConf> {
+    /// The servers, and a block of which nothing is said inside `http`; `None` without `http`.
+    fn main(&mut self, lines: &'t [Line]) -> Option<(Vec<ServerConf>, ServerConf)> {
         let mut main = Confs::like(&self.blank);
         let mut http = None;
         for line in lines {
@@ -117,10 +119,10 @@ impl<'t> Builder<'t> {
         if self.registry.main.events {
             self.warnings.extend(self.registry.main.doubts().into_iter().map(Error::warning));
         }
-        http.map_or_else(Vec::new, |block| self.http(block, &main))
+        http.map(|block| self.http(block, &main))
     }
 
-    fn http(&mut self, block: &'t Block, main: &Confs) -> Vec<ServerConf> {
+    fn http(&mut self, block: &'t Block, main: &Confs) -> (Vec<ServerConf>, ServerConf) {
         let mut confs = Confs::like(&self.blank);
         let mut servers = Vec::new();
         for line in &block.lines {
@@ -148,7 +150,9 @@ impl<'t> Builder<'t> {
             self.settle_nested(&mut server.nested, &server.confs);
             self.settle_locations(&mut server.locations, &server.confs);
         }
-        servers
+        drop(heirs);
+        let (locations, nested) = Default::default();
+        (servers, ServerConf { confs, locations, nested, words: 0 })
     }
 
     /// `upstream name { }`: all its lines together make a group.

@@ -64,6 +64,8 @@ pub struct Configuration {
     pub main: main_core::MainConf,
     /// The virtual servers, in order.
     pub servers: Vec<ServerConf>,
+    /// What `http` itself says, for what runs without a request.
+    pub(crate) nobody: Option<ServerConf>,
     /// The addresses to listen on, each with the servers that share it.
     pub addresses: Vec<Address>,
     /// Variables and what modules share.

@@ -17,7 +17,8 @@ use super::names::Names;
 use super::server_core::{ServerCoreConf, ServerSettings};
 use super::title::{Title, Titles};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
-use crate::exchange::Exchange;
+use crate::conn::Connection;
+use crate::exchange::{Exchange, Origin};
 use crate::log::{self, Level as Severity};
 use crate::module::Confs;
 use crate::phase::{Handler, Phase, Verdict};
@@ -34,6 +35,8 @@ pub struct Generation {
     /// For each of the configuration's addresses, who answers there.
     pub hosts: Vec<Rc<Hosts>>,
     link: Rc<Link>,
+    /// See [`Link::nobody`].
+    _nobody: Option<Rc<Origin>>,
 }
 
 impl Generation {
@@ -52,7 +55,16 @@ impl Generation {
             let default = servers.build(address.default, worker)?.clone();
             hosts.push(Rc::new(Hosts::new(address, default, &servers)));
         }
-        Ok(Generation { configuration: configuration.clone(), hosts, link: servers.link.clone() })
+        let nobody = servers.nobody(worker)?.map(Rc::new);
+        if let Some(nobody) = &nobody {
+            servers.link.nobody.replace(Rc::downgrade(nobody));
+        }
+        Ok(Generation {
+            configuration: configuration.clone(),
+            hosts,
+            link: servers.link.clone(),
+            _nobody: nobody,
+        })
     }
 
     /// All plans are built when the configuration is installed, and what is wrong is told then.
@@ -72,6 +84,23 @@ impl Generation {
     /// It is no longer in force: when its last request has ended, that is logged.
     pub(crate) fn retire(self: Rc<Self>) {
         self.link.retired.set(true);
+        self.leave();
+    }
+
+    /// The worker is about to end, or goes on with another configuration: what waits for a time to come is told
+    /// ([`Link::on_leave`]).
+    pub(crate) fn leave(&self) {
+        self.link.leaving.set(true);
+        for told in self.link.told.take() {
+            told();
+        }
+    }
+}
+
+impl Drop for Generation {
+    /// What was never told holds the configuration, perhaps.
+    fn drop(&mut self) {
+        drop(self.link.told.take());
     }
 }
 
@@ -90,11 +119,21 @@ struct Servers {
 
 impl Servers {
     fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Servers {
-        let (retired, kept) = Default::default();
-        let link = Rc::new(Link { configuration: configuration.clone(), retired, kept });
+        let (retired, kept, nobody, leaving, told) = Default::default();
+        let configuration_of = configuration.clone();
+        let link = Rc::new(Link { configuration: configuration_of, retired, kept, nobody, leaving, told });
         worker.present.begin_rules();
         let built = configuration.servers.iter().map(|_| OnceCell::new()).collect();
         Servers { built, titles: Titles::new(configuration), link, worker: Rc::downgrade(worker) }
+    }
+
+    /// Whose settings and whose connection what no client has caused has.
+    fn nobody(self: &Rc<Self>, worker: &Rc<Worker>) -> Result<Option<Origin>, Error> {
+        let Some(conf) = &self.link.configuration.nobody else { return Ok(None) };
+        let server = Rc::new(Server::nobody(conf, &self.link, worker)?);
+        let hosts = Rc::new(Hosts::nobodys(server.clone(), self));
+        let connection = Rc::new(Connection::nobodys(&hosts, worker));
+        Ok(Some(Origin { connection, plan: server.plan.clone(), server }))
     }
 
     fn make(&self, index: usize, worker: &Rc<Worker>) -> Result<Server, Error> {
@@ -153,6 +192,10 @@ pub struct Link {
     retired: Cell<bool>,
     /// See [`Link::local`].
     kept: RefCell<Vec<Rc<dyn Any>>>,
+    nobody: RefCell<Weak<Origin>>,
+    /// The worker is ending, or goes on with another configuration.
+    leaving: Cell<bool>,
+    told: RefCell<Vec<Box<dyn FnOnce()>>>,
 }
 
 impl Drop for Link {
@@ -181,6 +224,21 @@ impl Link {
         let made = make()?;
         self.kept.borrow_mut().push(made.clone());
         Ok(made)
+    }
+
+    /// The origin of what no client has caused: the settings of `http`. `None` once nothing may begin there any more.
+    pub fn nobody(&self) -> Option<Rc<Origin>> {
+        self.nobody.borrow().upgrade()
+    }
+
+    /// Whether this configuration takes no more requests on this worker: it ends, or there is a newer one.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.get()
+    }
+
+    /// Calls `told` on this thread when [`Link::is_leaving`] becomes true; drops it if the worker ends without.
+    pub fn on_leave(&self, told: impl FnOnce() + 'static) {
+        self.told.borrow_mut().push(Box::new(told));
     }
 
     /// What gives a module's variable a value, if it takes one.
@@ -252,6 +310,15 @@ impl Server {
         let mut named = Names::default();
         let locations = Self::locations(&conf.locations, &make, title, &mut named)?;
         Ok(Server::of(conf, link, plan, locations, named))
+    }
+
+    /// The settings of `http`, for what runs without a request.
+    fn nobody(conf: &ServerConf, link: &Rc<Link>, worker: &Rc<Worker>) -> Result<Server, Error> {
+        let core = conf.confs.get::<HttpCoreConf>().core();
+        let mut plan = PlanBuilder::new(worker, link, Level::Alone, &core, Rc::from("http"));
+        conf.confs.install_alone(&link.configuration.modules, &mut plan)?;
+        let plan = Rc::new(plan.build(core.clone(), Inside::default()));
+        Ok(Server::of(conf, link, plan, Locations::default(), Names::default()))
     }
 
     /// Answers nothing but 500.
@@ -367,6 +434,21 @@ impl Hosts {
             }
         }
         hosts
+    }
+
+    /// Of no address.
+    fn nobodys(default: Rc<Server>, servers: &Rc<Servers>) -> Hosts {
+        Hosts {
+            addr: SockAddr::UNSPECIFIED,
+            protocols: Default::default(),
+            words: Vec::new(),
+            default,
+            servers: servers.clone(),
+            exact: Names::default(),
+            heads: Names::default(),
+            tails: Names::default(),
+            patterns: Vec::new(),
+        }
     }
 
     fn add(&mut self, name: &ServerName, server: u32) {

@@ -459,7 +459,7 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
 
 /// Begins the trace of a request that has been ready since the stamp `ready`; `None`: since now.
 #[inline]
-pub(super) fn begin_trace(x: &Exchange, ready: Option<u64>) {
+pub(crate) fn begin_trace(x: &Exchange, ready: Option<u64>) {
     let mut recorder = x.worker.recorder.borrow_mut();
     x.shared.start(|trace, tape| {
         recorder.begin_at(trace, || ready.unwrap_or_else(clock::ticks));

@@ -11,6 +11,7 @@ pub(crate) mod heads;
 pub mod input;
 pub(crate) mod keepalive;
 mod linger;
+mod nobody;
 mod proxy;
 mod rate;
 #[cfg(test)]

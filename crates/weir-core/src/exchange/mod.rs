@@ -4,6 +4,7 @@
 //! phase has run; its vectors keep their memory. Handlers and filters get it by `&mut`; what must be reached while
 //! one of them waits stands in [`Shared`].
 
+mod alone;
 mod boundary;
 mod common;
 mod content_type;
@@ -20,6 +21,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
 
+pub use alone::{Alone, Origin};
 pub(crate) use common::Common;
 pub(crate) use content_type::Kinds;
 pub use fields::Named;
@@ -136,6 +138,8 @@ pub struct Exchange {
     pub(crate) common: Option<Rc<Common>>,
     /// Subrequests that run beside this one.
     pub(crate) family: Option<Rc<Family>>,
+    /// It is of no request.
+    pub(crate) alone: Option<Alone>,
 }
 
 impl Exchange {
@@ -188,6 +192,7 @@ impl Exchange {
             scratch: Scratch::default(),
             common: None,
             family: None,
+            alone: None,
         }
     }
 
@@ -263,6 +268,9 @@ impl Exchange {
         }
         if self.family.is_some() {
             self.family = None;
+        }
+        if self.alone.is_some() {
+            self.alone = None;
         }
     }
 

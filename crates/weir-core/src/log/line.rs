@@ -41,6 +41,13 @@ pub(super) fn compose(
 
 /// `, client: ..., server: ..., request: "...", subrequest: "...", host: "...", referrer: "..."`
 pub(super) fn exchange(x: &Exchange, out: &mut Vec<u8>) {
+    if let Some(alone) = &x.alone {
+        put(out, format_args!(", context: {}", alone.context));
+        if !x.connection.is_nobodys() {
+            connection(&x.connection, &x.connection.hosts.borrow().addr, out);
+        }
+        return;
+    }
     put(out, format_args!(", client: {}", x.client().host()));
     out.extend_from_slice(b", server: ");
     out.extend_from_slice(&x.server.name);

@@ -150,6 +150,21 @@ impl Confs {
     }
 }
 
+impl Confs {
+    /// As [`Confs::install`], for what runs without a request.
+    pub(crate) fn install_alone(
+        &self,
+        modules: &[&ModuleDef],
+        plan: &mut PlanBuilder<'_>,
+    ) -> Result<(), Error> {
+        let alone = modules.iter().zip(self.all()).filter(|(module, _)| module.alone);
+        for (module, conf) in alone {
+            (module.install)(conf, plan)?;
+        }
+        Ok(())
+    }
+}
+
 impl<'p> Heirs<'p> {
     /// For the blocks inside a settled one.
     pub(crate) fn of(parent: &'p Confs, kin: Kin) -> Heirs<'p> {

@@ -212,6 +212,7 @@ pub(super) fn retire() {
     let Some(local) = local() else { return };
     local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
     local.worker.close_after_answers(true);
+    local.leave();
     if let Some(limit) = local.worker.generation().and_then(|now| now.configuration.main.shutdown_timeout()) {
         let local = local.clone();
         weir_rt::spawn(async move {
@@ -239,6 +240,7 @@ pub(super) fn quit(limit: Option<Duration>) {
     }
     local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
     local.worker.stop();
+    local.leave();
     weir_rt::spawn(async move {
         let until = limit.map(|limit| weir_rt::now_ms() + limit.as_millis() as u64);
         while !local.worker.is_vacant() && until.is_none_or(|until| weir_rt::now_ms() < until) {
@@ -293,6 +295,13 @@ impl Local {
         }
         old.into_iter().for_each(|gone| gone.door.close());
         *self.listening.borrow_mut() = listening;
+    }
+
+    /// What waits for a time to come is told that there is none.
+    fn leave(&self) {
+        if let Some(generation) = self.worker.generation() {
+            generation.leave();
+        }
     }
 
     /// The last steps.

@@ -32,7 +32,7 @@ fn get(l: State) -> Outcome {
         })?;
     }
     if lend::phase() != Phase::BodyFilter {
-        return Err(Raise::Text(format!("API disabled in the context of {}", lend::phase().context())));
+        return Err(lend::disabled());
     }
     let number = l.number(1).unwrap_or_default();
     lend::exchange(|x| {

@@ -159,7 +159,7 @@ fn sleep(l: State) -> Outcome {
 
 fn status(l: State) -> Outcome {
     if !lend::phase().is_in(REQUEST) {
-        return Err(disabled());
+        return Err(refused());
     }
     let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
         (0, status) => status,
@@ -169,13 +169,17 @@ fn status(l: State) -> Outcome {
     Ok(Done::Results(1))
 }
 
-fn disabled() -> Raise {
-    Raise::Text(format!("API disabled in the context of {}", lend::phase().context()))
+/// The status is not for the running script.
+fn refused() -> Raise {
+    match lend::exchange(|_| ()) {
+        Err(why) => why,
+        Ok(()) => lend::disabled(),
+    }
 }
 
 fn set_status(l: State) -> Outcome {
     if !lend::phase().is_in(REQUEST) {
-        return Err(disabled());
+        return Err(refused());
     }
     if is_sent() {
         lend::exchange(|x| {

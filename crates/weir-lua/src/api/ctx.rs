@@ -33,7 +33,7 @@ struct Here(bool);
 
 /// The anchor of the request's table, if it has one.
 pub(crate) fn anchor() -> Result<Option<i32>, Raise> {
-    lend::exchange(|x| {
+    lend::any_exchange(|x| {
         let kept = x.state::<Here>().0 || x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
         x.own_lasting::<Ctx>().0.as_ref().filter(|_| kept).map(|(_, anchor)| *anchor)
     })
@@ -62,10 +62,10 @@ fn set(l: State) -> Outcome {
 
 /// Makes the table on top, which goes, the request's.
 fn keep(l: State) -> Result<(), Raise> {
-    lend::exchange(|_| ())?;
+    lend::any_exchange(|_| ())?;
     let vm = lend::vm(Vm::shared);
     let anchor = l.anchor();
-    lend::exchange(|x| give(x, vm, anchor))
+    lend::any_exchange(|x| give(x, vm, anchor))
 }
 
 /// Makes an anchored table the request's. What was there before is released when it is dropped.

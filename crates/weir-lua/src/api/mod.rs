@@ -26,6 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::lend;
 use crate::limit::{is_exceeded, unlimited};
+use crate::phase::REQUEST;
 use crate::run::Run;
 use crate::state::State;
 use crate::sys::{self, LuaState};
@@ -116,6 +117,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::library::TABLE,
     crate::semaphore::TABLE,
     crate::tell::TABLE,
+    crate::timer::TABLE,
 ];
 
 /// Pushes the closure that scripts see as `function`.
@@ -153,7 +155,11 @@ enum Ending {
 
 fn run(l: State, function: &'static Function) -> Ending {
     let outcome = if function.contexts != 0 && !lend::phase().is_in(function.contexts) {
-        Err(Raise::Text(format!("API disabled in the context of {}", lend::phase().context())))
+        // What wants a request says so where there is something in its place.
+        Err(match function.contexts & REQUEST == REQUEST && lend::phase().is_alone() {
+            true => Raise::text("API disabled in the current context"),
+            false => lend::disabled(),
+        })
     } else {
         // No Lua function that raises is called inside, so no Lua error is caught here by mistake.
         catch_unwind(AssertUnwindSafe(|| (function.body)(l)))

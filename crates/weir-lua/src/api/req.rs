@@ -115,7 +115,7 @@ fn set_uri(l: State) -> Outcome {
         )));
     }
     if jump && !matches!(lend::phase(), Phase::Rewrite | Phase::ServerRewrite) {
-        return Err(Raise::text(format!("API disabled in the context of {}", lend::phase().context())));
+        return Err(lend::disabled());
     }
     if jump {
         let shown = String::from_utf8_lossy(&uri).into_owned();

@@ -2,6 +2,7 @@
 
 use super::{Done, Function, function};
 use crate::lend;
+use crate::vm::Vm;
 
 pub(super) const TABLE: &[Function] = &[
     function("worker.pid", 0, |l| {
@@ -20,7 +21,7 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("worker.exiting", 0, |l| {
-        l.push_boolean(lend::exchange(|x| x.worker.is_stopping()).unwrap_or(false));
+        l.push_boolean(lend::vm(Vm::is_leaving));
         Ok(Done::Results(1))
     }),
     function("config.prefix", 0, |l| {

@@ -1,0 +1,107 @@
+//! Exchanges of no request: what runs by itself (a timer, a hook of a handshake) has its lines in the error log, its
+//! trace and its place among what is in flight as requests have.
+
+use std::rc::Rc;
+
+use weir_http::{Method, Span};
+use weir_trace::{Kind, Site, SiteTable};
+
+use super::Exchange;
+use crate::conf::server::Server;
+use crate::conn::Connection;
+use crate::plan::Plan;
+use crate::worker::{Busy, Worker};
+
+/// What an exchange is that is not of a request.
+pub struct Alone {
+    /// What it is of, as lines of the error log have it: `ngx.timer`.
+    pub context: &'static str,
+    /// What counts and traces have it under, in the place of a location.
+    pub(crate) route: Site,
+    /// The worker does not end before it.
+    _busy: Busy,
+}
+
+/// Whose settings hold for what runs by itself, and for which client it does.
+#[derive(Clone)]
+pub struct Origin {
+    /// The client's connection, or nobody's ([`Link::nobody`](crate::conf::server::Link::nobody)).
+    pub connection: Rc<Connection>,
+    /// The virtual server.
+    pub server: Rc<Server>,
+    /// The location.
+    pub plan: Rc<Plan>,
+}
+
+impl Origin {
+    /// Of a connection that has no request (yet).
+    pub fn of(connection: &Rc<Connection>) -> Origin {
+        let server = connection.server();
+        Origin { connection: connection.clone(), plan: server.plan.clone(), server }
+    }
+}
+
+/// What a request has left behind of its connection for what outlives it.
+#[derive(Default)]
+struct Left(Option<Rc<Connection>>);
+
+impl Exchange {
+    /// An exchange of no request, in flight from here on, whose boundaries are recorded; `name` says what runs.
+    /// It ends with [`Exchange::end_alone`].
+    pub fn alone(worker: &Rc<Worker>, origin: &Origin, context: &'static str, name: &str) -> Box<Exchange> {
+        let mut x = worker.take_exchange(&origin.connection, &origin.server);
+        x.plan = origin.plan.clone();
+        let route = SiteTable::global().intern(Kind::Request, context, "");
+        x.alone = Some(Alone { context, route, _busy: worker.busy() });
+        x.nth = 0;
+        x.start_ms = weir_rt::now_ms();
+        x.bytes_before = 0;
+        x.request.head = Default::default();
+        x.request.method = Method::Other;
+        x.request.method_span = x.arena.push(METHOD);
+        let name = x.arena.push(name.as_bytes());
+        (x.request.uri, x.request.unparsed_uri) = (name, name);
+        x.begin_alone(name);
+        x
+    }
+
+    fn begin_alone(&self, name: Span) {
+        crate::conn::h1::begin_trace(self, None);
+        let presence = &self.shared.presence;
+        presence.set_parent(None);
+        presence.enter(METHOD, self.arena.get(name));
+        presence.routed(self.alone.as_ref().map_or(self.plan.route, |alone| alone.route));
+    }
+
+    /// It is over, and is counted as failed or not.
+    pub fn end_alone(mut self: Box<Self>, failed: bool) {
+        self.response.status = if failed { 500 } else { 200 };
+        self.complete = !failed;
+        crate::engine::record(&mut self);
+        let worker = self.worker.clone();
+        worker.give_exchange(self);
+    }
+
+    /// What the exchange is of, if it is not of a request.
+    pub fn is_alone(&self) -> Option<&Alone> {
+        self.alone.as_ref()
+    }
+
+    /// The origin of what this request starts and may be outlived by.
+    pub fn leave_origin(&mut self) -> Origin {
+        let (server, plan) = (self.server.clone(), self.plan.clone());
+        let known = match self.alone {
+            Some(_) => Some(self.connection.clone()),
+            None => self.own_lasting::<Left>().0.clone(),
+        };
+        let connection = known.unwrap_or_else(|| {
+            let left = Rc::new(self.connection.copy(&self.worker));
+            self.own_lasting::<Left>().0 = Some(left.clone());
+            left
+        });
+        Origin { connection, server, plan }
+    }
+}
+
+/// In the place of a method, where requests are listed.
+const METHOD: &[u8] = b"RUN";
