@@ -45,6 +45,7 @@ impl Connection {
             named: RefCell::default(),
             retired: Cell::new(false),
             local: OnceCell::from(local),
+            states: OnceCell::new(),
         }
     }
 }
