@@ -10,6 +10,7 @@
 
 mod answer;
 pub mod commands;
+mod compare;
 pub mod control;
 mod filter;
 pub mod formats;

@@ -117,19 +117,35 @@ pub struct Spread {
     pub run: Histogram,
     /// Wait per request that waited there, children included, in ticks.
     pub wait: Histogram,
+    /// Squares of each run and of each wait, summed: buckets are too coarse for a variance.
+    squares: (f64, f64),
 }
 
 impl Spread {
+    /// The standard deviations of run and of wait over `requests`, of which those that did not come here count as 0, in
+    /// ticks.
+    #[must_use]
+    pub fn deviations(&self, requests: u64) -> (f64, f64) {
+        let of = |sum: u64, squares: f64| match requests {
+            0 | 1 => 0.0,
+            n => ((squares - (sum as f64).powi(2) / n as f64) / (n - 1) as f64).max(0.0).sqrt(),
+        };
+        (of(self.run.sum(), self.squares.0), of(self.wait.sum(), self.squares.1))
+    }
+
     fn record(&mut self, run: u64, wait: u64) {
         self.run.record(run);
+        self.squares.0 += (run as f64).powi(2);
         if wait > 0 {
             self.wait.record(wait);
+            self.squares.1 += (wait as f64).powi(2);
         }
     }
 
     fn merge(&mut self, other: &Spread) {
         self.run.merge(&other.run);
         self.wait.merge(&other.wait);
+        self.squares = (self.squares.0 + other.squares.0, self.squares.1 + other.squares.1);
     }
 }
 
@@ -393,6 +409,7 @@ mod tests {
         let arranged = average.arranged(&sites.table);
         let (auth, spread) = node(&arranged, sites.access[1]);
         assert_eq!((auth.calls, auth.self_run, spread.run.mean()), (100, 5050, 50));
+        assert!((spread.deviations(100).0 - 29.011).abs() < 0.001, "of 1 to 100");
         assert!(
             (50..=53).contains(&spread.run.quantile(0.5)) && (99..=100).contains(&spread.run.quantile(0.99))
         );
@@ -418,6 +435,8 @@ mod tests {
         let arranged = average.arranged(&sites.table);
         let (auth, spread) = node(&arranged, sites.access[1]);
         assert_eq!((auth.calls, spread.run.count(), spread.run.mean()), (1, 1, 500));
+        // Nine times 0, once 500.
+        assert!((spread.deviations(10).0 - 158.114).abs() < 0.001);
         assert_eq!(arranged.1[0].run.count(), 10);
     }
 

@@ -2,8 +2,11 @@
 
 mod ask;
 pub(crate) mod blocked;
+mod compare;
+mod diff;
 mod doctor;
 mod flame;
+mod load;
 mod options;
 mod questions;
 mod top;
@@ -93,6 +96,23 @@ static COMMANDS: &[Command] = &[
         about: "Lists the slowest requests whose trees were kept. The id is what `weir explain` takes.",
         choices: questions::SLOW,
         run: questions::slow,
+    },
+    Command {
+        name: "compare",
+        words: "A B",
+        about: "Compares two sides on the same traffic, in rounds: the mean tree of each, and the difference of each node \
+                with its 95% interval. A and B are two paths of one server (or other words for --match), or the \
+                configurations, prefixes or control sockets of two servers.",
+        choices: compare::CHOICES,
+        run: compare::run,
+    },
+    Command {
+        name: "diff",
+        words: "A.json B.json",
+        about: "Compares two averages that `weir trace --avg N --save FILE` saved, node by node, each difference with its \
+                95% interval. With --fail-over it is a gate for builds.",
+        choices: diff::CHOICES,
+        run: diff::run,
     },
     Command {
         name: "explain",

@@ -1,9 +1,10 @@
 //! Commands that ask one question and print what comes.
 
 use super::Locate;
-use super::ask::show;
+use super::ask::{client, note, print, show};
 use super::options::{Asked, Choice};
-use crate::control::protocol::Question;
+use crate::compare::Measured;
+use crate::control::protocol::{Kind, Question};
 
 pub(super) const MATCH: Choice = Choice {
     name: "--match",
@@ -16,6 +17,7 @@ pub(super) const TRACE: &[Choice] = &[
     MATCH,
     Choice { name: "-n", value: "N", about: "how many; one without" },
     Choice { name: "--avg", value: "N", about: "the mean of so many requests instead of each" },
+    Choice { name: "--save", value: "FILE", about: "with --avg: into this file, for weir diff" },
     Choice { name: "--flow", value: "", about: "every boundary by itself, in order" },
     Choice { name: "--once", value: "", about: "the next one: what happens without options" },
     Choice { name: "--sites", value: "", about: "the figures of every site since the server began" },
@@ -28,13 +30,33 @@ pub(super) fn trace(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     } else if let Some(level) = asked.value("--level") {
         Question::new("level").with("set", level)
     } else if let Some(count) = asked.value("--avg") {
-        matching(asked, Question::new("average"))?.with("n", count)
+        let question = matching(asked, Question::new("average"))?.with("n", count);
+        if let Some(file) = asked.value("--save") {
+            return save(asked, locate, &question, file);
+        }
+        question
     } else {
         let question = matching(asked, Question::new("trace"))?;
         let question = question.with("n", asked.value("-n").unwrap_or("1"));
         if asked.has("--flow") { question.with("flow", "") } else { question }
     };
     show(asked, locate, &question).map(drop)
+}
+
+/// Puts the average into a file, and says how many requests it is of.
+fn save(asked: &Asked, locate: Locate<'_>, question: &Question, file: &str) -> Result<(), String> {
+    let mut out = Vec::new();
+    client(asked, locate)?.ask(&question.clone().with("json", ""), |kind, bytes| match kind {
+        Kind::Note => note(bytes),
+        _ => {
+            out.extend_from_slice(bytes);
+            Ok(())
+        }
+    })?;
+    note(b"").map_err(|error| error.to_string())?;
+    let requests = Measured::parse(&out)?.requests();
+    std::fs::write(file, &out).map_err(|error| format!("\"{file}\": {error}"))?;
+    print(format!("{requests} requests in {file}\n").as_bytes()).map_err(|error| error.to_string())
 }
 
 /// `weir slow`

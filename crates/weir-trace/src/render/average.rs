@@ -39,8 +39,8 @@ pub fn average(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> String
     out
 }
 
-/// The same, nested: each node with its sums over all requests, the spread of run and wait per request, and its
-/// `children`.
+/// The same, nested: each node with its sums over all requests, the spread of run and wait per request, their standard
+/// deviations over all requests (`_sd_ns`; who did not come there counts as 0), and its `children`.
 #[must_use]
 pub fn average_json(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> String {
     let (tree, spreads) = average.arranged(sites);
@@ -49,7 +49,13 @@ pub fn average_json(average: &Average, sites: &SiteTable, scale: Scale<'_>) -> S
     object.number("requests", average.requests());
     let mut root = String::new();
     node_json(&mut root, &tree, 0, (sites, scale), &|object, index| {
-        extras(object, &tree.nodes()[index as usize], &spreads[index as usize], scale);
+        let spread = &spreads[index as usize];
+        extras(object, &tree.nodes()[index as usize], spread, scale);
+        // A tick in nanoseconds, to nine digits: single ticks would be rounded to none.
+        let tick = scale(MANY) as f64 / MANY as f64;
+        let (run, wait) = spread.deviations(average.requests());
+        object.raw("run_sd_ns", &format!("{:.1}", run * tick));
+        object.raw("wait_sd_ns", &format!("{:.1}", wait * tick));
     });
     object.raw("root", &root);
     object.close();
@@ -142,4 +148,5 @@ impl Rows<'_> {
     }
 }
 
+const MANY: u64 = 1 << 30;
 const INFALLIBLE: &str = "writing to a String does not fail";

@@ -1,0 +1,278 @@
+//! `weir compare`: two sides on the same traffic, in rounds.
+//!
+//! Two locations (or other choices of requests) of one server are watched at once. With `--load` this command makes the
+//! requests, all over one connection, so that one worker answers them, and a coin says for each which side it is for.
+//! Two servers are watched and loaded in turn, each first in every other round.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::ask::note;
+use super::diff::{FAIL_OVER, SAME, WAIT, finish};
+use super::load::{Loader, Target};
+use super::options::{Asked, Choice};
+use super::questions::MATCH;
+use super::{Locate, Place};
+use crate::compare::{Measured, Names};
+use crate::control::client::Client;
+use crate::control::protocol::Question;
+
+pub(super) const CHOICES: &[Choice] = &[
+    Choice {
+        name: "--load",
+        value: "URL",
+        about: "make the requests: to this http://HOST:PORT with the paths A and B; of two servers to A",
+    },
+    Choice { name: "--load-b", value: "URL", about: "of two servers: the requests to B" },
+    Choice { name: "--rounds", value: "N", about: "how many rounds: 30 without" },
+    Choice { name: "-n", value: "N", about: "requests of each side in a round: 100 without" },
+    Choice { name: "-t", value: "TIME", about: "how long a round may take: 10s without" },
+    MATCH,
+    FAIL_OVER,
+    WAIT,
+    SAME,
+];
+
+pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    asked.at_most(2)?;
+    let [a, b] = &asked.words[..] else {
+        return Err(
+            "two sides are needed: paths of one server, or configurations or sockets of two".to_owned()
+        );
+    };
+    let load = |name| asked.value(name).map(Target::parse).transpose();
+    let (load, load_b) = (load("--load")?, load("--load-b")?);
+    let sides = match (server(a, locate)?, server(b, locate)?) {
+        (Some(a), Some(b)) => {
+            if load.is_some() != load_b.is_some() {
+                return Err("of two servers both are loaded, by --load and --load-b, or none".to_owned());
+            }
+            let filter = asked.value(MATCH.name).unwrap_or("").to_owned();
+            Sides::Two([(a, filter.clone(), load), (b, filter, load_b)])
+        }
+        (None, None) => {
+            let socket = match &asked.place.socket {
+                Some(socket) => socket.clone(),
+                None => locate(&asked.place)?,
+            };
+            one(socket, [a, b], asked.value(MATCH.name), load)?
+        }
+        _ => return Err(format!("\"{a}\" and \"{b}\" are not of one kind: two paths, or two servers")),
+    };
+    compare(asked, &sides, [a, b])
+}
+
+/// What is compared.
+enum Sides {
+    /// Requests of one server: its socket, what is matched, and what is asked for.
+    One(PathBuf, [String; 2], Option<[Target; 2]>),
+    /// Two servers.
+    Two([(PathBuf, String, Option<Target>); 2]),
+}
+
+/// One server with two choices of requests.
+fn one(
+    socket: PathBuf,
+    words: [&String; 2],
+    all: Option<&str>,
+    load: Option<Target>,
+) -> Result<Sides, String> {
+    let all = all.unwrap_or("");
+    let Some(load) = load else {
+        return Ok(Sides::One(socket, words.map(|word| format!("{word} {all}")), None));
+    };
+    if let Some(word) = words.iter().find(|word| !word.starts_with('/')) {
+        return Err(format!("\"{word}\" is no path that could be asked for"));
+    }
+    // Exactly what is asked for, not all that begins so.
+    let matched = words.map(|word| format!("path={word} {all}"));
+    Ok(Sides::One(socket, matched, Some(words.map(|word| load.with_path(word)))))
+}
+
+/// The control socket of the server that `word` names: a socket, a configuration, or a prefix.
+fn server(word: &str, locate: Locate<'_>) -> Result<Option<PathBuf>, String> {
+    let path = Path::new(word);
+    let Ok(meta) = std::fs::metadata(path) else { return Ok(None) };
+    // `/` and other paths of a site may be folders here, too: those of a server are told by `./` or a name alone.
+    if meta.is_dir() {
+        let place = Place { prefix: Some(path.to_path_buf()), ..Place::default() };
+        return if word.ends_with('/') && word.starts_with('/') {
+            Ok(None)
+        } else {
+            locate(&place).map(Some)
+        };
+    }
+    if meta.is_file() {
+        let prefix = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let conf = std::path::absolute(path).map_err(|error| format!("\"{word}\": {error}"))?;
+        let place = Place { conf: Some(conf), prefix: Some(prefix.to_path_buf()), socket: None };
+        return locate(&place).map(Some);
+    }
+    Ok(Some(path.to_path_buf()))
+}
+
+fn compare(asked: &Asked, sides: &Sides, words: [&String; 2]) -> Result<(), String> {
+    let number = |name, usual: usize| match asked.value(name) {
+        Some(text) => {
+            text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("\"{text}\" is no number of them"))
+        }
+        None => Ok(usual),
+    };
+    let (count, wanted) = (number("--rounds", 30)?, number("-n", 100)?);
+    let ask = Ask { requests: wanted, limit: asked.value("-t").unwrap_or("10s").to_owned() };
+    let mut rounds = Vec::new();
+    let mut coin = Coin::new();
+    for round in 0..count {
+        note(format!("round {} of {count}", round + 1).as_bytes()).map_err(|error| error.to_string())?;
+        let (a, b) = match sides {
+            Sides::One(socket, filters, load) => at_once(socket, filters, load.as_ref(), &ask, &mut coin)?,
+            Sides::Two([a, b]) if round % 2 == 0 => {
+                let a = alone(a, &ask)?;
+                (a, alone(b, &ask)?)
+            }
+            Sides::Two([a, b]) => {
+                let b = alone(b, &ask)?;
+                (alone(a, &ask)?, b)
+            }
+        };
+        for (side, word) in [(&a, words[0]), (&b, words[1])] {
+            if side.requests() == 0 {
+                return Err(format!("no request of \"{word}\" came in {}", ask.limit));
+            }
+        }
+        rounds.push((a, b));
+    }
+    note(b"").map_err(|error| error.to_string())?;
+    let total =
+        |of: fn(&(Measured, Measured)) -> &Measured| rounds.iter().map(|round| of(round).requests()).sum();
+    let names = Names {
+        a: (words[0].clone(), total(|round| &round.0)),
+        b: (words[1].clone(), total(|round| &round.1)),
+        rounds: rounds.len(),
+    };
+    finish(asked, &rounds, &names)
+}
+
+/// What a round asks of a server.
+struct Ask {
+    requests: usize,
+    limit: String,
+}
+
+impl Ask {
+    /// The average of the requests that `filter` takes.
+    fn average(&self, socket: &Path, filter: &str) -> Result<Measured, String> {
+        let question = Question::new("average").with("n", self.requests).with("for", &self.limit);
+        let question = question.with("match", filter.trim()).with("json", "");
+        Measured::parse(Client::connect(socket)?.text(&question)?.as_bytes())
+    }
+}
+
+/// A round of both sides of one server.
+fn at_once(
+    socket: &Path,
+    filters: &[String; 2],
+    load: Option<&[Target; 2]>,
+    ask: &Ask,
+    coin: &mut Coin,
+) -> Result<(Measured, Measured), String> {
+    while_loaded(
+        |done| match load {
+            Some(targets) => {
+                let mut loader = Loader::new(&targets[0]);
+                while !done() {
+                    loader.get(&targets[usize::from(coin.toss())].path)?;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        },
+        || {
+            std::thread::scope(|scope| {
+                let a = scope.spawn(|| ask.average(socket, &filters[0]));
+                let b = ask.average(socket, &filters[1])?;
+                Ok((a.join().map_err(|_| "the thread that asked has panicked")??, b))
+            })
+        },
+    )
+}
+
+/// A round of one of two servers.
+fn alone((socket, filter, load): &(PathBuf, String, Option<Target>), ask: &Ask) -> Result<Measured, String> {
+    while_loaded(
+        |done| match load {
+            Some(target) => {
+                let mut loader = Loader::new(target);
+                while !done() {
+                    loader.get(&target.path)?;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        },
+        || ask.average(socket, filter),
+    )
+}
+
+/// What `measure` gives, while `load` runs until it is told to end.
+fn while_loaded<T>(
+    load: impl FnOnce(&dyn Fn() -> bool) -> Result<(), String> + Send,
+    measure: impl FnOnce() -> Result<T, String>,
+) -> Result<T, String> {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| load(&|| done.load(Relaxed)));
+        let measured = measure();
+        done.store(true, Relaxed);
+        // Why nothing could be asked for is why nothing was measured.
+        loading.join().map_err(|_| "the thread that makes requests has panicked")??;
+        measured
+    })
+}
+
+/// Heads or tails; not to be foreseen by rhythms of the load (xorshift64).
+struct Coin(u64);
+
+impl Coin {
+    fn new() -> Coin {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        Coin(time | 1)
+    }
+
+    fn toss(&mut self) -> bool {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 63 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coin_is_fair_and_has_no_rhythm() {
+        let mut coin = Coin(0x9E37_79B9_7F4A_7C15);
+        let tosses: Vec<bool> = (0..10_000).map(|_| coin.toss()).collect();
+        let heads = tosses.iter().filter(|heads| **heads).count();
+        let changes = tosses.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        // Four standard deviations; the seed is fixed.
+        assert!((4_800..=5_200).contains(&heads) && (4_800..=5_200).contains(&changes), "{heads} {changes}");
+    }
+
+    #[test]
+    fn a_word_is_a_path_of_the_site_or_a_server() {
+        let locate = |place: &Place| Ok(place.prefix.clone().unwrap_or_default().join("socket"));
+        assert_eq!(server("/no/such/path", &locate), Ok(None));
+        assert_eq!(server("/", &locate), Ok(None));
+        let folder = std::env::temp_dir();
+        let word = folder.to_str().expect("text").trim_end_matches('/').to_owned();
+        assert_eq!(server(&word, &locate), Ok(Some(Path::new(&word).join("socket"))));
+        assert_eq!(server(&format!("{word}/"), &locate), Ok(None));
+        let paths = ["/a".to_owned(), "location=/b/".to_owned()];
+        let load = Target::parse("http://a").expect("an address");
+        assert!(one("s".into(), paths.each_ref(), None, Some(load)).is_err(), "a location is no path");
+    }
+}

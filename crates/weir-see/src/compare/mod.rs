@@ -1,0 +1,14 @@
+//! Two averages side by side: what `weir diff` and `weir compare` show.
+//!
+//! A [`Measured`] is one average as a server told it, a tree of means and deviations. Two of them, or many rounds of two,
+//! are joined node by node ([`Joined`]); each node's difference has an interval that holds the true one 95 times of 100
+//! ([`stats`]).
+
+mod joined;
+mod measured;
+mod report;
+pub(crate) mod stats;
+
+pub(crate) use joined::{Joined, Side};
+pub(crate) use measured::Measured;
+pub(crate) use report::{Names, Shown, json, text};
