@@ -27,12 +27,13 @@ enum Condition {
 
 impl Filter {
     /// Reads conditions separated by spaces: a path's beginning (`/img/`), an address whose path is meant
-    /// (`http://host/a.txt`), `path=`, `method=`, `status=404`, `status=5xx`, `location=`, `over=20ms`.
+    /// (`http://host/a.txt`), `path=`, `method=`, `status=404`, `status=5xx`, `location=`, `over=20ms`. What has spaces
+    /// stands in quotes: `location="= /a"`.
     ///
     /// # Errors
     /// What can't be understood.
     pub(crate) fn parse(text: &str) -> Result<Filter, String> {
-        let conditions = text.split_whitespace().map(Condition::parse).collect::<Result<_, _>>()?;
+        let conditions = words(text).iter().map(|word| Condition::parse(word)).collect::<Result<_, _>>()?;
         Ok(Filter { conditions })
     }
 
@@ -84,6 +85,21 @@ impl Condition {
             Condition::Over(ns) => source::scale(record.total) >= *ns,
         }
     }
+}
+
+/// The words between spaces; in quotes, which are left out, a space is one of the word.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in text.chars() {
+        match (c, words.last_mut()) {
+            ('"', _) => quoted = !quoted,
+            (c, _) if c.is_whitespace() && !quoted => words.push(String::new()),
+            (c, word) => word.into_iter().for_each(|word| word.push(c)),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Records hold paths without arguments.
@@ -143,6 +159,11 @@ mod tests {
         {
             assert!(!of(text).takes(&get), "{text}");
         }
+        let quoted = Filter::parse("location=\"= /a\" method=get \"path=/a b").expect("valid");
+        let words = ["= /a", "GET", "/a b"].map(str::to_owned);
+        let [location, method, path] = words;
+        let expected = [Condition::Location(location), Condition::Method(method), Condition::Path(path)];
+        assert_eq!(quoted.conditions, expected);
         assert!(Filter::parse("colour=red").is_err() && Filter::parse("status=abc").is_err());
     }
 

@@ -28,6 +28,13 @@ pub fn name(number: u32) -> Option<String> {
     TABLE.get((number as usize).checked_sub(1)?)?.read()
 }
 
+/// Whether the name has a number.
+pub fn is_known(name: &[u8]) -> bool {
+    let hash = hash(name);
+    let first = hash as usize % SLOTS;
+    (0..PROBES).any(|n| TABLE[(first + n) % SLOTS].hash.load(Relaxed) == hash)
+}
+
 struct Slot {
     /// 0 while it is free.
     hash: AtomicU64,
@@ -111,6 +118,7 @@ mod tests {
         assert!(all.iter().all(|one| *one == all[0]));
         let read: Vec<_> = all[0].iter().map(|number| name(*number).expect("written")).collect();
         assert_eq!(read, names);
+        assert!(names.iter().all(|name| is_known(name.as_bytes())) && !is_known(b"=names_test(none)"));
         assert!(!all[0].contains(&0) && name(0).is_none() && name(u32::MAX).is_none());
     }
 

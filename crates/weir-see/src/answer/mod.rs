@@ -5,10 +5,12 @@ pub(crate) mod blocked;
 mod bt;
 mod capacity;
 pub(crate) mod certificates;
+mod compare;
 mod figures;
 pub(crate) mod flame;
 pub(crate) mod kept;
 pub(crate) mod level;
+pub(crate) mod lines;
 pub(crate) mod queue;
 pub(crate) mod reqs;
 pub(crate) mod sites;
@@ -59,6 +61,9 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
     match question.verb.as_str() {
         "trace" => trace::next(source, question, reply),
         "average" => average::answer(source, question, reply),
+        "compare" => compare::answer(source, question, reply),
+        "lines" => text(reply, lines::lines(source, question)?),
+        "text" => text(reply, lines::text(source, question)?),
         "reqs" => text(reply, reqs::answer(source, question)?),
         "blocked" => blocked::answer(question, reply),
         "lua" => text(reply, figures::answer(question, "lua", "gc")?),

@@ -46,7 +46,7 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
             let question = if question.has("every") { question } else { question.with("every", 0) };
             whole(source, to, question.with("n", 1))
         }
-        [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame")] => {
+        [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame" | "compare" | "lines" | "text")] => {
             whole(source, to, question(request, verb))
         }
         ["lua", view @ ("gc" | "heap" | "jit")] => {
@@ -357,6 +357,9 @@ Weir, seen from inside. Add fmt=json, or ask for application/json.
 /reqs                               requests in flight
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait
+/compare?a=/one/&b=/two/&rounds=10  two choices of requests, node by node
+/lines?location=/img/&name=gzip     the lines of the configuration that put a module into a location
+/text?file=FILE&line=N              the text of a configuration file, or of a script that was seen
 /upstreams                          groups of servers; /upstreams/NAME/servers takes POST, PUT, PATCH, DELETE
 /certificates/NAME                  those of the server NAME; takes PUT
 /use /queue /sites                  resources, queues, histograms

@@ -1,0 +1,65 @@
+//! `compare`: two choices of requests side by side, as `weir compare` shows them, in rounds of this server's own.
+
+use std::time::Duration;
+
+use weir_trace::{AverageWatch, SiteTable, render};
+
+use super::average::collect;
+use super::{Failure, Reply};
+use crate::compare::{Joined, Measured, Names, Shown, json, text};
+use crate::control::protocol::Question;
+use crate::filter::{Filter, duration_ns};
+use crate::source::{Source, scale};
+
+/// `rounds` of up to `n` requests of each side in `for`; those in which a side had none are left out.
+pub(super) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+    let words = ["a", "b"].map(|side| question.value(side).unwrap_or("").to_owned());
+    let filters = [Filter::parse(&words[0])?, Filter::parse(&words[1])?];
+    let wanted = question.number("rounds", 10)?.clamp(1, MOST);
+    let count = question.number("n", 100)?.max(1) as usize;
+    let limit = Duration::from_nanos(duration_ns(question.value("for").unwrap_or("1s"))?);
+    let mut rounds = Vec::new();
+    for round in 0..wanted {
+        reply.note(&format!("round {} of {wanted}", round + 1))?;
+        if reply.is_stopped() {
+            break;
+        }
+        let sides = one(source, &filters, count, limit, reply)?;
+        if sides.0.requests() > 0 && sides.1.requests() > 0 {
+            rounds.push(sides);
+        }
+    }
+    if rounds.is_empty() {
+        return Err(Failure::Wrong("there were not requests of both sides in any round".to_owned()));
+    }
+    let total =
+        |of: fn(&(Measured, Measured)) -> &Measured| rounds.iter().map(|round| of(round).requests()).sum();
+    let [a, b] = words;
+    let names =
+        Names { a: (a, total(|round| &round.0)), b: (b, total(|round| &round.1)), rounds: rounds.len() };
+    let (joined, shown) = (Joined::new(&rounds, &[]), Shown::new(question.has("wait")));
+    let shown =
+        if question.has("json") { json(&joined, &names, shown) } else { text(&joined, &names, shown) };
+    Ok(reply.out(shown.as_bytes())?)
+}
+
+/// A round of both sides at once.
+fn one(
+    source: &Source,
+    filters: &[Filter; 2],
+    count: usize,
+    limit: Duration,
+    reply: &mut dyn Reply,
+) -> Result<(Measured, Measured), Failure> {
+    let sites = SiteTable::global();
+    let watch = |filter: &Filter| {
+        let filter = filter.clone();
+        AverageWatch::new(count, sites, move |record| filter.takes(record))
+    };
+    let (averages, _) = collect(source, &filters.each_ref().map(watch), limit, |_| Ok(!reply.is_stopped()))?;
+    let read = |at: usize| Measured::parse(render::average_json(&averages[at], sites, &scale).as_bytes());
+    Ok((read(0)?, read(1)?))
+}
+
+/// Rounds at most.
+const MOST: u64 = 1000;
