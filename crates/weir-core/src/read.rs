@@ -1,10 +1,12 @@
 //! The request's body: read into memory or a file, in pieces, or thrown away.
 
+mod beside;
 mod frames;
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use weir_http::h1::{ChunkedDecoder, Strictness, TrailerLimits};
+use weir_http::h1::{BadChunk, ChunkedDecoder, Strictness, TrailerLimits};
 use weir_rt::Recv;
 use weir_rt::file::FileHandle;
 use weir_trace::{Site, WaitKind};
@@ -14,6 +16,7 @@ use crate::conn::h1::Wire;
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
+pub(crate) use beside::Rest;
 
 /// The state of a request's body.
 #[derive(Default)]
@@ -47,6 +50,37 @@ enum Framing {
     Chunked(Box<ChunkedDecoder>),
     /// Frames are to come, on a stream of HTTP/2.
     Frames,
+    /// It is read elsewhere, beside the answer.
+    Beside(Rc<beside::Progress>),
+}
+
+/// What the framing says of the bytes at the start of what was received.
+struct Taken {
+    /// How many it took.
+    used: usize,
+    /// Where the content lies in them.
+    content: Range<usize>,
+    /// Nothing follows.
+    last: bool,
+}
+
+impl Framing {
+    /// Takes what it can of `bytes`, which are not empty; `None`: they are not of this body.
+    fn take(&mut self, bytes: &[u8]) -> Option<Result<Taken, BadChunk>> {
+        match self {
+            Framing::Done | Framing::Frames | Framing::Beside(_) => None,
+            Framing::Length(left) => {
+                let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                Some(Ok(Taken { used, content: 0..used, last: *left == 0 }))
+            }
+            Framing::Chunked(decoder) => Some(decoder.decode(bytes).map(|step| Taken {
+                used: step.consumed,
+                content: step.data,
+                last: step.done,
+            })),
+        }
+    }
 }
 
 /// A body that did not fit in memory.
@@ -103,17 +137,26 @@ impl RequestBody {
 
     /// Bytes of the body received, as framed content.
     pub fn received(&self) -> u64 {
-        self.received
+        self.beside().map_or(self.received, |rest| rest.received.get())
     }
 
     /// Bytes that were read for somebody who wants the body, its chunk framing included.
     pub fn framed(&self) -> u64 {
-        self.framed
+        self.beside().map_or(self.framed, |rest| rest.framed.get())
+    }
+
+    /// How far somebody else has come with it.
+    fn beside(&self) -> Option<&beside::Progress> {
+        if let Framing::Beside(progress) = &self.framing { Some(progress) } else { None }
     }
 
     /// Something of the body is still on its way.
     pub fn is_pending(&self) -> bool {
-        !matches!(self.framing, Framing::Done)
+        match &self.framing {
+            Framing::Done => false,
+            Framing::Beside(progress) => !progress.done.get(),
+            _ => true,
+        }
     }
 
     /// Its framing was wrong: what follows it can't be found.
@@ -176,11 +219,6 @@ impl RequestBody {
         } else {
             self.memory.extend_from_slice(piece);
         }
-    }
-
-    /// What is still to come is passed on by somebody else.
-    pub(crate) fn hand_over(&mut self) {
-        self.framing = Framing::Done;
     }
 
     /// All was passed on. It counts as read if it was remembered.
@@ -329,33 +367,27 @@ impl Exchange {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let (used, piece, done) = match &mut self.body.framing {
-            Framing::Done | Framing::Frames => return Ok(None),
-            Framing::Length(left) => {
-                let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= used as u64;
-                (used, bytes[..used].to_vec(), *left == 0)
+        let taken = match self.body.framing.take(bytes) {
+            None => return Ok(None),
+            Some(Ok(taken)) => taken,
+            Some(Err(_)) => {
+                drop(input);
+                self.body.framing = Framing::Done;
+                self.body.broken = true;
+                self.keep_alive = false;
+                self.log_error(&"client sent invalid chunked body");
+                return Err(Error { kind: ErrorKind::Protocol, side: Side::Client, errno: None });
             }
-            Framing::Chunked(decoder) => match decoder.decode(bytes) {
-                Ok(step) => (step.consumed, bytes[step.data].to_vec(), step.done),
-                Err(_) => {
-                    drop(input);
-                    self.body.framing = Framing::Done;
-                    self.body.broken = true;
-                    self.keep_alive = false;
-                    self.log_error(&"client sent invalid chunked body");
-                    return Err(Error { kind: ErrorKind::Protocol, side: Side::Client, errno: None });
-                }
-            },
         };
-        input.consume(used);
+        let piece = bytes[taken.content].to_vec();
+        input.consume(taken.used);
         drop(input);
-        if done {
+        if taken.last {
             self.body.framing = Framing::Done;
         }
         self.body.received += piece.len() as u64;
         if !self.body.discarded {
-            self.body.framed += used as u64;
+            self.body.framed += taken.used as u64;
         }
         self.check_size()?;
         Ok(Some(piece))
@@ -434,7 +466,7 @@ impl Exchange {
 /// # Errors
 /// The status to answer with instead.
 pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
-    if !x.body.is_pending() || x.response.header_sent {
+    if !x.body.is_pending() || x.response.header_sent || x.body.beside().is_some() {
         return Ok(());
     }
     if let Some(stream) = x.transport.h2() {
@@ -462,6 +494,9 @@ pub(crate) fn before_answer(x: &mut Exchange) -> Result<(), u16> {
 pub(crate) async fn rest(x: &mut Exchange, wire: &Rc<Wire>) -> bool {
     if !x.body.is_pending() {
         return true;
+    }
+    if x.body.beside().is_some() {
+        return false;
     }
     x.body.discarded = true;
     wire.flush();

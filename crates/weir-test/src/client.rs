@@ -150,6 +150,22 @@ impl Client {
         Ok(&self.received)
     }
 
+    /// Waits until what has come and was not taken holds `text`.
+    ///
+    /// # Panics
+    /// When the connection ends, or the deadline is over, before.
+    #[track_caller]
+    pub fn until(&mut self, text: &str) {
+        let mut count = text.len();
+        loop {
+            let bytes = self.peek(count).unwrap_or_else(|error| panic!("no {text:?}: {error}"));
+            if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+                return;
+            }
+            count = bytes.len() + 1;
+        }
+    }
+
     /// Waits for the next `count` bytes and takes them.
     ///
     /// # Panics

@@ -1,6 +1,7 @@
 //! The body of an answer: read from the server, freed of its framing, handed to the engine piece by piece.
 
-use std::future::poll_fn;
+mod saved;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,10 +14,11 @@ use super::attempt::{Answered, Link, Upstream};
 use super::h2::{Got, Lost};
 use super::local::Lease;
 use super::pace::Pace;
-use super::protocol::Decoder;
+use super::protocol::{Decoder, Framing};
 use super::save::{Keep, Saved as Progress, Saving};
 use super::settings::Settings;
 use super::tries::Tries;
+use super::upload::Upload;
 use super::{headers, log};
 use crate::body::{Body, Piece, Source};
 use crate::error::{Error, Kind, Side};
@@ -25,6 +27,7 @@ use crate::log::Level;
 use crate::phase::Verdict;
 use crate::variable::Script;
 use crate::worker::Worker;
+use saved::Saved;
 
 /// A body that comes from a server.
 pub(crate) struct Answer {
@@ -53,6 +56,8 @@ pub(crate) struct Answer {
 /// The connection while the body is not over.
 struct Open {
     link: Link,
+    /// What of the request goes on leaving on a connection of its own.
+    upload: Option<Upload>,
     lease: Lease,
     received: Received,
 }
@@ -80,6 +85,7 @@ impl Answer {
         answered: Answered,
         tries: Tries,
         keep: Option<Keep>,
+        unfinished: Option<Framing>,
     ) -> Verdict {
         if keep.is_none()
             && let (Decoder::Length(length), Link::Own(_)) = (&answered.incoming.decoder, &answered.link)
@@ -88,7 +94,7 @@ impl Answer {
             && !x.response.expect_trailers
             && up.settings.limit_rate.is_none()
         {
-            return whole(x, answered, &tries);
+            return whole(x, answered, &tries, unfinished.is_none());
         }
         let Answered { incoming, link, lease, rest } = answered;
         link.touch(up.settings.read_timeout);
@@ -96,9 +102,10 @@ impl Answer {
         x.scratch.keep_fields(incoming.fields);
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
+        let upload = unfinished.and_then(|framing| Upload::begin(x, up, framing));
         let received = Received { shared: x.shared.clone(), site: up.sites.of(&lease), bytes: 0 };
         let mut answer = Answer {
-            open: Some(Open { link, lease, received }),
+            open: Some(Open { link, upload, lease, received }),
             decoder: incoming.decoder,
             ahead: Ahead::new(&up.settings),
             unflushed: false,
@@ -268,7 +275,7 @@ impl Answer {
         self.tries.end(None);
         self.tries.over();
         let clean = self.pace.as_ref().is_none_or(Pace::is_empty);
-        if let Some(Open { link: Link::Own(connection), lease, .. }) = self.open.take()
+        if let Some(Open { link: Link::Own(connection), upload: None, lease, .. }) = self.open.take()
             && self.keep
             && clean
         {
@@ -386,6 +393,21 @@ impl Answer {
         self.broken(Kind::Closed, Some(errno), &format!("{call}() failed ({errno}: {text})"));
     }
 
+    /// Passes on what has come of the rest of the request.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) {
+        let Some(open) = &mut self.open else { return };
+        let passed = match (&mut open.link, &mut open.upload) {
+            (Link::Own(_), None) => return,
+            (Link::Own(connection), Some(upload)) => upload.poll(cx, &connection.stream),
+            (Link::Talk(talk), _) => talk.poll_upload(cx).map(|()| false),
+        };
+        match passed {
+            Ok(true) => open.upload = None,
+            Ok(false) => {}
+            Err(error) => self.given_up(error),
+        }
+    }
+
     /// The rest of the request can't be had: the server is told so.
     fn given_up(&mut self, error: Error) {
         self.tries.end(None);
@@ -435,57 +457,8 @@ impl Answer {
     }
 }
 
-/// An answer that becomes a file: whoever stops asking for it, it is read to its end.
-struct Saved(Option<Box<Answer>>);
-
-impl Source for Saved {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
-        match &mut self.0 {
-            Some(answer) => answer.poll_next(cx),
-            None => Poll::Ready(Ok(Piece::End)),
-        }
-    }
-
-    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        if let Some(answer) = &mut self.0 {
-            answer.poll_ahead(cx);
-        }
-    }
-
-    fn busy(&self) -> Option<u64> {
-        self.0.as_ref()?.busy()
-    }
-
-    fn finish(&mut self, x: &mut Exchange) {
-        if let Some(answer) = &mut self.0 {
-            answer.finish(x);
-        }
-    }
-
-    fn is_wanted_anyway(&self) -> bool {
-        true
-    }
-
-    fn waits_for(&self) -> WaitKind {
-        WaitKind::UpstreamBody
-    }
-}
-
-impl Drop for Saved {
-    fn drop(&mut self) {
-        let unfinished = |answer: &Answer| answer.saving.is_some() && answer.failed.is_none();
-        let Some(mut answer) = self.0.take_if(|answer| unfinished(answer)) else { return };
-        let busy = answer.worker.busy();
-        weir_rt::spawn(async move {
-            while let Ok(Piece::Data(_) | Piece::Flush) = poll_fn(|cx| answer.poll_next(cx)).await {}
-            answer.tries.tell_nobody();
-            drop(busy);
-        });
-    }
-}
-
-/// An answer whose body came with its head: most small ones.
-fn whole(x: &mut Exchange, answered: Answered, tries: &Tries) -> Verdict {
+/// An answer whose body came with its head: most small ones. `keep`: its request has left whole.
+fn whole(x: &mut Exchange, answered: Answered, tries: &Tries, keep: bool) -> Verdict {
     let Answered { incoming, link, lease, rest } = answered;
     x.scratch.keep_fields(incoming.fields);
     tries.count(rest.len() as u64, 0, 0);
@@ -493,6 +466,7 @@ fn whole(x: &mut Exchange, answered: Answered, tries: &Tries) -> Verdict {
     tries.over();
     if let Link::Own(connection) = link
         && incoming.keep_alive
+        && keep
     {
         lease.group.pool.give(&x.worker, &lease.peer, connection);
     }
@@ -530,6 +504,7 @@ fn paced(x: &mut Exchange, script: Option<&Script>, rest: Vec<u8>) -> (Vec<u8>, 
 
 impl Source for Answer {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
+        self.poll_upload(cx);
         loop {
             if let Some(buf) = self.ahead.pop() {
                 (self.unflushed, self.rested) = (true, true);
@@ -556,6 +531,7 @@ impl Source for Answer {
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.poll_upload(cx);
         while self.saving.is_some() {
             if self.poll_saving(cx).is_pending() {
                 return;

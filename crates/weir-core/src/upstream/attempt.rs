@@ -423,7 +423,7 @@ impl Run {
         mut answered: Answered,
     ) -> Result<Verdict, Box<Answered>> {
         answered.lease.answered(x);
-        answered.incoming.keep_alive &= self.keeps_connection(x);
+        answered.incoming.keep_alive &= self.keeps_connection();
         let judged = self.fetch.as_ref().map(|fetch| fetch.judge(x, &self.up.settings, &answered.incoming));
         if let Some(verdict) = headers::instead(x, &self.up, &answered.incoming, &self.tries) {
             if let (Some(fetch), Some(judged), Verdict::Status(status)) = (&self.fetch, &judged, &verdict) {
@@ -444,19 +444,21 @@ impl Run {
             (Some(fetch), Some(judged)) => (*fetch).keep(x, &self.up.settings, &answered.incoming, &judged),
             _ => store::keep(x, &self.up.settings, &answered.incoming),
         };
-        Ok(Answer::begin(x, &self.up, answered, self.tries.clone(), keep))
+        let unfinished = if self.body_begun_unfinished(x) { Some(self.out.framing) } else { None };
+        Ok(Answer::begin(x, &self.up, answered, self.tries.clone(), keep, unfinished))
     }
 
     /// Whether the connection may be used again, as far as the request says.
-    fn keeps_connection(&self, x: &Exchange) -> bool {
-        self.out.keep_alive && !self.body_begun_unfinished(x) && self.up.settings.proxy_protocol.is_none()
+    fn keeps_connection(&self) -> bool {
+        self.out.keep_alive && self.up.settings.proxy_protocol.is_none()
     }
 
     /// Answers with what is kept where the server says that it is still good; `Err`: it has sent another.
     async fn unless_still_good(&mut self, x: &mut Exchange, answered: Answered) -> Result<Verdict, Answered> {
         let Some(verdict) = self.revalidated(x, &answered.incoming).await else { return Err(answered) };
         self.tries.end(None);
-        let keep_alive = answered.incoming.keep_alive && self.keeps_connection(x);
+        let keep_alive =
+            answered.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
         let Answered { incoming, link, lease, rest } = answered;
         if let Link::Own(connection) = link
             && keep_alive
@@ -468,7 +470,7 @@ impl Run {
         Ok(verdict)
     }
 
-    /// The client's body was not sent to its end: the connection is of no further use.
+    /// The client's body was not sent to its end: unless the rest follows, the connection is of no further use.
     fn body_begun_unfinished(&self, x: &Exchange) -> bool {
         self.body_begun && x.body.is_pending()
     }

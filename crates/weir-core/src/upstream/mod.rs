@@ -65,6 +65,7 @@ mod store;
 mod table;
 mod tries;
 mod tunnel;
+mod upload;
 
 pub use attempt::Upstream;
 pub use computed::computed;

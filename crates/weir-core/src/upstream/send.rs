@@ -11,12 +11,13 @@ use super::connection::Connection;
 use super::log;
 use super::protocol::Framing;
 use super::request;
+use super::upload::AHEAD;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 
 impl Run {
-    /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. An answer that
-    /// comes before the body's end ends the sending.
+    /// Queues the request; a body that is passed on as it comes is read from the client meanwhile. The rest
+    /// of a body whose answer comes before its end is passed on beside that.
     pub(super) async fn send(
         &mut self,
         x: &mut Exchange,
@@ -121,5 +122,3 @@ impl Run {
 
 /// Pieces of a body that come at once are joined up to this size: 16 KB cost what one piece of 4 KB does.
 const GATHERED: usize = 16 * 1024;
-/// How much of a body that is passed on may be on its way to the server.
-const AHEAD: u64 = 64 * 1024;

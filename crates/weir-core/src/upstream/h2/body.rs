@@ -5,15 +5,13 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::Timer;
 use weir_rt::file::FileHandle;
 
 use super::call::Call;
-use crate::conn::Stream;
-use crate::conn::client::Bytes;
-use crate::error::{Error, Kind, Side};
+use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::phase::LocalFuture;
+use crate::read::Rest;
 use crate::upstream::protocol::{Framing, Outgoing};
 
 /// Where the rest of a request's content comes from.
@@ -24,8 +22,8 @@ pub(in crate::upstream) enum Upload {
     Exchange,
     /// From a file that it was read into.
     File(FromFile),
-    /// From the client's stream, beside the answer.
-    Client(FromClient),
+    /// From the client, beside the answer.
+    Client(Rest),
 }
 
 impl Upload {
@@ -53,18 +51,12 @@ impl Upload {
         matches!(self, Upload::Done)
     }
 
-    /// The answer has begun: what the client's stream still brings is passed on without the exchange.
+    /// The answer has begun: what the client still sends is passed on without the exchange.
     pub(super) fn let_go(&mut self, x: &mut Exchange) {
-        if let (Upload::Exchange, Some(stream)) = (&*self, x.transport.h2().cloned()) {
-            stream.read_ahead();
-            x.body.hand_over();
-            *self = Upload::Client(FromClient {
-                stream,
-                timer: Timer::new(),
-                timeout: x.plan.core.client_body_timeout,
-                received: x.body.received(),
-                limit: x.plan.core.client_max_body_size,
-            });
+        if let Upload::Exchange = self
+            && let Some(rest) = Rest::take_over(x)
+        {
+            *self = Upload::Client(rest);
         }
     }
 
@@ -76,7 +68,7 @@ impl Upload {
         let done = match self {
             Upload::Done | Upload::Exchange => return Ok(()),
             Upload::File(file) => file.poll(cx, call)?,
-            Upload::Client(client) => client.poll(cx, call)?,
+            Upload::Client(rest) => pass(rest, cx, call)?,
         };
         if done {
             *self = Upload::Done;
@@ -132,54 +124,19 @@ fn read(file: &FileHandle, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A stream of the client whose content nobody else reads.
-pub(in crate::upstream) struct FromClient {
-    stream: Stream,
-    /// `client_body_timeout`, while it is waited for.
-    timer: Timer,
-    timeout: u64,
-    received: u64,
-    /// `client_max_body_size`
-    limit: u64,
-}
-
-impl FromClient {
-    /// Whether all of it was given.
-    fn poll(&mut self, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
-        loop {
-            if !call.has_room(cx) {
-                // It is the server that is waited for.
-                self.timer.disarm();
-                return Ok(false);
-            }
-            match self.stream.poll_bytes(cx) {
-                Poll::Ready(Bytes::Piece(piece)) => {
-                    self.received += piece.len() as u64;
-                    if self.limit != 0 && self.received > self.limit {
-                        return Err(Error { kind: Kind::TooLarge, side: Side::Client, errno: None });
-                    }
-                    let last = self.stream.is_ended();
-                    call.offer(piece, last);
-                    if last {
-                        return Ok(true);
-                    }
-                    self.timer.touch(self.timeout);
-                }
-                Poll::Ready(Bytes::End) => {
-                    call.offer(Vec::new(), true);
-                    return Ok(true);
-                }
-                Poll::Ready(Bytes::Received(_) | Bytes::Broken) => return Err(Error::CLIENT_CLOSED),
-                Poll::Pending => {
-                    if !self.timer.is_armed() && !self.timer.expired() {
-                        self.timer.arm(self.timeout);
-                    }
-                    return match self.timer.poll_expired(cx) {
-                        Poll::Ready(()) => Err(Error::CLIENT_TIMED_OUT),
-                        Poll::Pending => Ok(false),
-                    };
-                }
-            }
+/// Gives what has come of the client's content; whether that was all.
+fn pass(rest: &mut Rest, cx: &mut Context<'_>, call: &Call) -> Result<bool, Error> {
+    loop {
+        if !call.has_room(cx) {
+            // It is the server that is waited for.
+            rest.pause();
+            return Ok(false);
+        }
+        let Poll::Ready(polled) = rest.poll(cx) else { return Ok(false) };
+        let (piece, last) = polled?;
+        call.offer(piece, last);
+        if last {
+            return Ok(true);
         }
     }
 }

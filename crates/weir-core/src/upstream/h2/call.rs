@@ -157,21 +157,6 @@ impl Call {
         false
     }
 
-    /// Nothing more comes.
-    pub(super) fn is_over(&self) -> bool {
-        let last = |got: &Got| matches!(got, Got::End | Got::Reset(..) | Got::Lost(_));
-        self.with(|slot| slot.news.back().is_some_and(last))
-    }
-
-    /// Ready when nothing more comes, whatever has come and was not taken.
-    pub(super) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_over() {
-            return Poll::Ready(());
-        }
-        self.with(|slot| slot.waker = Some(cx.waker().clone()));
-        Poll::Pending
-    }
-
     /// Bytes of its frames that were sent, and received.
     pub(super) fn counts(&self) -> (u64, u64) {
         self.with(|slot| (slot.sent, slot.received))

@@ -32,10 +32,18 @@ pub(in crate::upstream) struct Talk {
 impl Talk {
     /// The next thing of the answer, while the rest of the request leaves.
     pub(in crate::upstream) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Got, Error>> {
-        if let Err(error) = self.upload.poll(cx, &self.call) {
+        if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));
         }
         self.call.poll(cx, Some(&self.timer)).map(Ok)
+    }
+
+    /// Passes on what has come of the rest of the request.
+    ///
+    /// # Errors
+    /// It can't be had.
+    pub(in crate::upstream) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        self.upload.poll(cx, &self.call)
     }
 
     /// The next thing, if it is there.
@@ -161,9 +169,6 @@ impl Run {
         self.tries.count(0, sent, received);
         x.shared.bytes(self.up.sites.of(lease), received, sent);
         let incoming = result?;
-        if x.transport.h2().is_none() {
-            self.rest_of_body(x, &mut talk).await.map_err(NoHead::Failed)?;
-        }
         talk.upload.let_go(x);
         talk.timer.arm(self.up.settings.read_timeout);
         Ok((incoming, talk))
@@ -247,40 +252,6 @@ impl Run {
             Err(got) => Ok(Event::Got(got)),
             Ok(piece) => self.give(x, talk, piece).map(|()| Event::Moved),
         }
-    }
-
-    /// A client of HTTP/1 sends its content to the end before it gets an answer that came early; what the server sends
-    /// meanwhile waits in the stream's window. On HTTP/2 both go on at once.
-    async fn rest_of_body(&mut self, x: &mut Exchange, talk: &mut Talk) -> Result<(), Failed> {
-        while let Upload::Exchange = talk.upload
-            && !talk.call.is_over()
-        {
-            if talk.call.unsent() >= super::session::HIGH {
-                talk.timer.arm(self.up.settings.send_timeout);
-                let room = poll_fn(|cx| {
-                    if talk.call.has_room(cx) || talk.call.is_over() {
-                        return Poll::Ready(true);
-                    }
-                    talk.timer.poll_expired(cx).map(|()| false)
-                });
-                if !self.unless_gone(x, WaitKind::UpstreamSend, room).await? {
-                    return Err(log::send_timed_out(x));
-                }
-                continue;
-            }
-            let piece = {
-                let mut piece = Box::pin(x.body_piece());
-                poll_fn(|cx| match talk.call.poll_over(cx) {
-                    Poll::Ready(()) => Poll::Ready(None),
-                    Poll::Pending => piece.as_mut().poll(cx).map(Some),
-                })
-                .await
-            };
-            if let Some(piece) = piece {
-                self.give(x, talk, piece)?;
-            }
-        }
-        Ok(())
     }
 
     /// Gives the server a piece of the client's content; `None` is its end.
