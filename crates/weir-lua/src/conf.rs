@@ -8,6 +8,7 @@ use weir_core::conf::registry::Registry;
 use weir_core::variable::Script;
 use weir_core::zone::{SharedZone, Zones};
 
+use crate::balancer;
 use crate::chunk::{self, Code, Source};
 use crate::handler::Settings;
 use crate::phase::Phase;
@@ -189,6 +190,25 @@ impl LuaConf {
     pub(crate) fn block(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
         let source = source(line, phase, block_of(line));
         line.once(self.slot(phase), source)
+    }
+
+    /// `balancer_by_lua_block { code }`
+    pub(crate) fn balancer_block(line: &mut LineCx<'_>) -> Result {
+        let source = source(line, Phase::Balancer, block_of(line));
+        balancer::read(line, source)
+    }
+
+    /// `balancer_by_lua 'code'`
+    pub(crate) fn balancer_inline(line: &mut LineCx<'_>) -> Result {
+        let source = source(line, Phase::Balancer, Code::Inline(line.bytes(0).to_vec()));
+        balancer::read(line, source)
+    }
+
+    /// `balancer_by_lua_file path`
+    pub(crate) fn balancer_file(line: &mut LineCx<'_>) -> Result {
+        let code = file_of(line, 0)?;
+        let source = source(line, Phase::Balancer, code);
+        balancer::read(line, source)
     }
 
     /// `x_by_lua 'code'`

@@ -12,6 +12,7 @@ use weir_core::Exchange;
 use weir_core::log::Level;
 
 use crate::api::Raise;
+use crate::balancer::DOING;
 use crate::limit::Memory;
 use crate::phase::Phase;
 use crate::run::Run;
@@ -126,7 +127,8 @@ pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result
 
 /// Logs a message of the running script: of its request, if it has one.
 pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
-    if any_exchange(|x| x.log(level, message)).is_err() {
+    let doing = if phase() == Phase::Balancer { DOING } else { "" };
+    if any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))).is_err() {
         let context = phase().context();
         weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
     }

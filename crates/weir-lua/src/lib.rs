@@ -6,6 +6,7 @@
 //! they yield. Lua runs on the worker's own stack and nowhere else.
 
 mod api;
+mod balancer;
 mod chunk;
 mod cipher;
 mod conf;

@@ -38,6 +38,7 @@ pub(crate) const TABLE: &[Function] = &[
 /// Answered from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
 /// but for `resty.lrucache`, which the prelude looks for there first.
 const MODULES: &[(&str, &str)] = &[
+    ("ngx.balancer", include_str!("prelude/library/balancer.lua")),
     ("ngx.errlog", include_str!("prelude/library/errlog.lua")),
     ("ngx.process", include_str!("prelude/library/process.lua")),
     ("resty.aes", include_str!("prelude/library/aes.lua")),

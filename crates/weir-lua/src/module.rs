@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_conf::names::{
     ANY_OR_IF, FLAG, HTTP, LOCATION, LOCATION_IF, LUA_BLOCK, NAMED_LUA_BLOCK, ONE, SERVER, SERVER_IF, TWO,
-    TWO_OR_MORE,
+    TWO_OR_MORE, UPSTREAM,
 };
 use weir_conf::{Contexts, Directive, Error, Result};
 use weir_core::filter::Slot;
@@ -13,6 +13,7 @@ use weir_core::variable::Variable;
 use weir_core::{Module, Phase as EnginePhase, inherit};
 use weir_trace::Kind;
 
+use crate::balancer::{self, Balancers};
 use crate::chunk::Chunk;
 use crate::conf::{LuaConf, Main};
 use crate::filter::{BodyScript, HeaderScript};
@@ -46,6 +47,14 @@ macro_rules! scripts {
                 Row::new(concat!($name, "_by_lua_file"), $contexts, ONE, |conf, line| conf.file(line, $phase))
                     .doc(concat!("As ", $name, "_by_lua_block, the code in a file, source or bytecode.")),
             )+
+            Row::new("balancer_by_lua_block", UPSTREAM, LUA_BLOCK, |_, line| LuaConf::balancer_block(line))
+                .doc("Names the server of each try of the group's requests."),
+            Row::new("balancer_by_lua", UPSTREAM, ONE, |_, line| LuaConf::balancer_inline(line))
+                .doc("As balancer_by_lua_block, the code in quotes."),
+            Row::new("balancer_by_lua_file", UPSTREAM, ONE, |_, line| LuaConf::balancer_file(line))
+                .doc("As balancer_by_lua_block, the code in a file, source or bytecode."),
+            Row::new("balancer_keepalive", UPSTREAM, ONE, |_, line| balancer::keepalive(line))
+                .doc("How many idle connections all workers together keep, where keepalive does not say; 32."),
             Row::new("set_by_lua_block", SETS, NAMED_LUA_BLOCK, LuaConf::set_block)
                 .doc("Gives a variable what the script returns; at its place among set, if and rewrite."),
             Row::new("set_by_lua", SETS, TWO_OR_MORE, LuaConf::set_inline)
@@ -195,7 +204,8 @@ impl Module for Lua {
             plan.keep(conf.settings());
             return Ok(());
         }
-        if !conf.has_scripts() && !conf.main.has_scripts() {
+        let balances = plan.link.configuration.tables.shared::<Balancers>().is_some_and(|any| any.0);
+        if !conf.has_scripts() && !conf.main.has_scripts() && !balances {
             return Ok(());
         }
         let (link, worker) = (plan.link.clone(), plan.worker.id);
@@ -219,6 +229,7 @@ impl Module for Lua {
         let home = Home::new(&vm, &settings);
         slot.0.get_or_init(|| home.clone());
         plan.keep(settings);
+        plan.keep(home.clone());
         let of_server = plan.level == Level::Server;
         let handlers = [
             (&conf.server_rewrite, EnginePhase::ServerRewrite, Phase::ServerRewrite, of_server),

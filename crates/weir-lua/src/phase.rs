@@ -30,6 +30,8 @@ pub(crate) enum Phase {
     Log = 1 << 11,
     /// `ngx.timer.at`, `ngx.timer.every`
     Timer = 1 << 12,
+    /// `balancer_by_lua*`
+    Balancer = 1 << 13,
 }
 
 impl Phase {
@@ -49,6 +51,7 @@ impl Phase {
             Phase::BodyFilter => "body_filter",
             Phase::Log => "log",
             Phase::Timer => "timer",
+            Phase::Balancer => "balancer",
         }
     }
 
@@ -87,6 +90,7 @@ impl Phase {
             Phase::BodyFilter => "body_filter_by_lua",
             Phase::Log => "log_by_lua",
             Phase::Timer => "ngx.timer",
+            Phase::Balancer => "balancer_by_lua",
         }
     }
 
@@ -114,7 +118,11 @@ pub(crate) const YIELDABLE: u32 = OUTPUT | Phase::Timer as u32;
 /// Where subrequests may be made.
 pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
 /// Where there is a request.
-pub(crate) const REQUEST: u32 =
-    OUTPUT | Phase::Set as u32 | Phase::HeaderFilter as u32 | Phase::BodyFilter as u32 | Phase::Log as u32;
+pub(crate) const REQUEST: u32 = OUTPUT
+    | Phase::Set as u32
+    | Phase::HeaderFilter as u32
+    | Phase::BodyFilter as u32
+    | Phase::Log as u32
+    | Phase::Balancer as u32;
 /// Where `ngx.exit` may be called.
-pub(crate) const EXIT: u32 = YIELDABLE | Phase::HeaderFilter as u32;
+pub(crate) const EXIT: u32 = YIELDABLE | Phase::HeaderFilter as u32 | Phase::Balancer as u32;

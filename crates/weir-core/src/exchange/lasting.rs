@@ -31,6 +31,11 @@ impl Exchange {
         self.tries.get_or_insert_with(|| self.spare_tries.take().unwrap_or_default())
     }
 
+    /// Whether servers were asked for it, or are about to be.
+    pub fn has_asked_servers(&self) -> bool {
+        self.tries.is_some()
+    }
+
     /// Empties [`Exchange::tries`] for the next request.
     pub(super) fn clear_tries(&mut self) {
         self.spare_tries = self.tries.take().and_then(|mut tries| tries.clear().then_some(tries));

@@ -298,6 +298,11 @@ impl Secure {
         Ok(Secure { tls: Arc::new(tls), name: name.to_owned(), files: None })
     }
 
+    /// Gives the server another name.
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.name = without_port(name).to_owned();
+    }
+
     /// The name that the server is told and must have.
     pub(crate) fn name(&self) -> &str {
         &self.name

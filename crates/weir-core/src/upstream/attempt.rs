@@ -13,6 +13,7 @@ use super::balance::Tried;
 use super::caching::Fetch;
 use super::connection::Connection;
 use super::flight::Flight;
+use super::guide::Decided;
 use super::h2::Talk;
 use super::headers::Origin;
 use super::local::{Lease, LocalGroup};
@@ -73,7 +74,9 @@ pub(super) struct Run {
     pub(super) secure: Option<Secure>,
     pub(super) tries: Tries,
     /// How many more servers may be asked.
-    left: u64,
+    pub(super) left: u64,
+    /// What the group's chooser has decided.
+    pub(super) decided: Decided,
     began: u64,
     /// Some of a body that is passed on as it comes was taken: it can't be sent again.
     pub(super) body_begun: bool,
@@ -154,6 +157,7 @@ impl Run {
             secure: up.protocol.secure(x),
             tries: Tries::begin(x),
             left: request::tries(group.tries(), up.settings.next_tries),
+            decided: Decided::default(),
             began: weir_rt::now_ms(),
             body_begun: false,
             hints: 0,
@@ -230,6 +234,7 @@ impl Run {
                 }
                 Err(Failed::End(verdict)) => return verdict,
                 Err(Failed::Next(fault)) => {
+                    self.decided.failed(fault);
                     if !self.again(x, fault.reason) {
                         x.cause = fault.cause;
                         return self.fails(x, fault.reason);
@@ -245,12 +250,12 @@ impl Run {
 
     /// A server to ask; where the group has a `queue`, one is waited for.
     async fn pick(
-        &self,
+        &mut self,
         x: &mut Exchange,
         group: &Rc<LocalGroup>,
         tried: &mut Tried,
     ) -> Result<Option<Lease>, Failed> {
-        let lease = group.pick(x, tried);
+        let lease = self.choose(x, group, tried).map_err(Failed::End)?;
         if lease.is_some() || !tried.is_empty() {
             return Ok(lease);
         }
@@ -299,6 +304,7 @@ impl Run {
                 self.tries.connected();
             }
             let mut connection = connection;
+            connection.own = self.decided.keep;
             match self.ask(x, &mut connection, &lease).await {
                 Ok((incoming, rest)) => {
                     let link = Link::Own(connection);

@@ -25,6 +25,17 @@ pub(crate) struct Connection {
     pub(crate) sent_before: u64,
     /// Its TLS.
     pub(crate) secure: Option<Secure>,
+    /// How it is kept, where that is not as its group's are.
+    pub(super) own: Option<Own>,
+}
+
+/// How a connection is kept that a chooser has decided about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// Milliseconds it may be idle.
+    pub timeout: u64,
+    /// Requests after which it is closed.
+    pub requests: u64,
 }
 
 impl Connection {
@@ -53,6 +64,7 @@ impl Connection {
             idle: 0,
             sent_before: 0,
             secure: None,
+            own: None,
         })
     }
 
@@ -78,6 +90,7 @@ impl Connection {
             idle: 0,
             sent_before,
             secure: None,
+            own: None,
         }))
     }
 
@@ -98,6 +111,11 @@ impl Connection {
     /// A byte that nobody asked for makes the connection useless, and taking it away shows that.
     fn is_silent(&self) -> bool {
         !matches!(self.stream.try_recv(), Some(Recv::Data(_) | Recv::Eof | Recv::Err(_)))
+    }
+
+    /// It stays on its worker: it has state that can't leave.
+    pub(super) fn is_bound(&self) -> bool {
+        self.stream.has_layer() || self.own.is_some()
     }
 
     /// Milliseconds since it was opened.

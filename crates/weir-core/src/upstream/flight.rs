@@ -84,7 +84,10 @@ impl Upstream {
         };
         let out = &flight.run.out;
         if out.body.is_none() && out.framing == Framing::None && flight.run.secure.is_none() {
-            flight.ask(x);
+            if let Err(verdict) = flight.ask(x) {
+                flight.run.end(x, &verdict);
+                return verdict;
+            }
         }
         x.flight = Some(flight);
         Verdict::Wait
@@ -98,15 +101,23 @@ impl Flight {
     }
 
     /// Sends the request to the next server, if there is a connection for it.
-    fn ask(&mut self, x: &mut Exchange) {
-        let Some(lease) = self.group.pick(x, &mut self.tried) else { return };
-        let lease = self.lease.insert(lease);
-        if lease.measured().is_some() {
-            return;
-        }
-        let Some(connection) = self.group.pool.take(&lease.peer, None) else { return };
-        let connection = self.connection.insert(connection);
+    ///
+    /// # Errors
+    /// The verdict that ends the request.
+    fn ask(&mut self, x: &mut Exchange) -> Result<(), Verdict> {
         let run = &mut self.run;
+        let Some(lease) = run.choose(x, &self.group, &mut self.tried)? else {
+            run.decided.nobody = self.group.guided.is_some();
+            return Ok(());
+        };
+        let lease = self.lease.insert(lease);
+        // A chooser may have had the request composed anew.
+        if lease.measured().is_some() || run.out.body.is_some() || run.out.framing != Framing::None {
+            return Ok(());
+        }
+        let Some(connection) = self.group.pool.take(&lease.peer, None) else { return Ok(()) };
+        let connection = self.connection.insert(connection);
+        connection.own = run.decided.keep;
         x.enter(run.up.sites.of(lease));
         run.start(lease);
         run.tries.connected();
@@ -119,6 +130,7 @@ impl Flight {
             connection.timer.arm(run.up.settings.read_timeout);
             run.asked = Asked::Sent;
         }
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use weir_rt::net::SockAddr;
 
 use super::balance::Method;
 use super::budget::Budget;
+use super::guide::Guides;
 use super::health::HealthCheck;
 use super::idle::Common;
 use super::names::Names;
@@ -56,6 +57,8 @@ pub struct Group {
     pub(super) source: Option<Arc<Source>>,
     /// Where its list is kept between runs.
     pub(super) kept: Option<PathBuf>,
+    /// Who is asked before the method is.
+    pub(super) guide: Option<Arc<dyn Guides>>,
 }
 
 /// The servers of a group at one moment.
@@ -124,6 +127,7 @@ impl Group {
             names: Names::default(),
             source: None,
             kept: None,
+            guide: None,
         }
     }
 

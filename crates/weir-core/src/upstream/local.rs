@@ -11,6 +11,7 @@ use super::balance::{Balancer, Method, Timed, Tried, long_body};
 use super::budget::Purse;
 use super::figures::Figures;
 use super::group::{Group, Keep, Members};
+use super::guide::Guided;
 use super::peer::{Peer, PeerState};
 use super::pool::Pool;
 use super::queue::Line;
@@ -116,6 +117,8 @@ pub struct LocalGroup {
     /// The one that was asked for last: mostly the next one, too.
     last: RefCell<Option<Rc<Account>>>,
     pub(super) purse: Purse,
+    /// The chooser that is asked before the group's method.
+    pub(super) guided: Option<Guided>,
 }
 
 /// What this worker has to say of a peer.
@@ -155,6 +158,7 @@ impl LocalGroup {
             accounts: RefCell::default(),
             last: RefCell::default(),
             purse: Purse::default(),
+            guided: group.guide.as_deref().map(Guided::new),
             group: group.clone(),
         }
     }
@@ -172,16 +176,20 @@ impl LocalGroup {
             None => balancer.pick(x, tried)?,
         };
         drop(chooser);
-        let account = self.account(&peer);
-        Some(Lease {
+        Some(self.lease(peer))
+    }
+
+    /// The use of a peer that counts as chosen.
+    pub(super) fn lease(self: &Rc<Self>, peer: Arc<Peer>) -> Lease {
+        Lease {
+            account: self.account(&peer),
             peer,
             group: self.clone(),
             failed: false,
             learned: None,
-            account,
             began: clock::ticks(),
             timed: false,
-        })
+        }
     }
 
     fn account(&self, peer: &Peer) -> Rc<Account> {
@@ -191,6 +199,10 @@ impl LocalGroup {
             return last.clone();
         }
         let mut accounts = self.accounts.borrow_mut();
+        if self.guided.is_some() && accounts.len() >= ADDRESSES {
+            // Those in use are kept by their leases.
+            accounts.clear();
+        }
         let new = || {
             let state = peer.state.clone();
             Rc::new(Account { figures: state.account(), state })

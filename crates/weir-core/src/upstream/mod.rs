@@ -31,6 +31,7 @@ mod field_names;
 mod figures;
 mod flight;
 pub mod group;
+pub mod guide;
 mod h2;
 mod handler;
 mod headers;

@@ -11,6 +11,7 @@ use weir_conf::{
 use super::balance::{Better, Method, Timed};
 use super::budget::Budget;
 use super::group::{Group, Keep, Members, resolve};
+use super::guide::Draft;
 use super::health::HealthCheck;
 use super::matching;
 use super::names::Named;
@@ -158,6 +159,7 @@ impl UpstreamConf {
 
     /// As in nginx a second method replaces the first, with a warning, and methods stand before `keepalive`.
     fn set_method(&mut self, line: &mut LineCx<'_>, method: Method) -> Result {
+        line.ext::<Registry>().shared::<Draft>().chosen = true;
         if self.method.replace(method).is_some() {
             line.warn("load balancing method redefined");
         }
@@ -304,6 +306,7 @@ impl UpstreamConf {
         if line.args().get(1).is_some_and(|word| !word.is("local")) {
             return Err(line.invalid_parameter(1));
         }
+        line.ext::<Registry>().shared::<Draft>().chosen = true;
         self.keepalive = Some(number as usize);
         Ok(())
     }
@@ -318,7 +321,8 @@ impl UpstreamConf {
         if self.kept.is_some() && self.source.is_none() && !self.servers.is_empty() {
             return Err(fail("\"state\" is incompatible with \"server\"".to_owned()));
         }
-        if self.servers.is_empty() && self.source.is_none() && self.kept.is_none() {
+        let draft = std::mem::take(registry.shared::<Draft>());
+        if self.servers.is_empty() && self.source.is_none() && self.kept.is_none() && draft.guide.is_none() {
             return Err(fail("no servers are inside upstream".to_owned()));
         }
         if !self.zone && self.servers.iter().any(|server| matches!(server.place, Place::Name(_))) {
@@ -328,7 +332,7 @@ impl UpstreamConf {
         }
         let default = Keep::default();
         let keep = Keep {
-            connections: self.keepalive.unwrap_or(default.connections),
+            connections: self.keepalive.or(draft.keepalive).unwrap_or(default.connections),
             requests: self.keepalive_requests.unwrap_or(default.requests),
             time: self.keepalive_time.unwrap_or(default.time),
             timeout: self.keepalive_timeout.unwrap_or(default.timeout),
@@ -344,6 +348,7 @@ impl UpstreamConf {
         group.names.own = self.resolver.take();
         group.names.timeout = self.resolver_timeout;
         group.source = self.source.take().map(Arc::new);
+        group.guide = draft.guide;
         group.kept = self.kept.take().unwrap_or_else(|| {
             // A group with a source has a list to keep, wherever that is.
             let folder = Arc::new(registry.paths.prefix.join("upstream_lists"));

@@ -99,7 +99,7 @@ impl Pool {
             connection.idle = idle_for(since);
             if !connection.is_good() {
                 peer.state.idle.closed_after(connection.idle);
-            } else if connection.idle < self.limit(&peer) {
+            } else if connection.idle < self.limit(&peer, &connection) {
                 return Some(connection);
             }
         }
@@ -108,7 +108,8 @@ impl Pool {
         }
         while let Some(parked) = self.common.take(&peer.addr, peer.bind.as_ref()) {
             let idle = idle_for(parked.since);
-            let connection = (idle < self.limit(peer)).then(|| Connection::unpark(parked)).flatten();
+            let connection =
+                (idle < limit(peer, self.keep.timeout)).then(|| Connection::unpark(parked)).flatten();
             if let Some(mut connection) = connection.filter(|connection| connection.age() < self.keep.time) {
                 connection.idle = idle;
                 return Some(connection);
@@ -127,8 +128,9 @@ impl Pool {
     /// Keeps a connection that has answered whole; beyond the limits the oldest is closed.
     pub(crate) fn give(self: &Rc<Self>, worker: &Rc<Worker>, peer: &Arc<Peer>, connection: Box<Connection>) {
         let keep = &self.keep;
+        let requests = connection.own.map_or(keep.requests, |own| own.requests);
         if keep.connections == 0
-            || connection.requests >= keep.requests
+            || connection.requests >= requests
             || connection.age() >= keep.time
             || worker.is_stopping()
             || !connection.is_good()
@@ -136,7 +138,7 @@ impl Pool {
             return;
         }
         let share = Share::of(keep.connections, worker.colleagues());
-        let own = if connection.stream.has_layer() { share.alone } else { share.own };
+        let own = if connection.is_bound() { share.alone } else { share.own };
         let overflow = {
             let mut idle = self.idle.borrow_mut();
             idle.push(Idle { connection, peer: peer.clone(), since: weir_rt::now_ms() });
@@ -152,7 +154,7 @@ impl Pool {
 
     /// Gives a connection to all workers, of which so many may be kept; one that can't leave its worker is closed.
     fn park(&self, idle: Idle, most: usize) {
-        if most == 0 || idle.connection.stream.has_layer() {
+        if most == 0 || idle.connection.is_bound() {
             return;
         }
         let common = self.common.clone();
@@ -187,8 +189,8 @@ impl Pool {
     }
 
     /// Milliseconds that a connection to `peer` may be idle.
-    fn limit(&self, peer: &Peer) -> u64 {
-        peer.state.idle.limit().unwrap_or(u64::MAX).min(self.keep.timeout)
+    fn limit(&self, peer: &Peer, connection: &Connection) -> u64 {
+        limit(peer, connection.own.map_or(self.keep.timeout, |own| own.timeout))
     }
 
     /// Closes what is of no use; `false`: nothing is left.
@@ -197,7 +199,9 @@ impl Pool {
             let mut idle = self.idle.borrow_mut();
             let all = std::mem::take(&mut *idle);
             let good = |idle: &Idle| {
-                !stopping && idle.connection.is_good() && idle_for(idle.since) < self.limit(&idle.peer)
+                !stopping
+                    && idle.connection.is_good()
+                    && idle_for(idle.since) < self.limit(&idle.peer, &idle.connection)
             };
             let (good, old): (Vec<_>, Vec<_>) = all.into_iter().partition(good);
             *idle = good;
@@ -214,6 +218,11 @@ impl Pool {
         }
         !self.idle.borrow().is_empty() || !self.common.is_empty()
     }
+}
+
+/// How long a connection to `peer` may be idle that may be so for `timeout`: not as long as the server lets it be.
+fn limit(peer: &Peer, timeout: u64) -> u64 {
+    peer.state.idle.limit().unwrap_or(u64::MAX).min(timeout)
 }
 
 /// Milliseconds since then.

@@ -13,6 +13,7 @@ use crate::plan::PlanBuilder;
 
 /// The sites of one location's servers, on one worker. Servers have the names that they have in the configuration, so
 /// that a name keeps its site when its addresses change.
+#[derive(Clone)]
 pub struct PeerSites {
     /// For servers that have none of their own: those that are computed for a request, since clients may name as many
     /// as they like.

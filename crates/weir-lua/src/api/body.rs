@@ -10,7 +10,7 @@ use weir_core::log::Level;
 use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, fail, function};
 use crate::lend;
 use crate::op::Op;
-use crate::phase::{OUTPUT, REQUEST};
+use crate::phase::{OUTPUT, Phase, REQUEST};
 use crate::state::State;
 
 pub(super) const TABLE: &[Function] = &[
@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Function] = &[
         }
         Ok(Done::Results(1))
     }),
-    function("req.set_body_data", OUTPUT, |l| {
+    function("req.set_body_data", OUTPUT | Phase::Balancer as u32, |l| {
         let data = expect_string(&l, 1, "set_body_data")?;
         lend::exchange(|x| {
             check_read(x)?;
@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Function] = &[
             Ok(Done::Results(0))
         })?
     }),
-    function("req.set_body_file", OUTPUT, set_body_file),
+    function("req.set_body_file", OUTPUT | Phase::Balancer as u32, set_body_file),
     function("req.init_body", OUTPUT, init_body),
     function("req.append_body", OUTPUT, append_body),
     function("req.finish_body", OUTPUT, |_| {
@@ -77,7 +77,9 @@ fn check_read(x: &mut Exchange) -> Result<(), Raise> {
     if x.state::<Discarded>().0 {
         return Err(Raise::text("request body already discarded asynchronously"));
     }
-    if x.body.is_read() { Ok(()) } else { Err(Raise::text("request body not read yet")) }
+    // To a server goes what was read, if there is anything.
+    let read = x.body.is_read() || (lend::phase() == Phase::Balancer && !x.body.is_pending());
+    if read { Ok(()) } else { Err(Raise::text("request body not read yet")) }
 }
 
 /// The length of the body as it is now.

@@ -50,6 +50,10 @@ fn exit(l: State) -> Outcome {
         lend::exchange(|x| x.state::<FilterExit>().0 = Some(status))?;
         return Ok(Done::Results(0));
     }
+    if lend::phase() == Phase::Balancer {
+        crate::balancer::exit(status);
+        return Ok(Done::Results(0));
+    }
     if !matches!(status, -1 | 408 | 444 | 499) {
         check_subrequests()?;
     }

@@ -109,6 +109,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     time::TABLE,
     var::TABLE,
     worker::TABLE,
+    crate::balancer::TABLE,
     crate::cipher::TABLE,
     crate::digest::TABLE,
     crate::errlog::TABLE,

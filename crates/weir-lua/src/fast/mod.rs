@@ -50,7 +50,7 @@ impl Answer {
     }
 
     /// Answers with a text that is kept here until the next call.
-    fn keep(&mut self, text: &[u8]) {
+    pub(crate) fn keep(&mut self, text: &[u8]) {
         KEPT.with_borrow_mut(|kept| {
             kept.clear();
             kept.extend_from_slice(text);
@@ -95,6 +95,7 @@ pub(crate) struct Api {
     set_request_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
     arg: unsafe extern "C" fn(f64, *mut Answer) -> i32,
     monotonic: extern "C" fn() -> f64,
+    set_peer: unsafe extern "C" fn(*const u8, usize, i32, *const u8, usize, *mut Answer) -> i32,
 }
 
 static API: Api = Api {
@@ -126,20 +127,21 @@ static API: Api = Api {
     set_request_header: fields::set_request_header,
     arg: fields::arg,
     monotonic: text::monotonic,
+    set_peer: crate::balancer::set_peer,
 };
 
 /// Nothing of the kind.
-const NOTHING: i32 = 0;
+pub(crate) const NOTHING: i32 = 0;
 /// Found, or done.
-const FOUND: i32 = 1;
+pub(crate) const FOUND: i32 = 1;
 /// Not for the fast way: the prelude asks the other function.
-const REFUSED: i32 = -1;
+pub(crate) const REFUSED: i32 = -1;
 
 /// The text at `at`.
 ///
 /// # Safety
 /// `at` points at `len` bytes that stay as they are as long as the result is used.
-unsafe fn slice<'t>(at: *const u8, len: usize) -> &'t [u8] {
+pub(crate) unsafe fn slice<'t>(at: *const u8, len: usize) -> &'t [u8] {
     if len == 0 {
         return &[];
     }
@@ -148,6 +150,6 @@ unsafe fn slice<'t>(at: *const u8, len: usize) -> &'t [u8] {
 }
 
 /// Runs the body of a function; one that panics has refused.
-fn guarded(body: impl FnOnce() -> i32) -> i32 {
+pub(crate) fn guarded(body: impl FnOnce() -> i32) -> i32 {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(REFUSED)
 }

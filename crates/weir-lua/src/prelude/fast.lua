@@ -54,6 +54,7 @@ struct weir_api {
     int (*set_request_header)(const char *, size_t, const char *, size_t);
     int (*arg)(double, struct weir_answer *);
     double (*monotonic)(void);
+    int (*set_peer)(const char *, size_t, int, const char *, size_t, struct weir_answer *);
 };
 ]]
 ngx._fast = {
