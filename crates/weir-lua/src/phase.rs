@@ -71,6 +71,7 @@ impl Phase {
             Phase::BodyFilter => "body_filter_by_lua*",
             Phase::Log => "log_by_lua*",
             Phase::Timer => "ngx.timer",
+            Phase::Balancer => "balancer_by_lua*",
         }
     }
 

@@ -234,6 +234,7 @@ impl Run {
                 }
                 Err(Failed::End(verdict)) => return verdict,
                 Err(Failed::Next(fault)) => {
+                    x.log(Level::Debug, &format_args!("http next upstream, {:x}", fault.reason.0));
                     self.decided.failed(fault);
                     if !self.again(x, fault.reason) {
                         x.cause = fault.cause;

@@ -83,11 +83,13 @@ impl Upstream {
             Err(verdict) => return verdict,
         };
         let out = &flight.run.out;
-        if out.body.is_none() && out.framing == Framing::None && flight.run.secure.is_none() {
-            if let Err(verdict) = flight.ask(x) {
-                flight.run.end(x, &verdict);
-                return verdict;
-            }
+        if out.body.is_none()
+            && out.framing == Framing::None
+            && flight.run.secure.is_none()
+            && let Err(verdict) = flight.ask(x)
+        {
+            flight.run.end(x, &verdict);
+            return verdict;
         }
         x.flight = Some(flight);
         Verdict::Wait

@@ -113,25 +113,35 @@ pub fn local(text: &str) -> Option<SockAddr> {
 /// The servers that a chooser has named, on one worker.
 #[derive(Default)]
 pub(crate) struct Servers {
-    known: RefCell<HashMap<(Box<[u8]>, u16), Arc<Peer>>>,
+    /// By their text; several where ports are told apart.
+    known: RefCell<Known>,
     /// The one that was named last: mostly the next one, too.
-    last: RefCell<Option<(Box<[u8]>, u16, Arc<Peer>)>>,
+    last: RefCell<Option<Rc<Named>>>,
     /// Those that are asked from an address of this machine's that the chooser has named.
     bound: RefCell<Vec<Arc<Peer>>>,
 }
 
+type Known = HashMap<Box<[u8]>, Vec<Rc<Named>>>;
+
+/// A server and how it was named.
+struct Named {
+    text: Box<[u8]>,
+    port: u16,
+    peer: Arc<Peer>,
+}
+
 impl Servers {
     fn find(&self, text: &[u8], port: u16) -> Result<Arc<Peer>, &'static str> {
-        if let Some((name, number, peer)) = &*self.last.borrow()
-            && **name == *text
-            && *number == port
+        if let Some(last) = &*self.last.borrow()
+            && last.port == port
+            && *last.text == *text
         {
-            return Ok(peer.clone());
+            return Ok(last.peer.clone());
         }
         let mut known = self.known.borrow_mut();
-        let key = (Box::from(text), port);
-        let peer = match known.get(&key) {
-            Some(peer) => peer.clone(),
+        let found = known.get(text).and_then(|all| all.iter().find(|named| named.port == port)).cloned();
+        let named = match found {
+            Some(named) => named,
             None => {
                 let addr = address(text, port)?;
                 // It may be any number of addresses: beyond so many all are forgotten, which costs little.
@@ -141,11 +151,17 @@ impl Servers {
                 let name = addr.to_string();
                 // A chooser decides for itself whether a server that failed is asked again.
                 let peer = Arc::new(Peer { max_fails: 0, ..Peer::plain(addr, &name) });
-                known.insert(key, peer.clone());
-                peer
+                let named = Rc::new(Named { text: text.into(), port, peer });
+                let ports = known.entry(text.into()).or_default();
+                if ports.len() >= LINES {
+                    ports.clear();
+                }
+                ports.push(named.clone());
+                named
             }
         };
-        *self.last.borrow_mut() = Some((text.into(), port, peer.clone()));
+        let peer = named.peer.clone();
+        *self.last.borrow_mut() = Some(named);
         Ok(peer)
     }
 
@@ -166,7 +182,7 @@ impl Servers {
     }
 }
 
-/// Servers with a local address that a worker remembers.
+/// Ports of one address, servers with a local address, and locations with time limits that a worker remembers.
 const LINES: usize = 64;
 
 /// The address that `text` is, in nginx's words if it is none.

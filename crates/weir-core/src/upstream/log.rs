@@ -25,7 +25,8 @@ pub(super) fn connect(x: &Exchange, peer: &Peer, error: &io::Error) -> Fault {
     let errno = error.raw_os_error().unwrap_or(0);
     let text = errno_text(errno);
     // What the call itself says names the address; what the network says later does not.
-    let at_once = peer.name.starts_with("unix:") || matches!(errno, EAGAIN | ENETUNREACH | EADDRNOTAVAIL);
+    let at_once = peer.name.starts_with("unix:")
+        || matches!(errno, EAGAIN | EACCES | EINVAL | ENETUNREACH | EADDRNOTAVAIL);
     let level = if !at_once || EXPECTED.contains(&errno) { Level::Error } else { Level::Crit };
     let to = if at_once { format!(" to {}", peer.name) } else { String::new() };
     x.log(level, &format_args!("connect(){to} failed ({errno}: {text}) while {CONNECTING}"));
@@ -69,6 +70,8 @@ pub(super) fn disabled(x: &Exchange, doing: &str) {
 }
 
 const EAGAIN: i32 = 11;
+const EACCES: i32 = 13;
+const EINVAL: i32 = 22;
 const EADDRNOTAVAIL: i32 = 99;
 const ENETDOWN: i32 = 100;
 const ENETUNREACH: i32 = 101;

@@ -81,7 +81,7 @@ ngx._getters, ngx._setters = getters, setters
 local phases = {}
 for number, name in pairs {
     [0] = "init", "init_worker", "exit_worker", "set", "server_rewrite", "rewrite", "access", "precontent", "content",
-    "header_filter", "body_filter", "log", "timer",
+    "header_filter", "body_filter", "log", "timer", "balancer",
 } do
     phases[2 ^ number] = name
 end
