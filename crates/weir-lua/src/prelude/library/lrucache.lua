@@ -3,7 +3,7 @@
 local new_table = require "table.new"
 local ffi = require "ffi"
 local now = ngx.now
-local setmetatable, type, tonumber = setmetatable, type, tonumber
+local setmetatable, type, tonumber, floor = setmetatable, type, tonumber, math.floor
 
 local methods = { _VERSION = "0.15" }
 local meta = { __index = methods }
@@ -23,7 +23,10 @@ local function empty(self)
 end
 
 function methods.new(size)
-    if type(size) ~= "number" or size < 1 then return nil, "size too small" end
+    if type(size) ~= "number" or not (size >= 1) then return nil, "size too small" end
+    -- Above, the arrays' lengths would be cut to 32 bits.
+    if size >= 2 ^ 31 - 1 then return nil, "size too large" end
+    size = floor(size)
     local self = {
         size = size, after = links(size + 1), before = links(size + 1), ends = times(size + 1), flags = numbers(size + 1),
     }
