@@ -12,6 +12,7 @@ use crate::balancer;
 use crate::chunk::{self, Code, Source};
 use crate::handler::Settings;
 use crate::phase::Phase;
+use crate::secure;
 use crate::set;
 
 /// Settings of the `http` block: those of a VM.
@@ -101,6 +102,8 @@ pub struct LuaConf {
     pub(crate) header_filter: Option<Source>,
     pub(crate) body_filter: Option<Source>,
     pub(crate) log: Option<Source>,
+    /// Scripts of handshakes.
+    pub(crate) secure: secure::Sources,
     pub(crate) need_body: Option<bool>,
     pub(crate) use_default_type: Option<bool>,
     pub(crate) code_cache: Option<bool>,
@@ -126,6 +129,10 @@ impl LuaConf {
             Phase::HeaderFilter => &mut self.header_filter,
             Phase::BodyFilter => &mut self.body_filter,
             Phase::Log => &mut self.log,
+            Phase::SslClientHello => &mut self.secure.client_hello,
+            Phase::SslCertificate => &mut self.secure.certificate,
+            Phase::SslSessionFetch => &mut self.secure.session_fetch,
+            Phase::SslSessionStore => &mut self.secure.session_store,
             _ => &mut self.content,
         }
     }
@@ -142,7 +149,7 @@ impl LuaConf {
             &self.body_filter,
             &self.log,
         ];
-        self.sets || scripts.iter().any(|source| source.is_some())
+        self.sets || !self.secure.is_empty() || scripts.iter().any(|source| source.is_some())
     }
 
     /// `lua_code_cache on|off`

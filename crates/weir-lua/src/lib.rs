@@ -32,6 +32,7 @@ mod regex;
 mod run;
 #[cfg(lua_walk)]
 mod sample;
+mod secure;
 mod semaphore;
 mod set;
 mod state;

@@ -40,7 +40,11 @@ pub(crate) const TABLE: &[Function] = &[
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("prelude/library/balancer.lua")),
     ("ngx.errlog", include_str!("prelude/library/errlog.lua")),
+    ("ngx.ocsp", include_str!("prelude/library/ssl/ocsp.lua")),
     ("ngx.process", include_str!("prelude/library/process.lua")),
+    ("ngx.ssl", include_str!("prelude/library/ssl/ssl.lua")),
+    ("ngx.ssl.clienthello", include_str!("prelude/library/ssl/clienthello.lua")),
+    ("ngx.ssl.session", include_str!("prelude/library/ssl/session.lua")),
     ("resty.aes", include_str!("prelude/library/aes.lua")),
     ("resty.core.base", include_str!("prelude/library/core.lua")),
     ("resty.lrucache", include_str!("prelude/library/lrucache.lua")),
@@ -53,6 +57,7 @@ const MODULES: &[(&str, &str)] = &[
     ("resty.sha384", DIGEST),
     ("resty.sha512", DIGEST),
     ("resty.string", include_str!("prelude/library/text.lua")),
+    ("weir.ssl", include_str!("prelude/library/ssl/key.lua")),
 ];
 
 const DIGEST: &str = include_str!("prelude/library/digest.lua");

@@ -19,6 +19,7 @@ use crate::conf::{LuaConf, Main};
 use crate::filter::{BodyScript, HeaderScript};
 use crate::handler::{Home, LogScript, Script};
 use crate::phase::Phase;
+use crate::secure::Scripts;
 use crate::set::VmSlot;
 use crate::trim;
 use crate::variable::VARIABLES;
@@ -33,9 +34,10 @@ const CONTENT: Contexts = Contexts::LOCATION.or(LOCATION_IF);
 const SETS: Contexts = SERVER.or(SERVER_IF).or(LOCATION).or(LOCATION_IF);
 const HERE: Contexts = Contexts::HTTP.or(Contexts::SERVER);
 
-/// The three forms of a phase's script.
+/// The three forms of a phase's script, or two for phases without one in quotes.
 macro_rules! scripts {
-    ($($name:literal, $contexts:expr, $phase:expr, $doc:literal;)+) => {
+    ($($name:literal, $contexts:expr, $phase:expr, $doc:literal;)+
+     unquoted: $($bare:literal, $places:expr, $when:expr, $about:literal;)+) => {
         &[
             $(
                 Row::new(concat!($name, "_by_lua_block"), $contexts, LUA_BLOCK, |conf, line| {
@@ -55,6 +57,14 @@ macro_rules! scripts {
                 .doc("As balancer_by_lua_block, the code in a file, source or bytecode."),
             Row::new("balancer_keepalive", UPSTREAM, ONE, |_, line| balancer::keepalive(line))
                 .doc("How many idle connections all workers together keep, where keepalive does not say; 32."),
+            $(
+                Row::new(concat!($bare, "_by_lua_block"), $places, LUA_BLOCK, |conf, line| {
+                    conf.block(line, $when)
+                })
+                .doc($about),
+                Row::new(concat!($bare, "_by_lua_file"), $places, ONE, |conf, line| conf.file(line, $when))
+                    .doc(concat!("As ", $bare, "_by_lua_block, the code in a file, source or bytecode.")),
+            )+
             Row::new("set_by_lua_block", SETS, NAMED_LUA_BLOCK, LuaConf::set_block)
                 .doc("Gives a variable what the script returns; at its place among set, if and rewrite."),
             Row::new("set_by_lua", SETS, TWO_OR_MORE, LuaConf::set_inline)
@@ -148,6 +158,11 @@ impl Module for Lua {
         "header_filter", ANY_OR_IF, Phase::HeaderFilter, "Sees and changes the head of answers.";
         "body_filter", ANY_OR_IF, Phase::BodyFilter, "Sees and changes the body of answers, piece by piece.";
         "log", ANY_OR_IF, Phase::Log, "Runs when the request is over.";
+        unquoted:
+        "ssl_client_hello", HERE, Phase::SslClientHello, "Runs when a client has begun a handshake, before anything is chosen; it may wait.";
+        "ssl_certificate", HERE, Phase::SslCertificate, "Chooses a handshake's certificates; it may wait.";
+        "ssl_session_fetch", HTTP, Phase::SslSessionFetch, "Finds the session that a client of TLS 1.2 names; it may wait.";
+        "ssl_session_store", HTTP, Phase::SslSessionStore, "Keeps a session that a handshake of TLS 1.2 has made.";
     };
 
     const VARIABLES: &'static [Variable] = VARIABLES;
@@ -173,6 +188,8 @@ impl Module for Lua {
             underscores,
             ctx_keep
         );
+        let (own, around) = (&mut conf.secure, &parent.secure);
+        inherit!(own, around, client_hello, certificate, session_fetch, session_store);
         let (main, parent) = (&mut conf.main, &parent.main);
         inherit!(
             main,
@@ -251,6 +268,9 @@ impl Module for Lua {
                 true => plan.first_handler(at, phase.label(), script),
                 false => plan.handler(at, phase.label(), script),
             }
+        }
+        if of_server && !conf.secure.is_empty() {
+            plan.client_hello(Scripts::new(&home, settings, &conf.secure));
         }
         if let Some(source) = &conf.content {
             let script = Script::new(&vm, Phase::Content, Chunk::new(source.clone()), settings);

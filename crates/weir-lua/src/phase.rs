@@ -32,6 +32,18 @@ pub(crate) enum Phase {
     Timer = 1 << 12,
     /// `balancer_by_lua*`
     Balancer = 1 << 13,
+    /// `ssl_client_hello_by_lua*`
+    SslClientHello = 1 << 14,
+    /// `ssl_certificate_by_lua*`
+    SslCertificate = 1 << 15,
+    /// `ssl_session_fetch_by_lua*`
+    SslSessionFetch = 1 << 16,
+    /// `ssl_session_store_by_lua*`
+    SslSessionStore = 1 << 17,
+    /// `proxy_ssl_certificate_by_lua*`
+    ProxySslCertificate = 1 << 18,
+    /// `proxy_ssl_verify_by_lua*`
+    ProxySslVerify = 1 << 19,
 }
 
 impl Phase {
@@ -52,6 +64,12 @@ impl Phase {
             Phase::Log => "log",
             Phase::Timer => "timer",
             Phase::Balancer => "balancer",
+            Phase::SslClientHello => "ssl_client_hello",
+            Phase::SslCertificate => "ssl_cert",
+            Phase::SslSessionFetch => "ssl_session_fetch",
+            Phase::SslSessionStore => "ssl_session_store",
+            Phase::ProxySslCertificate => "proxy_ssl_cert",
+            Phase::ProxySslVerify => "proxy_ssl_verify",
         }
     }
 
@@ -72,6 +90,12 @@ impl Phase {
             Phase::Log => "log_by_lua*",
             Phase::Timer => "ngx.timer",
             Phase::Balancer => "balancer_by_lua*",
+            Phase::SslClientHello => "ssl_client_hello_by_lua*",
+            Phase::SslCertificate => "ssl_certificate_by_lua*",
+            Phase::SslSessionFetch => "ssl_session_fetch_by_lua*",
+            Phase::SslSessionStore => "ssl_session_store_by_lua*",
+            Phase::ProxySslCertificate => "proxy_ssl_certificate_by_lua*",
+            Phase::ProxySslVerify => "proxy_ssl_verify_by_lua*",
         }
     }
 
@@ -92,6 +116,12 @@ impl Phase {
             Phase::Log => "log_by_lua",
             Phase::Timer => "ngx.timer",
             Phase::Balancer => "balancer_by_lua",
+            Phase::SslClientHello => "ssl_client_hello_by_lua",
+            Phase::SslCertificate => "ssl_certificate_by_lua",
+            Phase::SslSessionFetch => "ssl_session_fetch_by_lua",
+            Phase::SslSessionStore => "ssl_session_store_by_lua",
+            Phase::ProxySslCertificate => "proxy_ssl_certificate_by_lua",
+            Phase::ProxySslVerify => "proxy_ssl_verify_by_lua",
         }
     }
 
@@ -113,9 +143,14 @@ pub(crate) const OUTPUT: u32 = Phase::ServerRewrite as u32
     | Phase::Precontent as u32
     | Phase::Content as u32;
 /// What runs without a request.
-const ALONE: u32 = Phase::Timer as u32;
+const ALONE: u32 = Phase::Timer as u32 | HANDSHAKE | Phase::SslSessionStore as u32;
+/// Scripts of clients' handshakes that may wait.
+const HANDSHAKE: u32 =
+    Phase::SslClientHello as u32 | Phase::SslCertificate as u32 | Phase::SslSessionFetch as u32;
+/// Scripts of handshakes with servers.
+const PROXY_HANDSHAKE: u32 = Phase::ProxySslCertificate as u32 | Phase::ProxySslVerify as u32;
 /// Where coroutines may wait.
-pub(crate) const YIELDABLE: u32 = OUTPUT | Phase::Timer as u32;
+pub(crate) const YIELDABLE: u32 = OUTPUT | Phase::Timer as u32 | HANDSHAKE | PROXY_HANDSHAKE;
 /// Where subrequests may be made.
 pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
 /// Where there is a request.
@@ -124,6 +159,8 @@ pub(crate) const REQUEST: u32 = OUTPUT
     | Phase::HeaderFilter as u32
     | Phase::BodyFilter as u32
     | Phase::Log as u32
-    | Phase::Balancer as u32;
+    | Phase::Balancer as u32
+    | PROXY_HANDSHAKE;
 /// Where `ngx.exit` may be called.
-pub(crate) const EXIT: u32 = YIELDABLE | Phase::HeaderFilter as u32 | Phase::Balancer as u32;
+pub(crate) const EXIT: u32 =
+    YIELDABLE | Phase::HeaderFilter as u32 | Phase::Balancer as u32 | Phase::SslSessionStore as u32;

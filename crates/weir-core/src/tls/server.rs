@@ -93,7 +93,7 @@ impl ServerTls {
     }
 
     /// `ssl_verify_depth`
-    pub(super) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.common.settings.verify_depth.unwrap_or(1)
     }
 

@@ -46,6 +46,10 @@ fn exit(l: State) -> Outcome {
     if matches!(status, -2 | -4) {
         return Err(Raise::text("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE"));
     }
+    if lend::phase() == Phase::SslSessionStore {
+        // The session is made whatever the script thinks of it.
+        return Ok(Done::Results(0));
+    }
     if lend::phase() == Phase::HeaderFilter {
         lend::exchange(|x| x.state::<FilterExit>().0 = Some(status))?;
         return Ok(Done::Results(0));

@@ -8,6 +8,7 @@ use weir_core::log::Level;
 use super::{Done, Function, Outcome, Raise, function};
 use crate::handler::Settings;
 use crate::lend;
+use crate::secure;
 use crate::state::State;
 use crate::sys::kind;
 use crate::vm::Vm;
@@ -45,6 +46,7 @@ fn get(l: State) -> Outcome {
         l.push_anchored(anchor);
     } else {
         l.new_table(0, 4);
+        secure::push_inherited(l);
         l.push_value(-1);
         keep(l)?;
     }
@@ -68,8 +70,13 @@ fn keep(l: State) -> Result<(), Raise> {
     lend::any_exchange(|x| give(x, vm, anchor))
 }
 
+/// The anchor of the table that `x` was given or made.
+pub(crate) fn of(x: &mut Exchange) -> Option<i32> {
+    x.own_lasting::<Ctx>().0.as_ref().map(|(_, anchor)| *anchor)
+}
+
 /// Makes an anchored table the request's. What was there before is released when it is dropped.
-pub(super) fn give(x: &mut Exchange, vm: Rc<Vm>, anchor: i32) {
+pub(crate) fn give(x: &mut Exchange, vm: Rc<Vm>, anchor: i32) {
     *x.own_lasting::<Ctx>() = Ctx(Some((vm, anchor)));
     x.state::<Here>().0 = true;
 }

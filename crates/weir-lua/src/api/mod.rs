@@ -33,7 +33,7 @@ use crate::sys::{self, LuaState};
 
 pub(crate) use arg::Arg;
 pub(crate) use control::{FilterExit, is_sent};
-pub(crate) use ctx::anchor as ctx_anchor;
+pub(crate) use ctx::{anchor as ctx_anchor, give as give_ctx, of as ctx_of};
 pub(crate) use header::{relative_location, response_fields, safe_name};
 pub(crate) use log::level as log_level;
 pub(crate) use output::text_of as output_text;
@@ -116,6 +116,10 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::fast::TABLE,
     crate::json::TABLE,
     crate::library::TABLE,
+    crate::secure::TABLES[0],
+    crate::secure::TABLES[1],
+    crate::secure::TABLES[2],
+    crate::secure::TABLES[3],
     crate::semaphore::TABLE,
     crate::tell::TABLE,
     crate::timer::TABLE,

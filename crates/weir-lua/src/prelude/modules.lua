@@ -74,6 +74,7 @@ local source = ngx._library.source
 local native = {
     digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, request = ngx._request,
     balancer = ngx._balancer, fast = ngx._fast,
+    ssl = ngx._ssl,
 }
 local behind = {}
 for _, name in ipairs(ngx._library.names()) do
@@ -83,9 +84,14 @@ for _, name in ipairs(ngx._library.names()) do
     if name:find("^resty%.lrucache") then behind[name] = loader else preload[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_ssl" } do
     ngx[name] = nil
 end
+
+-- What Weir has that OpenResty has no name for.
+local weir = rawget(_G, "weir") or {}
+rawset(_G, "weir", weir)
+weir.ssl = { key = native.ssl.device_key }
 
 -- A value of the running coroutine's own; without one, which request it is.
 local running, setmetatable = coroutine.running, setmetatable

@@ -1,0 +1,3 @@
+-- `weir.ssl`: keys that never leave their device, for `ngx.ssl.set_priv_key`.
+local _, native = ...
+return { key = native.ssl.device_key }

@@ -1,0 +1,44 @@
+-- `ngx.ssl`
+local _, native = ...
+local ssl = native.ssl
+local names = { [0x0300] = "SSLv3", [0x0301] = "TLSv1", [0x0302] = "TLSv1.1", [0x0303] = "TLSv1.2", [0x0304] = "TLSv1.3" }
+local module = {
+    version = "0.1.33",
+    SSL3_VERSION = 0x0300, TLS1_VERSION = 0x0301, TLS1_1_VERSION = 0x0302, TLS1_2_VERSION = 0x0303,
+    TLS1_3_VERSION = 0x0304,
+    get_tls1_version = ssl.version,
+    get_client_random = ssl.client_random,
+    get_req_shared_ssl_ciphers = ssl.shared_ciphers,
+}
+for _, name in ipairs {
+    "clear_certs", "set_der_cert", "set_der_priv_key", "set_cert", "set_priv_key", "parse_pem_cert", "parse_der_cert",
+    "parse_pem_priv_key", "parse_der_priv_key", "cert_pem_to_der", "priv_key_pem_to_der", "verify_client",
+    "raw_client_addr", "raw_server_addr", "server_port", "server_name",
+} do
+    module[name] = ssl[name]
+end
+
+function module.get_tls1_version_str()
+    local version, err = ssl.version()
+    if not version then return nil, err end
+    return names[version]
+end
+
+-- What rustls does not give away, and what is a pointer into OpenSSL elsewhere.
+for name, what in pairs {
+    get_server_random = "the server's random bytes", get_session_master_key = "the master key",
+    export_keying_material = "keying material", export_keying_material_early = "early keying material",
+    get_req_ssl_pointer = "a pointer to OpenSSL's SSL", get_upstream_ssl_pointer = "a pointer to OpenSSL's SSL",
+} do
+    module[name] = function()
+        ssl.check_request()
+        return nil, what .. " can't be had: TLS is rustls here"
+    end
+end
+
+-- Of the request's own connection: there is no other that a script could have.
+function module.ssl_session_reused()
+    return ssl.is_resumed()
+end
+
+return module

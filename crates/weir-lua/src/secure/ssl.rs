@@ -1,0 +1,245 @@
+//! `ngx.ssl`
+
+use std::rc::Rc;
+
+use weir_core::Exchange;
+use weir_core::tls::Clients;
+use weir_rt::net::SockAddr;
+use weir_tls::{Trust, facts};
+
+use super::clienthello::push_numbers;
+use super::parsed::{self, Chain, Key};
+use super::{Handshake, OVER, current};
+use crate::api::{Done, Function, Outcome, Raise, expect_string, fail, function};
+use crate::lend;
+use crate::state::State;
+
+pub(super) const TABLE: &[Function] = &[
+    function("_ssl.clear_certs", 0, |l| {
+        wish(l, |handshake| {
+            let mut wishes = handshake.wishes.borrow_mut();
+            (wishes.cleared, wishes.chains, wishes.keys) = (true, Vec::new(), Vec::new());
+            Ok(())
+        })
+    }),
+    function("_ssl.set_der_cert", 0, |l| {
+        let chain = parsed::chain_of_der(&expect_string(&l, 1, "set_der_cert")?);
+        wish(l, |handshake| set_chain(handshake, chain.ok_or("d2i_X509_bio() failed")?))
+    }),
+    function("_ssl.set_der_priv_key", 0, |l| {
+        let key = parsed::key_of_der(&expect_string(&l, 1, "set_der_priv_key")?);
+        wish(l, |handshake| set_key(handshake, key.ok_or("d2i_PrivateKey_bio() failed")?))
+    }),
+    function("_ssl.set_cert", 0, |l| {
+        let chain =
+            l.owned::<Chain>(1, CHAIN).ok_or_else(|| Raise::argument(1, "set_cert", "no certificate"))?;
+        wish(l, |handshake| set_chain(handshake, chain))
+    }),
+    function("_ssl.set_priv_key", 0, |l| {
+        let key =
+            l.owned::<Key>(1, KEY).ok_or_else(|| Raise::argument(1, "set_priv_key", "no private key"))?;
+        wish(l, |handshake| set_key(handshake, key))
+    }),
+    function("_ssl.parse_pem_cert", 0, |l| {
+        let chain = parsed::chain_of_pem(&expect_string(&l, 1, "parse_pem_cert")?);
+        push_owned(l, chain, CHAIN, "PEM_read_bio_X509_AUX() failed")
+    }),
+    function("_ssl.parse_der_cert", 0, |l| {
+        let chain = parsed::chain_of_der(&expect_string(&l, 1, "parse_der_cert")?);
+        push_owned(l, chain, CHAIN, "d2i_X509_bio() failed")
+    }),
+    function("_ssl.parse_pem_priv_key", 0, |l| {
+        let key = parsed::key_of_pem(&expect_string(&l, 1, "parse_pem_priv_key")?);
+        push_owned(l, key, KEY, "PEM_read_bio_PrivateKey() failed")
+    }),
+    function("_ssl.parse_der_priv_key", 0, |l| {
+        let key = parsed::key_of_der(&expect_string(&l, 1, "parse_der_priv_key")?);
+        push_owned(l, key, KEY, "d2i_PrivateKey_bio() failed")
+    }),
+    function("_ssl.device_key", 0, |l| {
+        let uri = String::from_utf8_lossy(&expect_string(&l, 1, "key")?).into_owned();
+        match weir_tls::pkcs11::Uri::parse(&uri) {
+            Ok(_) => push_owned(l, Some(Rc::new(Key::Device(uri))), KEY, ""),
+            Err(error) => fail(l, &error.to_string()),
+        }
+    }),
+    function("_ssl.cert_pem_to_der", 0, |l| {
+        let der = parsed::certificate_to_der(&expect_string(&l, 1, "cert_pem_to_der")?);
+        push_bytes(l, der.as_deref(), "PEM_read_bio_X509_AUX() failed")
+    }),
+    function("_ssl.priv_key_pem_to_der", 0, |l| {
+        let pem = expect_string(&l, 1, "priv_key_pem_to_der")?;
+        let password = l.bytes(2).map(<[u8]>::to_vec);
+        let der = parsed::key_to_der(&pem, password.as_deref());
+        push_bytes(l, der.as_deref(), "PEM_read_bio_PrivateKey() failed")
+    }),
+    function("_ssl.verify_client", 0, verify_client),
+    function("_ssl.raw_client_addr", 0, |l| {
+        let addr = lend::any_exchange(|x| x.connection.peer.clone())?;
+        push_addr(l, &addr)
+    }),
+    function("_ssl.raw_server_addr", 0, |l| {
+        let addr = lend::any_exchange(|x| x.connection.local().clone())?;
+        push_addr(l, &addr)
+    }),
+    function("_ssl.server_port", 0, |l| {
+        match lend::any_exchange(|x| x.connection.local().to_socket_addr())? {
+            Some(addr) => l.push_number(f64::from(addr.port())),
+            None => return fail(l, "unix domain has no port"),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_ssl.server_name", 0, |l| {
+        let name = lend::any_exchange(|x| x.connection.hello.get().map(|hello| hello.server_name.clone()))?;
+        match name {
+            Some(Some(name)) => l.push_bytes(name.as_bytes()),
+            Some(None) => l.push_nil(),
+            None => return fail(l, NO_TLS),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_ssl.version", 0, |l| {
+        let handshake = current()?;
+        let version = match handshake {
+            Some(handshake) => Some(handshake.version()),
+            None => lend::any_exchange(|x| agreed_version(x))?,
+        };
+        match version {
+            Some(version) => l.push_number(f64::from(version)),
+            None => return fail(l, NO_TLS),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_ssl.client_random", 0, |l| {
+        let random = lend::any_exchange(|x| x.connection.hello.get().map(|hello| hello.random))?;
+        push_bytes(l, random.as_ref().map(<[u8; 32]>::as_slice), NO_TLS)
+    }),
+    function("_ssl.shared_ciphers", 0, |l| {
+        let with_grease = l.kind(1) == crate::sys::kind::BOOLEAN && !l.boolean(1);
+        match lend::any_exchange(shared_ciphers)? {
+            Some(shared) => Ok(push_numbers(l, &shared, !with_grease)),
+            None => fail(l, NO_TLS),
+        }
+    }),
+    function("_ssl.is_resumed", 0, |l| {
+        match lend::any_exchange(|x| x.connection.tls.get().map(|tls| tls.facts.resumed))? {
+            Some(resumed) => l.push_boolean(resumed),
+            None => return fail(l, NO_TLS),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_ssl.check_request", 0, |_| {
+        lend::any_exchange(|_| ())?;
+        Ok(Done::Results(0))
+    }),
+];
+
+/// Userdata of certificates, and of keys.
+const CHAIN: &std::ffi::CStr = c"weir.chain";
+const KEY: &std::ffi::CStr = c"weir.private_key";
+const NO_TLS: &str = "bad ssl conn";
+
+/// Notes something for the running handshake: `true`, or nil and why not.
+fn wish(l: State, note: impl FnOnce(&Handshake) -> Result<(), &'static str>) -> Outcome {
+    let Some(handshake) = current()? else { return fail(l, OVER) };
+    match note(&handshake) {
+        Ok(()) => {
+            l.push_boolean(true);
+            Ok(Done::Results(1))
+        }
+        Err(why) => fail(l, why),
+    }
+}
+
+fn set_chain(handshake: &Handshake, chain: Rc<Chain>) -> Result<(), &'static str> {
+    let mut wishes = handshake.wishes.borrow_mut();
+    // As OpenSSL has it: a key that does not fit the new certificate goes.
+    wishes.keys.retain(|key| !chain.mismatches(key));
+    wishes.chains.push(chain);
+    Ok(())
+}
+
+fn set_key(handshake: &Handshake, key: Rc<Key>) -> Result<(), &'static str> {
+    let mut wishes = handshake.wishes.borrow_mut();
+    if wishes.chains.last().is_some_and(|chain| chain.mismatches(&key)) {
+        return Err("SSL_use_PrivateKey() failed");
+    }
+    wishes.keys.push(key);
+    Ok(())
+}
+
+fn push_owned<T: 'static>(l: State, value: Option<Rc<T>>, kind: &std::ffi::CStr, failed: &str) -> Outcome {
+    match value {
+        Some(value) => {
+            l.push_owned(value, kind);
+            Ok(Done::Results(1))
+        }
+        None => fail(l, failed),
+    }
+}
+
+fn push_bytes(l: State, bytes: Option<&[u8]>, failed: &str) -> Outcome {
+    match bytes {
+        Some(bytes) => {
+            l.push_bytes(bytes);
+            Ok(Done::Results(1))
+        }
+        None => fail(l, failed),
+    }
+}
+
+/// An address in its own bytes, and which kind it is of.
+fn push_addr(l: State, addr: &SockAddr) -> Outcome {
+    match addr.to_socket_addr().map(|addr| addr.ip()) {
+        Some(std::net::IpAddr::V4(ip)) => {
+            l.push_bytes(&ip.octets());
+            l.push_bytes(b"inet");
+        }
+        Some(std::net::IpAddr::V6(ip)) => {
+            l.push_bytes(&ip.octets());
+            l.push_bytes(b"inet6");
+        }
+        None => {
+            let path = addr.to_string();
+            l.push_bytes(path.strip_prefix("unix:").unwrap_or(&path).as_bytes());
+            l.push_bytes(b"unix");
+        }
+    }
+    Ok(Done::Results(2))
+}
+
+/// The version of a handshake that is complete, by its number.
+fn agreed_version(x: &Exchange) -> Option<u16> {
+    match x.connection.tls.get()?.facts.version {
+        "TLSv1.3" => Some(0x0304),
+        _ => Some(0x0303),
+    }
+}
+
+/// The ciphers that both sides have, in the client's order.
+fn shared_ciphers(x: &mut Exchange) -> Option<Vec<u16>> {
+    let hello = x.connection.hello.get()?;
+    let own = x.connection.server().tls.as_ref().map(|tls| tls.suites()).unwrap_or_default();
+    Some(hello.cipher_suites.iter().copied().filter(|suite| own.contains(suite)).collect())
+}
+
+/// `verify_client(client_certs?, depth?, trusted_certs?)`
+fn verify_client(l: State) -> Outcome {
+    let (told, known) = (l.owned::<Chain>(1, CHAIN), l.owned::<Chain>(3, CHAIN));
+    let depth = l.number(2).filter(|depth| *depth >= 0.0).map(|depth| depth as usize);
+    let configured = lend::any_exchange(|x| x.connection.server().tls.as_ref().map(|tls| tls.depth()))?;
+    let all = |chain: &Option<Rc<Chain>>| {
+        chain.as_ref().map(|chain| chain.certificates.clone()).unwrap_or_default()
+    };
+    let subjects = all(&told).iter().filter_map(|der| facts::raw_subject(der)).collect();
+    let certificates = all(&told).into_iter().chain(all(&known)).collect();
+    let clients = Clients {
+        subjects,
+        trust: Trust { certificates, crls: Vec::new() },
+        depth: depth.or(configured).unwrap_or(1),
+    };
+    wish(l, |handshake| {
+        handshake.wishes.borrow_mut().clients = Some(clients);
+        Ok(())
+    })
+}
