@@ -144,6 +144,8 @@ def nginx_conf(peer, folder, root, port, log, connections, tls, behind=None):
     use = f"use {peer.variant.split()[0]};" if peer.program == "weir" else ""
     # What a server records of itself (bench/tls/run keys).
     admin = f"admin unix:{folder}/admin.sock;" if peer.program == "weir" else ""
+    if peer.program == "weir" and "unsampled" in peer.variant.split():
+        admin += " profile_cpu off; profile_blocked 60s;"
     best = "best" in peer.variant
     http2 = "http2 on;" if "h2" in peer.variant.split() else ""
     workers = 8 if "workers=8" in peer.variant else 1

@@ -114,8 +114,13 @@ async fn more(connection: &Connection) -> Result<Option<Vec<u8>>, String> {
         Recv::Data(bytes) => Ok(Some(bytes.into_vec())),
         Recv::Eof => Ok(None),
         Recv::TimedOut => Err(timed_out()),
-        Recv::Err(errno) => Err(format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno))),
+        Recv::Err(errno) => Err(receive_failed(errno)),
     }
+}
+
+/// The system's error instead of an answer.
+pub(super) fn receive_failed(errno: i32) -> String {
+    format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno))
 }
 
 /// A check has taken too long.
@@ -123,7 +128,7 @@ pub(super) fn timed_out() -> String {
     "upstream timed out (110: Connection timed out)".to_owned()
 }
 
-const CLOSED: &str = "upstream prematurely closed connection";
+pub(super) const CLOSED: &str = "upstream prematurely closed connection";
 /// The longest head of an answer, in bytes.
 const HEAD: usize = 16 * 1024;
 /// So many bytes of a body are looked at, as in nginx's commercial version.

@@ -14,6 +14,7 @@ use weir_conf::{LineCx, Result, parse_number, parse_time_ms};
 
 use super::Upstreams;
 use super::check::{Checked, timed_out};
+use super::check_grpc::{self, Serving};
 use super::connection::Connection;
 use super::group::Group;
 use super::matching::{Matches, Matching};
@@ -23,11 +24,20 @@ use crate::conf::registry::Registry;
 use crate::log::{self, Level};
 use crate::worker::Worker;
 
+/// How a server is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A connection is enough.
+    Tcp,
+    Http,
+    /// The health protocol of gRPC, over cleartext HTTP/2.
+    Grpc,
+}
+
 /// How the servers of a group are checked.
 #[derive(Clone, Debug)]
 pub struct HealthCheck {
-    /// A connection is enough.
-    tcp: bool,
+    kind: Kind,
     /// Milliseconds between the beginnings of two rounds, and what is added to it by chance for each server.
     interval: u64,
     jitter: u64,
@@ -37,6 +47,10 @@ pub struct HealthCheck {
     fails: u32,
     passes: u32,
     uri: Box<str>,
+    /// The service that is asked for; empty: the whole server.
+    grpc_service: Box<str>,
+    /// The `grpc-status` of one that is well; 0 unless another is said, and then the service has to be serving.
+    grpc_status: Option<u32>,
     host: Option<Box<str>>,
     /// The statuses of one that is well.
     statuses: Vec<(u16, u16)>,
@@ -47,17 +61,19 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// `health_check [type=http|tcp] [interval=time] [jitter=time] [timeout=time] [fails=number] [passes=number]
-    /// [uri=uri] [host=name] [status=200-399,... | match=name] [mandatory]`
+    /// `health_check [type=http|tcp|grpc] [interval=time] [jitter=time] [timeout=time] [fails=number] [passes=number]
+    /// [uri=uri] [host=name] [status=200-399,... | match=name] [grpc_service=name] [grpc_status=code] [mandatory]`
     pub(super) fn parse(line: &mut LineCx<'_>) -> Result<HealthCheck> {
         let mut check = HealthCheck {
-            tcp: false,
+            kind: Kind::Http,
             interval: 5_000,
             jitter: 0,
             timeout: UNSAID,
             fails: 1,
             passes: 1,
             uri: "/".into(),
+            grpc_service: "".into(),
+            grpc_status: None,
             host: None,
             statuses: vec![(200, 399)],
             matching: None,
@@ -73,6 +89,9 @@ impl HealthCheck {
                 None => check.parameter(line.arg(at)).ok_or_else(|| line.invalid_parameter(at))?,
             }
         }
+        check
+            .agree()
+            .map_err(|parameter| line.fail(format!("\"{parameter}\" is of no use with this \"type\"")))?;
         if check.timeout == UNSAID {
             check.timeout = check.interval.min(5_000);
         }
@@ -86,8 +105,14 @@ impl HealthCheck {
         };
         match text.split_once('=') {
             None if text == "mandatory" => self.mandatory = true,
-            Some(("type", "http")) => self.tcp = false,
-            Some(("type", "tcp")) => self.tcp = true,
+            Some(("type", "http")) => self.kind = Kind::Http,
+            Some(("type", "tcp")) => self.kind = Kind::Tcp,
+            Some(("type", "grpc")) => self.kind = Kind::Grpc,
+            Some(("grpc_service", value)) if !value.is_empty() => self.grpc_service = value.into(),
+            Some(("grpc_status", value)) => {
+                let number = parse_number(value.as_bytes())?;
+                self.grpc_status = Some(u32::try_from(number).ok().filter(|status| *status <= LAST_STATUS)?);
+            }
             Some(("interval", value)) => self.interval = positive(value)?,
             Some(("jitter", value)) => self.jitter = parse_time_ms(value.as_bytes())?,
             Some(("timeout", value)) => self.timeout = positive(value)?,
@@ -103,6 +128,18 @@ impl HealthCheck {
         Some(())
     }
 
+    /// The parameter that says something about another type of check.
+    fn agree(&self) -> std::result::Result<(), &'static str> {
+        let of_grpc =
+            [("grpc_service", !self.grpc_service.is_empty()), ("grpc_status", self.grpc_status.is_some())];
+        let of_http = [("match", self.matching.is_some())];
+        let wrong = match self.kind {
+            Kind::Grpc => of_http.iter().find(|(_, given)| *given),
+            Kind::Http | Kind::Tcp => of_grpc.iter().find(|(_, given)| *given),
+        };
+        wrong.map_or(Ok(()), |(parameter, _)| Err(*parameter))
+    }
+
     /// Asks `peer` once.
     async fn ask(&self, group: &str, peer: &Peer) -> std::result::Result<(), String> {
         let connection = Connection::open(&peer.addr, peer.bind.as_ref(), self.timeout).await.map_err(
@@ -113,16 +150,34 @@ impl HealthCheck {
                 None => timed_out(),
             },
         )?;
-        if self.tcp {
-            return Ok(());
-        }
         let host = self.host.as_deref().unwrap_or(group);
+        match self.kind {
+            Kind::Tcp => Ok(()),
+            Kind::Http => self.ask_http(&connection, host).await,
+            Kind::Grpc => self.ask_grpc(&connection, host).await,
+        }
+    }
+
+    /// Its service must be serving; where another status than 0 is wanted, that status is enough.
+    async fn ask_grpc(&self, connection: &Connection, host: &str) -> std::result::Result<(), String> {
+        connection.timer.arm(self.timeout);
+        let answer = check_grpc::ask(connection, host, &self.grpc_service).await?;
+        match (answer.status, answer.serving) {
+            (status, _) if status != self.grpc_status.unwrap_or(0) => {
+                Err(format!("the gRPC status was {status}"))
+            }
+            (0, serving) if serving != Serving::Serving => Err(format!("the service is {serving}")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask_http(&self, connection: &Connection, host: &str) -> std::result::Result<(), String> {
         let uri = &self.uri;
         let request =
             format!("GET {uri} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\nConnection: close\r\n\r\n");
         connection.stream.send(request.into_bytes());
         connection.timer.arm(self.timeout);
-        let mut answer = Checked::head(&connection).await?;
+        let mut answer = Checked::head(connection).await?;
         let matching = self.matching.as_ref().and_then(|matching| matching.get());
         let status = answer.status();
         let well = match matching {
@@ -134,7 +189,7 @@ impl HealthCheck {
         }
         let Some(matching) = matching else { return Ok(()) };
         if matching.needs_body() {
-            answer.read_body(&connection).await?;
+            answer.read_body(connection).await?;
         }
         matching.judge(&answer)
     }
@@ -249,6 +304,8 @@ fn is_in_force(worker: &Worker, configuration: &Weak<Configuration>) -> bool {
     !worker.is_stopping() && now.is_some_and(|now| Arc::as_ptr(&now.configuration) == configuration.as_ptr())
 }
 
+/// The last status that gRPC has (UNAUTHENTICATED).
+const LAST_STATUS: u32 = 16;
 /// No `timeout=`: no longer than the interval, and five seconds at most.
 const UNSAID: u64 = 0;
 

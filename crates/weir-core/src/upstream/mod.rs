@@ -24,6 +24,7 @@ mod budget;
 pub mod cache_settings;
 mod caching;
 mod check;
+mod check_grpc;
 mod computed;
 mod connect;
 pub(crate) mod connection;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::flow::{RecvWindow, SendWindow};
 use super::frame;
 use super::guard::Guard;
-use super::heads::Block;
+use super::heads::{Block, ReadBlock};
 use super::message::{Malformed, Message};
 use super::priority::{Priority, Queue};
 use super::recv::Data;
@@ -53,6 +53,8 @@ pub struct Connection {
     /// What it says.
     pub(super) message: Message,
     pub(super) malformed: Option<Malformed>,
+    /// The block that they were read from.
+    pub(super) read: ReadBlock,
     pub(super) store: Store,
     pub(super) queue: Queue,
     pub(super) send: SendWindow,
@@ -128,6 +130,7 @@ impl Connection {
             section: Section::default(),
             message: Message::default(),
             malformed: None,
+            read: ReadBlock::default(),
             store: Store::default(),
             queue: Queue::default(),
             send: SendWindow::new(usual.window),

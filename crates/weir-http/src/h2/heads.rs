@@ -18,6 +18,18 @@ pub(super) struct Block {
     frames: u32,
 }
 
+/// The header block that was read last. Clients ask in the same words again and again (gRPC in all of them): a block that
+/// comes once more while nothing has changed the decoder's table says what stands in section and message already.
+#[derive(Debug, Default)]
+pub(super) struct ReadBlock {
+    /// Empty: it can't come again.
+    bytes: Vec<u8>,
+    /// The decoder's state when it came ([`Decoder::changes`](crate::hpack::Decoder::changes)).
+    changes: u32,
+    /// The message was read as a request's.
+    request: bool,
+}
+
 impl Connection {
     /// The head of the request that has begun to come takes too long: its stream is closed, and what is still to come of
     /// it is read and dropped. `input` is what was not taken. `false`: no such head has begun.
@@ -81,16 +93,32 @@ impl Connection {
 
     /// A header block that is whole.
     fn block(&mut self, id: u32, end: bool, block: &[u8], out: &mut Vec<u8>) -> Outcome {
-        let limits = self.config.headers;
-        if self.decoder.decode(block, limits, &mut self.section).is_err() {
-            return Err(Failure::new(Code::Compression, "sent invalid header block"));
-        }
+        self.decode(block)?;
         self.block_len = block.len();
         match (self.store.find(id), self.role) {
             (Some(key), _) => self.more_headers(key, id, end, out),
             (None, Role::Server) => self.opened(id, end, out),
             (None, Role::Client) => self.gone(id, "sent HEADERS frame for idle stream").map(|()| None),
         }
+    }
+
+    /// Reads `block` into the section, unless it stands there.
+    fn decode(&mut self, block: &[u8]) -> Result<(), Failure> {
+        let before = self.decoder.changes();
+        let read = &mut self.read;
+        if !block.is_empty() && read.bytes == block && read.changes == before {
+            return Ok(());
+        }
+        read.bytes.clear();
+        read.request = false;
+        if self.decoder.decode(block, self.config.headers, &mut self.section).is_err() {
+            return Err(Failure::new(Code::Compression, "sent invalid header block"));
+        }
+        if block.len() <= USUAL && self.decoder.changes() == before {
+            read.bytes.extend_from_slice(block);
+            read.changes = before;
+        }
+        Ok(())
     }
 
     /// A stream that the peer opens.
@@ -120,7 +148,10 @@ impl Connection {
         }
         let mut stream = self.stream(id, end);
         stream.head = true;
-        self.malformed = Message::read(&self.section, Part::Request, &mut self.message).err();
+        if !self.read.request {
+            self.malformed = Message::read(&self.section, Part::Request, &mut self.message).err();
+            self.read.request = true;
+        }
         stream.expected = self.message.content_length;
         if let Some(priority) = self.message.priority {
             stream.priority = priority;
@@ -132,6 +163,8 @@ impl Connection {
         }
         if end && self.message.content_length.is_some_and(|length| length > 0) && self.malformed.is_none() {
             self.malformed = Some(super::Malformed::ContentLength);
+            // Of a block that comes again, with content, this is not true.
+            self.read.request = false;
         }
         let key = self.store.insert(stream);
         Ok(Some(Event::Head { key, end }))
@@ -150,6 +183,7 @@ impl Connection {
         let first = !stream.head;
         let part = if first { Part::Response } else { Part::Trailers };
         let read = Message::read(&self.section, part, &mut self.message);
+        self.read.request = false;
         self.malformed = read.err();
         let interim = first && self.message.status.is_some_and(|status| status < 200);
         let wrong = match (first, interim) {
@@ -187,3 +221,5 @@ pub(super) fn depends_on(tree: &[u8; 5]) -> u32 {
 
 /// CONTINUATION frames of one block: a header section of a megabyte needs no more.
 const CONTINUATIONS: u32 = 64;
+/// Longer blocks are not kept: they have something new in them.
+const USUAL: usize = 256;

@@ -183,11 +183,7 @@ impl Known {
 
     /// The name in lower case, `"content-length"`, as HTTP/2, HTTP/3 and variables spell it; empty for `Other`.
     pub const fn lower(self) -> &'static str {
-        let text = &LOWER[self as usize];
-        match core::str::from_utf8(text.split_at(self.row().name.len()).0) {
-            Ok(name) => name,
-            Err(_) => "",
-        }
+        LOWER_NAMES[self as usize]
     }
 
     /// Whether the field speaks about one connection and is never forwarded (RFC 9110 section 7.6.1).
@@ -423,6 +419,18 @@ static LOWER: [[u8; LONGEST]; ROWS.len()] = {
         row += 1;
     }
     table
+};
+
+/// The same as texts: finding out that bytes are one takes a hundred instructions.
+static LOWER_NAMES: [&str; ROWS.len()] = {
+    let (mut names, mut row) = ([""; ROWS.len()], 0);
+    while row < ROWS.len() {
+        if let Ok(name) = core::str::from_utf8(LOWER[row].split_at(ROWS[row].name.len()).0) {
+            names[row] = name;
+        }
+        row += 1;
+    }
+    names
 };
 
 /// A name of up to 16 bytes as two words, padded with zeros; of a longer one the last 16 bytes, which in the table

@@ -13,6 +13,8 @@ pub struct Decoder {
     limit: usize,
     /// Text of servers may be padded by a byte too many.
     lenient: bool,
+    /// Changes of the table's size.
+    resizes: u32,
 }
 
 /// A header block, read. Kept and reused, so that a block costs no allocation.
@@ -77,7 +79,7 @@ impl Section {
 impl Decoder {
     /// A decoder whose table may have `limit` bytes.
     pub fn new(limit: usize) -> Decoder {
-        Decoder { table: Table::new(limit), limit, lenient: false }
+        Decoder { table: Table::new(limit), limit, lenient: false, resizes: 0 }
     }
 
     /// Takes coded text that ends with a whole byte of padding, an error by RFC 7541 section 5.2 that nginx does not mind
@@ -85,6 +87,13 @@ impl Decoder {
     #[must_use]
     pub fn lenient(self) -> Decoder {
         Decoder { lenient: true, ..self }
+    }
+
+    /// A number that changes, wrapping around, whenever the table does. A block that was read without a change says the
+    /// same again until there is one.
+    #[inline]
+    pub fn changes(&self) -> u32 {
+        self.table.added().wrapping_add(self.resizes)
     }
 
     /// Reads a whole block into `section`, which is emptied first.
@@ -108,6 +117,7 @@ impl Decoder {
                         return Err(Error::TableSize);
                     }
                     self.table.set_limit(limit);
+                    self.resizes = self.resizes.wrapping_add(1);
                 }
                 _ => self.literal(&mut rest, 4, false, limits, section)?,
             }

@@ -14,10 +14,12 @@ use crate::header::Known;
 pub struct Encoder {
     table: Table,
     /// Fields by their hash: what was sent before, and where it is in the table.
-    seen: Box<[Seen; SEEN]>,
+    seen: Box<[[Seen; WAYS]; SEEN / WAYS]>,
     /// The smallest and the last limit since the last block, when the limit was changed.
     resized: Option<(usize, usize)>,
     scratch: Vec<u8>,
+    /// What the next block of the same fields may be written differently for: see [`Encoder::changes`].
+    changes: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,10 +45,18 @@ impl Encoder {
     pub fn new() -> Encoder {
         Encoder {
             table: Table::new(TABLE),
-            seen: Box::new([Seen::default(); SEEN]),
+            seen: Box::new([[Seen::default(); WAYS]; SEEN / WAYS]),
             resized: None,
             scratch: Vec::new(),
+            changes: 0,
         }
+    }
+
+    /// A number that changes, wrapping around, with each entry of the table and each field that was not seen before. A
+    /// block that was written without a change may be sent again as it is until there is one.
+    #[inline]
+    pub fn changes(&self) -> u32 {
+        self.changes
     }
 
     /// The peer's `SETTINGS_HEADER_TABLE_SIZE`. Told to its decoder at the beginning of the next block.
@@ -57,6 +67,7 @@ impl Encoder {
         }
         let smallest = self.resized.map_or(limit, |(smallest, _)| smallest.min(limit));
         self.resized = Some((smallest, limit));
+        self.changes = self.changes.wrapping_add(1);
         self.table.set_limit(limit);
     }
 
@@ -153,11 +164,14 @@ impl Encoder {
     /// Where the table has the field; it is put in when it came before.
     fn find(&mut self, name: &[u8], value: &[u8]) -> Found {
         let hash = hash(name, value);
-        let Some(seen) = self.seen.get_mut(hash as usize % SEEN) else { return Found::New };
-        if seen.hash != hash {
-            *seen = Seen { hash, entry: 0 };
+        let Some(ways) = self.seen.get_mut(hash as usize % (SEEN / WAYS)) else { return Found::New };
+        let Some(seen) = ways.iter_mut().find(|seen| seen.hash == hash) else {
+            // The oldest goes. With one place for each, two fields of every response could put each other out for ever.
+            ways.rotate_right(1);
+            ways[0] = Seen { hash, entry: 0 };
+            self.changes = self.changes.wrapping_add(1);
             return Found::New;
-        }
+        };
         if seen.entry != 0 {
             let age = self.table.added().wrapping_sub(seen.entry) as usize;
             if let Some(row) = self.table.get(age)
@@ -174,6 +188,7 @@ impl Encoder {
         self.scratch.extend_from_slice(value);
         self.table.add(row(&self.scratch, name.len()));
         seen.entry = self.table.added();
+        self.changes = self.changes.wrapping_add(1);
         Found::Again
     }
 }
@@ -251,3 +266,5 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
 const TABLE: usize = 4096;
 /// Fields that are remembered. A table of 4 KB has about 60 entries.
 const SEEN: usize = 128;
+/// Places for those whose hashes are alike.
+const WAYS: usize = 4;

@@ -51,6 +51,14 @@ def both(requests, _context):
         yield request.upper()
 
 
+def check(request, context):
+    """Messages of one field, as they are on the wire: HealthCheckRequest.service, HealthCheckResponse.status."""
+    states = {b"\x0a\x03t.T": b"\x08\x01", b"\x0a\x07resting": b"\x08\x02"}
+    if request not in states:
+        context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
+    return states[request]
+
+
 def serve():
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=32), options=(("grpc.max_receive_message_length", -1),))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", {
@@ -58,7 +66,9 @@ def serve():
         "Down": grpc.unary_stream_rpc_method_handler(down),
         "Up": grpc.stream_unary_rpc_method_handler(up),
         "Both": grpc.stream_stream_rpc_method_handler(both),
-    }),))
+    }), grpc.method_handlers_generic_handler("grpc.health.v1.Health", {
+        "Check": grpc.unary_unary_rpc_method_handler(check),
+    })))
     port = server.add_insecure_port("127.0.0.1:" + (sys.argv[2] if len(sys.argv) > 2 else "0"))
     server.start()
     print(port, flush=True)

@@ -65,6 +65,22 @@ fn ask(python: &PathBuf, arguments: &[&str]) {
 }
 
 both_drivers! {
+    /// The health protocol, as a real server speaks it.
+    fn a_real_server_is_checked(driver) {
+        let Some(python) = python() else { return };
+        let peer = Peer::start(&python);
+        let group = |name: &str, service: &str| format!(
+            "upstream {name} {{ server 127.0.0.1:{}; health_check type=grpc timeout=60s grpc_service={service}; }}",
+            peer.port);
+        let server = Server::builder(&format!(
+            "http {{ {} {} {} server {{ listen 127.0.0.1:%%PORT%%; http2 on; location / {{ grpc_pass grpc://up; }} }} }}",
+            group("up", "t.T mandatory"), group("resting", "resting"), group("unknown", "unknown")))
+            .driver(driver).start();
+        assert!(server.error_log_line("in upstream \"up\"").contains("peer is healthy"));
+        assert!(server.error_log_line("in upstream \"resting\"").contains("the service is NOT_SERVING"));
+        assert!(server.error_log_line("in upstream \"unknown\"").contains("the gRPC status was 5"));
+    }
+
     /// Calls of all four kinds, large messages, errors with metadata, deadlines, many at once; cleartext and TLS.
     fn a_real_client_calls_a_real_server(driver) {
         let Some(python) = python() else { return };

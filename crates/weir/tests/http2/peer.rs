@@ -23,6 +23,8 @@ pub(crate) struct Seen {
     pub(crate) sent: HashMap<String, u64>,
     /// Connections that the other side has ended.
     pub(crate) ended: usize,
+    /// What `grpc.health.v1.Health/Check` is told: 1 serving, 2 not; 0: there is no such method.
+    pub(crate) health: u8,
 }
 
 /// A server; each connection has a thread.
@@ -42,6 +44,7 @@ impl Peer {
     /// * `/rejected`: an error instead of an answer;
     /// * `/broken`: an error behind the head;
     /// * `/status`: an answer of a head alone, as gRPC tells errors;
+    /// * `/grpc.health.v1.Health/Check`: what [`Seen::health`] says;
     /// * `/big`: four megabytes; `/silent`: nothing.
     pub(crate) fn start() -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -175,6 +178,12 @@ impl Link {
                 return self.conn.reset(key, Code::Internal, &mut self.out);
             }
             "/whole" => {}
+            HEALTH if lock(&self.seen).health == 0 => return self.head(key, true),
+            HEALTH => {
+                self.head(key, false);
+                let message = [0, 0, 0, 0, 2, 8, lock(&self.seen).health];
+                self.give(key, &message, false);
+            }
             "/echo" => self.head(key, false),
             "/big" => {
                 self.head(key, false);
@@ -258,5 +267,6 @@ fn field(coder: &mut Encoder, name: &str, value: &str, out: &mut Vec<u8>) {
     coder.field(name.as_bytes(), value.as_bytes(), Indexing::Allowed, out);
 }
 
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
 /// Bytes of `/big`.
 pub(crate) const BIG: usize = 4 << 20;

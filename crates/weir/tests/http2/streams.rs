@@ -3,7 +3,7 @@
 use weir_http::h2::Code;
 use weir_test::{Backend, Server, both_drivers, wait_for};
 
-use crate::client::Client;
+use crate::client::{Answer, Client};
 
 /// Content that shows where a piece is missing.
 fn pattern(length: usize) -> Vec<u8> {
@@ -96,6 +96,38 @@ both_drivers! {
         assert_eq!((answer.text().as_str(), &answer.trailers[..]), ("body", &[("x-end".into(), "200".into())][..]));
         let answer = client.fetch("/hints");
         assert_eq!((answer.interim, answer.status, &answer.body[..]), (vec![103], 200, &b"ok"[..]));
+    }
+
+    /// Blocks are kept and sent again: also between others that put new fields into the client's table, and old ones out.
+    fn a_response_says_the_same_each_time(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%%; http2 on; root files;
+                location /new { add_header X-New $arg_n$arg_n$arg_n; return 200 new; } } }")
+            .file("files/a.txt", "a").file("files/b.html", "bb").file("files/c", "ccc").driver(driver).start();
+        let mut client = Client::connect(server.addr(0));
+        let fields = |answer: &Answer| {
+            let lasting = answer.fields.iter().filter(|(name, _)| name != "date");
+            lasting.cloned().collect::<Vec<_>>()
+        };
+        let paths = ["/a.txt", "/b.html", "/c"];
+        let first = paths.map(|path| client.fetch(path));
+        assert_eq!(first[1].field("content-length"), Some("2"));
+        for round in 0..60 {
+            let keys = paths.map(|path| client.get(path));
+            for (key, first) in std::iter::zip(keys, &first) {
+                let answer = client.answer(key);
+                assert_eq!((fields(&answer), &answer.body), (fields(first), &first.body), "{round}");
+                assert!(answer.field("date").is_some_and(|date| date.ends_with(" GMT")));
+            }
+            if round % 3 == 0 {
+                // Twice, so that it is worth an entry of 100 bytes.
+                let n = format!("{round:030}");
+                let path = format!("/new?n={n}");
+                for _ in 0..2 {
+                    assert_eq!(client.fetch(&path).field("x-new"), Some(&*n.repeat(3)));
+                }
+            }
+        }
     }
 
     /// RFC 9218: urgent streams leave first, also when they become urgent later. All three answers wait whole for their

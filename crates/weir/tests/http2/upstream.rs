@@ -15,6 +15,15 @@ fn conf(peer: &Peer, locations: &str) -> Builder {
     ))
 }
 
+/// A group of one server with a check.
+fn checked(peer: &Peer, check: &str) -> Builder {
+    Server::builder(&format!(
+        "http {{ upstream u {{ server 127.0.0.1:{}; {check} }}
+            server {{ listen 127.0.0.1:%%PORT%%; http2 on; {GRPC} }} }}",
+        peer.port
+    ))
+}
+
 const GRPC: &str = "location / { grpc_pass grpc://u; }";
 const FIELDS: [(&str, &str); 2] = [("content-type", "application/grpc"), ("te", "trailers")];
 
@@ -54,6 +63,34 @@ both_drivers! {
         }
         assert_eq!(client.fetch("/proxied/conn").text(), "1");
         assert_eq!(peer.seen().connections, 1);
+    }
+
+    /// gRPC's health protocol takes a server out and back.
+    fn servers_are_checked_by_grpc(driver) {
+        let peer = Peer::start();
+        peer.seen().health = 2;
+        let check = "health_check type=grpc grpc_service=pkg.Service interval=50ms timeout=60s;";
+        let server = checked(&peer, check).driver(driver).start();
+        let line = server.error_log_line("peer is unhealthy");
+        assert!(line.contains("peer is unhealthy: the service is NOT_SERVING, health check of peer 127.0.0.1:"), "{line}");
+        let mut client = Client::connect(server.addr(0));
+        assert_eq!(client.fetch("/conn").status, 502);
+        peer.seen().health = 1;
+        assert!(server.error_log_line("peer is healthy").contains("[notice]"));
+        assert_eq!(client.fetch("/conn").status, 200);
+        assert!(peer.seen().paths.iter().any(|path| path == "/grpc.health.v1.Health/Check"));
+    }
+
+    /// A server without the health protocol says so, and may be well for all that.
+    fn a_status_may_be_wanted(driver) {
+        let peer = Peer::start();
+        let server = checked(&peer, "health_check type=grpc interval=50ms timeout=60s;").driver(driver).start();
+        let line = server.error_log_line("peer is unhealthy");
+        assert!(line.contains("the gRPC status was 12"), "{line}");
+        let with = "health_check type=grpc grpc_status=12 mandatory interval=50ms timeout=60s;";
+        let server = checked(&peer, with).driver(driver).start();
+        assert!(server.error_log_line("peer is healthy").contains("[notice]"));
+        assert_eq!(Client::connect(server.addr(0)).fetch("/conn").status, 200);
     }
 
     /// An address alone has a connection for each request, as in nginx.

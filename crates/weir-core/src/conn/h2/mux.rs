@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use weir_http::h2::{Abuse, Code, Config, Event, Failure, Grant, Key};
 use weir_http::{h2, hpack};
 
+use super::encode::Blocks;
 use super::request;
 use crate::body::{Buf, Chain};
 use crate::conn::Connection;
@@ -23,6 +24,7 @@ pub(crate) struct Mux {
     pub(super) worker: Rc<Worker>,
     pub(super) h2: RefCell<h2::Connection>,
     pub(super) slots: RefCell<Vec<Slot>>,
+    pub(super) blocks: RefCell<Blocks>,
     /// The connection's task, while it waits.
     task: RefCell<Option<Waker>>,
     /// A stream has done something that the task has to act on.
@@ -84,8 +86,13 @@ impl Slot {
     fn renew(&mut self) {
         let Slot { chain, written, input, ended, discarded, closed, detached, fault, .. } = self;
         (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
-        chain.clear();
-        input.clear();
+        // Mostly both are empty, and emptying takes more than looking.
+        if chain.len() > 0 {
+            chain.clear();
+        }
+        if !input.is_empty() {
+            input.clear();
+        }
         (*written, *fault) = (0, None);
         (*ended, *discarded, *closed, *detached) = (false, false, false, false);
         (self.reader, self.writer, self.watcher) = (None, None, None);
@@ -122,6 +129,7 @@ impl Mux {
             worker: worker.clone(),
             h2,
             slots: RefCell::default(),
+            blocks: RefCell::default(),
             task: RefCell::default(),
             woken: Cell::new(false),
             serving: Cell::new(false),

@@ -13,7 +13,7 @@ use super::encode;
 use super::mux::{Mux, Slot};
 use crate::body::{Buf, Chain};
 use crate::conn::client::Bytes;
-use crate::conn::h1::Wire;
+use crate::conn::h1::{Wire, is_copied};
 use crate::conn::rate;
 use crate::error::Error;
 use crate::exchange::Exchange;
@@ -64,10 +64,10 @@ impl Stream {
         let end = empty && x.response.status >= 200 && !self.is_faulty();
         let mut h2 = self.mux.h2.borrow_mut();
         h2.set_chunk(self.key, x.plan.core.http2_chunk_size);
-        let composed = self
-            .mux
-            .wire
-            .compose(|out| h2.head(self.key, end, out, |coder, out| encode::head(x, coder, out)));
+        let mut blocks = self.mux.blocks.borrow_mut();
+        let composed = self.mux.wire.compose(|out| {
+            h2.head(self.key, end, out, |coder, out| encode::head(x, &mut blocks, coder, out));
+        });
         drop(h2);
         self.wrote(composed);
         composed
@@ -88,11 +88,26 @@ impl Stream {
         if buf.memory().is_some() && !self.is_faulty() {
             let (len, mut sent) = (buf.len(), false);
             let mut h2 = self.mux.h2.borrow_mut();
-            let head = self.mux.wire.compose(|out| sent = h2.data_at_once(self.key, len, out));
+            let small = if is_copied(&buf) { buf.memory() } else { None };
+            let composed = self.mux.wire.compose(|out| {
+                sent = h2.data_at_once(self.key, len, out);
+                if let Some(bytes) = small.filter(|_| sent) {
+                    out.extend_from_slice(bytes);
+                }
+            });
             drop(h2);
-            if sent {
-                self.mux.wire.queue(buf);
-                return self.wrote(head + len);
+            let copied = small.is_some();
+            match buf {
+                _ if !sent => {}
+                Buf::Bytes(bytes) if copied => {
+                    self.mux.wire.stream.give_spare(bytes);
+                    return self.wrote(composed);
+                }
+                _ if copied => return self.wrote(composed),
+                buf => {
+                    self.mux.wire.queue(buf);
+                    return self.wrote(composed + len);
+                }
             }
         }
         self.offer(buf);

@@ -87,6 +87,41 @@ impl Peer {
 }
 
 #[test]
+fn a_block_that_comes_again_says_what_it_said() {
+    let mut peer = Peer::new();
+    let text = |peer: &Peer| peer.server.section().text.escape_ascii().to_string();
+    let (first, second) = (peer.block(&[("content-length", "5")]), peer.block(&[("x", "y")]));
+    let mut id = 1;
+    let mut open = |peer: &mut Peer, flags: u8, block: &[u8]| {
+        let events = peer.send(&frame(kind::HEADERS, flags | 4, id, block)).expect("a request");
+        let [Event::Head { key, .. }] = events[..] else { panic!("{events:?}") };
+        id += 2;
+        let checked = peer.server.checked().map(|message| message.content_length).ok();
+        peer.server.release(key, &mut peer.out);
+        checked
+    };
+    assert_eq!(open(&mut peer, 0, &first), Some(Some(5)));
+    let said = text(&peer);
+    // What is wrong with a request that ends there is not wrong with the next one.
+    assert_eq!(open(&mut peer, 1, &first), None);
+    assert_eq!(open(&mut peer, 0, &first), Some(Some(5)));
+    assert_eq!(text(&peer), said);
+    assert_eq!(open(&mut peer, 1, &second), Some(None));
+    assert_ne!(text(&peer), said);
+    assert_eq!(open(&mut peer, 0, &first), Some(Some(5)));
+    assert_eq!(text(&peer), said);
+    // The same bytes mean something else when an entry has come before the one that they name.
+    let named = [&second[..], &[0x80 | 62]].concat();
+    let entry = |value: u8| [&second[..], &[0x40, 1, b'n', 1, value]].concat();
+    open(&mut peer, 1, &entry(b'1'));
+    open(&mut peer, 1, &named);
+    assert!(text(&peer).ends_with("n1"));
+    open(&mut peer, 1, &entry(b'2'));
+    open(&mut peer, 1, &named);
+    assert!(text(&peer).ends_with("n2"), "{}", text(&peer));
+}
+
+#[test]
 fn frames_that_end_a_connection() {
     let settings = |name: u16, value: u32| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
     let table: [(&str, Vec<u8>, Code); 24] = [
