@@ -17,12 +17,12 @@ pub(super) struct Answer {
     /// `grpc-status`; 0 is success, 12 a server that does not know the method.
     pub(super) status: u32,
     /// The state of the service that the message has.
-    pub(super) serving: Serving,
+    pub(super) serving: State,
 }
 
 /// `grpc.health.v1.HealthCheckResponse.ServingStatus`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Serving {
+pub(super) enum State {
     /// 0, which is what an empty message stands for, or no message at all.
     Unknown,
     /// 1
@@ -35,26 +35,26 @@ pub(super) enum Serving {
     Other(u64),
 }
 
-impl fmt::Display for Serving {
+impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Serving::Unknown => f.write_str("UNKNOWN"),
-            Serving::Serving => f.write_str("SERVING"),
-            Serving::NotServing => f.write_str("NOT_SERVING"),
-            Serving::ServiceUnknown => f.write_str("SERVICE_UNKNOWN"),
-            Serving::Other(number) => write!(f, "in state {number}"),
+            State::Unknown => f.write_str("UNKNOWN"),
+            State::Serving => f.write_str("SERVING"),
+            State::NotServing => f.write_str("NOT_SERVING"),
+            State::ServiceUnknown => f.write_str("SERVICE_UNKNOWN"),
+            State::Other(number) => write!(f, "in state {number}"),
         }
     }
 }
 
-impl Serving {
-    fn of(number: u64) -> Serving {
+impl State {
+    fn of(number: u64) -> State {
         match number {
-            0 => Serving::Unknown,
-            1 => Serving::Serving,
-            2 => Serving::NotServing,
-            3 => Serving::ServiceUnknown,
-            other => Serving::Other(other),
+            0 => State::Unknown,
+            1 => State::Serving,
+            2 => State::NotServing,
+            3 => State::ServiceUnknown,
+            other => State::Other(other),
         }
     }
 }
@@ -209,9 +209,9 @@ fn request(service: &str) -> Vec<u8> {
 }
 
 /// The state in `HealthCheckResponse { ServingStatus status = 1; }`, behind the head of its message.
-fn serving(message: &[u8]) -> Result<Serving, String> {
+fn serving(message: &[u8]) -> Result<State, String> {
     let Some((head, rest)) = message.split_first_chunk::<5>() else {
-        return if message.is_empty() { Ok(Serving::Unknown) } else { Err(BROKEN.to_owned()) };
+        return if message.is_empty() { Ok(State::Unknown) } else { Err(BROKEN.to_owned()) };
     };
     let [packed, length @ ..] = *head;
     if packed != 0 || u32::from_be_bytes(length) as usize != rest.len() {
@@ -232,7 +232,7 @@ fn serving(message: &[u8]) -> Result<Serving, String> {
             _ => return Err(BROKEN.to_owned()),
         }
     }
-    Ok(Serving::of(status))
+    Ok(State::of(status))
 }
 
 fn varint(rest: &mut &[u8]) -> Result<u64, String> {
@@ -327,10 +327,10 @@ mod tests {
         for cut in [1, 2, 7, 4096] {
             let of = |message, status| talk(cut, answered(message, status));
             let is = |status, serving| Ok(Some(Answer { status, serving }));
-            assert_eq!(of(b"\0\0\0\0\x02\x08\x01", "0"), is(0, Serving::Serving));
-            assert_eq!(of(b"\0\0\0\0\x02\x08\x02", "0"), is(0, Serving::NotServing));
-            assert_eq!(of(b"\0\0\0\0\x00", "0"), is(0, Serving::Unknown));
-            assert_eq!(of(b"\0\0\0\0\x07\x12\x01x\x08\x01\x18\x05", "0"), is(0, Serving::Serving));
+            assert_eq!(of(b"\0\0\0\0\x02\x08\x01", "0"), is(0, State::Serving));
+            assert_eq!(of(b"\0\0\0\0\x02\x08\x02", "0"), is(0, State::NotServing));
+            assert_eq!(of(b"\0\0\0\0\x00", "0"), is(0, State::Unknown));
+            assert_eq!(of(b"\0\0\0\0\x07\x12\x01x\x08\x01\x18\x05", "0"), is(0, State::Serving));
             assert_eq!(of(b"\0\0\0\0\x03\x08\x01", "0"), Err(BROKEN.to_owned()));
             assert_eq!(of(b"\x01\0\0\0\x02\x08\x01", "0"), Err(BROKEN.to_owned()));
             let refused = talk(cut, |server, key, out| {
@@ -339,7 +339,7 @@ mod tests {
                     coder.field(b"grpc-status", b"12", Indexing::Allowed, out);
                 });
             });
-            assert_eq!(refused, is(12, Serving::Unknown));
+            assert_eq!(refused, is(12, State::Unknown));
             let page = talk(cut, |server, key, out| {
                 server.head(key, true, out, |coder, out| coder.status(502, out));
             });

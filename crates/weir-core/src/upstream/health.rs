@@ -14,7 +14,7 @@ use weir_conf::{LineCx, Result, parse_number, parse_time_ms};
 
 use super::Upstreams;
 use super::check::{Checked, timed_out};
-use super::check_grpc::{self, Serving};
+use super::check_grpc::{self, State};
 use super::connection::Connection;
 use super::group::Group;
 use super::matching::{Matches, Matching};
@@ -166,7 +166,7 @@ impl HealthCheck {
             (status, _) if status != self.grpc_status.unwrap_or(0) => {
                 Err(format!("the gRPC status was {status}"))
             }
-            (0, serving) if serving != Serving::Serving => Err(format!("the service is {serving}")),
+            (0, serving) if serving != State::Serving => Err(format!("the service is {serving}")),
             _ => Ok(()),
         }
     }

@@ -87,7 +87,7 @@ impl Slot {
         let Slot { chain, written, input, ended, discarded, closed, detached, fault, .. } = self;
         (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
         // Mostly both are empty, and emptying takes more than looking.
-        if chain.len() > 0 {
+        if !chain.is_empty() {
             chain.clear();
         }
         if !input.is_empty() {
