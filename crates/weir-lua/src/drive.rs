@@ -76,6 +76,7 @@ pub(crate) async fn drive_alone(mut run: Run, origin: &Origin, name: &str) -> Op
     let end = drive(&mut run, &mut x, &Settings::default()).await;
     x.leave(site);
     drop(run);
+    x.log(Level::Debug, &"http lua close fake http connection");
     x.end_alone(matches!(end, Some(End::Error)));
     end
 }

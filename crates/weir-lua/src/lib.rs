@@ -9,6 +9,7 @@ mod api;
 mod balancer;
 mod chunk;
 mod cipher;
+mod cli;
 mod conf;
 mod dict;
 mod digest;
@@ -45,5 +46,6 @@ mod trim;
 mod variable;
 mod vm;
 
+pub use cli::Program;
 pub use conf::LuaConf;
 pub use module::Lua;

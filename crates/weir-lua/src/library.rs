@@ -39,6 +39,7 @@ pub(crate) const TABLE: &[Function] = &[
 /// but for `resty.lrucache`, which the prelude looks for there first.
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("prelude/library/balancer.lua")),
+    ("weir.cli", include_str!("prelude/library/cli.lua")),
     ("ngx.errlog", include_str!("prelude/library/errlog.lua")),
     ("ngx.ocsp", include_str!("prelude/library/ssl/ocsp.lua")),
     ("ngx.process", include_str!("prelude/library/process.lua")),

@@ -219,24 +219,17 @@ impl Module for Lua {
     fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
         if plan.level == Level::Alone {
             plan.keep(conf.settings());
+            if conf.main.has_scripts() {
+                vm_of(conf, plan)?;
+            }
             return Ok(());
         }
         let balances = plan.link.configuration.tables.shared::<Balancers>().is_some_and(|any| any.0);
         if !conf.has_scripts() && !conf.main.has_scripts() && !balances {
             return Ok(());
         }
-        let (link, worker) = (plan.link.clone(), plan.worker.id);
-        let vm = link.local(|| {
-            let configuration = &link.configuration;
-            let main = Main {
-                prefix: configuration.prefix.clone(),
-                workers: configuration.main.workers(),
-                one_process: !configuration.main.master_process(),
-                worker: Some(worker),
-                ..conf.main.clone()
-            };
-            Vm::start(main, Rc::downgrade(&link)).map_err(Error::new)
-        })?;
+        let link = plan.link.clone();
+        let vm = vm_of(conf, plan)?;
         let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
         if let Some(every) = conf.main.trimmed() {
             let count = link.local(|| Ok::<_, Error>(Rc::new(trim::Count::default())))?;
@@ -288,4 +281,20 @@ impl Module for Lua {
         }
         Ok(())
     }
+}
+
+/// The VM of the configuration on its worker.
+fn vm_of(conf: &LuaConf, plan: &PlanBuilder<'_>) -> Result<Rc<Vm>> {
+    let (link, worker) = (plan.link, plan.worker.id);
+    link.local(|| {
+        let configuration = &link.configuration;
+        let main = Main {
+            prefix: configuration.prefix.clone(),
+            workers: configuration.main.workers(),
+            one_process: !configuration.main.master_process(),
+            worker: Some(worker),
+            ..conf.main.clone()
+        };
+        Vm::start(main, Rc::downgrade(link)).map_err(Error::new)
+    })
 }

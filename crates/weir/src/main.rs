@@ -5,6 +5,7 @@ mod bundle;
 mod cli;
 mod control;
 mod load;
+mod lua;
 mod master;
 mod notify;
 mod pid;
@@ -30,7 +31,10 @@ fn main() -> ExitCode {
     if let Some((name, rest)) = arguments.split_first()
         && commands::is_command(name)
     {
-        return trace::command(name, rest);
+        return match name == "lua" && !lua::asks_a_server(rest) {
+            true => lua::run(rest),
+            false => trace::command(name, rest),
+        };
     }
     let line = match cli::parse(&arguments) {
         Ok(line) => line,

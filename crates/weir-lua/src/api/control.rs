@@ -7,6 +7,7 @@ use weir_core::log::Level;
 use weir_trace::WaitKind;
 
 use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function, subrequest};
+use crate::handler::Shown;
 use crate::lend;
 use crate::op::{End, Op};
 use crate::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
@@ -155,10 +156,19 @@ fn sleep(l: State) -> Outcome {
         return Err(Raise::text(format!("invalid sleep duration \"{}\"", l.lossy(1))));
     }
     let wait = Duration::from_secs_f64(seconds.min(1e9));
+    let told = lend::any_exchange(|x| {
+        x.log(Level::Debug, &format_args!("lua ready to sleep for {} ms", wait.as_millis()));
+        let heard = x.plan.core.error_log.enabled(Level::Debug);
+        heard.then(|| format!("lua sleep timer expired: \"{}?\"", Shown(x)))
+    });
+    let told = told.ok().flatten();
     lend::run(|run| {
         run.wait = WaitKind::Timer;
         run.op = Some(Op::Wait(Box::pin(async move {
             weir_rt::sleep(wait).await;
+            if let Some(told) = told {
+                weir_core::log::cycle(Level::Debug, &told);
+            }
             Box::new(|_: State| 0) as crate::op::Results
         })));
     })?;

@@ -48,7 +48,7 @@ pub(crate) fn level(number: f64) -> Option<Level> {
 
 /// Whether the script's worker serves requests meanwhile.
 fn serves() -> bool {
-    !matches!(lend::phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker)
+    !matches!(lend::phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker) && !crate::cli::is_program()
 }
 
 /// By number, from `ngx.STDERR`.

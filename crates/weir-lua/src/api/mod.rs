@@ -111,6 +111,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     worker::TABLE,
     crate::balancer::TABLE,
     crate::cipher::TABLE,
+    crate::cli::TABLE,
     crate::digest::TABLE,
     crate::errlog::TABLE,
     crate::fast::TABLE,
@@ -160,8 +161,7 @@ enum Ending {
 
 fn run(l: State, function: &'static Function) -> Ending {
     let outcome = if function.contexts != 0 && !lend::phase().is_in(function.contexts) {
-        // What wants a request says so where there is something in its place.
-        Err(match function.contexts & REQUEST == REQUEST && lend::phase().is_alone() {
+        Err(match lend::phase().is_alone() && wants_request(function) {
             true => Raise::text("API disabled in the current context"),
             false => lend::disabled(),
         })
@@ -184,9 +184,21 @@ fn run(l: State, function: &'static Function) -> Ending {
     }
 }
 
+/// Whether the function says that there is no request, where others say that this is no place for them.
+fn wants_request(function: &Function) -> bool {
+    let of_request =
+        function.name.starts_with("req.") && !matches!(function.name, "req.read_body" | "req.socket");
+    of_request || function.contexts & REQUEST == REQUEST
+}
+
+/// Where a script has called: what stands between it and the function is the API's own part in Lua.
+fn place(l: State) -> String {
+    (1..5).map(|level| l.place(level)).find(|place| !place.starts_with("ngx/")).unwrap_or_default()
+}
+
 fn raise(l: State, raise: Raise) -> Ending {
     let text = match raise {
-        Raise::Text(message) => l.place(1) + &message,
+        Raise::Text(message) => place(l) + &message,
         Raise::Plain(message) => message,
     };
     l.push_bytes(text.as_bytes());

@@ -75,6 +75,7 @@ local native = {
     digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, request = ngx._request,
     balancer = ngx._balancer, fast = ngx._fast,
     ssl = ngx._ssl,
+    cli = ngx._cli,
 }
 local behind = {}
 for _, name in ipairs(ngx._library.names()) do
@@ -84,7 +85,7 @@ for _, name in ipairs(ngx._library.names()) do
     if name:find("^resty%.lrucache") then behind[name] = loader else preload[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_ssl" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_ssl", "_cli" } do
     ngx[name] = nil
 end
 

@@ -98,6 +98,7 @@ impl Vm {
 
     /// Runs a timer that is due.
     fn fire(self: &Rc<Self>, timer: Pending, premature: bool) {
+        log::cycle(Level::Debug, &"lua ngx.timer expired");
         let l = self.main();
         if let (Some(delay), false) = (timer.every, premature) {
             l.push_anchored(timer.anchor);

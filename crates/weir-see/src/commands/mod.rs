@@ -156,8 +156,8 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "lua",
-        words: "[gc|heap|jit]",
-        about: "Shows the Lua VMs of the workers. gc is what their time goes to: interpreter, compiled code, collector, \
+        words: "gc|heap|jit",
+        about: "Shows the Lua VMs of the workers (\"weir lua FILE\" runs a program instead, see \"weir lua -h\"). gc is what their time goes to: interpreter, compiled code, collector, \
                 compiler; heap their memory; jit the places where the compiler gave up, and why.",
         choices: &[],
         run: questions::lua,

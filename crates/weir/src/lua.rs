@@ -1,0 +1,226 @@
+//! `weir lua FILE`, `weir lua -e CODE`: a program in Lua with the API of a server, and its exit status.
+//!
+//! What it runs in is a server that listens nowhere, with a configuration made of the options, which are those of
+//! OpenResty's `resty`.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use weir::modules::MODULES;
+use weir_conf::{MemoryFiles, RealFiles};
+use weir_core::conf::build::build;
+use weir_core::server::{Options, Server};
+use weir_core::{Configuration, log};
+use weir_lua::Program;
+
+/// Whether `weir lua` with these arguments asks a server that runs (`weir lua heap`).
+pub(crate) fn asks_a_server(arguments: &[OsString]) -> bool {
+    let is = |words: &[&str], at: &OsString| words.iter().any(|word| at == word);
+    let mut words = arguments.iter().filter(|at| !at.to_string_lossy().starts_with('-'));
+    words.next().is_some_and(|first| is(&["gc", "heap", "jit"], first))
+        && arguments.first().is_none_or(|first| !is(&["-e", "-I", "-l"], first))
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    let line = match Line::parse(arguments) {
+        Ok(line) if line.help => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(line) => line,
+        Err(message) => return failed(&message),
+    };
+    let configuration = match line.configuration() {
+        Ok(configuration) => configuration,
+        Err(message) => return failed(&message),
+    };
+    line.program.announce();
+    let options = Options { workers: Some(1), watched: false, ..Options::default() };
+    let server = match Server::start(Arc::new(configuration), options) {
+        Ok(server) => server,
+        Err(error) => return failed(&error.to_string()),
+    };
+    let status = Program::wait();
+    server.quit();
+    server.join(None);
+    log::flush();
+    ExitCode::from(u8::try_from(status & 0xff).unwrap_or(u8::MAX))
+}
+
+fn failed(message: &str) -> ExitCode {
+    eprintln!("weir lua: {message}");
+    ExitCode::FAILURE
+}
+
+/// What the command line says.
+#[derive(Default)]
+struct Line {
+    help: bool,
+    program: Program,
+    /// `-I`
+    folders: Vec<String>,
+    /// `--shdict`
+    dicts: Vec<String>,
+    /// `--http-conf`, `--http-include`
+    http: Vec<String>,
+    /// `--main-conf`, `--main-include`
+    main: Vec<String>,
+    /// `--ns`
+    nameservers: Vec<String>,
+    ipv6: bool,
+    level: Option<String>,
+    /// `-c`
+    connections: Option<String>,
+}
+
+impl Line {
+    fn parse(arguments: &[OsString]) -> Result<Line, String> {
+        let mut line = Line::default();
+        let words: Result<Vec<String>, _> = arguments.iter().cloned().map(OsString::into_string).collect();
+        let mut words = words.map_err(|word| format!("{} is no UTF-8", word.display()))?.into_iter();
+        while let Some(word) = words.next() {
+            if word == "-" || !word.starts_with('-') {
+                line.program.file = Some(word);
+                break;
+            }
+            if word == "--" {
+                line.program.file = words.next();
+                break;
+            }
+            line.option(&word, &mut words)?;
+        }
+        line.program.arguments = words.collect();
+        let program = &mut line.program;
+        if program.file.is_none() && program.codes.is_empty() && !line.help {
+            match std::io::stdin().is_terminal() {
+                true => program.interactive = true,
+                false if !program.interactive => program.file = Some("-".to_owned()),
+                false => {}
+            }
+        }
+        Ok(line)
+    }
+
+    fn option(&mut self, word: &str, words: &mut impl Iterator<Item = String>) -> Result<(), String> {
+        let (word, given) = match word.split_once('=') {
+            Some((word, value)) if word.starts_with("--") => (word, Some(value.to_owned())),
+            _ => (word, None),
+        };
+        let mut value = || given.clone().or_else(|| words.next()).ok_or(format!("{word} wants a value"));
+        match word {
+            "-h" | "--help" => self.help = true,
+            "-i" => self.program.interactive = true,
+            "-e" => self.program.codes.push(value()?),
+            "-l" => self.program.modules.push(value()?),
+            "-I" => self.folders.push(value()?),
+            "-c" => self.connections = Some(value()?),
+            "--shdict" => self.dicts.push(value()?),
+            "--http-conf" => self.http.push(value()?),
+            "--http-include" => self.http.push(format!("include {};", quoted(&value()?))),
+            "--main-conf" => self.main.push(value()?),
+            "--main-include" => self.main.push(format!("include {};", quoted(&value()?))),
+            "--ns" => self.nameservers.push(value()?),
+            "--resolve-ipv6" => self.ipv6 = true,
+            "--errlog-level" => self.level = Some(value()?),
+            "-joff" => self.program.codes.insert(0, "jit.off()".to_owned()),
+            _ => return Err(format!("unknown option \"{word}\"; \"weir lua -h\" lists them")),
+        }
+        Ok(())
+    }
+
+    /// The configuration's text.
+    fn text(&self) -> String {
+        let level = self.level.as_deref().unwrap_or("warn");
+        let connections = self.connections.as_deref().unwrap_or("1024");
+        let path: String =
+            self.folders.iter().map(|folder| format!("{folder}/?.lua;{folder}/?/init.lua;")).collect();
+        let nameservers =
+            if self.nameservers.is_empty() { system_nameservers() } else { self.nameservers.clone() };
+        let resolver = match nameservers.is_empty() {
+            true => String::new(),
+            false => {
+                format!("resolver {} ipv6={};\n", nameservers.join(" "), if self.ipv6 { "on" } else { "off" })
+            }
+        };
+        let dicts: String = self.dicts.iter().map(|dict| format!("lua_shared_dict {dict};\n")).collect();
+        let temporary = std::env::temp_dir();
+        let [main, http] = [&self.main, &self.http].map(|lines| lines.join("\n"));
+        format!(
+            "error_log stderr {level};\nworker_processes 1;\nworker_shutdown_timeout 10s;\n{main}\n\
+             events {{ worker_connections {connections}; }}\nhttp {{\naccess_log off;\n\
+             client_body_temp_path {};\nlua_package_path {};\nlua_max_pending_timers 65536;\nlua_max_running_timers 4096;\n\
+             {resolver}{dicts}{http}\ninit_worker_by_lua_block {{ require(\"weir.cli\").start() }}\n}}\n",
+            quoted(&temporary.display().to_string()),
+            quoted(&format!("{path};")),
+        )
+    }
+
+    fn configuration(&self) -> Result<Configuration, String> {
+        let here = std::env::current_dir().map_err(|error| error.to_string())?;
+        let name = here.join(NAME);
+        let files = Files { name: &name, text: MemoryFiles::new().with(&name, self.text()) };
+        let raw = |name: &[u8]| name.ends_with(b"_by_lua_block");
+        let loaded = weir_conf::load(&name, &here, &files, raw, None);
+        let tree = loaded.map_err(|failure| failure.errors.render(&failure.tree.source))?;
+        let (result, _) = build(tree, MODULES, here);
+        result.map_err(|(errors, tree)| errors.render(&tree.source))
+    }
+}
+
+/// The text that was made under its name, and the file system.
+struct Files<'f> {
+    name: &'f std::path::Path,
+    text: MemoryFiles,
+}
+
+impl weir_conf::Files for Files<'_> {
+    fn read(&self, path: &std::path::Path) -> std::io::Result<Vec<u8>> {
+        if path == self.name { self.text.read(path) } else { RealFiles.read(path) }
+    }
+
+    fn glob(&self, pattern: &std::path::Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+        RealFiles.glob(pattern)
+    }
+}
+
+/// The system's name servers; none where there is no such file.
+fn system_nameservers() -> Vec<String> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let named =
+        text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.split_whitespace().next());
+    named
+        .map(|address| if address.contains(':') { format!("[{address}]") } else { address.to_owned() })
+        .collect()
+}
+
+/// A word of the configuration.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// What the text is called in messages.
+const NAME: &str = "weir-lua.conf";
+
+const HELP: &str = "usage: weir lua [OPTION]... [FILE | -] [ARGUMENT]...
+       weir lua gc|heap|jit
+
+Runs a program in Lua with the API of the server, outside of requests: timers, light threads, sockets, dictionaries.
+Without FILE and -e it reads standard input: line by line from a terminal. gc, heap and jit show the VMs of a server
+that runs (\"weir lua gc --help\"); a file of that name is called ./gc.
+
+  -e CODE              runs CODE (before FILE)
+  -l MODULE            loads MODULE into a global of its name
+  -i                   reads and runs lines behind the rest
+  -I FOLDER            looks for modules in FOLDER
+  -c N                 connections at a time; 1024
+  --shdict 'NAME SIZE' a shared dictionary
+  --ns ADDRESS         a name server, instead of the system's
+  --resolve-ipv6       names have IPv6 addresses, too
+  --errlog-level LEVEL what of the error log is written to standard error; warn
+  --http-conf TEXT     directives for http; --http-include FILE has them in a file
+  --main-conf TEXT     directives for the outermost level; --main-include FILE has them in a file
+  -joff                nothing is compiled
+";
