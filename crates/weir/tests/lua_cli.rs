@@ -74,7 +74,10 @@ fn standard_input_is_a_program_or_lines() {
     let lines = "1 + 1, 'x'\nfor i = 1, 2 do\nprint(i)\nend\nerror('wrong')\n= 7\nx x\nngx.sleep(0.001)\n";
     let (status, out, err) = texts(&lua(&folder, &["-i"], lines));
     assert_eq!((status, &*out), (Some(0), "> 2\tx\n> >> >> 1\n2\n> > 7\n> > > \n"));
-    assert!(err.starts_with("wrong\nstack traceback:") && err.contains("stdin:1: '=' expected near 'x'"), "{err}");
+    assert!(
+        err.starts_with("wrong\nstack traceback:") && err.contains("stdin:1: '=' expected near 'x'"),
+        "{err}"
+    );
 }
 
 #[test]
