@@ -14,6 +14,7 @@ use crate::handler::Settings;
 use crate::phase::Phase;
 use crate::secure;
 use crate::set;
+use crate::socket::SocketConf;
 
 /// Settings of the `http` block: those of a VM.
 #[derive(Clone, Default)]
@@ -111,6 +112,7 @@ pub struct LuaConf {
     pub(crate) http10_buffering: Option<bool>,
     pub(crate) underscores: Option<bool>,
     pub(crate) ctx_keep: Option<bool>,
+    pub(crate) sockets: SocketConf,
     /// Without effect, as in OpenResty: its functions are always there.
     load_resty_core: Option<bool>,
 }

@@ -36,6 +36,7 @@ mod sample;
 mod secure;
 mod semaphore;
 mod set;
+mod socket;
 mod state;
 mod sys;
 mod tell;

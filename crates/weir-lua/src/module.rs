@@ -21,6 +21,7 @@ use crate::handler::{Home, LogScript, Script};
 use crate::phase::Phase;
 use crate::secure::Scripts;
 use crate::set::VmSlot;
+use crate::socket;
 use crate::trim;
 use crate::variable::VARIABLES;
 use crate::vm::Vm;
@@ -135,6 +136,22 @@ macro_rules! scripts {
                 .doc("ngx.ctx survives internal redirects into the location; on. OpenResty's way is off."),
             Row::new("lua_need_request_body", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.need_body))
                 .doc("Reads the request's body before rewrite, access and content scripts."),
+            Row::new("lua_socket_connect_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.connect_timeout))
+                .doc("How long a socket's connect may take; 60s."),
+            Row::new("lua_socket_send_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.send_timeout))
+                .doc("How long a socket's peer may take nothing of what is sent; 60s."),
+            Row::new("lua_socket_read_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.read_timeout))
+                .doc("How long a socket waits for further bytes; 60s."),
+            Row::new("lua_socket_keepalive_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.keepalive_timeout))
+                .doc("How long setkeepalive keeps a connection that nobody uses; 60s, 0 for ever."),
+            Row::new("lua_socket_pool_size", ANY_OR_IF, ONE, |conf, line| line.number(&mut conf.sockets.pool_size, 1..))
+                .doc("How many connections setkeepalive keeps for each pool of a worker; 30."),
+            Row::new("lua_socket_buffer_size", ANY_OR_IF, ONE, |conf, line| line.size(&mut conf.sockets.buffer_size))
+                .doc("How many bytes receiveany gives at most; 4k."),
+            Row::new("lua_socket_send_lowat", ANY_OR_IF, ONE, |conf, line| conf.sockets.lowat(line))
+                .doc("Without effect on this system, as is told."),
+            Row::new("lua_socket_log_errors", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.sockets.log_errors))
+                .doc("Logs what goes wrong with sockets; on."),
             Row::new("lua_use_default_type", ANY_OR_IF, FLAG, |conf, line| {
                 line.flag(&mut conf.use_default_type)
             })
@@ -190,6 +207,7 @@ impl Module for Lua {
         );
         let (own, around) = (&mut conf.secure, &parent.secure);
         inherit!(own, around, client_hello, certificate, session_fetch, session_store);
+        conf.sockets.inherit(&parent.sockets);
         let (main, parent) = (&mut conf.main, &parent.main);
         inherit!(
             main,
@@ -240,6 +258,7 @@ impl Module for Lua {
         slot.0.get_or_init(|| home.clone());
         plan.keep(settings);
         plan.keep(home.clone());
+        plan.keep(socket::Settings::new(&conf.sockets, plan.core));
         let of_server = plan.level == Level::Server;
         let handlers = [
             (&conf.server_rewrite, EnginePhase::ServerRewrite, Phase::ServerRewrite, of_server),

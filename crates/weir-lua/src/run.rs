@@ -3,6 +3,7 @@
 //! [`Run::step`] resumes coroutines as long as one is ready and never waits: a script that needs nothing ends in it, and
 //! no future is made. What waits after that is awaited by [`drive`](crate::drive), in the request's own task.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -50,6 +51,30 @@ pub(crate) struct Run {
     pub(crate) ended: bool,
     /// The client is gone; what is said goes nowhere.
     pub(crate) broken: bool,
+    /// What waits have to say to the log; none before one asks for it.
+    notes: Option<Notes>,
+}
+
+/// Lines for the log of a request, left by its waits, which do not have it: told before a coroutine goes on.
+#[derive(Clone, Default)]
+pub(crate) struct Notes(Rc<RefCell<Vec<(Level, String)>>>);
+
+impl Notes {
+    pub(crate) fn push(&self, level: Level, message: String) {
+        self.0.borrow_mut().push((level, message));
+    }
+
+    fn tell(&self, phase: Phase, x: Option<&Exchange>) {
+        for (level, message) in self.0.take() {
+            match x {
+                Some(x) => x.log(level, &message),
+                None => {
+                    let context = phase.context();
+                    weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
+                }
+            }
+        }
+    }
 }
 
 /// How far a script came without waiting.
@@ -99,7 +124,13 @@ impl Run {
             vacant: 0,
             ended: false,
             broken: false,
+            notes: None,
         }
+    }
+
+    /// Where a wait leaves lines for the log.
+    pub(crate) fn notes(&mut self) -> Notes {
+        self.notes.get_or_insert_default().clone()
     }
 
     /// Runs what is ready, until all has ended or waits.
@@ -115,6 +146,9 @@ impl Run {
             }
             self.current = at;
             self.threads[at].status = Status::Running;
+            if let Some(notes) = &self.notes {
+                notes.tell(self.phase, x.as_deref());
+            }
             let state = self.threads[at].state;
             let (vm, phase) = (self.vm.clone(), self.phase);
             let status = lend(&vm, phase, x.as_deref_mut(), Some(self), || {

@@ -396,6 +396,22 @@ impl State {
         format!("{source}:{}", about.line_defined)
     }
 
+    /// The name by which the running function in C was called, and whether as a method.
+    pub(crate) fn called(self) -> (String, bool) {
+        let mut about = sys::Debug::empty();
+        // SAFETY: as in `caller`.
+        unsafe {
+            if sys::lua_getstack(self.0, 0, &raw mut about) == 0
+                || sys::lua_getinfo(self.0, c"n".as_ptr(), &raw mut about) == 0
+                || about.name.is_null()
+            {
+                return ("?".to_owned(), false);
+            }
+            let method = CStr::from_ptr(about.name_what) == c"method";
+            (CStr::from_ptr(about.name).to_string_lossy().into_owned(), method)
+        }
+    }
+
     /// The call stack of `of`, a line each, without a heading.
     pub(crate) fn traceback(self, of: State, level: c_int) -> String {
         // SAFETY: pushes one string; `of` is a coroutine of the same VM.

@@ -24,6 +24,7 @@ use crate::lines::Lines;
 use crate::phase::Phase;
 use crate::regex::Patterns;
 use crate::run::error_text;
+use crate::socket::Pools;
 use crate::state::State;
 use crate::sys;
 use crate::tell::Figures;
@@ -53,6 +54,8 @@ pub(crate) struct Vm {
     pub(crate) places: RefCell<HashMap<String, (String, usize)>>,
     /// What scripts may use.
     pub(crate) limits: Limits,
+    /// Connections that sockets keep.
+    pub(crate) sockets: Rc<Pools>,
     me: RefCell<Weak<Vm>>,
     /// `init_worker_by_lua` has run.
     started: Cell<bool>,
@@ -92,6 +95,7 @@ impl Vm {
             main,
             places: RefCell::default(),
             limits,
+            sockets: Rc::default(),
             dicts,
             spare: RefCell::default(),
             files: RefCell::default(),
@@ -415,6 +419,7 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/re", include_str!("prelude/re.lua")),
     ("=ngx/json", include_str!("prelude/json.lua")),
     ("=ngx/shared", include_str!("prelude/shared.lua")),
+    ("=ngx/socket", include_str!("prelude/socket.lua")),
     ("=ngx/modules", include_str!("prelude/modules.lua")),
     ("=ngx/advice", include_str!("prelude/advice.lua")),
 ];

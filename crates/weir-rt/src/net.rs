@@ -9,8 +9,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 
 mod addr;
+mod option;
 
 pub use addr::{Host, InvalidAddr, RawAddr, SockAddr, UnixAddr};
+pub use option::{SocketOption, option, set_option, transparent};
 
 /// nginx's `listen` parameters. The default is nginx's: no parameter written, on Linux.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -194,6 +194,15 @@ impl Stream {
         self.slot(|s| s.unsent() - u64::from(s.flying))
     }
 
+    /// How what was sent so far ended, without waiting: `Some(Ok(()))` when the kernel has it or takes it with this turn's
+    /// system call, `None` when the peer may have to make room first ([`Stream::drained`] waits for that).
+    pub fn handed_over(&self) -> Option<Result<(), SendError>> {
+        self.slot(|s| match s.send_error {
+            Some(error) => Some(Err(error)),
+            None => (s.unsent() <= u64::from(s.flying)).then_some(Ok(())),
+        })
+    }
+
     /// Bytes handed to the kernel so far (nginx's `$bytes_sent` of the connection).
     pub fn sent(&self) -> u64 {
         self.slot(|s| s.sent)

@@ -122,6 +122,12 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::secure::TABLES[2],
     crate::secure::TABLES[3],
     crate::semaphore::TABLE,
+    crate::socket::TABLES[0],
+    crate::socket::TABLES[1],
+    crate::socket::TABLES[2],
+    crate::socket::TABLES[3],
+    crate::socket::TABLES[4],
+    crate::socket::TABLES[5],
     crate::tell::TABLE,
     crate::timer::TABLE,
 ];
@@ -134,6 +140,15 @@ pub(crate) fn push(l: State, function: &'static Function) {
         sys::lua_pushlightuserdata(l.raw(), place);
         sys::lua_pushcclosure(l.raw(), enter, 1);
     }
+}
+
+/// As [`push`]; the topmost `count` values, which go, are upvalues of the closure from the second on.
+pub(crate) fn push_with(l: State, function: &'static Function, count: c_int) {
+    let place = std::ptr::from_ref(function).cast_mut().cast::<c_void>();
+    l.push_pointer(place);
+    l.insert(-1 - count);
+    // SAFETY: as in `State::push_nil`; the table is static, and `count` values stand behind the pointer to it.
+    unsafe { sys::lua_pushcclosure(l.raw(), enter, count + 1) };
 }
 
 /// What Lua calls.

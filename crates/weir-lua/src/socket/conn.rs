@@ -1,0 +1,166 @@
+//! A connection of a socket, while it is used or kept.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use weir_core::log::Level;
+use weir_rt::{Stream, Timer};
+
+use super::pool::{Pool, Seat};
+use crate::lend;
+
+/// See the module.
+pub(super) struct Conn {
+    pub(super) stream: Stream,
+    pub(super) peer: Rc<Peer>,
+    /// What was received and not taken.
+    pub(super) input: RefCell<Input>,
+    pub(super) read_timer: Timer,
+    pub(super) write_timer: Timer,
+    /// TCP_NODELAY is set, or not to be.
+    pub(super) nodelay: Cell<bool>,
+    /// How often it was kept and used again.
+    pub(super) reused: Cell<u32>,
+    /// Its place in a pool, kept or not.
+    pub(super) seat: RefCell<Option<Seat>>,
+    /// The pool that has it while it is kept.
+    pub(super) kept_by: RefCell<Weak<Pool>>,
+    /// Until when it is kept.
+    pub(super) idle: Timer,
+    watched: Cell<bool>,
+    watcher: RefCell<Option<Waker>>,
+}
+
+/// Whom a connection is to, as log lines tell it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// As the script has it.
+    pub(super) host: String,
+    /// 0 for a unix socket.
+    pub(super) port: u16,
+    /// The address, without port.
+    pub(super) address: String,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, ", upstream: {}", self.host)?;
+        if self.port != 0 {
+            write!(f, ":{}", self.port)?;
+        }
+        write!(f, "({})", self.address)
+    }
+}
+
+impl Conn {
+    pub(super) fn new(stream: Stream, peer: Rc<Peer>, nodelay: bool) -> Conn {
+        Conn {
+            stream,
+            peer,
+            input: RefCell::default(),
+            read_timer: Timer::new(),
+            write_timer: Timer::new(),
+            nodelay: Cell::new(!nodelay),
+            reused: Cell::new(0),
+            seat: RefCell::default(),
+            kept_by: RefCell::default(),
+            idle: Timer::new(),
+            watched: Cell::new(false),
+            watcher: RefCell::default(),
+        }
+    }
+
+    /// Sets TCP_NODELAY before the first bytes, if that is wanted.
+    pub(super) fn set_nodelay(&self) {
+        if !self.nodelay.replace(true) && self.peer.port != 0 {
+            lend::log_plain(Level::Debug, &"lua socket tcp_nodelay");
+            // It fails for connections that are gone, which sending tells.
+            let _ = weir_rt::net::nodelay(self.stream.fd(), true);
+        }
+    }
+
+    /// From now on, whenever it is kept: takes it out of its pool when the peer closes it or its time is over.
+    pub(super) fn watch(self: &Rc<Self>) {
+        if self.watched.replace(true) {
+            return;
+        }
+        let weak = Rc::downgrade(self);
+        weir_rt::spawn(poll_fn(move |cx| match weak.upgrade() {
+            Some(conn) => conn.poll_lost(cx),
+            None => Poll::Ready(()),
+        }));
+    }
+
+    /// Ready when the connection is of no use any more.
+    fn poll_lost(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut watcher = self.watcher.borrow_mut();
+            if watcher.as_ref().is_none_or(|known| !known.will_wake(cx.waker())) {
+                *watcher = Some(cx.waker().clone());
+            }
+        }
+        let closed = self.stream.poll_closed(cx).is_ready();
+        let late = self.idle.poll_expired(cx).is_ready();
+        if !closed && !late {
+            return Poll::Pending;
+        }
+        if let Some(pool) = self.kept_by.take().upgrade() {
+            pool.lose(self, late);
+            return Poll::Ready(());
+        }
+        if closed {
+            return Poll::Ready(());
+        }
+        self.idle.disarm();
+        self.idle.poll_expired(cx)
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        // Who watches it ends.
+        if let Some(watcher) = self.watcher.take() {
+            watcher.wake();
+        }
+    }
+}
+
+/// Bytes that were received and not taken.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    /// How many of them are taken.
+    taken: usize,
+    /// Counts what is taken by others than the search of one pattern, which then begins anew.
+    pub(super) turn: u64,
+}
+
+impl Input {
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes the first `count` bytes.
+    pub(super) fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken == self.bytes.len() {
+            self.taken = 0;
+            self.bytes.clear();
+            if self.bytes.capacity() > LARGE {
+                self.bytes = Vec::new();
+            }
+        } else if self.taken > LARGE {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+        }
+    }
+}
+
+/// Memory beyond this is not kept for a connection; and bytes that were taken are not kept in front of others.
+const LARGE: usize = 64 * 1024;

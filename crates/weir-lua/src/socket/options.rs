@@ -1,0 +1,96 @@
+//! `getoption`, `setoption`, `getfd`.
+
+use std::rc::Rc;
+
+use weir_rt::net::{self, SocketOption};
+
+use super::conn::Conn;
+use super::{place, socket};
+use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::state::State;
+
+pub(super) const TABLE: &[Function] = &[
+    function("_socket.getoption", 0, get),
+    function("_socket.setoption", 0, set),
+    function("_socket.getfd", 0, |l| {
+        let Some(conn) = conn(l)? else { return fail(l, "closed") };
+        l.push_number(f64::from(conn.stream.fd()));
+        Ok(Done::Results(1))
+    }),
+];
+
+/// The connection; `None`: it is closed.
+fn conn(l: State) -> Result<Option<Rc<Conn>>, Raise> {
+    match socket(l)? {
+        Some(socket) => Ok(socket.conn.borrow().clone()),
+        None => Err(Raise::text("socket is never created nor connected")),
+    }
+}
+
+fn option_of(name: &[u8]) -> Option<SocketOption> {
+    Some(match name {
+        b"keepalive" => SocketOption::KeepAlive,
+        b"reuseaddr" => SocketOption::ReuseAddress,
+        b"tcp-nodelay" => SocketOption::NoDelay,
+        b"sndbuf" => SocketOption::SendBuffer,
+        b"rcvbuf" => SocketOption::ReceiveBuffer,
+        b"keepintvl" => SocketOption::ProbeInterval,
+        b"keepcnt" => SocketOption::Probes,
+        _ => return None,
+    })
+}
+
+fn get(l: State) -> Outcome {
+    let conn = conn(l)?;
+    if l.is_none_or_nil(2) {
+        return fail(l, "missing the \"option\" argument");
+    }
+    let name = l.lossy(2);
+    let Some(option) = option_of(name.as_bytes()) else { return fail(l, &format!("unsupported option {name}")) };
+    let Some(conn) = conn else { return fail(l, "closed") };
+    match net::option(conn.stream.fd(), option) {
+        Ok(value) => {
+            l.push_number(f64::from(value));
+            Ok(Done::Results(1))
+        }
+        Err(error) => failed(l, &error),
+    }
+}
+
+fn set(l: State) -> Outcome {
+    if l.is_none_or_nil(2) {
+        return fail(l, "missing the \"option\" argument");
+    }
+    if l.is_none_or_nil(3) {
+        return fail(l, "missing the \"value\" argument");
+    }
+    let name = l.lossy(2);
+    if name == "ip-transparent" {
+        socket(l)?;
+        l.push_value(3);
+        l.raw_set_index(1, place::TRANSPARENT);
+        l.push_boolean(true);
+        return Ok(Done::Results(1));
+    }
+    let conn = conn(l)?;
+    let Some(option) = option_of(name.as_bytes()) else { return fail(l, &format!("unsupported option {name}")) };
+    let Some(conn) = conn else { return fail(l, "closed") };
+    let value = match l.number(3) {
+        Some(number) => number as i32,
+        None => i32::from(l.boolean(3)),
+    };
+    match net::set_option(conn.stream.fd(), option, value) {
+        Ok(()) => {
+            if option == SocketOption::NoDelay {
+                conn.nodelay.set(true);
+            }
+            l.push_boolean(true);
+            Ok(Done::Results(1))
+        }
+        Err(error) => failed(l, &error),
+    }
+}
+
+fn failed(l: State, error: &std::io::Error) -> Outcome {
+    fail(l, &weir_rt::file::errno_text(error.raw_os_error().unwrap_or(0)))
+}
