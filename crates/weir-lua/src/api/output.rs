@@ -117,7 +117,9 @@ fn flush(l: State) -> Outcome {
     }
     let buffers = lend::exchange(|x| {
         let buffering = x.plan.kept::<Settings>().is_none_or(|kept| kept.http10_buffering);
-        buffering && x.request.version < weir_http::Version::V11
+        // An answer whose length is known needs no buffering to tell it.
+        let unknown = x.response.content_length.is_none();
+        buffering && unknown && x.request.version < weir_http::Version::V11
     })?;
     if buffers {
         return fail(l, "buffering");

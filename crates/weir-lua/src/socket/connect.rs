@@ -11,10 +11,10 @@ use weir_rt::{Stream, Timer};
 
 use super::conf::Settings;
 use super::conn::{Conn, Peer};
-use super::pool::Seat;
+use super::pool::{Queued, Seat};
 use super::{
-    ANY, Busy, Direction, NAME, Socket, bad_argument, errno_words, not_busy, place, settings, socket,
-    timeouts, wait,
+    Busy, Direction, NAME, Socket, bad_argument, errno_words, not_busy, place, settings, socket, timeouts,
+    wait,
 };
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
@@ -46,6 +46,7 @@ struct Dial {
     transparent: bool,
     settings: Rc<Settings>,
     seat: Option<Seat>,
+    queued: Option<Queued>,
     notes: Notes,
 }
 
@@ -108,7 +109,7 @@ fn connect(l: State) -> Outcome {
             if socket.conn.borrow().is_some() || socket.connecting.get() {
                 socket.check_owner()?;
             }
-            not_busy!(l, socket, ANY);
+            not_busy!(l, socket, &[Direction::Connect, Direction::Read, Direction::Write]);
             if socket.conn.borrow().is_some() {
                 lend::log_plain(Level::Debug, &"lua tcp socket reconnect without shutting down");
                 socket.finalize();
@@ -135,18 +136,15 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
         (None, Ok(size @ 1..)) => Some(pools.make(&wanted.pool, size, wanted.backlog)),
         _ => None,
     };
-    let mut seat = None;
+    let (mut seat, mut queued) = (None, None);
     if let Some(pool) = pool {
         if let Some(conn) = pool.take() {
             *socket.conn.borrow_mut() = Some(conn);
             l.push_number(1.0);
             return Ok(Done::Results(1));
         }
-        seat = pool.seat();
-        if seat.is_none() {
-            return fail(l, "too many waiting connect operations");
-        }
-        if seat.as_ref().is_some_and(Seat::must_wait) {
+        let Some(own) = pool.seat() else { return fail(l, "too many waiting connect operations") };
+        if own.must_wait() {
             let (name, count) = (String::from_utf8_lossy(&wanted.pool), pool.connections());
             lend::log_plain(
                 Level::Debug,
@@ -154,6 +152,9 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
                     "lua tcp socket queue connect operation for connection pool \"{name}\", connections: {count}"
                 ),
             );
+            queued = Some(own.queue());
+        } else {
+            seat = Some(own);
         }
     }
     let timeout = socket.timeouts.get().connect;
@@ -163,7 +164,7 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
     let busy = Busy::new(&socket, Direction::Connect);
     let Wanted { host, port, .. } = wanted;
     wait(|notes| {
-        Box::pin(connecting(busy, Dial { host, port, bind, transparent, settings, seat, notes }))
+        Box::pin(connecting(busy, Dial { host, port, bind, transparent, settings, seat, queued, notes }))
     })
 }
 
@@ -184,7 +185,7 @@ fn flag_at(l: State, place: usize) -> bool {
 async fn connecting(busy: Busy, dial: Dial) -> Results {
     let socket = busy.socket.clone();
     let timeout = socket.timeouts.get().connect;
-    let connected = dial.run(timeout).await;
+    let connected = dial.run(&socket, timeout).await;
     busy.over();
     match connected {
         Ok(conn) => {
@@ -207,17 +208,16 @@ async fn connecting(busy: Busy, dial: Dial) -> Results {
 }
 
 impl Dial {
-    async fn run(mut self, timeout: u64) -> Result<Rc<Conn>, Refused> {
-        if let Some(seat) = self.seat.take_if(|seat| seat.must_wait()) {
-            if !seat.wait(timeout).await {
+    async fn run(mut self, socket: &Socket, timeout: u64) -> Result<Rc<Conn>, Refused> {
+        if let Some(queued) = self.queued.take() {
+            let Some(seat) = queued.wait(timeout).await else {
                 let message = format_args!(
                     "lua tcp socket queued connect timed out, when trying to connect to {}:{}",
                     self.host, self.port
                 );
                 self.error(&message);
-                seat.leave();
                 return Err("timeout".to_owned());
-            }
+            };
             // In the place that has become free another connection may be kept.
             if let Some(conn) = seat.pool().take() {
                 seat.leave();
@@ -227,6 +227,7 @@ impl Dial {
         }
         let mut refused = String::new();
         for address in self.addresses().await? {
+            socket.dialing.set(true);
             match self.open(&address, timeout).await {
                 Ok(conn) => return Ok(conn),
                 Err(reason) => refused = reason,
@@ -246,6 +247,9 @@ impl Dial {
         }
         if let Some(ip) = resolver::literal(&self.host) {
             return Ok(vec![(ip, self.port).into()]);
+        }
+        if self.host.is_empty() {
+            return Err("failed to parse host name \"\": no host".to_owned());
         }
         let Ok(question) = resolver::question(&self.host) else {
             return Err(format!("failed to parse host name \"{}\": invalid host", self.host));

@@ -54,6 +54,8 @@ pub(crate) struct Socket {
     settings: RefCell<Option<Rc<Settings>>>,
     timeouts: Cell<Timeouts>,
     connecting: Cell<bool>,
+    /// The address is known by now, the connection is on its way.
+    dialing: Cell<bool>,
     reading: Cell<bool>,
     writing: Cell<bool>,
     /// Nothing more can be received.
@@ -136,7 +138,7 @@ impl Socket {
     /// What somebody is doing with it, of `busy`.
     fn busy(&self, busy: &[Direction]) -> Option<&'static str> {
         busy.iter().find(|direction| self.flag(**direction).get()).map(|direction| match direction {
-            Direction::Connect => "socket busy connecting",
+            Direction::Connect | Direction::Dial => "socket busy connecting",
             Direction::Read => "socket busy reading",
             Direction::Write => "socket busy writing",
         })
@@ -145,6 +147,7 @@ impl Socket {
     fn flag(&self, direction: Direction) -> &Cell<bool> {
         match direction {
             Direction::Connect => &self.connecting,
+            Direction::Dial => &self.dialing,
             Direction::Read => &self.reading,
             Direction::Write => &self.writing,
         }
@@ -158,12 +161,16 @@ impl Socket {
 /// What one coroutine at a time does with a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
+    /// Any part of `connect`.
     Connect,
+    /// That after the name was looked up.
+    Dial,
     Read,
     Write,
 }
 
-const ANY: &[Direction] = &[Direction::Connect, Direction::Read, Direction::Write];
+/// What closing and keeping are in the way of.
+const OPEN: &[Direction] = &[Direction::Dial, Direction::Read, Direction::Write];
 
 /// Somebody waits in one direction. Dropped before [`Busy::over`] the wait was called off, and the socket is closed.
 struct Busy {
@@ -186,6 +193,7 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.socket.flag(self.direction).set(false);
+        self.socket.dialing.set(false);
         if !self.over {
             self.socket.finalize();
         }
@@ -194,8 +202,21 @@ impl Drop for Busy {
 
 /// The sockets of the running script's request.
 fn owner() -> Result<Rc<Owner>, Raise> {
-    lend::exchange(|x| x.own_lasting::<Rc<Owner>>().clone())
+    lend::exchange(|x| {
+        let own = x.own_lasting::<Option<Rc<Owner>>>();
+        if let Some(owner) = own {
+            return owner.clone();
+        }
+        let owner = own.insert(Rc::default()).clone();
+        // Sockets of a subrequest stay as long as the request that it is part of.
+        x.common::<Owners>().0.borrow_mut().push(owner.clone());
+        owner
+    })
 }
+
+/// Those of a request and of its subrequests.
+#[derive(Default)]
+struct Owners(RefCell<Vec<Rc<Owner>>>);
 
 /// What the running script's block says of sockets.
 fn settings() -> Result<Rc<Settings>, Raise> {
@@ -269,11 +290,12 @@ fn close(l: State) -> Outcome {
         return Err(Raise::text(message));
     }
     let Some(socket) = socket(l)? else { return fail(l, "closed") };
+    not_busy!(l, socket, &[Direction::Dial]);
     if socket.conn.borrow().is_none() || (socket.read_closed.get() && socket.write_closed.get()) {
         return fail(l, "closed");
     }
     socket.check_owner()?;
-    not_busy!(l, socket, ANY);
+    not_busy!(l, socket, OPEN);
     socket.finalize();
     l.push_number(1.0);
     Ok(Done::Results(1))

@@ -46,7 +46,9 @@ fn get(l: State) -> Outcome {
         return fail(l, "missing the \"option\" argument");
     }
     let name = l.lossy(2);
-    let Some(option) = option_of(name.as_bytes()) else { return fail(l, &format!("unsupported option {name}")) };
+    let Some(option) = option_of(name.as_bytes()) else {
+        return fail(l, &format!("unsupported option {name}"));
+    };
     let Some(conn) = conn else { return fail(l, "closed") };
     match net::option(conn.stream.fd(), option) {
         Ok(value) => {
@@ -73,7 +75,9 @@ fn set(l: State) -> Outcome {
         return Ok(Done::Results(1));
     }
     let conn = conn(l)?;
-    let Some(option) = option_of(name.as_bytes()) else { return fail(l, &format!("unsupported option {name}")) };
+    let Some(option) = option_of(name.as_bytes()) else {
+        return fail(l, &format!("unsupported option {name}"));
+    };
     let Some(conn) = conn else { return fail(l, "closed") };
     let value = match l.number(3) {
         Some(number) => number as i32,

@@ -14,7 +14,7 @@ use weir_core::log::Level;
 use weir_rt::{Recv, Timer};
 
 use super::conn::Conn;
-use super::{ANY, bad_argument, not_busy, place, settings, socket};
+use super::{OPEN, bad_argument, not_busy, place, settings, socket};
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
 use crate::state::State;
@@ -170,6 +170,10 @@ impl Pool {
         drop(seat);
     }
 
+    fn forget(&self, waiter: &Rc<Waiter>) {
+        self.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, waiter));
+    }
+
     /// Lets the next that waits go on.
     fn grant(&self) {
         let next = self.waiting.borrow_mut().pop_front();
@@ -192,20 +196,11 @@ impl Seat {
         &self.pool
     }
 
-    /// Waits for a place, for so many milliseconds at most; `false`: in vain.
-    pub(super) async fn wait(&self, ms: u64) -> bool {
-        let waiting = Waiting { pool: &self.pool, waiter: Rc::default() };
-        self.pool.waiting.borrow_mut().push_back(waiting.waiter.clone());
-        let timer = Timer::new();
-        timer.arm(ms);
-        poll_fn(|cx| {
-            if waiting.waiter.granted.get() {
-                return Poll::Ready(true);
-            }
-            *waiting.waiter.waker.borrow_mut() = Some(cx.waker().clone());
-            timer.poll_expired(cx).map(|()| false)
-        })
-        .await
+    /// Joins the queue.
+    pub(super) fn queue(self) -> Queued {
+        let waiter = Rc::<Waiter>::default();
+        self.pool.waiting.borrow_mut().push_back(waiter.clone());
+        Queued { seat: Some(self), waiter }
     }
 
     /// Gives it up without a place becoming free: a kept connection is used in place of a new one.
@@ -231,16 +226,42 @@ impl Drop for Seat {
     }
 }
 
-/// A place in the queue.
-struct Waiting<'p> {
-    pool: &'p Pool,
+/// A place in the queue, by one who sits there.
+pub(super) struct Queued {
+    seat: Option<Seat>,
     waiter: Rc<Waiter>,
 }
 
-impl Drop for Waiting<'_> {
+impl Queued {
+    /// Waits for its turn, for so many milliseconds at most; `None`: in vain.
+    pub(super) async fn wait(mut self, ms: u64) -> Option<Seat> {
+        let timer = Timer::new();
+        timer.arm(ms);
+        let granted = poll_fn(|cx| {
+            if self.waiter.granted.get() {
+                return Poll::Ready(true);
+            }
+            *self.waiter.waker.borrow_mut() = Some(cx.waker().clone());
+            timer.poll_expired(cx).map(|()| false)
+        });
+        let granted = granted.await;
+        let seat = self.seat.take()?;
+        if granted {
+            return Some(seat);
+        }
+        seat.pool.forget(&self.waiter);
+        seat.leave();
+        None
+    }
+}
+
+impl Drop for Queued {
     fn drop(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        lend::log_plain(Level::Debug, &"lua tcp socket abort queueing");
         if !self.waiter.granted.get() {
-            self.pool.waiting.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+            seat.pool.forget(&self.waiter);
+            seat.leave();
         }
     }
 }
@@ -260,13 +281,13 @@ fn set_keepalive(l: State) -> Outcome {
     let timeout = integer(l, 2)?.map_or(block.keepalive_timeout, |ms| u64::try_from(ms).unwrap_or(0));
     let size = integer(l, 3)?.unwrap_or(block.pool_size);
     let Some(socket) = socket else { return fail(l, "closed") };
+    not_busy!(l, socket, OPEN);
     let conn = socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get());
     let Some(conn) = conn else { return fail(l, "closed") };
     if conn.stream.is_eof() {
         return fail(l, "closed");
     }
     socket.check_owner()?;
-    not_busy!(l, socket, ANY);
     if !conn.input.borrow().rest().is_empty() {
         return fail(l, "unread data in buffer");
     }
@@ -275,9 +296,8 @@ fn set_keepalive(l: State) -> Outcome {
     }
     let at = Rc::as_ptr(&conn);
     if lend::exchange(|x| x.worker.is_stopping())? {
-        let message = format_args!(
-            "lua tcp socket set keepalive while process exiting, closing connection {at:p}"
-        );
+        let message =
+            format_args!("lua tcp socket set keepalive while process exiting, closing connection {at:p}");
         lend::log_plain(Level::Debug, &message);
         socket.finalize();
         l.push_number(1.0);
@@ -344,6 +364,10 @@ fn reused_times(l: State) -> Outcome {
     let Some(socket) = socket(l)? else { return fail(l, "closed") };
     if socket.read_closed.get() && socket.write_closed.get() {
         return fail(l, "closed");
+    }
+    if socket.dialing.get() {
+        l.push_number(0.0);
+        return Ok(Done::Results(1));
     }
     let reused = socket.conn.borrow().as_ref().map(|conn| conn.reused.get());
     let Some(reused) = reused else { return fail(l, "closed") };

@@ -187,7 +187,8 @@ fn read(l: State, socket: Rc<Socket>, conn: Rc<Conn>, mut reading: Reading) -> O
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket read timeout: {timeout}"));
     let ended = {
         let mut input = conn.input.borrow_mut();
-        at_once(&conn, &mut input, &mut reading).map(|ended| (reading.finish(l, &socket, &mut input, ended), ended))
+        at_once(&conn, &mut input, &mut reading)
+            .map(|ended| (reading.finish(l, &socket, &mut input, ended), ended))
     };
     if let Some((count, ended)) = ended {
         if let Ended::Failed(errno) = ended {
@@ -265,12 +266,15 @@ const LONG: usize = 16 * 1024;
 
 /// The connection to receive from, for who may.
 fn receiver(l: State, socket: Option<Rc<Socket>>) -> Result<(Rc<Socket>, Rc<Conn>), Outcome> {
+    if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[Direction::Dial])) {
+        return Err(fail(l, busy));
+    }
     let found = socket.as_ref().and_then(|socket| socket.open(&socket.read_closed));
     let (Some(socket), Some(conn)) = (socket.clone(), found) else {
         return Err(closed(l, "receive", socket.as_ref()));
     };
     socket.check_owner().map_err(Err)?;
-    match socket.busy(&[Direction::Connect, Direction::Read]) {
+    match socket.busy(&[Direction::Read]) {
         Some(busy) => Err(fail(l, busy)),
         None => Ok((socket, conn)),
     }
@@ -395,7 +399,7 @@ fn iterate(l: State) -> Outcome {
     let conn = socket.as_ref().and_then(|socket| socket.open(&socket.read_closed));
     let (Some(socket), Some(conn), Some(search)) = (socket, conn, search) else { return fail(l, "closed") };
     socket.check_owner()?;
-    not_busy!(l, socket, &[Direction::Connect, Direction::Read]);
+    not_busy!(l, socket, &[Direction::Read]);
     lend::log_plain(Level::Debug, &"lua tcp socket receiveuntil iterator");
     if search.ended.replace(false) {
         (0..3).for_each(|_| l.push_nil());

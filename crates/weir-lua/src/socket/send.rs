@@ -22,12 +22,15 @@ fn send(l: State) -> Outcome {
         return Err(Raise::text(format!("expecting 2 arguments (including the object), but got {top}")));
     }
     let socket = socket(l)?;
+    if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[Direction::Dial])) {
+        return fail(l, busy);
+    }
     let conn = socket.as_ref().and_then(|socket| socket.open(&socket.write_closed));
     let (Some(socket), Some(conn)) = (socket.clone(), conn) else {
         return closed(l, "send", socket.as_ref());
     };
     socket.check_owner()?;
-    not_busy!(l, socket, &[Direction::Connect, Direction::Write]);
+    not_busy!(l, socket, &[Direction::Write]);
     let timeout = socket.timeouts.get().send;
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket send timeout: {timeout}"));
     let mut bytes = conn.stream.spare();
@@ -134,4 +137,3 @@ fn table(l: State, at: i32, out: &mut Vec<u8>) -> Result<(), Raise> {
     }
     Ok(())
 }
-

@@ -179,6 +179,11 @@ pub(super) fn driver(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     conf.driver = Some(match line.bytes(0) {
         b"epoll" => DriverChoice::Epoll,
         b"io_uring" => DriverChoice::IoUring,
+        b"poll" | b"select" => {
+            let message = format!("the event type \"{}\" is not there, \"epoll\" is used", line.arg(0));
+            line.warn(message);
+            DriverChoice::Epoll
+        }
         _ => return Err(line.fail_arg(0, format!("invalid event type \"{}\"", line.arg(0)))),
     });
     Ok(())
