@@ -96,5 +96,5 @@ fn set(l: State) -> Outcome {
 }
 
 fn failed(l: State, error: &std::io::Error) -> Outcome {
-    fail(l, &weir_rt::file::errno_text(error.raw_os_error().unwrap_or(0)))
+    fail(l, weir_rt::file::errno_text(error.raw_os_error().unwrap_or(0)))
 }
