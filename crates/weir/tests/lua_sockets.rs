@@ -263,6 +263,18 @@ both_drivers! {
         let _ = server.error_log_line(": bad request");
     }
 
+    fn timers_have_sockets_too(driver) {
+        let said = say(&echo(), "local done = require('ngx.semaphore').new()
+            local got
+            ngx.timer.at(0, function()
+                local inner = ngx.socket.tcp()
+                assert(inner:connect('127.0.0.1', PORT)) inner:send('hello\\n') got = inner:receive() inner:setkeepalive()
+                done:post(1)
+            end)
+            done:wait(60) ngx.say(got)");
+        assert_eq!(said, "+hello\n");
+    }
+
     fn who_is_not_there_is_told_and_logged(driver) {
         let backend = echo();
         let port = backend.port();

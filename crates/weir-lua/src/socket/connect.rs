@@ -95,7 +95,7 @@ fn connect(l: State) -> Outcome {
         let message = "ngx.socket connect: expecting 2, 3, or 4 arguments (including the object), but seen";
         return Err(Raise::text(format!("{message} {top}")));
     }
-    lend::exchange(|_| ())?;
+    lend::any_exchange(|_| ())?;
     let before = socket(l)?;
     let block = settings()?;
     let wanted = match wanted(l, &block)? {

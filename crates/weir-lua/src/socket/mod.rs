@@ -202,7 +202,7 @@ impl Drop for Busy {
 
 /// The sockets of the running script's request.
 fn owner() -> Result<Rc<Owner>, Raise> {
-    lend::exchange(|x| {
+    lend::any_exchange(|x| {
         let own = x.own_lasting::<Option<Rc<Owner>>>();
         if let Some(owner) = own {
             return owner.clone();
@@ -220,7 +220,7 @@ struct Owners(RefCell<Vec<Rc<Owner>>>);
 
 /// What the running script's block says of sockets.
 fn settings() -> Result<Rc<Settings>, Raise> {
-    let settings = lend::exchange(|x| x.plan.kept::<Rc<Settings>>().cloned())?;
+    let settings = lend::any_exchange(|x| x.plan.kept::<Rc<Settings>>().cloned())?;
     settings.ok_or_else(|| Raise::text("no ctx found"))
 }
 
@@ -258,7 +258,7 @@ fn closed(l: State, what: &str, socket: Option<&Rc<Socket>>) -> Outcome {
             "attempt to {what} data on a closed socket: u:{at:p}, c:{conn:p}, ft:0 eof:{}",
             u8::from(eof)
         );
-        lend::exchange(|x| x.log(Level::Error, &message))?;
+        lend::any_exchange(|x| x.log(Level::Error, &message))?;
     }
     fail(l, "closed")
 }
@@ -277,7 +277,7 @@ fn tcp(l: State) -> Outcome {
     if l.top() != 0 {
         return Err(Raise::text(format!("expecting zero arguments, but got {}", l.top())));
     }
-    lend::exchange(|_| ())?;
+    lend::any_exchange(|_| ())?;
     l.new_table(place::COUNT, 0);
     l.push_registered(METHODS);
     l.set_metatable(-2);

@@ -295,7 +295,7 @@ fn set_keepalive(l: State) -> Outcome {
         return fail(l, "invalid connection");
     }
     let at = Rc::as_ptr(&conn);
-    if lend::exchange(|x| x.worker.is_stopping())? {
+    if lend::any_exchange(|x| x.worker.is_stopping())? {
         let message =
             format_args!("lua tcp socket set keepalive while process exiting, closing connection {at:p}");
         lend::log_plain(Level::Debug, &message);
