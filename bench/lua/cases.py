@@ -29,6 +29,8 @@ class Case:
     fields: int = 0
     """Fields that the client adds to its requests."""
     workers: int = 1
+    times: int = 1
+    """What a request does so often that its own cost is nothing beside: figures are of one."""
 
 
 def through(table):
@@ -65,6 +67,30 @@ SERVICE = """set $service_name ""; set $masked "";
     log_by_lua_block { local c = ngx.ctx if ngx.status >= 500 and c.tries > 0 then c.failed = true end }"""
 BACKEND = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://backend/return;"
 
+
+
+def call(name, before, text):
+    """A loop of one call, in a request that sends a field and has an argument."""
+    loop = f"{before} local value for at = 1, {TIMES} do {text} end ngx.print(tostring(value))"
+    return Case(f"call-{name}", f'set $given "a value"; content_by_lua_block {{ {loop} }}', fields=1, times=TIMES)
+
+
+TIMES = 5000
+CALLS = [
+    call("nothing", "", "value = at"),
+    call("var", "local var = ngx.var", "value = var.given"),
+    call("var-uri", "local var = ngx.var", "value = var.uri"),
+    call("var-set", "local var = ngx.var", 'var.given = "a value" value = true'),
+    call("header", "local header = ngx.header header['X-Given'] = 'a value'", "value = header['X-Given']"),
+    call("header-set", "local header = ngx.header", "header['X-Given'] = 'a value' value = true"),
+    call("http-var", "local var = ngx.var", "value = var.http_x_field_1"),
+    call("ctx", "ngx.ctx.given = 1", "value = ngx.ctx.given"),
+    call("dict-get", "local dict = ngx.shared.bench dict:set('given', 'a value')", "value = dict:get('given')"),
+    call("dict-set", "local dict = ngx.shared.bench", "value = dict:set('given', 'a value')"),
+    call("dict-incr", "local dict = ngx.shared.bench dict:set('count', 0)", "value = dict:incr('count', 1) and true"),
+    call("now", "", "value = ngx.now() and true"),
+    call("md5", "", "value = ngx.md5('a value')"),
+]
 CASES = [
     Case("hello", r'content_by_lua_block { ngx.print("hello\n") }', wanted=1.2, aim=1.3),
     Case("dict", DICT, connections=192, wanted=2, aim=2.5),
@@ -79,4 +105,5 @@ CASES = [
     Case("hooks", NOTHING + " root {root}; try_files /6b.txt =404;", wanted=1.5, aim=2),
     Case("proxy", BACKEND),
     Case("service", SERVICE + BACKEND),
+    *CALLS,
 ]

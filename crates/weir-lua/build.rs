@@ -213,6 +213,30 @@ void weir_lua_unframe(lua_State *L)
   L->top = base + 1;
 }
 
+/* The function on top may get no arguments from here on, if it has no `...`. All chunks are made as functions that have;
+** those are never compiled as a whole, and have a second frame. */
+void weir_lua_fix(lua_State *L)
+{
+  GCproto *pt;
+  BCIns *bc;
+  MSize i;
+  if (!tvisfunc(L->top-1) || !isluafunc(funcV(L->top-1))) return;
+  pt = funcproto(funcV(L->top-1));
+  bc = proto_bc(pt);
+  if (bc_op(bc[0]) != BC_FUNCV || pt->numparams != 0) return;
+  for (i = 1; i < pt->sizebc; i++)
+    if (bc_op(bc[i]) == BC_VARG) return;
+  setbc_op(&bc[0], BC_FUNCF);
+  pt->flags &= ~PROTO_VARARG;
+}
+
+/* For how many fields the table on top has room beside its array. */
+uint32_t weir_lua_room(lua_State *L)
+{
+  GCtab *t = tabV(L->top-1);
+  return t->hmask ? t->hmask+1 : 0;
+}
+
 static LJ_AINLINE void weir_room(lua_State *L)
 {
   if (LJ_UNLIKELY((char *)__builtin_frame_address(0) < weir_lua_floor))

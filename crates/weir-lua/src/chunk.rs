@@ -95,7 +95,7 @@ impl Chunk {
     }
 }
 
-/// Loads source text or bytecode; the function is on the stack.
+/// Loads source text or bytecode; the function, which is to be called without arguments, is on the stack.
 ///
 /// # Errors
 /// Lua's message.
@@ -104,6 +104,8 @@ pub(crate) fn load(l: State, text: &[u8], name: &str) -> Result<(), String> {
     // SAFETY: text and name live during the call, which raises nothing but returns a message.
     let status = unsafe { sys::luaL_loadbuffer(l.raw(), text.as_ptr().cast(), text.len(), name.as_ptr()) };
     if status == sys::status::OK {
+        // SAFETY: the function is on top, and nobody has called it.
+        unsafe { sys::weir_lua_fix(l.raw()) };
         return Ok(());
     }
     let message = l.lossy(-1);

@@ -26,6 +26,8 @@ pub(crate) struct Loan {
     exchange: *mut Exchange,
     run: *mut Run,
     phase: Phase,
+    /// The anchor of the request's `ngx.ctx`, once the script has asked for it.
+    ctx: Cell<Option<i32>>,
     before: *const Loan,
 }
 
@@ -54,6 +56,7 @@ pub(crate) fn lend<T>(
         exchange: exchange.map_or(ptr::null_mut(), ptr::from_mut),
         run: run.map_or(ptr::null_mut(), ptr::from_mut),
         phase,
+        ctx: Cell::new(None),
         before: CURRENT.get(),
     };
     let _guard = Guard(loan.before);
@@ -85,6 +88,19 @@ fn current() -> Option<&'static Loan> {
 /// The context of the running script.
 pub(crate) fn phase() -> Phase {
     current().map_or(Phase::Init, |loan| loan.phase)
+}
+
+/// The anchor of the request's `ngx.ctx`, if the script has asked before.
+pub(crate) fn ctx() -> Option<i32> {
+    current()?.ctx.get()
+}
+
+/// Notes the anchor of the request's `ngx.ctx` for the rest of the loan: it may be another one in the next, since
+/// redirects happen between them.
+pub(crate) fn note_ctx(anchor: i32) {
+    if let Some(loan) = current() {
+        loan.ctx.set(Some(anchor));
+    }
 }
 
 /// The VM of the running script.

@@ -271,6 +271,12 @@ impl State {
         unsafe { sys::lua_createtable(self.0, size(array), size(hash)) }
     }
 
+    /// For how many fields the table on top has room beside its array.
+    pub(crate) fn room(self) -> usize {
+        // SAFETY: callers have checked that a table is on top.
+        unsafe { sys::weir_lua_room(self.0) as usize }
+    }
+
     /// Replaces the key on top by its value in the table `at`, without metamethods.
     pub(crate) fn raw_get(self, at: c_int) {
         // SAFETY: callers have checked that a table stands there.

@@ -167,6 +167,8 @@ unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_raise();
     pub(crate) fn weir_lua_stack(floor: *mut c_char);
     pub(crate) fn weir_lua_unframe(l: *mut LuaState);
+    pub(crate) fn weir_lua_fix(l: *mut LuaState);
+    pub(crate) fn weir_lua_room(l: *mut LuaState) -> u32;
 
     pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
     pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);

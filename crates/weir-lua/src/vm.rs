@@ -50,6 +50,8 @@ pub(crate) struct Vm {
     pub(crate) lines: Lines,
     /// Variables of modules that compiled code knows by number, and what follows their prefix.
     pub(crate) direct: RefCell<Vec<(Get, Rc<str>)>>,
+    /// See [`Vm::ctx_fields`].
+    ctx_fields: Cell<usize>,
     /// Where in the configuration the scripts begin that were loaded, by their names.
     pub(crate) places: RefCell<HashMap<String, (String, usize)>>,
     /// What scripts may use.
@@ -103,6 +105,7 @@ impl Vm {
             patterns,
             lines: Lines::default(),
             direct: RefCell::default(),
+            ctx_fields: Cell::new(4),
             me: RefCell::default(),
             started: Cell::new(false),
             home,
@@ -152,6 +155,19 @@ impl Vm {
     /// The stack of the main coroutine; scripts never run on it but `init_by_lua` and what can't wait.
     pub(crate) fn main(&self) -> State {
         self.main
+    }
+
+    /// For how many fields a request's `ngx.ctx` has room when it is made: as the last ones have needed, so that it does
+    /// not grow step by step.
+    pub(crate) fn ctx_fields(&self) -> usize {
+        self.ctx_fields.get()
+    }
+
+    /// Notes how many fields one had room for in the end. Less than before counts by an eighth.
+    pub(crate) fn note_ctx_fields(&self, room: usize) {
+        let before = self.ctx_fields.get();
+        let room = if room >= before { room } else { before - (before - room).div_ceil(8) };
+        self.ctx_fields.set(room.clamp(4, 64));
     }
 
     /// Bytes that it has allocated since it was made.

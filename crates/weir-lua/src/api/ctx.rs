@@ -23,7 +23,11 @@ impl Drop for Ctx {
     fn drop(&mut self) {
         if let Some((vm, anchor)) = self.0.take() {
             weir_core::log::cycle(Level::Debug, &format_args!("lua release ngx.ctx at ref {anchor}"));
-            vm.main().release(anchor);
+            let main = vm.main();
+            main.push_anchored(anchor);
+            vm.note_ctx_fields(main.room());
+            main.pop(1);
+            main.release(anchor);
         }
     }
 }
@@ -34,10 +38,15 @@ struct Here(bool);
 
 /// The anchor of the request's table, if it has one.
 pub(crate) fn anchor() -> Result<Option<i32>, Raise> {
-    lend::any_exchange(|x| {
+    if let known @ Some(_) = lend::ctx() {
+        return Ok(known);
+    }
+    let anchor = lend::any_exchange(|x| {
         let kept = x.state::<Here>().0 || x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
         x.own_lasting::<Ctx>().0.as_ref().filter(|_| kept).map(|(_, anchor)| *anchor)
-    })
+    })?;
+    anchor.inspect(|anchor| lend::note_ctx(*anchor));
+    Ok(anchor)
 }
 
 fn get(l: State) -> Outcome {
@@ -45,7 +54,7 @@ fn get(l: State) -> Outcome {
     if let Some(anchor) = anchor {
         l.push_anchored(anchor);
     } else {
-        l.new_table(0, 4);
+        l.new_table(0, lend::vm(Vm::ctx_fields));
         secure::push_inherited(l);
         l.push_value(-1);
         keep(l)?;
@@ -65,9 +74,15 @@ fn set(l: State) -> Outcome {
 /// Makes the table on top, which goes, the request's.
 fn keep(l: State) -> Result<(), Raise> {
     lend::any_exchange(|_| ())?;
+    keep_anchored(l.anchor())
+}
+
+/// Makes an anchored table the request's whose script runs.
+pub(crate) fn keep_anchored(anchor: i32) -> Result<(), Raise> {
     let vm = lend::vm(Vm::shared);
-    let anchor = l.anchor();
-    lend::any_exchange(|x| give(x, vm, anchor))
+    lend::any_exchange(|x| give(x, vm, anchor))?;
+    lend::note_ctx(anchor);
+    Ok(())
 }
 
 /// The anchor of the table that `x` was given or made.

@@ -96,6 +96,9 @@ pub(crate) struct Api {
     arg: unsafe extern "C" fn(f64, *mut Answer) -> i32,
     monotonic: extern "C" fn() -> f64,
     set_peer: unsafe extern "C" fn(*const u8, usize, i32, *const u8, usize, *mut Answer) -> i32,
+    settable: unsafe extern "C" fn(*const u8, usize) -> i32,
+    set_variable: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
+    give_ctx: extern "C" fn(i32) -> i32,
 }
 
 static API: Api = Api {
@@ -128,6 +131,9 @@ static API: Api = Api {
     arg: fields::arg,
     monotonic: text::monotonic,
     set_peer: crate::balancer::set_peer,
+    settable: request::settable,
+    set_variable: request::set_variable,
+    give_ctx: request::give_ctx,
 };
 
 /// Nothing of the kind.

@@ -5,10 +5,11 @@ use weir_core::variable::{Get, VarIndex};
 use weir_http::{Known, classify};
 
 use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
-use crate::api::{ctx_anchor, is_sent};
+use crate::api::{ctx_anchor, is_sent, keep_ctx};
 use crate::handler::Settings;
 use crate::lend;
 use crate::phase::{Phase, REQUEST};
+use crate::vm::Vm;
 
 /// The number of a variable, which holds as long as the VM: of the configuration, or behind those a module's.
 pub(super) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i32 {
@@ -68,6 +69,42 @@ pub(super) unsafe extern "C" fn variable(index: i32, answer: *mut Answer) -> i32
             }
         });
         found.unwrap_or(REFUSED)
+    })
+}
+
+/// The number of a variable that scripts may set.
+pub(super) unsafe extern "C" fn settable(name: *const u8, len: usize) -> i32 {
+    // SAFETY: as `variable_index`.
+    let name = unsafe { slice(name, len) };
+    guarded(|| {
+        let Ok(name) = std::str::from_utf8(name) else { return REFUSED };
+        let name = name.to_ascii_lowercase();
+        let index = lend::exchange(|x| {
+            let generation = x.server.generation();
+            let variables = generation.variables();
+            variables.settable(&name).filter(|may| *may).and_then(|_| variables.find(&name))
+        });
+        index.ok().flatten().map_or(REFUSED, |index| i32::from(index.0))
+    })
+}
+
+/// Gives variable number `index`, which is [settable], a value; null for none.
+pub(super) unsafe extern "C" fn set_variable(index: i32, value: *const u8, len: usize) -> i32 {
+    // SAFETY: as `variable_index`; a null value is not followed.
+    let value = unsafe { (!value.is_null()).then(|| slice(value, len)) };
+    guarded(|| {
+        let (Ok(index), true) = (u16::try_from(index), lend::phase().is_in(REQUEST)) else { return REFUSED };
+        let done = lend::exchange(|x| {
+            match value {
+                Some(value) => {
+                    let span = x.arena.push(value);
+                    x.set_variable(VarIndex(index), Text::Span(span));
+                }
+                None => x.clear_variable(VarIndex(index)),
+            }
+            FOUND
+        });
+        done.unwrap_or(REFUSED)
     })
 }
 
@@ -160,9 +197,18 @@ pub(super) unsafe extern "C" fn request_header(name: *const u8, len: usize, answ
     })
 }
 
-/// The anchor of the request's `ngx.ctx`, if it has one.
+/// The anchor of the request's `ngx.ctx`; -2 when it has none yet, and less by the number of fields to make room for.
 pub(super) extern "C" fn ctx() -> i32 {
-    guarded(|| ctx_anchor().ok().flatten().unwrap_or(REFUSED))
+    guarded(|| match ctx_anchor() {
+        Ok(Some(anchor)) => anchor,
+        Ok(None) => -2 - lend::vm(Vm::ctx_fields) as i32,
+        Err(_) => REFUSED,
+    })
+}
+
+/// Makes the table that the prelude has anchored the request's `ngx.ctx`.
+pub(super) extern "C" fn give_ctx(anchor: i32) -> i32 {
+    guarded(|| keep_ctx(anchor).map_or(REFUSED, |()| FOUND))
 }
 
 /// The status of the answer so far.

@@ -32,11 +32,22 @@ local registry = debug.getregistry()
 local other_ctx, other_status = ngx._ctx, ngx._status
 local other_sent, other_subrequest, set_status = ngx._headers_sent, ngx._is_subrequest, ngx._set_status
 local type = type
+local new_table = require "table.new"
 local getters = {
     ctx = function()
         local anchor = C.ctx()
         if anchor >= 0 then return registry[anchor] end
-        return other_ctx()
+        if anchor == -1 then return other_ctx() end
+        -- The first time. Anchored as luaL_ref does: free places are a list that begins at 0.
+        local table, place = new_table(0, -2 - anchor), registry[0]
+        if place and place ~= 0 then
+            registry[0] = registry[place]
+        else
+            place = #registry + 1
+        end
+        registry[place] = table
+        C.give_ctx(place)
+        return table
     end,
     status = function()
         local status = C.status()
@@ -93,11 +104,18 @@ local rawset = rawset
 setmetatable(ngx, {
     __index = function(_, key)
         local get = getters[key]
-        if get then return get() end
+        if get then
+            -- Not a tail call: such a metamethod is not compiled.
+            local value = get()
+            return value
+        end
     end,
     __newindex = function(self, key, value)
         local set = setters[key]
-        if set then return set(value) end
+        if set then
+            set(value)
+            return
+        end
         rawset(self, key, value)
     end,
 })

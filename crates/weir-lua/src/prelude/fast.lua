@@ -55,6 +55,9 @@ struct weir_api {
     int (*arg)(double, struct weir_answer *);
     double (*monotonic)(void);
     int (*set_peer)(const char *, size_t, int, const char *, size_t, struct weir_answer *);
+    int (*settable)(const char *, size_t);
+    int (*set_variable)(int, const char *, size_t);
+    int (*give_ctx)(int);
 };
 ]]
 ngx._fast = {

@@ -1,4 +1,5 @@
--- Tables whose keys are asked of the request: `ngx.var`, `ngx.header`, `ngx.arg`.
+-- Tables whose keys are asked of the request: `ngx.var`, `ngx.header`, `ngx.arg`. Metamethods that end with a tail call
+-- are not compiled when an interpreted function calls them: none does where it is fast.
 local ngx = ngx
 local var_get, var_set = ngx._var_get, ngx._var_set
 local header_get, header_set = ngx._header_get, ngx._header_set
@@ -8,7 +9,7 @@ local type, gsub, lower, setmetatable = type, string.gsub, string.lower, setmeta
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
 local tostring = tostring
 -- Numbers of variables, which hold as long as the VM.
-local indexes = {}
+local indexes, settable = {}, {}
 ngx.var = setmetatable({}, {
     __index = function(_, name)
         local index = indexes[name]
@@ -19,18 +20,42 @@ ngx.var = setmetatable({}, {
             indexes[name] = index
         end
         local found = C.variable(index, out)
-        if found == 1 then return text(out.at, out.len) end
+        if found == 1 then
+            local value = text(out.at, out.len)
+            return value
+        end
         if found == 0 then return nil end
         return var_get(name)
     end,
-    __newindex = function(_, name, value) var_set(name, value) end,
+    __newindex = function(_, name, value)
+        if type(name) == "string" then
+            local index = settable[name]
+            if not index then
+                index = C.settable(name, #name)
+                if index >= 0 then settable[name] = index end
+            end
+            local given = value
+            if type(given) == "number" then given = tostring(given) end
+            if index >= 0 then
+                if type(given) == "string" then
+                    if C.set_variable(index, given, #given) == 1 then return end
+                elseif given == nil and C.set_variable(index, nil, 0) == 1 then
+                    return
+                end
+            end
+        end
+        var_set(name, value)
+    end,
 })
 
 ngx.header = setmetatable({}, {
     __index = function(_, name)
         if type(name) == "string" then
             local found = C.header(name, #name, out)
-            if found == 1 then return text(out.at, out.len) end
+            if found == 1 then
+                local value = text(out.at, out.len)
+                return value
+            end
             if found == 0 then return nil end
         end
         return header_get(name)
@@ -61,7 +86,10 @@ ngx.arg = setmetatable({}, {
     __index = function(_, key)
         if type(key) == "number" then
             local found = C.arg(key, out)
-            if found == 1 then return text(out.at, out.len) end
+            if found == 1 then
+                local value = text(out.at, out.len)
+                return value
+            end
             if found == 2 then return out.flag == 1 end
         end
         return arg_get(key)

@@ -52,6 +52,11 @@ pub(super) fn keep(x: &mut Exchange, vm: &Rc<Vm>) {
     *x.connection.state::<OfConnection>().0.borrow_mut() = Some(kept);
 }
 
+/// Whether scripts of the connection's handshake have left a table, which those of its requests inherit from.
+pub(crate) fn is_inherited() -> bool {
+    lend::any_exchange(|x| x.connection.state_if::<OfConnection>().is_some()).unwrap_or(false)
+}
+
 /// Lets the table on top inherit from that of the request's connection, if it has one.
 pub(crate) fn push_inherited(l: State) {
     let Ok(Some(kept)) = lend::any_exchange(|x| x.connection.state_if::<OfConnection>()) else { return };

@@ -22,7 +22,7 @@ use weir_tls::suites::Protocols;
 use crate::api::Raise;
 use crate::lend;
 
-pub(crate) use ctx::push_inherited;
+pub(crate) use ctx::{is_inherited, push_inherited};
 pub(crate) use handler::{Scripts, Sources};
 use parsed::{Chain, Key};
 
