@@ -1,10 +1,10 @@
 //! `ngx.shared.DICT:*`, as far as it is not [compiled](crate::fast).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{Done, Function, Outcome, Raise, fail, function};
-use crate::dict::{Dict, Item, Stored, Value, When};
+use crate::dict::{Dict, Item, New, Stored, When};
 use crate::lend;
 use crate::phase::Phase;
 use crate::state::State;
@@ -163,7 +163,7 @@ fn push(l: State, left: bool) -> Outcome {
                 None => {}
             }
             let Some(first) = item.clone() else { return fail(l, "no memory") };
-            let list = Value::List(Mutex::new(VecDeque::from([first])));
+            let list = New::List(VecDeque::from([first]));
             match dict.set(&key, list, 0, 0, When::Absent, true) {
                 Stored::Yes(_) => {
                     l.push_number(1.0);

@@ -1,17 +1,17 @@
 //! Shared dictionaries (`lua_shared_dict`): one for all workers, kept over reloads.
 //!
-//! **A read takes no lock.** Entries are immutable nodes in chains of atomic pointers; a reader follows them under an
-//! epoch ([`crossbeam_epoch`]), and what a writer takes out is freed when no reader can see it any more. Writers hold the
-//! stripe of the key. That a key was read is a plain store of the reader's own stamp into the node, which grows with
+//! **A read takes no lock.** Entries are nodes in chains of atomic pointers; a reader follows them under an epoch
+//! ([`crossbeam_epoch`]), and what a writer takes out is freed when no reader can see it any more. Writers hold the
+//! stripe of the key. A short value is exchanged in its node ([`node`]), any other with it. That a key was read is a plain store of the reader's own stamp into the node, which grows with
 //! the time and with each read of that worker: so the order of use is exact as one worker sees it, and approximate
 //! across workers. Who needs room takes the least used node of all stripes, found by a heap of stamps that is set right
 //! where it is looked at.
 
+mod node;
 mod stripe;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
@@ -19,16 +19,26 @@ use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 use weir_rt::clock;
 
-use stripe::{Contention, Node, Stripe};
+use node::{Node, SMALL, is_over};
+use stripe::{Contention, Stripe};
 
-/// What a dictionary holds under a key.
-#[derive(Debug)]
-pub(crate) enum Value {
-    Text(Box<[u8]>),
+/// A value to be stored.
+pub(crate) enum New<'v> {
+    Text(&'v [u8]),
     Number(f64),
     Boolean(bool),
-    /// Of texts and numbers, from left to right. Changed in place, by who holds the stripe.
-    List(Mutex<VecDeque<Item>>),
+    /// Of texts and numbers, from left to right.
+    List(VecDeque<Item>),
+}
+
+/// A value that is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Seen<'v> {
+    Text(&'v [u8]),
+    Number(f64),
+    Boolean(bool),
+    /// See [`Dict::with_list`].
+    List,
 }
 
 /// An element of a list.
@@ -99,11 +109,11 @@ fn now() -> u64 {
 }
 
 /// The next stamp of this thread: grows with time, and with each use within a millisecond.
-fn stamp() -> u64 {
+fn stamp(now: u64) -> u64 {
     thread_local! {
         static LAST: Cell<u64> = const { Cell::new(0) };
     }
-    let stamp = (now() << 20).max(LAST.get() + 1);
+    let stamp = (now << 20).max(LAST.get() + 1);
     LAST.set(stamp);
     stamp
 }
@@ -164,35 +174,38 @@ impl Dict {
     }
 
     /// Looks at the value of `key`, its flags, and whether it has expired; without a lock.
-    pub(crate) fn get<T>(&self, key: &[u8], look: impl FnOnce(&Value, u32, bool) -> T) -> Option<T> {
-        let hash = hash(key);
+    pub(crate) fn get<T>(&self, key: &[u8], look: impl FnOnce(Seen<'_>, u32, bool) -> T) -> Option<T> {
+        let (hash, mut scratch) = (hash(key), [0; SMALL]);
         let guard = epoch::pin();
         let node = self.stripe(hash).find(hash, key, &guard)?;
-        let expired = node.is_expired(now());
+        let (value, flags, expires) = node.read(&mut scratch);
+        let now = now();
+        let expired = is_over(expires, now);
         if !expired {
-            node.used.store(stamp(), Ordering::Relaxed);
+            node.used.store(stamp(now), Ordering::Relaxed);
         }
-        Some(look(&node.value, node.flags, expired))
+        Some(look(value, flags, expired))
     }
 
     /// Stores a value for `ttl` milliseconds (0: for ever). `evict`: others may go for it.
     pub(crate) fn set(
         &self,
         key: &[u8],
-        value: Value,
+        value: New<'_>,
         ttl: u64,
         flags: u32,
         when: When,
         evict: bool,
     ) -> Stored {
-        let (hash, guard) = (hash(key), epoch::pin());
+        let hash = hash(key);
         let stripe = self.stripe(hash);
         let size = OVERHEAD + (key.len() + value.size()) as u64;
         let mut forced = false;
         loop {
             let mut locked = stripe.lock();
-            let node = stripe.find(hash, key, &guard);
-            let living = node.is_some_and(|node| !node.is_expired(now()));
+            let node = stripe.find_held(&locked, hash, key);
+            let now = now();
+            let living = node.is_some_and(|node| !node.is_expired(now));
             match when {
                 When::Absent if living => return Stored::Exists,
                 When::Present if !living => return Stored::NotFound,
@@ -200,12 +213,15 @@ impl Dict {
             }
             let before = node.map_or(0, |node| node.size.load(Ordering::Relaxed));
             if self.fits(size, before) {
-                let expires = if ttl == 0 { NEVER } else { now() + ttl };
-                let node = Node::new(hash, key, value, flags, expires, size, self.number());
-                self.put(stripe, &mut locked, node, &guard);
+                let expires = if ttl == 0 { NEVER } else { now + ttl };
+                if !node.is_some_and(|node| self.exchange(node, &value, flags, expires, size)) {
+                    let node = Node::new(hash, key, value, flags, expires, size, self.number());
+                    self.put(stripe, &mut locked, node, &epoch::pin());
+                }
                 return Stored::Yes(forced);
             }
             drop(locked);
+            let guard = epoch::pin();
             let (made, others) = self.make_room(size.saturating_sub(before), evict, &guard);
             forced |= others;
             if !made {
@@ -216,8 +232,24 @@ impl Dict {
         }
     }
 
+    /// Gives a node another value in place of its own, for which there is room, if that fits there.
+    fn exchange(&self, node: &Node, value: &New<'_>, flags: u32, expires: u64, size: u64) -> bool {
+        if !node.exchange(value, flags, expires) {
+            return false;
+        }
+        node.used.store(stamp(now()), Ordering::Relaxed);
+        let before = node.size.load(Ordering::Relaxed);
+        if size != before {
+            node.size.store(size, Ordering::Relaxed);
+            // Also what is less: the sum wraps.
+            self.used.fetch_add(size.wrapping_sub(before), Ordering::Relaxed);
+        }
+        true
+    }
+
     /// Puts a node in, for which there is room.
     fn put(&self, stripe: &Stripe, locked: &mut stripe::Order, node: Node, guard: &epoch::Guard) {
+        node.used.store(stamp(now()), Ordering::Relaxed);
         self.used.fetch_add(node.size.load(Ordering::Relaxed), Ordering::Relaxed);
         self.gone(stripe.put(locked, node, guard));
     }
@@ -293,30 +325,33 @@ impl Dict {
     pub(crate) fn update<T>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(Option<&Value>) -> Result<(Value, Option<u64>), T>,
+        mut change: impl FnMut(Option<Seen<'_>>) -> Result<(New<'static>, Option<u64>), T>,
     ) -> Result<Stored, T> {
-        let (hash, guard) = (hash(key), epoch::pin());
+        let hash = hash(key);
         let stripe = self.stripe(hash);
         let mut forced = false;
         loop {
             let mut locked = stripe.lock();
-            let there = stripe.find(hash, key, &guard);
-            let node = there.filter(|node| !node.is_expired(now()));
-            let (value, ttl) = change(node.map(|node| &node.value))?;
+            let (there, now, mut scratch) = (stripe.find_held(&locked, hash, key), now(), [0; SMALL]);
+            let living = there.filter(|node| !node.is_expired(now)).map(|node| node.read(&mut scratch));
+            let (flags, expires) = living.map_or((0, NEVER), |(_, flags, expires)| (flags, expires));
+            let (value, ttl) = change(living.map(|(value, ..)| value))?;
             let size = OVERHEAD + (key.len() + value.size()) as u64;
             let before = there.map_or(0, |node| node.size.load(Ordering::Relaxed));
             if self.fits(size, before) {
-                let expires = match (ttl, node) {
-                    (Some(0), _) | (None, None) => NEVER,
-                    (Some(ttl), _) => now() + ttl,
-                    (None, Some(node)) => node.expires.load(Ordering::Relaxed),
+                let expires = match ttl {
+                    Some(0) => NEVER,
+                    Some(ttl) => now + ttl,
+                    None => expires,
                 };
-                let flags = node.map_or(0, |node| node.flags);
-                let node = Node::new(hash, key, value, flags, expires, size, self.number());
-                self.put(stripe, &mut locked, node, &guard);
+                if !there.is_some_and(|node| self.exchange(node, &value, flags, expires, size)) {
+                    let node = Node::new(hash, key, value, flags, expires, size, self.number());
+                    self.put(stripe, &mut locked, node, &epoch::pin());
+                }
                 return Ok(Stored::Yes(forced));
             }
             drop(locked);
+            let guard = epoch::pin();
             let (made, others) = self.make_room(size.saturating_sub(before), true, &guard);
             forced |= others;
             if !made {
@@ -337,8 +372,7 @@ impl Dict {
         let stripe = self.stripe(hash);
         let mut locked = stripe.lock();
         let node = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now()))?;
-        let Value::List(list) = &node.value else { return Some(None) };
-        let mut list = list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(mut list) = node.list() else { return Some(None) };
         let size = |list: &VecDeque<Item>| list.iter().map(Item::size).sum::<usize>() as u64;
         let before = size(&list);
         let result = change(&mut list);
@@ -346,7 +380,7 @@ impl Dict {
         drop(list);
         node.size.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         self.used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        node.used.store(stamp(), Ordering::Relaxed);
+        node.used.store(stamp(now()), Ordering::Relaxed);
         if empty {
             self.gone(stripe.remove(&mut locked, hash, key, &guard));
         }
@@ -357,7 +391,7 @@ impl Dict {
     pub(crate) fn ttl(&self, key: &[u8]) -> Option<u64> {
         let (hash, guard) = (hash(key), epoch::pin());
         let node = self.stripe(hash).find(hash, key, &guard)?;
-        let (expires, now) = (node.expires.load(Ordering::Relaxed), now());
+        let (expires, now) = (node.expires(), now());
         match expires {
             NEVER => Some(0),
             expires if expires <= now => None,
@@ -373,7 +407,7 @@ impl Dict {
         let Some(node) = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now())) else {
             return false;
         };
-        node.expires.store(if ttl == 0 { NEVER } else { now() + ttl }, Ordering::Relaxed);
+        node.expire(if ttl == 0 { NEVER } else { now() + ttl });
         true
     }
 
@@ -383,7 +417,7 @@ impl Dict {
         for stripe in &self.stripes {
             let _locked = stripe.lock();
             stripe.for_each(&guard, |node| {
-                node.expires.store(1, Ordering::Relaxed);
+                node.expire(1);
                 true
             });
         }
@@ -420,15 +454,13 @@ impl Dict {
     }
 }
 
-impl Value {
+impl New<'_> {
     fn size(&self) -> usize {
         match self {
-            Value::Text(text) => text.len(),
-            Value::Number(_) => 8,
-            Value::Boolean(_) => 1,
-            Value::List(list) => {
-                list.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().map(Item::size).sum()
-            }
+            New::Text(text) => text.len(),
+            New::Number(_) => 8,
+            New::Boolean(_) => 1,
+            New::List(list) => list.iter().map(Item::size).sum(),
         }
     }
 }
@@ -440,148 +472,4 @@ impl Item {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    fn text(value: &str) -> Value {
-        Value::Text(value.as_bytes().into())
-    }
-
-    fn put(dict: &Dict, key: &str, value: Value) -> Stored {
-        dict.set(key.as_bytes(), value, 0, 0, When::Always, true)
-    }
-
-    fn read(dict: &Dict, key: &str) -> Option<String> {
-        dict.get(key.as_bytes(), |value, _, expired| match value {
-            _ if expired => None,
-            Value::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
-            other => Some(format!("{other:?}")),
-        })?
-    }
-
-    #[test]
-    fn values_are_kept_replaced_and_removed() {
-        let dict = Dict::new(1 << 16);
-        assert_eq!(put(&dict, "a", text("1")), Stored::Yes(false));
-        assert_eq!(put(&dict, "a", text("2")), Stored::Yes(false));
-        assert_eq!(read(&dict, "a").as_deref(), Some("2"));
-        assert_eq!(dict.set(b"a", text("3"), 0, 0, When::Absent, true), Stored::Exists);
-        assert_eq!(dict.set(b"b", text("3"), 0, 0, When::Present, true), Stored::NotFound);
-        dict.delete(b"a");
-        assert_eq!(read(&dict, "a"), None);
-        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn the_least_used_goes_first() {
-        let dict = Dict::new(4096);
-        for number in 0..28 {
-            put(&dict, &format!("k{number:02}"), text("0123456789"));
-        }
-        assert!(read(&dict, "k00").is_some());
-        assert_eq!(put(&dict, "new", text("0123456789")), Stored::Yes(false));
-        assert_eq!(put(&dict, "newer", text("0123456789")), Stored::Yes(true));
-        assert!(read(&dict, "k01").is_none(), "not used since it was stored");
-        assert!(read(&dict, "k00").is_some() && read(&dict, "k02").is_some());
-        assert_eq!(dict.set(b"safe", text("0123456789"), 0, 0, When::Always, false), Stored::NoMemory(false));
-        assert_eq!(put(&dict, "large", text(&"x".repeat(5000))), Stored::NoMemory(false));
-    }
-
-    #[test]
-    fn a_large_value_fits_a_dictionary_of_a_megabyte() {
-        let dict = Dict::new(1 << 20);
-        assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), Stored::Yes(false));
-    }
-
-    /// Every stripe is held by somebody, and still there is an answer.
-    #[test]
-    fn a_read_takes_no_lock() {
-        let dict = Dict::new(1 << 16);
-        put(&dict, "a", text("1"));
-        let _held: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
-        assert_eq!(read(&dict, "a").as_deref(), Some("1"));
-    }
-
-    #[test]
-    fn entries_expire_and_are_flushed() {
-        let dict = Dict::new(1 << 16);
-        put(&dict, "a", text("1"));
-        put(&dict, "b", text("2"));
-        assert_eq!(dict.ttl(b"a"), Some(0));
-        assert!(dict.expire(b"a", 100_000));
-        assert!(dict.ttl(b"a").is_some_and(|left| left > 0));
-        dict.flush_all();
-        assert_eq!((read(&dict, "a"), dict.keys(10).len()), (None, 0));
-        assert_eq!((dict.flush_expired(1), dict.flush_expired(9)), (1, 1));
-        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn numbers_and_lists_are_changed() {
-        let dict = Dict::new(1 << 16);
-        let add = |by: f64| {
-            dict.update(b"n", |value| match value {
-                Some(Value::Number(number)) => Ok((Value::Number(number + by), None)),
-                None => Ok((Value::Number(by), None)),
-                Some(_) => Err("not a number"),
-            })
-        };
-        assert_eq!((add(1.0), add(2.0)), (Ok(Stored::Yes(false)), Ok(Stored::Yes(false))));
-        assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
-        put(&dict, "l", Value::List(Mutex::new(VecDeque::from([Item::Number(1.0)]))));
-        assert_eq!(dict.with_list(b"l", |list| list.push_back(Item::Number(2.0))), Some(Some(())));
-        assert_eq!(dict.with_list(b"l", |list| list.len()), Some(Some(2)));
-        dict.with_list(b"l", VecDeque::clear);
-        assert!(dict.with_list(b"l", |list| list.len()).is_none(), "an empty list is none");
-        dict.delete(b"n");
-        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
-    }
-
-    /// Readers and writers of the same few keys: no value is torn, none of another key.
-    #[test]
-    fn a_key_that_is_set_again_is_always_there() {
-        let dict = Arc::new(Dict::new(1 << 20));
-        put(&dict, "key", text("value"));
-        let writer = {
-            let dict = dict.clone();
-            std::thread::spawn(move || {
-                for _ in 0..20_000 {
-                    put(&dict, "key", text("value"));
-                }
-            })
-        };
-        while !writer.is_finished() {
-            assert_eq!(read(&dict, "key").as_deref(), Some("value"));
-        }
-        writer.join().expect("the writer has not panicked");
-        assert_eq!(dict.used.load(Ordering::Relaxed), OVERHEAD + 8);
-    }
-
-    #[test]
-    fn threads_share_a_dictionary() {
-        let dict = Arc::new(Dict::new(1 << 14));
-        let threads: Vec<_> = (0..4)
-            .map(|thread| {
-                let dict = dict.clone();
-                std::thread::spawn(move || {
-                    for round in 0..2000_u32 {
-                        let key = format!("key{}", (round * 7 + thread) % 50);
-                        if round % 3 == thread % 3 {
-                            put(&dict, &key, text(&format!("{key}={key}")));
-                        } else if let Some(value) = read(&dict, &key) {
-                            assert_eq!(value, format!("{key}={key}"));
-                        }
-                    }
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-        let total: u64 = dict.keys(usize::MAX).len() as u64;
-        assert!(total <= 50 && dict.used.load(Ordering::Relaxed) <= dict.capacity);
-        dict.flush_all();
-        dict.flush_expired(usize::MAX);
-        assert_eq!(dict.used.load(Ordering::Relaxed), 0);
-    }
-}
+mod tests;

@@ -8,44 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use weir_rt::{clock, sampler};
 
-use super::{NEVER, Value, stamp};
-
-/// An entry. All but its times and its size stays as it was made.
-pub(super) struct Node {
-    hash: u64,
-    pub(super) key: Box<[u8]>,
-    pub(super) value: Value,
-    pub(super) flags: u32,
-    /// Milliseconds; [`NEVER`] or when it expires.
-    pub(super) expires: AtomicU64,
-    /// The stamp of its last use.
-    pub(super) used: AtomicU64,
-    pub(super) size: AtomicU64,
-    /// Tells it from others that had its key.
-    number: u64,
-    next: Atomic<Node>,
-}
-
-impl Node {
-    pub(super) fn new(
-        hash: u64,
-        key: &[u8],
-        value: Value,
-        flags: u32,
-        expires: u64,
-        size: u64,
-        number: u64,
-    ) -> Node {
-        let (key, expires, used) = (key.into(), AtomicU64::new(expires), AtomicU64::new(stamp()));
-        let size = AtomicU64::new(size);
-        Node { hash, key, value, flags, expires, used, size, number, next: Atomic::null() }
-    }
-
-    pub(super) fn is_expired(&self, now: u64) -> bool {
-        let expires = self.expires.load(Ordering::Relaxed);
-        expires != NEVER && expires <= now
-    }
-}
+use super::node::Node;
 
 pub(super) struct Stripe {
     buckets: Box<[Atomic<Node>]>,
@@ -126,6 +89,12 @@ impl Stripe {
     /// The node of `key`, expired or not.
     pub(super) fn find<'g>(&self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<&'g Node> {
         self.seek(hash, guard, |node| *node.key == *key).map(|(_, node)| node)
+    }
+
+    /// As [`Stripe::find`], for who holds the lock: nobody else takes nodes out.
+    pub(super) fn find_held<'o>(&'o self, _held: &'o Order, hash: u64, key: &[u8]) -> Option<&'o Node> {
+        // SAFETY: nodes are freed behind being taken out, which the caller alone may do, with the order that is lent here.
+        self.find(hash, key, unsafe { crossbeam_epoch::unprotected() })
     }
 
     /// The node of that hash that `is` it, and the pointer to it.

@@ -2,7 +2,7 @@
 
 use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
 use crate::api::writes_are_ignored;
-use crate::dict::{Dict, Stored, Value, When};
+use crate::dict::{Dict, New, Seen, Stored, When};
 use crate::lend;
 
 /// A value and how it is stored; `struct weir_value` of the prelude.
@@ -54,19 +54,19 @@ pub(super) unsafe extern "C" fn get(
                 }
                 (answer.flags, answer.flag) = (flags, u32::from(expired));
                 match value {
-                    Value::Text(text) => {
+                    Seen::Text(text) => {
                         answer.keep(text);
                         1
                     }
-                    Value::Number(number) => {
-                        answer.number = *number;
+                    Seen::Number(number) => {
+                        answer.number = number;
                         2
                     }
-                    Value::Boolean(value) => {
-                        answer.number = f64::from(u8::from(*value));
+                    Seen::Boolean(value) => {
+                        answer.number = f64::from(u8::from(value));
                         3
                     }
-                    Value::List(_) => 4,
+                    Seen::List => 4,
                 }
             });
             found.unwrap_or(NOTHING)
@@ -98,9 +98,9 @@ pub(super) unsafe extern "C" fn set(
             _ => When::Present,
         };
         let value = match given.kind {
-            0 => Value::Text(text.into()),
-            1 => Value::Number(given.number),
-            2 => Value::Boolean(given.number != 0.0),
+            0 => New::Text(text),
+            1 => New::Number(given.number),
+            2 => New::Boolean(given.number != 0.0),
             _ => {
                 return with(number, |dict| {
                     dict.delete(key);
@@ -139,14 +139,14 @@ pub(super) unsafe extern "C" fn incr(
         with(number, |dict| {
             let mut sum = 0.0;
             let outcome = dict.update(key, |value| match value {
-                Some(Value::Number(number)) => {
+                Some(Seen::Number(number)) => {
                     sum = number + given.number;
-                    Ok((Value::Number(sum), None))
+                    Ok((New::Number(sum), None))
                 }
                 Some(_) => Err(5),
                 None if given.when == 1 => {
                     sum = given.init + given.number;
-                    Ok((Value::Number(sum), Some(given.ttl())))
+                    Ok((New::Number(sum), Some(given.ttl())))
                 }
                 None => Err(3),
             });

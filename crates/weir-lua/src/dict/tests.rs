@@ -1,0 +1,143 @@
+use std::sync::Arc;
+
+use super::*;
+
+fn text(value: &str) -> New<'_> {
+    New::Text(value.as_bytes())
+}
+
+fn put(dict: &Dict, key: &str, value: New<'_>) -> Stored {
+    dict.set(key.as_bytes(), value, 0, 0, When::Always, true)
+}
+
+fn read(dict: &Dict, key: &str) -> Option<String> {
+    dict.get(key.as_bytes(), |value, _, expired| match value {
+        _ if expired => None,
+        Seen::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        other => Some(format!("{other:?}")),
+    })?
+}
+
+#[test]
+fn values_are_kept_replaced_and_removed() {
+    let dict = Dict::new(1 << 16);
+    assert_eq!(put(&dict, "a", text("1")), Stored::Yes(false));
+    assert_eq!(put(&dict, "a", text("2")), Stored::Yes(false));
+    assert_eq!(read(&dict, "a").as_deref(), Some("2"));
+    assert_eq!(dict.set(b"a", text("3"), 0, 0, When::Absent, true), Stored::Exists);
+    assert_eq!(dict.set(b"b", text("3"), 0, 0, When::Present, true), Stored::NotFound);
+    dict.delete(b"a");
+    assert_eq!(read(&dict, "a"), None);
+    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn the_least_used_goes_first() {
+    let dict = Dict::new(4096);
+    for number in 0..28 {
+        put(&dict, &format!("k{number:02}"), text("0123456789"));
+    }
+    assert!(read(&dict, "k00").is_some());
+    assert_eq!(put(&dict, "new", text("0123456789")), Stored::Yes(false));
+    assert_eq!(put(&dict, "newer", text("0123456789")), Stored::Yes(true));
+    assert!(read(&dict, "k01").is_none(), "not used since it was stored");
+    assert!(read(&dict, "k00").is_some() && read(&dict, "k02").is_some());
+    assert_eq!(dict.set(b"safe", text("0123456789"), 0, 0, When::Always, false), Stored::NoMemory(false));
+    assert_eq!(put(&dict, "large", text(&"x".repeat(5000))), Stored::NoMemory(false));
+}
+
+#[test]
+fn a_large_value_fits_a_dictionary_of_a_megabyte() {
+    let dict = Dict::new(1 << 20);
+    assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), Stored::Yes(false));
+}
+
+/// Every stripe is held by somebody, and still there is an answer.
+#[test]
+fn a_read_takes_no_lock() {
+    let dict = Dict::new(1 << 16);
+    put(&dict, "a", text("1"));
+    let _held: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
+    assert_eq!(read(&dict, "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn entries_expire_and_are_flushed() {
+    let dict = Dict::new(1 << 16);
+    put(&dict, "a", text("1"));
+    put(&dict, "b", text("2"));
+    assert_eq!(dict.ttl(b"a"), Some(0));
+    assert!(dict.expire(b"a", 100_000));
+    assert!(dict.ttl(b"a").is_some_and(|left| left > 0));
+    dict.flush_all();
+    assert_eq!((read(&dict, "a"), dict.keys(10).len()), (None, 0));
+    assert_eq!((dict.flush_expired(1), dict.flush_expired(9)), (1, 1));
+    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn numbers_and_lists_are_changed() {
+    let dict = Dict::new(1 << 16);
+    let add = |by: f64| {
+        dict.update(b"n", |value| match value {
+            Some(Seen::Number(number)) => Ok((New::Number(number + by), None)),
+            None => Ok((New::Number(by), None)),
+            Some(_) => Err("not a number"),
+        })
+    };
+    assert_eq!((add(1.0), add(2.0)), (Ok(Stored::Yes(false)), Ok(Stored::Yes(false))));
+    assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
+    put(&dict, "l", New::List(VecDeque::from([Item::Number(1.0)])));
+    assert_eq!(dict.with_list(b"l", |list| list.push_back(Item::Number(2.0))), Some(Some(())));
+    assert_eq!(dict.with_list(b"l", |list| list.len()), Some(Some(2)));
+    dict.with_list(b"l", VecDeque::clear);
+    assert!(dict.with_list(b"l", |list| list.len()).is_none(), "an empty list is none");
+    dict.delete(b"n");
+    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+}
+
+/// Readers and writers of the same few keys: no value is torn, none of another key.
+#[test]
+fn a_key_that_is_set_again_is_always_there() {
+    let dict = Arc::new(Dict::new(1 << 20));
+    put(&dict, "key", text("value"));
+    let writer = {
+        let dict = dict.clone();
+        std::thread::spawn(move || {
+            for _ in 0..20_000 {
+                put(&dict, "key", text("value"));
+            }
+        })
+    };
+    while !writer.is_finished() {
+        assert_eq!(read(&dict, "key").as_deref(), Some("value"));
+    }
+    writer.join().expect("the writer has not panicked");
+    assert_eq!(dict.used.load(Ordering::Relaxed), OVERHEAD + 8);
+}
+
+#[test]
+fn threads_share_a_dictionary() {
+    let dict = Arc::new(Dict::new(1 << 14));
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let dict = dict.clone();
+            std::thread::spawn(move || {
+                for round in 0..2000_u32 {
+                    let key = format!("key{}", (round * 7 + thread) % 50);
+                    if round % 3 == thread % 3 {
+                        put(&dict, &key, text(&format!("{key}={key}")));
+                    } else if let Some(value) = read(&dict, &key) {
+                        assert_eq!(value, format!("{key}={key}"));
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    let total: u64 = dict.keys(usize::MAX).len() as u64;
+    assert!(total <= 50 && dict.used.load(Ordering::Relaxed) <= dict.capacity);
+    dict.flush_all();
+    dict.flush_expired(usize::MAX);
+    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+}
