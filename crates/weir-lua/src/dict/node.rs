@@ -167,7 +167,8 @@ impl Small {
         let (kind, len) = match value {
             New::Text(text) => {
                 let (words, rest) = text.as_chunks::<8>();
-                let put = |at: usize, word| slot[HEAD + at].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+                let put =
+                    |at: usize, word| slot[HEAD + at].store(u64::from_ne_bytes(word), Ordering::Relaxed);
                 words.iter().enumerate().for_each(|(at, word)| put(at, *word));
                 if !rest.is_empty() {
                     let mut last = [0; 8];
