@@ -1,6 +1,6 @@
 //! The compiled plan of one location: only what is configured stands in it, so what is not costs nothing.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -40,18 +40,20 @@ pub struct Plan {
     pub limit_except: Option<(u32, Rc<Plan>)>,
     /// The plans of the blocks inside that inherit everything (`if`), in the order of the file.
     pub nested: Box<[Rc<Plan>]>,
-    kept: Vec<Box<dyn Any>>,
+    /// Beside the number of its type: to ask the values themselves is a call for each.
+    kept: Vec<(TypeId, Box<dyn Any>)>,
 }
 
 impl Plan {
     /// What a module left with [`PlanBuilder::keep`] under this type.
     pub fn kept<T: 'static>(&self) -> Option<&T> {
-        self.kept.iter().find_map(|kept| kept.downcast_ref())
+        self.all_kept().next()
     }
 
     /// All that modules left under this type, in order.
     pub(crate) fn all_kept<T: 'static>(&self) -> impl Iterator<Item = &T> {
-        self.kept.iter().filter_map(|kept| kept.downcast_ref())
+        let of_type = self.kept.iter().filter(|(kind, _)| *kind == TypeId::of::<T>());
+        of_type.filter_map(|(_, kept)| kept.downcast_ref())
     }
 
     /// The handlers of `phase`, in order.
@@ -140,7 +142,7 @@ pub struct PlanBuilder<'a> {
     profile: bool,
     redact_args: bool,
     rule: u16,
-    kept: Vec<Box<dyn Any>>,
+    kept: Vec<(TypeId, Box<dyn Any>)>,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -172,7 +174,7 @@ impl<'a> PlanBuilder<'a> {
     /// Keeps `value` with the plan, for who has the plan but not the handler: variables, blocks around this one. Of
     /// one type the first value counts.
     pub fn keep<T: 'static>(&mut self, value: T) {
-        self.kept.push(Box::new(value));
+        self.kept.push((TypeId::of::<T>(), Box::new(value)));
     }
 
     /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.

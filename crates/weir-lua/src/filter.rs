@@ -33,8 +33,10 @@ impl HeaderScript {
 impl HeaderFilter for HeaderScript {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         x.log(Level::Debug, &format_args!("lua header filter for user lua code, uri \"{}\"", Shown(x)));
-        x.state::<FilterExit>().0 = None;
-        if x.own_lasting::<Failed>().0 {
+        if x.state_if::<FilterExit>().is_some() {
+            x.state::<FilterExit>().0 = None;
+        }
+        if x.own_lasting_if::<Failed>().is_some_and(|failed| failed.0) {
             // The page that says so is not the script's.
             return Verdict::Ok;
         }
@@ -43,7 +45,7 @@ impl HeaderFilter for HeaderScript {
             x.own_lasting::<Failed>().0 = true;
             return Verdict::Status(500);
         }
-        match x.state::<FilterExit>().0.take() {
+        match x.state_if::<FilterExit>().and_then(|exit| exit.0) {
             Some(-1) => Verdict::Status(500),
             Some(status) if status >= 200 => Verdict::Status(u16::try_from(status).unwrap_or(500)),
             _ => Verdict::Ok,

@@ -245,7 +245,8 @@ pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
     if x.response.status == 0 {
         x.response.status = 200;
     }
-    let typed = !matches!(x.response.status, 204 | 304) && !x.state::<Untyped>().0;
+    let typed =
+        !matches!(x.response.status, 204 | 304) && x.state_if::<Untyped>().is_none_or(|untyped| !untyped.0);
     if default_type && typed && !x.response.header_sent {
         x.set_content_type();
     }

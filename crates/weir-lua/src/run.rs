@@ -77,6 +77,13 @@ impl Notes {
     }
 }
 
+/// A run's lists, whose memory serves the next run.
+#[derive(Default)]
+pub(crate) struct Lists {
+    threads: Vec<Thread>,
+    ready: VecDeque<(usize, i32)>,
+}
+
 /// How far a script came without waiting.
 pub(crate) enum Step {
     /// To its end.
@@ -107,11 +114,14 @@ impl Run {
             clean: false,
             wrap: false,
         };
+        let Lists { mut threads, mut ready } = vm.lists.borrow_mut().pop().unwrap_or_default();
+        threads.push(entry);
+        ready.push_back((0, args));
         Run {
             vm: vm.clone(),
             phase,
-            threads: vec![entry],
-            ready: VecDeque::from([(0, args)]),
+            threads,
+            ready,
             asked: VecDeque::new(),
             op: None,
             wait: WaitKind::Other,
@@ -536,9 +546,21 @@ impl Drop for Run {
             let used_again = thread.clean && thread.kind == Kind::Entry;
             self.vm.give_back(thread.state, thread.anchor, used_again);
         }
+        let mut lists =
+            Lists { threads: std::mem::take(&mut self.threads), ready: std::mem::take(&mut self.ready) };
+        let mut kept = self.vm.lists.borrow_mut();
+        if kept.len() < KEPT_LISTS && lists.threads.capacity() <= KEPT_THREADS {
+            lists.threads.clear();
+            lists.ready.clear();
+            kept.push(lists);
+        }
     }
 }
 
+/// Lists that a VM keeps: more than are in use in one turn of the loop are rare.
+const KEPT_LISTS: usize = 64;
+/// Coroutines of the largest list that is kept.
+const KEPT_THREADS: usize = 16;
 /// How many coroutines a traceback shows.
 const DEEPEST: usize = 32;
 

@@ -99,6 +99,19 @@ impl State {
         }
     }
 
+    /// A string's bytes. They stay while the value is on the stack.
+    pub(crate) fn string(&self, at: c_int) -> Option<&[u8]> {
+        if self.kind(at) != kind::STRING {
+            return None;
+        }
+        let mut len = 0;
+        // SAFETY: a string gives a pointer to `len` bytes that the stack keeps.
+        unsafe {
+            let text = sys::lua_tolstring(self.0, at, &raw mut len);
+            Some(std::slice::from_raw_parts(text.cast(), len))
+        }
+    }
+
     /// A number, or a string that is one.
     pub(crate) fn number(self, at: c_int) -> Option<f64> {
         // SAFETY: see `kind`.

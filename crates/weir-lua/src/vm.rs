@@ -23,7 +23,7 @@ use crate::limit::{Limits, unlimited};
 use crate::lines::Lines;
 use crate::phase::Phase;
 use crate::regex::Patterns;
-use crate::run::error_text;
+use crate::run::{Lists, error_text};
 use crate::socket::Pools;
 use crate::state::State;
 use crate::sys;
@@ -38,6 +38,10 @@ pub(crate) struct Vm {
     pub(crate) figures: Option<Arc<Figures>>,
     /// Coroutines that have run to their end, with their anchors.
     spare: RefCell<Vec<(State, i32)>>,
+    /// Of runs that have ended.
+    pub(crate) lists: RefCell<Vec<Lists>>,
+    /// The anchor of the handler of errors.
+    handler: i32,
     /// Functions of files, by name.
     files: RefCell<HashMap<PathBuf, i32>>,
     /// `lua_shared_dict`, by name.
@@ -100,6 +104,11 @@ impl Vm {
             sockets: Rc::default(),
             dicts,
             spare: RefCell::default(),
+            lists: RefCell::default(),
+            handler: {
+                main.push_function(traceback);
+                main.anchor()
+            },
             files: RefCell::default(),
             main_conf,
             patterns,
@@ -225,7 +234,7 @@ impl Vm {
     /// The error's text with its traceback.
     pub(crate) fn call(&self, args: i32, results: i32) -> Result<(), String> {
         let at = self.main.top() - args;
-        self.main.push_function(traceback);
+        self.main.push_anchored(self.handler);
         self.main.insert(at);
         let status = self.limits.watch(self.main, crate::lend::phase(), || {
             // SAFETY: function and arguments stand on the stack, the handler below them.

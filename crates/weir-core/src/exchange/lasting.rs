@@ -1,29 +1,61 @@
 //! What modules keep for a whole request, through internal redirects, and for its subrequests.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 use super::Exchange;
 use crate::upstream::Tries;
 
-/// See [`Exchange::lasting`]; a list of its own, whose memory serves the next request, too.
-pub(super) type Lasting = Vec<Box<dyn Any>>;
+/// Values of modules, one of a type; a list whose memory serves the next request, too.
+///
+/// Each stands beside the number of its type: to ask the values themselves is a call for each.
+#[derive(Default)]
+pub(super) struct Values(Vec<(TypeId, Box<dyn Any>)>);
+
+impl Values {
+    /// The value of this type, made by `Default` when there is none.
+    pub(super) fn of<T: Default + 'static>(&mut self) -> &mut T {
+        let wanted = TypeId::of::<T>();
+        let at = self.0.iter().position(|(kind, _)| *kind == wanted).unwrap_or_else(|| {
+            self.0.push((wanted, Box::<T>::default()));
+            self.0.len() - 1
+        });
+        self.0[at].1.downcast_mut().expect("found by its type")
+    }
+
+    /// The value of this type, if there is one.
+    pub(super) fn find<T: 'static>(&self) -> Option<&T> {
+        let wanted = TypeId::of::<T>();
+        self.0.iter().find(|(kind, _)| *kind == wanted).and_then(|(_, value)| value.downcast_ref())
+    }
+
+    pub(super) fn clear(&mut self) {
+        if !self.0.is_empty() {
+            self.0.clear();
+        }
+    }
+}
 
 impl Exchange {
     /// A module's state for the whole request, made by `Default` when asked for first: unlike
     /// [`Exchange::state`] it stays through internal redirects, and subrequests have their parent's. It is dropped
     /// when the request is over, its log phase included.
     pub fn lasting<T: Default + 'static>(&mut self) -> &mut T {
-        find(&mut self.lasting)
+        self.lasting.of()
     }
 
     /// A module's state for the whole request, if it has any.
     pub fn lasting_if<T: 'static>(&self) -> Option<&T> {
-        self.lasting.iter().find_map(|state| state.downcast_ref())
+        self.lasting.find()
     }
 
     /// As [`Exchange::lasting`], but a subrequest has its own.
     pub fn own_lasting<T: Default + 'static>(&mut self) -> &mut T {
-        find(&mut self.own_lasting)
+        self.own_lasting.of()
+    }
+
+    /// A module's state as [`Exchange::own_lasting`] gives it, if it has any.
+    pub fn own_lasting_if<T: 'static>(&self) -> Option<&T> {
+        self.own_lasting.find()
     }
 
     /// What is known of the servers that were asked; it lasts as well.
@@ -46,12 +78,4 @@ impl Exchange {
         std::mem::swap(&mut self.lasting, &mut other.lasting);
         std::mem::swap(&mut self.tries, &mut other.tries);
     }
-}
-
-fn find<T: Default + 'static>(states: &mut Lasting) -> &mut T {
-    let at = states.iter().position(|state| state.is::<T>()).unwrap_or_else(|| {
-        states.push(Box::<T>::default());
-        states.len() - 1
-    });
-    states[at].downcast_mut().expect("found by its type")
 }

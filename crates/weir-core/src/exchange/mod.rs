@@ -17,7 +17,6 @@ mod shared;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -124,9 +123,9 @@ pub struct Exchange {
     /// Length of the head that was composed.
     pub(crate) header_size: u64,
     pub(crate) bytes_before: u64,
-    states: Vec<Box<dyn Any>>,
-    lasting: lasting::Lasting,
-    own_lasting: lasting::Lasting,
+    states: lasting::Values,
+    lasting: lasting::Values,
+    own_lasting: lasting::Values,
     pub(crate) tries: Option<Tries>,
     /// Emptied ones.
     spare_tries: Option<Tries>,
@@ -183,9 +182,9 @@ impl Exchange {
             busy: crate::conn::h1::HIGH,
             header_size: 0,
             bytes_before: 0,
-            states: Vec::new(),
-            lasting: Vec::new(),
-            own_lasting: Vec::new(),
+            states: lasting::Values::default(),
+            lasting: lasting::Values::default(),
+            own_lasting: lasting::Values::default(),
             tries: None,
             spare_tries: None,
             flight: None,
@@ -248,15 +247,9 @@ impl Exchange {
         if !self.body_filters.is_empty() {
             self.body_filters.clear();
         }
-        if !self.states.is_empty() {
-            self.states.clear();
-        }
-        if !self.lasting.is_empty() {
-            self.lasting.clear();
-        }
-        if !self.own_lasting.is_empty() {
-            self.own_lasting.clear();
-        }
+        self.states.clear();
+        self.lasting.clear();
+        self.own_lasting.clear();
         if self.tries.is_some() {
             self.clear_tries();
         }
@@ -355,19 +348,12 @@ impl Exchange {
     /// A module's state in this request; made by `Default` when asked for first. Lost on an internal redirect,
     /// as nginx's module contexts are.
     pub fn state<T: Default + 'static>(&mut self) -> &mut T {
-        let at = match self.states.iter().position(|state| state.is::<T>()) {
-            Some(at) => at,
-            None => {
-                self.states.push(Box::<T>::default());
-                self.states.len() - 1
-            }
-        };
-        self.states[at].downcast_mut().expect("found by its type")
+        self.states.of()
     }
 
     /// A module's state, if it has any.
     pub fn state_if<T: 'static>(&self) -> Option<&T> {
-        self.states.iter().find_map(|state| state.downcast_ref())
+        self.states.find()
     }
 
     pub(crate) fn reset_states(&mut self) {

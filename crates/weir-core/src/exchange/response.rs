@@ -34,7 +34,11 @@ impl Name {
 
     /// Whether this is `name`, in any case.
     pub fn is(&self, arena: &Arena, name: &[u8]) -> bool {
-        self.bytes(arena).eq_ignore_ascii_case(name)
+        let own = self.bytes(arena);
+        // Names of one length often begin alike; their last letters tell most of them apart.
+        own.len() == name.len()
+            && own.last().map(u8::to_ascii_lowercase) == name.last().map(u8::to_ascii_lowercase)
+            && own.eq_ignore_ascii_case(name)
     }
 }
 

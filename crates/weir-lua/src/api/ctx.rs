@@ -42,8 +42,9 @@ pub(crate) fn anchor() -> Result<Option<i32>, Raise> {
         return Ok(known);
     }
     let anchor = lend::any_exchange(|x| {
-        let kept = x.state::<Here>().0 || x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
-        x.own_lasting::<Ctx>().0.as_ref().filter(|_| kept).map(|(_, anchor)| *anchor)
+        let (_, anchor) = x.own_lasting_if::<Ctx>()?.0.as_ref()?;
+        let kept = x.plan.kept::<Settings>().is_none_or(|kept| kept.ctx_keep);
+        (kept || x.state_if::<Here>().is_some_and(|here| here.0)).then_some(*anchor)
     })?;
     anchor.inspect(|anchor| lend::note_ctx(*anchor));
     Ok(anchor)

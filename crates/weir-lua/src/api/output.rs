@@ -18,6 +18,8 @@ pub(super) const TABLE: &[Function] = &[
     function("send_headers", OUTPUT, send_headers),
 ];
 
+/// Room for what a script says, to begin with.
+const FIRST: usize = 512;
 /// A script that has said so many bytes waits until they have left.
 const AHEAD: usize = 256 << 10;
 
@@ -31,6 +33,9 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     }
     let mut text = lend::run(|run| std::mem::take(&mut run.said))?;
     let before = text.len();
+    if before == 0 {
+        text.reserve(FIRST);
+    }
     let mut outcome = Ok(());
     for at in 1..=l.top() {
         outcome = text_of(l, at, &mut text, &|reason| Raise::argument(at, name, reason));
@@ -71,8 +76,11 @@ pub(crate) fn text_of(
     out: &mut Vec<u8>,
     bad: &dyn Fn(&str) -> Raise,
 ) -> Result<(), Raise> {
+    if let Some(text) = l.string(at) {
+        out.extend_from_slice(text);
+        return Ok(());
+    }
     match l.kind(at) {
-        kind::STRING => out.extend_from_slice(l.bytes(at).unwrap_or_default()),
         kind::NUMBER => {
             // A copy: the value itself stays a number.
             l.push_value(at);

@@ -19,7 +19,8 @@ use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 use weir_rt::clock;
 
-use node::{Node, SMALL, is_over};
+use node::{Node, is_over};
+pub(crate) use node::{SMALL, Scratch};
 use stripe::{Contention, Stripe};
 
 /// A value to be stored.
@@ -173,12 +174,18 @@ impl Dict {
         &self.stripes[hash as usize % STRIPES]
     }
 
-    /// Looks at the value of `key`, its flags, and whether it has expired; without a lock.
-    pub(crate) fn get<T>(&self, key: &[u8], look: impl FnOnce(Seen<'_>, u32, bool) -> T) -> Option<T> {
-        let (hash, mut scratch) = (hash(key), [0; SMALL]);
+    /// Looks at the value of `key`, its flags, and whether it has expired; without a lock. A text of up to [`SMALL`] bytes
+    /// stands in `scratch`, where it stays.
+    pub(crate) fn get<T>(
+        &self,
+        key: &[u8],
+        scratch: &mut Scratch,
+        look: impl FnOnce(Seen<'_>, u32, bool) -> T,
+    ) -> Option<T> {
+        let hash = hash(key);
         let guard = epoch::pin();
         let node = self.stripe(hash).find(hash, key, &guard)?;
-        let (value, flags, expires) = node.read(&mut scratch);
+        let (value, flags, expires) = node.read(scratch);
         let now = now();
         let expired = is_over(expires, now);
         if !expired {
@@ -214,7 +221,7 @@ impl Dict {
             let before = node.map_or(0, |node| node.size.load(Ordering::Relaxed));
             if self.fits(size, before) {
                 let expires = if ttl == 0 { NEVER } else { now + ttl };
-                if !node.is_some_and(|node| self.exchange(node, &value, flags, expires, size)) {
+                if !node.is_some_and(|node| self.exchange(node, &value, flags, (expires, now), size)) {
                     let node = Node::new(hash, key, value, flags, expires, size, self.number());
                     self.put(stripe, &mut locked, node, &epoch::pin());
                 }
@@ -233,11 +240,18 @@ impl Dict {
     }
 
     /// Gives a node another value in place of its own, for which there is room, if that fits there.
-    fn exchange(&self, node: &Node, value: &New<'_>, flags: u32, expires: u64, size: u64) -> bool {
+    fn exchange(
+        &self,
+        node: &Node,
+        value: &New<'_>,
+        flags: u32,
+        (expires, now): (u64, u64),
+        size: u64,
+    ) -> bool {
         if !node.exchange(value, flags, expires) {
             return false;
         }
-        node.used.store(stamp(now()), Ordering::Relaxed);
+        node.used.store(stamp(now), Ordering::Relaxed);
         let before = node.size.load(Ordering::Relaxed);
         if size != before {
             node.size.store(size, Ordering::Relaxed);
@@ -344,7 +358,7 @@ impl Dict {
                     Some(ttl) => now + ttl,
                     None => expires,
                 };
-                if !there.is_some_and(|node| self.exchange(node, &value, flags, expires, size)) {
+                if !there.is_some_and(|node| self.exchange(node, &value, flags, (expires, now), size)) {
                     let node = Node::new(hash, key, value, flags, expires, size, self.number());
                     self.put(stripe, &mut locked, node, &epoch::pin());
                 }

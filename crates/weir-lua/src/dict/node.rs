@@ -38,10 +38,10 @@ enum Content {
 }
 
 /// Where a reader copies a small value to.
-pub(super) type Scratch = [u8; SMALL];
+pub(crate) type Scratch = [u8; SMALL];
 
 /// Bytes of the longest text that is exchanged in place.
-pub(super) const SMALL: usize = 256;
+pub(crate) const SMALL: usize = 256;
 
 impl Node {
     /// A node with no stamp and no place in a chain yet. `expires`: milliseconds, or [`NEVER`].

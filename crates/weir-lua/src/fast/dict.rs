@@ -1,8 +1,8 @@
 //! Shared dictionaries.
 
-use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use super::{Answer, FOUND, NOTHING, guarded, kept, slice};
 use crate::api::writes_are_ignored;
-use crate::dict::{Dict, New, Seen, Stored, When};
+use crate::dict::{Dict, New, SMALL, Seen, Stored, When};
 use crate::lend;
 
 /// A value and how it is stored; `struct weir_value` of the prelude.
@@ -29,54 +29,59 @@ impl Given {
     }
 }
 
-fn with(number: i32, use_it: impl FnOnce(&Dict) -> i32) -> i32 {
+pub(super) type Set =
+    unsafe extern "C" fn(*const Dict, *const u8, usize, *const u8, usize, *const Given, *mut Answer) -> i32;
+
+/// Where dictionary `number`, counted from 1, is as long as the VM: what the prelude names it by.
+pub(super) extern "C" fn place(number: i32) -> *const Dict {
     lend::vm(|vm| match vm.dicts.get((number as usize).wrapping_sub(1)) {
-        Some((_, dict)) => use_it(dict),
-        None => REFUSED,
+        Some((_, dict)) => std::sync::Arc::as_ptr(dict),
+        None => std::ptr::null(),
     })
 }
 
 /// The value of `key`: 1 a text, 2 a number, 3 a boolean in `number`, 4 a list; `flag` says that it has expired.
 pub(super) unsafe extern "C" fn get(
-    number: i32,
+    dict: *const Dict,
     key: *const u8,
     len: usize,
     stale: i32,
     answer: *mut Answer,
 ) -> i32 {
-    // SAFETY: the prelude passes a Lua string and its own answer, both kept during the call.
-    let (key, answer) = unsafe { (slice(key, len), &mut *answer) };
+    // SAFETY: the prelude passes what `place` gave, a Lua string and its own answer, all kept during the call.
+    let (dict, key, answer) = unsafe { (&*dict, slice(key, len), &mut *answer) };
     guarded(|| {
-        with(number, |dict| {
-            let found = dict.get(key, |value, flags, expired| {
-                if expired && stale == 0 {
-                    return NOTHING;
+        let Answer { at, len, number, flags, flag, room, .. } = answer;
+        let found = dict.get(key, room, |value, its_flags, expired| {
+            if expired && stale == 0 {
+                return NOTHING;
+            }
+            (*flags, *flag) = (its_flags, u32::from(expired));
+            match value {
+                Seen::Text(text) => {
+                    // A short text stands in `room` by now, a longer one in the dictionary, which may lose it.
+                    *at = if text.len() <= SMALL { text.as_ptr() } else { kept(text) };
+                    *len = text.len();
+                    1
                 }
-                (answer.flags, answer.flag) = (flags, u32::from(expired));
-                match value {
-                    Seen::Text(text) => {
-                        answer.keep(text);
-                        1
-                    }
-                    Seen::Number(number) => {
-                        answer.number = number;
-                        2
-                    }
-                    Seen::Boolean(value) => {
-                        answer.number = f64::from(u8::from(value));
-                        3
-                    }
-                    Seen::List => 4,
+                Seen::Number(value) => {
+                    *number = value;
+                    2
                 }
-            });
-            found.unwrap_or(NOTHING)
-        })
+                Seen::Boolean(value) => {
+                    *number = f64::from(u8::from(value));
+                    3
+                }
+                Seen::List => 4,
+            }
+        });
+        found.unwrap_or(NOTHING)
     })
 }
 
 /// Stores a value: 1, or what came of it instead: 2 exists, 3 not found, 4 no memory; `flag`: others have gone.
 pub(super) unsafe extern "C" fn set(
-    number: i32,
+    dict: *const Dict,
     key: *const u8,
     len: usize,
     text: *const u8,
@@ -85,8 +90,8 @@ pub(super) unsafe extern "C" fn set(
     answer: *mut Answer,
 ) -> i32 {
     // SAFETY: as `get`; the prelude's value is its own.
-    let (key, text, given, answer) =
-        unsafe { (slice(key, len), slice(text, text_len), &*given, &mut *answer) };
+    let (dict, key, text, given, answer) =
+        unsafe { (&*dict, slice(key, len), slice(text, text_len), &*given, &mut *answer) };
     guarded(|| {
         answer.flag = 0;
         if writes_are_ignored() {
@@ -102,15 +107,11 @@ pub(super) unsafe extern "C" fn set(
             1 => New::Number(given.number),
             2 => New::Boolean(given.number != 0.0),
             _ => {
-                return with(number, |dict| {
-                    dict.delete(key);
-                    FOUND
-                });
+                dict.delete(key);
+                return FOUND;
             }
         };
-        with(number, |dict| {
-            told(dict.set(key, value, given.ttl(), given.flags, when, given.evict != 0), answer)
-        })
+        told(dict.set(key, value, given.ttl(), given.flags, when, given.evict != 0), answer)
     })
 }
 
@@ -127,51 +128,47 @@ fn told(stored: Stored, answer: &mut Answer) -> i32 {
 
 /// Adds to a number: 1 and the sum, or 3 not found, 4 no memory, 5 not a number.
 pub(super) unsafe extern "C" fn incr(
-    number: i32,
+    dict: *const Dict,
     key: *const u8,
     len: usize,
     given: *const Given,
     answer: *mut Answer,
 ) -> i32 {
     // SAFETY: as `set`.
-    let (key, given, answer) = unsafe { (slice(key, len), &*given, &mut *answer) };
+    let (dict, key, given, answer) = unsafe { (&*dict, slice(key, len), &*given, &mut *answer) };
     guarded(|| {
-        with(number, |dict| {
-            let mut sum = 0.0;
-            let outcome = dict.update(key, |value| match value {
-                Some(Seen::Number(number)) => {
-                    sum = number + given.number;
-                    Ok((New::Number(sum), None))
-                }
-                Some(_) => Err(5),
-                None if given.when == 1 => {
-                    sum = given.init + given.number;
-                    Ok((New::Number(sum), Some(given.ttl())))
-                }
-                None => Err(3),
-            });
-            answer.number = sum;
-            match outcome {
-                Ok(stored) => told(stored, answer),
-                Err(reason) => reason,
+        let mut sum = 0.0;
+        let outcome = dict.update(key, |value| match value {
+            Some(Seen::Number(number)) => {
+                sum = number + given.number;
+                Ok((New::Number(sum), None))
             }
-        })
+            Some(_) => Err(5),
+            None if given.when == 1 => {
+                sum = given.init + given.number;
+                Ok((New::Number(sum), Some(given.ttl())))
+            }
+            None => Err(3),
+        });
+        answer.number = sum;
+        match outcome {
+            Ok(stored) => told(stored, answer),
+            Err(reason) => reason,
+        }
     })
 }
 
 /// What concerns all of a dictionary: 0 empties it, 1 its capacity, 2 its free space.
-pub(super) unsafe extern "C" fn whole(number: i32, what: i32, answer: *mut Answer) -> i32 {
+pub(super) unsafe extern "C" fn whole(dict: *const Dict, what: i32, answer: *mut Answer) -> i32 {
     // SAFETY: as `get`.
-    let answer = unsafe { &mut *answer };
+    let (dict, answer) = unsafe { (&*dict, &mut *answer) };
     guarded(|| {
-        with(number, |dict| {
-            match what {
-                0 if !writes_are_ignored() => dict.flush_all(),
-                0 => {}
-                1 => answer.number = dict.capacity() as f64,
-                _ => answer.number = dict.free_space() as f64,
-            }
-            FOUND
-        })
+        match what {
+            0 if !writes_are_ignored() => dict.flush_all(),
+            0 => {}
+            1 => answer.number = dict.capacity() as f64,
+            _ => answer.number = dict.free_space() as f64,
+        }
+        FOUND
     })
 }

@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::api::{Done, Function, function};
+use crate::dict::{Dict, Scratch};
 pub(crate) use fields::version;
 
 pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
@@ -36,6 +37,8 @@ pub(crate) struct Answer {
     spans: *const i32,
     /// A list, which stays until the next one.
     pairs: *const fields::Pair,
+    /// Where short values are copied to.
+    room: Scratch,
 }
 
 impl Answer {
@@ -51,12 +54,17 @@ impl Answer {
 
     /// Answers with a text that is kept here until the next call.
     pub(crate) fn keep(&mut self, text: &[u8]) {
-        KEPT.with_borrow_mut(|kept| {
-            kept.clear();
-            kept.extend_from_slice(text);
-            self.text(kept);
-        });
+        (self.at, self.len) = (kept(text), text.len());
     }
+}
+
+/// A copy of the text, which is kept until the next one.
+fn kept(text: &[u8]) -> *const u8 {
+    KEPT.with_borrow_mut(|kept| {
+        kept.clear();
+        kept.extend_from_slice(text);
+        kept.as_ptr()
+    })
 }
 
 thread_local! {
@@ -81,11 +89,11 @@ pub(crate) struct Api {
     seconds: extern "C" fn() -> f64,
     text: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut Answer) -> i32,
     date: unsafe extern "C" fn(i32, f64, *mut Answer) -> i32,
-    dict_get: unsafe extern "C" fn(i32, *const u8, usize, i32, *mut Answer) -> i32,
-    dict_set:
-        unsafe extern "C" fn(i32, *const u8, usize, *const u8, usize, *const dict::Given, *mut Answer) -> i32,
-    dict_incr: unsafe extern "C" fn(i32, *const u8, usize, *const dict::Given, *mut Answer) -> i32,
-    dict_whole: unsafe extern "C" fn(i32, i32, *mut Answer) -> i32,
+    dict: extern "C" fn(i32) -> *const Dict,
+    dict_get: unsafe extern "C" fn(*const Dict, *const u8, usize, i32, *mut Answer) -> i32,
+    dict_set: dict::Set,
+    dict_incr: unsafe extern "C" fn(*const Dict, *const u8, usize, *const dict::Given, *mut Answer) -> i32,
+    dict_whole: unsafe extern "C" fn(*const Dict, i32, *mut Answer) -> i32,
     re_compile: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
     re_free: extern "C" fn(i32),
     re_exec: unsafe extern "C" fn(i32, *const u8, usize, f64, *mut Answer) -> i32,
@@ -117,6 +125,7 @@ static API: Api = Api {
     seconds: text::seconds,
     text: text::text,
     date: text::date,
+    dict: dict::place,
     dict_get: dict::get,
     dict_set: dict::set,
     dict_incr: dict::incr,

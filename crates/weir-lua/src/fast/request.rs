@@ -135,6 +135,17 @@ pub(super) unsafe extern "C" fn header(name: *const u8, len: usize, answer: *mut
     })
 }
 
+/// Bytes of names that are sent as they are: letters, digits, `-` and `_`.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        plain[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'-' | b'_');
+        byte += 1;
+    }
+    plain
+};
+
 /// Whether the field stands elsewhere than with the others.
 fn composed(known: Known) -> bool {
     matches!(
@@ -159,10 +170,9 @@ pub(super) unsafe extern "C" fn set_header(
     // SAFETY: as `variable_index`.
     let (name, value) = unsafe { (slice(name, name_len), slice(value, value_len)) };
     guarded(|| {
-        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'_';
         let phase = lend::phase();
         if !phase.is_in(REQUEST)
-            || !name.iter().all(plain)
+            || !name.iter().all(|byte| PLAIN[usize::from(*byte)])
             || value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f)
             || (is_sent() && phase != Phase::HeaderFilter)
             || composed(classify(name))

@@ -15,6 +15,7 @@ struct weir_answer {
     uint32_t flag;
     const int32_t *spans;
     const struct weir_pair *pairs;
+    char room[256];
 };
 struct weir_value {
     double number;
@@ -41,10 +42,11 @@ struct weir_api {
     double (*seconds)(void);
     int (*text)(int, const char *, size_t, int, struct weir_answer *);
     int (*date)(int, double, struct weir_answer *);
-    int (*dict_get)(int, const char *, size_t, int, struct weir_answer *);
-    int (*dict_set)(int, const char *, size_t, const char *, size_t, const struct weir_value *, struct weir_answer *);
-    int (*dict_incr)(int, const char *, size_t, const struct weir_value *, struct weir_answer *);
-    int (*dict_whole)(int, int, struct weir_answer *);
+    const struct weir_dict *(*dict)(int);
+    int (*dict_get)(const struct weir_dict *, const char *, size_t, int, struct weir_answer *);
+    int (*dict_set)(const struct weir_dict *, const char *, size_t, const char *, size_t, const struct weir_value *, struct weir_answer *);
+    int (*dict_incr)(const struct weir_dict *, const char *, size_t, const struct weir_value *, struct weir_answer *);
+    int (*dict_whole)(const struct weir_dict *, int, struct weir_answer *);
     int (*re_compile)(const char *, size_t, const char *, size_t, struct weir_answer *);
     void (*re_free)(int);
     int (*re_exec)(int, const char *, size_t, double, struct weir_answer *);

@@ -8,9 +8,12 @@ for name, method in pairs(dict) do
     if name ~= "names" then methods[name] = method end
 end
 
-local function number_of(zone)
-    if type(zone) ~= "table" or type(zone[0]) ~= "number" then error('bad "zone" argument', 3) end
-    return zone[0]
+-- Where the dictionaries are, by their numbers.
+local places = {}
+local function place_of(zone)
+    local place = type(zone) == "table" and places[zone[0]]
+    if not place then error('bad "zone" argument', 3) end
+    return place
 end
 
 -- The key as a text, or nil and what is wrong with it.
@@ -25,10 +28,10 @@ local function key_of(key)
 end
 
 local function look(zone, key, stale)
-    local number, wrong = number_of(zone)
+    local place, wrong = place_of(zone)
     key, wrong = key_of(key)
     if not key then return nil, wrong end
-    local kind = C.dict_get(number, key, #key, stale, out)
+    local kind = C.dict_get(place, key, #key, stale, out)
     if kind == 0 then return nil end
     local value, flags = nil, out.flags
     if kind == 1 then
@@ -54,7 +57,7 @@ end
 
 local reasons = { [2] = "exists", [3] = "not found", [4] = "no memory", [5] = "not a number" }
 local function store(zone, when, evict, key, value, ttl, flags)
-    local number, wrong = number_of(zone)
+    local place, wrong = place_of(zone)
     if ttl == nil then
         ttl = 0
     elseif type(ttl) ~= "number" or ttl < 0 then
@@ -76,7 +79,7 @@ local function store(zone, when, evict, key, value, ttl, flags)
         return nil, "bad value type"
     end
     given.ttl, given.flags, given.when, given.evict = ttl, flags or 0, when, evict
-    local outcome = C.dict_set(number, key, #key, bytes, #bytes, given, out)
+    local outcome = C.dict_set(place, key, #key, bytes, #bytes, given, out)
     if outcome == 1 then return true, nil, out.flag ~= 0 end
     return false, reasons[outcome], out.flag ~= 0
 end
@@ -93,7 +96,7 @@ local function wanted(name, value)
     return number
 end
 function methods.incr(zone, key, by, init, ttl)
-    local number, wrong = number_of(zone)
+    local place, wrong = place_of(zone)
     key, wrong = key_of(key)
     if not key then return nil, wrong end
     if type(by) ~= "number" then by = tonumber(by) end
@@ -107,7 +110,7 @@ function methods.incr(zone, key, by, init, ttl)
         if init == nil then error('must provide "init" when providing "init_ttl"', 2) end
         given.ttl = seconds
     end
-    local outcome = C.dict_incr(number, key, #key, given, out)
+    local outcome = C.dict_incr(place, key, #key, given, out)
     if outcome ~= 1 then
         if outcome == 4 then return nil, "no memory", out.flag ~= 0 end
         return nil, reasons[outcome]
@@ -116,19 +119,20 @@ function methods.incr(zone, key, by, init, ttl)
     return out.number, nil, out.flag ~= 0
 end
 function methods.flush_all(zone)
-    C.dict_whole(number_of(zone), 0, out)
+    C.dict_whole(place_of(zone), 0, out)
 end
 function methods.capacity(zone)
-    C.dict_whole(number_of(zone), 1, out)
+    C.dict_whole(place_of(zone), 1, out)
     return out.number
 end
 function methods.free_space(zone)
-    C.dict_whole(number_of(zone), 2, out)
+    C.dict_whole(place_of(zone), 2, out)
     return out.number
 end
 
 local meta = { __index = methods }
 ngx.shared = {}
 for number, name in ipairs(dict.names()) do
+    places[number] = C.dict(number)
     ngx.shared[name] = setmetatable({ [0] = number }, meta)
 end
