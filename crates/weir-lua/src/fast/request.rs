@@ -9,6 +9,7 @@ use crate::api::{ctx_anchor, is_sent, keep_ctx};
 use crate::handler::Settings;
 use crate::lend;
 use crate::phase::{Phase, REQUEST};
+use crate::secure;
 use crate::vm::Vm;
 
 /// The number of a variable, which holds as long as the VM: of the configuration, or behind those a module's.
@@ -211,6 +212,8 @@ pub(super) unsafe extern "C" fn request_header(name: *const u8, len: usize, answ
 pub(super) extern "C" fn ctx() -> i32 {
     guarded(|| match ctx_anchor() {
         Ok(Some(anchor)) => anchor,
+        // What it inherits from is the other function's business.
+        Ok(None) if secure::is_inherited() => REFUSED,
         Ok(None) => -2 - lend::vm(Vm::ctx_fields) as i32,
         Err(_) => REFUSED,
     })
