@@ -4,7 +4,7 @@
 
 mod crypt;
 mod des;
-mod sha1;
+pub(crate) mod sha1;
 
 use weir_http::base64;
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +50,13 @@ pub fn set_max_threads(n: usize) {
     POOL.lock().max = n.max(1);
 }
 
+/// Sets how many threads compute at most (at least one), and their niceness (0 to 19, the last of all). For threads that are
+/// started from here on.
+pub fn set_computing(threads: usize, nice: i32) {
+    COMPUTING_NICE.store(nice.clamp(0, 19), Relaxed);
+    COMPUTING.lock().max = threads.max(1);
+}
+
 /// Runs `job` on a thread of the pool, first come first served. A panic in it ends the job, not the thread.
 ///
 /// If the pool has no thread and none can be started, `job` runs here and now: late is better than never.
@@ -64,6 +72,8 @@ pub(crate) fn compute(job: Job) {
 
 static POOL: Pool = Pool::new(MAX_THREADS, IDLE, false);
 static COMPUTING: Pool = Pool::new(COMPUTING_THREADS, IDLE, true);
+/// The niceness of its threads.
+static COMPUTING_NICE: AtomicI32 = AtomicI32::new(19);
 /// More than cores gain little and lose little, since they are the last to run.
 const COMPUTING_THREADS: usize = 8;
 
@@ -128,7 +138,7 @@ impl Pool {
         let before = signal::block_all()?;
         let started = std::thread::Builder::new().name("weir pool".into()).spawn(|| {
             if self.yields {
-                process::give_way();
+                process::give_way(COMPUTING_NICE.load(Relaxed));
             }
             self.work();
         });

@@ -374,14 +374,16 @@ fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The calling thread runs when no other wants its core: batch scheduling (sched(7)) at the lowest niceness.
-pub(crate) fn give_way() {
+/// The calling thread gives way to others: batch scheduling (sched(7)) at this niceness, 19 for one that runs when no other
+/// wants its core. It is not raised above its creator's.
+pub(crate) fn give_way(nice: i32) {
     let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: a plain struct that lives during the call; 0 is the calling thread in both calls. Lowering one's own
+    // SAFETY: a plain struct that lives during the call; 0 is the calling thread in all calls. Lowering one's own
     // priority needs no right; where a sandbox forbids it all the same, the thread works as any other.
     unsafe {
         libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const param);
-        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+        let own = libc::getpriority(libc::PRIO_PROCESS, 0);
+        libc::setpriority(libc::PRIO_PROCESS, 0, nice.max(own));
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) fn apply(main: &MainConf) {
             &format_args!("setpriority({}) failed ({})", main.priority(), reason(&error)),
         );
     }
+    let (threads, nice) = main.key_pool();
+    weir_rt::blocking::set_computing(threads, nice);
     if let Some(folder) = &main.working_directory
         && let Err(error) = std::env::set_current_dir(folder)
     {
@@ -67,6 +69,7 @@ pub(crate) fn differ(old: &MainConf, new: &MainConf) -> bool {
     old.run_as() != new.run_as()
         || old.env != new.env
         || old.priority() != new.priority()
+        || old.key_pool() != new.key_pool()
         || old.working_directory != new.working_directory
         || old.worker_rlimit_nofile != new.worker_rlimit_nofile
         || old.worker_rlimit_core != new.worker_rlimit_core

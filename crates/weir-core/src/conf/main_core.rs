@@ -61,6 +61,8 @@ pub struct MainConf {
     pub worker_rlimit_core: Option<u64>,
     /// `worker_priority`
     pub worker_priority: Option<i32>,
+    /// `ssl_key_pool`: threads and their niceness.
+    pub key_pool: Option<(usize, i32)>,
     /// `worker_cpu_affinity`
     pub worker_cpu_affinity: Option<Affinity>,
     /// `worker_shutdown_timeout`, milliseconds.
@@ -197,6 +199,11 @@ impl MainConf {
         self.worker_priority.unwrap_or(0)
     }
 
+    /// The threads that use slow keys: how many at most, and their niceness.
+    pub fn key_pool(&self) -> (usize, i32) {
+        self.key_pool.unwrap_or((8, 19))
+    }
+
     /// Whether regular expressions are compiled to machine code. nginx's default is off, for the sake of libraries
     /// without it; Weir's library has it, so it is on.
     pub fn pcre_jit(&self) -> bool {
@@ -271,6 +278,8 @@ const TABLE: &[Row] = &[
         .doc("How many worker threads, or auto; 1."),
     Row::new("worker_priority", MAIN, ONE, set::worker_priority)
         .doc("The workers' priority as nice counts; 0."),
+    Row::new("ssl_key_pool", MAIN, ONE_OR_TWO, set::key_pool)
+        .doc("The threads that use slow keys: threads=N at most, 8, and nice=N, 0 to 19, how far they give way to others; 19."),
     Row::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
         .doc("The CPUs of each worker as masks, or auto with a mask of those to use."),
     Row::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))

@@ -131,6 +131,8 @@ pub struct Outgoing {
     pub head: Vec<u8>,
     /// Its head, where servers speak HTTP/2.
     pub section: Section,
+    /// The section asks for a WebSocket (RFC 8441): what its client is told in `Sec-WebSocket-Accept` where the server opens it.
+    pub websocket: Option<Vec<u8>>,
     /// A body other than the client's.
     pub body: Option<Vec<u8>>,
     /// How the client's body follows.
@@ -163,6 +165,11 @@ impl Section {
         self.text[start..].make_ascii_lowercase();
         let value = self.text(value);
         self.fields.push((name, value));
+    }
+
+    /// Takes a field out; its name in lower case.
+    pub fn remove(&mut self, name: &[u8]) {
+        self.fields.retain(|(field, _)| field.of(&self.text) != name);
     }
 
     fn text(&mut self, text: &[u8]) -> Span {

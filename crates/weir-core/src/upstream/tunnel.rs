@@ -1,12 +1,13 @@
-//! After `101 Switching Protocols`: bytes both ways, until one side has ended and the other took everything.
+//! After `101 Switching Protocols`, or where a server of HTTP/2 has opened a WebSocket: bytes both ways, until one side has
+//! ended and the other took everything.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
+use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use super::attempt::{Answered, Link, Upstream};
-use super::connection::Connection;
 use super::headers;
 use super::tries::Tries;
 use crate::conn::Client;
@@ -18,7 +19,6 @@ use crate::phase::Verdict;
 /// Passes the answer's head on, then bytes both ways.
 pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {
     let Answered { incoming, link, lease, rest } = answered;
-    let Link::Own(connection) = link else { return Verdict::Status(502) };
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
     headers::copy(x, up, &incoming, headers::Origin::Server { keeps: false });
     x.keep_alive = false;
@@ -28,14 +28,20 @@ pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tri
     if let Some(wire) = x.transport.wire() {
         wire.flush();
     }
-    let tunnel = Tunnel { client, connection, timeout: up.settings.read_timeout };
+    let tunnel = Tunnel { client, server: link, timeout: up.settings.read_timeout };
     tunnel.begin(rest);
     let shared = x.shared.clone();
     let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
     if let Some(stream) = x.transport.h2() {
         stream.finish();
     }
-    tries.count(tunnel.connection.stream.sent(), tunnel.connection.sent(), 0);
+    match &tunnel.server {
+        Link::Own(connection) => tries.count(connection.stream.sent(), connection.sent(), 0),
+        Link::Talk(talk) => {
+            let (sent, received) = talk.counts();
+            tries.count(0, sent, received);
+        }
+    }
     tries.end(None);
     drop(lease);
     if let End::TimedOut = end {
@@ -55,8 +61,43 @@ enum End {
 
 struct Tunnel {
     client: Client,
-    connection: Box<Connection>,
+    server: Link,
     timeout: u64,
+}
+
+/// The server's side: a connection, or a stream of one.
+impl Link {
+    fn timer(&self) -> &Timer {
+        match self {
+            Link::Own(connection) => &connection.timer,
+            Link::Talk(talk) => &talk.timer,
+        }
+    }
+
+    fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        match self {
+            Link::Own(connection) => connection.stream.poll_recv(cx, None).map(Bytes::from),
+            Link::Talk(talk) => talk.poll_bytes(cx),
+        }
+    }
+
+    fn pass(&self, bytes: Vec<u8>) {
+        match self {
+            Link::Own(connection) => connection.stream.send(bytes),
+            Link::Talk(talk) => talk.pass(bytes),
+        }
+    }
+
+    /// Ready when little, or with `all` nothing, is left to send; `false`: nothing can be sent any more.
+    fn poll_room(&self, cx: &mut Context<'_>, all: bool) -> Poll<bool> {
+        match self {
+            Link::Own(connection) => {
+                let below = if all { 0 } else { HIGH };
+                connection.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok())
+            }
+            Link::Talk(talk) => talk.poll_room(cx, all).map(|()| true),
+        }
+    }
 }
 
 impl Tunnel {
@@ -67,9 +108,9 @@ impl Tunnel {
         }
         let early = self.client.early();
         if !early.is_empty() {
-            self.connection.stream.send(early);
+            self.server.pass(early);
         }
-        self.connection.timer.arm(self.timeout);
+        self.server.timer().arm(self.timeout);
     }
 
     async fn run(&self) -> End {
@@ -78,19 +119,19 @@ impl Tunnel {
     }
 
     fn poll(&self, cx: &mut Context<'_>, ended: &mut (bool, bool)) -> Poll<End> {
-        let (client, server) = (&self.client, &self.connection.stream);
+        let (client, server) = (&self.client, &self.server);
         loop {
             let forth = self.forth(cx, &mut ended.0);
             let back = self.back(cx, &mut ended.1);
             match (forth, back) {
                 (Moved::Broken, _) | (_, Moved::Broken) => return Poll::Ready(End::Closed),
                 (Moved::Some, _) | (_, Moved::Some) => {}
-                _ if ended.0 && server.poll_drained(cx, 0, None).is_ready()
+                _ if ended.0 && server.poll_room(cx, true).is_ready()
                     || ended.1 && client.poll_room(cx, 0).is_ready() =>
                 {
                     return Poll::Ready(End::Closed);
                 }
-                _ => match self.connection.timer.poll_expired(cx) {
+                _ => match server.timer().poll_expired(cx) {
                     Poll::Ready(()) => return Poll::Ready(End::TimedOut),
                     Poll::Pending => return Poll::Pending,
                 },
@@ -100,18 +141,18 @@ impl Tunnel {
 
     /// Moves what the client has to the server, unless that one takes nothing at the moment.
     fn forth(&self, cx: &mut Context<'_>, ended: &mut bool) -> Moved {
-        let server = &self.connection.stream;
+        let server = &self.server;
         if *ended {
             return Moved::Nothing;
         }
-        match server.poll_drained(cx, HIGH, None) {
+        match server.poll_room(cx, false) {
             Poll::Pending => return Moved::Nothing,
-            Poll::Ready(Err(_)) => return Moved::Broken,
-            Poll::Ready(Ok(())) => {}
+            Poll::Ready(false) => return Moved::Broken,
+            Poll::Ready(true) => {}
         }
         match self.client.poll_bytes(cx) {
             Poll::Pending => Moved::Nothing,
-            Poll::Ready(bytes) => self.moved(bytes, ended, |bytes| server.send(bytes)),
+            Poll::Ready(bytes) => self.moved(bytes, ended, |bytes| server.pass(bytes)),
         }
     }
 
@@ -125,11 +166,9 @@ impl Tunnel {
             Poll::Ready(false) => return Moved::Broken,
             Poll::Ready(true) => {}
         }
-        match self.connection.stream.poll_recv(cx, None) {
+        match self.server.poll_bytes(cx) {
             Poll::Pending => Moved::Nothing,
-            Poll::Ready(received) => {
-                self.moved(Bytes::from(received), ended, |bytes| self.client.pass(bytes))
-            }
+            Poll::Ready(received) => self.moved(received, ended, |bytes| self.client.pass(bytes)),
         }
     }
 
@@ -143,7 +182,7 @@ impl Tunnel {
             }
             Bytes::Broken => return Moved::Broken,
         };
-        self.connection.timer.touch(self.timeout);
+        self.server.timer().touch(self.timeout);
         give(bytes);
         Moved::Some
     }

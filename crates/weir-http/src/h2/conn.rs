@@ -60,6 +60,8 @@ pub struct Connection {
     pub(super) send: SendWindow,
     pub(super) recv: RecvWindow,
     pub(super) guard: Guard,
+    /// The peer's settings have come.
+    pub(super) settled: bool,
     /// Bytes of the preface that are still to come.
     pub(super) preface: usize,
     /// A header block that goes on in CONTINUATION frames.
@@ -136,6 +138,7 @@ impl Connection {
             send: SendWindow::new(usual.window),
             recv,
             guard: Guard::default(),
+            settled: false,
             preface: if role == Role::Server { PREFACE.len() } else { 0 },
             block: None,
             data: None,
@@ -205,6 +208,11 @@ impl Connection {
     /// The state of a stream; closed once it was released.
     pub fn state(&self, key: Key) -> State {
         self.store.get(key).map_or(State::Closed, |stream| stream.state)
+    }
+
+    /// Whether the peer has said anything of itself.
+    pub fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// What the peer said of itself.

@@ -62,6 +62,7 @@ impl Connection {
         self.guard.count(Abuse::Settings)?;
         let before = self.remote.window;
         self.remote.read(payload)?;
+        self.settled = true;
         self.encoder.set_limit(self.remote.header_table);
         let change = i64::from(self.remote.window) - i64::from(before);
         if change != 0 {

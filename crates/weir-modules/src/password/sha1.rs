@@ -1,10 +1,10 @@
-//! SHA-1 (FIPS 180-4 section 6.1), for the forms of stored passwords that use it.
+//! SHA-1 (FIPS 180-4 section 6.1), for the forms of stored passwords that use it, and for WebSockets.
 
 /// Bytes of a digest.
-pub(super) const SIZE: usize = 20;
+pub(crate) const SIZE: usize = 20;
 
 /// The digest of `message`.
-pub(super) fn digest(message: &[u8]) -> [u8; SIZE] {
+pub(crate) fn digest(message: &[u8]) -> [u8; SIZE] {
     let mut padded = message.to_vec();
     padded.push(0x80);
     padded.resize(padded.len().next_multiple_of(64), 0);

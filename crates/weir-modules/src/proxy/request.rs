@@ -8,10 +8,11 @@ use weir_core::upstream::protocol::{Framing, Outgoing, Section};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Exchange, Span, Text, Verdict};
 use weir_http::escape::{Set, escape};
-use weir_http::{Known, Method, h1};
+use weir_http::{Known, Method, base64, h1};
 
 use super::http::Http;
 use super::pass::Goal;
+use crate::password::sha1;
 use crate::value::Value;
 
 /// The fields that `proxy_set_header` and its like name, and their values, as written.
@@ -185,6 +186,17 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
 fn section(http: &Http, x: &mut Exchange, out: &mut Outgoing, (method, host): (Option<Text>, Text)) {
     let length = length(x, out.body.as_deref(), out.framing);
     let section = &mut out.section;
+    if let Some(accept) = websocket(http, x) {
+        out.websocket = Some(accept);
+        section.pseudo(":method", b"CONNECT");
+        section.pseudo(":protocol", b"websocket");
+        section.pseudo(":path", x.arena.get(out.uri));
+        section.pseudo(":scheme", scheme(x));
+        section.pseudo(":authority", x.text(&host));
+        http.fields.section(x, None, http.settings.pass_request_headers, section);
+        // It has no meaning here (RFC 8441 section 5.1).
+        return section.remove(b"sec-websocket-key");
+    }
     match &method {
         Some(method) => section.pseudo(":method", x.text(method)),
         None if x.asks_as_get() => section.pseudo(":method", b"GET"),
@@ -194,6 +206,30 @@ fn section(http: &Http, x: &mut Exchange, out: &mut Outgoing, (method, host): (O
     section.pseudo(":scheme", scheme(x));
     section.pseudo(":authority", x.text(&host));
     http.fields.section(x, length, http.settings.pass_request_headers, section);
+}
+
+/// A request for a WebSocket, which a server of HTTP/2 is asked for by extended CONNECT (RFC 8441 section 5), where the
+/// configuration passes the client's wish on (`proxy_set_header Upgrade`, `proxy_upgrade`): what proves to a client of HTTP/1.1
+/// that it was granted (RFC 6455 section 4.2.2).
+fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
+    let key = x.request.fields.iter().find(|field| field.known == Known::SecWebsocketKey)?.value;
+    let wish = x.request.fields.iter().find(|field| field.known == Known::Upgrade)?.value;
+    let is_websocket = |text: &[u8]| text.eq_ignore_ascii_case(b"websocket");
+    let set = http.fields.set.iter().find(|(name, _)| name.eq_ignore_ascii_case("Upgrade"));
+    let passed = match set {
+        Some((_, value)) => {
+            let value = value.get(x);
+            is_websocket(x.text(&value))
+        }
+        None => http.upgrade && !http.fields.sets("Connection"),
+    };
+    if !passed || !is_websocket(x.arena.get(wish)) || x.request.method != Method::Get {
+        return None;
+    }
+    let mut accept = Vec::new();
+    let digest = sha1::digest(&[x.arena.get(key), b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat());
+    base64::encode(&digest, &mut accept);
+    Some(accept)
 }
 
 /// The client's fields, but for those that are sent otherwise.

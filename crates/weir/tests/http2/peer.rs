@@ -41,12 +41,18 @@ impl Peer {
     /// * `/conn`: the number of the connection;
     /// * `/refused`: the first stream of all is refused, the next ones are answered as `/conn`;
     /// * `/away`: the first connection says goodbye instead of an answer;
+    /// * `/forbidden`: 403, a head alone;
     /// * `/rejected`: an error instead of an answer;
     /// * `/broken`: an error behind the head;
     /// * `/status`: an answer of a head alone, as gRPC tells errors;
     /// * `/grpc.health.v1.Health/Check`: what [`Seen::health`] says;
     /// * `/big`: four megabytes; `/silent`: nothing.
     pub(crate) fn start() -> Peer {
+        Peer::start_with(true)
+    }
+
+    /// The same; `tunnels`: extended CONNECT is taken.
+    pub(crate) fn start_with(tunnels: bool) -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let seen = Arc::new(Mutex::new(Seen::default()));
@@ -60,7 +66,7 @@ impl Peer {
                         seen.connections += 1;
                         seen.connections
                     };
-                    Link::new(socket, number, seen.clone()).run();
+                    Link::new(socket, number, seen.clone(), tunnels).run();
                     lock(&seen).ended += 1;
                 });
             }
@@ -94,13 +100,13 @@ struct Request {
 }
 
 impl Link {
-    fn new(socket: TcpStream, number: usize, seen: Arc<Mutex<Seen>>) -> Link {
+    fn new(socket: TcpStream, number: usize, seen: Arc<Mutex<Seen>>, tunnels: bool) -> Link {
         let config = Config {
             max_streams: 100,
             stream_window: 65_535,
             window: 1 << 20,
             headers: Limits { text: 1 << 16, fields: 1000 },
-            connect_protocol: false,
+            connect_protocol: tunnels,
         };
         let mut out = Vec::new();
         let conn = Connection::server(&config, &mut out);
@@ -178,6 +184,9 @@ impl Link {
                 return self.conn.reset(key, Code::Internal, &mut self.out);
             }
             "/whole" => {}
+            "/forbidden" => {
+                return self.conn.head(key, true, &mut self.out, |coder, out| coder.status(403, out));
+            }
             HEALTH if lock(&self.seen).health == 0 => return self.head(key, true),
             HEALTH => {
                 self.head(key, false);

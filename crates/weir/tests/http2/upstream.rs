@@ -24,6 +24,16 @@ fn checked(peer: &Peer, check: &str) -> Builder {
     ))
 }
 
+fn websockets(peer: &Peer) -> Builder {
+    conf(
+        peer,
+        "location / { proxy_pass http://u; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }",
+    )
+}
+
+/// The key of RFC 6455's example.
+const UPGRADE: &str = "GET /echo HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 const GRPC: &str = "location / { grpc_pass grpc://u; }";
 const FIELDS: [(&str, &str); 2] = [("content-type", "application/grpc"), ("te", "trailers")];
 
@@ -63,6 +73,61 @@ both_drivers! {
         }
         assert_eq!(client.fetch("/proxied/conn").text(), "1");
         assert_eq!(peer.seen().connections, 1);
+    }
+
+    /// A WebSocket of either kind of client is a stream of the server's connection (RFC 8441), beside its other streams.
+    fn websockets_are_streams_of_servers(driver) {
+        let peer = Peer::start();
+        let server = websockets(&peer).driver(driver).start();
+        let mut old = server.client();
+        old.send(UPGRADE);
+        let head = old.response_to_head();
+        let named = |name: &str| head.field(name).map(str::to_owned);
+        assert_eq!((head.status, named("upgrade").as_deref()), (101, Some("websocket")));
+        assert_eq!(named("sec-websocket-accept").as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "RFC 6455 section 1.3");
+        let seen = peer.seen().fields.clone();
+        let field = |name: &str| seen.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
+        assert_eq!((field(":method"), field(":protocol"), field(":path")), (Some("CONNECT"), Some("websocket"), Some("/echo")));
+        assert_eq!((field(":scheme"), field("sec-websocket-version")), (Some("http"), Some("13")));
+        assert_eq!((field("upgrade"), field("connection"), field("sec-websocket-key")), (None, None, None));
+        let mut new = Client::connect(server.addr(0));
+        new.until("settings", |client| client.conn.remote().connect_protocol);
+        let key = new.tunnel("websocket", "/echo", b"begin ");
+        let large = "0123456789".repeat(20_000);
+        for round in 0..3 {
+            let word = format!("word {round};");
+            old.send(&word);
+            assert_eq!(old.bytes(word.len()), word.as_bytes());
+            new.send(key, large.as_bytes(), false);
+            let length = 6 + (round + 1) * large.len();
+            new.until("the echo", |client| client.answers[&key].body.len() == length);
+        }
+        assert_eq!((new.answers[&key].status, peer.seen().connections), (200, 1));
+        assert_eq!(new.fetch("/conn").text(), "1");
+        old.abort();
+        new.reset(key);
+        wait_for("the end of both streams", || (peer.seen().resets.len() == 2).then_some(()));
+        assert_eq!(new.fetch("/conn").text(), "1", "the connection stays");
+    }
+
+    /// Who does not say in its settings that it takes them is not asked.
+    fn a_server_without_websockets_is_not_asked_for_one(driver) {
+        let peer = Peer::start_with(false);
+        let server = websockets(&peer).driver(driver).start();
+        let mut client = server.client();
+        client.send(UPGRADE);
+        assert_eq!(client.response().status, 502);
+        assert!(server.error_log_line("WebSockets over HTTP/2").contains("upstream does not take"));
+        assert_eq!(peer.seen().paths, [""; 0]);
+    }
+
+    /// An answer other than success is passed on as it is.
+    fn a_refused_websocket_is_an_answer(driver) {
+        let peer = Peer::start();
+        let server = websockets(&peer).driver(driver).start();
+        let mut client = server.client();
+        client.send(UPGRADE.replace("/echo", "/forbidden"));
+        assert_eq!(client.response().status, 403);
     }
 
     /// gRPC's health protocol takes a server out and back.

@@ -113,6 +113,25 @@ pub(super) fn worker_processes(conf: &mut MainConf, line: &mut LineCx<'_>) -> Re
     Ok(())
 }
 
+/// `ssl_key_pool [threads=number] [nice=number]`
+pub(super) fn key_pool(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    let (mut threads, mut nice) = conf.key_pool();
+    if conf.key_pool.is_some() {
+        return Err(line.refuse("is duplicate"));
+    }
+    for at in 0..line.args().len() {
+        let (name, value) = line.arg(at).split_once('=').unwrap_or_default();
+        let number = parse_number(value.as_bytes());
+        match (name, number) {
+            ("threads", Some(number @ 1..=1024)) => threads = number as usize,
+            ("nice", Some(number @ 0..=19)) => nice = number as i32,
+            _ => return Err(line.invalid_parameter(at)),
+        }
+    }
+    conf.key_pool = Some((threads, nice));
+    Ok(())
+}
+
 /// `worker_priority number`, which may have a sign.
 pub(super) fn worker_priority(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     if conf.worker_priority.is_some() {

@@ -17,6 +17,8 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
             "worker_processes 1; worker_processes 2;",
             "\"worker_processes\" directive is duplicate in weir.conf:1:21",
         ),
+        ("ssl_key_pool threads=0;", "invalid parameter \"threads=0\" in weir.conf:1:14"),
+        ("ssl_key_pool nice=20;", "invalid parameter \"nice=20\" in weir.conf:1:14"),
         ("worker_priority x;", "\"worker_priority\" directive invalid number in weir.conf:1:17"),
         ("worker_cpu_affinity 01x;", "invalid character \"x\" in \"worker_cpu_affinity\" in weir.conf:1:21"),
         (
@@ -84,7 +86,7 @@ fn an_empty_configuration_has_nginx_defaults() {
 fn every_line_is_recorded() {
     let main = main(
         "worker_processes 3; pid run/w.pid; lock_file l; daemon off; master_process off; worker_rlimit_nofile 4;
-         worker_rlimit_core 1g; worker_priority -5; worker_shutdown_timeout 6s; working_directory /tmp; env A; env B=c=d;
+         worker_rlimit_core 1g; worker_priority -5; ssl_key_pool nice=5 threads=2; worker_shutdown_timeout 6s; working_directory /tmp; env A; env B=c=d;
          timer_resolution 7ms; pcre_jit off; debug_points stop; thread_pool p threads=8 max_queue=9;
          events { use io_uring; worker_connections 10; multi_accept on; accept_mutex on; accept_mutex_delay 11ms;
                   worker_aio_requests 12; epoll_events 13; }",
@@ -94,6 +96,7 @@ fn every_line_is_recorded() {
         (main.daemon(), main.master_process(), main.priority(), main.pcre_jit()),
         (false, false, -5, false)
     );
+    assert_eq!(main.key_pool(), (2, 5));
     assert_eq!((main.worker_rlimit_nofile, main.worker_rlimit_core), (Some(4), Some(1 << 30)));
     assert_eq!(main.shutdown_timeout(), Some(Duration::from_secs(6)));
     assert_eq!(main.pid(Path::new("/p")), Path::new("/srv/weir/run/w.pid"));

@@ -153,8 +153,13 @@ impl Call {
         if self.unsent() < HIGH {
             return true;
         }
-        self.with(|slot| slot.waker = Some(cx.waker().clone()));
+        self.wake_when_moved(cx);
         false
+    }
+
+    /// The task of `cx` is woken when something comes, or has left.
+    pub(super) fn wake_when_moved(&self, cx: &mut Context<'_>) {
+        self.with(|slot| slot.waker = Some(cx.waker().clone()));
     }
 
     /// Bytes of its frames that were sent, and received.

@@ -47,6 +47,8 @@ pub(in crate::upstream) struct Session {
     pub(super) out: RefCell<Vec<u8>>,
     task: RefCell<Option<Waker>>,
     woken: Cell<bool>,
+    /// Tasks that wait for the server's settings.
+    settling: RefCell<Vec<Waker>>,
     /// Calls that it has taken.
     calls: Cell<u64>,
     idle_since: Cell<u64>,
@@ -136,6 +138,7 @@ impl Session {
             out: RefCell::new(out),
             task: RefCell::default(),
             woken: Cell::new(false),
+            settling: RefCell::default(),
             calls: Cell::new(0),
             idle_since: Cell::new(weir_rt::now_ms()),
             retired: Cell::new(false),
@@ -165,6 +168,20 @@ impl Session {
         drop(slots);
         self.wake();
         Some(Call::new(self.clone(), key))
+    }
+
+    /// Ready when the server has said whether it takes extended CONNECT (RFC 8441 section 3). One that is gone takes no call, and
+    /// says why there.
+    pub(super) fn poll_takes_tunnels(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        let h2 = self.h2.borrow();
+        if h2.is_settled() || self.is_lost() {
+            return Poll::Ready(h2.remote().connect_protocol || self.is_lost());
+        }
+        let mut settling = self.settling.borrow_mut();
+        if !settling.iter().any(|waker| waker.will_wake(cx.waker())) {
+            settling.push(cx.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Whether another call can be made on it.
@@ -345,9 +362,15 @@ impl Session {
         self.lost.get().is_some() || (last && h2.streams() == 0 && begun)
     }
 
+    /// Who waits for the server's settings goes on.
+    fn settled(&self) {
+        self.settling.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
     /// The connection is over: all calls are told.
     fn end(&self, lost: Lost) {
         self.lost.set(Some(lost));
+        self.settled();
         let keys = self.h2.borrow().keys();
         let mut slots = self.slots.borrow_mut();
         for key in keys {
@@ -412,6 +435,9 @@ async fn run(session: Rc<Session>, worker: Rc<Worker>) {
             Wake::Received(Recv::Data(bytes)) => {
                 if let Err(lost) = session.received(&bytes) {
                     break lost;
+                }
+                if session.h2.borrow().is_settled() {
+                    session.settled();
                 }
             }
             Wake::Received(Recv::Err(errno)) => break Lost::Failed(errno),

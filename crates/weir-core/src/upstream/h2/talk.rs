@@ -4,14 +4,15 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_http::Method;
 use weir_http::h2::Code;
+use weir_http::{Field, Known, Method};
 use weir_rt::Timer;
 use weir_trace::{Cause, WaitKind};
 
 use super::body::Upload;
 use super::call::{Call, Fields, Got};
 use super::session::{Lost, Session};
+use crate::conn::client::Bytes;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
@@ -44,6 +45,41 @@ impl Talk {
     /// It can't be had.
     pub(in crate::upstream) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         self.upload.poll(cx, &self.call)
+    }
+
+    /// What comes next through a tunnel.
+    pub(in crate::upstream) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        loop {
+            match self.call.poll(cx, None) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Got::Data(bytes)) => return Poll::Ready(Bytes::Piece(bytes)),
+                Poll::Ready(Got::End) => return Poll::Ready(Bytes::End),
+                Poll::Ready(Got::Reset(..) | Got::Lost(_) | Got::TimedOut) => {
+                    return Poll::Ready(Bytes::Broken);
+                }
+                Poll::Ready(Got::Head(..) | Got::Interim(_) | Got::Trailers(_)) => {}
+            }
+        }
+    }
+
+    /// Sends bytes through a tunnel.
+    pub(in crate::upstream) fn pass(&self, bytes: Vec<u8>) {
+        self.call.offer(bytes, false);
+    }
+
+    /// Ready when less than a tunnel's share is on its way to the server, or, `all`, nothing.
+    pub(in crate::upstream) fn poll_room(&self, cx: &mut Context<'_>, all: bool) -> Poll<()> {
+        let room = self.call.has_room(cx) && (!all || self.call.unsent() == 0);
+        if room {
+            return Poll::Ready(());
+        }
+        self.call.wake_when_moved(cx);
+        Poll::Pending
+    }
+
+    /// Bytes of its frames that were sent, and received.
+    pub(in crate::upstream) fn counts(&self) -> (u64, u64) {
+        self.call.counts()
     }
 
     /// The next thing, if it is there.
@@ -156,7 +192,12 @@ impl Run {
     ) -> Result<(Incoming, Talk), NoHead> {
         self.hints = 0;
         let (content, upload) = Upload::begin(x, &self.out);
-        let empty = content.is_empty() && upload.is_done();
+        let tunnels = self.out.websocket.is_some();
+        if tunnels && !self.takes_tunnels(x, session).await.map_err(NoHead::Failed)? {
+            let message = format_args!("upstream does not take WebSockets over HTTP/2");
+            return Err(invalid(x, message, Cause::InvalidHeader));
+        }
+        let empty = content.is_empty() && upload.is_done() && !tunnels;
         let Some(call) = session.call(&self.out.section, empty) else {
             return Err(NoHead::Refused(Fault { reason: Reason::ERROR, cause: Cause::ConnectFailed }));
         };
@@ -168,10 +209,30 @@ impl Run {
         let (sent, received) = talk.call.counts();
         self.tries.count(0, sent, received);
         x.shared.bytes(self.up.sites.of(lease), received, sent);
-        let incoming = result?;
+        let mut incoming = result?;
+        if let Some(accept) = &self.out.websocket {
+            match incoming.status {
+                200..300 => open_tunnel(x, &mut incoming, accept),
+                _ => talk.call.offer(Vec::new(), true),
+            }
+        }
         talk.upload.let_go(x);
         talk.timer.arm(self.up.settings.read_timeout);
         Ok((incoming, talk))
+    }
+
+    /// Whether the server takes extended CONNECT, which it says in its settings.
+    async fn takes_tunnels(&self, x: &mut Exchange, session: &Session) -> Result<bool, Failed> {
+        let timer = Timer::new();
+        timer.arm(self.up.settings.read_timeout);
+        let said = poll_fn(|cx| match session.poll_takes_tunnels(cx) {
+            Poll::Ready(takes) => Poll::Ready(Some(takes)),
+            Poll::Pending => timer.poll_expired(cx).map(|()| None),
+        });
+        match self.unless_gone(x, WaitKind::UpstreamFirstByte, said).await? {
+            Some(takes) => Ok(takes),
+            None => Err(Failed::Next(log::timed_out(x, Cause::ReadTimeout, READING_HEAD))),
+        }
     }
 
     /// Reads the answer's head while the request leaves.
@@ -286,7 +347,7 @@ impl Run {
         }
         let mut incoming = Incoming { status: fields.status, ..Incoming::default() };
         incoming.fields = fields.keep(x);
-        let length = incoming.fields.iter().find(|field| field.known == weir_http::Known::ContentLength);
+        let length = incoming.fields.iter().find(|field| field.known == Known::ContentLength);
         incoming.content_length =
             length.and_then(|field| weir_http::header::decimal(x.arena.get(field.value)));
         let bodiless = x.request.method == Method::Head || matches!(fields.status, 204 | 304);
@@ -308,6 +369,20 @@ impl Run {
         }
         let incoming = Incoming { status: fields.status, fields: fields.spans(0), ..Incoming::default() };
         headers::interim(x, &self.up, &incoming, fields.text());
+    }
+}
+
+/// The server has opened a WebSocket: its answer as HTTP/1.1 has it, for whatever the client speaks.
+fn open_tunnel(x: &mut Exchange, incoming: &mut Incoming, accept: &[u8]) {
+    (incoming.status, incoming.upgraded) = (101, true);
+    (incoming.content_length, incoming.decoder) = (None, Decoder::None);
+    let fields = [
+        (Known::Upgrade, &b"Upgrade"[..], &b"websocket"[..]),
+        (Known::SecWebsocketAccept, b"Sec-WebSocket-Accept", accept),
+    ];
+    for (known, name, value) in fields {
+        let (name, value) = (x.arena.push(name), x.arena.push(value));
+        incoming.fields.push(Field { known, valid: true, underscore: false, name, value });
     }
 }
 
