@@ -30,13 +30,19 @@ pub(super) struct Request {
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) media_type: &'static str,
+    /// What its head says besides.
+    pub(super) fields: &'static [(&'static str, &'static str)],
     pub(super) body: Vec<u8>,
 }
 
 impl Answer {
+    pub(super) fn new(status: u16, media_type: &'static str, body: impl Into<Vec<u8>>) -> Answer {
+        Answer { status, media_type, fields: &[], body: body.into() }
+    }
+
     /// Text with that status.
     pub(super) fn text(status: u16, text: impl Into<String>) -> Answer {
-        Answer { status, media_type: "text/plain; charset=utf-8", body: text.into().into_bytes() }
+        Answer::new(status, "text/plain; charset=utf-8", text.into())
     }
 }
 
@@ -118,6 +124,7 @@ impl Line {
 
     fn send(&mut self, request: &Request, answer: &Answer) -> io::Result<()> {
         let mut out = head(request, answer.status, answer.media_type);
+        answer.fields.iter().for_each(|(name, value)| h1::field(&mut out, name.as_bytes(), value.as_bytes()));
         h1::content_length(&mut out, answer.body.len() as u64);
         h1::end(&mut out);
         if request.method != Method::Head {

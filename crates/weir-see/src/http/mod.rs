@@ -5,6 +5,7 @@
 
 mod connection;
 mod door;
+mod page;
 mod route;
 
 use std::io;

@@ -10,6 +10,7 @@ use weir_http::json::{Json, Value};
 
 use super::connection::{Answer, Collected, Request, Responder};
 use super::door::Shared;
+use super::page;
 use crate::answer::certificates;
 use crate::answer::upstreams::{self, Change};
 use crate::answer::{self, Failure, Reply, flame};
@@ -23,8 +24,12 @@ use crate::wire::Raw;
 
 /// Answers `request`.
 pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -> io::Result<()> {
-    if let Some(refusal) = refusal(door, request) {
-        return to.send(&refusal);
+    let refusal = refusal(door, request);
+    match (page::part(request), refusal) {
+        // It asks for the token, and holds nothing that needs one.
+        (Some(page), None | Some(Answer { status: 401, .. })) => return to.send(&page),
+        (_, Some(refusal)) => return to.send(&refusal),
+        (None, None) => {}
     }
     let source = &door.source;
     let parts: Vec<&str> = request.path.split('/').skip(1).collect();
@@ -33,7 +38,7 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         ["metrics"] => {
             let exposition = Exposition::accepted(&request.accept);
             let body = metrics::write(source, exposition).into_bytes();
-            to.send(&Answer { status: 200, media_type: exposition.media_type(), body })
+            to.send(&Answer::new(200, exposition.media_type(), body))
         }
         ["trace"] => {
             let question = question(request, "trace");
@@ -163,7 +168,7 @@ fn certificates(source: &Source, request: &Request, name: &str) -> Answer {
 }
 
 fn json(status: u16, body: String) -> Answer {
-    Answer { status, media_type: "application/json", body: body.into_bytes() }
+    Answer::new(status, "application/json", body)
 }
 
 fn wrong(status: u16, why: &str) -> Answer {
@@ -214,7 +219,7 @@ fn whole(source: &Source, to: &mut Responder<'_>, question: Question) -> io::Res
     let end = answer::answer(source, &question, &mut collected);
     let body = collected.1;
     match end {
-        Ok(()) => to.send(&Answer { status: 200, media_type: media_type(&question), body }),
+        Ok(()) => to.send(&Answer::new(200, media_type(&question), body)),
         Err(Failure::Gone(error)) => Err(error),
         Err(Failure::Wrong(text)) => to.send(&Answer::text(400, text + "\n")),
     }
@@ -306,6 +311,7 @@ fn profile(
     let question = question(request, "flame").with("kind", kind);
     let format = match (format, question.value("fmt").or(question.value("o"))) {
         (Some(format), _) => format,
+        (None, None) if question.has("json") => Format::Json,
         (None, None) => Format::Svg,
         (None, Some(name)) => match Format::of(name) {
             Some(format) => format,
@@ -313,9 +319,7 @@ fn profile(
         },
     };
     match flame::stacks(source, &question, &mut Collected(to, Vec::new())) {
-        Ok(raw) => {
-            to.send(&Answer { status: 200, media_type: format.media_type(), body: written(&raw, format) })
-        }
+        Ok(raw) => to.send(&Answer::new(200, format.media_type(), written(&raw, format))),
         Err(Failure::Gone(error)) => Err(error),
         Err(Failure::Wrong(text)) => to.send(&Answer::text(400, text + "\n")),
     }
@@ -346,7 +350,7 @@ fn command(raw: &Raw, format: Format) -> io::Result<Vec<u8>> {
 }
 
 const INDEX: &str = "\
-Weir, seen from inside. Add fmt=json, or ask for application/json.
+Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for application/json.
 
 /metrics                            for Prometheus
 /trace?match=/path&n=3              the next requests as trees

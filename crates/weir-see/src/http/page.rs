@@ -1,0 +1,27 @@
+//! The page: a table of locations, trees, flame graphs and comparing, for a browser. It is one document, one script and
+//! one style sheet, all in the program; it asks the paths that everybody can ask, and needs nothing from elsewhere.
+
+use super::connection::{Answer, Request};
+
+/// The part of the page at `path`; `/` for browsers only, others get the list of paths as text.
+pub(super) fn part(request: &Request) -> Option<Answer> {
+    let (media_type, body) = match request.path.as_str() {
+        "/" if request.accept.contains("text/html") => {
+            ("text/html; charset=utf-8", include_str!("page/index.html"))
+        }
+        "/page.js" => ("text/javascript; charset=utf-8", include_str!("page/page.js")),
+        "/page.css" => ("text/css; charset=utf-8", include_str!("page/page.css")),
+        _ => return None,
+    };
+    Some(Answer { fields: POLICY, ..Answer::new(200, media_type, body) })
+}
+
+/// Names of locations and paths of requests come from elsewhere: should one ever be taken for a script, it does not run.
+const POLICY: &[(&str, &str)] = &[
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("Referrer-Policy", "no-referrer"),
+];
