@@ -106,7 +106,6 @@ pub fn scale(ticks: u64) -> u64 {
 }
 
 /// Ticks of that clock.
-#[cfg(test)]
 pub(crate) fn ticks(ns: u64) -> u64 {
     clock::scale().ns_to_ticks(ns)
 }

@@ -14,7 +14,7 @@ use weir_test::{Client, Server, wait_for};
 const CONF: &str = "worker_processes 1; profile_blocked 30ms; admin 127.0.0.1:%%PORT_1%%;
 admin 127.0.0.1:%%PORT_2%% token=0123456789abcdef;
 http {
-    trace sample=1/4;
+    trace sample=1/1 keep=100000;
     server {
         listen 127.0.0.1:%%PORT_0%%;
         root html;
@@ -30,8 +30,8 @@ http {
             content_by_lua_file work.lua;
         }
         location /stuck/ { content_by_lua_block {
-            local until_then = os.clock() + 0.1
-            while os.clock() < until_then do end
+            local stop = ngx.now() + 0.2
+            repeat ngx.update_time() until ngx.now() > stop
             ngx.say('done')
         } }
     }
@@ -76,7 +76,8 @@ fn loaded<T>(server: &Server, f: impl FnOnce() -> T) -> T {
                 while !done.load(Relaxed) {
                     let fields = "Host: localhost\r\nAccept-Encoding: gzip\r\n";
                     assert_eq!(client.request(format!("GET {path} HTTP/1.1\r\n{fields}\r\n")).status, 200);
-                    std::thread::sleep(Duration::from_millis(1));
+                    // A small load: these tests share the machine.
+                    std::thread::sleep(Duration::from_millis(5));
                 }
             });
         }
@@ -102,9 +103,31 @@ fn keep(browser: &mut Browser, name: &str) {
     }
 }
 
+/// Waits until requests of a location are in the table.
+#[track_caller]
+fn seen(browser: &mut Browser, location: &str) {
+    browser.until(&format!(
+        "[...document.querySelectorAll('.routes tr')].some((row) => row.cells[0].textContent === '{location}' && row.cells[1].textContent !== '0.0')"
+    ));
+}
+
+/// Clicks on a frame of a flame graph. It is recorded again until there is one: which lines ran when samples were taken,
+/// and whether requests came meanwhile, nobody knows.
+#[track_caller]
+fn click_frame(browser: &mut Browser, selector: &str, text: &str) {
+    browser.until(&format!(
+        "(() => {{
+            const frame = [...document.querySelectorAll('.flame {selector}')].find((e) => e.textContent.includes('{text}'));
+            if (frame) frame.click();
+            else if (!document.querySelector('#detail').textContent.includes('recording')) document.querySelector('.bar button').click();
+            return frame;
+        }})()"
+    ));
+}
+
 /// From the table of locations to the line of the configuration.
 fn from_the_table_to_the_line(browser: &mut Browser) {
-    browser.until("[...document.querySelectorAll('.routes tr')].some((row) => row.textContent.includes('/replaced/') && row.cells[1].textContent !== '0.0')");
+    seen(browser, "/replaced/");
     keep(browser, "live.png");
     browser.click("a[href^='#/route/']", "/replaced/");
     browser.until("document.querySelector('h1').textContent === '/replaced/'");
@@ -128,7 +151,7 @@ fn from_the_table_to_the_line(browser: &mut Browser) {
 /// Flame graphs: zoom, search, the lines of modules and scripts.
 fn flames(browser: &mut Browser) {
     browser.click("a[href^='#/flame/wall/']", "flame wall");
-    browser.click(".flame .module", "gzip");
+    click_frame(browser, ".module", "gzip");
     browser.until("document.querySelector('.flame .around')");
     browser.until("document.querySelector('#detail .lines').textContent.includes('gzip on;')");
     browser.value("(() => { const s = document.querySelector('input[type=search]'); s.value = 'GZIP'; s.dispatchEvent(new Event('input')); })()");
@@ -136,16 +159,16 @@ fn flames(browser: &mut Browser) {
     browser.click(".flame .around", "all");
     browser.until("!document.querySelector('.flame .around')");
     browser.value("location.hash = '#/flame/cpu/' + encodeURIComponent('/script/')");
-    // Which lines were running when samples were taken, nobody knows; of this loop there will be one.
-    browser.until("(() => { const lua = [...document.querySelectorAll('.flame .lua')].find((e) => e.textContent.includes('work.lua:'));
-        if (lua) { lua.click(); return true; }
-        if (document.querySelector('#detail').textContent.includes('nothing')) document.querySelector('.bar button').click();
-        return false; })()");
+    browser.until("document.querySelector('h1').textContent.includes('/script/')");
+    click_frame(browser, ".lua", "work.lua:");
     browser.until("document.querySelector('#detail .lines a').textContent.includes('work.lua:')");
-    keep(browser, "flame.png");
     browser.click("#detail .lines a", "work.lua:");
     browser.until("document.querySelector('dialog[open] li.meant')");
     browser.click("dialog button", "close");
+    browser.click(".flame .all", "all");
+    browser.until("!document.querySelector('.flame .around')");
+    browser.value("document.querySelector('.flame .lua').scrollIntoView({ block: 'center' })");
+    keep(browser, "flame.png");
 }
 
 fn comparing(browser: &mut Browser) {
@@ -188,7 +211,7 @@ fn on_a_phone_in_the_dark() {
         browser.resize(390, 844, true);
         browser.open(&format!("http://{}/", server.addr(1)));
         let background = "getComputedStyle(document.body).backgroundColor";
-        browser.until("document.querySelector(\"a[href^='#/route/']\")");
+        seen(&mut browser, "/replaced/");
         assert_eq!(browser.value(background).text(), Some("rgb(22, 24, 27)"));
         fits(&mut browser);
         keep(&mut browser, "phone.png");
@@ -201,7 +224,7 @@ fn on_a_phone_in_the_dark() {
         browser.until("document.querySelector('.tree .lines').textContent.includes('gzip on;')");
         fits(&mut browser);
         browser.click("a[href^='#/flame/wall/']", "flame wall");
-        browser.click(".flame .module", "sub");
+        click_frame(&mut browser, ".module", "sub");
         fits(&mut browser);
         keep(&mut browser, "phone-flame.png");
         browser.click("nav a", "compare");

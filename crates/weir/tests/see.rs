@@ -221,6 +221,27 @@ both_drivers! {
         });
     }
 
+    fn timelines_of_what_workers_did(driver) {
+        let server = started();
+        let has = |file: &[u8], text: &str| file.windows(text.len()).any(|window| window == text.as_bytes());
+        loaded(&server, || {
+            let file = server.dir().path().join("weir.pftrace");
+            let words = ["record", "--next", "-t", "300ms", "-o", file.to_str().expect("text")];
+            // On a busy machine no request may end in so short a time.
+            wait_for("requests in a timeline", || {
+                says(&server, &words);
+                let file = std::fs::read(&file).expect("written");
+                (has(&file, "GET /gone") && has(&file, "content static") && has(&file, "requests 1")).then_some(())
+            });
+            // Failed requests are kept.
+            wait_for("kept requests", || {
+                let kept = admin(&server, "/record.pftrace?seconds=600&match=status%3D502");
+                assert_eq!((kept.status, has(&kept.body, "GET /img/")), (200, false));
+                has(&kept.body, "GET /gone").then_some(())
+            });
+        });
+    }
+
     fn commands_without_load(driver) {
         let server = started();
         assert!(says(&server, &["reqs"]).starts_with("id "));

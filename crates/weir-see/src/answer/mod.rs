@@ -12,6 +12,7 @@ pub(crate) mod kept;
 pub(crate) mod level;
 pub(crate) mod lines;
 pub(crate) mod queue;
+pub(crate) mod record;
 pub(crate) mod reqs;
 pub(crate) mod sites;
 pub(crate) mod top;
@@ -75,6 +76,7 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         "maps" => text(reply, flame::nothing().write()),
         "facts" => text(reply, usage::facts(source)),
         "flame" => flame::answer(source, question, reply),
+        "record" => record::answer(source, question, reply),
         "slow" => text(reply, kept::slow(source, question)?),
         "explain" => text(reply, kept::explain(source, question)?),
         "sites" => text(reply, sites::all(source, question)),

@@ -9,6 +9,7 @@ mod flame;
 mod load;
 mod options;
 mod questions;
+mod record;
 mod top;
 
 use std::ffi::{OsStr, OsString};
@@ -137,6 +138,14 @@ static COMMANDS: &[Command] = &[
                 its compiler. Frames are location, phase, module, functions and lines of Lua.",
         choices: flame::CHOICES,
         run: flame::run,
+    },
+    Command {
+        name: "record",
+        words: "[URL]",
+        about: "Writes what the workers did in the last seconds as a timeline for Perfetto: threads with what they ran, \
+                requests with their phases, filters and waits, and blocked loops.",
+        choices: record::CHOICES,
+        run: record::run,
     },
     Command {
         name: "blocked",

@@ -5,7 +5,9 @@ mod flame;
 mod folded;
 mod html;
 mod json;
+pub(crate) mod perfetto;
 mod pprof;
+pub(crate) mod protobuf;
 mod speedscope;
 mod svg;
 

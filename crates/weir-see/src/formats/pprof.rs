@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use super::protobuf::Message;
 use crate::gzip;
 use crate::stacks::{Stacks, Unit};
 
@@ -93,58 +94,10 @@ impl Strings {
     }
 }
 
-/// A protocol buffers message: varints and length-delimited fields.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    /// A number; 0 is what a reader assumes without it.
-    fn number(&mut self, field: u32, value: u64) {
-        if value > 0 {
-            self.varint(u64::from(field) << 3);
-            self.varint(value);
-        }
-    }
-
-    fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, field: u32, message: Message) {
-        self.bytes(field, &message.0);
-    }
-
-    fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
-        let mut packed = Message::default();
-        values.into_iter().for_each(|value| packed.varint(value));
-        self.message(field, packed);
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stacks::tests::example;
-
-    #[test]
-    fn numbers_are_varints() {
-        let mut message = Message::default();
-        message.number(1, 300);
-        message.number(2, 0);
-        message.bytes(3, b"ab");
-        message.packed(4, [1, 128]);
-        assert_eq!(message.0, [0x08, 0xac, 0x02, 0x1a, 2, b'a', b'b', 0x22, 3, 1, 0x80, 0x01]);
-    }
 
     #[test]
     fn samples_are_innermost_first_and_strings_begin_with_the_empty_one() {

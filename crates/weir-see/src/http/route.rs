@@ -58,6 +58,10 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
             whole(source, to, question(request, "lua").with("of", view))
         }
         ["dict"] => whole(source, to, question(request, "dict")),
+        ["record.pftrace"] => {
+            let question = question(request, "record");
+            to.stream("application/octet-stream", |reply| answer::answer(source, &question, reply))
+        }
         ["blocked"] => blocked(source, to, request),
         ["flame", kind] => profile(source, to, request, kind, None),
         ["upstreams", ref rest @ ..] => to.send(&upstreams(source, request, rest)),
@@ -361,6 +365,7 @@ Weir, seen from inside; browsers get a page here. Add fmt=json, or ask for appli
 /reqs                               requests in flight
 /blocked                            blocked loops as they come (server-sent events); follow=no for the last
 /blame                              which locations make which others wait
+/record.pftrace?seconds=10          what was kept of them as a timeline for ui.perfetto.dev; next for all to come
 /compare?a=/one/&b=/two/&rounds=10  two choices of requests, node by node
 /lines?location=/img/&name=gzip     the lines of the configuration that put a module into a location
 /text?file=FILE&line=N              the text of a configuration file, or of a script that was seen

@@ -1,0 +1,341 @@
+//! `record`: what the workers did in the last seconds, or in the next, as a timeline for Perfetto.
+//!
+//! A worker is a thread, with what it ran: stretches of requests, and the turns that were too long. Requests stand below
+//! in lanes, as many as there were at once, each with its phases, filters and waits inside.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use weir_rt::clock;
+use weir_trace::event::Decoder;
+use weir_trace::{EventKind, Kept, Site, SiteTable, Stall, WaitKind, Watch};
+
+use super::{Failure, Reply, STEP, reqs};
+use crate::control::protocol::Question;
+use crate::filter::{Filter, duration_ns};
+use crate::formats::perfetto::{Timeline, Track};
+use crate::source::{PATIENCE, Source, scale, ticks};
+
+/// The timeline of what was kept of the last `for`; with `next` of every request that ends in it.
+pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
+    let time = Duration::from_nanos(duration_ns(question.value("for").unwrap_or("10s"))?).min(LONGEST);
+    let filter = Filter::parse(question.value("match").unwrap_or(""))?;
+    let next = question.has("next");
+    let since = clock::ticks().saturating_sub(if next { 0 } else { ticks(time.as_nanos() as u64) });
+    let kept = match next {
+        true => coming(source, filter, time, reply)?,
+        false => last(source, &filter, since),
+    };
+    let mut stalls = Vec::new();
+    for worker in source.workers() {
+        let lately =
+            worker.recorder.stalls().list().into_iter().filter(|stall| stall.start + stall.duration >= since);
+        stalls.extend(lately.map(|stall| (worker.recorder.worker(), stall)));
+    }
+    Ok(reply.out(&file(kept, stalls))?)
+}
+
+/// The requests that were kept and ended after `since`.
+fn last(source: &Source, filter: &Filter, since: u64) -> Vec<Kept> {
+    let filter = filter.clone();
+    let said = source.ask(PATIENCE, move |worker| {
+        let recorder = worker.recorder.borrow();
+        let wanted = |kept: &&Kept| end(kept) >= since && filter.takes(kept.record());
+        recorder.kept().filter(wanted).cloned().collect::<Vec<_>>()
+    });
+    said.answers.into_iter().flatten().collect()
+}
+
+/// Every request that ends in the next `time`, [`MOST`] at most.
+fn coming(
+    source: &Source,
+    filter: Filter,
+    time: Duration,
+    reply: &mut dyn Reply,
+) -> Result<Vec<Kept>, Failure> {
+    let (watch, delivered) = Watch::channel(MOST, move |record| filter.takes(record));
+    let asked = watch.clone();
+    source.tell(move |worker| worker.recorder.borrow_mut().watch(asked.clone()));
+    let until = Instant::now() + time;
+    let mut kept = Vec::new();
+    while kept.len() < MOST && Instant::now() < until && !reply.is_stopped() {
+        match delivered.recv_timeout(STEP) {
+            Ok(one) => kept.push(one),
+            Err(RecvTimeoutError::Timeout) => {
+                let left = until.saturating_duration_since(Instant::now());
+                reply.note(&format!("{} requests, {:.0} s left", kept.len(), left.as_secs_f64().ceil()))?;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    watch.cancel();
+    kept.extend(delivered.try_iter());
+    Ok(kept)
+}
+
+/// When a request ended, in ticks.
+fn end(kept: &Kept) -> u64 {
+    kept.record().start + kept.record().total
+}
+
+fn file(mut kept: Vec<Kept>, stalls: Vec<(u16, Stall)>) -> Vec<u8> {
+    kept.sort_by_key(|kept| kept.record().start);
+    let mut numbers: Vec<u16> = kept.iter().map(|kept| kept.record().worker).collect();
+    numbers.extend(stalls.iter().map(|(worker, _)| *worker));
+    numbers.sort_unstable();
+    numbers.dedup();
+    let pid = std::process::id();
+    let mut drawing = Drawing { timeline: Timeline::new(pid, "weir"), now: Now::new() };
+    for worker in numbers {
+        // Threads of one process have no number twice; this one is no kernel's.
+        let thread = drawing.timeline.thread(pid + 1 + u32::from(worker), &format!("worker {worker}"));
+        let stalled: Vec<&Stall> =
+            stalls.iter().filter(|(on, _)| *on == worker).map(|(_, stall)| stall).collect();
+        if !stalled.is_empty() {
+            drawing.stalls(worker, &stalled);
+        }
+        let mut lanes: Vec<(u64, Track)> = Vec::new();
+        for one in kept.iter().filter(|kept| kept.record().worker == worker) {
+            let free = lanes.iter().position(|(until, _)| *until <= one.record().start);
+            let lane = free.unwrap_or_else(|| {
+                let name = format!("worker {worker}, requests {}", lanes.len() + 1);
+                lanes.push((0, drawing.timeline.track(&name)));
+                lanes.len() - 1
+            });
+            lanes[lane].0 = end(one);
+            drawing.request(one, thread, lanes[lane].1);
+        }
+    }
+    drawing.timeline.finish()
+}
+
+/// A moment in both clocks.
+struct Now {
+    ticks: u64,
+    /// Since 1970, in nanoseconds.
+    unix: u64,
+}
+
+impl Now {
+    fn new() -> Now {
+        let (seconds, nanos) = clock::unix_time();
+        Now { ticks: clock::ticks(), unix: seconds * 1_000_000_000 + u64::from(nanos) }
+    }
+
+    /// A time in ticks as nanoseconds since 1970.
+    fn unix(&self, at: u64) -> u64 {
+        match self.ticks.checked_sub(at) {
+            Some(ago) => self.unix.saturating_sub(scale(ago)),
+            None => self.unix + scale(at - self.ticks),
+        }
+    }
+}
+
+struct Drawing {
+    timeline: Timeline,
+    now: Now,
+}
+
+impl Drawing {
+    fn stalls(&mut self, worker: u16, stalls: &[&Stall]) {
+        let track = self.timeline.track(&format!("worker {worker}, blocked"));
+        for stall in stalls {
+            let (from, to) = (self.now.unix(stall.start), self.now.unix(stall.start + stall.duration));
+            let (site, request) = (reqs::at(stall.sample.site), stall.sample.request.to_string());
+            let said = [("request", &*request), ("wait_channel", &*stall.wait_channel)];
+            self.timeline.slice(track, from, to, &format!("blocked in {site}"), &said);
+        }
+    }
+
+    /// A request on its lane, and what it ran on its worker's thread.
+    fn request(&mut self, kept: &Kept, thread: Track, lane: Track) {
+        let record = kept.record();
+        let name = format!("{} {}", record.method, record.path);
+        let (id, status) = (record.id.to_string(), record.status.to_string());
+        let route =
+            if record.route.is_none() { "-".into() } else { SiteTable::global().info(record.route).location };
+        let said = [
+            ("request", &*id),
+            ("status", &*status),
+            ("location", &*route),
+            ("kept as", kept.why().as_str()),
+        ];
+        let (begin, end) = (record.start, end(kept));
+        self.timeline.begin(lane, self.now.unix(begin), &name, &said);
+        let mut walk = Walk {
+            drawing: self,
+            lane,
+            thread,
+            name: &name,
+            at: begin,
+            running: Some(begin),
+            open: Vec::new(),
+        };
+        let mut decoder = Decoder::default();
+        for event in kept.events() {
+            if let Some((kind, site, value)) = decoder.decode(*event) {
+                walk.take(kind, site, value);
+            }
+        }
+        walk.close(end);
+        self.timeline.end(lane, self.now.unix(end));
+    }
+}
+
+/// The way through a request's events.
+struct Walk<'a> {
+    drawing: &'a mut Drawing,
+    lane: Track,
+    thread: Track,
+    name: &'a str,
+    /// Where it is, in ticks.
+    at: u64,
+    /// Since when it has been running.
+    running: Option<u64>,
+    open: Vec<Site>,
+}
+
+impl Walk<'_> {
+    fn take(&mut self, kind: EventKind, site: Site, value: u64) {
+        let before = self.at;
+        if kind.is_timed() {
+            self.at += value;
+        }
+        match kind {
+            EventKind::Begin => {
+                let name = called(site);
+                self.drawing.timeline.begin(self.lane, self.drawing.now.unix(self.at), &name, &[]);
+                self.open.push(site);
+            }
+            EventKind::End if site.is_none() => self.leave(0),
+            EventKind::End => {
+                if let Some(depth) = self.open.iter().rposition(|open| *open == site) {
+                    self.leave(depth);
+                }
+            }
+            EventKind::Mark => self.slice(before, &called(site)),
+            EventKind::Suspend => self.stop(),
+            EventKind::Resume => {
+                self.slice(before, &format!("wait {}", WaitKind::from_code(site.0).as_str()));
+                self.running = Some(self.at);
+            }
+            _ => {}
+        }
+    }
+
+    /// All that is open ends at `end`: of a very long request only the beginning has events.
+    fn close(mut self, end: u64) {
+        self.at = self.at.max(end);
+        self.leave(0);
+        self.stop();
+    }
+
+    fn slice(&mut self, from: u64, name: &str) {
+        let now = &self.drawing.now;
+        let (from, to) = (now.unix(from), now.unix(self.at));
+        self.drawing.timeline.slice(self.lane, from, to, name, &[]);
+    }
+
+    fn leave(&mut self, depth: usize) {
+        for _ in self.open.drain(depth..) {
+            self.drawing.timeline.end(self.lane, self.drawing.now.unix(self.at));
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(since) = self.running.take() {
+            let now = &self.drawing.now;
+            let (from, to) = (now.unix(since), now.unix(self.at));
+            self.drawing.timeline.slice(self.thread, from, to, self.name, &[]);
+        }
+    }
+}
+
+/// A site as slices name it: handlers with their phase, `content static`.
+fn called(site: Site) -> String {
+    let info = SiteTable::global().info(site);
+    match info.phase.filter(|phase| **phase != *info.name) {
+        Some(phase) => format!("{phase} {}", info.name),
+        None => info.label(),
+    }
+}
+
+/// Requests at most: at half a kilobyte of boundaries each, some ten megabytes.
+const MOST: usize = 20_000;
+/// A recording at most.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::protobuf::tests::{all, read};
+    use weir_trace::{Kind, Recorder, RequestId, RequestRecord, Settings, Trace};
+
+    /// A request that runs 100 ticks, waits 1,000 in the access phase, and runs 50 in a filter.
+    fn kept(id: u128, start: u64) -> Kept {
+        let sites = SiteTable::global();
+        let access = sites.intern(Kind::Handler(6), "/record", "access");
+        let gzip = sites.intern(Kind::BodyFilter, "/record", "gzip");
+        let mut recorder = Recorder::new(3, Settings { sample: 1, ..Settings::default() });
+        let mut trace = Trace::new();
+        recorder.begin(&mut trace, start);
+        trace.enter(access, start);
+        trace.wait_kind(WaitKind::Timer);
+        trace.suspend(start + 100);
+        trace.resume(start + 1_100);
+        trace.leave(access, start + 1_100);
+        trace.mark(gzip, start + 1_150);
+        trace.end(start + 1_150);
+        let mut record = RequestRecord { id: RequestId(id), status: 200, ..RequestRecord::default() };
+        record.method.set(b"GET");
+        record.set_path(b"/record/a");
+        recorder.finish(&mut trace, record);
+        recorder.kept().next().expect("every one is drawn").clone()
+    }
+
+    /// Per track the slices with their nesting, in order: `name` begins, `-` ends.
+    fn tracks(file: &[u8]) -> Vec<(String, Vec<String>)> {
+        let mut tracks: Vec<(u64, String, Vec<String>)> = Vec::new();
+        for (_, packet) in read(file) {
+            let packet = packet.fields();
+            for track in all(&packet, 60) {
+                let track = track.fields();
+                let thread = all(&track, 4).first().map(|thread| all(&thread.fields(), 5)[0].text());
+                let name =
+                    thread.or_else(|| all(&track, 2).first().map(|name| name.text())).unwrap_or_default();
+                tracks.push((all(&track, 1)[0].number(), name, Vec::new()));
+            }
+            for event in all(&packet, 11) {
+                let event = event.fields();
+                let on = all(&event, 11)[0].number();
+                let said = all(&event, 23).first().map_or("-".to_owned(), |name| name.text());
+                tracks.iter_mut().find(|(track, ..)| *track == on).expect("described before").2.push(said);
+            }
+        }
+        tracks.into_iter().map(|(_, name, said)| (name, said)).collect()
+    }
+
+    #[test]
+    fn requests_at_once_have_lanes_and_the_worker_what_it_ran() {
+        // In nanoseconds whatever a tick is, so that none of it is rounded away.
+        let unit = ticks(1_000_000) / 1_000;
+        let (one, two, three) =
+            (kept(1, unit * 10_000), kept(2, unit * 10_000 + 500), kept(3, unit * 20_000));
+        let tracks = tracks(&file(vec![three, one, two], Vec::new()));
+        let names: Vec<&str> = tracks.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["", "worker 3", "worker 3, requests 1", "worker 3, requests 2"]);
+        let request = ["GET /record/a", "access", "wait timer", "-", "-", "body_filter gzip", "-", "-"];
+        assert_eq!(tracks[2].1, [request, request].concat());
+        assert_eq!(tracks[3].1, request);
+        let runs = |count| vec![["GET /record/a", "-"]; count].concat();
+        assert_eq!(tracks[1].1.len(), runs(6).len());
+    }
+
+    #[test]
+    fn blocked_turns_have_a_track() {
+        let stall = Stall { start: 5, duration: 7, ..Stall::default() };
+        let tracks = tracks(&file(Vec::new(), vec![(1, stall)]));
+        assert_eq!(tracks[2].0, "worker 1, blocked");
+        assert_eq!((tracks[2].1[0].starts_with("blocked in "), tracks[2].1.len()), (true, 2));
+    }
+}

@@ -1,0 +1,46 @@
+//! `weir record`: a timeline of the workers, for ui.perfetto.dev.
+
+use std::io::{self, IsTerminal, Write};
+
+use super::Locate;
+use super::ask::{client, note};
+use super::options::{Asked, Choice};
+use super::questions::{MATCH, matching, options};
+use crate::control::protocol::{Kind, Question};
+
+pub(super) const CHOICES: &[Choice] = &[
+    Choice { name: "-t", value: "TIME", about: "how long: 10s without" },
+    Choice {
+        name: "--next",
+        value: "",
+        about: "every request of the time to come, instead of those that were kept of the time before",
+    },
+    Choice { name: "-o", value: "FILE", about: "where to: weir.pftrace without; - for standard output" },
+    MATCH,
+];
+
+pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    let question = options(asked, matching(asked, Question::new("record"))?, &[("-t", "for")]);
+    let question = if asked.has("--next") { question.with("next", "") } else { question };
+    let path = asked.value("-o").unwrap_or("weir.pftrace");
+    if path == "-" && io::stdout().is_terminal() {
+        return Err("a timeline is no text: -o FILE or a pipe takes it".to_owned());
+    }
+    let mut out = Vec::new();
+    client(asked, locate)?.ask(&question, |kind, bytes| match kind {
+        Kind::Note => note(bytes),
+        _ => {
+            out.extend_from_slice(bytes);
+            Ok(())
+        }
+    })?;
+    note(b"").map_err(|error| error.to_string())?;
+    match path {
+        "-" => io::stdout().lock().write_all(&out).map_err(|error| error.to_string()),
+        path => {
+            std::fs::write(path, &out).map_err(|error| format!("\"{path}\": {error}"))?;
+            println!("{path}: for https://ui.perfetto.dev");
+            Ok(())
+        }
+    }
+}
