@@ -135,6 +135,8 @@ impl LuaConf {
             Phase::SslCertificate => &mut self.secure.certificate,
             Phase::SslSessionFetch => &mut self.secure.session_fetch,
             Phase::SslSessionStore => &mut self.secure.session_store,
+            Phase::ProxySslCertificate => &mut self.secure.shown,
+            Phase::ProxySslVerify => &mut self.secure.verify,
             _ => &mut self.content,
         }
     }
@@ -151,7 +153,10 @@ impl LuaConf {
             &self.body_filter,
             &self.log,
         ];
-        self.sets || !self.secure.is_empty() || scripts.iter().any(|source| source.is_some())
+        self.sets
+            || self.secure.are_for_clients()
+            || self.secure.are_for_servers()
+            || scripts.iter().any(|source| source.is_some())
     }
 
     /// `lua_code_cache on|off`

@@ -19,7 +19,7 @@ use crate::conf::{LuaConf, Main};
 use crate::filter::{BodyScript, HeaderScript};
 use crate::handler::{Home, LogScript, Script};
 use crate::phase::Phase;
-use crate::secure::Scripts;
+use crate::secure::{Scripts, UpstreamScripts};
 use crate::set::VmSlot;
 use crate::socket;
 use crate::trim;
@@ -118,6 +118,10 @@ macro_rules! scripts {
                 line.flag(&mut conf.main.precontent_first)
             })
             .doc("Runs precontent_by_lua before the other handlers of its phase; off."),
+            Row::new("lua_upstream_skip_openssl_default_verify", CONTENT, FLAG, |conf, line| {
+                line.flag(&mut conf.secure.judges_alone)
+            })
+            .doc("proxy_ssl_verify_by_lua alone judges servers' certificates; off."),
             Row::new("lua_code_cache", ANY_OR_IF, FLAG, LuaConf::code_cache)
                 .doc("Off: each request has a VM of its own and reads its scripts anew, for development; on."),
             Row::new("lua_check_client_abort", ANY_OR_IF, FLAG, |conf, line| {
@@ -179,6 +183,8 @@ impl Module for Lua {
         "ssl_client_hello", HERE, Phase::SslClientHello, "Runs when a client has begun a handshake, before anything is chosen; it may wait.";
         "ssl_certificate", HERE, Phase::SslCertificate, "Chooses a handshake's certificates; it may wait.";
         "ssl_session_fetch", HTTP, Phase::SslSessionFetch, "Finds the session that a client of TLS 1.2 names; it may wait.";
+        "proxy_ssl_certificate", CONTENT, Phase::ProxySslCertificate, "Chooses the certificate that a server is shown; it may wait.";
+        "proxy_ssl_verify", CONTENT, Phase::ProxySslVerify, "Judges a server's certificate, before a byte is sent to it; it may wait.";
         "ssl_session_store", HTTP, Phase::SslSessionStore, "Keeps a session that a handshake of TLS 1.2 has made.";
     };
 
@@ -207,6 +213,7 @@ impl Module for Lua {
         );
         let (own, around) = (&mut conf.secure, &parent.secure);
         inherit!(own, around, client_hello, certificate, session_fetch, session_store);
+        inherit!(own, around, shown, verify, judges_alone);
         conf.sockets.inherit(&parent.sockets);
         let (main, parent) = (&mut conf.main, &parent.main);
         inherit!(
@@ -281,8 +288,11 @@ impl Module for Lua {
                 false => plan.handler(at, phase.label(), script),
             }
         }
-        if of_server && !conf.secure.is_empty() {
+        if of_server && conf.secure.are_for_clients() {
             plan.client_hello(Scripts::new(&home, settings, &conf.secure));
+        }
+        if conf.secure.are_for_servers() {
+            plan.upstream_handshakes(UpstreamScripts::new(&home, settings, &conf.secure));
         }
         if let Some(source) = &conf.content {
             let script = Script::new(&vm, Phase::Content, Chunk::new(source.clone()), settings);

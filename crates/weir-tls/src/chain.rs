@@ -49,6 +49,8 @@ macro_rules! problems {
         impl Problem {
             $(pub const $name: Problem = Problem { code: $code, text: $text };)*
         }
+
+        const ALL: &[Problem] = &[$(Problem::$name),*];
     };
 }
 
@@ -71,11 +73,19 @@ problems! {
     CRITICAL 34 "unhandled critical extension",
     NO_CRL_SIGN 35 "key usage does not include CRL signing",
     NAME_CONSTRAINTS 51 "unsupported name constraint type",
+    APPLICATION 50 "application verification failure",
     INVALID_CA 79 "invalid CA certificate",
     MALFORMED 1 "unspecified certificate verification error",
 }
 
 impl Problem {
+    /// The one of this number; `None`: OpenSSL's `X509_V_OK`.
+    pub fn of(code: u16) -> Option<Problem> {
+        let text = "unknown certificate verification error";
+        let known = || ALL.iter().copied().find(|it| it.code == code);
+        (code != 0).then(|| known().unwrap_or(Problem { code, text }))
+    }
+
     /// `optional_no_ca` lets these pass.
     pub fn is_about_trust(self) -> bool {
         matches!(self.code, 18..=21 | 27)

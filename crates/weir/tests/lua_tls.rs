@@ -272,4 +272,70 @@ both_drivers! {
         assert_eq!(verdict("ask.example.com", None), "NONE ");
         assert_eq!(verdict("b.example.com", Some(&known)), "NONE ");
     }
+
+    fn scripts_choose_what_servers_are_shown_and_judge_them(driver) {
+        let (pair, ca, other) = (own("a.example.com"), authority("ca"), own("script.example.com"));
+        let init = globals("a", &other);
+        let ways = |script: &str| format!("proxy_http_version 1.0; proxy_ssl_name a.example.com; proxy_ssl_session_reuse off;
+            proxy_pass https://127.0.0.1:%%PORT_1%%/; {script}");
+        let verifies = "proxy_ssl_verify on; proxy_ssl_conf_command VerifyMode Peer; proxy_ssl_trusted_certificate ca.crt;";
+        let locations: String = [
+            ("none", String::new()),
+            ("shown", "proxy_ssl_certificate_by_lua_block {
+                local cert, ssl = require 'ngx.ssl.proxysslcert', require 'ngx.ssl'
+                ngx.sleep(0.001)
+                assert(cert.clear_certs())
+                assert(cert.set_cert(assert(ssl.parse_pem_cert(a_crt))))
+                assert(cert.set_priv_key(assert(ssl.parse_pem_priv_key(a_key)))) }".to_owned()),
+            ("der", "proxy_ssl_certificate_by_lua_block {
+                local cert, ssl = require 'ngx.ssl.proxysslcert', require 'ngx.ssl'
+                assert(ngx.get_phase() == 'proxy_ssl_cert' and ngx.var.uri == '/der')
+                assert(cert.set_der_cert(ssl.cert_pem_to_der(a_crt)))
+                assert(cert.set_der_priv_key(ssl.priv_key_pem_to_der(a_key))) }".to_owned()),
+            ("cleared", "proxy_ssl_certificate a.crt; proxy_ssl_certificate_key a.key;
+              proxy_ssl_certificate_by_lua_block { assert(require('ngx.ssl.proxysslcert').clear_certs()) }".to_owned()),
+            ("kept", "proxy_ssl_certificate a.crt; proxy_ssl_certificate_key a.key;
+              proxy_ssl_certificate_by_lua_block { ngx.exit(ngx.OK) error('never') }".to_owned()),
+            ("stop", "proxy_ssl_certificate_by_lua_block { ngx.sleep(0) ngx.exit(ngx.ERROR) }".to_owned()),
+            ("error", "proxy_ssl_certificate_by_lua_block { ngx.location.capture('/') }".to_owned()),
+            ("untrusted", verifies.to_owned()),
+            ("judged", format!("{verifies} proxy_ssl_verify_by_lua_block {{
+                local verify = require 'ngx.ssl.proxysslverify'
+                ngx.sleep(0.001)
+                assert(verify.get_verify_result() == 18, verify.get_verify_result())
+                assert(verify.get_verify_cert())
+                assert(require('ngx.proxyssl').get_tls1_version_str() == 'TLSv1.3')
+                assert(verify.set_verify_result(0)) }}")),
+            ("alone", format!("{verifies} lua_upstream_skip_openssl_default_verify on; proxy_ssl_verify_by_lua_block {{
+                assert(require('ngx.ssl.proxysslverify').get_verify_result() == 0) }}")),
+            ("refused", format!("{verifies} proxy_ssl_verify_by_lua_block {{
+                assert(require('ngx.ssl.proxysslverify').set_verify_result(23)) }}")),
+            ("failed", "proxy_ssl_verify_by_lua_block { ngx.exit(ngx.ERROR) }".to_owned()),
+        ].iter().map(|(name, script)| format!("location /{name} {{ {} }}\n", ways(script))).collect();
+        let server = Server::builder(&format!(
+            "events {{}} http {{ init_by_lua_block {{ {init} }} proxy_next_upstream off;
+               server {{ listen 127.0.0.1:%%PORT_0%%; {locations} }}
+               server {{ listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate a.crt; ssl_certificate_key a.key;
+                 ssl_verify_client optional_no_ca; return 200 '$ssl_client_s_dn.'; }} }}"
+        ))
+        .file("a.crt", &pair.certificate).file("a.key", &pair.key).file("ca.crt", &ca.certificate)
+        .driver(driver).start();
+        for (name, expected) in [
+            ("none", "."), ("shown", "CN=script.example.com."), ("der", "CN=script.example.com."), ("cleared", "."),
+            ("kept", "CN=a.example.com."), ("judged", "."), ("alone", "."),
+        ] {
+            let answer = server.client().get(&format!("/{name}"));
+            assert_eq!((answer.status, answer.text()), (200, expected.to_owned()), "{name}");
+        }
+        for (name, line) in [
+            ("stop", "cert cb error) while SSL handshaking to upstream"),
+            ("error", "API disabled in the context of proxy_ssl_certificate_by_lua*"),
+            ("untrusted", "verify error: (18:self-signed certificate) while SSL handshaking to upstream"),
+            ("refused", "verify error: (23:certificate revoked) while SSL handshaking to upstream"),
+            ("failed", "certificate verify failed) while SSL handshaking to upstream"),
+        ] {
+            assert_eq!(server.client().get(&format!("/{name}")).status, 502, "{name}");
+            let _ = server.error_log_line(line);
+        }
+    }
 }

@@ -11,6 +11,7 @@ use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, Problem, Trust}
 use super::cache::{Cache, Keep};
 use super::files::{self, BUILDING, Making, Source};
 use super::settings::{self, absolute};
+use super::toward::Shown;
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
 use crate::inherit;
@@ -35,6 +36,8 @@ pub struct ClientConf {
     certificate_cache: Option<Option<Keep>>,
     ciphersuites: Option<String>,
     groups: Option<String>,
+    /// `_ssl_conf_command VerifyMode Peer`
+    verify_mode: bool,
     /// Servers are offered HTTP/2 (ALPN).
     pub http2: bool,
     resolved: Option<Arc<ClientTls>>,
@@ -46,6 +49,7 @@ impl ClientConf {
         inherit!(self, parent, session_reuse, protocols, ciphers, name, server_name, verify, verify_depth);
         inherit!(self, parent, trusted_certificate, crl, certificate, certificate_key, password_file);
         inherit!(self, parent, certificate_cache, ciphersuites, groups);
+        self.verify_mode |= parent.verify_mode;
     }
 
     /// Reads the files of a block whose servers speak TLS. `prefix`: `proxy`.
@@ -53,6 +57,11 @@ impl ClientConf {
     /// # Errors
     /// What is wrong, in nginx's words.
     pub fn resolve(&mut self, prefix: &str, registry: &Registry) -> Result {
+        if self.verify_mode && self.verify != Some(true) {
+            let message =
+                format!("\"{prefix}_ssl_conf_command VerifyMode Peer\" needs \"{prefix}_ssl_verify on\"");
+            return Err(Error::new(message));
+        }
         let tls = ClientTls::new(self, prefix, registry).map_err(Error::new)?;
         self.resolved = Some(Arc::new(tls));
         Ok(())
@@ -119,6 +128,11 @@ impl ClientConf {
     /// # Errors
     /// There is no such command, or its value is wrong.
     pub fn set_conf_command(&mut self, line: &mut LineCx<'_>) -> Result {
+        // Certificates are judged before a byte is sent, so with `_ssl_verify on` it is as if the handshake had failed.
+        if (line.arg(0), line.arg(1)) == ("VerifyMode", "Peer") {
+            self.verify_mode = true;
+            return Ok(());
+        }
         let slots = [&mut self.ciphers, &mut self.ciphersuites, &mut self.groups];
         match settings::algorithms(slots, line)? {
             true => Ok(()),
@@ -332,14 +346,60 @@ impl Secure {
         .await
     }
 
+    /// As [`Secure::config`], with what a handler has chosen to be shown.
+    ///
+    /// # Errors
+    /// As [`Secure::config`].
+    pub(crate) async fn config_with(
+        &self,
+        shown: Option<Shown>,
+    ) -> std::result::Result<ClientConfig, String> {
+        let Some(Shown { certificates, .. }) =
+            shown.filter(|shown| shown.cleared || !shown.certificates.is_empty())
+        else {
+            return self.config().await;
+        };
+        let certificate = certificates.into_iter().next_back();
+        let settings = ClientSettings { certificate, sessions: 0, ..self.tls.settings.clone() };
+        ClientConfig::new(&settings).map_err(|error| error.to_string())
+    }
+
+    /// What is to be thought of the server's certificate, were it looked at; nobody is trusted where none are named.
+    ///
+    /// # Errors
+    /// OpenSSL's verdict.
+    pub(crate) fn verdict(&self, facts: &Facts) -> std::result::Result<(), Problem> {
+        let now = weir_rt::unix_time().0;
+        match &self.tls.verify {
+            Some((trust, depth)) => chain::check(&facts.peer, trust, *depth, Purpose::Server, now),
+            None => chain::check(&facts.peer, &Trust::default(), DEEPEST, Purpose::Server, now),
+        }
+    }
+
     /// Whether the server is the one that is meant.
     ///
     /// # Errors
     /// nginx's message.
     pub(crate) fn check(&self, facts: &Facts) -> std::result::Result<(), String> {
-        let Some((trust, depth)) = &self.tls.verify else { return Ok(()) };
-        let now = weir_rt::unix_time().0;
-        if let Err(Problem { code, text }) = chain::check(&facts.peer, trust, *depth, Purpose::Server, now) {
+        match &self.tls.verify {
+            Some(_) => self.accept(facts, self.verdict(facts)),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Secure::check`], for a verdict that is somebody's own; it counts where verdicts do.
+    ///
+    /// # Errors
+    /// nginx's message.
+    pub(crate) fn accept(
+        &self,
+        facts: &Facts,
+        verdict: std::result::Result<(), Problem>,
+    ) -> std::result::Result<(), String> {
+        if self.tls.verify.is_none() {
+            return Ok(());
+        }
+        if let Err(Problem { code, text }) = verdict {
             return Err(format!("upstream SSL certificate verify error: ({code}:{text})"));
         }
         match facts.peer.first() {

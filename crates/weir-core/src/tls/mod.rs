@@ -20,6 +20,7 @@ mod ssl;
 mod state;
 #[cfg(test)]
 mod tests;
+pub(crate) mod toward;
 mod variables;
 
 use std::path::Path;
@@ -38,6 +39,7 @@ pub use server::ServerTls;
 pub use settings::{SslConf, Verify};
 pub use ssl::Ssl;
 pub use state::{Alpn, Tls};
+pub use toward::{Met, Shown, UpstreamHandler};
 
 /// Runs a step of a handshake whose key takes `effort`: here, or where nobody is held up by it.
 pub(crate) async fn at<R: Send + 'static>(effort: Effort, step: impl FnOnce() -> R + Send + 'static) -> R {

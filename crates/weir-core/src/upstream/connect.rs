@@ -15,6 +15,8 @@ use super::request;
 use super::secure::{self, NoTls};
 use super::settings::ProxyHeader;
 use crate::exchange::Exchange;
+use crate::tls::toward;
+use crate::tls::{Secure, UpstreamHandler};
 
 impl Run {
     pub(super) async fn connect(
@@ -57,8 +59,14 @@ impl Run {
             connection.stream.send(proxy_header(x, version));
         }
         let Some(secure) = &self.secure else { return Ok(connection) };
-        let handshake = Box::pin(secure::handshake(&connection, secure, settings.connect_timeout));
-        match self.unless_gone(x, WaitKind::UpstreamConnect, handshake).await? {
+        let handshake = match toward::handler(&x.plan) {
+            Some(handler) => self.handshake_with(x, &connection, secure, &*handler).await?,
+            None => {
+                let handshake = Box::pin(secure::handshake(&connection, secure, settings.connect_timeout));
+                self.unless_gone(x, WaitKind::UpstreamConnect, handshake).await?
+            }
+        };
+        match handshake {
             Ok(()) => {
                 connection.secure = Some(secure.clone());
                 Ok(connection)
@@ -70,7 +78,39 @@ impl Run {
             }
         }
     }
+
+    /// A handshake that a module's handler has to do with.
+    async fn handshake_with(
+        &self,
+        x: &mut Exchange,
+        connection: &Connection,
+        secure: &Secure,
+        handler: &dyn UpstreamHandler,
+    ) -> Result<Result<(), NoTls>, Failed> {
+        let Ok(shown) = handler.certificate(x).await else {
+            return Ok(Err(NoTls::Failed(REFUSED.to_owned())));
+        };
+        let timeout = self.up.settings.connect_timeout;
+        let agree = Box::pin(secure::agree(connection, secure, Some(shown), timeout));
+        let made = match self.unless_gone(x, WaitKind::UpstreamConnect, agree).await? {
+            Ok(made) => made,
+            Err(failed) => return Ok(Err(failed)),
+        };
+        let facts = made.0.facts();
+        let judged = toward::judge(handler, x, facts.clone(), secure.verdict(&facts)).await;
+        let accepted = judged.and_then(|verdict| secure.accept(&facts, verdict));
+        Ok(match accepted {
+            Ok(()) => {
+                secure::establish(connection, made);
+                Ok(())
+            }
+            Err(message) => Err(NoTls::Failed(message)),
+        })
+    }
 }
+
+/// OpenSSL's words for a handler that does not want the handshake.
+const REFUSED: &str = "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)";
 
 /// Who the client is and what it connected to. A unix socket has no such addresses.
 fn proxy_header(x: &Exchange, version: ProxyHeader) -> Vec<u8> {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use weir_rt::Recv;
 use weir_rt::file::errno_text;
-use weir_tls::{ClientConfig, Connect, Progress};
+use weir_tls::{ClientConfig, Connect, Progress, Session};
 
 use super::connection::Connection;
-use crate::tls::Secure;
 use crate::tls::files::ssl;
 use crate::tls::layer::TlsLayer;
+use crate::tls::{Secure, Shown};
 
 /// Why there is no TLS.
 pub(super) enum NoTls {
@@ -25,14 +25,35 @@ pub(super) enum NoTls {
 /// # Errors
 /// The handshake failed, or the server is not the one that is meant.
 pub(super) async fn handshake(connection: &Connection, secure: &Secure, ms: u64) -> Result<(), NoTls> {
-    let config = secure.config().await.map_err(NoTls::Failed)?;
+    let made = agree(connection, secure, None, ms).await?;
+    secure.check(&made.0.facts()).map_err(NoTls::Failed)?;
+    establish(connection, made);
+    Ok(())
+}
+
+/// A session, and what the server has sent in it already.
+pub(super) type Made = (Session, Vec<u8>);
+
+/// Completes a handshake within `ms`, in which the server is shown what a handler has chosen; its certificate is not
+/// looked at.
+///
+/// # Errors
+/// The handshake failed.
+pub(super) async fn agree(
+    connection: &Connection,
+    secure: &Secure,
+    shown: Option<Shown>,
+    ms: u64,
+) -> Result<Made, NoTls> {
+    let config = secure.config_with(shown).await.map_err(NoTls::Failed)?;
     connection.timer.arm(ms);
-    let connect = complete(connection, &config, secure.name()).await?;
-    let (session, early) = connect.into_session();
-    secure.check(&session.facts()).map_err(NoTls::Failed)?;
+    Ok(complete(connection, &config, secure.name()).await?.into_session())
+}
+
+/// From here on the connection's bytes go through the session.
+pub(super) fn establish(connection: &Connection, (session, early): Made) {
     let layer = TlsLayer::new(session, Rc::new(Cell::new(false)));
     connection.stream.set_layer(Box::new(layer), early);
-    Ok(())
 }
 
 async fn complete(connection: &Connection, config: &ClientConfig, name: &str) -> Result<Connect, NoTls> {

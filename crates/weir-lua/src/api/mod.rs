@@ -121,6 +121,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::secure::TABLES[1],
     crate::secure::TABLES[2],
     crate::secure::TABLES[3],
+    crate::secure::TABLES[4],
     crate::semaphore::TABLE,
     crate::socket::TABLES[0],
     crate::socket::TABLES[1],

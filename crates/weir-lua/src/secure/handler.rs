@@ -24,14 +24,24 @@ pub(crate) struct Sources {
     pub(crate) certificate: Option<Source>,
     pub(crate) session_fetch: Option<Source>,
     pub(crate) session_store: Option<Source>,
+    /// `proxy_ssl_certificate_by_lua`
+    pub(crate) shown: Option<Source>,
+    /// `proxy_ssl_verify_by_lua`
+    pub(crate) verify: Option<Source>,
+    /// `lua_upstream_skip_openssl_default_verify`
+    pub(crate) judges_alone: Option<bool>,
 }
 
 impl Sources {
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        [&self.client_hello, &self.certificate, &self.session_fetch, &self.session_store]
-            .iter()
-            .all(|source| source.is_none())
+    /// Whether clients' handshakes have any.
+    pub(crate) fn are_for_clients(&self) -> bool {
+        let all = [&self.client_hello, &self.certificate, &self.session_fetch, &self.session_store];
+        all.iter().any(|source| source.is_some())
+    }
+
+    /// Whether handshakes with servers have any.
+    pub(crate) fn are_for_servers(&self) -> bool {
+        self.shown.is_some() || self.verify.is_some()
     }
 }
 
@@ -131,7 +141,7 @@ impl Scripts {
 }
 
 /// Whether the handshake goes on behind a script that ended like this; OpenResty's debug lines about it are logged.
-fn goes_on(x: &mut Exchange, phase: Phase, end: Option<&End>) -> bool {
+pub(super) fn goes_on(x: &mut Exchange, phase: Phase, end: Option<&End>) -> bool {
     let (good, code) = match end {
         None => (true, 0),
         Some(End::Exit(code)) => (*code <= 0 && *code != -1, *code),

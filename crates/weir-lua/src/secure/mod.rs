@@ -4,6 +4,9 @@
 //! The scripts run between the ClientHello and the first byte of rustls' handshake, in an exchange of no request; what
 //! they call notes wishes in the [`Handshake`], and [`Scripts`](handler::Scripts) makes them the handshake's choice when
 //! they are over. So they may wait as long as they like, and no key is used while they run.
+//!
+//! `proxy_ssl_certificate_by_lua` and `proxy_ssl_verify_by_lua` run in the request, before and behind the handshake with
+//! its server ([`upstream`]).
 
 mod clienthello;
 mod ctx;
@@ -12,6 +15,7 @@ mod ocsp;
 mod parsed;
 mod session;
 mod ssl;
+mod upstream;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,9 +29,10 @@ use crate::lend;
 pub(crate) use ctx::{is_inherited, push_inherited};
 pub(crate) use handler::{Scripts, Sources};
 use parsed::{Chain, Key};
+pub(crate) use upstream::UpstreamScripts;
 
-pub(crate) const TABLES: [&[crate::api::Function]; 4] =
-    [clienthello::TABLE, ocsp::TABLE, session::TABLE, ssl::TABLE];
+pub(crate) const TABLES: [&[crate::api::Function]; 5] =
+    [clienthello::TABLE, ocsp::TABLE, session::TABLE, ssl::TABLE, upstream::TABLE];
 
 /// A handshake, for the scripts that run in it.
 struct Handshake {
@@ -54,6 +59,26 @@ struct Wishes {
 /// The handshake that a script's exchange is of.
 #[derive(Default)]
 struct Current(Option<Rc<Handshake>>);
+
+impl Wishes {
+    fn clear(&mut self) {
+        (self.cleared, self.chains, self.keys) = (true, Vec::new(), Vec::new());
+    }
+
+    fn add_chain(&mut self, chain: Rc<Chain>) {
+        // As OpenSSL has it: a key that does not fit the new certificate goes.
+        self.keys.retain(|key| !chain.mismatches(key));
+        self.chains.push(chain);
+    }
+
+    fn add_key(&mut self, key: Rc<Key>) -> Result<(), &'static str> {
+        if self.chains.last().is_some_and(|chain| chain.mismatches(&key)) {
+            return Err("SSL_use_PrivateKey() failed");
+        }
+        self.keys.push(key);
+        Ok(())
+    }
+}
 
 /// The handshake in which the running script runs, if it does.
 ///

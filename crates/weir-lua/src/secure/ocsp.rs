@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weir_tls::ocsp::{self, Signer, Status};
 
 use super::parsed::{Chain, chain_of_der};
+use super::ssl::NO_CERTIFICATE;
 use super::{OVER, current};
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::state::State;
@@ -38,7 +39,6 @@ fn most(l: State, at: i32, name: &str) -> Result<usize, Raise> {
 
 /// OpenResty's buffer for results, unless scripts have another length for it.
 const BUFFER: usize = 4096;
-const NO_CERTIFICATE: &str = "d2i_X509_bio() failed";
 
 fn responder(l: State) -> Outcome {
     const NAME: &str = "get_ocsp_responder_from_der_chain";

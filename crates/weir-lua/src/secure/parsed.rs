@@ -27,7 +27,8 @@ pub(super) enum Key {
 }
 
 impl Chain {
-    fn new(certificates: Vec<CertificateDer<'static>>) -> Option<Chain> {
+    /// `None`: there is none, or the first is malformed.
+    pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Option<Chain> {
         let public = facts::public_key(certificates.first()?)?;
         Some(Chain { certificates, public, made: RefCell::default() })
     }

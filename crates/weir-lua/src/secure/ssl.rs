@@ -1,5 +1,6 @@
 //! `ngx.ssl`
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_core::Exchange;
@@ -9,36 +10,33 @@ use weir_tls::{Trust, facts};
 
 use super::clienthello::push_numbers;
 use super::parsed::{self, Chain, Key};
-use super::{Handshake, OVER, current};
+use super::{OVER, Wishes, current};
 use crate::api::{Done, Function, Outcome, Raise, expect_string, fail, function};
 use crate::lend;
 use crate::state::State;
 
 pub(super) const TABLE: &[Function] = &[
     function("_ssl.clear_certs", 0, |l| {
-        wish(l, |handshake| {
-            let mut wishes = handshake.wishes.borrow_mut();
-            (wishes.cleared, wishes.chains, wishes.keys) = (true, Vec::new(), Vec::new());
+        wish(l, |wishes| {
+            wishes.clear();
             Ok(())
         })
     }),
     function("_ssl.set_der_cert", 0, |l| {
-        let chain = parsed::chain_of_der(&expect_string(&l, 1, "set_der_cert")?);
-        wish(l, |handshake| set_chain(handshake, chain.ok_or("d2i_X509_bio() failed")?))
+        let chain = der_cert(l)?;
+        wish(l, |wishes| Ok(wishes.add_chain(chain.ok_or(NO_CERTIFICATE)?)))
     }),
     function("_ssl.set_der_priv_key", 0, |l| {
-        let key = parsed::key_of_der(&expect_string(&l, 1, "set_der_priv_key")?);
-        wish(l, |handshake| set_key(handshake, key.ok_or("d2i_PrivateKey_bio() failed")?))
+        let key = der_key(l)?;
+        wish(l, |wishes| wishes.add_key(key.ok_or(NO_KEY)?))
     }),
     function("_ssl.set_cert", 0, |l| {
-        let chain =
-            l.owned::<Chain>(1, CHAIN).ok_or_else(|| Raise::argument(1, "set_cert", "no certificate"))?;
-        wish(l, |handshake| set_chain(handshake, chain))
+        let chain = cert(l)?;
+        wish(l, |wishes| Ok(wishes.add_chain(chain)))
     }),
     function("_ssl.set_priv_key", 0, |l| {
-        let key =
-            l.owned::<Key>(1, KEY).ok_or_else(|| Raise::argument(1, "set_priv_key", "no private key"))?;
-        wish(l, |handshake| set_key(handshake, key))
+        let key = key(l)?;
+        wish(l, |wishes| wishes.add_key(key))
     }),
     function("_ssl.parse_pem_cert", 0, |l| {
         let chain = parsed::chain_of_pem(&expect_string(&l, 1, "parse_pem_cert")?);
@@ -46,7 +44,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.parse_der_cert", 0, |l| {
         let chain = parsed::chain_of_der(&expect_string(&l, 1, "parse_der_cert")?);
-        push_owned(l, chain, CHAIN, "d2i_X509_bio() failed")
+        push_owned(l, chain, CHAIN, NO_CERTIFICATE)
     }),
     function("_ssl.parse_pem_priv_key", 0, |l| {
         let key = parsed::key_of_pem(&expect_string(&l, 1, "parse_pem_priv_key")?);
@@ -54,7 +52,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.parse_der_priv_key", 0, |l| {
         let key = parsed::key_of_der(&expect_string(&l, 1, "parse_der_priv_key")?);
-        push_owned(l, key, KEY, "d2i_PrivateKey_bio() failed")
+        push_owned(l, key, KEY, NO_KEY)
     }),
     function("_ssl.device_key", 0, |l| {
         let uri = String::from_utf8_lossy(&expect_string(&l, 1, "key")?).into_owned();
@@ -138,34 +136,54 @@ pub(super) const TABLE: &[Function] = &[
 const CHAIN: &std::ffi::CStr = c"weir.chain";
 const KEY: &std::ffi::CStr = c"weir.private_key";
 const NO_TLS: &str = "bad ssl conn";
+pub(super) const NO_CERTIFICATE: &str = "d2i_X509_bio() failed";
+pub(super) const NO_KEY: &str = "d2i_PrivateKey_bio() failed";
+
+/// The chain in the first argument of `set_der_cert`; `None`: it is none.
+pub(super) fn der_cert(l: State) -> Result<Option<Rc<Chain>>, Raise> {
+    Ok(parsed::chain_of_der(&expect_string(&l, 1, "set_der_cert")?))
+}
+
+/// The key in the first argument of `set_der_priv_key`; `None`: it is none.
+pub(super) fn der_key(l: State) -> Result<Option<Rc<Key>>, Raise> {
+    Ok(parsed::key_of_der(&expect_string(&l, 1, "set_der_priv_key")?))
+}
+
+/// The first argument of `set_cert`.
+pub(super) fn cert(l: State) -> Result<Rc<Chain>, Raise> {
+    l.owned::<Chain>(1, CHAIN).ok_or_else(|| Raise::argument(1, "set_cert", "no certificate"))
+}
+
+/// The first argument of `set_priv_key`.
+pub(super) fn key(l: State) -> Result<Rc<Key>, Raise> {
+    l.owned::<Key>(1, KEY).ok_or_else(|| Raise::argument(1, "set_priv_key", "no private key"))
+}
+
+/// Pushes a chain as scripts have them.
+pub(super) fn push_chain(l: State, chain: Rc<Chain>) -> Outcome {
+    push_owned(l, Some(chain), CHAIN, "")
+}
 
 /// Notes something for the running handshake: `true`, or nil and why not.
-fn wish(l: State, note: impl FnOnce(&Handshake) -> Result<(), &'static str>) -> Outcome {
-    let Some(handshake) = current()? else { return fail(l, OVER) };
-    match note(&handshake) {
+fn wish(l: State, note: impl FnOnce(&mut Wishes) -> Result<(), &'static str>) -> Outcome {
+    let handshake = current()?;
+    noted(l, handshake.as_ref().map(|handshake| &handshake.wishes), note)
+}
+
+/// As [`wish`], for wishes of whichever side.
+pub(super) fn noted(
+    l: State,
+    wishes: Option<&RefCell<Wishes>>,
+    note: impl FnOnce(&mut Wishes) -> Result<(), &'static str>,
+) -> Outcome {
+    let Some(wishes) = wishes else { return fail(l, OVER) };
+    match note(&mut wishes.borrow_mut()) {
         Ok(()) => {
             l.push_boolean(true);
             Ok(Done::Results(1))
         }
         Err(why) => fail(l, why),
     }
-}
-
-fn set_chain(handshake: &Handshake, chain: Rc<Chain>) -> Result<(), &'static str> {
-    let mut wishes = handshake.wishes.borrow_mut();
-    // As OpenSSL has it: a key that does not fit the new certificate goes.
-    wishes.keys.retain(|key| !chain.mismatches(key));
-    wishes.chains.push(chain);
-    Ok(())
-}
-
-fn set_key(handshake: &Handshake, key: Rc<Key>) -> Result<(), &'static str> {
-    let mut wishes = handshake.wishes.borrow_mut();
-    if wishes.chains.last().is_some_and(|chain| chain.mismatches(&key)) {
-        return Err("SSL_use_PrivateKey() failed");
-    }
-    wishes.keys.push(key);
-    Ok(())
 }
 
 fn push_owned<T: 'static>(l: State, value: Option<Rc<T>>, kind: &std::ffi::CStr, failed: &str) -> Outcome {
@@ -238,8 +256,8 @@ fn verify_client(l: State) -> Outcome {
         trust: Trust { certificates, crls: Vec::new() },
         depth: depth.or(configured).unwrap_or(1),
     };
-    wish(l, |handshake| {
-        handshake.wishes.borrow_mut().clients = Some(clients);
+    wish(l, |wishes| {
+        wishes.clients = Some(clients);
         Ok(())
     })
 }

@@ -1,0 +1,200 @@
+//! Certificates that scripts fetch in handshakes, with keys in memory, on pool threads and in a device, with OCSP, while
+//! requests' scripts run and the configuration is reloaded.
+
+#[allow(dead_code, reason = "not every file of tests uses all")]
+#[path = "support/tls.rs"]
+mod support;
+
+#[path = "support/softhsm.rs"]
+mod softhsm;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+use softhsm::Token;
+use support::{Pair, TlsClient, authority, client};
+use weir_test::{Client, Driver, Server, both_drivers, require_program, wait_for};
+
+/// What is there to be chosen.
+struct Stock {
+    token: Token,
+    names: [&'static str; 3],
+}
+
+/// Writes certificates for `ec`, `rsa` and `hsm` to `dir`, all of one authority, and what that says of `ec`.
+fn stock(dir: &Path) -> Option<Stock> {
+    let openssl = require_program("openssl")?;
+    let ca = authority("ca");
+    let rsa = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048);
+    let pairs = [
+        ("ec", ca.issue("ec")),
+        ("rsa", support::with_key("rsa", rsa.expect("a key"))),
+        ("hsm", ca.issue("hsm")),
+    ];
+    let write = |name: String, text: &str| std::fs::write(dir.join(name), text).expect("written");
+    for (name, Pair { certificate, key, .. }) in
+        [("ca", &ca)].into_iter().chain(pairs.iter().map(|(name, pair)| (*name, pair)))
+    {
+        write(format!("{name}.crt"), certificate);
+        write(format!("{name}.key"), key);
+    }
+    let token = Token::new(dir, &pairs[2].1.key)?;
+    write("hsm.key".to_owned(), &token.name("object=k", "pin-value=1234"));
+    let serial = weir_tls::facts::serial(&pairs[0].1.shown().chain()[0]).expect("a number");
+    write("index".to_owned(), &format!("V\t490101000000Z\t\t{serial}\tunknown\t/CN=ec\n"));
+    let made = Command::new(openssl)
+        .current_dir(dir)
+        .args([
+            "ocsp", "-index", "index", "-CA", "ca.crt", "-rsigner", "ca.crt", "-rkey", "ca.key", "-ndays",
+            "1",
+        ])
+        .args(["-issuer", "ca.crt", "-cert", "ec.crt", "-respout", "ec.ocsp", "-noverify"])
+        .output()
+        .expect("openssl runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some(Stock { token, names: ["ec", "rsa", "hsm"] })
+}
+
+const CONF: &str = r#"worker_processes 2; env SOFTHSM2_CONF;
+events {}
+http {
+    lua_shared_dict stock 1m;
+    init_by_lua_block {
+        for _, name in ipairs { "ec.crt", "ec.key", "rsa.crt", "rsa.key", "hsm.crt", "hsm.key", "ca.crt", "ec.ocsp" } do
+            local file = assert(io.open("%%DIR%%/" .. name, "rb"))
+            ngx.shared.stock:set(name, file:read("*a"))
+            file:close()
+        end
+    }
+    server {
+        listen 127.0.0.1:%%PORT_0%% ssl; server_name a.example.com;
+        ssl_certificate ec.crt; ssl_certificate_key ec.key pool;
+        ssl_certificate_by_lua_block {
+            local ssl, stock = require "ngx.ssl", ngx.shared.stock
+            local name = ssl.server_name():match("^%w+")
+            ngx.sleep(0.001)
+            local crt, key = stock:get(name .. ".crt"), stock:get(name .. ".key")
+            assert(ssl.clear_certs())
+            assert(ssl.set_cert(assert(ssl.parse_pem_cert(crt))))
+            ngx.sleep(0.001)
+            if name == "hsm" then
+                assert(ssl.set_priv_key(assert(weir.ssl.key(key))))
+            else
+                assert(ssl.set_priv_key(assert(ssl.parse_pem_priv_key(key))))
+            end
+            local answer = stock:get(name .. ".ocsp")
+            if answer then
+                local ocsp = require "ngx.ocsp"
+                local chain = assert(ssl.cert_pem_to_der(crt .. stock:get("ca.crt")))
+                assert(#assert(ocsp.create_ocsp_request(chain)) > 60)
+                assert(ocsp.get_ocsp_responder_from_der_chain(chain) == nil)
+                local good, until_when = ocsp.validate_ocsp_response(answer, chain)
+                assert(good and until_when > ngx.time(), until_when)
+                assert(not ocsp.validate_ocsp_response(answer:sub(1, -2), chain))
+                assert(not ocsp.validate_ocsp_response(answer, crt))
+                assert(ocsp.set_ocsp_status_resp(answer))
+            end
+        }
+        location / { content_by_lua_block {
+            local sum = 0
+            for i = 1, 1000 do sum = sum + i % 7 end
+            ngx.sleep(0.001)
+            ngx.say(ngx.var.ssl_server_name, " ", sum)
+        } }
+    }
+    server {
+        listen 127.0.0.1:%%PORT_1%%;
+        location / { content_by_lua_block {
+            local parts = {}
+            for i = 1, 100 do parts[i] = ngx.shared.stock:get("ca.crt"):sub(i, i) end
+            ngx.sleep(0)
+            ngx.say(#table.concat(parts))
+        } }
+    }
+}"#;
+
+/// A server with all of it; `None`: a program is not there.
+fn serve(driver: Driver) -> Option<(Server, String, Stock)> {
+    let place = Server::builder("");
+    let stock = stock(place.dir())?;
+    let conf = CONF.replace("%%DIR%%", &place.dir().display().to_string());
+    let mut builder = Server::builder(&conf).driver(driver).env("SOFTHSM2_CONF", stock.token.conf());
+    for name in ["ec.crt", "ec.key"] {
+        builder = builder.file(name, std::fs::read(place.dir().join(name)).expect("written"));
+    }
+    // The folder is there as long as the test's process.
+    std::mem::forget(place);
+    Some((builder.start(), conf, stock))
+}
+
+/// A handshake and a request in it.
+fn meet(addr: SocketAddr, name: &str, tls13: bool) {
+    let host = format!("{name}.example.com");
+    let mut it = TlsClient::connect(addr, &host, &client(tls13, None));
+    assert_eq!(weir_tls::facts::subject(&it.facts().peer[0]), Some(format!("CN={name}")));
+    assert_eq!(it.get("/", &host).text(), format!("{host} 3003\n"));
+}
+
+/// How many handshakes a thread of the test makes.
+fn rounds() -> usize {
+    std::env::var("WEIR_CHURN").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(15)
+}
+
+both_drivers! {
+    fn handshakes_fetch_certificates_beside_scripts_and_reloads(driver) {
+        let Some((mut server, conf, stock)) = serve(driver) else { return };
+        let (secure, plain) = (server.addr(0), server.addr(1));
+        static OVER: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
+        let over = &OVER[usize::from(driver == Driver::Epoll)];
+        let requests: Vec<_> = (0..2).map(|_| thread::spawn(move || {
+            let mut answered = 0;
+            while !over.load(SeqCst) {
+                assert_eq!(Client::connect(plain).get("/").text(), "100\n");
+                answered += 1;
+            }
+            answered
+        })).collect();
+        let names = stock.names;
+        let handshakes: Vec<_> = (0..6).map(|number| thread::spawn(move || {
+            for round in 0..rounds() {
+                meet(secure, names[(number + round) % names.len()], (number + round) % 4 > 0);
+            }
+        })).collect();
+        for number in 1..=3 {
+            server.reload(&conf);
+            wait_for("a reload", || {
+                (server.error_log().matches(": reconfiguring").count() >= number).then_some(())
+            });
+        }
+        for thread in handshakes {
+            thread.join().expect("all handshakes");
+        }
+        over.store(true, SeqCst);
+        for thread in requests {
+            assert!(thread.join().expect("all requests") > 0);
+        }
+        let log = server.error_log();
+        assert!(!log.contains("[error]") && !log.contains("[crit]") && !log.contains("[alert]"), "{log}");
+        let exit = server.quit();
+        assert!(exit.status.success(), "{exit}");
+    }
+
+    fn what_a_script_staples_comes_to_the_client(driver) {
+        let Some((server, ..)) = serve(driver) else { return };
+        let Some(openssl) = require_program("openssl") else { return };
+        let status = |name: &str| {
+            let output = Command::new(&openssl)
+                .args(["s_client", "-status", "-connect", &server.addr(0).to_string(), "-servername", name])
+                .stdin(Stdio::null())
+                .output()
+                .expect("openssl runs");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines().find(|line| line.contains("Cert Status:")).map(|line| line.trim().to_owned())
+        };
+        assert_eq!(status("ec.example.com").as_deref(), Some("Cert Status: good"));
+        assert_eq!(status("rsa.example.com"), None);
+    }
+}
