@@ -1,4 +1,4 @@
-//! Certificates that scripts fetch in handshakes, with keys in memory, on pool threads and in a device, with OCSP, while
+//! Certificates that scripts fetch from Redis in handshakes, with keys on pool threads and in a device, with OCSP, while
 //! requests' scripts run and the configuration is reloaded.
 
 #[allow(dead_code, reason = "not every file of tests uses all")]
@@ -8,9 +8,11 @@ mod support;
 #[path = "support/softhsm.rs"]
 mod softhsm;
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
@@ -22,6 +24,41 @@ use weir_test::{Client, Driver, Server, both_drivers, require_program, wait_for}
 struct Stock {
     token: Token,
     names: [&'static str; 3],
+    _redis: Redis,
+}
+
+/// A Redis that listens on the socket `redis` in a folder.
+struct Redis(Child);
+
+impl Redis {
+    /// `None`: there is no such program.
+    fn start(dir: &Path) -> Option<Redis> {
+        let program = require_program("redis-server")?;
+        let child = Command::new(program)
+            .args(["--port", "0", "--unixsocket", "redis", "--save", "", "--appendonly", "no"])
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server runs");
+        Some(Redis(child))
+    }
+
+    fn set(dir: &Path, name: &str, value: &[u8]) {
+        let mut stream = wait_for("Redis", || UnixStream::connect(dir.join("redis")).ok());
+        let head = format!("*3\r\n$3\r\nSET\r\n${}\r\n{name}\r\n${}\r\n", name.len(), value.len());
+        stream.write_all(&[head.as_bytes(), value, b"\r\n"].concat()).expect("Redis reads");
+        let mut said = [0; 5];
+        stream.read_exact(&mut said).expect("Redis answers");
+        assert_eq!(&said, b"+OK\r\n");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Writes certificates for `ec`, `rsa` and `hsm` to `dir`, all of one authority, and what that says of `ec`.
@@ -55,28 +92,39 @@ fn stock(dir: &Path) -> Option<Stock> {
         .output()
         .expect("openssl runs");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Some(Stock { token, names: ["ec", "rsa", "hsm"] })
+    let redis = Redis::start(dir)?;
+    for name in ["ec.crt", "ec.key", "rsa.crt", "rsa.key", "hsm.crt", "hsm.key", "ca.crt", "ec.ocsp"] {
+        Redis::set(dir, name, &std::fs::read(dir.join(name)).expect("written"));
+    }
+    Some(Stock { token, names: ["ec", "rsa", "hsm"], _redis: redis })
 }
 
 const CONF: &str = r#"worker_processes 2; env SOFTHSM2_CONF;
 events {}
 http {
-    lua_shared_dict stock 1m;
     init_by_lua_block {
-        for _, name in ipairs { "ec.crt", "ec.key", "rsa.crt", "rsa.key", "hsm.crt", "hsm.key", "ca.crt", "ec.ocsp" } do
-            local file = assert(io.open("%%DIR%%/" .. name, "rb"))
-            ngx.shared.stock:set(name, file:read("*a"))
-            file:close()
+        function fetch(name)
+            local redis = ngx.socket.tcp()
+            assert(redis:connect("unix:%%DIR%%/redis"))
+            assert(redis:send("GET " .. name .. "\r\n"))
+            local length = tonumber(assert(redis:receive()):match("^%$(%-?%d+)$"))
+            if length < 0 then
+                assert(redis:setkeepalive(10000, 20))
+                return nil
+            end
+            local value = assert(redis:receive(length))
+            assert(redis:receive(2))
+            assert(redis:setkeepalive(10000, 20))
+            return value
         end
     }
     server {
         listen 127.0.0.1:%%PORT_0%% ssl; server_name a.example.com;
         ssl_certificate ec.crt; ssl_certificate_key ec.key pool;
         ssl_certificate_by_lua_block {
-            local ssl, stock = require "ngx.ssl", ngx.shared.stock
+            local ssl = require "ngx.ssl"
             local name = ssl.server_name():match("^%w+")
-            ngx.sleep(0.001)
-            local crt, key = stock:get(name .. ".crt"), stock:get(name .. ".key")
+            local crt, key = fetch(name .. ".crt"), fetch(name .. ".key")
             assert(ssl.clear_certs())
             assert(ssl.set_cert(assert(ssl.parse_pem_cert(crt))))
             ngx.sleep(0.001)
@@ -85,10 +133,10 @@ http {
             else
                 assert(ssl.set_priv_key(assert(ssl.parse_pem_priv_key(key))))
             end
-            local answer = stock:get(name .. ".ocsp")
+            local answer = fetch(name .. ".ocsp")
             if answer then
                 local ocsp = require "ngx.ocsp"
-                local chain = assert(ssl.cert_pem_to_der(crt .. stock:get("ca.crt")))
+                local chain = assert(ssl.cert_pem_to_der(crt .. fetch("ca.crt")))
                 assert(#assert(ocsp.create_ocsp_request(chain)) > 60)
                 assert(ocsp.get_ocsp_responder_from_der_chain(chain) == nil)
                 local good, until_when = ocsp.validate_ocsp_response(answer, chain)
@@ -108,9 +156,8 @@ http {
     server {
         listen 127.0.0.1:%%PORT_1%%;
         location / { content_by_lua_block {
-            local parts = {}
-            for i = 1, 100 do parts[i] = ngx.shared.stock:get("ca.crt"):sub(i, i) end
-            ngx.sleep(0)
+            local parts, text = {}, fetch("ca.crt")
+            for i = 1, 100 do parts[i] = text:sub(i, i) end
             ngx.say(#table.concat(parts))
         } }
     }
@@ -140,7 +187,7 @@ fn meet(addr: SocketAddr, name: &str, tls13: bool) {
 
 /// How many handshakes a thread of the test makes.
 fn rounds() -> usize {
-    std::env::var("WEIR_CHURN").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(15)
+    std::env::var("WEIR_CHURN").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
 }
 
 both_drivers! {
@@ -149,7 +196,7 @@ both_drivers! {
         let (secure, plain) = (server.addr(0), server.addr(1));
         static OVER: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
         let over = &OVER[usize::from(driver == Driver::Epoll)];
-        let requests: Vec<_> = (0..2).map(|_| thread::spawn(move || {
+        let requests: Vec<_> = (0..1).map(|_| thread::spawn(move || {
             let mut answered = 0;
             while !over.load(SeqCst) {
                 assert_eq!(Client::connect(plain).get("/").text(), "100\n");
@@ -158,7 +205,7 @@ both_drivers! {
             answered
         })).collect();
         let names = stock.names;
-        let handshakes: Vec<_> = (0..6).map(|number| thread::spawn(move || {
+        let handshakes: Vec<_> = (0..4).map(|number| thread::spawn(move || {
             for round in 0..rounds() {
                 meet(secure, names[(number + round) % names.len()], (number + round) % 4 > 0);
             }
@@ -183,7 +230,7 @@ both_drivers! {
     }
 
     fn what_a_script_staples_comes_to_the_client(driver) {
-        let Some((server, ..)) = serve(driver) else { return };
+        let Some((server, _, _stock)) = serve(driver) else { return };
         let Some(openssl) = require_program("openssl") else { return };
         let status = |name: &str| {
             let output = Command::new(&openssl)
