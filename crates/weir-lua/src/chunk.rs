@@ -124,3 +124,30 @@ pub(crate) fn name(phase: Phase, file: &str, line: usize) -> String {
     };
     format!("{}({short}:{line})", phase.label())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LuaJIT compiles no function with `...` as a whole, and makes every chunk one.
+    #[test]
+    fn a_chunk_without_dots_is_a_function_without() {
+        // SAFETY: the VM is this thread's, and closed last.
+        let l = unsafe {
+            let l = sys::luaL_newstate();
+            sys::luaL_openlibs(l);
+            State::new(l)
+        };
+        let asks = b"local chunk = ... return require('jit.util').funcinfo(chunk).isvararg, chunk()";
+        for (text, dots, value) in [("local a = 1\nreturn a + 1", false, 2.0), ("return 3, ...", true, 3.0)] {
+            load(l, asks, "=asks").expect("it is Lua");
+            load(l, text.as_bytes(), "=chunk").expect("it is Lua");
+            // SAFETY: a function and its argument are on the stack.
+            assert_eq!(unsafe { sys::lua_pcall(l.raw(), 1, 2, 0) }, sys::status::OK);
+            assert_eq!((l.boolean(-2), l.number(-1)), (dots, Some(value)), "{text}");
+            l.pop(2);
+        }
+        // SAFETY: nobody uses it any more.
+        unsafe { sys::lua_close(l.raw()) }
+    }
+}

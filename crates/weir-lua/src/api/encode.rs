@@ -96,7 +96,8 @@ fn hmac_sha1(key: &[u8], text: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// A string, a number, or anything else in Lua's words, nil as nothing.

@@ -23,7 +23,8 @@ pub(crate) struct Pair {
     value_len: i32,
 }
 
-/// The pairs of the last list. Their bytes stand in `bytes`, one behind the other, until the next list.
+/// The pairs of the last list, until the next one. Their bytes stand in `bytes`, one behind the other, but for those of
+/// the request's fields, which stay where they are: the prelude has taken them before a script can change them.
 #[derive(Default)]
 struct List {
     pairs: Vec<Pair>,
@@ -38,6 +39,7 @@ thread_local! {
 
 impl List {
     fn clear(&mut self) {
+        self.pairs.clear();
         self.bytes.clear();
         self.lens.clear();
     }
@@ -52,9 +54,28 @@ impl List {
         self.lens.push((name.len(), value.map(<[u8]>::len)));
     }
 
-    /// Points `answer` at what was pushed; how many there are.
-    fn answer(&mut self, answer: &mut Answer) -> i32 {
-        self.pairs.clear();
+    /// Makes pairs of fields without a copy, but for names in lower case.
+    fn point<'f>(&mut self, fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone, lower: bool) {
+        // Room for all of them at once: the places of the first ones hold.
+        self.bytes.reserve(if lower { fields.clone().map(|(name, _)| name.len()).sum() } else { 0 });
+        for (mut name, value) in fields {
+            let start = self.bytes.len();
+            if lower {
+                self.bytes.extend_from_slice(name);
+                self.bytes[start..].make_ascii_lowercase();
+                name = &self.bytes[start..];
+            }
+            self.pairs.push(Pair {
+                name: name.as_ptr(),
+                value: value.as_ptr(),
+                name_len: name.len() as u32,
+                value_len: value.len() as i32,
+            });
+        }
+    }
+
+    /// Makes pairs of what was pushed.
+    fn settle(&mut self) {
         let mut rest = &self.bytes[..];
         for &(name, value) in &self.lens {
             let (one, after) = rest.split_at(name);
@@ -67,8 +88,6 @@ impl List {
                 value_len: value.map_or(-1, |len| len as i32),
             });
         }
-        answer.pairs = if self.pairs.is_empty() { ptr::null() } else { self.pairs.as_ptr() };
-        self.pairs.len() as i32
     }
 }
 
@@ -100,10 +119,11 @@ pub(super) unsafe extern "C" fn list(
                     fields.len()
                 }),
                 _ => lend::exchange(|x| {
-                    for field in x.request.fields.iter().take(most) {
-                        let (name, value) = (x.arena.get(field.name), x.arena.get(field.value));
-                        list.push(name, Some(value), raw == 0);
-                    }
+                    let fields = x.request.fields.iter().take(most);
+                    list.point(
+                        fields.map(|field| (x.arena.get(field.name), x.arena.get(field.value))),
+                        raw == 0,
+                    );
                     x.request.fields.len()
                 }),
             };
@@ -112,7 +132,9 @@ pub(super) unsafe extern "C" fn list(
             if all > most {
                 tell_cut(what, all, most);
             }
-            list.answer(answer)
+            list.settle();
+            answer.pairs = if list.pairs.is_empty() { ptr::null() } else { list.pairs.as_ptr() };
+            list.pairs.len() as i32
         })
     })
 }

@@ -54,7 +54,14 @@ impl Answer {
 
     /// Answers with a text that is kept here until the next call.
     pub(crate) fn keep(&mut self, text: &[u8]) {
-        (self.at, self.len) = (kept(text), text.len());
+        self.len = text.len();
+        self.at = match self.room.get_mut(..text.len()) {
+            Some(room) => {
+                room.copy_from_slice(text);
+                room.as_ptr()
+            }
+            None => kept(text),
+        };
     }
 }
 

@@ -118,11 +118,7 @@ pub(super) unsafe extern "C" fn header(name: *const u8, len: usize, answer: *mut
             return REFUSED;
         }
         let found = lend::exchange(|x| {
-            let mut values = x
-                .response
-                .headers
-                .iter()
-                .filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(name));
+            let mut values = x.response.headers.iter().filter(|header| header.name.is(&x.arena, name));
             match (values.next(), values.next()) {
                 (None, _) => NOTHING,
                 (Some(header), None) => {
