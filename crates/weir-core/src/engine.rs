@@ -7,6 +7,7 @@
 
 use weir_http::{Method, Version};
 use weir_rt::clock;
+use weir_sys::probe;
 use weir_trace::{Cause, RequestRecord, Site, Step, Text};
 
 use crate::body::Body;
@@ -369,6 +370,12 @@ pub(crate) fn record(x: &mut Exchange) {
             }
         }
         recorder.finish_with(trace, tape, fill);
+        if probe::traces_done() || probe::traces_sites() {
+            trace.take(tape);
+            if let Some(record) = recorder.records().last() {
+                crate::trace::probes::ended(record, trace);
+            }
+        }
         x.shared.presence.end(end, || {
             trace.take(tape);
             trace

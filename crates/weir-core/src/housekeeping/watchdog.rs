@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_rt::clock;
 use weir_rt::sampler::{self, LongTurn, Place};
+use weir_sys::probe;
 use weir_trace::{RequestId, Sample, Site, Stall};
 
 use super::Entry;
@@ -117,6 +118,10 @@ impl Seen {
         probe.long_turns(|LongTurn { start, end }| {
             noted = true;
             stalls.add(Stall { start, duration: end - start, ..Stall::default() });
+            if probe::traces_blocked() {
+                let worker = entry.watched.recorder.worker().into();
+                probe::loop_blocked(worker, clock::scale().ticks_to_ns(end - start));
+            }
             match &mut self.stall {
                 Some(found) if found.start == start => found.end = Some(end),
                 found => *found = Some(Found { start, end: Some(end), has_stack: false }),

@@ -8,6 +8,7 @@ mod id;
 mod module;
 mod presence;
 mod present;
+pub(crate) mod probes;
 mod queues;
 mod settings;
 mod variable;
@@ -39,6 +40,9 @@ pub(crate) fn enter(x: &Exchange) {
     let presence = &x.shared.presence;
     presence.set_parent(parent);
     presence.enter(x.arena.get(x.request.method_span), x.uri());
+    if weir_sys::probe::traces_begin() {
+        probes::began(x.id(), x.uri());
+    }
     if !x.pipelined && x.worker.present.is_late() {
         let waited = received_before(x);
         presence.late(waited);
