@@ -12,7 +12,7 @@ pub(crate) fn keep_frame_pointers() {
 
 /// Compiles the walk. It has to know how long the interpreter is, which has a symbol at its beginning only.
 pub(crate) fn compile(luajit: &Path) {
-    for file in ["build.rs", "build/walk.rs", "src/walk.c"] {
+    for file in ["build.rs", "build/walk.rs", "src/walk.c", "src/census.c"] {
         println!("cargo:rerun-if-changed={file}");
     }
     println!("cargo:rustc-check-cfg=cfg(lua_walk)");
@@ -25,6 +25,7 @@ pub(crate) fn compile(luajit: &Path) {
     println!("cargo:rustc-env=WEIR_LUA_VM_LENGTH={length}");
     cc::Build::new()
         .file("src/walk.c")
+        .file("src/census.c")
         .include(luajit)
         .define("LUAJIT_UNWIND_EXTERNAL", None)
         .opt_level(2)

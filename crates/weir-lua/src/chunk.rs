@@ -34,7 +34,7 @@ pub(crate) enum Code {
 /// Why a script can't be loaded.
 #[derive(Debug)]
 pub(crate) struct Unloaded {
-    /// What the request is answered with: 404 for a file that can't be read, else 500.
+    /// What the request is answered with: 404 for a file that is not there, 503 for one that can't be read, else 500.
     pub(crate) status: u16,
     /// In OpenResty's words.
     pub(crate) message: String,
@@ -115,7 +115,6 @@ pub(crate) fn load(l: State, text: &[u8], name: &str) -> Result<(), String> {
 
 /// How a script that begins in this line of the configuration is named: long file names keep their end only.
 pub(crate) fn name(phase: Phase, file: &str, line: usize) -> String {
-    let file = file.rsplit('/').next().unwrap_or(file);
     // The whole, `=label(...file:line)`, has LUA_IDSIZE bytes, the NUL included.
     let most = 56usize.saturating_sub(phase.label().len() + line.to_string().len());
     let short = match file.len() > most {

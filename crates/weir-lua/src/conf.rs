@@ -1,6 +1,6 @@
 //! The settings of the `*_by_lua*` and `lua_*` directives.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, Span};
@@ -305,12 +305,14 @@ fn source(line: &LineCx<'_>, phase: Phase, code: Code) -> Source {
             .map_or(line.line().name.span, |last| Span { start: last.span.end, ..last.span }),
     };
     let place = line.source().place(span);
-    let (file, at) =
-        place.map_or((String::new(), 0), |place| (place.path.display().to_string(), place.line as usize));
+    let (path, at) = place.map_or((Path::new(""), 0), |place| (place.path, place.line as usize));
+    let file = path.display().to_string();
+    // Files below the configuration's folder are named from there.
+    let named = path.strip_prefix(&line.paths().conf_prefix).unwrap_or(path).display().to_string();
     // Code in quotes is named after its last line.
     let lines = match (&code, line.raw()) {
         (Code::Inline(text), None) => text.iter().filter(|byte| **byte == b'\n').count(),
         _ => 0,
     };
-    Source { name: chunk::name(phase, &file, at), place: (file, at.saturating_sub(lines)), code }
+    Source { name: chunk::name(phase, &named, at), place: (file, at.saturating_sub(lines)), code }
 }

@@ -58,8 +58,9 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             x.leave_all(&lines);
             if ready.is_none() {
                 client = None;
+                let end = left(x);
                 if !run.aborted() {
-                    return Some(left(x));
+                    return Some(end);
                 }
             }
         }
@@ -95,7 +96,7 @@ async fn unless<T>(
     .await
 }
 
-/// The client has left and nobody wants to know.
+/// The client has left, which ends the script unless it wants to know.
 fn left(x: &mut Exchange) -> End {
     x.log(Level::Info, &"client prematurely closed connection");
     x.keep_alive = false;

@@ -151,6 +151,7 @@ impl Script {
     fn exit(&self, x: &mut Exchange, code: i64) -> Verdict {
         let status = u16::try_from(code).unwrap_or(500);
         if status >= 300 {
+            x.own_lasting::<Exited>().0 = status;
             return Verdict::Status(status);
         }
         if x.response.status == 0 {
@@ -236,6 +237,17 @@ impl Handler for Script {
     }
 }
 
+/// The status that a script has ended with, for a script that answers in its place (`error_page 404 = /page`): as in
+/// OpenResty it has that one until it says another.
+#[derive(Default)]
+struct Exited(u16);
+
+/// See [`Exited`].
+pub(crate) fn exited(x: &mut Exchange) -> Option<u16> {
+    let status = if x.internal { x.own_lasting::<Exited>().0 } else { 0 };
+    (status != 0).then_some(status)
+}
+
 /// The script has taken the answer's type away: it has none.
 #[derive(Default)]
 pub(crate) struct Untyped(pub(crate) bool);
@@ -243,7 +255,7 @@ pub(crate) struct Untyped(pub(crate) bool);
 /// What a head has that a script has not given it: 200, and the type of `default_type`.
 pub(crate) fn prepare(x: &mut Exchange, default_type: bool) {
     if x.response.status == 0 {
-        x.response.status = 200;
+        x.response.status = exited(x).unwrap_or(200);
     }
     let typed =
         !matches!(x.response.status, 204 | 304) && x.state_if::<Untyped>().is_none_or(|untyped| !untyped.0);

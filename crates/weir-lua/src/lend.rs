@@ -145,8 +145,11 @@ pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result
 pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
     let doing = if phase() == Phase::Balancer { DOING } else { "" };
     if any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))).is_err() {
-        let context = phase().context();
-        weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
+        // As in OpenResty, where `init_by_lua` logs before there are contexts.
+        match phase() {
+            Phase::Init => weir_core::log::cycle(level, message),
+            other => weir_core::log::cycle(level, &format_args!("{message}, context: {}", other.context())),
+        }
     }
 }
 

@@ -7,6 +7,8 @@
 
 mod api;
 mod balancer;
+#[cfg(lua_walk)]
+mod census;
 mod chunk;
 mod cipher;
 mod cli;

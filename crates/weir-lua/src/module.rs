@@ -249,6 +249,10 @@ impl Module for Lua {
             }
             return Ok(());
         }
+        if let Some(every) = conf.main.trimmed() {
+            let count = plan.link.local(|| Ok::<_, Error>(Rc::new(trim::Count::default())))?;
+            plan.handler(EnginePhase::Log, "lua_malloc_trim", trim::Trim::new(every, count));
+        }
         let balances = plan.link.configuration.tables.shared::<Balancers>().is_some_and(|any| any.0);
         if !conf.has_scripts() && !conf.main.has_scripts() && !balances {
             return Ok(());
@@ -256,10 +260,6 @@ impl Module for Lua {
         let link = plan.link.clone();
         let vm = vm_of(conf, plan)?;
         let slot = link.local(|| Ok::<_, Error>(Rc::new(VmSlot::default())))?;
-        if let Some(every) = conf.main.trimmed() {
-            let count = link.local(|| Ok::<_, Error>(Rc::new(trim::Count::default())))?;
-            plan.handler(EnginePhase::Log, "lua_malloc_trim", trim::Trim::new(every, count));
-        }
         let settings = conf.settings();
         let home = Home::new(&vm, &settings);
         slot.0.get_or_init(|| home.clone());

@@ -515,10 +515,17 @@ impl Run {
 
     /// The coroutine that has asked for something can't wait for it.
     pub(crate) fn call_off(&mut self) {
-        if let Some(Op::Spawn(new)) = self.op.take()
-            && let Some(at) = self.find(new)
-        {
-            self.kill(at);
+        match self.op.take() {
+            Some(Op::Spawn(new)) => {
+                if let Some(at) = self.find(new) {
+                    self.kill(at);
+                }
+            }
+            Some(Op::Wait(_)) if self.wait == WaitKind::Timer => {
+                self.wait = WaitKind::Other;
+                crate::lend::log_plain(Level::Debug, &"lua clean up the timer for pending ngx.sleep");
+            }
+            _ => {}
         }
     }
 

@@ -9,15 +9,20 @@ use weir_core::figures::{self, Table, Value};
 use weir_core::housekeeping;
 
 use crate::api::{Done, Function, expect_string, function};
+#[cfg(lua_walk)]
+use crate::census::{self, Counter};
 use crate::dict::Dict;
 use crate::heap::Counts;
 use crate::lend;
+use crate::state::State;
 
 /// What other threads may read of a VM.
 pub(crate) struct Figures {
     worker: u8,
     heap: Arc<Counts>,
     dicts: Vec<(String, Arc<Dict>)>,
+    #[cfg(lua_walk)]
+    counter: Arc<Counter>,
     /// Traces that were compiled.
     traces: AtomicU64,
     /// Times that all of them were thrown away.
@@ -30,15 +35,37 @@ static VMS: Mutex<Vec<Weak<Figures>>> = Mutex::new(Vec::new());
 
 impl Figures {
     /// Shown as long as it is kept.
-    pub(crate) fn show(worker: u8, heap: Arc<Counts>, dicts: Vec<(String, Arc<Dict>)>) -> Arc<Figures> {
+    pub(crate) fn show(
+        worker: u8,
+        main: State,
+        heap: Arc<Counts>,
+        dicts: Vec<(String, Arc<Dict>)>,
+    ) -> Arc<Figures> {
         figures::register("lua", tell_lua);
         figures::register("dict", tell_dicts);
         let (traces, flushes, aborts) = Default::default();
-        let figures = Arc::new(Figures { worker, heap, dicts, traces, flushes, aborts });
+        let figures = Arc::new(Figures {
+            worker,
+            heap,
+            dicts,
+            #[cfg(lua_walk)]
+            counter: Counter::new(main),
+            traces,
+            flushes,
+            aborts,
+        });
+        #[cfg(not(lua_walk))]
+        let _ = main;
         let mut vms = lock(&VMS);
         vms.retain(|vm| vm.strong_count() > 0);
         vms.push(Arc::downgrade(&figures));
         figures
+    }
+
+    /// The VM is about to be closed, on its own thread.
+    pub(crate) fn close(&self) {
+        #[cfg(lua_walk)]
+        self.counter.close();
     }
 
     fn aborted(&self, place: String, reason: String) {
@@ -75,6 +102,10 @@ fn tell_lua(what: &str) -> Option<Table> {
         "heap" => Some(heap(&vms)),
         "jit" => Some(jit(&vms)),
         "gc" => Some(times()),
+        #[cfg(lua_walk)]
+        "objects" => Some(objects(&vms)),
+        #[cfg(lua_walk)]
+        "tables" => Some(tables(&vms)),
         _ => None,
     }
 }
@@ -96,6 +127,51 @@ fn heap(vms: &[Arc<Figures>]) -> Table {
         ("freed", "freed_bytes"),
     ];
     Table { columns, rows: vms.iter().map(row).collect() }
+}
+
+/// How many objects of each type the VMs have together, the most bytes first.
+#[cfg(lua_walk)]
+fn objects(vms: &[Arc<Figures>]) -> Table {
+    let mut sums = [census::Sum::default(); census::TYPES.len()];
+    for census in vms.iter().filter_map(|vm| vm.counter.census()) {
+        for (sum, part) in sums.iter_mut().zip(census.types) {
+            sum.count += part.count;
+            sum.bytes += part.bytes;
+        }
+    }
+    let mut rows: Vec<_> = census::TYPES.iter().zip(sums).filter(|(_, sum)| sum.count > 0).collect();
+    rows.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes));
+    let row = |(name, sum): (&&str, census::Sum)| {
+        vec![Value::Text((*name).to_owned()), Value::Count(sum.count), Value::Bytes(sum.bytes)]
+    };
+    let columns = &[("objects", "type"), ("count", "count"), ("bytes", "bytes")];
+    Table { columns, rows: rows.into_iter().map(row).collect() }
+}
+
+/// The biggest tables of each VM.
+#[cfg(lua_walk)]
+fn tables(vms: &[Arc<Figures>]) -> Table {
+    let mut rows = Vec::new();
+    for vm in vms {
+        let Some(census) = vm.counter.census() else { continue };
+        rows.extend(census.tables.iter().filter(|table| table.bytes > 0).map(|table| {
+            vec![
+                Value::Count(vm.worker.into()),
+                Value::Bytes(table.bytes),
+                Value::Count(table.array),
+                Value::Count(table.hash),
+                Value::Text(table.held()),
+            ]
+        }));
+    }
+    let columns = &[
+        ("worker", "worker"),
+        ("table", "bytes"),
+        ("array", "array"),
+        ("hash", "hash"),
+        ("held by", "held_by"),
+    ];
+    Table { columns, rows }
 }
 
 /// Where the compiler gave up, most often first; before that what it made.

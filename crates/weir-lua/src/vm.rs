@@ -96,7 +96,8 @@ impl Vm {
         let worker = main_conf.worker.filter(|worker| *worker != u8::MAX && !main_conf.single);
         let limits = Limits::new(main, &main_conf);
         let vm = Vm {
-            figures: worker.map(|worker| Figures::show(worker, heap.counts().clone(), Vec::clone(&dicts))),
+            figures: worker
+                .map(|worker| Figures::show(worker, main, heap.counts().clone(), Vec::clone(&dicts))),
             heap,
             main,
             places: RefCell::default(),
@@ -218,7 +219,8 @@ impl Vm {
         let text = std::fs::read(path).map_err(|error| {
             let message =
                 format!("failed to load external Lua file \"{shown}\": cannot open {shown}: {error}");
-            Unloaded { status: 404, message }
+            let status = if error.kind() == std::io::ErrorKind::NotFound { 404 } else { 503 };
+            Unloaded { status, message }
         })?;
         chunk::load(self.main, &text, &format!("@{shown}"))
             .map_err(|error| format!("failed to load external Lua file \"{shown}\": {error}"))?;
@@ -413,6 +415,9 @@ impl Drop for Vm {
         // In the opposite order of their coming.
         if let Some(memory) = &self.limits.memory {
             memory.leave();
+        }
+        if let Some(figures) = &self.figures {
+            figures.close();
         }
         self.heap.detach(self.main);
         // SAFETY: runs hold the VM, so none is left; finalizers see no loan.

@@ -1,6 +1,8 @@
 //! Modules in Lua that stand in the program: lua-resty-string's, lrucache, errlog, process, lua-resty-core's.
 
-use weir_test::{Server, both_drivers};
+use std::process::Command;
+
+use weir_test::{Server, TempDir, both_drivers, require_program};
 
 fn serve(http: &str, script: &str) -> Server {
     let conf = format!(
@@ -199,4 +201,58 @@ fn sizes_of_the_captured_log_are_checked() {
         let told = Server::builder(&conf(size)).run(&["-t"]);
         assert!(!told.status.success() && told.stderr.contains(message), "{}", told.stderr);
     }
+}
+
+/// What a module in C declares itself, so that no headers of LuaJIT are needed.
+const MODULE: &str = r#"
+typedef struct lua_State lua_State;
+typedef int (*lua_CFunction)(lua_State *);
+extern double luaL_checknumber(lua_State *, int);
+extern int luaL_error(lua_State *, const char *, ...);
+extern void lua_pushnumber(lua_State *, double);
+extern void lua_pushcclosure(lua_State *, lua_CFunction, int);
+extern void lua_createtable(lua_State *, int, int);
+extern void lua_setfield(lua_State *, int, const char *);
+extern void lua_pushvalue(lua_State *, int);
+extern void lua_call(lua_State *, int, int);
+extern int lua_gettop(lua_State *);
+static int twice(lua_State *l) { lua_pushnumber(l, 2 * luaL_checknumber(l, 1)); return 1; }
+static int fails(lua_State *l) { return luaL_error(l, "number %d", 7); }
+static int calls(lua_State *l) { lua_pushvalue(l, 1); lua_call(l, 0, 1); return 1; }
+int luaopen_proof_part(lua_State *l) {
+    lua_createtable(l, 0, 3);
+    lua_pushcclosure(l, twice, 0); lua_setfield(l, -2, "twice");
+    lua_pushcclosure(l, fails, 0); lua_setfield(l, -2, "fails");
+    lua_pushcclosure(l, calls, 0); lua_setfield(l, -2, "calls");
+    return 1;
+}
+"#;
+
+#[test]
+fn modules_in_c_are_loaded() {
+    let Some(cc) = require_program("cc") else { return };
+    let folder = TempDir::new();
+    let source = folder.write("part.c", MODULE);
+    std::fs::create_dir(folder.path().join("proof")).expect("a folder");
+    let module = folder.path().join("proof/part.so");
+    let built = Command::new(cc).args(["-shared", "-fPIC", "-o"]).arg(&module).arg(&source).status();
+    assert!(built.is_ok_and(|status| status.success()));
+    let path = folder.path().display();
+    let server = serve(
+        &format!("lua_package_cpath '{path}/?.so;;';"),
+        "local part = require 'proof.part'
+         ngx.say(part.twice(21), ' ', pcall(part.twice, 'x'))
+         ngx.say(pcall(part.fails))
+         ngx.say(part.calls(function() return ngx.var.uri end))
+         -- C has no place to come back to.
+         ngx.say(pcall(part.calls, function() ngx.sleep(0.001) end))",
+    );
+    let said = server.client().get("/a").text();
+    let (first, last) = said.split_once("false").expect("a line");
+    assert_eq!(first, "42 ");
+    let wanted = "bad argument #1 to '?' (number expected, got string)\nfalsenumber 7\n/a\nfalse";
+    assert!(
+        last.starts_with(wanted) && last.ends_with(": attempt to yield across C-call boundary\n"),
+        "{said}"
+    );
 }

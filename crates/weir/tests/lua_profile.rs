@@ -49,6 +49,7 @@ return {
         ngx.shared.d:set('made', n)
         return 'made'
     end,
+    held = (function() local kept = {} for i = 1, 1e5 do kept[i] = i end return function() return #kept end end)(),
 }";
 
 /// What LuaJIT does with stacks: callbacks from C, finalizers, flushed traces, errors, coroutines, code made up at run
@@ -270,6 +271,11 @@ both_drivers! {
         assert!(told.lines().any(|line| parts.iter().all(|part| line.contains(part))), "{told}");
         assert!(tell(&server, &["lua", "heap"]).contains("MiB"));
         assert!(tell(&server, &["lua", "gc"]).starts_with("worker "));
+        let told = tell(&server, &["lua", "objects"]);
+        assert!(["strings ", "tables ", "functions ", "prototypes "].iter().all(|of| told.contains(of)), "{told}");
+        let told = tell(&server, &["lua", "tables"]);
+        let held = |line: &str| line.contains("local kept of ") && line.contains("work.lua:32");
+        assert!(told.lines().any(held), "{told}");
         let told = tell(&server, &["dict", "--json"]);
         assert!(told.contains(r#""name":"d","capacity_bytes":1048576"#) && told.contains(r#""entries":1"#), "{told}");
     }

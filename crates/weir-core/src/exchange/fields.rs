@@ -181,7 +181,8 @@ impl Exchange {
     }
 
     fn field_name(&mut self, known: Known, name: &[u8]) -> Name {
-        if known != Known::Other && known.name().as_bytes() == name {
+        // What compresses looks for `Content-Encoding` by its number, however a script has written it.
+        if known == Known::ContentEncoding || known != Known::Other && known.name().as_bytes() == name {
             return Name::Known(known);
         }
         Name::Other(Text::Span(self.arena.push(name)))

@@ -7,7 +7,7 @@ use weir_core::log::Level;
 use weir_trace::WaitKind;
 
 use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function, subrequest};
-use crate::handler::Shown;
+use crate::handler::{Shown, exited};
 use crate::lend;
 use crate::op::{End, Op};
 use crate::phase::{EXIT, OUTPUT, Phase, REQUEST, YIELDABLE};
@@ -180,6 +180,7 @@ fn status(l: State) -> Outcome {
         return Err(refused());
     }
     let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
+        (0, 0) => exited(x).unwrap_or(0),
         (0, status) => status,
         (error, _) => error,
     })?;

@@ -1,6 +1,7 @@
 //! `ngx.say`, `print`, `flush`, `eof`, `send_headers`.
 
 use weir_core::log::Level;
+use weir_http::Method;
 
 use super::{Done, Function, Outcome, Raise, fail, function};
 use crate::handler::{Settings, prepare};
@@ -48,9 +49,14 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
         text.extend_from_slice(end);
     }
     let much = text.len() > AHEAD;
+    let headless = is_header_only()?;
     lend::run(|run| run.said = text)?;
     begin()?;
     outcome?;
+    if headless {
+        // It counts for `Content-Length` all the same.
+        return fail(l, "header only");
+    }
     l.set_top(0);
     if much {
         lend::run(|run| run.op = Some(Op::Flush))?;
@@ -58,6 +64,11 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     }
     l.push_number(1.0);
     Ok(Done::Results(1))
+}
+
+/// Whether the head has left that nothing follows: the request's method is HEAD.
+fn is_header_only() -> Result<bool, Raise> {
+    Ok(lend::run(|run| run.began)? && lend::exchange(|x| x.request.method == Method::Head)?)
 }
 
 /// The head is done, as far as the script can tell.
@@ -131,6 +142,9 @@ fn flush(l: State) -> Outcome {
     })?;
     if buffers {
         return fail(l, "buffering");
+    }
+    if is_header_only()? {
+        return fail(l, "header only");
     }
     if !wait {
         // What is said leaves at the latest when the script waits.

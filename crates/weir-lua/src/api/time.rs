@@ -19,7 +19,6 @@ pub(super) const TABLE: &[Function] = &[
         l.push_number(seconds as f64 + f64::from(millis) / 1000.0);
         Ok(Done::Results(1))
     }),
-    function("update_time", 0, |_| Ok(Done::Results(0))),
     function("today", 0, |l| local(l, 0, 10)),
     function("localtime", 0, |l| local(l, 0, 19)),
     function("utctime", 0, |l| Ok(push(l, clock::unix_time().0, 0, 0, 19))),

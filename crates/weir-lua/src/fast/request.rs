@@ -227,10 +227,12 @@ pub(super) extern "C" fn status() -> i32 {
             return REFUSED;
         }
         let status = lend::exchange(|x| match (x.response.err_status, x.response.status) {
-            (0, status) => status,
-            (error, _) => error,
+            // A script before this one may have ended with one.
+            (0, 0) if x.internal => REFUSED,
+            (0, status) => i32::from(status),
+            (error, _) => i32::from(error),
         });
-        status.map_or(REFUSED, i32::from)
+        status.unwrap_or(REFUSED)
     })
 }
 

@@ -165,9 +165,10 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "lua",
-        words: "gc|heap|jit",
+        words: "gc|heap|objects|tables|jit",
         about: "Shows the Lua VMs of the workers (\"weir lua FILE\" runs a program instead, see \"weir lua -h\"). gc is what their time goes to: interpreter, compiled code, collector, \
-                compiler; heap their memory; jit the places where the compiler gave up, and why.",
+                compiler; heap their memory; objects what that consists of, tables the biggest ones and what holds them; \
+                jit the places where the compiler gave up, and why.",
         choices: &[],
         run: questions::lua,
     },
