@@ -555,10 +555,11 @@ impl Drop for Run {
         }
         let mut lists =
             Lists { threads: std::mem::take(&mut self.threads), ready: std::mem::take(&mut self.ready) };
+        // Before the loan: what a coroutine waits for may be a subrequest, with runs of its own.
+        lists.threads.clear();
+        lists.ready.clear();
         let mut kept = self.vm.lists.borrow_mut();
         if kept.len() < KEPT_LISTS && lists.threads.capacity() <= KEPT_THREADS {
-            lists.threads.clear();
-            lists.ready.clear();
             kept.push(lists);
         }
     }

@@ -15,6 +15,7 @@ use crate::dict::Dict;
 use crate::heap::Counts;
 use crate::lend;
 use crate::state::State;
+use crate::trap;
 
 /// What other threads may read of a VM.
 pub(crate) struct Figures {
@@ -102,6 +103,7 @@ fn tell_lua(what: &str) -> Option<Table> {
         "heap" => Some(heap(&vms)),
         "jit" => Some(jit(&vms)),
         "gc" => Some(times()),
+        "traps" => Some(traps()),
         #[cfg(lua_walk)]
         "objects" => Some(objects(&vms)),
         #[cfg(lua_walk)]
@@ -172,6 +174,13 @@ fn tables(vms: &[Arc<Figures>]) -> Table {
         ("held by", "held_by"),
     ];
     Table { columns, rows }
+}
+
+/// Globals that scripts of requests have written and calls that blocked their worker, since the server was started.
+fn traps() -> Table {
+    let row = |(times, what, place)| vec![Value::Count(times), Value::Text(what), Value::Text(place)];
+    let columns = &[("count", "count"), ("what", "what"), ("at", "place")];
+    Table { columns, rows: trap::seen().into_iter().map(row).collect() }
 }
 
 /// Where the compiler gave up, most often first; before that what it made.

@@ -8,17 +8,28 @@ use weir_core::log::Level;
 
 use crate::lend;
 
-/// How often each place was come by, of all workers; what has no room here is not told.
-static SEEN: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+/// How often each place was come by, and for what, of all workers; what has no room here is not told.
+static SEEN: Mutex<Option<HashMap<(String, String), u64>>> = Mutex::new(None);
 
 /// Places that are kept.
 const MOST: usize = 4096;
 /// Times after which a place is told again.
 const AGAIN: u64 = 1000;
 
+/// How often scripts have done what where, most often first: `(times, what, file:line)`.
+pub(crate) fn seen() -> Vec<(u64, String, String)> {
+    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let line = |((place, what), times): (&(String, String), &u64)| {
+        (*times, what.clone(), place.trim_end_matches([':', ' ']).to_owned())
+    };
+    let mut list: Vec<_> = seen.iter().flatten().map(line).collect();
+    list.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.cmp(other)));
+    list
+}
+
 /// Scripts have come by `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with that.
 pub(crate) fn note(what: &str, place: &str, message: impl FnOnce() -> String) {
-    let key = format!("{place}{what}");
+    let key = (place.to_owned(), what.to_owned());
     let times = {
         let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = seen.get_or_insert_default();

@@ -19,7 +19,7 @@ use weir_lua::Program;
 pub(crate) fn asks_a_server(arguments: &[OsString]) -> bool {
     let is = |words: &[&str], at: &OsString| words.iter().any(|word| at == word);
     let mut words = arguments.iter().filter(|at| !at.to_string_lossy().starts_with('-'));
-    words.next().is_some_and(|first| is(&["gc", "heap", "jit"], first))
+    words.next().is_some_and(|first| is(&["gc", "heap", "jit", "objects", "tables", "traps"], first))
         && arguments.first().is_none_or(|first| !is(&["-e", "-I", "-l"], first))
 }
 

@@ -203,6 +203,37 @@ both_drivers! {
         assert_eq!(server.get("/?q=7").text(), "20 200 210 20 2020209 7 nil\n");
     }
 
+    /// As in OpenResty: the script that answers for `error_page` begins with the status that was left by `ngx.exit`.
+    fn exit_statuses_last_through_error_pages(driver) {
+        let server = serve(
+            "error_page 404 = /page; error_page 405 = @named; error_page 410 = /plain; error_page 403 =202 /page;",
+            "location = /content { content_by_lua_block { ngx.exit(404) } }
+             location = /access { access_by_lua_block { ngx.exit(405) } content_by_lua_block { ngx.print('never') } }
+             location = /gone { content_by_lua_block { ngx.exit(410) } }
+             location = /forbidden { content_by_lua_block { ngx.exit(403) } }
+             location = /page { content_by_lua_block { ngx.print('page ', ngx.status) } }
+             location @named { content_by_lua_block { ngx.print('named ', ngx.status) } }
+             location = /plain { return 200 plain; }",
+        );
+        let said = |path: &str| {
+            let answer = server.get(path);
+            (answer.status, answer.text())
+        };
+        assert_eq!(said("/content"), (404, "page 404".to_owned()));
+        assert_eq!(said("/access"), (405, "named 405".to_owned()));
+        assert_eq!(said("/gone"), (200, "plain".to_owned()));
+        assert_eq!(said("/forbidden"), (202, "page 202".to_owned()));
+        assert_eq!(said("/missing"), (200, "page 0".to_owned()));
+    }
+
+    /// What is said to HEAD behind the head goes nowhere, but counts for its length.
+    fn head_has_no_body(driver) {
+        let server = serve("", "location / { content_by_lua_block { ngx.say('a') local ok, err = ngx.say('b') ngx.log(ngx.WARN, 'second: ', err) } }");
+        let answer = server.client().request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(answer.field("content-length"), Some("4"));
+        let _ = server.error_log_line("second: header only");
+    }
+
     fn patterns_have_all_options(driver) {
         assert_eq!(say("ngx.say(ngx.re.match('aaab', 'a|aa|aaa', 'd')[0], ngx.re.match('a', 'a', 'd')[1])"), "aaanil\n");
         assert_eq!(say("ngx.say(ngx.re.find('\\xff\\u{4f60}', '.', 'U'))"), "24\n");

@@ -13,6 +13,7 @@ const CONF: &str = "worker_processes 1; events { } profile_cpu 50; profile_block
         location /stuck { content_by_lua_block { ngx.say(require('work').interpreted(400000)) } }
         location /waiting { content_by_lua_block { require('work').waiting() } }
         location /making { content_by_lua_block { ngx.say(require('work').making(20000)) } }
+        location /trap { content_by_lua_block { io.open('/dev/null'):close() } }
         location /priced { access_log logs/price.log price;
             content_by_lua_block { ngx.say(require('work').interpreted(30000)) } }
         location /torture { content_by_lua_block { ngx.say(require('torture').run()) } } } }";
@@ -276,6 +277,9 @@ both_drivers! {
         let told = tell(&server, &["lua", "tables"]);
         let held = |line: &str| line.contains("local kept of ") && line.contains("work.lua:32");
         assert!(told.lines().any(held), "{told}");
+        let _ = server.get("/trap");
+        let told = tell(&server, &["lua", "traps"]);
+        assert!(told.lines().any(|line| line.contains("io.open") && line.contains("content_by_lua(nginx.conf:")), "{told}");
         let told = tell(&server, &["dict", "--json"]);
         assert!(told.contains(r#""name":"d","capacity_bytes":1048576"#) && told.contains(r#""entries":1"#), "{told}");
     }

@@ -20,7 +20,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_warn_global", 0, |l| {
         if serves() {
             let name = l.lossy(1);
-            trap::note(&name, &l.place(2), || {
+            trap::note(&format!("global {name}"), &l.place(2), || {
                 format!(
                     "[lua] writing a global Lua variable ('{name}') which may lead to race conditions between concurrent \
                      requests, so prefer the use of 'local' variables\nstack traceback:\n{}",

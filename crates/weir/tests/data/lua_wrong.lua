@@ -71,9 +71,10 @@ local values = {
 
 -- Everything callable, by its name: { name, function, maker of what its methods want first }.
 local all, seen = {}, {}
--- Not ours, or not to be called: what ends the process, is LuaJIT's own, or the walk's.
+-- Not ours, or not to be called: what ends the process, is LuaJIT's own, the walk's, or makes a program of the VM
+-- (`weir.cli` of `weir lua`).
 local foreign = { _G = true, debug = true, os = true, io = true, ffi = true, package = true, wrong = true, string = true,
-    math = true, bit = true, jit = true }
+    math = true, bit = true, jit = true, weir = true }
 local function walk(name, value, self)
     if type(value) == "function" then
         if not seen[value] then all[#all + 1] = { name, value, self } end
