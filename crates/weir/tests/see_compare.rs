@@ -105,5 +105,7 @@ both_drivers! {
         assert!(String::from_utf8_lossy(&more.stderr).contains("B takes 10.0% more than A ("), "{more:?}");
         assert!(diff(&["diff", &paths[1], &paths[0], "--fail-over", "3%"]).status.success());
         assert!(!diff(&["diff", &files[1]]).status.success());
+        let alone = said::run(&["trace", "--save", &files[0]], &said::of(&one));
+        assert!(String::from_utf8_lossy(&alone.stderr).contains("--save goes with --avg"), "{alone:?}");
     }
 }

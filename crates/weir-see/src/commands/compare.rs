@@ -43,13 +43,19 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     };
     let load = |name| asked.value(name).map(Target::parse).transpose();
     let (load, load_b) = (load("--load")?, load("--load-b")?);
-    let sides = match (server(a, locate)?, server(b, locate)?) {
+    // What is asked for by one address are paths, whatever this machine's files are called.
+    let servers = match (&load, &load_b) {
+        (Some(_), None) => (None, None),
+        (None, Some(_)) => return Err("--load-b goes with --load".to_owned()),
+        _ => (server(a, locate)?, server(b, locate)?),
+    };
+    let sides = match servers {
         (Some(a), Some(b)) => {
-            if load.is_some() != load_b.is_some() {
-                return Err("of two servers both are loaded, by --load and --load-b, or none".to_owned());
-            }
             let filter = asked.value(MATCH.name).unwrap_or("").to_owned();
             Sides::Two([(a, filter.clone(), load), (b, filter, load_b)])
+        }
+        (None, None) if load_b.is_some() => {
+            return Err("--load-b is for two servers: configurations, prefixes or control sockets".to_owned());
         }
         (None, None) => {
             let socket = match &asked.place.socket {

@@ -25,6 +25,9 @@ pub(super) const TRACE: &[Choice] = &[
 ];
 
 pub(super) fn trace(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
+    if asked.has("--save") && !asked.has("--avg") {
+        return Err("--save goes with --avg: what is saved is an average".to_owned());
+    }
     let question = if asked.has("--sites") {
         Question::new("sites")
     } else if let Some(level) = asked.value("--level") {
