@@ -37,6 +37,8 @@ pub(crate) struct Main {
     pub(crate) pending_timers: Option<usize>,
     /// `lua_max_running_timers`
     pub(crate) running_timers: Option<usize>,
+    /// `lua_worker_thread_vm_pool_size`
+    pub(crate) thread_vms: Option<usize>,
     pub(crate) rewrite_first: Option<bool>,
     pub(crate) access_first: Option<bool>,
     pub(crate) precontent_first: Option<bool>,
@@ -76,6 +78,11 @@ impl Main {
     /// `lua_max_pending_timers`
     pub(crate) fn pending_timers(&self) -> usize {
         self.pending_timers.unwrap_or(1024)
+    }
+
+    /// `lua_worker_thread_vm_pool_size`
+    pub(crate) fn thread_vms(&self) -> usize {
+        self.thread_vms.unwrap_or(100)
     }
 
     /// `lua_max_running_timers`

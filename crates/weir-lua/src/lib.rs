@@ -48,6 +48,7 @@ mod trap;
 mod trim;
 mod variable;
 mod vm;
+mod worker_thread;
 
 pub use cli::Program;
 pub use conf::LuaConf;

@@ -36,7 +36,7 @@ pub(crate) const TABLE: &[Function] = &[
 ];
 
 /// Answered from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
-/// but for `resty.lrucache`, which the prelude looks for there first.
+/// but for `resty.lrucache` and `resty.lock`, which the prelude looks for there first.
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("prelude/library/balancer.lua")),
     ("weir.cli", include_str!("prelude/library/cli.lua")),
@@ -51,6 +51,7 @@ const MODULES: &[(&str, &str)] = &[
     ("ngx.ssl.session", include_str!("prelude/library/ssl/session.lua")),
     ("resty.aes", include_str!("prelude/library/aes.lua")),
     ("resty.core.base", include_str!("prelude/library/core.lua")),
+    ("resty.lock", include_str!("prelude/library/lock.lua")),
     ("resty.lrucache", include_str!("prelude/library/lrucache.lua")),
     ("resty.lrucache.pureffi", include_str!("prelude/library/lrucache.lua")),
     ("resty.md5", DIGEST),

@@ -108,6 +108,10 @@ macro_rules! scripts {
                 line.number(&mut conf.main.running_timers, ..)
             })
             .doc("Timers of a worker that may run at a time; those that are due beyond are dropped; 256."),
+            Row::new("lua_worker_thread_vm_pool_size", HTTP, ONE, |conf, line| {
+                line.number(&mut conf.main.thread_vms, 1..)
+            })
+            .doc("VMs, one for each thread, that a thread_pool has for ngx.run_worker_thread in a worker at most; 100."),
             Row::new("rewrite_by_lua_no_postpone", HTTP, FLAG, |conf, line| {
                 line.flag(&mut conf.main.rewrite_first)
             })
@@ -233,7 +237,8 @@ impl Module for Lua {
             memory_limit,
             coroutines,
             pending_timers,
-            running_timers
+            running_timers,
+            thread_vms
         );
         inherit!(main, parent, rewrite_first, access_first, precontent_first);
         if main.dicts.is_empty() {

@@ -129,10 +129,15 @@ impl State {
         (!thread.is_null()).then_some(State(thread))
     }
 
+    /// The address that a userdata is, light or not; null for other values.
+    pub(crate) fn pointer(self, at: c_int) -> *mut c_void {
+        // SAFETY: see `kind`.
+        unsafe { sys::lua_touserdata(self.0, at) }
+    }
+
     /// Whether the value is `ngx.null`.
     pub(crate) fn is_null(self, at: c_int) -> bool {
-        // SAFETY: see `kind`.
-        self.kind(at) == kind::LIGHTUSERDATA && unsafe { sys::lua_touserdata(self.0, at) }.is_null()
+        self.kind(at) == kind::LIGHTUSERDATA && self.pointer(at).is_null()
     }
 
     pub(crate) fn push_nil(self) {

@@ -34,6 +34,8 @@ pub(crate) mod gc {
 
 pub(crate) const REGISTRY: c_int = -10000;
 pub(crate) const GLOBALS: c_int = -10002;
+/// All results of a call.
+pub(crate) const MULTRET: c_int = -1;
 
 /// A hook every so many instructions.
 pub(crate) const MASKCOUNT: c_int = 1 << 3;

@@ -29,6 +29,7 @@ use crate::state::State;
 use crate::sys;
 use crate::tell::Figures;
 use crate::timer::Timers;
+use crate::worker_thread::ThreadPools;
 
 /// See the module.
 pub(crate) struct Vm {
@@ -68,6 +69,7 @@ pub(crate) struct Vm {
     /// Its configuration on its worker.
     pub(crate) home: Weak<Link>,
     pub(crate) timers: Timers,
+    pub(crate) thread_pools: ThreadPools,
 }
 
 impl Vm {
@@ -120,6 +122,7 @@ impl Vm {
             started: Cell::new(false),
             home,
             timers: Timers::default(),
+            thread_pools: ThreadPools::default(),
         };
         if !vm.is_single() && !vm.is_rehearsed() {
             errlog::keep(vm.main_conf.captured);

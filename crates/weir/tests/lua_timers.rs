@@ -119,3 +119,103 @@ both_drivers! {
         assert_eq!(server.client().get("/pending").text(), "1\n1\ntoo many pending timers\n2 1\n");
     }
 }
+
+/// What waits runs with `premature` when its configuration is replaced, and when the server ends.
+#[test]
+fn timers_that_wait_run_before_their_worker_goes() {
+    let script = "ngx.timer.at(3600, function(premature, name)
+            ngx.log(ngx.WARN, name, ' premature ', premature, ' ', ngx.worker.exiting(), ' ', tostring(select(2, ngx.timer.at(1, function() end))))
+            ngx.timer.at(0, function() ngx.log(ngx.WARN, name, ' again') end)
+        end, ngx.var.arg_name)
+        ngx.timer.every(3600, function(premature, name) ngx.log(ngx.WARN, name, ' every ', premature) end, ngx.var.arg_name)";
+    let exit = "exit_worker_by_lua_block { ngx.log(ngx.WARN, 'exits') }";
+    let text = conf(exit, &content("/wait", script));
+    let mut server = Server::start(&text);
+    assert_eq!(server.client().get("/wait?name=old").status, 200);
+    server.reload(&text);
+    let is_new = |name: &str| {
+        let line = server.error_log_line(&format!("{name} premature "));
+        assert!(
+            line.contains(&format!("{name} premature true true process exiting, context: ngx.timer")),
+            "{line}"
+        );
+        let _ = server.error_log_line(&format!("{name} every true, context: ngx.timer"));
+        let _ = server.error_log_line(&format!("{name} again, context: ngx.timer"));
+    };
+    is_new("old");
+    let _ = server.error_log_line("exits");
+    assert_eq!(server.client().get("/wait?name=new").status, 200);
+    server.quit();
+    let log = server.error_log();
+    for part in ["new premature true true process exiting", "new every true", "new again"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    assert_eq!(log.matches(" exits").count(), 2, "{log}");
+    let last = log.rfind("new again").expect("it was seen");
+    assert!(log.rfind(" exits").is_some_and(|exits| exits > last), "{log}");
+}
+
+both_drivers! {
+    fn threads_of_pools_run_modules(driver) {
+        let http = "lua_package_path '%%DIR%%/?.lua;;'; lua_shared_dict kept 100k;";
+        let module = "local M = {}
+            function M.echo(...) return ... end
+            function M.wrong() error('oops') end
+            function M.none() return function() end end
+            function M.kept() return ngx.shared.kept:get('a') end
+            function M.count() count = (count or 0) + 1 return count end
+            function M.work(n) local sum = 0 for i = 1, n do sum = sum + i end return sum end
+            return M";
+        let script = "
+            ngx.shared.kept:set('a', 3)
+            local run, out = ngx.run_worker_thread, {}
+            local function tell(...)
+                local texts = {}
+                for at = 1, select('#', ...) do texts[at] = tostring((select(at, ...))) end
+                ngx.say((table.concat(texts, ' '):gsub('\\n.*', '')))
+            end
+            tell(run('pool', 'work')) tell(run({}, 'work', 'echo')) tell(run('pool', {}, 'echo')) tell(run('pool', 'work', {}))
+            tell(run('none', 'work', 'echo')) tell(run('pool', 'nothing', 'echo')) tell(run('pool', 'work', 'nothing'))
+            tell(run('pool', 'number', 'echo'))
+            tell(run('pool', 'work', 'echo', 1, 'a', true, nil, 2.5, ngx.null))
+            local ok, first, second = run('pool', 'work', 'echo', { 1, { x = 'y' } }, nil)
+            tell(ok, first[1], first[2].x, second)
+            tell(run('pool', 'work', 'echo', function() end)) tell(run('pool', 'work', 'echo', { coroutine.create(function() end) }))
+            tell(run('pool', 'work', 'echo', io.stdout))
+            local circle = {} circle[1] = circle
+            tell(run('pool', 'work', 'echo', circle))
+            tell(run('pool', 'work', 'wrong')) tell(run('pool', 'work', 'none')) tell(run('pool', 'work', 'kept'))
+            tell(run('pool', 'work', 'count')) tell(run('pool', 'work', 'count'))
+            local threads = {}
+            for at = 1, 4 do threads[at] = ngx.thread.spawn(run, 'pool', 'work', 'work', 1000 * at) end
+            for at = 1, 4 do tell(ngx.thread.wait(threads[at])) end";
+        let text = format!("thread_pool pool threads=1;\n{}", conf(http, &content("/run", script)));
+        let builder = Server::builder(&text).driver(driver).file("work.lua", module).file("number.lua", "return 1");
+        let folder = builder.dir().display().to_string();
+        let server = builder.start();
+        let said = server.client().get("/run").text().replace(&folder, "DIR");
+        let wanted = "false expecting at least 3 arguments\nfalse threadpool should be a string\n\
+            false module name should be a string\nfalse function name should be a string\nfalse thread pool none not found\n\
+            false module 'nothing' not found:\nfalse invalid function\nfalse invalid lua module\n\
+            true 1 a true nil 2.5 userdata: NULL\ntrue 1 y nil\nfalse unsupported Lua type: LUA_TFUNCTION in the argument\n\
+            false unsupported Lua type: LUA_TTHREAD in the argument\nfalse unsupported Lua type: LUA_TUSERDATA in the argument\n\
+            false suspicious circular references, table depth exceed max depth: 100 in the argument\n\
+            false DIR/work.lua:3: oops\nfalse unsupported Lua type: LUA_TFUNCTION in the return value\ntrue 3\ntrue 1\ntrue 2\n\
+            true true 500500\ntrue true 2001000\ntrue true 4501500\ntrue true 8002000\n";
+        assert_eq!(said, wanted);
+    }
+
+    fn locks_are_of_all_workers(driver) {
+        let server = serve(driver, "lua_shared_dict locks 100k;", &content("/lock",
+            "local new = require('resty.lock').new
+             local one, other = new(nil, 'locks'), new(nil, 'locks', { timeout = 0 })
+             ngx.say(one:lock('a'), ' ', tostring(select(2, one:lock('a'))), ' ', tostring(select(2, other:lock('a'))))
+             ngx.say(one:unlock(), ' ', tostring(select(2, one:unlock())), ' ', other:lock('a'))
+             local waits = new(nil, 'locks', { step = 0.001 })
+             local thread = ngx.thread.spawn(function() return waits:lock('a') end)
+             other:unlock()
+             local ok, waited = ngx.thread.wait(thread)
+             ngx.say(ok, ' ', waited > 0, ' ', tostring(select(2, new(nil, 'none'))))"));
+        assert_eq!(server.client().get("/lock").text(), "0 locked timeout\n1 unlocked 0\ntrue true dictionary not found\n");
+    }
+}

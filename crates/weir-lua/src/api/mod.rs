@@ -131,6 +131,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::socket::TABLES[5],
     crate::tell::TABLE,
     crate::timer::TABLE,
+    crate::worker_thread::TABLE,
 ];
 
 /// Pushes the closure that scripts see as `function`.

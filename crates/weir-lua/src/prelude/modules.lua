@@ -82,7 +82,7 @@ for _, name in ipairs(ngx._library.names()) do
     local function loader(...)
         return assert(loadstring(source(name), "=" .. name))(name, native)
     end
-    if name:find("^resty%.lrucache") then behind[name] = loader else preload[name] = loader end
+    if name:find("^resty%.lrucache") or name == "resty.lock" then behind[name] = loader else preload[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
 for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_ssl", "_cli" } do
