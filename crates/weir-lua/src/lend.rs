@@ -143,7 +143,11 @@ pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result
 
 /// Logs a message of the running script: of its request, if it has one.
 pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
-    let doing = if phase() == Phase::Balancer { DOING } else { "" };
+    let doing = match phase() {
+        Phase::Balancer => DOING,
+        Phase::ProxySslCertificate => " while loading proxy ssl certificate by lua",
+        _ => "",
+    };
     if any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))).is_err() {
         // As in OpenResty, where `init_by_lua` logs before there are contexts.
         match phase() {

@@ -281,8 +281,9 @@ both_drivers! {
         let verifies = "proxy_ssl_verify on; proxy_ssl_conf_command VerifyMode Peer; proxy_ssl_trusted_certificate ca.crt;";
         let locations: String = [
             ("none", String::new()),
-            ("shown", "proxy_ssl_certificate_by_lua_block {
+            ("shown", "proxy_ssl_protocols TLSv1.2; proxy_ssl_certificate_by_lua_block {
                 local cert, ssl = require 'ngx.ssl.proxysslcert', require 'ngx.ssl'
+                assert(require('ngx.proxyssl').get_tls1_version_str() == 'TLSv1.2')
                 ngx.sleep(0.001)
                 assert(cert.clear_certs())
                 assert(cert.set_cert(assert(ssl.parse_pem_cert(a_crt))))
@@ -290,6 +291,7 @@ both_drivers! {
             ("der", "proxy_ssl_certificate_by_lua_block {
                 local cert, ssl = require 'ngx.ssl.proxysslcert', require 'ngx.ssl'
                 assert(ngx.get_phase() == 'proxy_ssl_cert' and ngx.var.uri == '/der')
+                assert(not require('ngx.proxyssl').get_tls1_version())
                 assert(cert.set_der_cert(ssl.cert_pem_to_der(a_crt)))
                 assert(cert.set_der_priv_key(ssl.priv_key_pem_to_der(a_key))) }".to_owned()),
             ("cleared", "proxy_ssl_certificate a.crt; proxy_ssl_certificate_key a.key;
@@ -328,7 +330,7 @@ both_drivers! {
             assert_eq!((answer.status, answer.text()), (200, expected.to_owned()), "{name}");
         }
         for (name, line) in [
-            ("stop", "cert cb error) while SSL handshaking to upstream"),
+            ("stop", "callback failed) while SSL handshaking to upstream"),
             ("error", "API disabled in the context of proxy_ssl_certificate_by_lua*"),
             ("untrusted", "verify error: (18:self-signed certificate) while SSL handshaking to upstream"),
             ("refused", "verify error: (23:certificate revoked) while SSL handshaking to upstream"),

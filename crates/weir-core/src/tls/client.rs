@@ -346,6 +346,15 @@ impl Secure {
         .await
     }
 
+    /// The version that is offered, if it is only one.
+    pub(crate) fn only_version(&self) -> Option<&'static str> {
+        match self.tls.settings.protocols {
+            Protocols { tls12: true, tls13: false } => Some("TLSv1.2"),
+            Protocols { tls12: false, tls13: true } => Some("TLSv1.3"),
+            _ => None,
+        }
+    }
+
     /// As [`Secure::config`], with what a handler has chosen to be shown.
     ///
     /// # Errors

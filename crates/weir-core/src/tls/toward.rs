@@ -32,11 +32,15 @@ pub struct Met {
 
 /// A module's handler of a location's handshakes with servers.
 pub trait UpstreamHandler {
-    /// Asked before the handshake.
+    /// Asked before the handshake. `version`: the one that is offered (`TLSv1.3`), if it is only one.
     ///
     /// # Errors
     /// There is to be none; the reason is logged.
-    fn certificate<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Result<Shown, ()>>;
+    fn certificate<'x>(
+        &'x self,
+        x: &'x mut Exchange,
+        version: Option<&'static str>,
+    ) -> LocalFuture<'x, Result<Shown, ()>>;
 
     /// Asked behind the handshake, before a byte is sent, for a verdict that counts instead of [`Met::verdict`].
     ///

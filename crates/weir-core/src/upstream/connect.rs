@@ -87,7 +87,7 @@ impl Run {
         secure: &Secure,
         handler: &dyn UpstreamHandler,
     ) -> Result<Result<(), NoTls>, Failed> {
-        let Ok(shown) = handler.certificate(x).await else {
+        let Ok(shown) = handler.certificate(x, secure.only_version()).await else {
             return Ok(Err(NoTls::Failed(REFUSED.to_owned())));
         };
         let timeout = self.up.settings.connect_timeout;
@@ -110,7 +110,7 @@ impl Run {
 }
 
 /// OpenSSL's words for a handler that does not want the handshake.
-const REFUSED: &str = "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)";
+const REFUSED: &str = "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)";
 
 /// Who the client is and what it connected to. A unix socket has no such addresses.
 fn proxy_header(x: &Exchange, version: ProxyHeader) -> Vec<u8> {

@@ -36,6 +36,8 @@ pub(crate) struct UpstreamScripts {
 #[derive(Default)]
 struct Toward {
     wishes: RefCell<Wishes>,
+    /// The version, where that is known.
+    version: Option<&'static str>,
     /// Behind the handshake.
     met: Option<Met>,
     /// The verdict, by OpenSSL's number; 0: the certificate will do.
@@ -76,9 +78,9 @@ impl UpstreamScripts {
         goes_on(x, phase, end.as_ref())
     }
 
-    async fn shown(&self, x: &mut Exchange) -> Result<Shown, ()> {
+    async fn shown(&self, x: &mut Exchange, version: Option<&'static str>) -> Result<Shown, ()> {
         let Some(chunk) = &self.certificate else { return Ok(Shown::default()) };
-        let toward = Rc::<Toward>::default();
+        let toward = Rc::new(Toward { version, ..Toward::default() });
         if !self.run(x, Phase::ProxySslCertificate, chunk, &toward).await {
             return Err(());
         }
@@ -97,7 +99,8 @@ impl UpstreamScripts {
     async fn judged(&self, x: &mut Exchange, met: Met) -> Result<Result<(), Problem>, ()> {
         let Some(chunk) = &self.verify else { return Ok(met.verdict) };
         let result = met.verdict.err().map_or(0, |problem| problem.code);
-        let toward = Toward { met: Some(met), result: Cell::new(result), ..Toward::default() };
+        let version = Some(met.version);
+        let toward = Toward { version, met: Some(met), result: Cell::new(result), ..Toward::default() };
         let toward = Rc::new(toward);
         match self.run(x, Phase::ProxySslVerify, chunk, &toward).await {
             true => Ok(Problem::of(toward.result.get()).map_or(Ok(()), Err)),
@@ -107,8 +110,12 @@ impl UpstreamScripts {
 }
 
 impl UpstreamHandler for UpstreamScripts {
-    fn certificate<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Result<Shown, ()>> {
-        Box::pin(self.shown(x))
+    fn certificate<'x>(
+        &'x self,
+        x: &'x mut Exchange,
+        version: Option<&'static str>,
+    ) -> LocalFuture<'x, Result<Shown, ()>> {
+        Box::pin(self.shown(x, version))
     }
 
     fn verify<'x>(
@@ -148,9 +155,10 @@ pub(super) const TABLE: &[Function] = &[
         wish(l, |wishes| wishes.add_key(key))
     }),
     function("_ssl.proxy_version", 0, |l| {
-        match current()?.and_then(|toward| toward.met.as_ref().map(|met| met.version)) {
-            Some("TLSv1.3") => l.push_number(f64::from(0x0304)),
-            Some(_) => l.push_number(f64::from(0x0303)),
+        match current()?.map(|toward| toward.version) {
+            Some(Some("TLSv1.3")) => l.push_number(f64::from(0x0304)),
+            Some(Some(_)) => l.push_number(f64::from(0x0303)),
+            Some(None) => return fail(l, "the version is not agreed upon yet"),
             None => return fail(l, OVER),
         }
         Ok(Done::Results(1))
