@@ -11,11 +11,12 @@ use weir_core::exchange::Origin;
 use weir_core::log::Level;
 use weir_core::server::with_worker;
 use weir_core::subrequest::Captured;
+use weir_rt::Timer;
 use weir_trace::{Kind, SiteTable};
 
 use crate::api::push_captured;
 use crate::handler::{Settings, prepare};
-use crate::op::{End, Results, Subrequest};
+use crate::op::{End, Piece, Results, Subrequest};
 use crate::run::{Run, Step};
 use crate::state::State;
 use crate::thread::Waiting;
@@ -121,6 +122,12 @@ async fn of_request(
             Ok(()) => run.go_on(at, |_| 0),
             Err(error) => return Some(End::Exit(i64::from(error.status()))),
         },
+        Waiting::Pieces(ms, mut take) => loop {
+            if let Some(results) = take(piece(x, ms).await) {
+                run.go_on(at, results);
+                break;
+            }
+        },
         Waiting::Flush => {
             let sent = flush(run, x, default_type).await;
             run.go_on(at, |l| pushed(l, sent));
@@ -143,6 +150,20 @@ async fn of_request(
         Waiting::Wait(_) | Waiting::Threads(_) | Waiting::Captured(_) => {}
     }
     None
+}
+
+/// The next piece of the request's body.
+async fn piece(x: &mut Exchange, ms: u64) -> Piece {
+    let timer = Timer::new();
+    timer.arm(ms);
+    let (mut next, mut late) = (pin!(x.body_piece()), pin!(timer.wait()));
+    poll_fn(|cx| match next.as_mut().poll(cx) {
+        Poll::Ready(Ok(Some(bytes))) => Poll::Ready(Piece::Bytes(bytes)),
+        Poll::Ready(Ok(None)) => Poll::Ready(Piece::End),
+        Poll::Ready(Err(_)) => Poll::Ready(Piece::Failed),
+        Poll::Pending => late.as_mut().poll(cx).map(|()| Piece::TimedOut),
+    })
+    .await
 }
 
 /// What `capture` or `capture_multi` returns.

@@ -194,7 +194,7 @@ impl Script {
         }
         prepare(x, default_type);
         chain.last = !run.ended;
-        if !run.broken && !run.ended && x.send(chain).await.is_err() {
+        if !run.broken && !run.ended && !run.raw && x.send(chain).await.is_err() {
             return Verdict::Close(499);
         }
         Verdict::Done

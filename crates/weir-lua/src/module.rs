@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use weir_conf::names::{
-    ANY_OR_IF, FLAG, HTTP, LOCATION, LOCATION_IF, LUA_BLOCK, NAMED_LUA_BLOCK, ONE, SERVER, SERVER_IF, TWO,
-    TWO_OR_MORE, UPSTREAM,
+    ANY_OR_IF, FLAG, HTTP, LOCATION, LOCATION_IF, LUA_BLOCK, MORE, NAMED_LUA_BLOCK, ONE, SERVER, SERVER_IF,
+    TWO, TWO_OR_MORE, UPSTREAM,
 };
 use weir_conf::{Contexts, Directive, Error, Result};
+use weir_core::conf::registry::Registry;
 use weir_core::filter::Slot;
 use weir_core::plan::{Level, PlanBuilder};
 use weir_core::variable::Variable;
@@ -144,6 +145,46 @@ macro_rules! scripts {
                 .doc("ngx.ctx survives internal redirects into the location; on. OpenResty's way is off."),
             Row::new("lua_need_request_body", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.need_body))
                 .doc("Reads the request's body before rewrite, access and content scripts."),
+            Row::new("lua_ssl_protocols", ANY_OR_IF, MORE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                conf.sockets.ssl.set_protocols(line)
+            })
+            .doc("TLSv1.2, TLSv1.3 for sslhandshake; both."),
+            Row::new("lua_ssl_ciphers", ANY_OR_IF, ONE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                conf.sockets.ssl.set_ciphers(line)
+            })
+            .doc("The ciphers of TLS 1.2 that sslhandshake offers, in OpenSSL's language."),
+            Row::new("lua_ssl_verify_depth", ANY_OR_IF, ONE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                line.number(&mut conf.sockets.ssl.verify_depth, ..)
+            })
+            .doc("The most certificates between a server's and a trusted one, for sslhandshake; 1."),
+            Row::new("lua_ssl_trusted_certificate", ANY_OR_IF, ONE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                line.conf_path(&mut conf.sockets.ssl.trusted_certificate)
+            })
+            .doc("Whom the certificates must come from that sslhandshake verifies; nobody."),
+            Row::new("lua_ssl_crl", ANY_OR_IF, ONE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                line.conf_path(&mut conf.sockets.ssl.crl)
+            })
+            .doc("Lists of revoked certificates, for sslhandshake."),
+            Row::new("lua_ssl_certificate", ANY_OR_IF, ONE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                conf.sockets.ssl.set_certificate(line)
+            })
+            .doc("The certificate that sslhandshake shows, in PEM."),
+            Row::new("lua_ssl_certificate_key", ANY_OR_IF, ONE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                conf.sockets.ssl.set_certificate_key(line)
+            })
+            .doc("Its key, in PEM."),
+            Row::new("lua_ssl_conf_command", ANY_OR_IF, TWO, |conf, line| {
+                conf.sockets.has_ssl = true;
+                conf.sockets.ssl.set_conf_command(line)
+            })
+            .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, for sslhandshake."),
             Row::new("lua_socket_connect_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.connect_timeout))
                 .doc("How long a socket's connect may take; 60s."),
             Row::new("lua_socket_send_timeout", ANY_OR_IF, ONE, |conf, line| line.time_ms(&mut conf.sockets.send_timeout))
@@ -246,9 +287,14 @@ impl Module for Lua {
         }
     }
 
+    fn resolve(conf: &mut LuaConf, registry: &mut Registry) -> Result {
+        conf.sockets.resolve(registry)
+    }
+
     fn install(conf: &LuaConf, plan: &mut PlanBuilder<'_>) -> Result {
         if plan.level == Level::Alone {
             plan.keep(conf.settings());
+            plan.keep(socket::Settings::new(&conf.sockets, plan.core));
             if conf.main.has_scripts() {
                 vm_of(conf, plan)?;
             }

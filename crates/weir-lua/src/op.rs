@@ -28,12 +28,27 @@ pub(crate) enum Op {
     Body,
     /// A piece to be added to the body that is being made, of which so many bytes may stand in memory.
     Append(Vec<u8>, usize),
+    /// Pieces of the request's body, each at most so many milliseconds after the one before.
+    Pieces(u64, Pieces),
     /// What was said to be with the client, or with the connection.
     Flush,
     /// Answers of subrequests, one or several.
     Capture(Vec<Subrequest>),
     /// The end of the script.
     End(End),
+}
+
+/// Takes pieces of a body as they come, until it has what the coroutine goes on with.
+pub(crate) type Pieces = Box<dyn FnMut(Piece) -> Option<Results>>;
+
+/// What comes of a body.
+pub(crate) enum Piece {
+    Bytes(Vec<u8>),
+    /// There is no more.
+    End,
+    TimedOut,
+    /// The client is gone, or what it sends is wrong.
+    Failed,
 }
 
 /// A subrequest's path, arguments and the rest.

@@ -51,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) ended: bool,
     /// The client is gone; what is said goes nowhere.
     pub(crate) broken: bool,
+    /// The script has the client's connection (`ngx.req.socket(true)`).
+    pub(crate) raw: bool,
     /// What waits have to say to the log; none before one asks for it.
     notes: Option<Notes>,
 }
@@ -134,6 +136,7 @@ impl Run {
             vacant: 0,
             ended: false,
             broken: false,
+            raw: false,
             notes: None,
         }
     }
@@ -210,6 +213,7 @@ impl Run {
             Some(Op::Wait(wait)) => Waiting::Wait(wait),
             Some(Op::Body) => Waiting::Body,
             Some(Op::Append(piece, limit)) => Waiting::Append(piece, limit),
+            Some(Op::Pieces(ms, pieces)) => Waiting::Pieces(ms, pieces),
             Some(Op::Flush) => Waiting::Flush,
             Some(Op::Capture(list)) => Waiting::Capture(list),
         };
@@ -445,7 +449,13 @@ impl Run {
         let of_request = |status: &Status| {
             matches!(
                 status,
-                Status::Waiting(Waiting::Body | Waiting::Append(..) | Waiting::Flush | Waiting::Capture(..))
+                Status::Waiting(
+                    Waiting::Body
+                        | Waiting::Append(..)
+                        | Waiting::Pieces(..)
+                        | Waiting::Flush
+                        | Waiting::Capture(..)
+                )
             )
         };
         let at = loop {

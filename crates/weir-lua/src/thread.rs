@@ -2,7 +2,7 @@
 
 use weir_trace::WaitKind;
 
-use crate::op::{Subrequest, Wait};
+use crate::op::{Pieces, Subrequest, Wait};
 use crate::state::State;
 
 /// One coroutine of a run.
@@ -52,6 +52,7 @@ pub(crate) enum Waiting {
     Threads(Vec<State>),
     Body,
     Append(Vec<u8>, usize),
+    Pieces(u64, Pieces),
     Flush,
     Capture(Vec<Subrequest>),
     /// Answers of subrequests that run while others of the run go on.

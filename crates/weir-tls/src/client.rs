@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificate::{Certificate, Effort};
 use crate::error::Error;
+use crate::kept::KeptSession;
 use crate::server::Progress;
 use crate::session::{self, Session, Side, Signatures};
 use crate::suites::{self, Protocols};
@@ -63,6 +64,15 @@ impl ClientConfig {
         };
         let effort = settings.certificate.as_ref().map_or(Effort::Short, Certificate::effort);
         Ok(ClientConfig(Arc::new(config), effort))
+    }
+
+    /// The same for one connection, which resumes `session` where that can be, and leaves there what later ones may
+    /// resume; `tell_name`: the server is told the name.
+    pub fn with_session(&self, session: &KeptSession, tell_name: bool) -> ClientConfig {
+        let mut config = (*self.0).clone();
+        config.enable_sni = tell_name;
+        config.resumption = Resumption::store(session.store());
+        ClientConfig(Arc::new(config), self.1)
     }
 
     /// How long using the client's key takes.

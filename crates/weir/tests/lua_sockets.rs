@@ -3,6 +3,11 @@
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, mpsc};
 
+#[path = "support/tls.rs"]
+#[allow(dead_code, reason = "other files use the rest")]
+mod tls;
+
+use tls::authority;
 use weir_test::{Backend, DEADLINE, NameServer, Say, Server, both_drivers, wait_for};
 
 /// A server whose scripts know the backend's port as `PORT`.
@@ -362,5 +367,105 @@ both_drivers! {
              bad argument #3 to 'connect' (bad \"backlog\" option value: -1)\n\
              expecting zero arguments, but got 1\n"
         );
+    }
+
+    fn the_body_as_it_comes(driver) {
+        let backend = echo();
+        let server = serve(&backend, "", "location / { content_by_lua_block {
+            local sock, err = ngx.req.socket()
+            if not sock then return ngx.say(err) end
+            ngx.say(sock:receive(), ' ', sock:receive(3), ' ', sock:receiveuntil('--')())
+            ngx.say(sock:receive(100)) ngx.say(sock:receive()) ngx.say(select(2, ngx.req.socket())) } }");
+        let post = |body: &str, field: &str| {
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{field}\r\n\r\n{body}");
+            let said = String::from_utf8(server.raw(head)).expect("a text");
+            said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("a head")
+        };
+        assert_eq!(
+            post("line\nabcdef--end", "Content-Length: 16"),
+            "line abc def\nnilclosedend\nnilclosed\nrequest body already exists\n"
+        );
+        assert_eq!(post("", "Content-Length: 0"), "no body\n");
+        assert_eq!(post("0\r\n\r\n", "Transfer-Encoding: chunked"), "chunked request bodies not supported yet\n");
+    }
+
+    fn the_client_s_connection_itself(driver) {
+        let backend = echo();
+        let server = serve(&backend, "", "
+            location /own { content_by_lua_block {
+                local sock = assert(ngx.req.socket(true))
+                local line = sock:receive()
+                sock:send { 'HTTP/1.1 200 OK\\r\\n\\r\\n', line, ' ', tostring(select(2, ngx.say('x'))), ' ', select(2, ngx.req.socket(true)) }
+            } }
+            location /upgrade { content_by_lua_block {
+                ngx.status = 101 ngx.header['Upgrade'] = 'echo' ngx.send_headers() ngx.flush(true)
+                local sock = assert(ngx.req.socket(true))
+                for _ = 1, 2 do sock:send { '<', sock:receive(), '>' } end
+            } }");
+        let said = |path: &str, bytes: &str| {
+            let said = server.raw(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n{bytes}"));
+            String::from_utf8(said).expect("a text")
+        };
+        assert_eq!(said("/own", "ping\n"), "HTTP/1.1 200 OK\r\n\r\nping raw request socket acquired duplicate call");
+        let upgraded = said("/upgrade", "one\ntwo\n");
+        assert!(upgraded.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{upgraded}");
+        assert!(upgraded.ends_with("\r\n\r\n<one><two>"), "{upgraded}");
+    }
+
+    fn tls_with_sessions_names_and_trust(driver) {
+        let ca = authority("ca");
+        let (own, client) = (ca.issue("a.example.com"), ca.issue("client"));
+        let conf = "events {}\nhttp { init_by_lua_block { PORT = %%PORT_1%% } server { listen 127.0.0.1:%%PORT%%; default_type text/plain;
+                lua_ssl_trusted_certificate ca.crt; lua_ssl_verify_depth 2;
+                location / { content_by_lua_block {
+                    local function try(...)
+                        local sock = ngx.socket.tcp()
+                        assert(sock:connect('127.0.0.1', PORT))
+                        local session, err = sock:sslhandshake(...)
+                        if not session then ngx.say(err) return end
+                        sock:send('GET / HTTP/1.0\\r\\n\\r\\n')
+                        ngx.say(type(session), ' ', sock:receive('*a'):match('\\r\\n\\r\\n(.*)'))
+                        return session
+                    end
+                    local session = try(nil, 'a.example.com', true)
+                    try(session, 'a.example.com', true)
+                    try(false) try(nil, 'b.example.com', true)
+                    ngx.say(select(2, pcall(function() ngx.socket.tcp():sslhandshake() end)))
+                } }
+                location /distrust { lua_ssl_trusted_certificate other.crt; content_by_lua_block {
+                    local sock = ngx.socket.tcp()
+                    assert(sock:connect('127.0.0.1', PORT))
+                    ngx.say((select(2, sock:sslhandshake(nil, 'a.example.com', true)))) ngx.say(sock:send('x'))
+                } }
+                location /client { lua_ssl_certificate client.crt; lua_ssl_certificate_key client.key; content_by_lua_block {
+                    local sock = ngx.socket.tcp()
+                    assert(sock:connect('127.0.0.1', PORT)) assert(sock:sslhandshake(nil, 'a.example.com'))
+                    sock:send('GET /who HTTP/1.0\\r\\n\\r\\n') ngx.say((sock:receive('*a'):match('\\r\\n\\r\\n(.*)')))
+                } }
+                location /plain { content_by_lua_block {
+                    local sock = ngx.socket.tcp()
+                    assert(sock:connect('127.0.0.1', ngx.var.server_port)) ngx.say(sock:sslhandshake())
+                } } }
+            server { listen 127.0.0.1:%%PORT_1%% ssl; server_name a.example.com; ssl_certificate a.crt; ssl_certificate_key a.key;
+                ssl_client_certificate ca.crt; ssl_verify_client optional; ssl_session_cache shared:s:1m;
+                location / { return 200 '$ssl_server_name $ssl_session_reused'; }
+                location /who { return 200 $ssl_client_s_dn; } } }\n";
+        let server = Server::builder(conf)
+            .file("ca.crt", &ca.certificate).file("a.crt", &own.certificate).file("a.key", &own.key)
+            .file("client.crt", &client.certificate).file("client.key", &client.key)
+            .file("other.crt", &authority("other").certificate)
+            .start();
+        let said = server.get("/").text();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[..4], [
+            "userdata a.example.com .", "userdata a.example.com r", "boolean  .", "certificate host mismatch",
+        ], "{said}");
+        assert!(lines[4].contains("socket is never created nor connected"), "{said}");
+        let distrusted = server.get("/distrust").text();
+        assert!(distrusted.contains("unable to get local issuer certificate\nnilclosed\n"), "{distrusted}");
+        let _ = server.error_log_line("lua ssl certificate verify error: (");
+        let _ = server.error_log_line("lua ssl certificate does not match host \"b.example.com\"");
+        assert_eq!(server.get("/client").text(), "CN=client\n");
+        assert_eq!(server.get("/plain").text(), "nilhandshake failed\n");
     }
 }

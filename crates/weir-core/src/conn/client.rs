@@ -49,8 +49,23 @@ impl Client {
         }
     }
 
+    /// Its connection, if it has one of its own: for who talks another protocol than HTTP with it.
+    pub fn stream(&self) -> Option<&weir_rt::Stream> {
+        match self {
+            Client::H1(wire) => Some(&wire.stream),
+            Client::H2(_) => None,
+        }
+    }
+
+    /// Hands over what was written for it so far, before somebody else writes.
+    pub fn flush(&self) {
+        if let Client::H1(wire) = self {
+            wire.flush();
+        }
+    }
+
     /// What it sent that was not taken yet, without waiting.
-    pub(crate) fn early(&self) -> Vec<u8> {
+    pub fn early(&self) -> Vec<u8> {
         match self {
             Client::H1(wire) => wire.input.borrow_mut().take(),
             Client::H2(stream) => std::iter::from_fn(|| stream.take()).flatten().collect(),

@@ -62,9 +62,17 @@ impl ClientConf {
                 format!("\"{prefix}_ssl_conf_command VerifyMode Peer\" needs \"{prefix}_ssl_verify on\"");
             return Err(Error::new(message));
         }
-        let tls = ClientTls::new(self, prefix, registry).map_err(Error::new)?;
+        let conf_prefix = registry.paths.conf_prefix.clone();
+        let tls = ClientTls::new(self, prefix, conf_prefix).map_err(Error::new)?;
         self.resolved = Some(Arc::new(tls));
         Ok(())
+    }
+
+    /// What a block without any of the directives has: nobody is trusted.
+    pub fn plain() -> Arc<ClientTls> {
+        let conf = ClientConf { session_reuse: Some(false), ..ClientConf::default() };
+        let tls = ClientTls::new(&conf, "", PathBuf::new());
+        Arc::new(tls.expect("the suites that are chosen without directives are there"))
     }
 
     /// What [`ClientConf::resolve`] made.
@@ -165,7 +173,7 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    fn new(conf: &ClientConf, prefix: &str, registry: &Registry) -> std::result::Result<ClientTls, String> {
+    fn new(conf: &ClientConf, prefix: &str, conf_prefix: PathBuf) -> std::result::Result<ClientTls, String> {
         let text = |error: weir_tls::Error| error.to_string();
         let passwords = match &conf.password_file {
             Some(path) => files::passwords(BUILDING, path)?,
@@ -191,10 +199,29 @@ impl ClientTls {
             computed,
             kept: Cache::new(conf.certificate_cache.flatten()),
             passwords: Arc::new(passwords),
-            conf_prefix: registry.paths.conf_prefix.clone(),
+            conf_prefix,
             verify: verify(conf, prefix)?,
             addresses: false,
         })
+    }
+
+    /// What is offered; without sessions of its own where those are not reused.
+    pub fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    /// The same with another certificate of the client's.
+    ///
+    /// # Errors
+    /// They don't fit together.
+    pub fn config_with(&self, certificate: Certificate) -> std::result::Result<ClientConfig, String> {
+        let settings = ClientSettings { certificate: Some(certificate), ..self.settings.clone() };
+        ClientConfig::new(&settings).map_err(|error| error.to_string())
+    }
+
+    /// Whom servers' certificates must come from, and over how many others at most.
+    pub fn trust(&self) -> Option<(&Trust, usize)> {
+        self.verify.as_ref().map(|(trust, depth)| (trust, *depth))
     }
 
     /// What a connection for `x` needs; `host`: the name and perhaps port that the server is known by.

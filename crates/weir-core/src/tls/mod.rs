@@ -8,6 +8,7 @@ pub(crate) mod accept;
 pub(crate) mod accepted;
 pub(crate) mod cache;
 pub mod client;
+pub mod connect;
 pub(crate) mod files;
 mod hook;
 pub(crate) mod layer;

@@ -12,9 +12,10 @@ use super::local::Lease;
 use super::log;
 use super::reason::{Fault, Reason};
 use super::request;
-use super::secure::{self, NoTls};
+use super::secure;
 use super::settings::ProxyHeader;
 use crate::exchange::Exchange;
+use crate::tls::connect::NoTls;
 use crate::tls::toward;
 use crate::tls::{Secure, UpstreamHandler};
 

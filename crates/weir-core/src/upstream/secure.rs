@@ -3,22 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_rt::Recv;
-use weir_rt::file::errno_text;
-use weir_tls::{ClientConfig, Connect, Progress, Session};
+use weir_tls::Session;
 
 use super::connection::Connection;
-use crate::tls::files::ssl;
+use crate::tls::connect::{NoTls, complete};
 use crate::tls::layer::TlsLayer;
 use crate::tls::{Secure, Shown};
-
-/// Why there is no TLS.
-pub(super) enum NoTls {
-    /// `proxy_connect_timeout` has passed.
-    TimedOut,
-    /// In nginx's words.
-    Failed(String),
-}
 
 /// Completes a handshake within `ms`; from then on the connection's bytes go through it.
 ///
@@ -47,41 +37,11 @@ pub(super) async fn agree(
 ) -> Result<Made, NoTls> {
     let config = secure.config_with(shown).await.map_err(NoTls::Failed)?;
     connection.timer.arm(ms);
-    Ok(complete(connection, &config, secure.name()).await?.into_session())
+    Ok(complete(&connection.stream, &connection.timer, &config, secure.name()).await?.into_session())
 }
 
 /// From here on the connection's bytes go through the session.
 pub(super) fn establish(connection: &Connection, (session, early): Made) {
     let layer = TlsLayer::new(session, Rc::new(Cell::new(false)));
     connection.stream.set_layer(Box::new(layer), early);
-}
-
-async fn complete(connection: &Connection, config: &ClientConfig, name: &str) -> Result<Connect, NoTls> {
-    let failed = |error: weir_tls::Error| NoTls::Failed(format!("SSL_do_handshake() failed {}", ssl(&error)));
-    let mut connect = Connect::new(config, name).map_err(failed)?;
-    let mut received = Vec::new();
-    loop {
-        let step = move || {
-            let mut out = Vec::new();
-            let progress = connect.handle(&received, &mut out);
-            (connect, progress, out)
-        };
-        let (stepped, progress, out) = crate::tls::at(config.effort(), step).await;
-        connect = stepped;
-        if !out.is_empty() {
-            connection.stream.send(out);
-        }
-        if progress.map_err(failed)? == Progress::Complete {
-            return Ok(connect);
-        }
-        received = match connection.stream.recv(Some(&connection.timer)).await {
-            Recv::Data(bytes) => bytes.to_vec(),
-            Recv::TimedOut => return Err(NoTls::TimedOut),
-            Recv::Eof => return Err(NoTls::Failed("peer closed connection in SSL handshake".to_owned())),
-            Recv::Err(errno) => {
-                let message = format!("SSL_do_handshake() failed ({errno}: {})", errno_text(errno));
-                return Err(NoTls::Failed(message));
-            }
-        };
-    }
 }

@@ -129,6 +129,8 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::socket::TABLES[3],
     crate::socket::TABLES[4],
     crate::socket::TABLES[5],
+    crate::socket::TABLES[6],
+    crate::socket::TABLES[7],
     crate::tell::TABLE,
     crate::timer::TABLE,
     crate::worker_thread::TABLE,

@@ -24,7 +24,13 @@ const FIRST: usize = 512;
 /// A script that has said so many bytes waits until they have left.
 const AHEAD: usize = 256 << 10;
 
+/// The script has taken the client's connection over.
+const RAW: &str = "raw request socket acquired";
+
 fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
+    if lend::run(|run| run.raw)? {
+        return fail(l, RAW);
+    }
     let (ended, broken) = lend::run(|run| (run.ended, run.broken))?;
     if broken {
         return fail(l, "nginx output filter error");
@@ -127,6 +133,9 @@ pub(crate) fn text_of(
 
 fn flush(l: State) -> Outcome {
     let wait = l.boolean(1);
+    if lend::run(|run| run.raw)? {
+        return fail(l, RAW);
+    }
     let (ended, broken) = lend::run(|run| (run.ended, run.broken))?;
     if ended {
         return fail(l, "seen eof");
@@ -156,6 +165,9 @@ fn flush(l: State) -> Outcome {
 }
 
 fn eof(l: State) -> Outcome {
+    if lend::run(|run| run.raw)? {
+        return fail(l, RAW);
+    }
     if lend::run(|run| run.ended)? {
         return fail(l, "seen eof");
     }
@@ -168,6 +180,9 @@ fn eof(l: State) -> Outcome {
 }
 
 fn send_headers(l: State) -> Outcome {
+    if lend::run(|run| run.raw)? {
+        return fail(l, RAW);
+    }
     let sent = lend::exchange(|x| x.response.header_sent)?;
     if sent || lend::run(|run| run.began)? {
         lend::exchange(|x| x.log(Level::Error, &"headers already sent"))?;

@@ -4,15 +4,23 @@ local registry = debug.getregistry()
 local error = error
 ngx._socket = nil
 
-local methods = {}
-for _, name in ipairs {
+local function class(names)
+    local methods = {}
+    for _, name in ipairs(names) do
+        methods[name] = native[name]
+    end
+    methods.__index = methods
+    return methods
+end
+registry.__tcp_cosocket_mt = class {
     "bind", "connect", "receive", "receiveany", "receiveuntil", "send", "close", "settimeout", "settimeouts",
     "setkeepalive", "getreusedtimes", "getoption", "setoption", "getfd",
-} do
-    methods[name] = native[name]
-end
-methods.__index = methods
-registry.__tcp_cosocket_mt = methods
+    "sslhandshake", "setclientcert", "getsslsession", "settrustedstore", "getsslpointer", "getsslctx",
+}
+registry.__tcp_req_cosocket_mt = class { "receive", "receiveany", "receiveuntil", "settimeout", "settimeouts" }
+registry.__tcp_raw_req_cosocket_mt = class {
+    "receive", "receiveany", "receiveuntil", "send", "settimeout", "settimeouts", "getoption", "setoption", "getfd",
+}
 
 ngx.socket.stream = tcp
 function ngx.socket.connect(...)

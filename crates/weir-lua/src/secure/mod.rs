@@ -8,6 +8,7 @@
 //! `proxy_ssl_certificate_by_lua` and `proxy_ssl_verify_by_lua` run in the request, before and behind the handshake with
 //! its server ([`upstream`]).
 
+mod client;
 mod clienthello;
 mod ctx;
 mod handler;
@@ -26,6 +27,7 @@ use weir_tls::suites::Protocols;
 use crate::api::Raise;
 use crate::lend;
 
+pub(crate) use client::{ClientPair, client_pair};
 pub(crate) use ctx::{is_inherited, push_inherited};
 pub(crate) use handler::{Scripts, Sources};
 use parsed::{Chain, Key};

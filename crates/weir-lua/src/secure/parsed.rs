@@ -54,7 +54,7 @@ impl Chain {
     ///
     /// # Errors
     /// A device does not have the key.
-    async fn with(&self, key: &Rc<Key>) -> Result<Certificate, String> {
+    pub(super) async fn with(&self, key: &Rc<Key>) -> Result<Certificate, String> {
         if let Some((_, made)) = self.made.borrow().as_ref().filter(|(own, _)| Rc::ptr_eq(own, key)) {
             return Ok(made.clone());
         }

@@ -133,8 +133,8 @@ pub(super) const TABLE: &[Function] = &[
 ];
 
 /// Userdata of certificates, and of keys.
-const CHAIN: &std::ffi::CStr = c"weir.chain";
-const KEY: &std::ffi::CStr = c"weir.private_key";
+pub(super) const CHAIN: &std::ffi::CStr = c"weir.chain";
+pub(super) const KEY: &std::ffi::CStr = c"weir.private_key";
 const NO_TLS: &str = "bad ssl conn";
 pub(super) const NO_CERTIFICATE: &str = "d2i_X509_bio() failed";
 pub(super) const NO_KEY: &str = "d2i_PrivateKey_bio() failed";

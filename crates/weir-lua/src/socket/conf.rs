@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
 use weir_core::conf::core::Core;
+use weir_core::conf::registry::Registry;
 use weir_core::inherit;
 use weir_core::resolver::Resolver;
+use weir_core::tls::client::{ClientConf, ClientTls};
 
 use super::Timeouts;
 
@@ -23,6 +25,10 @@ pub(crate) struct SocketConf {
     pub(crate) log_errors: Option<bool>,
     /// Without effect on Linux, which has no such event; that is told.
     pub(crate) send_lowat: Option<u64>,
+    /// `lua_ssl_…`
+    pub(crate) ssl: ClientConf,
+    /// One of those was said.
+    pub(crate) has_ssl: bool,
 }
 
 impl SocketConf {
@@ -37,6 +43,22 @@ impl SocketConf {
     pub(crate) fn inherit(&mut self, parent: &SocketConf) {
         inherit!(self, parent, connect_timeout, send_timeout, read_timeout, keepalive_timeout);
         inherit!(self, parent, buffer_size, pool_size, log_errors, send_lowat);
+        self.ssl.inherit(&parent.ssl);
+        self.has_ssl |= parent.has_ssl;
+    }
+
+    /// Reads the files of `lua_ssl_…`.
+    ///
+    /// # Errors
+    /// What is wrong with them, in nginx's words.
+    pub(crate) fn resolve(&mut self, registry: &Registry) -> Result {
+        if !self.has_ssl {
+            return Ok(());
+        }
+        // Whether a server is verified is for the script to say; sessions are scripts' own.
+        self.ssl.verify = Some(self.ssl.trusted_certificate.is_some());
+        self.ssl.session_reuse = Some(false);
+        self.ssl.resolve("lua", registry)
     }
 }
 
@@ -50,6 +72,8 @@ pub(crate) struct Settings {
     pub(super) log_errors: bool,
     /// `tcp_nodelay`
     pub(super) nodelay: bool,
+    /// How servers are spoken to over TLS.
+    pub(super) tls: Arc<ClientTls>,
     /// With its timeout in milliseconds.
     pub(super) resolver: Option<(Arc<Resolver>, u64)>,
 }
@@ -68,6 +92,7 @@ impl Settings {
             pool_size: conf.pool_size.unwrap_or(30),
             log_errors: conf.log_errors.unwrap_or(true),
             nodelay: core.tcp_nodelay,
+            tls: conf.ssl.tls().unwrap_or_else(ClientConf::plain),
             resolver: core.resolver.clone(),
         })
     }

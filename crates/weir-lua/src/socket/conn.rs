@@ -5,15 +5,17 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
+use weir_core::conn::Client;
 use weir_core::log::Level;
 use weir_rt::{Stream, Timer};
 
 use super::pool::{Pool, Seat};
+use super::tls::Session;
 use crate::lend;
 
 /// See the module.
 pub(super) struct Conn {
-    pub(super) stream: Stream,
+    line: Line,
     pub(super) peer: Rc<Peer>,
     /// What was received and not taken.
     pub(super) input: RefCell<Input>,
@@ -29,6 +31,8 @@ pub(super) struct Conn {
     pub(super) kept_by: RefCell<Weak<Pool>>,
     /// Until when it is kept.
     pub(super) idle: Timer,
+    /// What TLS can be resumed with.
+    pub(super) session: RefCell<Option<Rc<Session>>>,
     watched: Cell<bool>,
     watcher: RefCell<Option<Waker>>,
 }
@@ -36,7 +40,7 @@ pub(super) struct Conn {
 /// Whom a connection is to, as log lines tell it.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// As the script has it.
+    /// As the script has it; empty for the client.
     pub(super) host: String,
     /// 0 for a unix socket.
     pub(super) port: u16,
@@ -46,6 +50,9 @@ pub(super) struct Peer {
 
 impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.is_empty() {
+            return Ok(());
+        }
         write!(f, ", upstream: {}", self.host)?;
         if self.port != 0 {
             write!(f, ":{}", self.port)?;
@@ -54,10 +61,17 @@ impl std::fmt::Display for Peer {
     }
 }
 
+/// Whose socket it is.
+pub(super) enum Line {
+    Own(Stream),
+    /// The client's of the request (`ngx.req.socket(true)`).
+    Client(Client),
+}
+
 impl Conn {
-    pub(super) fn new(stream: Stream, peer: Rc<Peer>, nodelay: bool) -> Conn {
+    pub(super) fn new(line: Line, peer: Rc<Peer>, nodelay: bool) -> Conn {
         Conn {
-            stream,
+            line,
             peer,
             input: RefCell::default(),
             read_timer: Timer::new(),
@@ -69,7 +83,20 @@ impl Conn {
             idle: Timer::new(),
             watched: Cell::new(false),
             watcher: RefCell::default(),
+            session: RefCell::default(),
         }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        match &self.line {
+            Line::Own(stream) => stream,
+            Line::Client(client) => client.stream().expect("only clients of HTTP/1 are taken over"),
+        }
+    }
+
+    /// Whether it is the client's of the request.
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self.line, Line::Client(_))
     }
 
     /// Sets TCP_NODELAY before the first bytes, if that is wanted.
@@ -77,7 +104,7 @@ impl Conn {
         if !self.nodelay.replace(true) && self.peer.port != 0 {
             lend::log_plain(Level::Debug, &"lua socket tcp_nodelay");
             // It fails for connections that are gone, which sending tells.
-            let _ = weir_rt::net::nodelay(self.stream.fd(), true);
+            let _ = weir_rt::net::nodelay(self.stream().fd(), true);
         }
     }
 
@@ -101,7 +128,7 @@ impl Conn {
                 *watcher = Some(cx.waker().clone());
             }
         }
-        let closed = self.stream.poll_closed(cx).is_ready();
+        let closed = self.stream().poll_closed(cx).is_ready();
         let late = self.idle.poll_expired(cx).is_ready();
         if !closed && !late {
             return Poll::Pending;

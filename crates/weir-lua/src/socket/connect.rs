@@ -10,7 +10,7 @@ use weir_rt::net::{self, SockAddr};
 use weir_rt::{Stream, Timer};
 
 use super::conf::Settings;
-use super::conn::{Conn, Peer};
+use super::conn::{Conn, Line, Peer};
 use super::pool::{Queued, Seat};
 use super::{
     Busy, Direction, NAME, Socket, bad_argument, errno_words, not_busy, place, settings, socket, timeouts,
@@ -291,7 +291,7 @@ impl Dial {
         timer.arm(timeout);
         match either(Stream::connect_with(socket, address), timer.wait()).await {
             Some(Ok(stream)) => {
-                let conn = Rc::new(Conn::new(stream, peer, self.settings.nodelay));
+                let conn = Rc::new(Conn::new(Line::Own(stream), peer, self.settings.nodelay));
                 *conn.seat.borrow_mut() = self.seat.take();
                 Ok(conn)
             }

@@ -14,7 +14,9 @@ mod connect;
 mod options;
 mod pool;
 mod read;
+mod request;
 mod send;
+mod tls;
 mod until;
 
 use std::cell::{Cell, RefCell};
@@ -35,8 +37,16 @@ pub(crate) use conf::{Settings, SocketConf};
 use conn::Conn;
 pub(crate) use pool::Pools;
 
-pub(crate) const TABLES: [&[Function]; 6] =
-    [TABLE, connect::TABLE, options::TABLE, pool::TABLE, read::TABLE, send::TABLE];
+pub(crate) const TABLES: [&[Function]; 8] = [
+    TABLE,
+    connect::TABLE,
+    options::TABLE,
+    pool::TABLE,
+    read::TABLE,
+    request::TABLE,
+    send::TABLE,
+    tls::TABLE,
+];
 
 const TABLE: &[Function] = &[
     function("socket.tcp", YIELDABLE, tcp),
@@ -51,6 +61,8 @@ pub(crate) struct Socket {
     /// Whose it is.
     owner: RefCell<Weak<Owner>>,
     conn: RefCell<Option<Rc<Conn>>>,
+    /// It receives the request's body, of which this has come and was not taken.
+    body: RefCell<Option<Rc<RefCell<conn::Input>>>>,
     settings: RefCell<Option<Rc<Settings>>>,
     timeouts: Cell<Timeouts>,
     connecting: Cell<bool>,
@@ -122,6 +134,7 @@ impl Socket {
         lend::log_plain(Level::Debug, &"lua finalize socket");
         self.read_closed.set(true);
         self.write_closed.set(true);
+        self.body.take();
         if self.conn.take().is_some() {
             lend::log_plain(Level::Debug, &"lua close socket connection");
         }
@@ -296,6 +309,9 @@ fn close(l: State) -> Outcome {
     }
     socket.check_owner()?;
     not_busy!(l, socket, OPEN);
+    if socket.conn.borrow().as_ref().is_some_and(|conn| conn.is_client()) {
+        return fail(l, "attempt to close a request socket");
+    }
     socket.finalize();
     l.push_number(1.0);
     Ok(Done::Results(1))
@@ -380,6 +396,8 @@ mod place {
     pub(super) const KEY: usize = 3;
     pub(super) const SEND_TIMEOUT: usize = 4;
     pub(super) const READ_TIMEOUT: usize = 5;
+    pub(super) const CERTIFICATE: usize = 6;
+    pub(super) const KEY_OF_CERTIFICATE: usize = 7;
     pub(super) const BIND: usize = 8;
     pub(super) const TRANSPARENT: usize = 9;
     pub(super) const COUNT: usize = 8;

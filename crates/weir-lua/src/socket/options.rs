@@ -14,7 +14,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_socket.setoption", 0, set),
     function("_socket.getfd", 0, |l| {
         let Some(conn) = conn(l)? else { return fail(l, "closed") };
-        l.push_number(f64::from(conn.stream.fd()));
+        l.push_number(f64::from(conn.stream().fd()));
         Ok(Done::Results(1))
     }),
 ];
@@ -50,7 +50,7 @@ fn get(l: State) -> Outcome {
         return fail(l, &format!("unsupported option {name}"));
     };
     let Some(conn) = conn else { return fail(l, "closed") };
-    match net::option(conn.stream.fd(), option) {
+    match net::option(conn.stream().fd(), option) {
         Ok(value) => {
             l.push_number(f64::from(value));
             Ok(Done::Results(1))
@@ -83,7 +83,7 @@ fn set(l: State) -> Outcome {
         Some(number) => number as i32,
         None => i32::from(l.boolean(3)),
     };
-    match net::set_option(conn.stream.fd(), option, value) {
+    match net::set_option(conn.stream().fd(), option, value) {
         Ok(()) => {
             if option == SocketOption::NoDelay {
                 conn.nodelay.set(true);

@@ -111,7 +111,7 @@ impl Pool {
             conn.kept_by.take();
             conn.idle.disarm();
             if is_good(&conn) {
-                let (at, fd) = (Rc::as_ptr(&conn), conn.stream.fd());
+                let (at, fd) = (Rc::as_ptr(&conn), conn.stream().fd());
                 let message =
                     format_args!("lua tcp socket get keepalive peer: using connection {at:p}, fd:{fd}");
                 lend::log_plain(Level::Debug, &message);
@@ -162,7 +162,7 @@ impl Pool {
             false => "lua tcp socket keepalive close handler check stale events",
         };
         lend::log_plain(Level::Debug, &what);
-        let fd = conn.stream.fd();
+        let fd = conn.stream().fd();
         lend::log_plain(Level::Debug, &format_args!("lua tcp socket keepalive close handler: fd:{fd}"));
         self.idle.borrow_mut().retain(|kept| !Rc::ptr_eq(kept, conn));
         // The last one drops the pool with it.
@@ -268,7 +268,7 @@ impl Drop for Queued {
 
 /// The peer has not closed it, and has sent nothing that nobody asked for.
 fn is_good(conn: &Conn) -> bool {
-    conn.stream.error().is_none() && !conn.stream.is_eof() && conn.stream.try_recv().is_none()
+    conn.stream().error().is_none() && !conn.stream().is_eof() && conn.stream().try_recv().is_none()
 }
 
 fn set_keepalive(l: State) -> Outcome {
@@ -284,14 +284,14 @@ fn set_keepalive(l: State) -> Outcome {
     not_busy!(l, socket, OPEN);
     let conn = socket.open(&socket.read_closed).filter(|_| !socket.write_closed.get());
     let Some(conn) = conn else { return fail(l, "closed") };
-    if conn.stream.is_eof() {
+    if conn.stream().is_eof() {
         return fail(l, "closed");
     }
     socket.check_owner()?;
     if !conn.input.borrow().rest().is_empty() {
         return fail(l, "unread data in buffer");
     }
-    if conn.stream.error().is_some() {
+    if conn.stream().error().is_some() {
         return fail(l, "invalid connection");
     }
     let at = Rc::as_ptr(&conn);
@@ -310,7 +310,7 @@ fn set_keepalive(l: State) -> Outcome {
         0 => lend::log_plain(Level::Debug, &"lua tcp socket keepalive timeout: unlimited"),
         ms => lend::log_plain(Level::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
     }
-    match conn.stream.try_recv() {
+    match conn.stream().try_recv() {
         None => {}
         Some(Recv::Data(_)) => {
             socket.finalize();

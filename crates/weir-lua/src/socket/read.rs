@@ -1,19 +1,20 @@
 //! `receive`, `receiveany`, `receiveuntil`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_core::log::Level;
 use weir_rt::Recv;
+use weir_trace::WaitKind;
 
 use super::conn::{Conn, Input};
 use super::until::{Pattern, Progress, Search};
 use super::{Busy, Direction, Socket, bad_argument, closed, errno_words, not_busy, place, socket, wait};
 use crate::api::{self, Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
-use crate::op::Results;
+use crate::op::{Op, Piece, Results};
 use crate::run::Notes;
 use crate::state::State;
 use crate::sys::{self, kind};
@@ -62,6 +63,15 @@ enum Ended {
     Closed,
     TimedOut,
     Failed(i32),
+    /// The client has left in the middle of its body.
+    Aborted,
+}
+
+/// Where bytes come from.
+enum Source {
+    Conn(Rc<Conn>),
+    /// The request's body.
+    Body(Rc<RefCell<Input>>),
 }
 
 impl Reading {
@@ -109,6 +119,10 @@ impl Reading {
             Ended::Failed(errno) => {
                 socket.read_closed.set(true);
                 Some(errno_words(errno))
+            }
+            Ended::Aborted => {
+                socket.read_closed.set(true);
+                Some("client aborted".to_owned())
             }
         };
         let mut count = 1;
@@ -182,9 +196,56 @@ fn push_line(l: State, line: &[u8]) {
 }
 
 /// Receives: at once, or by a wait.
-fn read(l: State, socket: Rc<Socket>, conn: Rc<Conn>, mut reading: Reading) -> Outcome {
+fn read(l: State, socket: Rc<Socket>, source: Source, reading: Reading) -> Outcome {
     let timeout = socket.timeouts.get().read;
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket read timeout: {timeout}"));
+    match source {
+        Source::Conn(conn) => read_conn(l, socket, conn, reading),
+        Source::Body(input) => read_body(l, socket, input, reading),
+    }
+}
+
+/// Receives from the request's body: what has come of it, or what its task reads.
+fn read_body(l: State, socket: Rc<Socket>, input: Rc<RefCell<Input>>, mut reading: Reading) -> Outcome {
+    let ended = reading.step(&mut input.borrow_mut());
+    if let Some(ended) = ended {
+        return Ok(Done::Results(reading.finish(l, &socket, &mut input.borrow_mut(), ended)));
+    }
+    let (timeout, logs) = (socket.timeouts.get().read, socket.logs_errors());
+    let mut waiting = Some((Busy::new(&socket, Direction::Read), reading));
+    lend::run(|run| {
+        let notes = run.notes();
+        let take = move |piece| {
+            let (_, reading) = waiting.as_mut()?;
+            let ended = match piece {
+                Piece::Bytes(bytes) => {
+                    let mut input = input.borrow_mut();
+                    input.add(&bytes);
+                    reading.step(&mut input)?
+                }
+                Piece::End => Ended::Closed,
+                Piece::Failed => Ended::Aborted,
+                Piece::TimedOut => {
+                    if logs {
+                        notes.push(Level::Error, "lua tcp socket read timed out".to_owned());
+                    }
+                    Ended::TimedOut
+                }
+            };
+            let (busy, reading) = waiting.take()?;
+            let socket = busy.socket.clone();
+            busy.over();
+            let input = input.clone();
+            let finish = move |l: State| reading.finish(l, &socket, &mut input.borrow_mut(), ended);
+            Some(Box::new(finish) as Results)
+        };
+        run.wait = WaitKind::ClientRead;
+        run.op = Some(Op::Pieces(timeout, Box::new(take)));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+fn read_conn(l: State, socket: Rc<Socket>, conn: Rc<Conn>, mut reading: Reading) -> Outcome {
     let ended = {
         let mut input = conn.input.borrow_mut();
         at_once(&conn, &mut input, &mut reading)
@@ -206,7 +267,7 @@ fn at_once(conn: &Conn, input: &mut Input, reading: &mut Reading) -> Option<Ende
         if let Some(ended) = reading.step(input) {
             return Some(ended);
         }
-        match conn.stream.try_recv()? {
+        match conn.stream().try_recv()? {
             Recv::Data(bytes) => input.add(&bytes),
             Recv::Eof => return Some(Ended::Closed),
             Recv::TimedOut => return Some(Ended::TimedOut),
@@ -240,9 +301,9 @@ fn poll(cx: &mut Context<'_>, socket: &Socket, conn: &Conn, reading: &mut Readin
         // Of what is long, more at a time than a buffer of the event loop's has.
         let received = match reading.want {
             Want::All | Want::Count(LONG..) => {
-                conn.stream.poll_recv_long(cx, Some(&conn.read_timer), LONG * 4)
+                conn.stream().poll_recv_long(cx, Some(&conn.read_timer), LONG * 4)
             }
-            _ => conn.stream.poll_recv(cx, Some(&conn.read_timer)),
+            _ => conn.stream().poll_recv(cx, Some(&conn.read_timer)),
         };
         let Poll::Ready(received) = received else { return Poll::Pending };
         match received {
@@ -264,12 +325,20 @@ fn poll(cx: &mut Context<'_>, socket: &Socket, conn: &Conn, reading: &mut Readin
 /// Receives of so many bytes are made in long pieces.
 const LONG: usize = 16 * 1024;
 
-/// The connection to receive from, for who may.
-fn receiver(l: State, socket: Option<Rc<Socket>>) -> Result<(Rc<Socket>, Rc<Conn>), Outcome> {
+/// Where the socket receives from, unless nothing more can come.
+fn source(socket: &Socket) -> Option<Source> {
+    if let (Some(input), false) = (&*socket.body.borrow(), socket.read_closed.get()) {
+        return Some(Source::Body(input.clone()));
+    }
+    socket.open(&socket.read_closed).map(Source::Conn)
+}
+
+/// Where to receive from, for who may.
+fn receiver(l: State, socket: Option<Rc<Socket>>) -> Result<(Rc<Socket>, Source), Outcome> {
     if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[Direction::Dial])) {
         return Err(fail(l, busy));
     }
-    let found = socket.as_ref().and_then(|socket| socket.open(&socket.read_closed));
+    let found = socket.as_ref().and_then(|socket| source(socket));
     let (Some(socket), Some(conn)) = (socket.clone(), found) else {
         return Err(closed(l, "receive", socket.as_ref()));
     };
@@ -396,7 +465,7 @@ fn iterate(l: State) -> Outcome {
     let socket: Option<Rc<Socket>> = l.owned(-1, super::NAME);
     l.pop(1);
     let search: Option<Rc<Until>> = l.owned(sys::upvalue(3), PATTERN);
-    let conn = socket.as_ref().and_then(|socket| socket.open(&socket.read_closed));
+    let conn = socket.as_ref().and_then(|socket| source(socket));
     let (Some(socket), Some(conn), Some(search)) = (socket, conn, search) else { return fail(l, "closed") };
     socket.check_owner()?;
     not_busy!(l, socket, &[Direction::Read]);

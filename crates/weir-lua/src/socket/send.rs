@@ -25,6 +25,9 @@ fn send(l: State) -> Outcome {
     if let Some(busy) = socket.as_ref().and_then(|socket| socket.busy(&[Direction::Dial])) {
         return fail(l, busy);
     }
+    if socket.as_ref().is_some_and(|socket| socket.body.borrow().is_some()) {
+        return Err(Raise::text("attempt to write to request sockets"));
+    }
     let conn = socket.as_ref().and_then(|socket| socket.open(&socket.write_closed));
     let (Some(socket), Some(conn)) = (socket.clone(), conn) else {
         return closed(l, "send", socket.as_ref());
@@ -33,7 +36,7 @@ fn send(l: State) -> Outcome {
     not_busy!(l, socket, &[Direction::Write]);
     let timeout = socket.timeouts.get().send;
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket send timeout: {timeout}"));
-    let mut bytes = conn.stream.spare();
+    let mut bytes = conn.stream().spare();
     text(l, &mut bytes)?;
     let count = bytes.len();
     if count == 0 {
@@ -41,8 +44,8 @@ fn send(l: State) -> Outcome {
         return Ok(Done::Results(1));
     }
     conn.set_nodelay();
-    conn.stream.send(bytes);
-    match conn.stream.handed_over() {
+    conn.stream().send(bytes);
+    match conn.stream().handed_over() {
         Some(Ok(())) => {
             l.push_number(count as f64);
             Ok(Done::Results(1))
@@ -63,7 +66,7 @@ fn send(l: State) -> Outcome {
 async fn sending(busy: Busy, conn: Rc<Conn>, count: usize, notes: Notes) -> Results {
     let socket = busy.socket.clone();
     conn.write_timer.touch(socket.timeouts.get().send);
-    let sent = conn.stream.drained(0, Some(&conn.write_timer)).await;
+    let sent = conn.stream().drained(0, Some(&conn.write_timer)).await;
     conn.write_timer.disarm();
     busy.over();
     match sent {

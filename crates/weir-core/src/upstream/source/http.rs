@@ -11,9 +11,10 @@ use weir_rt::file::errno_text;
 use weir_rt::net::SockAddr;
 
 use crate::tls::Secure;
+use crate::tls::connect::NoTls;
 use crate::upstream::connection::Connection;
 use crate::upstream::group::split_port;
-use crate::upstream::secure::{self, NoTls};
+use crate::upstream::secure;
 
 /// `http[s]://host[:port][/path]`
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,75 @@
+//! The client's handshake on a connected stream.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use weir_rt::file::errno_text;
+use weir_rt::{Recv, Stream, Timer};
+use weir_tls::{ClientConfig, Connect, Facts, Progress};
+
+use super::files::ssl;
+use super::layer::TlsLayer;
+
+/// Why there is no TLS.
+pub enum NoTls {
+    /// The timer expired.
+    TimedOut,
+    /// In nginx's words.
+    Failed(String),
+}
+
+/// Completes a handshake with the server `name`, as long as `timer` runs; from then on the stream's bytes go through it.
+/// Whether the server is trusted is for the caller to find out, from the facts.
+///
+/// # Errors
+/// The handshake failed or came too late.
+pub async fn connect(
+    stream: &Stream,
+    timer: &Timer,
+    config: &ClientConfig,
+    name: &str,
+) -> Result<Facts, NoTls> {
+    let (session, early) = complete(stream, timer, config, name).await?.into_session();
+    let facts = session.facts();
+    stream.set_layer(Box::new(TlsLayer::new(session, Rc::new(Cell::new(false)))), early);
+    Ok(facts)
+}
+
+/// The handshake alone.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) async fn complete(
+    stream: &Stream,
+    timer: &Timer,
+    config: &ClientConfig,
+    name: &str,
+) -> Result<Connect, NoTls> {
+    let failed = |error: weir_tls::Error| NoTls::Failed(format!("SSL_do_handshake() failed {}", ssl(&error)));
+    let mut connect = Connect::new(config, name).map_err(failed)?;
+    let mut received = Vec::new();
+    loop {
+        let step = move || {
+            let mut out = Vec::new();
+            let progress = connect.handle(&received, &mut out);
+            (connect, progress, out)
+        };
+        let (stepped, progress, out) = super::at(config.effort(), step).await;
+        connect = stepped;
+        if !out.is_empty() {
+            stream.send(out);
+        }
+        if progress.map_err(failed)? == Progress::Complete {
+            return Ok(connect);
+        }
+        received = match stream.recv(Some(timer)).await {
+            Recv::Data(bytes) => bytes.to_vec(),
+            Recv::TimedOut => return Err(NoTls::TimedOut),
+            Recv::Eof => return Err(NoTls::Failed("peer closed connection in SSL handshake".to_owned())),
+            Recv::Err(errno) => {
+                let message = format!("SSL_do_handshake() failed ({errno}: {})", errno_text(errno));
+                return Err(NoTls::Failed(message));
+            }
+        };
+    }
+}
