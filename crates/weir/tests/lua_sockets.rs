@@ -458,7 +458,7 @@ both_drivers! {
         let said = server.get("/").text();
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[..4], [
-            "userdata a.example.com .", "userdata a.example.com r", "boolean  .", "certificate host mismatch",
+            "cdata a.example.com .", "cdata a.example.com r", "boolean  .", "certificate host mismatch",
         ], "{said}");
         assert!(lines[4].contains("socket is never created nor connected"), "{said}");
         let distrusted = server.get("/distrust").text();

@@ -171,6 +171,14 @@ impl Socket {
     }
 }
 
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.conn.get_mut().is_some() || self.body.get_mut().is_some() {
+            self.finalize();
+        }
+    }
+}
+
 /// What one coroutine at a time does with a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {

@@ -7,17 +7,30 @@ use weir_rt::net::{self, SocketOption};
 use super::conn::Conn;
 use super::{place, socket};
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::lend;
 use crate::state::State;
 
 pub(super) const TABLE: &[Function] = &[
     function("_socket.getoption", 0, get),
     function("_socket.setoption", 0, set),
     function("_socket.getfd", 0, |l| {
-        let Some(conn) = conn(l)? else { return fail(l, "closed") };
-        l.push_number(f64::from(conn.stream().fd()));
+        let fd = match conn(l)? {
+            Some(conn) => Some(conn.stream().fd()),
+            None => body_fd(l)?,
+        };
+        let Some(fd) = fd else { return fail(l, "closed") };
+        l.push_number(f64::from(fd));
         Ok(Done::Results(1))
     }),
 ];
+
+/// The descriptor of the client's connection, for a socket that receives the request's body.
+fn body_fd(l: State) -> Result<Option<i32>, Raise> {
+    if !socket(l)?.is_some_and(|socket| socket.body.borrow().is_some()) {
+        return Ok(None);
+    }
+    lend::exchange(|x| x.transport.client().and_then(|client| client.stream().map(|stream| stream.fd())))
+}
 
 /// The connection; `None`: it is closed.
 fn conn(l: State) -> Result<Option<Rc<Conn>>, Raise> {
