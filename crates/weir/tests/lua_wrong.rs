@@ -31,11 +31,11 @@ fn script(phase: &str) -> String {
     format!("{{ require('wrong').run('{phase}', {CALLS}, {}, {first}) }}", step())
 }
 
-/// The script that makes the calls of a phase without requests, of which there are fewer.
+/// The script that makes the calls of a phase without requests: few, since the server waits for it.
 fn at_once(phase: &str) -> String {
+    let step = 10 * step().max(29);
     format!(
-        "{{ local wrong = require('wrong') while wrong.left('{phase}') > 0 do wrong.run('{phase}', 1000, 3 * {}, 0) end }}",
-        step()
+        "{{ local wrong = require('wrong') while wrong.left('{phase}') > 0 do wrong.run('{phase}', 1000, {step}, 0) end }}"
     )
 }
 
