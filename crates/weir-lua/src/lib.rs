@@ -31,6 +31,7 @@ mod lines;
 mod module;
 mod op;
 mod phase;
+mod pipe;
 mod regex;
 mod run;
 #[cfg(lua_walk)]

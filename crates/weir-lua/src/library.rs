@@ -42,6 +42,7 @@ const MODULES: &[(&str, &str)] = &[
     ("weir.cli", include_str!("prelude/library/cli.lua")),
     ("ngx.errlog", include_str!("prelude/library/errlog.lua")),
     ("ngx.ocsp", include_str!("prelude/library/ssl/ocsp.lua")),
+    ("ngx.pipe", include_str!("prelude/library/pipe.lua")),
     ("ngx.process", include_str!("prelude/library/process.lua")),
     ("ngx.proxyssl", include_str!("prelude/library/ssl/proxy.lua")),
     ("ngx.ssl", include_str!("prelude/library/ssl/ssl.lua")),

@@ -453,6 +453,7 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/json", include_str!("prelude/json.lua")),
     ("=ngx/shared", include_str!("prelude/shared.lua")),
     ("=ngx/socket", include_str!("prelude/socket.lua")),
+    ("=ngx/udp", include_str!("prelude/udp.lua")),
     ("=ngx/modules", include_str!("prelude/modules.lua")),
     ("=ngx/advice", include_str!("prelude/advice.lua")),
 ];

@@ -38,6 +38,7 @@ mod timeout;
 #[allow(dead_code, reason = "the wheel is complete as a data structure; its tests use all of it")]
 mod timer;
 mod waker;
+pub mod watch;
 
 pub use buffer::RecvBuf;
 pub use driver::{DriverChoice, DriverKind, probe_io_uring};

@@ -11,12 +11,14 @@ mod child;
 mod environment;
 pub mod inherit;
 mod poll;
+mod spawn;
 mod title;
 
 pub use channel::{Channel, Message};
 pub use child::{End, Ended, Fork, fork, parent, reap};
 pub use environment::set_environment;
 pub use poll::readable;
+pub use spawn::{Child, Program, Spawned, spawn};
 pub use title::Title;
 
 /// The process id.

@@ -128,6 +128,11 @@ pub fn set_default(signal: c_int) -> io::Result<()> {
     Ok(())
 }
 
+/// Blocks nothing in the calling thread.
+pub(crate) fn unblock_all() -> io::Result<()> {
+    mask(libc::SIG_SETMASK, &set_of(&[])?).map(drop)
+}
+
 /// The mask a thread had before [`block_all`].
 pub(crate) struct OldMask(libc::sigset_t);
 

@@ -117,6 +117,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::fast::TABLE,
     crate::json::TABLE,
     crate::library::TABLE,
+    crate::pipe::TABLE,
     crate::secure::TABLES[0],
     crate::secure::TABLES[1],
     crate::secure::TABLES[2],
@@ -132,6 +133,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::socket::TABLES[6],
     crate::socket::TABLES[7],
     crate::tell::TABLE,
+    crate::socket::DATAGRAMS,
     crate::timer::TABLE,
     crate::worker_thread::TABLE,
 ];

@@ -73,7 +73,7 @@ local loadstring, assert, loaders = loadstring, assert, package.loaders
 local source = ngx._library.source
 local native = {
     digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, request = ngx._request,
-    balancer = ngx._balancer, fast = ngx._fast,
+    balancer = ngx._balancer, pipe = ngx._pipe, fast = ngx._fast,
     ssl = ngx._ssl,
     cli = ngx._cli,
 }
@@ -85,7 +85,7 @@ for _, name in ipairs(ngx._library.names()) do
     if name:find("^resty%.lrucache") or name == "resty.lock" then behind[name] = loader else preload[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_ssl", "_cli" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_pipe", "_ssl", "_cli" } do
     ngx[name] = nil
 end
 

@@ -17,6 +17,7 @@ mod read;
 mod request;
 mod send;
 mod tls;
+mod udp;
 mod until;
 
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,7 @@ use crate::sys::kind;
 pub(crate) use conf::{Settings, SocketConf};
 use conn::Conn;
 pub(crate) use pool::Pools;
+pub(crate) use udp::TABLE as DATAGRAMS;
 
 pub(crate) const TABLES: [&[Function]; 8] = [
     TABLE,

@@ -1,0 +1,393 @@
+//! `ngx.socket.udp`: datagrams to one peer and back, over IP and over unix sockets.
+//!
+//! What is there is taken at once; else the coroutine waits, woken by the thread that watches such descriptors
+//! ([`weir_rt::watch`]): one receive is one datagram, whatever its length, and an error (nobody listens there) is told and
+//! forgotten.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use weir_core::log::Level;
+use weir_core::resolver;
+use weir_rt::file::errno_text;
+use weir_rt::watch::{Interest, Watched};
+use weir_trace::WaitKind;
+
+use super::{Owner, errno_words, owner, settings};
+use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function, output_text};
+use crate::lend;
+use crate::op::{Op, Results};
+use crate::phase::YIELDABLE;
+use crate::state::State;
+use crate::sys::kind;
+
+pub(crate) const TABLE: &[Function] = &[
+    function("_udp.new", YIELDABLE, |l| {
+        if l.top() > 0 {
+            return Err(Raise::text(format!("expecting zero arguments, but got {}", l.top())));
+        }
+        lend::any_exchange(|_| ())?;
+        l.push_owned(Rc::<Udp>::default(), c"weir.udp");
+        Ok(Done::Results(1))
+    }),
+    function("_udp_here", 0, |l| {
+        l.push_boolean(lend::phase().is_in(YIELDABLE));
+        Ok(Done::Results(1))
+    }),
+    function("_udp.settimeout", 0, |l| {
+        let udp = of(l, 1)?;
+        let ms = expect_number(l, 2, "settimeout")?;
+        udp.limit.set((ms > 0.0).then_some(ms as u64));
+        Ok(Done::Results(0))
+    }),
+    function("_udp.setpeername", YIELDABLE, set_peer_name),
+    function("_udp.bind", 0, bind),
+    function("_udp.send", YIELDABLE, send),
+    function("_udp.receive", YIELDABLE, receive),
+    function("_udp.close", 0, close),
+];
+
+/// The longest datagram.
+const LARGEST: usize = 65_536;
+
+/// A socket as scripts have it.
+#[derive(Default)]
+struct Udp {
+    /// Whose it is, once it has a peer.
+    owner: RefCell<Weak<Owner>>,
+    /// Milliseconds that a datagram is waited for, where `lua_socket_read_timeout` does not say.
+    limit: Cell<Option<u64>>,
+    link: RefCell<Option<Rc<Link>>>,
+    /// The address it is bound to.
+    local: Cell<Option<IpAddr>>,
+    /// A coroutine waits for it.
+    busy: Rc<Cell<bool>>,
+}
+
+/// A socket with its peer.
+struct Link {
+    socket: Socket,
+    watched: Watched,
+}
+
+enum Socket {
+    Ip(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+impl Link {
+    fn new(socket: Socket) -> io::Result<Link> {
+        let fd: OwnedFd = match &socket {
+            Socket::Ip(socket) => socket.try_clone()?.into(),
+            Socket::Unix(socket) => socket.try_clone()?.into(),
+        };
+        // The clone is the same socket: both do not block.
+        Ok(Link { watched: Watched::new(fd)?, socket })
+    }
+
+    /// To `peer`, from the address `local` or any.
+    fn ip(peer: SocketAddr, local: Option<IpAddr>) -> io::Result<Link> {
+        let any = match peer {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let socket = UdpSocket::bind((local.unwrap_or(any), 0))?;
+        socket.connect(peer)?;
+        Link::new(Socket::Ip(socket))
+    }
+
+    /// To the unix socket `path`. It has a name of its own, so that it can be answered.
+    fn unix(path: &str) -> io::Result<Link> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("weir-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let socket = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name)?)?;
+        socket.connect(path)?;
+        Link::new(Socket::Unix(socket))
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.socket {
+            Socket::Ip(socket) => socket.send(bytes),
+            Socket::Unix(socket) => socket.send(bytes),
+        }
+    }
+
+    /// The next datagram, or as much of it as there is room for.
+    fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        match &self.socket {
+            Socket::Ip(socket) => socket.recv(into),
+            Socket::Unix(socket) => socket.recv(into),
+        }
+    }
+}
+
+/// The socket in the first argument.
+fn of(l: State, at: i32) -> Result<Rc<Udp>, Raise> {
+    l.owned(at, c"weir.udp").ok_or_else(|| Raise::text("bad udp socket object"))
+}
+
+/// The same, for use by its own request.
+fn own(l: State) -> Result<Rc<Udp>, Raise> {
+    let udp = of(l, 1)?;
+    let other = !std::ptr::eq(udp.owner.borrow().as_ptr(), Rc::as_ptr(&owner()?));
+    match other && udp.link.borrow().is_some() {
+        true => Err(Raise::text("bad request")),
+        false => Ok(udp),
+    }
+}
+
+/// Errors as scripts have them.
+fn reason(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| "error".to_owned(), errno_words)
+}
+
+fn done(l: State) -> Outcome {
+    l.push_number(1.0);
+    Ok(Done::Results(1))
+}
+
+/// `setpeername(socket, host, port)`; without a port: `unix:path`.
+fn set_peer_name(l: State) -> Outcome {
+    let udp = own(l)?;
+    let host = l.lossy(2);
+    let port = if l.is_none_or_nil(3) { 0.0 } else { expect_number(l, 3, "setpeername")? };
+    if !(0.0..65536.0).contains(&port) {
+        return fail(l, &format!("bad port number: {port}"));
+    }
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    *udp.owner.borrow_mut() = Rc::downgrade(&owner()?);
+    if let Some(before) = udp.link.take() {
+        lend::log_plain(Level::Debug, &"lua reuse socket upstream ctx");
+        lend::log_plain(Level::Debug, &"lua udp socket reconnect without shutting down");
+        drop(before);
+    }
+    if let Some(path) = host.strip_prefix("unix:") {
+        return connected(l, &udp, Link::unix(path));
+    }
+    let port = port as u16;
+    if let Some(ip) = resolver::literal(&host) {
+        return connected(l, &udp, Link::ip((ip, port).into(), udp.local.get()));
+    }
+    look_up(l, udp, host, port)
+}
+
+fn connected(l: State, udp: &Udp, link: io::Result<Link>) -> Outcome {
+    match link {
+        Ok(link) => {
+            *udp.link.borrow_mut() = Some(Rc::new(link));
+            done(l)
+        }
+        Err(error) => fail(l, &reason(&error)),
+    }
+}
+
+fn look_up(l: State, udp: Rc<Udp>, host: String, port: u16) -> Outcome {
+    let Some((resolver, timeout)) = settings()?.resolver.clone() else {
+        return fail(l, &format!("no resolver defined to resolve \"{host}\""));
+    };
+    let Ok(question) = resolver::question(&host) else {
+        return fail(l, &format!("failed to parse host name \"{host}\": invalid host"));
+    };
+    let busy = Busy::begin(&udp.busy);
+    waits(WaitKind::Resolver, async move {
+        let found = resolver.resolve(&question, timeout).await;
+        drop(busy);
+        let linked = match found {
+            Ok(answer) => match answer.addresses.first() {
+                Some(ip) => Link::ip((*ip, port).into(), udp.local.get()).map_err(|error| reason(&error)),
+                None => Err(format!("{host} could not be resolved (3: Host not found)")),
+            },
+            Err(failure) => Err(format!("{host} could not be resolved ({}: {failure})", failure.number())),
+        };
+        Box::new(move |l: State| match linked {
+            Ok(link) => {
+                *udp.link.borrow_mut() = Some(Rc::new(link));
+                l.push_number(1.0);
+                1
+            }
+            Err(why) => refuse(l, &why),
+        }) as Results
+    })
+}
+
+/// `nil, message`
+fn refuse(l: State, why: &str) -> i32 {
+    l.push_nil();
+    l.push_bytes(why.as_bytes());
+    2
+}
+
+/// Lets the coroutine wait.
+fn waits(kind: WaitKind, wait: impl Future<Output = Results> + 'static) -> Outcome {
+    lend::run(|run| {
+        run.wait = kind;
+        run.op = Some(Op::Wait(Box::pin(wait)));
+    })?;
+    Ok(Done::Yield(0))
+}
+
+/// `bind(socket, address)`: where its datagrams come from.
+fn bind(l: State) -> Outcome {
+    let udp = of(l, 1)?;
+    match resolver::literal(&l.lossy(2)) {
+        Some(ip) => {
+            udp.local.set(Some(ip));
+            done(l)
+        }
+        None => fail(l, "bad address"),
+    }
+}
+
+/// The peer, or `None` where it is said that there is none.
+fn linked(udp: &Udp, doing: &str) -> Option<Rc<Link>> {
+    let link = udp.link.borrow().clone();
+    if link.is_none() && logs_errors() {
+        let message = format!(
+            "attempt to {doing} data on a closed socket: u:{udp:p}, c:{:p}",
+            std::ptr::null::<Link>()
+        );
+        lend::log(Level::Error, &message);
+    }
+    link
+}
+
+/// `lua_socket_log_errors`
+fn logs_errors() -> bool {
+    settings().is_ok_and(|settings| settings.log_errors)
+}
+
+/// `send(socket, data)`
+fn send(l: State) -> Outcome {
+    let udp = own(l)?;
+    let Some(link) = linked(&udp, "send") else { return fail(l, "closed") };
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    let mut data = Vec::new();
+    match l.kind(2) {
+        kind::NIL => data.extend_from_slice(b"nil"),
+        kind::BOOLEAN => data.extend_from_slice(if l.boolean(2) { b"true" } else { b"false" }),
+        kind::STRING | kind::NUMBER | kind::TABLE => {
+            output_text(l, 2, &mut data, &|reason| Raise::argument(1, "send", reason))?;
+        }
+        _ => {
+            let got = l.kind_name(2);
+            let why = format!("string, number, boolean, nil, or array table expected, got {got}");
+            return Err(Raise::argument(1, "send", &why));
+        }
+    }
+    match link.send(&data) {
+        Ok(sent) if sent == data.len() => done(l),
+        Ok(_) => fail(l, "partial write"),
+        Err(error) => fail(l, &reason(&error)),
+    }
+}
+
+/// `receive(socket, size)`
+fn receive(l: State) -> Outcome {
+    let udp = own(l)?;
+    let Some(link) = linked(&udp, "receive") else { return fail(l, "closed") };
+    let size = if l.is_none_or_nil(2) { LARGEST } else { expect_number(l, 2, "receive")? as usize };
+    let size = size.clamp(1, LARGEST);
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    lend::log_plain(Level::Debug, &format_args!("lua udp socket receive buffer size: {size}"));
+    let mut buffer = vec![0; size];
+    match link.receive(&mut buffer) {
+        Ok(count) => {
+            l.push_bytes(&buffer[..count]);
+            return Ok(Done::Results(1));
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(error) => return Ok(Done::Results(failed(l, &error))),
+    }
+    let busy = Busy::begin(&udp.busy);
+    let limit = Duration::from_millis(match udp.limit.get() {
+        Some(ms) => ms,
+        None => settings()?.timeouts.read,
+    });
+    waits(WaitKind::Cosocket, async move {
+        let mut late = std::pin::pin!(weir_rt::sleep(limit));
+        let received = poll_fn(|cx| {
+            loop {
+                match link.receive(&mut buffer) {
+                    Ok(count) => return Poll::Ready(Some(Ok(count))),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+                if late.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                if let Err(error) = ready!(link.watched.poll_ready(cx, Interest::Read)) {
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        })
+        .await;
+        drop(busy);
+        Box::new(move |l: State| match received {
+            Some(Ok(count)) => {
+                l.push_bytes(&buffer[..count]);
+                1
+            }
+            Some(Err(error)) => failed(l, &error),
+            None => {
+                if logs_errors() {
+                    lend::log_plain(Level::Error, &"lua udp socket read timed out");
+                }
+                refuse(l, "timeout")
+            }
+        }) as Results
+    })
+}
+
+/// `nil` and the error, which is logged.
+fn failed(l: State, error: &io::Error) -> i32 {
+    if logs_errors() {
+        let errno = error.raw_os_error().unwrap_or_default();
+        lend::log_plain(Level::Error, &format_args!("recv() failed ({errno}: {})", errno_text(errno)));
+    }
+    refuse(l, &reason(error))
+}
+
+/// `close(socket)`
+fn close(l: State) -> Outcome {
+    let udp = own(l)?;
+    if udp.link.borrow().is_none() {
+        return fail(l, "closed");
+    }
+    if udp.busy.get() {
+        return fail(l, "socket busy");
+    }
+    let link = udp.link.take();
+    drop(link);
+    done(l)
+}
+
+/// A coroutine waits for the socket.
+struct Busy(Rc<Cell<bool>>);
+
+impl Busy {
+    fn begin(flag: &Rc<Cell<bool>>) -> Busy {
+        flag.set(true);
+        Busy(flag.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}

@@ -1,0 +1,231 @@
+//! Other programs, run beside this one: their pipes, and how they end.
+//!
+//! A child is known by its pidfd, so that who waits for it waits for this one and no other, and none is lost to somebody
+//! who reaps others.
+
+use std::ffi::{OsStr, c_int};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use super::{End, affinity, check, set_affinity};
+use crate::signal;
+
+/// A program with its arguments.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// Its name, looked for in `PATH`, and its arguments; what follows a NUL byte is not seen.
+    pub args: &'a [Vec<u8>],
+    /// Its whole environment, `NAME=value`; without, that of this process.
+    pub environ: Option<&'a [Vec<u8>]>,
+    /// What it writes to its standard error goes where its standard output goes.
+    pub merge_stderr: bool,
+}
+
+/// A program that was started: our ends of its pipes.
+#[derive(Debug)]
+pub struct Spawned {
+    /// It itself.
+    pub child: Child,
+    /// What it reads.
+    pub stdin: OwnedFd,
+    /// What it writes.
+    pub stdout: OwnedFd,
+    /// What it writes to its standard error, unless that is merged.
+    pub stderr: Option<OwnedFd>,
+}
+
+/// A process that this one has started and has not collected yet. Forgotten, it stays a zombie when it ends: see
+/// [`Child::forsake`].
+#[derive(Debug)]
+pub struct Child {
+    pid: u32,
+    pidfd: OwnedFd,
+}
+
+/// Starts a program. It has all CPUs, whatever the calling thread is bound to, no signal blocked, and none of the
+/// descriptors of this process but its pipes, as long as all are close-on-exec.
+///
+/// # Errors
+/// `NotFound`, `PermissionDenied` and the like of the program itself; `EMFILE`, `EAGAIN`, `ENOMEM`.
+pub fn spawn(program: &Program<'_>) -> io::Result<Spawned> {
+    let mut args = program.args.iter().map(|arg| text(arg));
+    let name = args.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let mut command = Command::new(name);
+    command.args(args);
+    if let Some(environ) = program.environ {
+        command.env_clear();
+        for entry in environ {
+            let entry = text(entry).as_bytes();
+            let cut = entry.iter().position(|byte| *byte == b'=').unwrap_or(entry.len());
+            let value = entry.get(cut + 1..).unwrap_or_default();
+            command.env(OsStr::from_bytes(&entry[..cut]), OsStr::from_bytes(value));
+        }
+    }
+    let (theirs_in, stdin) = io::pipe()?;
+    let (stdout, theirs_out) = io::pipe()?;
+    let mut stderr = None;
+    if program.merge_stderr {
+        command.stderr(theirs_out.try_clone()?);
+    } else {
+        let (ours, theirs) = io::pipe()?;
+        command.stderr(Stdio::from(theirs));
+        stderr = Some(OwnedFd::from(ours));
+    }
+    command.stdin(theirs_in).stdout(theirs_out);
+    set_free(&mut command);
+    let child = command.spawn()?;
+    let child = Child { pid: child.id(), pidfd: open(child.id())? };
+    Ok(Spawned { child, stdin: stdin.into(), stdout: stdout.into(), stderr })
+}
+
+/// An argument as C sees it.
+fn text(bytes: &[u8]) -> &OsStr {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    OsStr::from_bytes(&bytes[..end])
+}
+
+/// Gives the child what the calling thread, a worker, has kept from itself: signals, and CPUs.
+fn set_free(command: &mut Command) {
+    // SAFETY: no pointers.
+    let count = usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1);
+    let bound = affinity().is_ok_and(|cpus| cpus.len() < count);
+    let all: Vec<usize> = (0..count).collect();
+    let free = move || {
+        signal::unblock_all()?;
+        signal::set_default(signal::SIGSYS)?;
+        if bound {
+            // Without them it runs where its parent does.
+            let _ = set_affinity(&all);
+        }
+        Ok(())
+    };
+    // SAFETY: system calls alone, without a lock or an allocation, as befits the only thread of a copy of this process.
+    unsafe { command.pre_exec(free) };
+}
+
+fn open(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = c_int::try_from(fd).unwrap_or(-1);
+    check(fd)?;
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Child {
+    /// Its number, which is its own until it was collected.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.pidfd.as_raw_fd()
+    }
+
+    /// Another descriptor of it, to be waited for: readable when it has ended.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`
+    pub fn handle(&self) -> io::Result<OwnedFd> {
+        self.pidfd.try_clone()
+    }
+
+    /// How it has ended, which collects it; `None` while it runs, and when it was collected before.
+    pub fn ended(&self) -> Option<End> {
+        // SAFETY: an all-zero siginfo is valid; the kernel fills it.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let options = libc::WEXITED | libc::WNOHANG;
+        // SAFETY: `info` is valid for the call.
+        let done = unsafe { libc::waitid(libc::P_PIDFD, self.raw() as libc::id_t, &mut info, options) };
+        // SAFETY: the fields of SIGCHLD; both are 0 where the kernel has filled nothing.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        if done < 0 || pid == 0 {
+            return None;
+        }
+        Some(match info.si_code {
+            libc::CLD_EXITED => End::Exited(status),
+            code => End::Killed(status, code == libc::CLD_DUMPED),
+        })
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// `ESRCH` it has ended, `EINVAL` no such signal.
+    pub fn signal(&self, signal: c_int) -> io::Result<()> {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: a null pointer stands for what kill(2) would say.
+        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.raw(), signal, none, 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Kills it; it is collected when it has ended.
+    ///
+    /// # Errors
+    /// It can't be waited for: it stays a zombie.
+    pub fn forsake(self) -> io::Result<()> {
+        if self.signal(libc::SIGKILL).is_err() && self.ended().is_some() {
+            return Ok(());
+        }
+        crate::watch::reap_later(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    fn run(args: &[&str], environ: Option<&[Vec<u8>]>, merge_stderr: bool) -> Spawned {
+        let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        spawn(&Program { args: &args, environ, merge_stderr }).expect("a program of every system")
+    }
+
+    fn end(child: &Child) -> End {
+        let mut polled = libc::pollfd { fd: child.raw(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        assert_eq!(unsafe { libc::poll(&mut polled, 1, 90_000) }, 1, "it ends");
+        child.ended().expect("it has ended")
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let Spawned { child, stdin, stdout, .. } = run(&["cat"], None, false);
+        File::from(stdin).write_all(b"hello").expect("it reads");
+        let mut text = String::new();
+        File::from(stdout).read_to_string(&mut text).expect("it writes");
+        assert_eq!((text.as_str(), end(&child)), ("hello", End::Exited(0)));
+        assert_eq!(child.ended(), None, "it was collected");
+        assert_eq!(child.signal(9).map_err(|error| error.raw_os_error()), Err(Some(libc::ESRCH)));
+    }
+
+    #[test]
+    fn ends_are_told_apart() {
+        assert_eq!(end(&run(&["sh", "-c", "exit 3"], None, false).child), End::Exited(3));
+        // A worker's thread, from which children have nothing.
+        let before = signal::block_all().expect("a valid set");
+        let sleeper = run(&["sleep", "90"], None, false);
+        before.restore();
+        sleeper.child.signal(libc::SIGTERM).expect("it runs");
+        assert_eq!(end(&sleeper.child), End::Killed(libc::SIGTERM, false));
+    }
+
+    #[test]
+    fn environment_and_errors_are_as_asked_for() {
+        let environ = [b"A=x".to_vec(), b"B=y=z".to_vec()];
+        let script = "echo $A $B $HOME >&2";
+        let spawned = run(&["/bin/sh", "-c", script], Some(&environ), true);
+        assert!(spawned.stderr.is_none());
+        let mut text = String::new();
+        File::from(spawned.stdout).read_to_string(&mut text).expect("it writes");
+        assert_eq!(text, "x y=z\n");
+        end(&spawned.child);
+        let none = spawn(&Program { args: &[b"/no/such".to_vec()], environ: None, merge_stderr: false });
+        assert_eq!(none.expect_err("it is not there").kind(), io::ErrorKind::NotFound);
+    }
+}
