@@ -31,6 +31,11 @@ fn echo() -> Backend {
     })
 }
 
+/// The error log has a line with `text`.
+fn logs(server: &Server, text: &str) {
+    assert!(server.error_log_line(text).contains(text));
+}
+
 both_drivers! {
     fn a_script_names_the_server_and_its_connection_is_kept(driver) {
         let backend = echo();
@@ -60,8 +65,8 @@ both_drivers! {
         assert_eq!(server.client().get("/").status, 200);
         let line = server.access_log_lines(1).remove(0);
         assert_eq!(line, format!("200 127.0.0.1:{dead}, 127.0.0.1:{} 502, 200", backend.port()));
-        server.error_log_line("try 1 nil while connecting to upstream, client: 127.0.0.1");
-        server.error_log_line("try 2 failed502 while connecting to upstream");
+        logs(&server, "try 1 nil while connecting to upstream, client: 127.0.0.1");
+        logs(&server, "try 2 failed502 while connecting to upstream");
         assert!(!server.error_log().contains("told "), "{}", server.error_log());
 
         let server = balanced(
@@ -73,7 +78,7 @@ both_drivers! {
         assert_eq!(server.client().get("/").status, 502);
         let line = server.access_log_lines(1).remove(0);
         assert_eq!(line, format!("502 127.0.0.1:{dead}, 127.0.0.1:{dead} 502, 502"));
-        server.error_log_line("told reduced tries due to limit");
+        logs(&server, "told reduced tries due to limit");
     }
 
     fn an_answer_that_another_server_may_do_better_than_is_next(driver) {
@@ -86,8 +91,8 @@ both_drivers! {
                       b.set_more_tries(1) end b.set_current_peer('127.0.0.1:$BACK')";
         let server = balanced(backend.port(), script, "", "proxy_next_upstream http_404;");
         assert_eq!(server.client().get("/").text(), "no");
-        server.error_log_line("last: nil");
-        server.error_log_line("last: next404");
+        logs(&server, "last: nil");
+        logs(&server, "last: next404");
     }
 
     fn what_can_not_be_is_an_error(driver) {
@@ -121,7 +126,7 @@ both_drivers! {
         );
         let server = Server::builder(&conf).start();
         assert_eq!(server.client().get("/t").status, 200, "the group's own server is asked");
-        server.error_log_line("late: nilAPI disabled in the current context");
+        logs(&server, "late: nilAPI disabled in the current context");
         assert_eq!(server.client().get("/c").text(), "nilno upstream found\n");
     }
 
@@ -134,13 +139,13 @@ both_drivers! {
         assert_eq!(status("ngx.exit(ngx.ERROR)", "server 127.0.0.1;").0, 500);
         let (code, server) = status("local a = 1", "");
         assert_eq!(code, 500);
-        server.error_log_line("lua balancer: no peer set while connecting to upstream");
+        logs(&server, "lua balancer: no peer set while connecting to upstream");
         let (code, server) = status("ngx.sleep(0)", "");
         assert_eq!(code, 500);
-        server.error_log_line("failed to run balancer_by_lua*: balancer_by_lua(");
+        logs(&server, "failed to run balancer_by_lua*: balancer_by_lua(");
         let (code, server) = status("b.set_current_peer(", "");
         assert_eq!(code, 500);
-        server.error_log_line("failed to load inlined Lua code: balancer_by_lua(");
+        logs(&server, "failed to load inlined Lua code: balancer_by_lua(");
     }
 
     fn limits_of_time_hold_for_the_request(driver) {
@@ -148,7 +153,7 @@ both_drivers! {
         let script = "b.set_current_peer('127.0.0.1', $BACK) assert(b.set_timeouts(nil, nil, 0.05))";
         let server = balanced(silent.port(), script, "", "");
         assert_eq!(server.client().get("/").status, 504);
-        server.error_log_line("upstream timed out (110: Connection timed out) while reading response header from upstream");
+        logs(&server, "upstream timed out (110: Connection timed out) while reading response header from upstream");
     }
 
     fn connections_are_kept_as_a_script_says(driver) {

@@ -64,6 +64,11 @@ fn say(script: &str) -> String {
     serve("", script).client().get("/").text()
 }
 
+/// The error log has a line with `text`.
+fn logs(server: &Server, text: &str) {
+    assert!(server.error_log_line(text).contains(text));
+}
+
 both_drivers! {
     fn datagrams_go_there_and_back(driver) {
         let echo = Echo::start();
@@ -85,8 +90,8 @@ both_drivers! {
         let told = "1\n11\nre:hello\nre:a1\n1\n20003\n1\n1re:true\n1\nnilclosed\nnilclosed\nnilclosed\n";
         let server = serve("", &script);
         assert_eq!(server.client().get("/").text(), told);
-        server.error_log_line("attempt to send data on a closed socket: u:");
-        server.error_log_line("attempt to receive data on a closed socket: u:");
+        logs(&server, "attempt to send data on a closed socket: u:");
+        logs(&server, "attempt to receive data on a closed socket: u:");
     }
 
     fn an_answer_that_does_not_come_is_a_timeout(driver) {
@@ -99,7 +104,7 @@ both_drivers! {
         );
         let server = serve("", &script);
         assert_eq!(server.client().get("/").text(), "niltimeout\nnilsocket busy\nnilsocket busy\nniltimeout\n");
-        server.error_log_line("lua udp socket read timed out");
+        logs(&server, "lua udp socket read timed out");
     }
 
     fn nobody_there_is_told(driver) {
@@ -110,7 +115,7 @@ both_drivers! {
         let port = refusing.local_addr().expect("it is bound").port();
         let server = serve("", &format!("s:setpeername('127.0.0.1', {port}) s:send('x') ngx.say(s:receive())"));
         assert_eq!(server.client().get("/").text(), "nilconnection refused\n");
-        server.error_log_line("recv() failed (111: Connection refused)");
+        logs(&server, "recv() failed (111: Connection refused)");
     }
 
     fn unix_sockets_answer(driver) {

@@ -27,6 +27,7 @@ use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function, 
 use crate::lend;
 use crate::op::{Op, Results};
 use crate::phase::YIELDABLE;
+use crate::run::Run;
 use crate::state::State;
 use crate::sys::kind;
 
@@ -311,9 +312,15 @@ fn receive(l: State) -> Outcome {
             return Ok(Done::Results(1));
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-        Err(error) => return Ok(Done::Results(failed(l, &error))),
+        Err(error) => {
+            if logs_errors() {
+                lend::log_plain(Level::Error, &failed(&error));
+            }
+            return Ok(Done::Results(refuse(l, &reason(&error))));
+        }
     }
     let busy = Busy::begin(&udp.busy);
+    let notes = if logs_errors() { Some(lend::run(Run::notes)?) } else { None };
     let limit = Duration::from_millis(match udp.limit.get() {
         Some(ms) => ms,
         None => settings()?.timeouts.read,
@@ -337,29 +344,29 @@ fn receive(l: State) -> Outcome {
         })
         .await;
         drop(busy);
+        let said = match &received {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some(failed(error)),
+            None => Some("lua udp socket read timed out".to_owned()),
+        };
+        if let (Some(said), Some(notes)) = (said, notes) {
+            notes.push(Level::Error, said);
+        }
         Box::new(move |l: State| match received {
             Some(Ok(count)) => {
                 l.push_bytes(&buffer[..count]);
                 1
             }
-            Some(Err(error)) => failed(l, &error),
-            None => {
-                if logs_errors() {
-                    lend::log_plain(Level::Error, &"lua udp socket read timed out");
-                }
-                refuse(l, "timeout")
-            }
+            Some(Err(error)) => refuse(l, &reason(&error)),
+            None => refuse(l, "timeout"),
         }) as Results
     })
 }
 
-/// `nil` and the error, which is logged.
-fn failed(l: State, error: &io::Error) -> i32 {
-    if logs_errors() {
-        let errno = error.raw_os_error().unwrap_or_default();
-        lend::log_plain(Level::Error, &format_args!("recv() failed ({errno}: {})", errno_text(errno)));
-    }
-    refuse(l, &reason(error))
+/// What is logged of an error.
+fn failed(error: &io::Error) -> String {
+    let errno = error.raw_os_error().unwrap_or_default();
+    format!("recv() failed ({errno}: {})", errno_text(errno))
 }
 
 /// `close(socket)`
