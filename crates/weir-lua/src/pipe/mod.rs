@@ -354,7 +354,7 @@ fn kill(l: State) -> Outcome {
         }
         Err(ESRCH) => fail(l, "exited"),
         Err(EINVAL) => fail(l, "invalid signal"),
-        Err(errno) => fail(l, &errno_text(errno)),
+        Err(errno) => fail(l, errno_text(errno)),
     }
 }
 

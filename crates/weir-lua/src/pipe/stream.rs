@@ -104,7 +104,7 @@ impl Pipe {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    return Some(self.rest(&errno_text(error.raw_os_error().unwrap_or_default()), kind));
+                    return Some(self.rest(errno_text(error.raw_os_error().unwrap_or_default()), kind));
                 }
             }
         }
