@@ -28,6 +28,34 @@ both!(echo_of_two_hundred_messages, || async {
     .await;
 });
 
+both!(a_peer_that_spoke_and_left_before_the_connect_was_told_is_heard, || async {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.set_nonblocking(true).expect("fcntl");
+    let to = listener.local_addr().expect("bound").into();
+    let mut connect = pin!(Stream::connect(&to));
+    let (mut connected, mut left) = (None, false);
+    let stream = poll_fn(|cx| {
+        if connected.is_none()
+            && let Poll::Ready(stream) = connect.as_mut().poll(cx)
+        {
+            connected = Some(stream);
+        }
+        // With epoll the kernel has connected by now, and the event is yet to be fetched.
+        if !left && let Ok((mut peer, _)) = listener.accept() {
+            peer.write_all(b"bye").expect("write");
+            left = true;
+        }
+        if !left {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        connected.take().map_or(Poll::Pending, Poll::Ready)
+    });
+    let stream = stream.await.expect("connect");
+    assert_eq!(recv_exactly(&stream, 3).await, b"bye");
+    assert!(matches!(stream.recv(None).await, Recv::Eof));
+});
+
 both!(pipelined_answers_leave_in_order_and_together, || async {
     let (stream, mut client) = pair().await;
     let asked = blocking(move || {

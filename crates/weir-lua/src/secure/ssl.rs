@@ -24,7 +24,10 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.set_der_cert", 0, |l| {
         let chain = der_cert(l)?;
-        wish(l, |wishes| Ok(wishes.add_chain(chain.ok_or(NO_CERTIFICATE)?)))
+        wish(l, |wishes| {
+            wishes.add_chain(chain.ok_or(NO_CERTIFICATE)?);
+            Ok(())
+        })
     }),
     function("_ssl.set_der_priv_key", 0, |l| {
         let key = der_key(l)?;
@@ -32,7 +35,10 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.set_cert", 0, |l| {
         let chain = cert(l)?;
-        wish(l, |wishes| Ok(wishes.add_chain(chain)))
+        wish(l, |wishes| {
+            wishes.add_chain(chain);
+            Ok(())
+        })
     }),
     function("_ssl.set_priv_key", 0, |l| {
         let key = key(l)?;

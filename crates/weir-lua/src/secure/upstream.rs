@@ -140,7 +140,10 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.proxy_set_der_cert", 0, |l| {
         let chain = ssl::der_cert(l)?;
-        wish(l, |wishes| Ok(wishes.add_chain(chain.ok_or(ssl::NO_CERTIFICATE)?)))
+        wish(l, |wishes| {
+            wishes.add_chain(chain.ok_or(ssl::NO_CERTIFICATE)?);
+            Ok(())
+        })
     }),
     function("_ssl.proxy_set_der_priv_key", 0, |l| {
         let key = ssl::der_key(l)?;
@@ -148,7 +151,10 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.proxy_set_cert", 0, |l| {
         let chain = ssl::cert(l)?;
-        wish(l, |wishes| Ok(wishes.add_chain(chain)))
+        wish(l, |wishes| {
+            wishes.add_chain(chain);
+            Ok(())
+        })
     }),
     function("_ssl.proxy_set_priv_key", 0, |l| {
         let key = ssl::key(l)?;

@@ -103,12 +103,16 @@ impl Io {
         let Some(slot) = self.sockets.current(i, generation) else { return };
         let failed = events & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
         if slot.connecting.is_some() {
-            if failed || events & libc::EPOLLOUT != 0 {
-                slot.recv_error = take_error(slot.fd);
-                slot.connecting = None;
-                core.sched.notify(&mut slot.writer);
+            if !failed && events & libc::EPOLLOUT == 0 {
+                return;
             }
-            return;
+            slot.recv_error = take_error(slot.fd);
+            slot.connecting = None;
+            core.sched.notify(&mut slot.writer);
+            if slot.recv_error != 0 {
+                return;
+            }
+            // The same edge may tell that the peer has spoken, and left, already.
         }
         if events & libc::EPOLLERR != 0 && slot.reset == 0 {
             slot.reset = take_error(slot.fd);

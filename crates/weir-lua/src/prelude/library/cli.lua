@@ -1,5 +1,7 @@
 -- `weir lua`: a program in the place of a server. What scripts say goes to standard output, `ngx.exit` ends the process.
 local cli = (select(2, ...)).cli
+-- Raises in a server, where nothing of this may happen.
+local file, codes, modules, args, interactive = cli.program()
 local ngx, arg_count, tostring, xpcall = ngx, select, tostring, xpcall
 local stdout, stderr, exit = io.stdout, io.stderr, os.exit
 local traceback, loadstring, loadfile, unpack = debug.traceback, loadstring, loadfile, unpack
@@ -89,7 +91,6 @@ end
 
 local function main()
     prepare()
-    local file, codes, modules, args, interactive = cli.program()
     arg = args
     arg[0] = file
     local ok = true
