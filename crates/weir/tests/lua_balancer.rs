@@ -227,12 +227,10 @@ both_drivers! {
 
     fn files_and_code_without_a_cache(driver) {
         let backend = echo();
-        let conf = format!(
-            "http {{ lua_code_cache off; upstream u {{ balancer_by_lua_file b.lua; balancer_keepalive 4; }}
-                server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }} }}"
-        );
+        let conf = "http { lua_code_cache off; upstream u { balancer_by_lua_file b.lua; balancer_keepalive 4; }
+                server { listen 127.0.0.1:%%PORT%%; location / { proxy_pass http://u; } } }";
         let script = format!("assert(require('ngx.balancer').set_current_peer('127.0.0.1', {}))", backend.port());
-        let server = Server::builder(&conf).file("b.lua", &script).driver(driver).start();
+        let server = Server::builder(conf).file("b.lua", &script).driver(driver).start();
         let mut client = server.client();
         assert_eq!(client.get("/").status, 200);
         assert_eq!(client.get("/").status, 200);

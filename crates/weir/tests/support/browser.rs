@@ -99,11 +99,9 @@ impl Browser {
                 assert!(said.field("error").is_none(), "{method}: {said:?}");
                 return said.field("result").cloned().unwrap_or(Value::Null);
             }
-            match said.field("method").and_then(Value::text) {
-                Some("Runtime.exceptionThrown" | "Log.entryAdded") => {
-                    self.complaints.push(format!("{said:?}"))
-                }
-                _ => {}
+            let event = said.field("method").and_then(Value::text);
+            if let Some("Runtime.exceptionThrown" | "Log.entryAdded") = event {
+                self.complaints.push(format!("{said:?}"));
             }
         }
     }
