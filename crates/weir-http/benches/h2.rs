@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use weir_http::Known;
-use weir_http::h2::{Config, Connection, Event};
+use weir_http::h2::{Config, Connection, Event, MIN_FRAME};
 use weir_http::hpack::{Encoder, Limits};
 
 const STREAMS: usize = 32;
@@ -18,6 +18,7 @@ const CONFIG: Config = Config {
     stream_window: 65_535,
     window: 0x7fff_ffff,
     headers: Limits { text: 32_768, fields: 1000 },
+    max_frame: MIN_FRAME,
     connect_protocol: true,
 };
 

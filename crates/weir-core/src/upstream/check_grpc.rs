@@ -102,6 +102,7 @@ impl Call {
             stream_window: 0xffff,
             window: 0xffff,
             headers: hpack::Limits { text: 16 * 1024, fields: 100 },
+            max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };
         let mut h2 = h2::Connection::client(&config, out);
@@ -279,6 +280,7 @@ mod tests {
             stream_window: 0xffff,
             window: 0xffff,
             headers: hpack::Limits { text: 4096, fields: 64 },
+            max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());

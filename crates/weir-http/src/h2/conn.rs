@@ -35,6 +35,9 @@ pub struct Config {
     pub window: u32,
     /// Bounds on header sections.
     pub headers: hpack::Limits,
+    /// Bytes of a frame's payload that the peer may send (`SETTINGS_MAX_FRAME_SIZE`); [`MIN_FRAME`] at least. A header
+    /// section in one frame is kept until that frame is whole, so that more of it is memory.
+    pub max_frame: u32,
     /// Extended CONNECT is taken (RFC 8441).
     pub connect_protocol: bool,
 }
@@ -102,6 +105,7 @@ impl Connection {
         let settings = Settings {
             max_streams: Some(config.max_streams),
             window: config.stream_window,
+            max_frame: config.max_frame,
             connect_protocol: config.connect_protocol,
             no_tree: true,
             ..Settings::default()
@@ -112,7 +116,12 @@ impl Connection {
     /// The client's side: the preface, settings and the connection's window are appended to `out`.
     pub fn client(config: &Config, out: &mut Vec<u8>) -> Connection {
         out.extend_from_slice(PREFACE);
-        let settings = Settings { push: false, window: config.stream_window, ..Settings::default() };
+        let settings = Settings {
+            push: false,
+            window: config.stream_window,
+            max_frame: config.max_frame,
+            ..Settings::default()
+        };
         Connection::new(Role::Client, config, settings, out)
     }
 
@@ -314,8 +323,7 @@ pub(super) fn remember(list: &mut VecDeque<u32>, id: u32, most: usize) {
 
 /// Streams that were reset here and may still get frames: all that are open at once, twice.
 pub(super) const RESET: usize = 256;
-/// Peers may send frames of so many bytes (RFC 9113, 4.2: the least). Allowed more, some put a long header section into
-/// one frame, and fields have to be kept until their frame is whole.
-pub(super) const LARGEST: u32 = 16_384;
+/// Peers may send frames of so many bytes before they are told, and always (RFC 9113 section 4.2).
+pub const MIN_FRAME: u32 = 16_384;
 /// Streams that ended lately, to tell a frame on them from one on a stream that never was.
 const ENDED: usize = 32;

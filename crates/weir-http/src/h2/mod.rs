@@ -29,7 +29,7 @@ mod tests;
 
 use std::fmt;
 
-pub use conn::{Config, Connection, Role};
+pub use conn::{Config, Connection, MIN_FRAME, Role};
 pub use frame::{END_STREAM, FrameHead, HEAD, kind};
 pub use guard::Abuse;
 pub use message::{Malformed, Message};

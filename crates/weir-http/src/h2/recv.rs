@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::conn::{Connection, Ending, LARGEST, Role};
+use super::conn::{Connection, Ending, Role};
 use super::frame::{self, END_STREAM, FrameHead, HEAD, PADDED, kind};
 use super::guard::Abuse;
 use super::state::State;
@@ -170,7 +170,7 @@ impl Connection {
 
     /// What holds for all frames.
     fn check(&self, head: FrameHead) -> Result<(), Failure> {
-        if head.length > LARGEST {
+        if head.length > self.config.max_frame {
             return Err(size("sent frame larger than SETTINGS_MAX_FRAME_SIZE"));
         }
         match &self.block {

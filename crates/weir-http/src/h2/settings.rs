@@ -1,6 +1,6 @@
 //! Settings: what each side tells the other about itself (RFC 9113 section 6.5).
 
-use super::conn::LARGEST;
+use super::conn::MIN_FRAME;
 use super::frame::{self, kind};
 use super::{Code, Failure};
 
@@ -33,7 +33,7 @@ impl Default for Settings {
             push: true,
             max_streams: None,
             window: 65_535,
-            max_frame: LARGEST,
+            max_frame: MIN_FRAME,
             header_list: None,
             connect_protocol: false,
             no_tree: false,

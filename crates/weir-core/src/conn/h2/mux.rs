@@ -117,6 +117,7 @@ impl Mux {
             stream_window: settings.body_preread_size,
             window: 0x7fff_ffff,
             headers: hpack::Limits { text: limits.max_head, fields: limits.max_fields + PSEUDO },
+            max_frame: longest_frame(&limits),
             connect_protocol: true,
         };
         let mut h2 = None;
@@ -556,6 +557,15 @@ impl Mux {
         })
         .await;
     }
+}
+
+/// The frames that clients may send: where lines are allowed that are longer than the least that all must take, a whole
+/// head that is allowed may come in one frame, since clients exist that cut none.
+fn longest_frame(head: &weir_http::h1::Limits) -> u32 {
+    if head.max_line <= h2::MIN_FRAME as usize {
+        return h2::MIN_FRAME;
+    }
+    u32::try_from(head.max_head).unwrap_or(u32::MAX).min((1 << 24) - 1)
 }
 
 /// `buf` in a form whose parts are no copies.

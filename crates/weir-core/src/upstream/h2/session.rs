@@ -124,6 +124,7 @@ impl Session {
             stream_window: STREAM_WINDOW,
             window: 0x7fff_ffff,
             headers: hpack::Limits { text: HEADERS, fields: FIELDS },
+            max_frame: h2::MIN_FRAME,
             connect_protocol: false,
         };
         let mut out = Vec::new();

@@ -8,6 +8,7 @@ pub(super) const CONFIG: Config = Config {
     stream_window: 65_535,
     window: 0x7fff_ffff,
     headers: Limits { text: 8192, fields: 100 },
+    max_frame: MIN_FRAME,
     connect_protocol: true,
 };
 
@@ -163,6 +164,22 @@ fn frames_that_end_a_connection() {
     assert_eq!(peer.send(&frame(6, 0, 0, &[0; 8])), Err(Code::Protocol), "between HEADERS and CONTINUATION");
     let mut peer = Peer { server: Connection::server(&CONFIG, &mut Vec::new()), ..Peer::new() };
     assert_eq!(peer.send(b"PRI * HTTP/1.1"), Err(Code::Protocol));
+}
+
+#[test]
+fn frames_are_as_long_as_the_settings_say() {
+    let (mut out, longest) = (Vec::new(), 2 * MIN_FRAME);
+    let config = Config { max_frame: longest, headers: Limits { text: 65_536, fields: 100 }, ..CONFIG };
+    let server = Connection::server(&config, &mut out);
+    let mut peer = Peer { server, out, ..Peer::new() };
+    let told = peer.said();
+    let (name, value) = (5_u16.to_be_bytes(), longest.to_be_bytes());
+    assert!(told[0].2.as_chunks::<6>().0.iter().any(|entry| *entry == *[&name[..], &value].concat()), "{told:?}");
+    peer.send(&[&PREFACE[..], &frame(kind::SETTINGS, 0, 0, &[])].concat()).expect("a preface");
+    let long = "Z".repeat(30_000);
+    peer.open(1, 1, &[("x", &long)]);
+    assert_eq!(peer.send(&frame(0xbb, 0, 0, &vec![0; longest as usize])), Ok(vec![]));
+    assert_eq!(peer.send(&frame(0xbb, 0, 0, &vec![0; longest as usize + 1])), Err(Code::FrameSize));
 }
 
 #[test]
