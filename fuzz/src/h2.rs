@@ -36,8 +36,14 @@ pub fn h2_frames(data: &[u8]) {
 
 fn served(data: &[u8], size: usize) -> (Vec<u8>, usize, Option<&'static str>) {
     let headers = Limits { text: 4096, fields: 64 };
-    let config =
-        Config { max_streams: 8, stream_window: 65_535, window: 1 << 20, headers, max_frame: 32_768, connect_protocol: true };
+    let config = Config {
+        max_streams: 8,
+        stream_window: 65_535,
+        window: 1 << 20,
+        headers,
+        max_frame: 32_768,
+        connect_protocol: true,
+    };
     let (mut out, mut held, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut server = Connection::server(&config, &mut out);
     for piece in [PREFACE, data].concat().chunks(size) {

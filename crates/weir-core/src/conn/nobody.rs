@@ -26,7 +26,12 @@ impl Connection {
         Connection::unconnected(hosts, self.peer.clone(), local, worker)
     }
 
-    fn unconnected(hosts: Rc<Hosts>, peer: SockAddr, local: SockAddr, worker: &Worker) -> Connection {
+    pub(super) fn unconnected(
+        hosts: Rc<Hosts>,
+        peer: SockAddr,
+        local: SockAddr,
+        worker: &Worker,
+    ) -> Connection {
         Connection {
             number: worker.connection_number(),
             peer,

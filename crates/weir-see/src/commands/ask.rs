@@ -24,6 +24,20 @@ pub(super) fn show(asked: &Asked, locate: Locate<'_>, question: &Question) -> Re
     Ok(end)
 }
 
+/// The whole answer of the server that is meant.
+pub(super) fn gather(asked: &Asked, locate: Locate<'_>, question: &Question) -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
+    client(asked, locate)?.ask(question, |kind, bytes| match kind {
+        Kind::Note => note(bytes),
+        _ => {
+            out.extend_from_slice(bytes);
+            Ok(())
+        }
+    })?;
+    note(b"").map_err(|error| error.to_string())?;
+    Ok(out)
+}
+
 /// A connection to the server that is meant.
 pub(super) fn client(asked: &Asked, locate: Locate<'_>) -> Result<Client, String> {
     let path = match &asked.place.socket {

@@ -4,10 +4,10 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
 use super::Locate;
-use super::ask::{client, note};
+use super::ask::gather;
 use super::options::{Asked, Choice};
-use super::questions::MATCH;
-use crate::control::protocol::{Kind, Question};
+use super::questions::{MATCH, options};
+use crate::control::protocol::Question;
 use crate::formats::Format;
 use crate::symbols::ProcessSymbols;
 use crate::wire::Raw;
@@ -64,24 +64,15 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
 
 fn record(asked: &Asked, locate: Locate<'_>) -> Result<String, String> {
     let kind = asked.words.first().map_or("cpu", String::as_str);
-    let mut question =
-        Question::new("flame").with("kind", kind).with("for", asked.value("-t").unwrap_or("10s"));
-    for (option, key) in
-        [("--route", "route"), ("--phase", "phase"), ("--match", "match"), ("--last", "last"), ("--hz", "hz")]
-    {
-        if let Some(value) = asked.value(option) {
-            question = question.with(key, value);
-        }
-    }
-    let mut out = Vec::new();
-    client(asked, locate)?.ask(&question, |kind, bytes| match kind {
-        Kind::Note => note(bytes),
-        _ => {
-            out.extend_from_slice(bytes);
-            Ok(())
-        }
-    })?;
-    note(b"").map_err(|error| error.to_string())?;
+    let question = Question::new("flame").with("kind", kind).with("for", asked.value("-t").unwrap_or("10s"));
+    let given = [
+        ("--route", "route"),
+        ("--phase", "phase"),
+        ("--match", "match"),
+        ("--last", "last"),
+        ("--hz", "hz"),
+    ];
+    let out = gather(asked, locate, &options(asked, question, &given))?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 

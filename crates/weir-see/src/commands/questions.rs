@@ -1,10 +1,10 @@
 //! Commands that ask one question and print what comes.
 
 use super::Locate;
-use super::ask::{client, note, print, show};
+use super::ask::{gather, print, show};
 use super::options::{Asked, Choice};
 use crate::compare::Measured;
-use crate::control::protocol::{Kind, Question};
+use crate::control::protocol::Question;
 
 pub(super) const MATCH: Choice = Choice {
     name: "--match",
@@ -48,15 +48,7 @@ pub(super) fn trace(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
 
 /// Puts the average into a file, and says how many requests it is of.
 fn save(asked: &Asked, locate: Locate<'_>, question: &Question, file: &str) -> Result<(), String> {
-    let mut out = Vec::new();
-    client(asked, locate)?.ask(&question.clone().with("json", ""), |kind, bytes| match kind {
-        Kind::Note => note(bytes),
-        _ => {
-            out.extend_from_slice(bytes);
-            Ok(())
-        }
-    })?;
-    note(b"").map_err(|error| error.to_string())?;
+    let out = gather(asked, locate, &question.clone().with("json", ""))?;
     let requests = Measured::parse(&out)?.requests();
     std::fs::write(file, &out).map_err(|error| format!("\"{file}\": {error}"))?;
     print(format!("{requests} requests in {file}\n").as_bytes()).map_err(|error| error.to_string())

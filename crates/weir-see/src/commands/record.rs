@@ -3,10 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 
 use super::Locate;
-use super::ask::{client, note};
+use super::ask::gather;
 use super::options::{Asked, Choice};
 use super::questions::{MATCH, matching, options};
-use crate::control::protocol::{Kind, Question};
+use crate::control::protocol::Question;
 
 pub(super) const CHOICES: &[Choice] = &[
     Choice { name: "-t", value: "TIME", about: "how long: 10s without" },
@@ -26,15 +26,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     if path == "-" && io::stdout().is_terminal() {
         return Err("a timeline is no text: -o FILE or a pipe takes it".to_owned());
     }
-    let mut out = Vec::new();
-    client(asked, locate)?.ask(&question, |kind, bytes| match kind {
-        Kind::Note => note(bytes),
-        _ => {
-            out.extend_from_slice(bytes);
-            Ok(())
-        }
-    })?;
-    note(b"").map_err(|error| error.to_string())?;
+    let out = gather(asked, locate, &question)?;
     match path {
         "-" => io::stdout().lock().write_all(&out).map_err(|error| error.to_string()),
         path => {

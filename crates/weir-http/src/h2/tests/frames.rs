@@ -174,7 +174,10 @@ fn frames_are_as_long_as_the_settings_say() {
     let mut peer = Peer { server, out, ..Peer::new() };
     let told = peer.said();
     let (name, value) = (5_u16.to_be_bytes(), longest.to_be_bytes());
-    assert!(told[0].2.as_chunks::<6>().0.iter().any(|entry| *entry == *[&name[..], &value].concat()), "{told:?}");
+    assert!(
+        told[0].2.as_chunks::<6>().0.iter().any(|entry| *entry == *[&name[..], &value].concat()),
+        "{told:?}"
+    );
     peer.send(&[&PREFACE[..], &frame(kind::SETTINGS, 0, 0, &[])].concat()).expect("a preface");
     let long = "Z".repeat(30_000);
     peer.open(1, 1, &[("x", &long)]);
