@@ -93,6 +93,46 @@ static LJ_AINLINE void weir_check(lua_State *L)
     };
 }
 
+/// What the thread's VMs are at, and for how long: `src/times.rs` has the other half. One thing at a time: while a
+/// finalizer has something compiled, it is the compiler. What was left by an error (there is no memory) is over when the
+/// same begins again.
+macro_rules! times {
+    () => {
+        "\
+struct weir_times { uint64_t spent[3], since; uint64_t (*clock)(void); uint32_t doing; };
+extern __thread struct weir_times *weir_lua_times;
+enum { WEIR_COLLECTOR = 1, WEIR_COMPILER = 2 };
+
+static void weir_turn(struct weir_times *t, uint32_t doing)
+{
+  uint64_t now = t->clock();
+  uint64_t *spent = &t->spent[t->doing];
+  __atomic_store_n(spent, *spent + (now - t->since), __ATOMIC_RELAXED);
+  t->since = now;
+  t->doing = doing;
+}
+
+static LJ_AINLINE uint32_t weir_begin(uint32_t doing)
+{
+  struct weir_times *t = weir_lua_times;
+  uint32_t before = 0;
+  if (t) {
+    if (t->doing == doing) t->doing = 0;
+    before = t->doing;
+    weir_turn(t, doing);
+  }
+  return before;
+}
+
+static LJ_AINLINE void weir_end(uint32_t before)
+{
+  if (weir_lua_times) weir_turn(weir_lua_times, before);
+}
+
+"
+    };
+}
+
 /// Files, and in each what stands there once and what stands there instead.
 type Checks = &'static [(&'static str, &'static [(&'static str, &'static str)])];
 
@@ -173,6 +213,44 @@ const CHECKS: Checks = &[
         ],
     ),
     (
+        "lj_gc.c",
+        &[
+            // How long the collector is at it is told in traces; what the interpreter and compiled code call is found by name.
+            (
+                "int LJ_FASTCALL lj_gc_step(lua_State *L)\n{",
+                concat!(times!(), "static LJ_AINLINE int weir_gc_step(lua_State *L)\n{"),
+            ),
+            (
+                "/* Ditto, but fix the stack top first. */",
+                "int LJ_FASTCALL lj_gc_step(lua_State *L)\n{\n  uint32_t before = weir_begin(WEIR_COLLECTOR);\n  \
+                 int done = weir_gc_step(L);\n  weir_end(before);\n  return done;\n}\n\n\
+                 /* Ditto, but fix the stack top first. */",
+            ),
+            ("void lj_gc_fullgc(lua_State *L)\n{", "static LJ_AINLINE void weir_gc_full(lua_State *L)\n{"),
+            (
+                "/* -- Write barriers",
+                "void lj_gc_fullgc(lua_State *L)\n{\n  uint32_t before = weir_begin(WEIR_COLLECTOR);\n  \
+                 weir_gc_full(L);\n  weir_end(before);\n}\n\n/* -- Write barriers",
+            ),
+        ],
+    ),
+    (
+        "lj_trace.c",
+        &[
+            // And the compiler, which is called for each instruction that it records.
+            (
+                "void lj_trace_ins(jit_State *J, const BCIns *pc)\n{",
+                concat!(times!(), "static LJ_AINLINE void weir_trace_ins(jit_State *J, const BCIns *pc)\n{"),
+            ),
+            (
+                "/* A hotcount triggered. Start recording a root trace. */",
+                "void lj_trace_ins(jit_State *J, const BCIns *pc)\n{\n  uint32_t before = weir_begin(WEIR_COMPILER);\n  \
+                 weir_trace_ins(J, pc);\n  weir_end(before);\n}\n\n\
+                 /* A hotcount triggered. Start recording a root trace. */",
+            ),
+        ],
+    ),
+    (
         "lj_str.c",
         &[
             // The time of this search is the product of both lengths; the C library's needs their sum.
@@ -191,6 +269,12 @@ const STATE: &str = "\
 __thread const char *weir_lua_message;
 __thread int weir_lua_raising;
 static __thread char *weir_lua_floor;
+
+struct weir_times;
+__thread struct weir_times *weir_lua_times;
+
+/* From here on what this thread's collectors and compilers take is added up there. */
+void weir_lua_time(struct weir_times *times) { weir_lua_times = times; }
 
 /* The running script is overdue, in these words; it is not with NULL. */
 void weir_lua_overdue(const char *msg) { weir_lua_message = msg; }

@@ -15,6 +15,8 @@ pub struct Table {
 /// A figure, and how it is to be read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// Not known, or without a meaning here.
+    None,
     /// Words.
     Text(String),
     /// A number of things.

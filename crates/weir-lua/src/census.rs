@@ -3,11 +3,6 @@
 //! objects, during which it serves nobody.
 
 use std::ffi::c_char;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use std::sync::{Arc, Weak, mpsc};
-use std::time::Duration;
-
-use weir_rt::Remote;
 
 use crate::state::State;
 use crate::sys::LuaState;
@@ -66,49 +61,11 @@ unsafe extern "C" {
     fn weir_census(l: *mut LuaState, out: *mut Census);
 }
 
-/// How other threads have a VM counted.
-pub(crate) struct Counter {
-    /// Null when the VM is closed. Its worker's thread alone writes and follows it.
-    main: AtomicPtr<LuaState>,
-    remote: Remote,
+/// Counts what the VM of `main` consists of; on its thread, while no script runs.
+pub(crate) fn count(main: State) -> Box<Census> {
+    let none = Big { bytes: 0, array: 0, hash: 0, held: [0; 160] };
+    let mut census = Box::new(Census { types: Default::default(), tables: [none; 10] });
+    // SAFETY: the VM is open as long as its state is in use, and on this thread.
+    unsafe { weir_census(main.raw(), &raw mut *census) };
+    census
 }
-
-impl Counter {
-    /// For the VM of the worker that calls.
-    pub(crate) fn new(main: State) -> Arc<Counter> {
-        Arc::new(Counter { main: AtomicPtr::new(main.raw()), remote: weir_rt::remote() })
-    }
-
-    /// The VM will be closed.
-    pub(crate) fn close(&self) {
-        self.main.store(std::ptr::null_mut(), Relaxed);
-    }
-
-    /// Has the worker count. `None` when it does not come to it in time, since it is busy or gone.
-    pub(crate) fn census(self: &Arc<Counter>) -> Option<Box<Census>> {
-        let (answer, counted) = mpsc::sync_channel(1);
-        let counter = Arc::downgrade(self);
-        self.remote.run(Box::new(move || {
-            if let Some(census) = Weak::upgrade(&counter).and_then(|counter| counter.count()) {
-                // Nobody is there any more when it took too long.
-                let _ = answer.send(census);
-            }
-        }));
-        counted.recv_timeout(PATIENCE).ok()
-    }
-
-    fn count(&self) -> Option<Box<Census>> {
-        let main = self.main.load(Relaxed);
-        if main.is_null() {
-            return None;
-        }
-        let none = Big { bytes: 0, array: 0, hash: 0, held: [0; 160] };
-        let mut census = Box::new(Census { types: Default::default(), tables: [none; 10] });
-        // SAFETY: on the VM's thread, between two rounds, so that no script runs; it is open until `close`.
-        unsafe { weir_census(main, &raw mut *census) };
-        Some(census)
-    }
-}
-
-/// A worker that is blocked for longer is what `weir blocked` is for.
-const PATIENCE: Duration = Duration::from_secs(2);

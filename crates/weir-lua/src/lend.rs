@@ -63,12 +63,17 @@ pub(crate) fn lend<T>(
     // The sampler's handler follows the pointer at any instruction from here on.
     compiler_fence(Ordering::Release);
     CURRENT.set(&raw const loan);
-    let before = vm.allocated();
+    let before = (vm.allocated(), vm.spent());
     let result = script();
-    let more = vm.allocated() - before;
+    let (more, spent) = (vm.allocated() - before.0, vm.spent());
     // SAFETY: the reference that this came from is lent to this function until it ends, and the script that used it is over.
-    if let (1.., Some(x)) = (more, unsafe { loan.exchange.as_mut() }) {
-        x.own_lasting::<Allocated>().0 += more;
+    if let Some(x) = unsafe { loan.exchange.as_mut() } {
+        if more > 0 {
+            x.own_lasting::<Allocated>().0 += more;
+        }
+        if spent != before.1 {
+            x.note_vm(spent[0] - before.1[0], spent[1] - before.1[1]);
+        }
     }
     result
 }

@@ -6,6 +6,7 @@
 //! they yield. Lua runs on the worker's own stack and nowhere else.
 
 mod api;
+mod ask;
 mod balancer;
 #[cfg(lua_walk)]
 mod census;
@@ -45,6 +46,7 @@ mod sys;
 mod tell;
 mod thread;
 mod timer;
+mod times;
 mod trap;
 mod trim;
 mod variable;

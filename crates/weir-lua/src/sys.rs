@@ -5,6 +5,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use crate::times::Times;
+
 /// A coroutine, or the main one of a VM.
 #[repr(C)]
 pub(crate) struct LuaState {
@@ -107,6 +109,7 @@ impl Debug {
 
 #[rustfmt::skip]
 unsafe extern "C-unwind" {
+    pub(crate) fn weir_lua_time(times: *const Times);
     pub(crate) fn luaL_newstate() -> *mut LuaState;
     pub(crate) fn luaL_openlibs(l: *mut LuaState);
     pub(crate) fn lua_close(l: *mut LuaState);

@@ -7,23 +7,29 @@ use std::time::Duration;
 
 use weir_core::figures::{self, Table, Value};
 use weir_core::housekeeping;
+use weir_rt::Remote;
 
 use crate::api::{Done, Function, expect_string, function};
+use crate::ask;
 #[cfg(lua_walk)]
-use crate::census::{self, Counter};
+use crate::census;
 use crate::dict::Dict;
 use crate::heap::Counts;
 use crate::lend;
-use crate::state::State;
+use crate::times::Times;
 use crate::trap;
+use crate::vm::Vm;
 
 /// What other threads may read of a VM.
 pub(crate) struct Figures {
+    /// Which of all VMs that were made, counted from 0.
+    pub(crate) number: u64,
     worker: u8,
+    remote: Remote,
+    /// Of its worker.
+    times: &'static Times,
     heap: Arc<Counts>,
     dicts: Vec<(String, Arc<Dict>)>,
-    #[cfg(lua_walk)]
-    counter: Arc<Counter>,
     /// Traces that were compiled.
     traces: AtomicU64,
     /// Times that all of them were thrown away.
@@ -36,37 +42,30 @@ static VMS: Mutex<Vec<Weak<Figures>>> = Mutex::new(Vec::new());
 
 impl Figures {
     /// Shown as long as it is kept.
-    pub(crate) fn show(
-        worker: u8,
-        main: State,
-        heap: Arc<Counts>,
-        dicts: Vec<(String, Arc<Dict>)>,
-    ) -> Arc<Figures> {
+    pub(crate) fn show(worker: u8, heap: Arc<Counts>, dicts: Vec<(String, Arc<Dict>)>) -> Arc<Figures> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
         figures::register("lua", tell_lua);
         figures::register("dict", tell_dicts);
         let (traces, flushes, aborts) = Default::default();
         let figures = Arc::new(Figures {
+            number: MADE.fetch_add(1, Relaxed),
             worker,
+            remote: weir_rt::remote(),
+            times: Times::of_thread(),
             heap,
             dicts,
-            #[cfg(lua_walk)]
-            counter: Counter::new(main),
             traces,
             flushes,
             aborts,
         });
-        #[cfg(not(lua_walk))]
-        let _ = main;
         let mut vms = lock(&VMS);
         vms.retain(|vm| vm.strong_count() > 0);
         vms.push(Arc::downgrade(&figures));
         figures
     }
 
-    /// The VM is about to be closed, on its own thread.
-    pub(crate) fn close(&self) {
-        #[cfg(lua_walk)]
-        self.counter.close();
+    fn ask<T: Send + 'static>(&self, question: fn(&Vm) -> T) -> Option<T> {
+        ask::ask(&self.remote, self.number, question)
     }
 
     fn aborted(&self, place: String, reason: String) {
@@ -102,8 +101,9 @@ fn tell_lua(what: &str) -> Option<Table> {
     match what {
         "heap" => Some(heap(&vms)),
         "jit" => Some(jit(&vms)),
-        "gc" => Some(times()),
+        "gc" => Some(times(&vms)),
         "traps" => Some(traps()),
+        "timers" => Some(timers(&vms)),
         #[cfg(lua_walk)]
         "objects" => Some(objects(&vms)),
         #[cfg(lua_walk)]
@@ -135,7 +135,7 @@ fn heap(vms: &[Arc<Figures>]) -> Table {
 #[cfg(lua_walk)]
 fn objects(vms: &[Arc<Figures>]) -> Table {
     let mut sums = [census::Sum::default(); census::TYPES.len()];
-    for census in vms.iter().filter_map(|vm| vm.counter.census()) {
+    for census in vms.iter().filter_map(|vm| vm.ask(|vm| census::count(vm.main()))) {
         for (sum, part) in sums.iter_mut().zip(census.types) {
             sum.count += part.count;
             sum.bytes += part.bytes;
@@ -155,7 +155,7 @@ fn objects(vms: &[Arc<Figures>]) -> Table {
 fn tables(vms: &[Arc<Figures>]) -> Table {
     let mut rows = Vec::new();
     for vm in vms {
-        let Some(census) = vm.counter.census() else { continue };
+        let Some(census) = vm.ask(|vm| census::count(vm.main())) else { continue };
         rows.extend(census.tables.iter().filter(|table| table.bytes > 0).map(|table| {
             vec![
                 Value::Count(vm.worker.into()),
@@ -183,6 +183,34 @@ fn traps() -> Table {
     Table { columns, rows: trap::seen().into_iter().map(row).collect() }
 }
 
+/// The timers of each VM, those of one place and kind together: first what is due first.
+fn timers(vms: &[Arc<Figures>]) -> Table {
+    let mut rows = Vec::new();
+    for vm in vms {
+        rows.extend(vm.ask(Vm::timers_told).into_iter().flatten().map(|timers| {
+            vec![
+                Value::Count(vm.worker.into()),
+                Value::Count(timers.count),
+                Value::Text(if timers.every { "every" } else { "at" }.to_owned()),
+                Value::Text(timers.state().to_owned()),
+                timers.due_ns.map_or(Value::None, Value::Time),
+                timers.runs_ns.map_or(Value::None, Value::Time),
+                Value::Text(timers.place),
+            ]
+        }));
+    }
+    let columns = &[
+        ("worker", "worker"),
+        ("count", "count"),
+        ("timer", "kind"),
+        ("state", "state"),
+        ("next due in", "due_ns"),
+        ("longest runs for", "runs_ns"),
+        ("function", "place"),
+    ];
+    Table { columns, rows }
+}
+
 /// Where the compiler gave up, most often first; before that what it made.
 fn jit(vms: &[Arc<Figures>]) -> Table {
     let sum = |of: fn(&Figures) -> u64| vms.iter().map(|vm| of(vm)).sum();
@@ -205,10 +233,13 @@ fn jit(vms: &[Arc<Figures>]) -> Table {
     Table { columns, rows }
 }
 
-/// What the workers' time in Lua went to in the last minute, by samples.
-fn times() -> Table {
+/// What the workers' time in Lua went to in the last minute, by samples; and what collectors and compilers have taken
+/// since the workers began, to the tick.
+fn times(vms: &[Arc<Figures>]) -> Table {
     let profile = housekeeping::handle().stacks(Duration::from_secs(60));
-    let mut workers = BTreeMap::<u16, [u64; 9]>::new();
+    let in_all: BTreeMap<u16, [u64; 2]> =
+        vms.iter().map(|vm| (vm.worker.into(), vm.times.spent_ns())).collect();
+    let mut workers: BTreeMap<u16, [u64; 9]> = in_all.keys().map(|worker| (*worker, [0; 9])).collect();
     for (stack, weight) in &profile.stacks {
         let state = usize::from(stack.vm_state).min(8);
         workers.entry(stack.worker).or_default()[state] += weight.ns;
@@ -218,6 +249,8 @@ fn times() -> Table {
         let mut row = vec![Value::Count(worker.into()), Value::Time(lua), Value::Share(lua, lua + ns[0])];
         let parts = [ns[1], ns[8], ns[2], ns[3], ns[4], ns[5] + ns[6] + ns[7]];
         row.extend(parts.into_iter().map(|part| Value::Share(part, lua)));
+        let in_all = in_all.get(&worker).map_or([const { Value::None }; 2], |spent| spent.map(Value::Time));
+        row.extend(in_all);
         row
     });
     let columns = &[
@@ -230,6 +263,8 @@ fn times() -> Table {
         ("collector", "gc_share"),
         ("trace exits", "exit_share"),
         ("compiler", "compiler_share"),
+        ("collector in all", "gc_ns"),
+        ("compiler in all", "compiler_ns"),
     ];
     Table { columns, rows: rows.collect() }
 }

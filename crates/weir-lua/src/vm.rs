@@ -14,6 +14,7 @@ use weir_core::variable::Get;
 use weir_core::{Exchange, Text};
 
 use crate::api;
+use crate::ask;
 use crate::chunk::{self, Unloaded};
 use crate::conf::Main;
 use crate::dict::Dict;
@@ -29,12 +30,15 @@ use crate::state::State;
 use crate::sys;
 use crate::tell::Figures;
 use crate::timer::Timers;
+use crate::times::Times;
 use crate::worker_thread::ThreadPools;
 
 /// See the module.
 pub(crate) struct Vm {
     main: State,
     heap: Box<Heap>,
+    /// What its thread's collectors and compilers take; of workers.
+    pub(crate) times: Option<&'static Times>,
     /// What is told of it; of those that serve.
     pub(crate) figures: Option<Arc<Figures>>,
     /// Coroutines that have run to their end, with their anchors.
@@ -95,11 +99,13 @@ impl Vm {
         let most = main_conf.regex_cache.unwrap_or(1024);
         let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0));
         let heap = Heap::attach(main);
-        let worker = main_conf.worker.filter(|worker| *worker != u8::MAX && !main_conf.single);
+        let worker = main_conf.worker.filter(|worker| *worker != u8::MAX);
+        let times = worker.map(|_| Times::of_thread());
+        let worker = worker.filter(|_| !main_conf.single);
         let limits = Limits::new(main, &main_conf);
         let vm = Vm {
-            figures: worker
-                .map(|worker| Figures::show(worker, main, heap.counts().clone(), Vec::clone(&dicts))),
+            times,
+            figures: worker.map(|worker| Figures::show(worker, heap.counts().clone(), Vec::clone(&dicts))),
             heap,
             main,
             places: RefCell::default(),
@@ -129,6 +135,9 @@ impl Vm {
         }
         let vm = Rc::new(vm);
         *vm.me.borrow_mut() = Rc::downgrade(&vm);
+        if vm.figures.is_some() {
+            ask::open(&vm);
+        }
         vm.register();
         vm.prelude()?;
         vm.init()?;
@@ -186,6 +195,11 @@ impl Vm {
     /// Bytes that it has allocated since it was made.
     pub(crate) fn allocated(&self) -> u64 {
         self.heap.counts().allocated.load(Relaxed)
+    }
+
+    /// Ticks that its thread has spent in collectors and compilers.
+    pub(crate) fn spent(&self) -> [u64; 2] {
+        self.times.map_or([0; 2], Times::spent)
     }
 
     /// A coroutine with an empty stack, and its anchor.
@@ -418,9 +432,6 @@ impl Drop for Vm {
         // In the opposite order of their coming.
         if let Some(memory) = &self.limits.memory {
             memory.leave();
-        }
-        if let Some(figures) = &self.figures {
-            figures.close();
         }
         self.heap.detach(self.main);
         // SAFETY: runs hold the VM, so none is left; finalizers see no loan.

@@ -96,6 +96,8 @@ pub enum EventKind {
     Gc,
     /// Where a Lua coroutine yielded: prototype and line; not timed.
     Line,
+    /// Ticks of compiling Lua code, part of the site's run; not timed.
+    Jit,
 }
 
 impl EventKind {
@@ -118,6 +120,7 @@ impl EventKind {
             9 => EventKind::Lock,
             10 => EventKind::Gc,
             11 => EventKind::Line,
+            12 => EventKind::Jit,
             _ => EventKind::High,
         }
     }
@@ -149,7 +152,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KINDS: [EventKind; 12] = [
+    const KINDS: [EventKind; 13] = [
         EventKind::High,
         EventKind::Begin,
         EventKind::End,
@@ -162,6 +165,7 @@ mod tests {
         EventKind::Lock,
         EventKind::Gc,
         EventKind::Line,
+        EventKind::Jit,
     ];
 
     #[test]
@@ -182,7 +186,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out(kind in 0usize..12, site: u16, value in 0..=Event::MAX) {
+        fn what_is_packed_comes_out(kind in 0usize..13, site: u16, value in 0..=Event::MAX) {
             let event = Event::pack(KINDS[kind], Site(site), value);
             prop_assert_eq!((event.kind(), event.site(), event.value()), (KINDS[kind], Site(site), value));
         }

@@ -194,6 +194,7 @@ impl Recorder {
             record.total = trace.total();
             record.run = trace.total_run();
             trace.tell_waits(&mut record.waits);
+            [record.gc, record.jit] = trace.vm();
         }
         let counted = recorded && charge(&mut self.shapes, &self.shared, trace, tape, record);
         if !counted {

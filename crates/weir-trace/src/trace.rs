@@ -42,6 +42,8 @@ pub struct Trace {
     start: u64,
     wait: u64,
     waits: [u64; WaitKind::COUNT],
+    /// Of the run, a Lua VM's collector and compiler.
+    vm: [u64; 2],
     /// Storage with `len` of it used: an index test is both the bounds check and the test for room.
     events: Vec<Event>,
     fold: Option<Box<Builder>>,
@@ -299,6 +301,11 @@ impl Trace {
     /// line. Timed kinds and zeros are ignored.
     pub fn note(&mut self, kind: EventKind, site: Site, value: u64) {
         if self.on && !kind.is_timed() && kind != EventKind::High {
+            match kind {
+                EventKind::Gc => self.vm[0] += value,
+                EventKind::Jit => self.vm[1] += value,
+                _ => {}
+            }
             self.count(kind, site, value);
         }
     }
@@ -344,6 +351,9 @@ impl Trace {
         }
         if self.fold.is_some() {
             self.fold = None;
+        }
+        if self.vm != [0; 2] {
+            self.vm = [0; 2];
         }
     }
 
@@ -397,6 +407,12 @@ impl Trace {
     #[must_use]
     pub fn waits(&self) -> &[u64; WaitKind::COUNT] {
         &self.waits
+    }
+
+    /// Of the run, ticks of Lua's collector and of its compiler.
+    #[must_use]
+    pub fn vm(&self) -> [u64; 2] {
+        self.vm
     }
 
     /// Writes [`waits`](Trace::waits) into an empty list: one number, mostly, since requests wait for the loop and for

@@ -42,6 +42,8 @@ pub struct Node {
     pub lock: u64,
     /// Of its own run, garbage collection.
     pub gc: u64,
+    /// Of its own run, compiling Lua code.
+    pub jit: u64,
     /// Errors noted.
     pub errors: u64,
     /// The code of the last error noted.
@@ -219,6 +221,7 @@ impl Node {
         self.bytes_out += other.bytes_out;
         self.lock += other.lock;
         self.gc += other.gc;
+        self.jit += other.jit;
         self.errors += other.errors;
         if other.errors > 0 {
             self.last_error = other.last_error;
@@ -364,6 +367,7 @@ fn remark(node: &mut Node, kind: EventKind, value: u64) {
         EventKind::BytesOut => node.bytes_out += value,
         EventKind::Lock => node.lock += value,
         EventKind::Gc => node.gc += value,
+        EventKind::Jit => node.jit += value,
         EventKind::Line => node.line = value,
         EventKind::Error => {
             node.errors += 1;

@@ -24,6 +24,7 @@ enum Op {
     ResumeReady(u64),
     Bytes(u16, u64, u64),
     Gc(u64),
+    Jit(u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -43,6 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0u64..2_000).prop_map(Op::ResumeReady),
         1 => (1u16..9, 0u64..1 << 41, 0u64..100).prop_map(|(s, i, o)| Op::Bytes(s, i, o)),
         1 => (0u64..9).prop_map(Op::Gc),
+        1 => (0u64..9).prop_map(Op::Jit),
     ]
 }
 
@@ -182,6 +184,7 @@ impl Model {
                 self.bytes.1 += output;
             }
             Op::Gc(ticks) => pen.slowly(|trace| trace.note(EventKind::Gc, Site::NONE, ticks)),
+            Op::Jit(ticks) => pen.slowly(|trace| trace.note(EventKind::Jit, Site::NONE, ticks)),
         }
     }
 

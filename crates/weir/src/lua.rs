@@ -19,7 +19,9 @@ use weir_lua::Program;
 pub(crate) fn asks_a_server(arguments: &[OsString]) -> bool {
     let is = |words: &[&str], at: &OsString| words.iter().any(|word| at == word);
     let mut words = arguments.iter().filter(|at| !at.to_string_lossy().starts_with('-'));
-    words.next().is_some_and(|first| is(&["gc", "heap", "jit", "objects", "tables", "traps"], first))
+    words
+        .next()
+        .is_some_and(|first| is(&["gc", "heap", "jit", "objects", "tables", "timers", "traps"], first))
         && arguments.first().is_none_or(|first| !is(&["-e", "-I", "-l"], first))
 }
 
@@ -205,10 +207,10 @@ fn quoted(text: &str) -> String {
 const NAME: &str = "weir-lua.conf";
 
 const HELP: &str = "usage: weir lua [OPTION]... [FILE | -] [ARGUMENT]...
-       weir lua gc|heap|jit
+       weir lua gc|heap|objects|tables|jit|timers|traps
 
 Runs a program in Lua with the API of the server, outside of requests: timers, light threads, sockets, dictionaries.
-Without FILE and -e it reads standard input: line by line from a terminal. gc, heap and jit show the VMs of a server
+Without FILE and -e it reads standard input: line by line from a terminal. gc, heap and the like show the VMs of a server
 that runs (\"weir lua gc --help\"); a file of that name is called ./gc.
 
   -e CODE              runs CODE (before FILE)

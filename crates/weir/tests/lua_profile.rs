@@ -13,6 +13,9 @@ const CONF: &str = "worker_processes 1; events { } profile_cpu 50; profile_block
         location /stuck { content_by_lua_block { ngx.say(require('work').interpreted(400000)) } }
         location /waiting { content_by_lua_block { require('work').waiting() } }
         location /making { content_by_lua_block { ngx.say(require('work').making(20000)) } }
+        location /garbage { content_by_lua_block { require('work').garbage() } }
+        location /timers { content_by_lua_block { require('work').timers() } }
+        location /end { content_by_lua_block { ngx.shared.d:set('end', true) } }
         location /trap { content_by_lua_block { io.open('/dev/null'):close() } }
         location /priced { access_log logs/price.log price;
             content_by_lua_block { ngx.say(require('work').interpreted(30000)) } }
@@ -49,6 +52,16 @@ return {
         make(n)
         ngx.shared.d:set('made', n)
         return 'made'
+    end,
+    timers = function()
+        for i = 1, 3 do ngx.timer.at(3600 + i, function() end) end
+        ngx.timer.every(7200, print)
+        ngx.timer.at(0, function() repeat ngx.sleep(0.01) until ngx.shared.d:get('end') end)
+    end,
+    garbage = function()
+        local t
+        for i = 1, 20000 do t = { i } end
+        ngx.say(assert(loadstring('local s = 0 for i = 1, 5000 do s = s + i end return s'))())
     end,
     held = (function() local kept = {} for i = 1, 1e5 do kept[i] = i end return function() return #kept end end)(),
 }";
@@ -275,13 +288,50 @@ both_drivers! {
         let told = tell(&server, &["lua", "objects"]);
         assert!(["strings ", "tables ", "functions ", "prototypes "].iter().all(|of| told.contains(of)), "{told}");
         let told = tell(&server, &["lua", "tables"]);
-        let held = |line: &str| line.contains("local kept of ") && line.contains("work.lua:32");
+        let held = |line: &str| line.contains("local kept of ") && line.contains("work.lua:42");
         assert!(told.lines().any(held), "{told}");
         let _ = server.get("/trap");
         let told = tell(&server, &["lua", "traps"]);
         assert!(told.lines().any(|line| line.contains("io.open") && line.contains("content_by_lua(nginx.conf:")), "{told}");
         let told = tell(&server, &["dict", "--json"]);
         assert!(told.contains(r#""name":"d","capacity_bytes":1048576"#) && told.contains(r#""entries":1"#), "{told}");
+    }
+
+    /// Of the run of a script, what the collector and the compiler took of it.
+    fn a_trace_tells_the_collector_and_the_compiler(driver) {
+        let server = started();
+        let traced = under(&server, "/garbage", || tell(&server, &["trace", "/garbage"]));
+        let line = traced.lines().find(|line| line.contains("content_by_lua ")).unwrap_or_else(|| panic!("{traced}"));
+        let figure = |name: &str| -> f64 {
+            let behind = line.split_once(name).unwrap_or_else(|| panic!("{name}: {traced}")).1;
+            behind.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+        };
+        let (run, gc, jit) = (figure("content_by_lua "), figure(" gc "), figure(" jit "));
+        assert!(gc > 0.0 && jit > 0.0 && gc + jit < run, "{line}");
+        let told = tell(&server, &["lua", "gc", "--json"]);
+        let sum = |key: &str| -> u64 {
+            let digits = told.split_once(key).expect("the key").1.split([',', '}']).next().expect("a number");
+            digits.parse().expect("a number")
+        };
+        assert!(sum(r#""gc_ns":"#) > 0 && sum(r#""compiler_ns":"#) > 0, "{told}");
+    }
+
+    /// Timers by function and kind, those that wait and those that run.
+    fn timers_are_listed(driver) {
+        let server = started();
+        assert_eq!(server.get("/timers").status, 200);
+        let told = wait_for("one that runs", || {
+            let told = tell(&server, &["lua", "timers"]);
+            told.contains("running").then_some(told)
+        });
+        let line = |words: &[&str]| told.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(line(&["0      3  at ", " pending ", "/work.lua:33"]), "{told}");
+        assert!(line(&["0      1  at ", " running ", "/work.lua:35"]), "{told}");
+        let rows = tell(&server, &["lua", "timers", "--json"]);
+        let hours = |row: &&str| row.contains(r#""kind":"at","state":"pending","due_ns":3"#);
+        assert!(rows.split('{').any(|row| hours(&row) && row.contains(r#""count":3"#)), "{rows}");
+        assert_eq!(server.get("/end").status, 200);
+        wait_for("its end", || (!tell(&server, &["lua", "timers"]).contains("running")).then_some(()));
     }
 
     /// 10,000 signals a second while Lua does all it can to its stacks, and configurations with their VMs come and go.

@@ -53,6 +53,13 @@ impl Exchange {
         }
     }
 
+    /// Of the run of the innermost open site, these ticks were a Lua VM's collector and its compiler.
+    pub fn note_vm(&self, collector: u64, compiler: u64) {
+        if self.recorded.get() {
+            self.shared.note_vm_on(collector, compiler);
+        }
+    }
+
     /// Opens `site` as of the stamp before.
     #[inline(always)]
     pub(crate) fn open(&self, site: Site) {

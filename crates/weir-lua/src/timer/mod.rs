@@ -5,6 +5,7 @@
 //! [exchange of no request](weir_core::exchange::Alone).
 
 mod api;
+mod told;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use crate::phase::Phase;
 use crate::run::Run;
 use crate::vm::Vm;
 
+use told::Active;
+
 pub(crate) use api::TABLE;
 
 /// The timers of a VM.
@@ -29,7 +32,9 @@ pub(crate) struct Timers {
     /// By when they are due, in milliseconds of the worker's clock, and in the order of their making.
     pending: RefCell<BTreeMap<(u64, u64), Pending>>,
     made: Cell<u64>,
-    running: Cell<usize>,
+    /// Those that run, in the order in which they began.
+    running: RefCell<BTreeMap<u64, Active>>,
+    ran: Cell<u64>,
     /// One is due before those there were, or none is left.
     changed: Notify,
     /// The task that waits for the first one is there.
@@ -57,7 +62,7 @@ impl Timers {
 
     /// How many run.
     pub(crate) fn running(&self) -> usize {
-        self.running.get()
+        self.running.borrow().len()
     }
 
     fn add(&self, delay: u64, timer: Pending) {
@@ -109,17 +114,18 @@ impl Vm {
         self.push_timer(&timer, premature);
         let place = l.defined_at(-(timer.args + 2));
         let most = self.main_conf.running_timers();
-        let Some(origin) = origin.filter(|_| self.timers.running.get() < most) else {
+        let Some(origin) = origin.filter(|_| self.timers.running() < most) else {
             l.pop(timer.args + 2);
             let message = format_args!(
                 "lua failed to run timer with function defined at {place}: {most} lua_max_running_timers are not enough"
             );
             return log::cycle(Level::Alert, &message);
         };
+        let place = place.trim_start_matches(['=', '@']).to_owned();
         let run = Run::with_arguments(self, Phase::Timer, false, timer.args + 1);
-        let running = Running::new(self);
+        let running = Running::new(self, place.clone(), timer.every.is_some());
         weir_rt::spawn(async move {
-            drive_alone(run, &origin, place.trim_start_matches(['=', '@'])).await;
+            drive_alone(run, &origin, &place).await;
             drop(running);
         });
     }
@@ -180,18 +186,21 @@ impl Drop for Leaving {
     }
 }
 
-/// One that runs is counted.
-struct Running(Rc<Vm>);
+/// One that runs is listed.
+struct Running {
+    vm: Rc<Vm>,
+    number: u64,
+}
 
 impl Running {
-    fn new(vm: &Rc<Vm>) -> Running {
-        vm.timers.running.set(vm.timers.running.get() + 1);
-        Running(vm.clone())
+    fn new(vm: &Rc<Vm>, place: String, every: bool) -> Running {
+        let number = vm.timers.begin(Active { place, every, since_ms: weir_rt::now_ms() });
+        Running { vm: vm.clone(), number }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.timers.running.set(self.0.timers.running.get() - 1);
+        self.vm.timers.running.borrow_mut().remove(&self.number);
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn answer(question: &Question, of: &str, usual: &str) -> Result<Strin
     let mut report = Report::of(columns);
     for row in table.rows {
         report.row(row.into_iter().map(|value| match value {
+            Value::None => Cell::None,
             Value::Text(text) => Cell::Text(text),
             Value::Count(count) => Cell::Count(count),
             Value::Bytes(bytes) => Cell::Bytes(bytes),

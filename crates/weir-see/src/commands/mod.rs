@@ -165,10 +165,10 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "lua",
-        words: "gc|heap|objects|tables|jit|traps",
+        words: "gc|heap|objects|tables|jit|timers|traps",
         about: "Shows the Lua VMs of the workers (\"weir lua FILE\" runs a program instead, see \"weir lua -h\"). gc is what their time goes to: interpreter, compiled code, collector, \
                 compiler; heap their memory; objects what that consists of, tables the biggest ones and what holds them; \
-                jit the places where the compiler gave up, and why; \
+                jit the places where the compiler gave up, and why; timers those that wait or run, and their functions; \
                 traps the globals that scripts have written and the calls that blocked their worker.",
         choices: &[],
         run: questions::lua,

@@ -54,7 +54,7 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         [verb @ ("slow" | "reqs" | "use" | "queue" | "sites" | "blame" | "compare" | "lines" | "text")] => {
             whole(source, to, question(request, verb))
         }
-        ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "traps")] => {
+        ["lua", view @ ("gc" | "heap" | "jit" | "objects" | "tables" | "timers" | "traps")] => {
             whole(source, to, question(request, "lua").with("of", view))
         }
         ["dict"] => whole(source, to, question(request, "dict")),

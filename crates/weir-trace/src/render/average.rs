@@ -67,6 +67,7 @@ fn extras(object: &mut Object<'_>, node: &Node, spread: &Spread, scale: Scale<'_
     for (name, value) in [
         ("lock_ns", scale(node.lock)),
         ("gc_ns", scale(node.gc)),
+        ("jit_ns", scale(node.jit)),
         ("bytes_in", node.bytes_in),
         ("bytes_out", node.bytes_out),
         ("errors", node.errors),

@@ -144,6 +144,7 @@ fn extras(object: &mut Object<'_>, tree: &Tree, index: u32, scale: Scale<'_>) {
         ("bytes_out", node.bytes_out),
         ("lock_ns", scale(node.lock)),
         ("gc_ns", scale(node.gc)),
+        ("jit_ns", scale(node.jit)),
         ("errors", node.errors),
         ("last_error", node.last_error),
         ("line", node.line),

@@ -123,6 +123,7 @@ fn describe(
         EventKind::Error => ("!", format!("{} error {value}", label()), 0),
         EventKind::Lock => ("+", format!("{} lock", label()), scale(value)),
         EventKind::Gc => ("+", format!("{} gc", label()), scale(value)),
+        EventKind::Jit => ("+", format!("{} jit", label()), scale(value)),
         EventKind::Line => ("+", format!("{} line {value}", label()), 0),
         EventKind::High | EventKind::End | EventKind::Suspend => return None,
     })
@@ -211,7 +212,7 @@ impl Rows<'_> {
         if node.self_run != node.run && node.self_run > 0 {
             push(&mut more, format_args!("   self {}", self.us(node.self_run)));
         }
-        for (name, ticks) in [("wait", node.wait), ("lock", node.lock), ("gc", node.gc)] {
+        for (name, ticks) in [("wait", node.wait), ("lock", node.lock), ("gc", node.gc), ("jit", node.jit)] {
             if ticks > 0 {
                 push(&mut more, format_args!("   {name} {}", self.us(ticks)));
             }

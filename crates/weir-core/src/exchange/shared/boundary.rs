@@ -4,7 +4,7 @@
 //! own, and split again: the common case ends in itself or in a call, so that it saves no registers.
 
 use weir_rt::clock;
-use weir_trace::Site;
+use weir_trace::{EventKind, Site};
 
 use super::Shared;
 use crate::filter::HeaderEntry;
@@ -41,6 +41,16 @@ impl Shared {
         self.with_trace(|trace| {
             trace.leave(site, clock::ticks());
             self.presence.at(trace.innermost());
+        });
+    }
+
+    /// See [`Exchange::note_vm`](super::super::Exchange::note_vm).
+    #[cold]
+    #[inline(never)]
+    pub(in crate::exchange) fn note_vm_on(&self, collector: u64, compiler: u64) {
+        self.with_trace(|trace| {
+            trace.note(EventKind::Gc, Site::NONE, collector);
+            trace.note(EventKind::Jit, Site::NONE, compiler);
         });
     }
 
