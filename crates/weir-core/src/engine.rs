@@ -8,7 +8,7 @@
 use weir_http::{Method, Version};
 use weir_rt::clock;
 use weir_sys::probe;
-use weir_trace::{Cause, RequestRecord, Site, Step, Text};
+use weir_trace::{Cause, Kept, RequestRecord, Site, Step, Text, Why};
 
 use crate::body::Body;
 use crate::error::{Error, Kind, Side};
@@ -323,6 +323,7 @@ fn too_late(x: &mut Exchange, status: u16) {
 
 /// Hands the trace to the worker's recorder.
 pub(crate) fn record(x: &mut Exchange) {
+    let report = x.report();
     let fill = |record: &mut RequestRecord| {
         record.status = x.response.status;
         record.cause = x.cause;
@@ -370,6 +371,11 @@ pub(crate) fn record(x: &mut Exchange) {
             }
         }
         recorder.finish_with(trace, tape, fill);
+        if let Some(report) = report {
+            trace.take(tape);
+            let record = recorder.newest().copied().unwrap_or_default();
+            report(Kept::new(Why::Asked, &record, trace));
+        }
         if probe::traces_done() || probe::traces_sites() {
             trace.take(tape);
             if let Some(record) = recorder.records().last() {

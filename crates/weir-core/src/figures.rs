@@ -1,5 +1,5 @@
-//! Tables that modules show of themselves to who looks into the server (`weir lua gc`, `weir dict`): this crate and the one
-//! that answers questions know nothing of what is in them.
+//! Tables that modules show of themselves to who looks into the server (`weir lua gc`, `weir dict`), and metrics that they
+//! have: this crate and the one that answers questions know nothing of what is in them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -49,6 +49,49 @@ pub fn table(name: &str, what: &str) -> Option<Table> {
         tellers.iter().find(|(known, _)| *known == name)?.1
     };
     tell(what)
+}
+
+/// A metric, with a row for each set of labels.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    /// Without the unit's `_total`.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// How its values are to be read.
+    pub kind: MetricKind,
+    /// The names and values of labels, and the value.
+    pub rows: Vec<(Vec<(&'static str, String)>, u64)>,
+}
+
+/// What a metric's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// A number that grows.
+    Counter,
+    /// Nanoseconds that grow; shown in seconds.
+    Time,
+    /// A number that comes and goes.
+    Gauge,
+}
+
+/// Gives a module's metrics at this moment. Called on threads that serve nobody.
+pub type Measure = fn() -> Vec<Metric>;
+
+static MEASURES: Mutex<Vec<(&'static str, Measure)>> = Mutex::new(Vec::new());
+
+/// From here on `measure` has metrics for `name`. The first call for a name counts.
+pub fn register_metrics(name: &'static str, measure: Measure) {
+    let mut measures = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    if !measures.iter().any(|(known, _)| *known == name) {
+        measures.push((name, measure));
+    }
+}
+
+/// The metrics of all that have registered.
+pub fn metrics() -> Vec<Metric> {
+    let measures = MEASURES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    measures.iter().flat_map(|(_, measure)| measure()).collect()
 }
 
 #[cfg(test)]

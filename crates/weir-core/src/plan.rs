@@ -88,6 +88,11 @@ impl Plan {
         &self.entries[at as usize]
     }
 
+    /// `profile_redact`: what is exported of requests has no arguments.
+    pub fn redacts_args(&self) -> bool {
+        self.redact_args
+    }
+
     /// See [`PlanBuilder::redirect_missing_slash`].
     pub(crate) fn auto_redirect(&self) -> bool {
         self.auto_redirect

@@ -70,6 +70,12 @@ pub fn unix_time() -> (u64, u32) {
     }
 }
 
+/// Wall clock: nanoseconds since 1970. A clock set before 1970 reads 0.
+pub fn unix_ns() -> u64 {
+    let t = read(libc::CLOCK_REALTIME);
+    u64::try_from(t.tv_sec).map_or(0, |s| s * 1_000_000_000 + t.tv_nsec as u64)
+}
+
 /// CPU time of the calling thread in nanoseconds. A real system call (0.5 µs): not for spans.
 pub fn thread_cpu_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_THREAD_CPUTIME_ID))

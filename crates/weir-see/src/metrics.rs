@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use weir_core::figures::{self, MetricKind};
 use weir_core::housekeeping;
 use weir_trace::{Histogram, Kind, Site, SiteInfo, SiteTable, SiteTotals, StatusCounts};
 
@@ -52,6 +53,7 @@ pub(crate) fn write(source: &Source, exposition: Exposition) -> String {
     workers(&mut out, source);
     blocked(&mut out);
     process(&mut out, source);
+    modules(&mut out);
     if exposition == Exposition::Open {
         out.text.push_str("# EOF\n");
     }
@@ -239,6 +241,22 @@ fn process(out: &mut Out, source: &Source) {
     out.gauge("process_max_fds", "Descriptors there is room for.", one(process.descriptors_limit));
     out.counter("weir_disk_read_bytes", "Bytes read from disk.", one(process.disk_read));
     out.counter("weir_disk_written_bytes", "Bytes written to disk.", one(process.disk_written));
+}
+
+/// What modules have of their own.
+fn modules(out: &mut Out) {
+    for metric in figures::metrics() {
+        let rows = metric.rows.into_iter().map(|(labels, value)| {
+            let pairs: Vec<String> =
+                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+            (pairs.join(","), value)
+        });
+        match metric.kind {
+            MetricKind::Counter => out.counter(metric.name, metric.help, rows),
+            MetricKind::Time => out.seconds(metric.name, metric.help, rows),
+            MetricKind::Gauge => out.gauge(metric.name, metric.help, rows),
+        }
+    }
 }
 
 struct Out {

@@ -19,7 +19,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn new(why: Why, record: &RequestRecord, trace: &Trace) -> Kept {
+    /// A copy of what is known of a request that is over, kept for `why`.
+    #[must_use]
+    pub fn new(why: Why, record: &RequestRecord, trace: &Trace) -> Kept {
         let mut kept = Kept { why, record: *record, events: Vec::new(), folded: None };
         kept.set(why, record, trace);
         kept

@@ -44,6 +44,7 @@ mod model;
 pub mod now;
 mod phases;
 mod place;
+pub mod protobuf;
 mod record;
 mod recorder;
 pub mod render;

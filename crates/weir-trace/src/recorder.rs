@@ -287,6 +287,12 @@ impl Recorder {
         self.records.iter()
     }
 
+    /// The record of the last request; `None` where none are kept.
+    #[must_use]
+    pub fn newest(&self) -> Option<&RequestRecord> {
+        self.records.newest()
+    }
+
     #[inline]
     fn is_drawn(&mut self) -> bool {
         self.until_sample -= 1;
@@ -457,6 +463,13 @@ impl<T> Ring<T> {
         let at = self.next;
         self.next = if at + 1 >= self.room { 0 } else { at + 1 };
         self.items.get_mut(at)
+    }
+
+    fn newest(&self) -> Option<&T> {
+        match self.next {
+            0 => self.items.last(),
+            next => self.items.get(next - 1),
+        }
     }
 
     /// Changes the room; the newest stay.

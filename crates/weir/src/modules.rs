@@ -7,7 +7,7 @@ use weir_lua::Lua;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
     EmptyGif, FastCgi, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map,
-    Mirror, NotModified, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi, SecureLink, Slice,
+    Mirror, NotModified, Otel, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi, SecureLink, Slice,
     SplitClients, Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, UserId, Uwsgi, Zstd,
 };
 
@@ -20,6 +20,7 @@ pub static MODULES: &[ModuleDef] = &with_core::<{ CORE_MODULES.len() + OWN.len()
 pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<UpstreamModule>(),
     ModuleDef::of::<Log>(),
+    ModuleDef::of::<Otel>(),
     ModuleDef::of::<Realip>(),
     ModuleDef::of::<Geo>(),
     ModuleDef::of::<Map>(),

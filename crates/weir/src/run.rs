@@ -68,6 +68,7 @@ pub(crate) fn run(line: &CommandLine, program: Program) -> ExitCode {
             ExitCode::FAILURE
         }
     };
+    weir_modules::otel::flush();
     log::flush();
     code
 }

@@ -50,6 +50,7 @@ pub(crate) fn run(inheritance: Inheritance) -> i32 {
             FATAL
         }
     };
+    weir_modules::otel::flush();
     log::cycle(Level::Notice, &"exit");
     log::flush();
     code

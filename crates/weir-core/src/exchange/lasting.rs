@@ -28,12 +28,25 @@ impl Values {
         self.0.iter().find(|(kind, _)| *kind == wanted).and_then(|(_, value)| value.downcast_ref())
     }
 
+    /// Takes the value of this type out, if there is one.
+    fn take<T: 'static>(&mut self) -> Option<Box<T>> {
+        let wanted = TypeId::of::<T>();
+        let at = self.0.iter().position(|(kind, _)| *kind == wanted)?;
+        self.0.swap_remove(at).1.downcast().ok()
+    }
+
     pub(super) fn clear(&mut self) {
         if !self.0.is_empty() {
             self.0.clear();
         }
     }
 }
+
+/// What somebody does with what was recorded of a request.
+pub(crate) type Report = Box<dyn FnOnce(weir_trace::Kept)>;
+
+#[derive(Default)]
+struct Reports(Option<Report>);
 
 impl Exchange {
     /// A module's state for the whole request, made by `Default` when asked for first: unlike
@@ -56,6 +69,17 @@ impl Exchange {
     /// A module's state as [`Exchange::own_lasting`] gives it, if it has any.
     pub fn own_lasting_if<T: 'static>(&self) -> Option<&T> {
         self.own_lasting.find()
+    }
+
+    /// Gives `report` the request's record and boundaries when it is over: for exports. The last one counts.
+    pub fn when_recorded(&mut self, report: impl FnOnce(weir_trace::Kept) + 'static) {
+        self.lasting.of::<Reports>().0 = Some(Box::new(report));
+    }
+
+    /// What [`when_recorded`](Exchange::when_recorded) was given.
+    #[inline]
+    pub(crate) fn report(&mut self) -> Option<Report> {
+        if self.lasting.0.is_empty() { None } else { self.lasting.take::<Reports>()?.0 }
     }
 
     /// What is known of the servers that were asked; it lasts as well.

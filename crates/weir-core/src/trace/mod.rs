@@ -126,6 +126,16 @@ impl Exchange {
         self.shared.presence.id()
     }
 
+    /// Our own number in the request's trace, the same for its subrequests (parent-id of W3C Trace Context); never 0.
+    pub fn span(&self) -> u64 {
+        self.shared.presence.span()
+    }
+
+    /// A number that no request has.
+    pub fn other_id(&self) -> RequestId {
+        self.worker.present.ids.next()
+    }
+
     /// Keeps this request's tree whatever becomes of it: somebody who may has asked. Says whether there is one, which is
     /// not so where boundaries are not recorded.
     pub fn keep_trace(&self) -> bool {

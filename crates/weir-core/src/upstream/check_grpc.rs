@@ -7,6 +7,7 @@ use std::fmt;
 use weir_http::h2::{self, Code, Config, Event};
 use weir_http::hpack::{self, Encoder, Indexing, Section};
 use weir_rt::Recv;
+use weir_trace::protobuf::{self, Message};
 
 use super::check::{CLOSED, receive_failed, timed_out};
 use super::connection::Connection;
@@ -192,20 +193,13 @@ fn head(host: &str, coder: &mut Encoder, out: &mut Vec<u8>) {
 
 /// `HealthCheckRequest { string service = 1; }` behind the head of a gRPC message.
 fn request(service: &str) -> Vec<u8> {
-    let mut field = Vec::new();
+    let mut field = Message::default();
     if !service.is_empty() {
-        field.push(1 << 3 | BYTES);
-        let mut length = service.len();
-        while length >= 0x80 {
-            field.push(0x80 | (length & 0x7f) as u8);
-            length >>= 7;
-        }
-        field.push(length as u8);
-        field.extend_from_slice(service.as_bytes());
+        field.bytes(1, service.as_bytes());
     }
     let mut message = vec![0];
-    message.extend_from_slice(&(field.len() as u32).to_be_bytes());
-    message.append(&mut field);
+    message.extend_from_slice(&(field.0.len() as u32).to_be_bytes());
+    message.append(&mut field.0);
     message
 }
 
@@ -218,47 +212,11 @@ fn serving(message: &[u8]) -> Result<State, String> {
     if packed != 0 || u32::from_be_bytes(length) as usize != rest.len() {
         return Err(BROKEN.to_owned());
     }
-    let (mut rest, mut status) = (rest, 0);
-    while !rest.is_empty() {
-        let tag = varint(&mut rest)?;
-        match (tag >> 3, (tag & 7) as u8) {
-            (1, VARINT) => status = varint(&mut rest)?,
-            (_, VARINT) => _ = varint(&mut rest)?,
-            (_, FIXED64) => skip(&mut rest, 8)?,
-            (_, FIXED32) => skip(&mut rest, 4)?,
-            (_, BYTES) => {
-                let length = varint(&mut rest)?;
-                skip(&mut rest, usize::try_from(length).unwrap_or(usize::MAX))?;
-            }
-            _ => return Err(BROKEN.to_owned()),
-        }
-    }
-    Ok(State::of(status))
+    let fields = protobuf::read(rest).ok_or(BROKEN)?;
+    let status = fields.iter().rev().find_map(|(number, field)| field.number().filter(|_| *number == 1));
+    Ok(State::of(status.unwrap_or_default()))
 }
 
-fn varint(rest: &mut &[u8]) -> Result<u64, String> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, behind) = rest.split_first().ok_or(BROKEN)?;
-        *rest = behind;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(BROKEN.to_owned())
-}
-
-fn skip(rest: &mut &[u8], bytes: usize) -> Result<(), String> {
-    *rest = rest.get(bytes..).ok_or(BROKEN)?;
-    Ok(())
-}
-
-/// Wire types of protocol buffers.
-const VARINT: u8 = 0;
-const FIXED64: u8 = 1;
-const BYTES: u8 = 2;
-const FIXED32: u8 = 5;
 /// The longest answer, in bytes; usual ones have seven.
 const MESSAGE: usize = 4096;
 const BROKEN: &str = "upstream sent invalid message";

@@ -118,8 +118,7 @@ struct Now {
 
 impl Now {
     fn new() -> Now {
-        let (seconds, nanos) = clock::unix_time();
-        Now { ticks: clock::ticks(), unix: seconds * 1_000_000_000 + u64::from(nanos) }
+        Now { ticks: clock::ticks(), unix: clock::unix_ns() }
     }
 
     /// A time in ticks as nanoseconds since 1970.

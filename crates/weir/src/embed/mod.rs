@@ -68,6 +68,7 @@ impl Server {
     /// answered. What it logged is in its files then.
     pub fn join(&self) {
         self.running.join(None);
+        weir_modules::otel::flush();
         log::flush();
     }
 

@@ -4,7 +4,7 @@
 use weir_http::base64;
 use weir_http::json::{Json, Value};
 
-use super::http::{Answer, TIMED_OUT};
+use super::http::{Answer, JSON, TIMED_OUT};
 use super::reader::list;
 use super::{Config, Kind};
 use crate::upstream::origins::{self, Origin};
@@ -40,7 +40,9 @@ impl Etcd {
         let token =
             config.token.as_ref().map_or(String::new(), |token| format!("Authorization: {token}\r\n"));
         let target = |call: &str| format!("{}/v3/{call}", url.path.trim_end_matches('/'));
-        let answer = url.ask(&target("kv/range"), &token, Some(&Json::object(range)), config.timeout).await?;
+        let answer = url
+            .ask(&target("kv/range"), &token, Some((JSON, Json::object(range).as_bytes())), config.timeout)
+            .await?;
         let read = Value::parse(&answer.body().await?).map_err(|error| error.to_string())?;
         let revision = read.path(&["header", "revision"]).and_then(Value::number);
         let revision = revision.ok_or("the answer has no revision")?;
@@ -52,7 +54,8 @@ impl Etcd {
                     json.key("progress_notify").raw(true);
                 });
             });
-            let answer = url.ask(&target("watch"), &token, Some(&create), config.timeout).await?;
+            let answer =
+                url.ask(&target("watch"), &token, Some((JSON, create.as_bytes())), config.timeout).await?;
             if answer.status != 200 {
                 return Err(format!("the status of the watch was {}", answer.status));
             }

@@ -1,4 +1,4 @@
-//! As much of an HTTP client as sources need: one request a connection, answers whole or piece by piece.
+//! As much of an HTTP client as sources and exports need: one request a connection, answers whole or piece by piece.
 
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::upstream::secure;
 
 /// `http[s]://host[:port][/path]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Url {
+pub struct Url {
     tls: Option<Tls>,
     /// As a `Host` field has it.
     host: Box<str>,
@@ -33,7 +33,7 @@ impl Url {
     ///
     /// # Errors
     /// What is wrong with it, or with the file of trusted certificates.
-    pub(super) fn parse(text: &str, trust: &Trust) -> Result<Url, String> {
+    pub fn parse(text: &str, trust: &Trust) -> Result<Url, String> {
         let (rest, secure) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (rest, false),
             (None, Some(rest)) => (rest, true),
@@ -85,7 +85,29 @@ impl Url {
         }
     }
 
-    /// Asks for `target`; `fields` are whole lines. The answer's head has come when this is ready.
+    /// Sends `body` to the URL's path; `fields` are whole lines. The answer's status and the beginning of its body.
+    /// `timeout`: milliseconds that nothing may happen for. To be awaited on a thread of [`weir_rt`].
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub async fn post(
+        &self,
+        fields: &str,
+        kind: &str,
+        body: &[u8],
+        timeout: u64,
+    ) -> Result<(u16, Vec<u8>), String> {
+        let target = if self.path.is_empty() { "/" } else { &*self.path };
+        let mut answer = self.ask(target, fields, Some((kind, body)), timeout).await?;
+        let mut said = Vec::new();
+        while let Some(piece) = answer.piece(timeout).await? {
+            let room = HEAD.saturating_sub(said.len());
+            said.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        Ok((answer.status, said))
+    }
+
+    /// Asks for `target`; `fields` are whole lines. `body`: its media type, which is taken for answers, too, and itself. The answer's head has come when this is ready.
     ///
     /// # Errors
     /// What went wrong.
@@ -93,20 +115,22 @@ impl Url {
         &self,
         target: &str,
         fields: &str,
-        body: Option<&str>,
+        body: Option<(&str, &[u8])>,
         timeout: u64,
     ) -> Result<Answer, String> {
         let connection = self.connect(timeout).await?;
         let (method, host) = (if body.is_some() { "POST" } else { "GET" }, &self.host);
-        let length = body.map_or(String::new(), |body| {
-            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+        let length = body.map_or(String::new(), |(kind, body)| {
+            format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len())
         });
-        let body = body.unwrap_or_default();
-        let request = format!(
-            "{method} {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\nAccept: application/json\r\n\
-             Connection: close\r\n{fields}{length}\r\n{body}"
-        );
-        connection.stream.send(request.into_bytes());
+        let (kind, body) = body.unwrap_or((JSON, b""));
+        let mut request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\nAccept: {kind}\r\n\
+             Connection: close\r\n{fields}{length}\r\n"
+        )
+        .into_bytes();
+        request.extend_from_slice(body);
+        connection.stream.send(request);
         let mut answer = Answer {
             status: 0,
             fields: Vec::new(),
@@ -122,11 +146,11 @@ impl Url {
 
 /// What is wanted of a server that speaks TLS.
 #[derive(Debug, Default)]
-pub(super) struct Trust {
+pub struct Trust {
     /// `trusted_certificate=`; else the system's.
-    pub(super) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// `verify=off`: anybody is trusted.
-    pub(super) blind: bool,
+    pub blind: bool,
 }
 
 impl Trust {
@@ -329,6 +353,8 @@ const SYSTEM: [&str; 4] = [
 ];
 /// Nothing came in time.
 pub(super) const TIMED_OUT: &str = "there was no answer in time";
+/// The media type of what sources say, and are asked.
+pub(super) const JSON: &str = "application/json";
 /// The longest head.
 const HEAD: usize = 64 * 1024;
 /// The longest list, in bytes.

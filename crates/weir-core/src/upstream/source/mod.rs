@@ -19,6 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use weir_conf::{LineCx, Result, parse_time_ms};
 use weir_rt::clock;
 
+pub use http::{Trust, Url};
 pub(super) use thread::follow;
 
 /// What a `source` line says, and what became of it.
@@ -45,15 +46,15 @@ pub(super) struct Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     File(PathBuf),
-    Url(http::Url),
+    Url(Url),
     /// The value of a key, a list; or those of all keys that begin with a prefix, a server each.
     Etcd {
-        url: http::Url,
+        url: Url,
         key: Box<str>,
         prefix: bool,
     },
     Consul {
-        url: http::Url,
+        url: Url,
         service: Box<str>,
         tag: Option<Box<str>>,
         passing: bool,
@@ -94,7 +95,7 @@ struct Words {
     timeout: Option<u64>,
     /// `Some(None)`: `keep=off`
     keep: Option<Option<PathBuf>>,
-    trust: http::Trust,
+    trust: Trust,
 }
 
 impl Source {
@@ -109,7 +110,7 @@ impl Source {
         if !line.arg(1).starts_with("https://") && (trust.file.is_some() || trust.blind) {
             return Err(line.fail("\"trusted_certificate\" and \"verify\" are for sources with \"https://\""));
         }
-        let url = || http::Url::parse(line.arg(1), &trust).map_err(|message| line.fail_arg(1, message));
+        let url = || Url::parse(line.arg(1), &trust).map_err(|message| line.fail_arg(1, message));
         let lacks = |word: &str| line.fail(format!("\"source\" must have \"{word}\" parameter"));
         let kind = match line.arg(0) {
             "file" => Kind::File(line.paths().conf_prefix.join(line.arg(1))),

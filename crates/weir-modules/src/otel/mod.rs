@@ -1,0 +1,267 @@
+//! `otel`: requests as traces of OpenTelemetry, with the directives of nginx's `ngx_otel_module`.
+//!
+//! A request is a span, with a span below it for each phase and each attempt at a server, made of the boundaries that are
+//! recorded anyway. They go to a collector by OTLP over HTTP, in protocol buffers. What is decided for a request is
+//! decided in its rewrite phase; its span is told when its record is made, behind the log phase, by a thread of its own.
+
+mod exporter;
+mod request;
+mod span;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_conf::names::{ANY, HTTP, NONE, ONE, TWO};
+use weir_conf::{Directive, Error, LineCx, Result, parse_number, parse_time_ms};
+use weir_core::conf::registry::Registry;
+use weir_core::phase::Phase;
+use weir_core::plan::PlanBuilder;
+use weir_core::upstream::source::{Trust, Url};
+use weir_core::variable::{Script, Variable};
+use weir_core::{Module, inherit};
+
+use exporter::{Exporter, Settings};
+use request::{Begin, End, Here};
+
+pub use exporter::flush;
+
+/// The module.
+pub struct Otel;
+
+impl Module for Otel {
+    const NAME: &'static str = NAME;
+    type Conf = OtelConf;
+    const DIRECTIVES: &'static [Directive<OtelConf>] = &[
+        Row::new("otel_exporter", HTTP, NONE.block(), OtelConf::set_exporter)
+            .doc("Where spans go: endpoint, header, trusted_certificate, interval, batch_size, batch_count."),
+        Row::new("otel_service_name", HTTP, ONE, |conf, line| line.text(&mut conf.service))
+            .doc("The service's name in traces; unknown_service:weir."),
+        Row::new("otel_resource_attr", HTTP, TWO, |conf, line| line.keyval(&mut conf.resource))
+            .doc("An attribute of the service."),
+        Row::new("otel_trace", ANY, ONE, OtelConf::set_trace)
+            .doc("Whether requests are told as traces: on, off, or where this value is on or 1; off."),
+        Row::new("otel_trace_context", ANY, ONE, |conf, line| line.one_of(&mut conf.context, CONTEXTS)).doc(
+            "The fields traceparent and tracestate: extract, inject, propagate (both) or ignore; ignore.",
+        ),
+        Row::new("otel_span_name", ANY, ONE, |conf, line| {
+            let name = Script::compile(line, 0)?;
+            line.once(&mut conf.name, name)
+        })
+        .doc("The name of a request's span; its location."),
+        Row::new("otel_span_attr", ANY, TWO, OtelConf::add_attribute)
+            .doc("An attribute of a request's span."),
+    ];
+    const VARIABLES: &'static [Variable] = request::VARIABLES;
+
+    fn inherit(conf: &mut OtelConf, parent: &OtelConf) {
+        inherit!(conf, parent, exporter, service, resource, trace, context, name, attributes);
+    }
+
+    fn resolve(conf: &mut OtelConf, _: &mut Registry) -> Result {
+        match &conf.trace {
+            Some((trace, span)) if trace.constant() != Some(b"off") && conf.exporter.is_none() => {
+                Err(Error::new("\"otel_exporter\" block is missing").at(*span))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn install(conf: &OtelConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let trace =
+            conf.trace.as_ref().map(|(trace, _)| trace).filter(|trace| trace.constant() != Some(b"off"));
+        let context = conf.context.unwrap_or_default();
+        if trace.is_none() && context == Context::Ignore {
+            return Ok(());
+        }
+        let exporter = conf.exporter.as_ref().map(|exporter| Exporter::get(&conf.settings(exporter)));
+        let here = Arc::new(Here {
+            trace: trace.cloned(),
+            context,
+            name: conf.name.clone(),
+            attributes: conf.attributes.clone().unwrap_or_default(),
+            exporter,
+        });
+        plan.keep(here.clone());
+        plan.first_handler(Phase::Rewrite, NAME, Begin(here.clone()));
+        plan.handler(Phase::Log, NAME, End(here));
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<OtelConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct OtelConf {
+    exporter: Option<Arc<Settings>>,
+    service: Option<String>,
+    resource: Option<Vec<(String, String)>>,
+    /// And where it stands.
+    trace: Option<(Script, weir_conf::Span)>,
+    context: Option<Context>,
+    name: Option<Script>,
+    attributes: Option<Vec<(String, Script)>>,
+}
+
+/// `otel_trace_context`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Context {
+    #[default]
+    Ignore,
+    Extract,
+    Inject,
+    Propagate,
+}
+
+impl Context {
+    /// The caller's trace goes on here.
+    fn extracts(self) -> bool {
+        matches!(self, Context::Extract | Context::Propagate)
+    }
+
+    /// Servers are told of ours.
+    fn injects(self) -> bool {
+        matches!(self, Context::Inject | Context::Propagate)
+    }
+}
+
+impl OtelConf {
+    /// `otel_exporter { ... }`
+    fn set_exporter(&mut self, line: &mut LineCx<'_>) -> Result {
+        let mut given = Given::default();
+        for entry in line.entries()? {
+            given.read(&line.entry(entry))?;
+        }
+        let exporter = given.finish(line)?;
+        line.once(&mut self.exporter, Arc::new(exporter))
+    }
+
+    /// `otel_trace on|off|$variable`
+    fn set_trace(&mut self, line: &mut LineCx<'_>) -> Result {
+        let trace = Script::compile(line, 0)?;
+        if !matches!(trace.constant(), None | Some(b"on" | b"off")) {
+            return Err(line.invalid_value(0));
+        }
+        line.once(&mut self.trace, (trace, line.line().name.span))
+    }
+
+    /// `otel_span_attr name value`
+    fn add_attribute(&mut self, line: &mut LineCx<'_>) -> Result {
+        let value = Script::compile(line, 1)?;
+        self.attributes.get_or_insert_default().push((line.arg(0).to_owned(), value));
+        Ok(())
+    }
+
+    /// The exporter's settings with those of the service.
+    fn settings(&self, exporter: &Settings) -> Settings {
+        let service = self.service.as_deref().unwrap_or(SERVICE).to_owned();
+        let mut resource = vec![("service.name".to_owned(), service)];
+        resource.extend(self.resource.iter().flatten().cloned());
+        Settings { resource, ..exporter.clone() }
+    }
+}
+
+/// What the lines of an `otel_exporter` block say.
+#[derive(Default)]
+struct Given {
+    endpoint: Option<(String, weir_conf::Span)>,
+    trust: Option<PathBuf>,
+    interval: Option<u64>,
+    batch: Option<usize>,
+    batches: Option<usize>,
+    fields: String,
+}
+
+impl Given {
+    fn read(&mut self, line: &LineCx<'_>) -> Result {
+        let wanted = if line.name() == "header" { 2 } else { 1 };
+        if !LINES.contains(&line.name()) {
+            let message = format!("unknown directive \"{}\" in \"otel_exporter\"", line.name());
+            return Err(line.fail(message).hint(format!("there are {}", LINES.join(", "))));
+        }
+        if line.args().len() != wanted {
+            return Err(line.fail(format!("invalid number of arguments in \"{}\" directive", line.name())));
+        }
+        match line.name() {
+            "endpoint" => line.once(&mut self.endpoint, (line.arg(0).to_owned(), line.args()[0].span)),
+            "trusted_certificate" => line.conf_path(&mut self.trust),
+            "interval" => {
+                let interval = parse_time_ms(line.bytes(0)).filter(|ms| *ms > 0);
+                line.once(&mut self.interval, interval.ok_or_else(|| line.invalid_value(0))?)
+            }
+            "batch_size" => count(line, &mut self.batch),
+            "batch_count" => count(line, &mut self.batches),
+            _ => self.add_field(line),
+        }
+    }
+
+    /// `header name value`
+    fn add_field(&mut self, line: &LineCx<'_>) -> Result {
+        let (name, value) = (line.arg(0), line.arg(1));
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        };
+        if !is_name(name) {
+            return Err(line.invalid_value(0));
+        }
+        if value.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err(line.invalid_value(1));
+        }
+        self.fields.push_str(&format!("{name}: {value}\r\n"));
+        Ok(())
+    }
+
+    fn finish(self, line: &LineCx<'_>) -> Result<Settings> {
+        let (endpoint, span) =
+            self.endpoint.ok_or_else(|| line.fail("\"otel_exporter\" requires \"endpoint\""))?;
+        let fail = |message: String| Error::new(message).at(span);
+        let secure = endpoint.starts_with("https://");
+        if !secure && !endpoint.starts_with("http://") {
+            let error = fail(format!("invalid URL \"{endpoint}\" in \"endpoint\""));
+            return Err(
+                error.hint("spans go by OTLP over HTTP, to a collector's port 4318: http://host:4318")
+            );
+        }
+        if !secure && self.trust.is_some() {
+            return Err(fail("\"trusted_certificate\" is for endpoints with \"https://\"".to_owned()));
+        }
+        let begin = endpoint.find("//").map_or(0, |at| at + 2);
+        // As collectors have it, unless the URL says otherwise.
+        let path = if endpoint[begin..].contains('/') { "" } else { "/v1/traces" };
+        let trust = Trust { file: self.trust, blind: false };
+        let url = Url::parse(&format!("{endpoint}{path}"), &trust).map_err(fail)?;
+        Ok(Settings {
+            endpoint,
+            url,
+            interval: self.interval.unwrap_or(INTERVAL),
+            batch: self.batch.unwrap_or(BATCH),
+            batches: self.batches.unwrap_or(BATCHES),
+            fields: self.fields,
+            resource: Vec::new(),
+        })
+    }
+}
+
+/// A number of things, one at least.
+fn count(line: &LineCx<'_>, slot: &mut Option<usize>) -> Result {
+    let number = parse_number(line.bytes(0)).and_then(|number| usize::try_from(number).ok());
+    line.once(slot, number.filter(|number| *number > 0).ok_or_else(|| line.invalid_value(0))?)
+}
+
+const NAME: &str = "otel";
+const CONTEXTS: &[(&str, Context)] = &[
+    ("extract", Context::Extract),
+    ("inject", Context::Inject),
+    ("propagate", Context::Propagate),
+    ("ignore", Context::Ignore),
+];
+const LINES: [&str; 6] =
+    ["endpoint", "header", "trusted_certificate", "interval", "batch_size", "batch_count"];
+const SERVICE: &str = "unknown_service:weir";
+/// Milliseconds, spans and messages where nothing is written, as nginx has them.
+const INTERVAL: u64 = 5_000;
+const BATCH: usize = 512;
+const BATCHES: usize = 4;

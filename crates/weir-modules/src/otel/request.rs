@@ -1,0 +1,184 @@
+//! What a request is told as: decided in its rewrite phase, handed over in its log phase.
+
+use std::sync::Arc;
+
+use weir_core::exchange::Named;
+use weir_core::phase::Handler;
+use weir_core::variable::{Script, Variable};
+use weir_core::{Exchange, Text, Verdict};
+use weir_http::{TraceParent, Version};
+use weir_rt::clock;
+
+use super::Context;
+use super::exporter::Exporter;
+use super::wire::{Finished, Value};
+
+/// What holds in a location.
+pub(super) struct Here {
+    pub trace: Option<Script>,
+    pub context: Context,
+    pub name: Option<Script>,
+    pub attributes: Vec<(String, Script)>,
+    pub exporter: Option<Arc<Exporter>>,
+}
+
+/// What was decided.
+#[derive(Clone, Copy, Default)]
+struct State {
+    trace: u128,
+    span: u64,
+    parent: Option<TraceParent>,
+    /// It is told.
+    on: bool,
+}
+
+/// The rewrite phase: which trace the request belongs to, and whether it is told.
+pub(super) struct Begin(pub Arc<Here>);
+
+impl Handler for Begin {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if !x.is_subrequest() && x.lasting_if::<State>().is_none() {
+            self.0.begin(x);
+        }
+        Verdict::Declined
+    }
+}
+
+/// The log phase: the request is handed over.
+pub(super) struct End(pub Arc<Here>);
+
+impl Handler for End {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if !x.is_subrequest()
+            && let Some(state) = x.lasting_if::<State>().copied()
+            && state.on
+        {
+            self.0.end(x, state);
+        }
+        Verdict::Declined
+    }
+}
+
+impl Here {
+    fn begin(&self, x: &mut Exchange) {
+        let on = self.trace.as_ref().is_some_and(|trace| {
+            let value = trace.value(x);
+            matches!(x.text(&value), b"on" | b"1" | b"true")
+        });
+        let said = caller(x);
+        let parent = said.filter(|_| self.context.extracts());
+        // A request has its caller's number; a trace that is none of the caller's has one of its own.
+        let trace = if said.is_some() && parent.is_none() { x.other_id() } else { x.id() };
+        let state = State { trace: trace.0, span: x.span(), parent, on };
+        *x.lasting() = state;
+        if self.context.injects() {
+            let ours = TraceParent { trace: state.trace, span: state.span, sampled: on };
+            x.set_request_field(b"traceparent", ours.to_string().as_bytes());
+            if parent.is_none() {
+                x.remove_request_fields(Named::Exactly(b"tracestate"));
+            }
+        }
+    }
+
+    fn end(&self, x: &mut Exchange, state: State) {
+        let Some(exporter) = self.exporter.clone() else { return };
+        let name = match &self.name {
+            Some(name) => {
+                let name = name.value(x);
+                x.text(&name).to_vec()
+            }
+            None => x.plan.name.as_bytes().to_vec(),
+        };
+        let mut attributes = attributes(x);
+        for (key, value) in &self.attributes {
+            let value = value.value(x);
+            attributes.push((key.clone().into_bytes(), Value::Text(x.text(&value).to_vec())));
+        }
+        let tracestate = state.parent.and_then(|_| x.request_field(b"tracestate"));
+        let tracestate = tracestate.unwrap_or_default().to_vec();
+        x.when_recorded(move |kept| {
+            exporter.send(Finished {
+                trace: state.trace,
+                span: state.span,
+                parent: state.parent.map(|parent| parent.span),
+                state: tracestate,
+                name,
+                attributes,
+                kept,
+                ended: (clock::unix_ns(), clock::ticks()),
+            });
+        });
+    }
+}
+
+/// What every span tells, under nginx's names. Fields of requests are not told, and arguments are not where
+/// `profile_redact` has it so.
+fn attributes(x: &Exchange) -> Vec<(Vec<u8>, Value)> {
+    let target = x.arena.get(x.request.unparsed_uri);
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let target = if x.plan.redacts_args() { path } else { target };
+    let flavor = match x.request.version {
+        Version::V09 => "0.9",
+        Version::V10 => "1.0",
+        Version::V11 => "1.1",
+        Version::V20 => "2.0",
+        Version::V30 => "3.0",
+    };
+    let (client, local) = (x.client(), x.connection.local());
+    let text = |bytes: &[u8]| Some(Value::Text(bytes.to_vec()));
+    let number = |number: Option<u16>| number.map(|number| Value::Number(number.into()));
+    let found = [
+        ("http.method", text(x.arena.get(x.request.method_span))),
+        ("http.target", text(target)),
+        ("http.route", text(x.plan.name.as_bytes())),
+        ("http.scheme", text(if x.connection.is_tls() { b"https" } else { b"http" })),
+        ("http.flavor", text(flavor.as_bytes())),
+        ("http.request_content_length", x.request.content_length.map(Value::Number)),
+        ("http.response_content_length", Some(Value::Number(x.body_bytes_sent()))),
+        ("http.status_code", Some(Value::Number(x.response.status.into()))),
+        ("net.host.name", text(&x.server.name).filter(|_| !x.server.name.is_empty())),
+        ("net.host.port", number(local.port())),
+        ("net.sock.peer.addr", client.ip().and_then(|ip| text(ip.to_string().as_bytes()))),
+        ("net.sock.peer.port", number(client.port())),
+    ];
+    found.into_iter().filter_map(|(key, value)| Some((key.as_bytes().to_vec(), value?))).collect()
+}
+
+/// What the caller said of its trace.
+fn caller(x: &Exchange) -> Option<TraceParent> {
+    TraceParent::parse(x.request_field(b"traceparent")?)
+}
+
+/// The caller's trace, where it goes on here: also before that is decided.
+fn parent(x: &Exchange) -> Option<TraceParent> {
+    match x.lasting_if::<State>() {
+        Some(state) => state.parent,
+        None => caller(x).filter(|_| x.plan.kept::<Arc<Here>>().is_some_and(|here| here.context.extracts())),
+    }
+}
+
+pub(super) const VARIABLES: &[Variable] = &[
+    Variable::new("otel_trace_id", |x| {
+        let state = *x.lasting_if::<State>()?;
+        write(x, format!("{:032x}", state.trace))
+    })
+    .volatile(),
+    Variable::new("otel_span_id", |x| {
+        let state = *x.lasting_if::<State>()?;
+        write(x, format!("{:016x}", state.span))
+    })
+    .volatile(),
+    Variable::new("otel_parent_id", |x| {
+        let parent = parent(x)?;
+        write(x, format!("{:016x}", parent.span))
+    })
+    .volatile(),
+    Variable::new("otel_parent_sampled", |x| {
+        parent(x).map(|parent| Text::Static(if parent.sampled { b"1" } else { b"0" }))
+    })
+    .volatile(),
+];
+
+fn write(x: &mut Exchange, text: String) -> Option<Text> {
+    Some(Text::Span(x.arena.push(text.as_bytes())))
+}

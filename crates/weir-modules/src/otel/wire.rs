@@ -1,0 +1,260 @@
+//! Requests as OTLP has them (opentelemetry-proto 1.x, `opentelemetry/proto/collector/trace/v1/trace_service.proto` and
+//! `trace/v1/trace.proto`), encoded as protocol buffers.
+
+use weir_rt::clock;
+use weir_trace::Kept;
+use weir_trace::protobuf::{self, Message};
+
+use super::span::{Sort, Stretch, stretches};
+
+/// A request that is over, on its way.
+pub(super) struct Finished {
+    pub trace: u128,
+    pub span: u64,
+    pub parent: Option<u64>,
+    /// `tracestate`
+    pub state: Vec<u8>,
+    pub name: Vec<u8>,
+    pub attributes: Vec<(Vec<u8>, Value)>,
+    pub kept: Kept,
+    /// When its record was made: nanoseconds since 1970, and ticks.
+    pub ended: (u64, u64),
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(Vec<u8>),
+    Number(u64),
+}
+
+/// `ExportTraceServiceRequest`: spans of many requests, of one service.
+#[derive(Default)]
+pub(super) struct Batch {
+    spans: Message,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Batch {
+    /// Adds the spans of a request.
+    pub(super) fn push(&mut self, finished: &Finished) {
+        let record = finished.kept.record();
+        let when = |ticks: u64| {
+            let ago = clock::scale().ticks_to_ns(finished.ended.1.saturating_sub(ticks));
+            finished.ended.0.saturating_sub(ago)
+        };
+        // Of requests whose boundaries were not recorded there is no more than the wall clock.
+        let start = if record.start == 0 { record.unix_ms * 1_000_000 } else { when(record.start) };
+        let end =
+            if record.start == 0 { finished.ended.0.max(start) } else { when(record.start + record.total) };
+        let mut span = Span::new(finished.trace, finished.span, finished.parent, &finished.state);
+        span.about(&finished.name, SERVER, (start, end));
+        for (key, value) in &finished.attributes {
+            span.attribute(key, value.clone());
+        }
+        if record.status >= 500 {
+            span.failed(record.cause.as_str());
+        }
+        self.add(span);
+        let found = stretches(&finished.kept);
+        for (at, stretch) in found.iter().enumerate() {
+            let holds = found.iter().any(|other| other.parent == Some(at));
+            if stretch.start < stretch.end || holds {
+                self.stretch(finished, at, stretch, (when(stretch.start), when(stretch.end)));
+            }
+        }
+    }
+
+    fn stretch(&mut self, finished: &Finished, at: usize, stretch: &Stretch, times: (u64, u64)) {
+        let parent = stretch.parent.map_or(finished.span, |parent| number(finished.span, parent));
+        let mut span = Span::new(finished.trace, number(finished.span, at), Some(parent), b"");
+        let (sort, names) = match stretch.sort {
+            Sort::Phase(_) => (INTERNAL, "weir.handlers"),
+            Sort::Try => (CLIENT, "net.peer.name"),
+        };
+        span.about(stretch.name.as_bytes(), sort, times);
+        span.attribute(names.as_bytes(), Value::Text(stretch.names.join(" ").into_bytes()));
+        let scale = clock::scale();
+        span.attribute(b"weir.run_ns", Value::Number(scale.ticks_to_ns(stretch.run)));
+        for (kind, ticks) in &stretch.waits {
+            let key = format!("weir.wait.{}_ns", kind.as_str());
+            span.attribute(key.as_bytes(), Value::Number(scale.ticks_to_ns(*ticks)));
+        }
+        if let Some(code) = stretch.failed {
+            span.failed(&format!("error {code}"));
+        }
+        self.add(span);
+    }
+
+    fn add(&mut self, span: Span) {
+        self.spans.message(2, span.0);
+        self.count += 1;
+    }
+
+    /// The whole message, of the service with these attributes.
+    pub(super) fn finish(self, resource: &[(String, String)]) -> Vec<u8> {
+        let mut about = Message::default();
+        for (key, value) in resource {
+            about.message(1, pair(key.as_bytes(), Value::Text(value.clone().into_bytes())));
+        }
+        let mut scope = Message::default();
+        scope.bytes(1, b"weir");
+        scope.bytes(2, env!("CARGO_PKG_VERSION").as_bytes());
+        let mut scoped = Message::default();
+        scoped.message(1, scope);
+        scoped.0.extend_from_slice(&self.spans.0);
+        let mut all = Message::default();
+        all.message(1, about);
+        all.message(2, scoped);
+        let mut request = Message::default();
+        request.message(1, all);
+        request.0
+    }
+}
+
+/// A `Span` that is being written.
+struct Span(Message);
+
+impl Span {
+    /// Fields are written in the order of their numbers, as all writers do.
+    fn new(trace: u128, number: u64, parent: Option<u64>, state: &[u8]) -> Span {
+        let mut span = Message::default();
+        span.bytes(1, &trace.to_be_bytes());
+        span.bytes(2, &number.to_be_bytes());
+        if !state.is_empty() {
+            text(&mut span, 3, state);
+        }
+        if let Some(parent) = parent {
+            span.bytes(4, &parent.to_be_bytes());
+        }
+        Span(span)
+    }
+
+    /// `times`: nanoseconds since 1970.
+    fn about(&mut self, name: &[u8], sort: u64, times: (u64, u64)) {
+        text(&mut self.0, 5, name);
+        self.0.number(6, sort);
+        self.0.fixed(7, times.0);
+        self.0.fixed(8, times.1);
+    }
+
+    fn attribute(&mut self, key: &[u8], value: Value) {
+        self.0.message(9, pair(key, value));
+    }
+
+    fn failed(&mut self, why: &str) {
+        let mut status = Message::default();
+        status.bytes(2, why.as_bytes());
+        status.number(3, ERROR);
+        self.0.message(15, status);
+    }
+}
+
+/// A text, which protocol buffers want to be UTF-8.
+fn text(message: &mut Message, field: u32, text: &[u8]) {
+    message.bytes(field, String::from_utf8_lossy(text).as_bytes());
+}
+
+/// `KeyValue`
+fn pair(key: &[u8], value: Value) -> Message {
+    let mut any = Message::default();
+    match value {
+        Value::Text(value) => text(&mut any, 1, &value),
+        Value::Number(number) => any.chosen(3, number),
+    }
+    let mut pair = Message::default();
+    text(&mut pair, 1, key);
+    pair.message(2, any);
+    pair
+}
+
+/// The number of stretch `at` of the request with number `span`: no two alike, and none 0.
+fn number(span: u64, at: usize) -> u64 {
+    // The finaliser of splitmix64 is a bijection, and so is adding.
+    let mut n = span.wrapping_add((at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (n ^ n >> 31).max(1)
+}
+
+/// Spans that were refused, and why, of an `ExportTraceServiceResponse` (its `partial_success`).
+pub(super) fn refused(answer: &[u8]) -> Option<(u64, String)> {
+    let partial = protobuf::read(answer)?.into_iter().find(|(number, _)| *number == 1)?.1.fields()?;
+    let count = partial.iter().find_map(|(number, field)| field.number().filter(|_| *number == 1))?;
+    let why = partial.iter().find_map(|(number, field)| field.bytes().filter(|_| *number == 2));
+    Some((count, String::from_utf8_lossy(why.unwrap_or_default()).into_owned())).filter(|_| count > 0)
+}
+
+/// `Span.SpanKind`
+const INTERNAL: u64 = 1;
+const SERVER: u64 = 2;
+const CLIENT: u64 = 3;
+/// `Status.StatusCode`
+const ERROR: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_trace::protobuf::Field;
+    use weir_trace::{RequestRecord, Trace, Why};
+
+    fn of<'m>(fields: &[(u64, Field<'m>)], number: u64) -> Vec<Field<'m>> {
+        fields.iter().filter(|(field, _)| *field == number).map(|(_, value)| *value).collect()
+    }
+
+    fn inside<'m>(fields: &[(u64, Field<'m>)], number: u64) -> Vec<(u64, Field<'m>)> {
+        of(fields, number)[0].fields().expect("a message")
+    }
+
+    #[test]
+    fn a_request_is_a_span_of_its_service() {
+        let record = RequestRecord { status: 502, unix_ms: 5, ..RequestRecord::default() };
+        let finished = Finished {
+            trace: 7,
+            span: 8,
+            parent: Some(9),
+            state: b"a=b".to_vec(),
+            name: b"/\xff".to_vec(),
+            attributes: vec![(b"http.status_code".to_vec(), Value::Number(502))],
+            kept: Kept::new(Why::Asked, &record, &Trace::new()),
+            ended: (6_000_000, 0),
+        };
+        let mut batch = Batch::default();
+        batch.push(&finished);
+        assert_eq!(batch.count, 1);
+        let bytes = batch.finish(&[("service.name".to_owned(), "shop".to_owned())]);
+        let all = inside(&protobuf::read(&bytes).expect("a message"), 1);
+        let name = inside(&inside(&all, 1), 1);
+        assert_eq!(of(&name, 1), [Field::Bytes(b"service.name")]);
+        assert_eq!(of(&inside(&name, 2), 1), [Field::Bytes(b"shop")]);
+        let span = inside(&inside(&all, 2), 2);
+        assert_eq!(of(&span, 1), [Field::Bytes(&7_u128.to_be_bytes())]);
+        assert_eq!(of(&span, 4), [Field::Bytes(&9_u64.to_be_bytes())]);
+        assert_eq!(of(&span, 5), [Field::Bytes("/\u{fffd}".as_bytes())]);
+        assert_eq!(
+            (of(&span, 7), of(&span, 8)),
+            (vec![Field::Number(5_000_000)], vec![Field::Number(6_000_000)])
+        );
+        assert_eq!(of(&inside(&inside(&span, 9), 2), 3), [Field::Number(502)]);
+        assert_eq!(of(&inside(&span, 15), 3), [Field::Number(ERROR)]);
+    }
+
+    #[test]
+    fn what_a_collector_refuses_is_read() {
+        let mut partial = Message::default();
+        partial.number(1, 3);
+        partial.bytes(2, b"full");
+        let mut answer = Message::default();
+        answer.message(1, partial);
+        assert_eq!(refused(&answer.0), Some((3, "full".to_owned())));
+        assert_eq!((refused(b""), refused(b"\x0a\x00"), refused(b"{}")), (None, None, None));
+    }
+
+    #[test]
+    fn numbers_differ() {
+        let all: std::collections::HashSet<u64> =
+            (0..4).flat_map(|span| (0..128).map(move |at| number(span, at))).collect();
+        assert_eq!(all.len(), 512);
+    }
+}

@@ -1,0 +1,169 @@
+//! The encoding of protocol buffers, as far as exports need it, written by hand.
+
+/// A protocol buffers message that is being written: varints, fixed numbers and length-delimited fields.
+#[derive(Clone, Debug, Default)]
+pub struct Message(pub Vec<u8>);
+
+impl Message {
+    /// A number; 0 is what a reader assumes without it.
+    pub fn number(&mut self, field: u32, value: u64) {
+        if value > 0 {
+            self.varint(u64::from(field) << 3);
+            self.varint(value);
+        }
+    }
+
+    /// A number that is written though it may be 0: inside of a `oneof`, where its being there says which one it is.
+    pub fn chosen(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+    }
+
+    /// A number of eight bytes (`fixed64`).
+    pub fn fixed(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A number of four bytes (`fixed32`).
+    pub fn fixed32(&mut self, field: u32, value: u32) {
+        self.varint(u64::from(field) << 3 | 5);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Bytes, or text; an empty one is written, too.
+    pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A message inside.
+    pub fn message(&mut self, field: u32, message: Message) {
+        self.bytes(field, &message.0);
+    }
+
+    /// Numbers, one after the other.
+    pub fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+        let mut packed = Message::default();
+        values.into_iter().for_each(|value| packed.varint(value));
+        self.message(field, packed);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+/// A field of a message that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field<'m> {
+    /// A varint, or a number of four or eight bytes.
+    Number(u64),
+    /// Text, bytes, or a message inside.
+    Bytes(&'m [u8]),
+}
+
+impl<'m> Field<'m> {
+    /// The number, if it is one.
+    #[must_use]
+    pub fn number(self) -> Option<u64> {
+        if let Field::Number(number) = self { Some(number) } else { None }
+    }
+
+    /// The bytes, if it is no number.
+    #[must_use]
+    pub fn bytes(self) -> Option<&'m [u8]> {
+        if let Field::Bytes(bytes) = self { Some(bytes) } else { None }
+    }
+
+    /// The fields of the message inside, if it is one.
+    #[must_use]
+    pub fn fields(self) -> Option<Vec<(u64, Field<'m>)>> {
+        read(self.bytes()?)
+    }
+}
+
+/// The fields of a message by their numbers, in order; `None`: it is cut, or no message.
+#[must_use]
+pub fn read(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes)?;
+        let field = match tag & 7 {
+            0 => Field::Number(varint(&mut bytes)?),
+            1 => Field::Number(u64::from_le_bytes(*take(&mut bytes, 8)?.first_chunk()?)),
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)?).ok()?;
+                Field::Bytes(take(&mut bytes, length)?)
+            }
+            5 => Field::Number(u32::from_le_bytes(*take(&mut bytes, 4)?.first_chunk()?).into()),
+            _ => return None,
+        };
+        fields.push((tag >> 3, field));
+    }
+    Some(fields)
+}
+
+fn take<'m>(bytes: &mut &'m [u8], length: usize) -> Option<&'m [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// A number of seven bits a byte, the least first, the last one without its upper bit; what is beyond 64 bits is lost.
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_read_back() {
+        let mut message = Message::default();
+        message.number(1, 300);
+        message.number(2, 0);
+        message.bytes(3, b"ab");
+        message.packed(4, [1, 128]);
+        assert_eq!(message.0, [0x08, 0xac, 0x02, 0x1a, 2, b'a', b'b', 0x22, 3, 1, 0x80, 0x01]);
+        message.chosen(5, 0);
+        message.fixed(6, u64::MAX);
+        message.fixed32(7, 9);
+        let expected = [
+            (1, Field::Number(300)),
+            (3, Field::Bytes(b"ab")),
+            (4, Field::Bytes(&[1, 0x80, 1])),
+            (5, Field::Number(0)),
+            (6, Field::Number(u64::MAX)),
+            (7, Field::Number(9)),
+        ];
+        assert_eq!(read(&message.0).as_deref(), Some(&expected[..]));
+    }
+
+    #[test]
+    fn what_is_cut_is_no_message() {
+        let mut message = Message::default();
+        message.bytes(3, b"ab");
+        message.fixed(6, 1);
+        for end in (1..4).chain(5..13) {
+            assert_eq!(read(&message.0[..end]), None, "{end}");
+        }
+        assert_eq!(read(&[0x80; 11]), None, "a number without end");
+        assert_eq!(read(&[0x0b]), None, "a group");
+    }
+}
