@@ -147,7 +147,7 @@ async fn of_request(
             run.go_on(at, |l| push_answers(l, &answers));
         }
         // Those need nothing of the request, and are never taken for this.
-        Waiting::Wait(_) | Waiting::Threads(_) | Waiting::Captured(_) => {}
+        Waiting::Wait(_) | Waiting::Sleep(..) | Waiting::Threads(_) | Waiting::Captured(_) => {}
     }
     None
 }

@@ -36,7 +36,7 @@ pub(crate) const TABLE: &[Function] = &[
 ];
 
 /// Answered from here whatever `lua_package_path` says, since others can't work without OpenSSL's and nginx's symbols;
-/// but for `resty.lrucache` and `resty.lock`, which the prelude looks for there first.
+/// but for those that can (`resty.lrucache`, `resty.lock`, `resty.events` ...), which the prelude looks for there first.
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("prelude/library/balancer.lua")),
     ("weir.cli", include_str!("prelude/library/cli.lua")),
@@ -52,6 +52,8 @@ const MODULES: &[(&str, &str)] = &[
     ("ngx.ssl.session", include_str!("prelude/library/ssl/session.lua")),
     ("resty.aes", include_str!("prelude/library/aes.lua")),
     ("resty.core.base", include_str!("prelude/library/core.lua")),
+    ("resty.events", include_str!("prelude/library/events/resty.lua")),
+    ("resty.events.compat", include_str!("prelude/library/events/compat.lua")),
     ("resty.lock", include_str!("prelude/library/lock.lua")),
     ("resty.lrucache", include_str!("prelude/library/lrucache.lua")),
     ("resty.lrucache.pureffi", include_str!("prelude/library/lrucache.lua")),
@@ -63,6 +65,8 @@ const MODULES: &[(&str, &str)] = &[
     ("resty.sha384", DIGEST),
     ("resty.sha512", DIGEST),
     ("resty.string", include_str!("prelude/library/text.lua")),
+    ("resty.worker.events", include_str!("prelude/library/events/worker.lua")),
+    ("weir.events", include_str!("prelude/library/events/events.lua")),
     ("weir.ssl", include_str!("prelude/library/ssl/key.lua")),
 ];
 

@@ -22,6 +22,8 @@ pub(crate) enum Op {
     Spawn(State),
     /// One of these light threads to end.
     Threads(Vec<State>),
+    /// So many milliseconds to pass, and what is logged then.
+    Sleep(u64, Option<Box<str>>),
     /// Anything that ends by itself.
     Wait(Wait),
     /// The request's body.

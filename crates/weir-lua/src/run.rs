@@ -3,7 +3,6 @@
 //! [`Run::step`] resumes coroutines as long as one is ready and never waits: a script that needs nothing ends in it, and
 //! no future is made. What waits after that is awaited by [`drive`](crate::drive), in the request's own task.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -14,18 +13,20 @@ use weir_trace::{Site, WaitKind};
 
 use crate::api::Raise;
 use crate::lend::lend;
+use crate::notes::Notes;
 use crate::op::{End, Op, Wait};
 use crate::phase::Phase;
+use crate::sleepers::Sleepers;
 use crate::state::State;
 use crate::sys;
-use crate::thread::{Kind, Status, Thread, Waiting};
+use crate::thread::{Kind, Status, Thread, Threads, Waiting};
 use crate::vm::Vm;
 
 /// See the module.
 pub(crate) struct Run {
     pub(crate) vm: Rc<Vm>,
     pub(crate) phase: Phase,
-    pub(crate) threads: Vec<Thread>,
+    pub(crate) threads: Threads,
     /// Who goes on, with how many values on its stack as results of what it called.
     ready: VecDeque<(usize, i32)>,
     /// Who waits for something the request itself must do, in the order in which it was asked for.
@@ -43,8 +44,9 @@ pub(crate) struct Run {
     pub(crate) default_type: bool,
     /// The last error of a wrapped coroutine, and the stacks it came up through.
     raised: Option<(String, Vec<String>)>,
-    /// How many of `threads` are coroutines that have ended, whose places may be taken.
-    vacant: usize,
+    sleepers: Sleepers,
+    /// Who waits for what is polled.
+    polled: Vec<usize>,
     /// What `ngx.on_abort` was given, and its anchor.
     pub(crate) on_abort: Option<(State, i32)>,
     /// `ngx.eof` was called.
@@ -57,32 +59,10 @@ pub(crate) struct Run {
     notes: Option<Notes>,
 }
 
-/// Lines for the log of a request, left by its waits, which do not have it: told before a coroutine goes on.
-#[derive(Clone, Default)]
-pub(crate) struct Notes(Rc<RefCell<Vec<(Level, String)>>>);
-
-impl Notes {
-    pub(crate) fn push(&self, level: Level, message: String) {
-        self.0.borrow_mut().push((level, message));
-    }
-
-    fn tell(&self, phase: Phase, x: Option<&Exchange>) {
-        for (level, message) in self.0.take() {
-            match x {
-                Some(x) => x.log(level, &message),
-                None => {
-                    let context = phase.context();
-                    weir_core::log::cycle(level, &format_args!("{message}, context: {context}"));
-                }
-            }
-        }
-    }
-}
-
 /// A run's lists, whose memory serves the next run.
 #[derive(Default)]
 pub(crate) struct Lists {
-    threads: Vec<Thread>,
+    threads: Threads,
     ready: VecDeque<(usize, i32)>,
 }
 
@@ -106,18 +86,8 @@ impl Run {
     pub(crate) fn with_arguments(vm: &Rc<Vm>, phase: Phase, default_type: bool, args: i32) -> Run {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);
-        let entry = Thread {
-            state,
-            anchor,
-            kind: Kind::Entry,
-            parent: None,
-            status: Status::Running,
-            wait: WaitKind::Other,
-            clean: false,
-            wrap: false,
-        };
         let Lists { mut threads, mut ready } = vm.lists.borrow_mut().pop().unwrap_or_default();
-        threads.push(entry);
+        threads.add(Thread::new(state, anchor, Kind::Entry, None));
         ready.push_back((0, args));
         Run {
             vm: vm.clone(),
@@ -133,7 +103,8 @@ impl Run {
             default_type,
             on_abort: None,
             raised: None,
-            vacant: 0,
+            sleepers: Sleepers::default(),
+            polled: Vec::new(),
             ended: false,
             broken: false,
             raw: false,
@@ -154,11 +125,11 @@ impl Run {
 
     fn resume_all(&mut self, mut x: Option<&mut Exchange>) -> Step {
         while let Some((at, values)) = self.ready.pop_front() {
-            if self.threads[at].status.has_ended() {
+            if self.threads[at].status().has_ended() {
                 continue;
             }
             self.current = at;
-            self.threads[at].status = Status::Running;
+            self.threads.set(at, Status::Running);
             if let Some(notes) = &self.notes {
                 notes.tell(self.phase, x.as_deref());
             }
@@ -189,7 +160,7 @@ impl Run {
 
     /// The entry and all light threads have ended.
     fn is_over(&self) -> bool {
-        self.threads.iter().all(|thread| thread.kind == Kind::Coroutine || thread.status.has_ended())
+        self.threads.lasting() == 0
     }
 
     fn yielded(&mut self, at: usize) -> Option<End> {
@@ -211,6 +182,7 @@ impl Run {
             }
             Some(Op::Threads(list)) => Waiting::Threads(list),
             Some(Op::Wait(wait)) => Waiting::Wait(wait),
+            Some(Op::Sleep(ms, told)) => Waiting::Sleep(self.sleepers.add(at, ms), told),
             Some(Op::Body) => Waiting::Body,
             Some(Op::Append(piece, limit)) => Waiting::Append(piece, limit),
             Some(Op::Pieces(ms, pieces)) => Waiting::Pieces(ms, pieces),
@@ -218,11 +190,13 @@ impl Run {
             Some(Op::Capture(list)) => Waiting::Capture(list),
         };
         state.set_top(0);
-        self.threads[at].wait = std::mem::take(&mut self.wait);
-        if !matches!(waiting, Waiting::Threads(_) | Waiting::Wait(_)) {
-            self.asked.push_back(at);
+        self.threads.get_mut(at).wait = std::mem::take(&mut self.wait);
+        match waiting {
+            Waiting::Threads(_) | Waiting::Sleep(..) => {}
+            Waiting::Wait(_) => self.polled.push(at),
+            _ => self.asked.push_back(at),
         }
-        self.threads[at].status = Status::Waiting(waiting);
+        self.threads.set(at, Status::Waiting(waiting));
         None
     }
 
@@ -233,7 +207,7 @@ impl Run {
         let parent = self.threads[at].parent;
         match (self.threads[at].kind, parent) {
             (Kind::Coroutine, Some(parent)) => {
-                self.threads[at].status = Status::Suspended;
+                self.threads.set(at, Status::Suspended);
                 let count = state.top();
                 self.resume_parent(parent, state, count, true);
             }
@@ -250,9 +224,9 @@ impl Run {
         let Some(to) = self.find(other) else { return };
         let count = state.top();
         state.give(other, count);
-        self.threads[at].status = Status::Normal;
-        self.threads[to].parent = Some(at);
-        self.threads[to].status = Status::Running;
+        self.threads.set(at, Status::Normal);
+        self.threads.get_mut(to).parent = Some(at);
+        self.threads.set(to, Status::Running);
         self.ready.push_front((to, count));
     }
 
@@ -269,13 +243,14 @@ impl Run {
     }
 
     fn returned(&mut self, at: usize) {
-        self.threads[at].clean = true;
+        self.threads.get_mut(at).clean = true;
         let (state, parent) = (self.threads[at].state, self.threads[at].parent);
         match self.threads[at].kind {
-            Kind::Entry => self.threads[at].status = Status::Dead,
+            Kind::Entry => {
+                self.threads.set(at, Status::Dead);
+            }
             Kind::Coroutine => {
-                self.threads[at].status = Status::Dead;
-                self.vacant += 1;
+                self.threads.set(at, Status::Dead);
                 if let Some(parent) = parent {
                     let count = state.top();
                     self.resume_parent(parent, state, count, true);
@@ -301,8 +276,7 @@ impl Run {
                 traces.push(self.trace_of(state, status));
                 self.raised = Some((reason, traces));
             }
-            self.threads[at].status = Status::Dead;
-            self.vacant += 1;
+            self.threads.set(at, Status::Dead);
             self.resume_parent(parent, state, 1, false);
             return None;
         }
@@ -357,6 +331,9 @@ impl Run {
         // A light thread may have outlived its parent, in whose place another one is now: so the way up may be a circle.
         while let (Some(at), 0..DEEPEST) = (next, number) {
             let thread = &self.threads[at];
+            if thread.anchor.is_none() {
+                break;
+            }
             let lines = self.trace_of(thread.state, if number == first { status } else { sys::status::OK });
             text.push_str(&format!("\ncoroutine {number}:\n{lines}"));
             number += 1;
@@ -377,14 +354,13 @@ impl Run {
     /// A light thread has ended; what it gave is on its stack. Whoever waits for it gets that.
     fn light_ended(&mut self, at: usize) {
         let state = self.threads[at].state;
-        let waiter = self.threads.iter().position(
-            |thread| matches!(&thread.status, Status::Waiting(Waiting::Threads(list)) if list.contains(&state)),
-        );
-        match waiter {
-            None => self.threads[at].status = Status::Zombie,
+        match self.threads.waiter_of(state) {
+            None => {
+                self.threads.set(at, Status::Zombie);
+            }
             Some(waiter) => {
                 let count = self.collect(at, self.threads[waiter].state);
-                self.threads[waiter].status = Status::Running;
+                self.threads.set(waiter, Status::Running);
                 self.ready.push_back((waiter, count));
             }
         }
@@ -395,7 +371,7 @@ impl Run {
         let state = self.threads[at].state;
         let count = state.top();
         state.give(to, count);
-        self.threads[at].status = Status::Dead;
+        self.bury(at);
         count
     }
 
@@ -405,43 +381,44 @@ impl Run {
     /// There are `lua_max_coroutines` already.
     pub(crate) fn add(&mut self, kind: Kind, from: State, wrap: bool) -> Result<State, Raise> {
         let most = self.vm.main_conf.most_coroutines();
-        let lives = |thread: &&Thread| !matches!(thread.status, Status::Dead);
-        if self.threads.len() > most && self.threads.iter().filter(lives).count() > most {
+        if self.threads.living() > most {
             return Err(Raise::text(format!("lua_max_coroutines of {most} exceeded")));
         }
         let (state, anchor) = self.vm.coroutine();
         from.give(state, 1);
-        let status = if kind == Kind::Light { Status::Running } else { Status::Suspended };
-        let parent = Some(self.current);
-        let wait = WaitKind::Other;
-        let thread = Thread { state, anchor, kind, parent, status, wait, clean: false, wrap };
-        // Scripts make coroutines by the thousand; one that has ended leaves its place to the next.
-        let over = |thread: &Thread| thread.kind == Kind::Coroutine && matches!(thread.status, Status::Dead);
-        let place = if self.vacant > 0 { self.threads.iter().position(over) } else { None };
-        match place {
-            Some(place) => {
-                self.vacant -= 1;
-                let gone = std::mem::replace(&mut self.threads[place], thread);
-                // Not to be used again: the script may still hold it.
-                self.vm.give_back(gone.state, gone.anchor, false);
-            }
-            None => self.threads.push(thread),
+        let mut thread = Thread::new(state, anchor, kind, Some(self.current));
+        thread.wrap = wrap;
+        if let (_, Some(Thread { state, anchor: Some(anchor), .. })) = self.threads.add(thread) {
+            // Not to be used again: the script may still hold it.
+            self.vm.give_back(state, anchor, false);
         }
         Ok(state)
+    }
+
+    /// A light thread that has ended is over; it goes with the last who holds it.
+    fn bury(&mut self, at: usize) {
+        self.threads.set(at, Status::Dead);
+        let Thread { state, anchor, .. } = self.threads.get_mut(at);
+        if let Some(anchor) = anchor.take() {
+            self.vm.give_back(*state, anchor, false);
+        }
+    }
+
+    /// Ends a light thread that has ended and that nobody has waited for.
+    pub(crate) fn dismiss(&mut self, at: usize) {
+        self.bury(at);
     }
 
     /// The client has left: what `ngx.on_abort` was given runs as a light thread. `false` where nothing was.
     pub(crate) fn aborted(&mut self) -> bool {
         let Some((state, anchor)) = self.on_abort.take() else { return false };
-        let (kind, parent, status) = (Kind::Light, Some(0), Status::Running);
-        let wait = WaitKind::Other;
-        self.threads.push(Thread { state, anchor, kind, parent, status, wait, clean: false, wrap: false });
-        self.ready.push_back((self.threads.len() - 1, 0));
+        let (at, _) = self.threads.add(Thread::new(state, anchor, Kind::Light, Some(0)));
+        self.ready.push_back((at, 0));
         true
     }
 
     pub(crate) fn find(&self, state: State) -> Option<usize> {
-        self.threads.iter().position(|thread| thread.state == state)
+        self.threads.find(state)
     }
 
     /// The coroutine that was the first to wait for something the request itself must do.
@@ -460,11 +437,11 @@ impl Run {
         };
         let at = loop {
             let at = self.asked.pop_front()?;
-            if of_request(&self.threads[at].status) {
+            if of_request(self.threads[at].status()) {
                 break at;
             }
         };
-        match std::mem::replace(&mut self.threads[at].status, Status::Running) {
+        match self.threads.set(at, Status::Running) {
             Status::Waiting(waiting) => Some((at, waiting)),
             _ => None,
         }
@@ -473,7 +450,10 @@ impl Run {
     /// Where a script stands that waits, outermost first, and for what: its first coroutine that does.
     pub(crate) fn standing(&self, at: Option<usize>) -> (Vec<Site>, WaitKind) {
         let waits = |thread: &Thread| {
-            matches!(thread.status, Status::Waiting(Waiting::Wait(_) | Waiting::Captured(_)))
+            matches!(
+                thread.status(),
+                Status::Waiting(Waiting::Wait(_) | Waiting::Sleep(..) | Waiting::Captured(_))
+            )
         };
         match at.or_else(|| self.threads.iter().position(waits)) {
             Some(at) => (self.vm.lines.sites(self.threads[at].state), self.threads[at].wait),
@@ -483,19 +463,20 @@ impl Run {
 
     /// Whether others of the run can go on while `at` waits.
     pub(crate) fn has_others(&self, at: usize) -> bool {
-        let goes_on = |thread: &Thread| thread.kind != Kind::Coroutine && !thread.status.has_ended();
-        self.threads.iter().enumerate().any(|(other, thread)| other != at && goes_on(thread))
+        let own = self.threads[at].kind != Kind::Coroutine && !self.threads[at].status().has_ended();
+        self.threads.lasting() > usize::from(own)
     }
 
     /// Lets the coroutine `at` wait for subrequests that run by themselves.
     pub(crate) fn capture_beside(&mut self, at: usize, answers: Wait) {
-        self.threads[at].status = Status::Waiting(Waiting::Captured(answers));
+        self.threads.set(at, Status::Waiting(Waiting::Captured(answers)));
+        self.polled.push(at);
     }
 
     /// Whether subrequests of other coroutines are under way: the run must not end early.
     pub(crate) fn has_subrequests(&self) -> bool {
         let captures = |thread: &Thread| {
-            matches!(thread.status, Status::Waiting(Waiting::Capture(..) | Waiting::Captured(_)))
+            matches!(thread.status(), Status::Waiting(Waiting::Capture(..) | Waiting::Captured(_)))
         };
         self.threads.iter().any(captures)
     }
@@ -505,22 +486,38 @@ impl Run {
         let state = self.threads[at].state;
         state.set_top(0);
         let count = push(state);
-        self.threads[at].status = Status::Running;
+        self.threads.set(at, Status::Running);
         self.ready.push_back((at, count));
     }
 
     /// Polls everything that is waited for; ready when a coroutine may go on.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        for at in 0..self.threads.len() {
-            let Status::Waiting(Waiting::Wait(wait) | Waiting::Captured(wait)) = &mut self.threads[at].status
-            else {
-                continue;
-            };
-            if let Poll::Ready(results) = wait.as_mut().poll(cx) {
-                self.go_on(at, results);
+        let mut sleepers = std::mem::take(&mut self.sleepers);
+        sleepers.poll(cx, |at, due| self.wake(at, due));
+        self.sleepers = sleepers;
+        let mut polled = std::mem::take(&mut self.polled);
+        polled.retain(|at| {
+            let Some(wait) = self.threads.wait_of(*at) else { return false };
+            match wait.as_mut().poll(cx) {
+                Poll::Ready(results) => self.go_on(*at, results),
+                Poll::Pending => return true,
             }
-        }
+            false
+        });
+        self.polled = polled;
         if self.ready.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Lets the coroutine go on that sleeps until `due`, if it still does.
+    fn wake(&mut self, at: usize, due: u64) {
+        if let Status::Waiting(Waiting::Sleep(until, told)) = self.threads[at].status()
+            && *until == due
+        {
+            if let Some(told) = told {
+                weir_core::log::cycle(Level::Debug, told);
+            }
+            self.go_on(at, |_| 0);
+        }
     }
 
     /// The coroutine that has asked for something can't wait for it.
@@ -531,7 +528,7 @@ impl Run {
                     self.kill(at);
                 }
             }
-            Some(Op::Wait(_)) if self.wait == WaitKind::Timer => {
+            Some(Op::Sleep(..)) => {
                 self.wait = WaitKind::Other;
                 crate::lend::log_plain(Level::Debug, &"lua clean up the timer for pending ngx.sleep");
             }
@@ -541,16 +538,23 @@ impl Run {
 
     /// Nothing will ever go on: all that is left waits for one another.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.ready.is_empty()
-            && !self.threads.iter().any(
-                |thread| matches!(&thread.status, Status::Waiting(waiting) if !matches!(waiting, Waiting::Threads(_))),
-            )
+        self.ready.is_empty() && !self.threads.any_waits()
     }
 
     /// Ends a light thread (`ngx.thread.kill`).
     pub(crate) fn kill(&mut self, at: usize) {
-        self.threads[at].status = Status::Dead;
-        self.ready.retain(|(ready, _)| *ready != at);
+        let mut next = Some(at);
+        // With the coroutines it has resumed, which would have nobody to give their values to.
+        while let Some(at) = next {
+            let of_it = |thread: &Thread| {
+                let rests = matches!(thread.status(), Status::Suspended) || thread.status().has_ended();
+                thread.kind == Kind::Coroutine && thread.parent == Some(at) && !rests
+            };
+            let resumed = matches!(self.threads[at].status(), Status::Normal);
+            next = if resumed { self.threads.iter().position(of_it) } else { None };
+            self.threads.set(at, Status::Dead);
+            self.ready.retain(|(ready, _)| *ready != at);
+        }
     }
 }
 
@@ -559,9 +563,11 @@ impl Drop for Run {
         if let Some((state, anchor)) = self.on_abort.take() {
             self.vm.give_back(state, anchor, false);
         }
-        for thread in &self.threads {
+        for thread in self.threads.iter() {
             let used_again = thread.clean && thread.kind == Kind::Entry;
-            self.vm.give_back(thread.state, thread.anchor, used_again);
+            if let Some(anchor) = thread.anchor {
+                self.vm.give_back(thread.state, anchor, used_again);
+            }
         }
         let mut lists =
             Lists { threads: std::mem::take(&mut self.threads), ready: std::mem::take(&mut self.ready) };

@@ -26,7 +26,7 @@ unsafe extern "C-unwind" fn drop_owned<T: 'static>(l: *mut LuaState) -> c_int {
 }
 
 /// One coroutine of a VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State(*mut LuaState);
 
 impl State {

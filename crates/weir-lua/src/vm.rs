@@ -19,6 +19,7 @@ use crate::chunk::{self, Unloaded};
 use crate::conf::Main;
 use crate::dict::Dict;
 use crate::errlog;
+use crate::events::Joined;
 use crate::heap::Heap;
 use crate::limit::{Limits, unlimited};
 use crate::lines::Lines;
@@ -74,6 +75,8 @@ pub(crate) struct Vm {
     pub(crate) home: Weak<Link>,
     pub(crate) timers: Timers,
     pub(crate) thread_pools: ThreadPools,
+    /// Its place among those that hear events.
+    pub(crate) events: RefCell<Option<Joined>>,
 }
 
 impl Vm {
@@ -129,6 +132,7 @@ impl Vm {
             home,
             timers: Timers::default(),
             thread_pools: ThreadPools::default(),
+            events: RefCell::default(),
         };
         if !vm.is_single() && !vm.is_rehearsed() {
             errlog::keep(vm.main_conf.captured);
@@ -157,6 +161,11 @@ impl Vm {
     /// Whether it is a request's own: what is loaded is not kept beyond it.
     pub(crate) fn is_single(&self) -> bool {
         self.main_conf.single
+    }
+
+    /// Whether it is there for a configuration on its worker: tasks may serve it.
+    pub(crate) fn lasts(&self) -> bool {
+        !self.is_single() && !self.is_rehearsed() && self.home.strong_count() > 0
     }
 
     /// The VM, to hold it.

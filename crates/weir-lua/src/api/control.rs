@@ -155,22 +155,16 @@ fn sleep(l: State) -> Outcome {
     if seconds < 0.0 {
         return Err(Raise::text(format!("invalid sleep duration \"{}\"", l.lossy(1))));
     }
-    let wait = Duration::from_secs_f64(seconds.min(1e9));
+    let ms = Duration::from_secs_f64(seconds.min(1e9)).as_millis() as u64;
     let told = lend::any_exchange(|x| {
-        x.log(Level::Debug, &format_args!("lua ready to sleep for {} ms", wait.as_millis()));
+        x.log(Level::Debug, &format_args!("lua ready to sleep for {ms} ms"));
         let heard = x.plan.core.error_log.enabled(Level::Debug);
-        heard.then(|| format!("lua sleep timer expired: \"{}?\"", Shown(x)))
+        heard.then(|| format!("lua sleep timer expired: \"{}?\"", Shown(x)).into())
     });
     let told = told.ok().flatten();
     lend::run(|run| {
         run.wait = WaitKind::Timer;
-        run.op = Some(Op::Wait(Box::pin(async move {
-            weir_rt::sleep(wait).await;
-            if let Some(told) = told {
-                weir_core::log::cycle(Level::Debug, &told);
-            }
-            Box::new(|_: State| 0) as crate::op::Results
-        })));
+        run.op = Some(Op::Sleep(ms, told));
     })?;
     Ok(Done::Yield(0))
 }

@@ -48,8 +48,8 @@ fn resume(l: State) -> Outcome {
     let Some(other) = l.thread(1) else { return Err(Raise::argument(1, "resume", "coroutine expected")) };
     let refused = lend::run(|run| match run.find(other).map(|at| &run.threads[at]) {
         None => Some("cannot resume dead coroutine".to_owned()),
-        Some(thread) if thread.kind != Kind::Coroutine || !matches!(thread.status, Status::Suspended) => {
-            Some(format!("cannot resume {} coroutine", thread.status.name()))
+        Some(thread) if thread.kind != Kind::Coroutine || !matches!(thread.status(), Status::Suspended) => {
+            Some(format!("cannot resume {} coroutine", thread.status().name()))
         }
         Some(_) => None,
     })?;
@@ -65,7 +65,7 @@ fn resume(l: State) -> Outcome {
 
 fn status(l: State) -> Outcome {
     let Some(other) = l.thread(1) else { return Err(Raise::argument(1, "status", "coroutine expected")) };
-    let name = lend::run(|run| run.find(other).map_or("dead", |at| run.threads[at].status.name()))?;
+    let name = lend::run(|run| run.find(other).map_or("dead", |at| run.threads[at].status().name()))?;
     l.push_bytes(name.as_bytes());
     Ok(Done::Results(1))
 }
@@ -131,7 +131,7 @@ fn wait(l: State) -> Outcome {
     for thread in &list {
         let ended = lend::run(|run| {
             let at = run.find(*thread)?;
-            match run.threads[at].status {
+            match run.threads[at].status() {
                 Status::Zombie => Some(Ok(run.collect(at, l))),
                 Status::Dead => Some(Err("already waited or killed")),
                 _ => None,
@@ -159,10 +159,10 @@ fn kill(l: State) -> Outcome {
         if run.threads[at].parent != Some(run.current) {
             return Some("killer not parent");
         }
-        match &run.threads[at].status {
+        match run.threads[at].status() {
             Status::Dead => return Some("already waited or killed"),
             Status::Zombie => {
-                run.threads[at].status = Status::Dead;
+                run.dismiss(at);
                 return Some("already terminated");
             }
             Status::Waiting(Waiting::Capture(_) | Waiting::Captured(_)) => {

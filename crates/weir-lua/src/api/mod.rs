@@ -114,6 +114,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::cli::TABLE,
     crate::digest::TABLE,
     crate::errlog::TABLE,
+    crate::events::TABLE,
     crate::fast::TABLE,
     crate::json::TABLE,
     crate::library::TABLE,

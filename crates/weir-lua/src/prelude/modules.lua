@@ -75,17 +75,18 @@ local native = {
     digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, request = ngx._request,
     balancer = ngx._balancer, pipe = ngx._pipe, fast = ngx._fast,
     ssl = ngx._ssl,
-    cli = ngx._cli,
+    cli = ngx._cli, events = ngx._events,
 }
 local behind = {}
 for _, name in ipairs(ngx._library.names()) do
     local function loader(...)
         return assert(loadstring(source(name), "=" .. name))(name, native)
     end
-    if name:find("^resty%.lrucache") or name == "resty.lock" then behind[name] = loader else preload[name] = loader end
+    local first = name:find("^resty%.lrucache") or name:find("^resty%.events") or name == "resty.worker.events"
+    if first or name == "resty.lock" then behind[name] = loader else preload[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_pipe", "_ssl", "_cli" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_pipe", "_ssl", "_cli", "_events" } do
     ngx[name] = nil
 end
 
@@ -93,6 +94,12 @@ end
 local weir = rawget(_G, "weir") or {}
 rawset(_G, "weir", weir)
 weir.ssl = { key = native.ssl.device_key }
+-- Made when it is asked for.
+setmetatable(weir, { __index = function(_, name)
+    if name ~= "events" then return end
+    weir.events = require "weir.events"
+    return weir.events
+end })
 
 -- A value of the running coroutine's own; without one, which request it is.
 local running, setmetatable = coroutine.running, setmetatable

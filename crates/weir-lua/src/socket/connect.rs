@@ -18,9 +18,9 @@ use super::{
 };
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
+use crate::notes::Notes;
 use crate::op::Results;
 use crate::phase::YIELDABLE;
-use crate::run::Notes;
 use crate::state::State;
 use crate::sys::kind;
 

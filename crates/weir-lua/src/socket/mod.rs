@@ -28,9 +28,9 @@ use weir_trace::WaitKind;
 
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
+use crate::notes::Notes;
 use crate::op::{Op, Wait};
 use crate::phase::YIELDABLE;
-use crate::run::Notes;
 use crate::state::State;
 use crate::sys::kind;
 

@@ -14,8 +14,8 @@ use super::until::{Pattern, Progress, Search};
 use super::{Busy, Direction, Socket, bad_argument, closed, errno_words, not_busy, place, socket, wait};
 use crate::api::{self, Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
+use crate::notes::Notes;
 use crate::op::{Op, Piece, Results};
-use crate::run::Notes;
 use crate::state::State;
 use crate::sys::{self, kind};
 

@@ -9,8 +9,8 @@ use super::conn::Conn;
 use super::{Busy, Direction, Socket, bad_argument, closed, errno_words, not_busy, socket, wait};
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
+use crate::notes::Notes;
 use crate::op::Results;
-use crate::run::Notes;
 use crate::state::State;
 use crate::sys::kind;
 

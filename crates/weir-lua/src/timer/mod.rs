@@ -66,7 +66,7 @@ impl Timers {
     }
 
     fn add(&self, delay: u64, timer: Pending) {
-        let (due, made) = (weir_rt::now_ms() + delay, self.made.get());
+        let (due, made) = (weir_rt::clock::monotonic_ms() + delay, self.made.get());
         self.made.set(made + 1);
         let mut pending = self.pending.borrow_mut();
         let first = pending.first_key_value().is_none_or(|((first, _), _)| due < *first);

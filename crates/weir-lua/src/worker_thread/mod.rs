@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::sys::kind;
 use crate::vm::Vm;
 use pool::{Call, Pool};
-use value::Value;
+pub(crate) use value::Value;
 
 /// The pools of a worker that were used, by name.
 pub(crate) type ThreadPools = RefCell<HashMap<Vec<u8>, Pool>>;

@@ -6,7 +6,7 @@ use crate::state::State;
 use crate::sys::kind;
 
 /// A copy of a value.
-pub(super) enum Value {
+pub(crate) enum Value {
     Nil,
     Boolean(bool),
     Number(f64),
@@ -26,10 +26,18 @@ impl Value {
         (first..=l.top()).map(|at| Value::read(l, at, 0)).collect()
     }
 
+    /// The value at a place of the stack.
+    ///
+    /// # Errors
+    /// As [`Value::all`].
+    pub(crate) fn read_at(l: State, at: i32) -> Result<Value, String> {
+        Value::read(l, at, 0)
+    }
+
     fn read(l: State, at: i32, depth: usize) -> Result<Value, String> {
         let unsupported = |name: &str| Err(format!("unsupported Lua type{name}"));
         match l.kind(at) {
-            kind::NIL => Ok(Value::Nil),
+            kind::NIL | kind::NONE => Ok(Value::Nil),
             kind::BOOLEAN => Ok(Value::Boolean(l.boolean(at))),
             kind::NUMBER => Ok(Value::Number(l.number(at).unwrap_or(0.0))),
             kind::STRING => Ok(Value::Text(l.bytes(at).unwrap_or_default().to_vec())),
@@ -65,7 +73,7 @@ impl Value {
     }
 
     /// Puts the value on top of a stack.
-    pub(super) fn push(&self, l: State) {
+    pub(crate) fn push(&self, l: State) {
         match self {
             Value::Nil => l.push_nil(),
             Value::Boolean(value) => l.push_boolean(*value),
