@@ -160,7 +160,7 @@ fn note(settings: &Settings, count: u64, result: Result<Vec<u8>, String>, failin
             log::cycle(Level::Error, &format_args!("otel_exporter {endpoint}: {lost} spans are lost: {why}"));
         }
         None if *failing => {
-            log::cycle(Level::Notice, &format_args!("otel_exporter {endpoint} takes spans again"))
+            log::cycle(Level::Notice, &format_args!("otel_exporter {endpoint} takes spans again"));
         }
         _ => {}
     }

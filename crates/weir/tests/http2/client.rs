@@ -86,6 +86,7 @@ impl Client {
             stream_window: window,
             window: 1 << 20,
             headers,
+            max_frame: weir_http::h2::MIN_FRAME,
             connect_protocol: false,
         };
         let mut out = Vec::new();

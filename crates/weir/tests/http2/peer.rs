@@ -106,6 +106,7 @@ impl Link {
             stream_window: 65_535,
             window: 1 << 20,
             headers: Limits { text: 1 << 16, fields: 1000 },
+            max_frame: weir_http::h2::MIN_FRAME,
             connect_protocol: tunnels,
         };
         let mut out = Vec::new();
