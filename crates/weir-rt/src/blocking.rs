@@ -1,10 +1,13 @@
 //! Threads for calls that block: cold files, name lookups by the C library, keys in hardware.
 //!
-//! One pool per process. Threads are started when work finds none idle, up to a limit, and end after ten idle
-//! seconds, so a server that never blocks has none. They take no signals: those belong to the main thread.
+//! Three pools per process: for calls that wait, for computations, and for keys in devices, whose libraries may do either.
+//! Threads of the last two give way to the loops. Threads are started when work finds none idle, up to a limit, and end
+//! after ten idle seconds, so a server that never blocks has none. They take no signals: those belong to the main thread.
+//! They run on all of the process' cores, whichever worker's is the one that started them.
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,11 +53,17 @@ pub fn set_max_threads(n: usize) {
     POOL.lock().max = n.max(1);
 }
 
-/// Sets how many threads compute at most (at least one), and their niceness (0 to 19, the last of all). For threads that are
-/// started from here on.
-pub fn set_computing(threads: usize, nice: i32) {
-    COMPUTING_NICE.store(nice.clamp(0, 19), Relaxed);
-    COMPUTING.lock().max = threads.max(1);
+/// The same of the pool for keys in devices.
+pub fn device_stats() -> PoolStats {
+    DEVICES.lock().stats()
+}
+
+/// Sets how many threads compute at most (`None`: as many as there are cores for the calling thread), and the niceness of
+/// those that give way (0 to 19, the last of all). For threads that are started from here on.
+pub fn set_computing(threads: Option<usize>, nice: i32) {
+    NICE.store(nice.clamp(0, 19), Relaxed);
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    COMPUTING.lock().max = threads.unwrap_or_else(cores).max(1);
 }
 
 /// Runs `job` on a thread of the pool, first come first served. A panic in it ends the job, not the thread.
@@ -70,14 +79,22 @@ pub(crate) fn compute(job: Job) {
     COMPUTING.submit(job);
 }
 
-static POOL: Pool = Pool::new(MAX_THREADS, IDLE, false);
-static COMPUTING: Pool = Pool::new(COMPUTING_THREADS, IDLE, true);
-/// The niceness of its threads.
-static COMPUTING_NICE: AtomicI32 = AtomicI32::new(19);
-/// More than cores gain little and lose little, since they are the last to run.
-const COMPUTING_THREADS: usize = 8;
+/// The same on a thread of the pool for keys in devices: as many as wait, since they mostly do; what their libraries compute
+/// gives way, too.
+pub(crate) fn ask_device(job: Job) {
+    DEVICES.submit(job);
+}
+
+static POOL: Pool = Pool::new("weir pool", MAX_THREADS, IDLE, false);
+/// More threads than cores would wake one for each job, and none of them would be done sooner.
+static COMPUTING: Pool = Pool::new("weir keys", 1, IDLE, true);
+static DEVICES: Pool = Pool::new("weir devices", MAX_THREADS, IDLE, true);
+/// The niceness of threads that give way.
+static NICE: AtomicI32 = AtomicI32::new(19);
 
 struct Pool {
+    /// Of its threads.
+    name: &'static str,
     state: Mutex<State>,
     work: Condvar,
     idle_time: Duration,
@@ -88,15 +105,25 @@ struct Pool {
 struct State {
     queue: VecDeque<Job>,
     threads: usize,
+    /// Of these, those that have not looked for work yet.
+    starting: usize,
     idle: usize,
     max: usize,
     inline: u64,
 }
 
 impl Pool {
-    const fn new(max: usize, idle_time: Duration, yields: bool) -> Pool {
+    const fn new(name: &'static str, max: usize, idle_time: Duration, yields: bool) -> Pool {
         Pool {
-            state: Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0, max, inline: 0 }),
+            name,
+            state: Mutex::new(State {
+                queue: VecDeque::new(),
+                threads: 0,
+                starting: 0,
+                idle: 0,
+                max,
+                inline: 0,
+            }),
             work: Condvar::new(),
             idle_time,
             yields,
@@ -110,20 +137,18 @@ impl Pool {
         if state.queue.len() <= state.idle {
             drop(state);
             self.work.notify_one();
-        } else if state.threads < state.max {
-            self.grow(state);
+        } else if state.idle == 0 && state.starting == 0 && state.threads < state.max {
+            self.grow_or_run(state);
         }
     }
 
-    /// Starts a thread, outside the lock; without any thread the last job is run by the caller.
-    fn grow(&'static self, mut state: MutexGuard<'_, State>) {
-        state.threads += 1;
-        drop(state);
-        if self.start_thread().is_ok() {
+    /// Starts a thread; without any thread the last job is run by the caller. Mostly threads start the next one
+    /// ([`Pool::work`]): it takes some 50 us, which the loops have not.
+    fn grow_or_run(&'static self, state: MutexGuard<'_, State>) {
+        if self.grow(state).is_ok() {
             return;
         }
         let mut state = self.lock();
-        state.threads -= 1;
         if state.threads == 0
             && let Some(job) = state.queue.pop_back()
         {
@@ -133,12 +158,25 @@ impl Pool {
         }
     }
 
+    /// Starts a thread, outside the lock.
+    fn grow(&'static self, mut state: MutexGuard<'_, State>) -> io::Result<()> {
+        state.threads += 1;
+        state.starting += 1;
+        drop(state);
+        self.start_thread().inspect_err(|_| {
+            let mut state = self.lock();
+            state.threads -= 1;
+            state.starting -= 1;
+        })
+    }
+
     fn start_thread(&'static self) -> io::Result<()> {
         // A new thread starts with its creator's mask, so there is no moment in which a signal could hit it.
         let before = signal::block_all()?;
-        let started = std::thread::Builder::new().name("weir pool".into()).spawn(|| {
+        let started = std::thread::Builder::new().name(self.name.into()).spawn(|| {
+            process::unbind();
             if self.yields {
-                process::give_way(COMPUTING_NICE.load(Relaxed));
+                process::give_way(NICE.load(Relaxed));
             }
             self.work();
         });
@@ -146,12 +184,18 @@ impl Pool {
         started.map(drop)
     }
 
-    /// The life of one thread.
-    fn work(&self) {
+    /// The life of one thread. While it runs something another one waits, if there may be one.
+    fn work(&'static self) {
         let mut state = self.lock();
+        state.starting -= 1;
         loop {
             if let Some(job) = state.queue.pop_front() {
-                drop(state);
+                if state.idle == 0 && state.threads < state.max {
+                    // If it can't be had, the next job asks for it again.
+                    let _ = self.grow(state);
+                } else {
+                    drop(state);
+                }
                 run(job);
                 state = self.lock();
                 continue;
@@ -201,7 +245,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(90);
 
     fn pool(max: usize, idle_time: Duration) -> &'static Pool {
-        Box::leak(Box::new(Pool::new(max, idle_time, false)))
+        Box::leak(Box::new(Pool::new("weir pool", max, idle_time, false)))
     }
 
     /// Runs `f` in the pool and gives what it returns.
@@ -221,7 +265,8 @@ mod tests {
 
     #[test]
     fn threads_that_compute_give_way_and_others_do_not() {
-        let (policy, nice) = ask(Box::leak(Box::new(Pool::new(1, LONG, true))), process::priority);
+        let (policy, nice) =
+            ask(Box::leak(Box::new(Pool::new("weir keys", 1, LONG, true))), process::priority);
         assert_eq!((policy, nice), (libc::SCHED_BATCH, 19));
         assert_eq!(ask(pool(1, LONG), process::priority), process::priority());
     }
@@ -255,12 +300,39 @@ mod tests {
     fn an_idle_thread_is_used_again_and_ends_in_time() {
         let pool = pool(8, Duration::from_millis(30));
         let first = ask(pool, || std::thread::current().id());
-        // It may have ended in between on a slow machine; never are there two.
+        // It may have ended in between on a slow machine. Each job starts one more thread at most.
         let _ = (first, ask(pool, || std::thread::current().id()));
-        assert!(pool.lock().threads <= 2);
-        until("the thread ends", || pool.lock().threads == 0);
+        assert!(pool.lock().threads <= 3);
+        until("the threads end", || pool.lock().threads == 0);
         assert_eq!(pool.lock().stats(), PoolStats { threads: 0, most: 8, busy: 0, queued: 0, inline: 0 });
         assert_eq!(ask(pool, || 5), 5, "and the pool still works");
+    }
+
+    /// Keeps a thread busy until the gate is dropped.
+    fn occupy(pool: &'static Pool) -> mpsc::Sender<()> {
+        let (gate, turn) = mpsc::channel::<()>();
+        let (sender, begun) = mpsc::channel();
+        pool.submit(Box::new(move || {
+            sender.send(()).expect("receiver lives");
+            turn.recv().expect_err("nothing is sent");
+        }));
+        begun.recv_timeout(LONG).expect("the job runs");
+        gate
+    }
+
+    #[test]
+    fn a_thread_waits_while_another_is_busy() {
+        let pool = pool(8, LONG);
+        let _gate = occupy(pool);
+        until("another one waits", || pool.lock().idle == 1);
+    }
+
+    #[test]
+    fn a_job_does_not_wait_for_a_busy_thread_after_the_idle_one_has_ended() {
+        let pool = pool(8, Duration::from_millis(30));
+        let _gate = occupy(pool);
+        until("the idle one ends", || pool.lock().threads == 1);
+        assert_eq!(ask(pool, || 6), 6);
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub use listener::Listener;
 pub use net::SockAddr;
 pub use output::Chunk;
 pub use runtime::{
-    Options, Remote, Runtime, at_round_end, blocking, buffers, computing, epoch, now_ms, receives_itself,
-    remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
+    Options, Remote, Runtime, asking_device, at_round_end, blocking, buffers, computing, epoch, now_ms,
+    receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{Closed, Recv, SendError, Stream};

@@ -379,13 +379,38 @@ fn check(result: c_int) -> io::Result<()> {
 /// The calling thread gives way to others: batch scheduling (sched(7)) at this niceness, 19 for one that runs when no other
 /// wants its core. It is not raised above its creator's.
 pub(crate) fn give_way(nice: i32) {
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: a plain struct that lives during the call; 0 is the calling thread in all calls. Lowering one's own
-    // priority needs no right; where a sandbox forbids it all the same, the thread works as any other.
+    // SAFETY: no pointers; 0 is the calling thread.
+    let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let attr = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_BATCH as u32,
+        sched_flags: 0,
+        sched_nice: nice.max(own),
+        sched_priority: 0,
+        sched_runtime: SLICE_NS,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: a plain struct of the size that it says, which lives during the call. Lowering one's own priority needs no
+    // right; where a sandbox forbids it all the same, the thread works as any other.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+}
+
+/// The slice that a thread asks for which gives way, the longest there is. Since Linux 6.12 a thread that wakes takes the core
+/// at once from one with a longer slice; between equal ones it waits for up to a tick, whatever their niceness. p99 of a
+/// waking thread beside eight that compute at nice 19: 3.8 ms with equal slices, 0.2 ms with this.
+const SLICE_NS: u64 = 100_000_000;
+
+/// Lets the calling thread run on all cores that the process' first thread may use, though its creator was bound to some. If
+/// that can't be done, it works where it is.
+pub(crate) fn unbind() {
+    // SAFETY: integers only, for which zero is a value: the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is valid for its size during both calls; a process' number is that of its first thread, 0 the caller.
     unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const param);
-        let own = libc::getpriority(libc::PRIO_PROCESS, 0);
-        libc::setpriority(libc::PRIO_PROCESS, 0, nice.max(own));
+        if libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set) == 0 {
+            libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+        }
     }
 }
 

@@ -512,6 +512,11 @@ pub async fn computing<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static
     away(pool::compute, f).await
 }
 
+/// As [`blocking`], for keys in devices: on threads that wait, and give way to the loops when they compute.
+pub async fn asking_device<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    away(pool::ask_device, f).await
+}
+
 async fn away<T: Send + 'static>(
     submit: fn(Box<dyn FnOnce() + Send>),
     f: impl FnOnce() -> T + Send + 'static,
@@ -530,7 +535,10 @@ async fn away<T: Send + 'static>(
     }));
     let result = poll_fn(|cx| {
         if let Some(job) = job.take() {
+            // Before: it may be done, elsewhere, before this returns.
+            call.lock().unwrap_or_else(PoisonError::into_inner).waker = Some(cx.waker().clone());
             submit(job);
+            return Poll::Pending;
         }
         let mut call = call.lock().unwrap_or_else(PoisonError::into_inner);
         match call.result.take() {

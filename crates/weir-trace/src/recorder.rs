@@ -80,6 +80,7 @@ pub struct Recorder {
     stalls: Stalls,
     until_sample: u32,
     random: u64,
+    cpu: bool,
 }
 
 impl Recorder {
@@ -99,6 +100,7 @@ impl Recorder {
             stalls: Stalls::new(settings.stalls),
             until_sample: 0,
             random: settings.seed | 1,
+            cpu: false,
         };
         recorder.draw();
         recorder
@@ -136,6 +138,18 @@ impl Recorder {
     /// Changes the level from the next request on.
     pub fn set_level(&mut self, level: Level) {
         self.settings.level = level;
+    }
+
+    /// Whether handshakes are timed by the CPU time of the worker's thread, too ([`Step::TlsCpu`]). That takes two system
+    /// calls each time one goes on, so not by itself.
+    pub fn set_cpu(&mut self, on: bool) {
+        self.cpu = on;
+    }
+
+    /// What [`set_cpu`](Recorder::set_cpu) has set; false at first.
+    #[must_use]
+    pub fn cpu(&self) -> bool {
+        self.cpu
     }
 
     /// Changes the bound for slow requests, in ticks.

@@ -135,6 +135,8 @@ pub enum Step {
     ProxyProtocol,
     /// The TLS handshake.
     Tls,
+    /// The same by the CPU time of the worker's thread, if that is asked for ([`Recorder::set_cpu`](crate::Recorder)).
+    TlsCpu,
     /// Waiting for and receiving the request line and the header section.
     HeadRead,
     /// Parsing them.
@@ -153,10 +155,11 @@ pub enum Step {
 
 impl Step {
     /// All steps in the order a request meets them.
-    pub const ALL: [Step; 10] = [
+    pub const ALL: [Step; 11] = [
         Step::Accept,
         Step::ProxyProtocol,
         Step::Tls,
+        Step::TlsCpu,
         Step::HeadRead,
         Step::Parse,
         Step::VirtualServer,
@@ -173,6 +176,7 @@ impl Step {
             Step::Accept => "accept",
             Step::ProxyProtocol => "proxy_protocol",
             Step::Tls => "tls",
+            Step::TlsCpu => "tls_cpu",
             Step::HeadRead => "head_read",
             Step::Parse => "parse",
             Step::VirtualServer => "virtual_server",

@@ -62,7 +62,7 @@ pub struct MainConf {
     /// `worker_priority`
     pub worker_priority: Option<i32>,
     /// `ssl_key_pool`: threads and their niceness.
-    pub key_pool: Option<(usize, i32)>,
+    pub key_pool: Option<(Option<usize>, i32)>,
     /// `worker_cpu_affinity`
     pub worker_cpu_affinity: Option<Affinity>,
     /// `worker_shutdown_timeout`, milliseconds.
@@ -199,9 +199,9 @@ impl MainConf {
         self.worker_priority.unwrap_or(0)
     }
 
-    /// The threads that use slow keys: how many at most, and their niceness.
-    pub fn key_pool(&self) -> (usize, i32) {
-        self.key_pool.unwrap_or((8, 19))
+    /// The threads that use slow keys: how many at most (`None`: as many as there are cores), and their niceness.
+    pub fn key_pool(&self) -> (Option<usize>, i32) {
+        self.key_pool.unwrap_or((None, 19))
     }
 
     /// Whether regular expressions are compiled to machine code. nginx's default is off, for the sake of libraries
@@ -279,7 +279,7 @@ const TABLE: &[Row] = &[
     Row::new("worker_priority", MAIN, ONE, set::worker_priority)
         .doc("The workers' priority as nice counts; 0."),
     Row::new("ssl_key_pool", MAIN, ONE_OR_TWO, set::key_pool)
-        .doc("The threads that use slow keys: threads=N at most, 8, and nice=N, 0 to 19, how far they give way to others; 19."),
+        .doc("The threads that use slow keys: threads=N at most, as many as cores, and nice=N, 0 to 19, how far they give way to others; 19."),
     Row::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
         .doc("The CPUs of each worker as masks, or auto with a mask of those to use."),
     Row::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))

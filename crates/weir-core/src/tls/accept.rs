@@ -39,17 +39,39 @@ pub(crate) async fn run(
     wire: &Rc<Wire>,
 ) -> Option<state::Alpn> {
     let mut handshake = pin!(agree(worker, connection, wire));
-    let (begin, mut held) = (clock::ticks(), 0);
-    let alpn = poll_fn(|cx| {
-        let from = clock::ticks();
-        let polled = handshake.as_mut().poll(cx);
-        held += clock::ticks().saturating_sub(from);
-        polled
-    })
-    .await;
-    let wait = clock::ticks().saturating_sub(begin + held);
-    worker.recorder.borrow().connection_step(Step::Tls, held, wait);
+    let (begin, mut held) = (clock::ticks(), Held::new(worker.recorder.borrow().cpu()));
+    let alpn = poll_fn(|cx| held.during(|| handshake.as_mut().poll(cx))).await;
+    let wait = clock::ticks().saturating_sub(begin + held.ticks);
+    let recorder = worker.recorder.borrow();
+    recorder.connection_step(Step::Tls, held.ticks, wait);
+    if let Some(cpu) = held.cpu_ns {
+        recorder.connection_step(Step::TlsCpu, clock::scale().ns_to_ticks(cpu), 0);
+    }
     alpn
+}
+
+/// How long a handshake held the loop.
+struct Held {
+    ticks: u64,
+    /// CPU time of the thread: without the turns of other threads and programs.
+    cpu_ns: Option<u64>,
+}
+
+impl Held {
+    fn new(cpu: bool) -> Held {
+        Held { ticks: 0, cpu_ns: cpu.then_some(0) }
+    }
+
+    fn during<R>(&mut self, step: impl FnOnce() -> R) -> R {
+        let cpu = self.cpu_ns.map(|_| clock::thread_cpu_ns());
+        let from = clock::ticks();
+        let result = step();
+        self.ticks += clock::ticks().saturating_sub(from);
+        if let (Some(sum), Some(from)) = (&mut self.cpu_ns, cpu) {
+            *sum += clock::thread_cpu_ns().saturating_sub(from);
+        }
+        result
+    }
 }
 
 async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>) -> Option<state::Alpn> {

@@ -47,7 +47,7 @@ pub(crate) async fn at<R: Send + 'static>(effort: Effort, step: impl FnOnce() ->
     match effort {
         Effort::Short => step(),
         Effort::Long => weir_rt::computing(step).await,
-        Effort::Device => weir_rt::blocking(step).await,
+        Effort::Device => weir_rt::asking_device(step).await,
     }
 }
 

@@ -13,6 +13,7 @@ pub(super) struct Capacity {
     listeners: (u64, u64, String),
     files: PoolStats,
     computing: PoolStats,
+    devices: PoolStats,
     /// Receive buffers in use, and all.
     buffers: (u64, u64),
     /// Connections to servers, kept for later requests.
@@ -42,6 +43,7 @@ impl Capacity {
             listeners: (sum(|backlog| backlog.waiting), sum(|backlog| backlog.room), fullest),
             files: blocking::pool_stats(),
             computing: blocking::computing_stats(),
+            devices: blocking::device_stats(),
             buffers: asked.answers.iter().fold((0, 0), |(used, all), ((free, count), _)| {
                 (used + u64::from(count - free), all + u64::from(*count))
             }),
@@ -63,9 +65,11 @@ impl Capacity {
             if fullest.is_empty() { nothing() } else { format!("fullest {fullest}") },
             nothing(),
         ]];
-        for (name, now, before) in
-            [("file threads", self.files, before.files), ("key threads", self.computing, before.computing)]
-        {
+        for (name, now, before) in [
+            ("file threads", self.files, before.files),
+            ("key threads", self.computing, before.computing),
+            ("device threads", self.devices, before.devices),
+        ] {
             rows.push([
                 name.to_owned(),
                 of(now.busy as u64, now.most as u64),

@@ -1,4 +1,4 @@
-//! `level`: how much is recorded, from the next request on.
+//! `level`: how much is recorded, from the next request on; and whether handshakes are timed by CPU time, too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::table::{Cell, Column, Report};
 /// load.
 pub(crate) fn level(source: &Source, question: &Question) -> Result<String, Failure> {
     let wanted = question.value("set").map(named).transpose()?;
+    let cpu = question.value("cpu").map(switch).transpose()?;
     let limit = question.value("for").map(duration_ns).transpose()?.map(Duration::from_nanos);
     if wanted.is_some() {
         // Any change ends the wait for an older one to run out.
@@ -27,6 +28,9 @@ pub(crate) fn level(source: &Source, question: &Question) -> Result<String, Fail
     let said = source.ask(PATIENCE, move |worker| {
         if let Some(level) = wanted {
             worker.recorder.borrow_mut().set_level(level);
+        }
+        if let Some(on) = cpu {
+            worker.recorder.borrow_mut().set_cpu(on);
         }
         Figures::of(worker)
     });
@@ -89,6 +93,14 @@ fn back_after(source: &Source, limit: Duration, before: Level) {
     // Without the thread the level would stay for good, which the answer has not said.
     if std::thread::Builder::new().name("weir level".to_owned()).spawn(back).is_err() {
         source.tell(move |worker| worker.recorder.borrow_mut().set_level(before));
+    }
+}
+
+fn switch(word: &str) -> Result<bool, String> {
+    match word {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("the CPU time of handshakes is on or off".to_owned()),
     }
 }
 

@@ -212,9 +212,10 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "profile",
-        words: "level off|sampled|full",
+        words: "level off|sampled|full | handshakes on|off",
         about: "Changes how much is recorded, or says how much is. 0, 1 and 2 stand for off, sampled and full; `--for` \
-                goes back by itself.",
+                goes back by itself. With `handshakes on` those of TLS are timed by the CPU time of the worker's thread, \
+                too (`weir trace --sites`: tls_cpu), for two system calls each time one goes on.",
         choices: questions::PROFILE,
         run: questions::profile,
     },

@@ -84,7 +84,8 @@ pub(super) fn profile(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     let question = match words[..] {
         [] | ["level"] => Question::new("level"),
         ["level", level] => Question::new("level").with("set", level),
-        _ => return Err(format!("\"{}\" is nothing to profile with: level is", words[0])),
+        ["handshakes", switch] => Question::new("level").with("cpu", switch),
+        _ => return Err(format!("\"{}\" is nothing to profile with: level and handshakes are", words[0])),
     };
     let question = match asked.value("--for") {
         Some(time) => question.with("for", time),

@@ -123,7 +123,7 @@ pub(super) fn key_pool(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
         let (name, value) = line.arg(at).split_once('=').unwrap_or_default();
         let number = parse_number(value.as_bytes());
         match (name, number) {
-            ("threads", Some(number @ 1..=1024)) => threads = number as usize,
+            ("threads", Some(number @ 1..=1024)) => threads = Some(number as usize),
             ("nice", Some(number @ 0..=19)) => nice = number as i32,
             _ => return Err(line.invalid_parameter(at)),
         }

@@ -19,6 +19,14 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
         ),
         ("ssl_key_pool threads=0;", "invalid parameter \"threads=0\" in weir.conf:1:14"),
         ("ssl_key_pool nice=20;", "invalid parameter \"nice=20\" in weir.conf:1:14"),
+        ("ssl_key_pool nice=5 threads=few;", "invalid parameter \"threads=few\" in weir.conf:1:21"),
+        ("ssl_key_pool nice=-1;", "invalid parameter \"nice=-1\" in weir.conf:1:14"),
+        ("ssl_key_pool 8;", "invalid parameter \"8\" in weir.conf:1:14"),
+        ("ssl_key_pool;", "invalid number of arguments in \"ssl_key_pool\" directive in weir.conf:1:1"),
+        (
+            "ssl_key_pool nice=1; ssl_key_pool nice=2;",
+            "\"ssl_key_pool\" directive is duplicate in weir.conf:1:22",
+        ),
         ("worker_priority x;", "\"worker_priority\" directive invalid number in weir.conf:1:17"),
         ("worker_cpu_affinity 01x;", "invalid character \"x\" in \"worker_cpu_affinity\" in weir.conf:1:21"),
         (
@@ -96,7 +104,7 @@ fn every_line_is_recorded() {
         (main.daemon(), main.master_process(), main.priority(), main.pcre_jit()),
         (false, false, -5, false)
     );
-    assert_eq!(main.key_pool(), (2, 5));
+    assert_eq!(main.key_pool(), (Some(2), 5));
     assert_eq!((main.worker_rlimit_nofile, main.worker_rlimit_core), (Some(4), Some(1 << 30)));
     assert_eq!(main.shutdown_timeout(), Some(Duration::from_secs(6)));
     assert_eq!(main.pid(Path::new("/p")), Path::new("/srv/weir/run/w.pid"));
