@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +23,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
     let content = std::fs::read(path)?;
     if let Some(collected) = &mut mode().collected {
-        collected.insert(path.to_path_buf(), content.clone());
+        collected.add(path, &content);
     }
     Ok(content)
 }
@@ -30,9 +31,34 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Runs `build`, and returns with its result what [`read`] has read meanwhile. Not to be nested, nor for two threads at
 /// once: a process builds one configuration at a time.
 pub fn collect<R>(build: impl FnOnce() -> R) -> (R, Contents) {
-    mode().collected = Some(Contents::new());
+    mode().collected = Some(Collected::default());
     let result = build();
-    (result, mode().collected.take().unwrap_or_default())
+    let collected = mode().collected.take().unwrap_or_default();
+    (result, collected.contents())
+}
+
+/// What was read so far. Contents lie one behind the other: pieces of their own would leave holes between what a
+/// configuration keeps of very many of them.
+#[derive(Default)]
+struct Collected {
+    bytes: Vec<u8>,
+    places: HashMap<PathBuf, Range<usize>>,
+}
+
+impl Collected {
+    fn add(&mut self, path: &Path, content: &[u8]) {
+        if self.places.get(path).is_some_and(|place| self.bytes[place.clone()] == *content) {
+            return;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(content);
+        self.places.insert(path.to_path_buf(), start..self.bytes.len());
+    }
+
+    fn contents(self) -> Contents {
+        let Collected { bytes, places } = self;
+        places.into_iter().map(|(path, place)| (path, bytes[place].to_vec())).collect()
+    }
 }
 
 /// Until the result is dropped, [`read`] gives these contents for their paths.
@@ -52,7 +78,7 @@ impl Drop for Given {
 }
 
 struct Mode {
-    collected: Option<Contents>,
+    collected: Option<Collected>,
     given: Option<Contents>,
 }
 

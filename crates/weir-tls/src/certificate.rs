@@ -6,7 +6,7 @@ pub use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
 
 use crate::error::{Error, content};
-use crate::{der, pem};
+use crate::{der, facts, pem};
 
 /// How long using a key takes, and so where that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,9 +34,24 @@ impl Certificate {
         ocsp: Option<Vec<u8>>,
     ) -> Result<Certificate, Error> {
         let first = chain.first().ok_or_else(|| content(NO_CERTIFICATE))?;
+        if facts::public_key(first).is_none() {
+            return Err(content(MALFORMED));
+        }
+        Certificate::new_late(chain, key, ocsp)
+    }
+
+    /// As [`Certificate::new`], for very many: of the certificate nothing but its key is looked at.
+    ///
+    /// # Errors
+    /// As there; what is wrong within the certificate may be found out by clients.
+    pub fn new_late(
+        chain: Vec<CertificateDer<'static>>,
+        key: Arc<dyn SigningKey>,
+        ocsp: Option<Vec<u8>>,
+    ) -> Result<Certificate, Error> {
+        let first = chain.first().ok_or_else(|| content(NO_CERTIFICATE))?;
         if let Some(public) = key.public_key() {
-            let own =
-                crate::facts::public_key(first).ok_or_else(|| content("the certificate is malformed"))?;
+            let own = facts::public_key_within(first).ok_or_else(|| content(MALFORMED))?;
             if own != public.as_ref() {
                 return Err(content("key values mismatch"));
             }
@@ -87,10 +102,12 @@ pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
             chain.push(CertificateDer::from(element.all.to_vec()));
         }
     }
-    match chain.is_empty() {
-        true => Err(content(NO_CERTIFICATE)),
-        false => Ok(chain),
+    if chain.is_empty() {
+        return Err(content(NO_CERTIFICATE));
     }
+    // There may be very many, mostly of one certificate.
+    chain.shrink_to_fit();
+    Ok(chain)
 }
 
 /// Certificates as encoded, one behind the other.
@@ -102,7 +119,7 @@ pub fn chain_of_der(der: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     while !rest.is_empty() || chain.is_empty() {
         let malformed = || content("bad certificate encoding");
         let element = der::element(rest).ok_or_else(malformed)?;
-        crate::facts::public_key(element.all).ok_or_else(malformed)?;
+        facts::public_key(element.all).ok_or_else(malformed)?;
         chain.push(CertificateDer::from(element.all.to_vec()));
         rest = element.rest;
     }
@@ -127,6 +144,7 @@ pub fn to_pem(certificate: &[u8]) -> String {
 
 /// See [`Effort::Long`].
 const LONG_BITS: usize = 3072;
+const MALFORMED: &str = "the certificate is malformed";
 const NO_CERTIFICATE: &str = "no start line: Expecting: TRUSTED CERTIFICATE";
 
 #[cfg(test)]
@@ -146,6 +164,24 @@ mod tests {
         for wrong in [&first[..first.len() - 1], &[], &[&first[..], b"x"].concat()] {
             assert!(chain_of_der(wrong).is_err(), "{} bytes", wrong.len());
         }
+    }
+
+    #[test]
+    fn a_key_is_found_without_looking_at_the_rest() {
+        let (key, other) = (rcgen::KeyPair::generate(), rcgen::KeyPair::generate());
+        let (key, other) = (key.expect("a key"), other.expect("a key"));
+        let signed = rcgen::CertificateParams::new(vec!["a.example.com".to_owned()]).expect("a name");
+        let der = signed.self_signed(&key).expect("signed").der().to_vec();
+        assert_eq!(facts::public_key_within(&der).map(<[u8]>::to_vec), facts::public_key(&der));
+        for end in 0..der.len() {
+            assert_eq!(facts::public_key_within(&der[..end]), None);
+        }
+        let made = |key: &rcgen::KeyPair| {
+            let key = crate::key::from_der(&key.serialize_der()).expect("a key");
+            Certificate::new_late(vec![CertificateDer::from(der.clone())], key, None)
+        };
+        assert!(made(&key).is_ok());
+        assert_eq!(made(&other).expect_err("another's").to_string(), "key values mismatch");
     }
 
     proptest! {

@@ -103,7 +103,7 @@ impl ResolvesClientCert for One {
 
 /// A client's handshake.
 pub struct Connect {
-    conn: UnbufferedClientConnection,
+    conn: Box<UnbufferedClientConnection>,
     input: Vec<u8>,
     early: Vec<u8>,
     signatures: Signatures,
@@ -117,7 +117,7 @@ impl Connect {
     /// The configuration does not fit together.
     pub fn new(config: &ClientConfig, name: &str) -> Result<Connect, Error> {
         let name = ServerName::try_from(name.to_owned()).ok().unwrap_or_else(nameless);
-        let conn = UnbufferedClientConnection::new(config.0.clone(), name)?;
+        let conn = Box::new(UnbufferedClientConnection::new(config.0.clone(), name)?);
         Ok(Connect { conn, input: Vec::new(), early: Vec::new(), signatures: Signatures::default() })
     }
 
@@ -128,7 +128,7 @@ impl Connect {
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         self.input.extend_from_slice(received);
         let Connect { conn, input, early, signatures } = self;
-        signatures.during(|| session::run(conn, input, early, out))?;
+        signatures.during(|| session::run(&mut **conn, input, early, out))?;
         Ok(if self.conn.is_handshaking() { Progress::NeedsInput } else { Progress::Complete })
     }
 

@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-use crate::name;
+use crate::{der, name};
 
 fn parsed(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
@@ -68,6 +68,22 @@ pub fn days_left(der: &[u8], now: u64) -> Option<u64> {
 /// The SubjectPublicKeyInfo.
 pub fn public_key(der: &[u8]) -> Option<Vec<u8>> {
     parsed(der).map(|it| it.public_key().raw.to_vec())
+}
+
+/// The same where it lies (RFC 5280, section 4.1), for very many: nothing else is looked at.
+pub(crate) fn public_key_within(der: &[u8]) -> Option<&[u8]> {
+    /// `[0] EXPLICIT`, the version, which is absent in certificates of version 1.
+    const VERSION: u8 = 0xa0;
+    let (certificate, _) = der::expect(der, der::SEQUENCE)?;
+    let (mut rest, _) = der::expect(certificate, der::SEQUENCE)?;
+    if let Some(version) = der::element(rest).filter(|it| it.tag == VERSION) {
+        rest = version.rest;
+    }
+    // Serial number, signature, issuer, validity, subject.
+    for tag in [der::INTEGER, der::SEQUENCE, der::SEQUENCE, der::SEQUENCE, der::SEQUENCE] {
+        (_, rest) = der::expect(rest, tag)?;
+    }
+    der::element(rest).filter(|it| it.tag == der::SEQUENCE).map(|it| it.all)
 }
 
 /// OpenSSL's form of a time.

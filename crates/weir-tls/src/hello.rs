@@ -3,6 +3,8 @@
 //! [`Acceptor`] collects records until the message is whole, however it is cut, and keeps them: the [`Hello`] that comes
 //! out begins a [`crate::Handshake`] with these very bytes.
 
+use std::borrow::Cow;
+
 use crate::error::{Error, content};
 
 /// Collects a connection's first message.
@@ -50,16 +52,16 @@ impl Acceptor {
     }
 }
 
-enum Message {
+enum Message<'r> {
     Incomplete,
     Wrong,
     /// Without its header of four bytes.
-    Whole(Vec<u8>),
+    Whole(Cow<'r, [u8]>),
 }
 
-/// The first handshake message in `records`.
-fn message(records: &[u8]) -> Message {
-    let (mut rest, mut joined) = (records, Vec::new());
+/// The first handshake message in `records`; where it lies, if it is in one of them, as nearly all are.
+fn message(records: &[u8]) -> Message<'_> {
+    let (mut rest, mut joined) = (records, Cow::Borrowed(&[][..]));
     loop {
         match *rest {
             [kind, ..] if kind != HANDSHAKE => return Message::Wrong,
@@ -71,14 +73,21 @@ fn message(records: &[u8]) -> Message {
         if len == 0 || len > 16 * 1024 + 256 {
             return Message::Wrong;
         }
-        joined.extend_from_slice(&behind[..len.min(behind.len())]);
+        let piece = &behind[..len.min(behind.len())];
+        match joined.is_empty() {
+            true => joined = Cow::Borrowed(piece),
+            false => joined.to_mut().extend_from_slice(piece),
+        }
         if joined.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
             return Message::Wrong;
         }
-        if let Some((head, body)) = joined.split_at_checked(4) {
-            let want = usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]);
-            if let Some(body) = body.get(..want) {
-                return Message::Whole(body.to_vec());
+        if let Some(head) = joined.get(..4) {
+            let end = 4 + (usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]));
+            if joined.len() >= end {
+                return Message::Whole(match joined {
+                    Cow::Borrowed(joined) => Cow::Borrowed(&joined[4..end]),
+                    Cow::Owned(joined) => Cow::Owned(joined[4..end].to_vec()),
+                });
             }
         }
         match behind.get(len..) {
@@ -115,8 +124,8 @@ pub struct HelloFields {
     pub groups: Vec<u16>,
     /// Signature schemes offered, in order.
     pub signature_schemes: Vec<u16>,
-    /// All extensions as they came: number and content.
-    pub extensions: Vec<(u16, Vec<u8>)>,
+    /// All extensions as they came, in one piece: most handshakes look at none of them.
+    extensions: Vec<u8>,
 }
 
 impl HelloFields {
@@ -128,47 +137,32 @@ impl HelloFields {
         let session_id = r.bytes8()?.to_vec();
         let cipher_suites = numbers(r.bytes16()?)?;
         r.bytes8()?;
-        let mut fields = HelloFields {
-            random,
-            versions: vec![version],
-            session_id,
-            cipher_suites,
-            ..HelloFields::default()
-        };
-        if r.0.is_empty() {
-            return Some(fields);
-        }
-        let mut extensions = Reader(r.bytes16()?);
+        let mut fields = HelloFields { random, session_id, cipher_suites, ..HelloFields::default() };
         if !r.0.is_empty() {
-            return None;
+            fields.extensions = r.bytes16()?.to_vec();
+            fields.read_extensions()?;
         }
-        while !extensions.0.is_empty() {
-            let (kind, content) = (extensions.u16()?, extensions.bytes16()?);
-            fields.extension(kind, content)?;
-            fields.extensions.push((kind, content.to_vec()));
+        if fields.extension_of(VERSIONS).is_none() {
+            fields.versions.push(version);
         }
-        Some(fields)
+        r.0.is_empty().then_some(fields)
     }
 
     /// The same without its extensions, which take most of the memory.
     #[must_use]
-    pub fn without_extensions(&self) -> HelloFields {
-        HelloFields {
-            random: self.random,
-            versions: self.versions.clone(),
-            session_id: self.session_id.clone(),
-            cipher_suites: self.cipher_suites.clone(),
-            server_name: self.server_name.clone(),
-            alpn: self.alpn.clone(),
-            groups: self.groups.clone(),
-            signature_schemes: self.signature_schemes.clone(),
-            extensions: Vec::new(),
-        }
+    pub fn without_extensions(self) -> HelloFields {
+        HelloFields { extensions: Vec::new(), ..self }
+    }
+
+    /// All extensions in order, numbers and contents.
+    pub fn extensions(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let mut rest = Reader(&self.extensions);
+        std::iter::from_fn(move || Some((rest.u16()?, rest.bytes16()?)))
     }
 
     /// The content of an extension.
     pub fn extension_of(&self, kind: u16) -> Option<&[u8]> {
-        self.extensions.iter().find(|(k, _)| *k == kind).map(|(_, content)| content.as_slice())
+        self.extensions().find(|(other, _)| *other == kind).map(|(_, content)| content)
     }
 
     /// The name of the server that is wanted, as it was sent.
@@ -186,6 +180,16 @@ impl HelloFields {
     /// A client that wants the state of certificates in the handshake (`status_request`, RFC 6066, section 8).
     pub fn wants_status(&self) -> bool {
         self.extension_of(STATUS).is_some()
+    }
+
+    fn read_extensions(&mut self) -> Option<()> {
+        let extensions = std::mem::take(&mut self.extensions);
+        let mut rest = Reader(&extensions);
+        while !rest.0.is_empty() {
+            self.extension(rest.u16()?, rest.bytes16()?)?;
+        }
+        self.extensions = extensions;
+        Some(())
     }
 
     fn extension(&mut self, kind: u16, content: &[u8]) -> Option<()> {

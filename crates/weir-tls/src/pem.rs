@@ -57,38 +57,44 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     for group in text.chunks(4) {
         let [a, b, c, d] = *<&[u8; 4]>::try_from(group).ok()?;
-        let (a, b) = (value(a)?, value(b)?);
-        out.push(a << 2 | b >> 4);
-        match (c, d) {
-            (b'=', b'=') => break,
-            (c, b'=') => {
-                out.push(b << 4 | value(c)? >> 2);
+        match [a, b, c, d].map(value) {
+            // Nearly all groups. No value has one of the two highest bits.
+            [a, b, c, d] if (a | b | c | d) & 0xc0 == 0 => {
+                out.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
+            }
+            [a, b, c, _] if (a | b | c) & 0xc0 == 0 && d == b'=' => {
+                out.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2]);
                 break;
             }
-            (c, d) => {
-                let (c, d) = (value(c)?, value(d)?);
-                out.push(b << 4 | c >> 2);
-                out.push(c << 6 | d);
+            [a, b, ..] if (a | b) & 0xc0 == 0 && (c, d) == (b'=', b'=') => {
+                out.push(a << 2 | b >> 4);
+                break;
             }
+            _ => return None,
         }
     }
     Some(out)
 }
 
-fn value(b: u8) -> Option<u8> {
-    match b {
-        b'A'..=b'Z' => Some(b - b'A'),
-        b'a'..=b'z' => Some(b - b'a' + 26),
-        b'0'..=b'9' => Some(b - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
+/// The six bits that a character stands for; 255: none.
+fn value(b: u8) -> u8 {
+    VALUES[usize::from(b)]
 }
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+const VALUES: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut at = 0;
+    while at < ALPHABET.len() {
+        values[ALPHABET[at] as usize] = at as u8;
+        at += 1;
+    }
+    values
+};
 
 /// `der` as a block, with nginx's 64 characters a line and a line end behind it.
 pub(crate) fn encode(label: &str, der: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = format!("-----BEGIN {label}-----\n");
     for line in der.chunks(48) {
         for group in line.chunks(3) {

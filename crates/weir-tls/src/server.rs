@@ -226,7 +226,7 @@ pub enum Progress {
 
 /// A server's handshake from the choice of a configuration on.
 pub struct Handshake {
-    conn: UnbufferedServerConnection,
+    conn: Box<UnbufferedServerConnection>,
     input: Vec<u8>,
     /// Early data that has come.
     early: Vec<u8>,
@@ -241,7 +241,7 @@ impl Handshake {
     /// # Errors
     /// The configuration does not fit together.
     pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
-        let conn = UnbufferedServerConnection::new(config.rustls.clone())?;
+        let conn = Box::new(UnbufferedServerConnection::new(config.rustls.clone())?);
         let answers_early = config.rustls.send_half_rtt_data;
         let signatures = Signatures::default();
         Ok(Handshake { conn, input: hello.records, early: Vec::new(), answers_early, signatures })
@@ -255,7 +255,7 @@ impl Handshake {
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         self.input.extend_from_slice(received);
         let Handshake { conn, input, early, signatures, .. } = self;
-        signatures.during(|| session::run(conn, input, early, out))?;
+        signatures.during(|| session::run(&mut **conn, input, early, out))?;
         let complete = !self.conn.is_handshaking() || (self.answers_early && !self.early.is_empty());
         Ok(if complete { Progress::Complete } else { Progress::NeedsInput })
     }

@@ -30,11 +30,10 @@ pub struct Session {
     pub(crate) signatures: Signatures,
 }
 
-/// Both of rustls' connections.
-#[allow(clippy::large_enum_variant, reason = "both are some 1,100 bytes")]
+/// Both of rustls' connections, of some 1,100 bytes, which would else be copied from hand to hand.
 pub(crate) enum Side {
-    Server(UnbufferedServerConnection),
-    Client(UnbufferedClientConnection),
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
 }
 
 /// The signature schemes that a handshake uses, by their numbers; 0: none. rustls does not tell them, so those who see
@@ -96,24 +95,24 @@ impl Session {
     pub fn open(&mut self, received: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Step, Error> {
         self.input.extend_from_slice(received);
         match &mut self.side {
-            Side::Server(conn) => run(conn, &mut self.input, plain, out),
-            Side::Client(conn) => run(conn, &mut self.input, plain, out),
+            Side::Server(conn) => run(&mut **conn, &mut self.input, plain, out),
+            Side::Client(conn) => run(&mut **conn, &mut self.input, plain, out),
         }
     }
 
     /// Appends records with `plain` to `out`.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         match &mut self.side {
-            Side::Server(conn) => write(conn, &mut self.input, Some(plain), out),
-            Side::Client(conn) => write(conn, &mut self.input, Some(plain), out),
+            Side::Server(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
+            Side::Client(conn) => write(&mut **conn, &mut self.input, Some(plain), out),
         }
     }
 
     /// Appends the alert that nothing follows to `out`.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         match &mut self.side {
-            Side::Server(conn) => write(conn, &mut self.input, None, out),
-            Side::Client(conn) => write(conn, &mut self.input, None, out),
+            Side::Server(conn) => write(&mut **conn, &mut self.input, None, out),
+            Side::Client(conn) => write(&mut **conn, &mut self.input, None, out),
         }
     }
 

@@ -5,6 +5,7 @@
 //! not use numbers up.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A place that time is charged to; 0 is no place.
@@ -201,14 +202,18 @@ pub struct SiteInfo {
     pub name: Arc<str>,
 }
 
+/// The name, or that of the phase or step itself.
+fn named(kind: Kind, name: &str) -> &str {
+    match kind {
+        Kind::Phase(_) if name.is_empty() => kind.phase().unwrap_or("phase"),
+        Kind::Connection(step) if name.is_empty() => step.as_str(),
+        _ => name,
+    }
+}
+
 impl SiteInfo {
     fn new(kind: Kind, location: &str, name: &str) -> SiteInfo {
-        let name = match kind {
-            Kind::Phase(_) if name.is_empty() => kind.phase().unwrap_or("phase"),
-            Kind::Connection(step) if name.is_empty() => step.as_str(),
-            _ => name,
-        };
-        SiteInfo { kind, phase: kind.phase(), location: location.into(), name: name.into() }
+        SiteInfo { kind, phase: kind.phase(), location: location.into(), name: named(kind, name).into() }
     }
 
     /// How the site is called in trees: phases, steps and handlers by their name alone, others with their kind
@@ -260,17 +265,16 @@ impl SiteTable {
     /// When all 65,535 numbers are taken, a phase gets its site outside of locations and anything else
     /// [`Site::OTHER`]: time is then charged less finely and never lost.
     pub fn intern(&self, kind: Kind, location: &str, name: &str) -> Site {
-        let info = SiteInfo::new(kind, location, name);
         let mut inner = self.lock();
-        let key = (kind, info.location.clone(), info.name.clone());
-        if let Some(&site) = inner.index.get(&key) {
-            return site;
-        }
+        let free = match inner.find(kind, location, named(kind, name)) {
+            Ok(site) => return site,
+            Err(free) => free,
+        };
         let Ok(number) = u16::try_from(inner.infos.len()) else {
             return if let Kind::Phase(phase) = kind { Site::phase(phase) } else { Site::OTHER };
         };
-        inner.infos.push(info);
-        inner.index.insert(key, Site(number));
+        inner.infos.push(SiteInfo::new(kind, location, name));
+        inner.index.insert(free, Site(number));
         Site(number)
     }
 
@@ -314,14 +318,33 @@ impl Default for SiteTable {
 #[derive(Debug)]
 struct Inner {
     infos: Vec<SiteInfo>,
-    index: HashMap<(Kind, Arc<str>, Arc<str>), Site>,
+    /// By a hash of kind, location and name, or the next number that was free: those of very many servers are looked for
+    /// without a copy of their names.
+    index: HashMap<u64, Site>,
 }
 
 impl Inner {
     fn place(&mut self, site: Site, kind: Kind, name: &str) {
         let info = SiteInfo::new(kind, "", name);
-        self.index.insert((kind, info.location.clone(), info.name.clone()), site);
+        if let Err(free) = self.find(kind, "", &info.name) {
+            self.index.insert(free, site);
+        }
         self.infos[site.index()] = info;
+    }
+
+    /// The site, or where in the index it would be.
+    fn find(&self, kind: Kind, location: &str, name: &str) -> Result<Site, u64> {
+        let mut hasher = DefaultHasher::new();
+        (kind, location, name).hash(&mut hasher);
+        let mut at = hasher.finish();
+        while let Some(site) = self.index.get(&at) {
+            let info = &self.infos[site.index()];
+            if (info.kind, &*info.location, &*info.name) == (kind, location, name) {
+                return Ok(*site);
+            }
+            at = at.wrapping_add(1);
+        }
+        Err(at)
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Connection {
     /// It came to an address with TLS.
     pub(crate) expects_tls: bool,
     /// What the client said to begin TLS, without its extensions.
-    pub hello: OnceCell<Box<HelloFields>>,
+    pub hello: OnceCell<Rc<HelloFields>>,
     /// Its TLS, once the handshake is complete.
     pub tls: OnceCell<Box<Tls>>,
     /// The server that the name in the handshake chose.

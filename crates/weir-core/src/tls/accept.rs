@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use weir_rt::{Recv, clock};
 use weir_tls::{
-    Acceptor, Certificate, Elsewhere, Error, Handshake, Hello, Otherwise, Progress, ServerConfig, Session,
+    Acceptor, Certificate, Elsewhere, Error, Handshake, Hello, HelloFields, Otherwise, Progress,
+    ServerConfig, Session,
 };
 use weir_trace::Step;
 
@@ -21,7 +22,7 @@ use super::hook::{self, Choice, Clients, Greeting, HelloVerdict, Refusal};
 use super::layer::TlsLayer;
 use super::ocsp::Names;
 use super::ocsp::stapling::Stapling;
-use super::server::ServerTls;
+use super::server::{Configs, ServerTls};
 use super::state::Tls;
 use super::{files, state};
 use crate::conf::server::Server;
@@ -86,11 +87,10 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
         return Some(state::Alpn::Http1);
     }
     let mut hello = hello(connection, wire, received).await?;
-    let said = Rc::new(std::mem::take(&mut hello.fields));
+    let said = std::mem::take(&mut hello.fields);
     connection.choose_by_name(said.server_name.as_deref());
-    // The configuration's variables may ask for the name.
-    let _first = connection.hello.set(Box::new(said.without_extensions()));
     let server = connection.server();
+    let said = remember(connection, said, hook::is_asked(&server.plan));
     let tls = tls_of(connection, &server);
     let Some((tls, current)) = tls.and_then(|tls| tls.configs().map(|configs| (tls, configs))) else {
         reject(connection, wire, Refusal::Name);
@@ -120,7 +120,9 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
         }
     };
     let (session, plain) = complete(connection, wire, hello, &tls, &config).await?;
-    if let (Some(sessions), Some(handler), "TLSv1.2") = (sessions, handler, session.facts().version) {
+    if let (Some(sessions), Some(handler)) = (sessions, handler)
+        && session.facts().version == "TLSv1.2"
+    {
         for (id, made) in sessions.take_made() {
             handler.made(&greeting, &id, &made);
         }
@@ -128,12 +130,21 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
     Some(establish(connection, wire, &tls, (session, plain), choice.clients).await)
 }
 
+/// Keeps what the client said with the connection, since variables may ask for it, without extensions; `whole`: handlers
+/// see these.
+fn remember(connection: &Connection, said: HelloFields, whole: bool) -> Rc<HelloFields> {
+    let extensions = whole.then(|| Rc::new(said.clone()));
+    let kept = Rc::new(said.without_extensions());
+    let _first = connection.hello.set(kept.clone());
+    extensions.unwrap_or(kept)
+}
+
 /// What the handshake uses: what the server has, or what handlers have chosen.
 async fn configured(
     greeting: &Greeting,
     server: &Rc<Server>,
     tls: &Arc<ServerTls>,
-    (configs, stapling): ([ServerConfig; 2], Option<Arc<Stapling>>),
+    (configs, stapling): (Configs, Option<Arc<Stapling>>),
     choice: &Choice,
 ) -> Option<ServerConfig> {
     let Greeting { worker, connection, .. } = greeting;

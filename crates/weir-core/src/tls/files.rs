@@ -53,7 +53,11 @@ impl Source<'_> {
             return Ok(Certificate::new(chain, private, ocsp).map_err(failed)?.in_device());
         }
         let private = private_key(read, key, self.passwords, making)?;
-        Certificate::new(chain, private, ocsp).map_err(failed)
+        let made = match making {
+            Making::Now => Certificate::new(chain, private, ocsp),
+            Making::Late => Certificate::new_late(chain, private, ocsp),
+        };
+        made.map_err(failed)
     }
 }
 

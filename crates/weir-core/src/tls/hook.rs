@@ -19,7 +19,7 @@ pub struct Greeting {
     pub worker: Rc<Worker>,
     /// The client's connection.
     pub connection: Rc<Connection>,
-    /// What the client said, extensions included.
+    /// What the client said, for handlers with extensions.
     pub hello: Rc<HelloFields>,
     /// Versions that the server offers.
     pub protocols: Protocols,
@@ -121,6 +121,11 @@ impl PlanBuilder<'_> {
     pub fn client_hello(&mut self, handler: impl HelloHandler + 'static) {
         self.keep(Entry(Box::new(handler)));
     }
+}
+
+/// Whether there are any.
+pub(super) fn is_asked(plan: &Plan) -> bool {
+    plan.all_kept::<Entry>().next().is_some()
 }
 
 /// Asks the handlers of `plan` in turn; who has decided comes along.

@@ -52,12 +52,15 @@ pub(super) struct Common {
     pub(super) conf_prefix: PathBuf,
 }
 
+/// What handshakes use: for HTTP/1, and where connections may be HTTP/2.
+pub(super) type Configs = Arc<[ServerConfig; 2]>;
+
 /// The certificates in force.
 #[derive(Debug, Default)]
 pub(super) struct Current {
     pub(super) fixed: Vec<Fixed>,
     /// Made for the first handshake: most of very many servers wait for theirs.
-    pub(super) configs: Option<[ServerConfig; 2]>,
+    pub(super) configs: Option<Configs>,
     /// What issuers say of the certificates, where they are asked.
     pub(super) stapling: Option<Arc<Stapling>>,
 }
@@ -109,7 +112,7 @@ impl ServerTls {
 
     /// What handshakes use, for HTTP/1 and where connections may be HTTP/2; `None`: there are no certificates, and
     /// handshakes are refused.
-    pub(super) fn configs(&self) -> Option<([ServerConfig; 2], Option<Arc<Stapling>>)> {
+    pub(super) fn configs(&self) -> Option<(Configs, Option<Arc<Stapling>>)> {
         let mut current = self.current();
         let Current { fixed, configs, stapling } = &mut *current;
         if !self.has_certificates() {
@@ -117,7 +120,7 @@ impl ServerTls {
         }
         let configs = configs.get_or_insert_with(|| {
             let context = context(fixed, &self.common.subjects, &self.written);
-            self.common.with(fixed.iter().map(|it| it.certificate.clone()).collect(), &context)
+            Arc::new(self.common.with(fixed.iter().map(|it| it.certificate.clone()).collect(), &context))
         });
         Some((configs.clone(), stapling.clone()))
     }
@@ -265,6 +268,8 @@ impl Build {
         if common.settings.stapling == Some(true) && !computed.is_empty() {
             warn("\"ssl_stapling\" ignored for certificates with variables in their names".to_owned());
         }
+        // There may be a hundred thousand servers.
+        fixed.shrink_to_fit();
         let stapling = common.stapling(&fixed, warn);
         Ok(ServerTls {
             common,

@@ -29,7 +29,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("_ssl.hello_ext_present", 0, |l| {
         let hello = hello()?;
-        let kinds: Vec<u16> = hello.greeting.hello.extensions.iter().map(|(kind, _)| *kind).collect();
+        let kinds: Vec<u16> = hello.greeting.hello.extensions().map(|(kind, _)| kind).collect();
         Ok(push_numbers(l, &kinds, true))
     }),
     function("_ssl.hello_ciphers", 0, |l| {

@@ -6,18 +6,16 @@ use weir_conf::{Error, Line, Word};
 use super::Scope;
 
 pub(super) fn trap(scope: &Scope<'_>, found: &mut Vec<Error>) {
-    // What is behind `internal` was asked for by the server itself.
-    if scope.outwards().any(|scope| scope.has("internal")) {
-        return;
-    }
-    for line in scope.lines {
-        let shape = match line.name.str() {
-            "proxy_pass" | "grpc_pass" => target(scope, line),
-            "proxy_set_header" | "grpc_set_header" => host_header(line),
-            "return" => redirect(line),
-            _ => None,
-        };
-        found.extend(shape);
+    let shape = |line: &Line| match line.name.str() {
+        "proxy_pass" | "grpc_pass" => target(scope, line),
+        "proxy_set_header" | "grpc_set_header" => host_header(line),
+        "return" => redirect(line),
+        _ => None,
+    };
+    let mut shapes = scope.lines.iter().filter_map(shape).peekable();
+    // What is behind `internal` was asked for by the server itself. Looked for last: there may be very many lines around.
+    if shapes.peek().is_some() && !scope.outwards().any(|scope| scope.has("internal")) {
+        found.extend(shapes);
     }
 }
 

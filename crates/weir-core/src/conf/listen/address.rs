@@ -100,7 +100,8 @@ fn resolve(host: &[u8]) -> Result<Vec<IpAddr>, &'static str> {
 }
 
 fn each(ips: &[IpAddr], ports: RangeInclusive<u16>) -> Vec<SockAddr> {
-    let mut addrs: Vec<SockAddr> = Vec::new();
+    // Exactly that many: there may be very many servers.
+    let mut addrs: Vec<SockAddr> = Vec::with_capacity(ips.len() * ports.clone().count());
     for port in ports {
         for ip in ips {
             let addr = (*ip, port).into();
