@@ -3,8 +3,11 @@
 mod beside;
 mod frames;
 
+use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use weir_http::h1::{BadChunk, ChunkedDecoder, Strictness, TrailerLimits};
 use weir_rt::Recv;
@@ -357,6 +360,30 @@ impl Exchange {
                 continue;
             }
             self.more(&wire).await?;
+        }
+    }
+
+    /// As [`Exchange::body_piece`], unless `others` is ready before: `None`, and what comes meanwhile is not lost.
+    /// Subrequests that were included go on.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn body_piece_beside(
+        &mut self,
+        mut others: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Option<Result<Option<Vec<u8>>, Error>> {
+        let (shared, family) = (self.shared.clone(), self.family.clone());
+        let both = async {
+            let mut piece = pin!(self.body_piece());
+            poll_fn(|cx| match others(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => piece.as_mut().poll(cx).map(Some),
+            })
+            .await
+        };
+        match family {
+            None => both.await,
+            Some(family) => family.attend(&shared, both).await,
         }
     }
 

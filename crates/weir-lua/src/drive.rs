@@ -51,11 +51,17 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
         } else {
             let (lines, kind) = if x.is_traced() { run.standing(None) } else { Default::default() };
             x.enter_all(&lines);
+            // Who receives the body hears of it there.
+            let (mut nobody, body) = (None, run.wants_piece());
+            let leaving = if body.is_some() && run.on_abort.is_some() { &mut nobody } else { &mut client };
             let ready = async {
-                x.waiting_beside_for(kind, Box::pin(poll_fn(|cx| run.poll(cx)))).await;
+                match body {
+                    Some(late) => wait_with_body(run, x, &late).await,
+                    None => x.waiting_beside_for(kind, Box::pin(poll_fn(|cx| run.poll(cx)))).await,
+                }
                 Some(())
             };
-            let ready = unless(&mut client, ready).await;
+            let ready = unless(leaving, ready).await;
             x.leave_all(&lines);
             if ready.is_none() {
                 client = None;
@@ -122,12 +128,6 @@ async fn of_request(
             Ok(()) => run.go_on(at, |_| 0),
             Err(error) => return Some(End::Exit(i64::from(error.status()))),
         },
-        Waiting::Pieces(ms, mut take) => loop {
-            if let Some(results) = take(piece(x, ms).await) {
-                run.go_on(at, results);
-                break;
-            }
-        },
         Waiting::Flush => {
             let sent = flush(run, x, default_type).await;
             run.go_on(at, |l| pushed(l, sent));
@@ -146,24 +146,32 @@ async fn of_request(
             let answers = capture(x, list).await;
             run.go_on(at, |l| push_answers(l, &answers));
         }
-        // Those need nothing of the request, and are never taken for this.
-        Waiting::Wait(_) | Waiting::Sleep(..) | Waiting::Threads(_) | Waiting::Captured(_) => {}
+        // Those are waited for beside one another, and never taken for this.
+        Waiting::Wait(_)
+        | Waiting::Sleep(..)
+        | Waiting::Threads(_)
+        | Waiting::Captured(_)
+        | Waiting::Pieces(..) => {}
     }
     None
 }
 
-/// The next piece of the request's body.
-async fn piece(x: &mut Exchange, ms: u64) -> Piece {
-    let timer = Timer::new();
-    timer.arm(ms);
-    let (mut next, mut late) = (pin!(x.body_piece()), pin!(timer.wait()));
-    poll_fn(|cx| match next.as_mut().poll(cx) {
-        Poll::Ready(Ok(Some(bytes))) => Poll::Ready(Piece::Bytes(bytes)),
-        Poll::Ready(Ok(None)) => Poll::Ready(Piece::End),
-        Poll::Ready(Err(_)) => Poll::Ready(Piece::Failed),
-        Poll::Pending => late.as_mut().poll(cx).map(|()| Piece::TimedOut),
-    })
-    .await
+/// Waits for what coroutines wait for beside one another, a piece of the request's body among it, until `late`.
+async fn wait_with_body(run: &mut Run, x: &mut Exchange, late: &Timer) {
+    let piece = {
+        let mut next = pin!(x.body_piece_beside(|cx| run.poll(cx)));
+        let timed = poll_fn(|cx| match next.as_mut().poll(cx) {
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(Some(Ok(Some(bytes)))) => Poll::Ready(Some(Piece::Bytes(bytes))),
+            Poll::Ready(Some(Ok(None))) => Poll::Ready(Some(Piece::End)),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Piece::Failed)),
+            Poll::Pending => late.poll_expired(cx).map(|()| Some(Piece::TimedOut)),
+        });
+        timed.await
+    };
+    if let Some(piece) = piece {
+        run.give_piece(piece);
+    }
 }
 
 /// What `capture` or `capture_multi` returns.

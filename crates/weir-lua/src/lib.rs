@@ -35,6 +35,7 @@ mod notes;
 mod op;
 mod phase;
 mod pipe;
+mod receiver;
 mod regex;
 mod run;
 #[cfg(lua_walk)]

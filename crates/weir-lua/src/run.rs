@@ -47,6 +47,8 @@ pub(crate) struct Run {
     sleepers: Sleepers,
     /// Who waits for what is polled.
     polled: Vec<usize>,
+    /// Who waits, or did, for a piece of the request's body.
+    pub(crate) receiver: Option<usize>,
     /// What `ngx.on_abort` was given, and its anchor.
     pub(crate) on_abort: Option<(State, i32)>,
     /// `ngx.eof` was called.
@@ -105,6 +107,7 @@ impl Run {
             raised: None,
             sleepers: Sleepers::default(),
             polled: Vec::new(),
+            receiver: None,
             ended: false,
             broken: false,
             raw: false,
@@ -185,7 +188,7 @@ impl Run {
             Some(Op::Sleep(ms, told)) => Waiting::Sleep(self.sleepers.add(at, ms), told),
             Some(Op::Body) => Waiting::Body,
             Some(Op::Append(piece, limit)) => Waiting::Append(piece, limit),
-            Some(Op::Pieces(ms, pieces)) => Waiting::Pieces(ms, pieces),
+            Some(Op::Pieces(ms, pieces)) => Waiting::pieces(ms, pieces),
             Some(Op::Flush) => Waiting::Flush,
             Some(Op::Capture(list)) => Waiting::Capture(list),
         };
@@ -193,6 +196,7 @@ impl Run {
         self.threads.get_mut(at).wait = std::mem::take(&mut self.wait);
         match waiting {
             Waiting::Threads(_) | Waiting::Sleep(..) => {}
+            Waiting::Pieces(..) => self.receiver = Some(at),
             Waiting::Wait(_) => self.polled.push(at),
             _ => self.asked.push_back(at),
         }
@@ -426,13 +430,7 @@ impl Run {
         let of_request = |status: &Status| {
             matches!(
                 status,
-                Status::Waiting(
-                    Waiting::Body
-                        | Waiting::Append(..)
-                        | Waiting::Pieces(..)
-                        | Waiting::Flush
-                        | Waiting::Capture(..)
-                )
+                Status::Waiting(Waiting::Body | Waiting::Append(..) | Waiting::Flush | Waiting::Capture(..))
             )
         };
         let at = loop {
@@ -452,7 +450,9 @@ impl Run {
         let waits = |thread: &Thread| {
             matches!(
                 thread.status(),
-                Status::Waiting(Waiting::Wait(_) | Waiting::Sleep(..) | Waiting::Captured(_))
+                Status::Waiting(
+                    Waiting::Wait(_) | Waiting::Sleep(..) | Waiting::Captured(_) | Waiting::Pieces(..)
+                )
             )
         };
         match at.or_else(|| self.threads.iter().position(waits)) {

@@ -4,7 +4,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Index;
+use std::rc::Rc;
 
+use weir_rt::Timer;
 use weir_trace::WaitKind;
 
 use crate::op::{Pieces, Subrequest, Wait};
@@ -173,6 +175,14 @@ impl Threads {
         }
     }
 
+    /// What takes pieces of the body for the coroutine, if it waits for one: and so many milliseconds for each.
+    pub(crate) fn pieces_of(&mut self, at: usize) -> Option<(u64, &Rc<Timer>, &mut Pieces)> {
+        match &mut self.list[at].status {
+            Status::Waiting(Waiting::Pieces(ms, timer, take)) => Some((*ms, timer, take)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         self.list.capacity()
     }
@@ -222,7 +232,8 @@ pub(crate) enum Waiting {
     Sleep(u64, Option<Box<str>>),
     Body,
     Append(Vec<u8>, usize),
-    Pieces(u64, Pieces),
+    /// Pieces of the body, each at most so many milliseconds after the one before: for this one `Timer` runs.
+    Pieces(u64, Rc<Timer>, Pieces),
     Flush,
     Capture(Vec<Subrequest>),
     /// Answers of subrequests that run while others of the run go on.

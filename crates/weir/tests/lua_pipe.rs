@@ -53,6 +53,22 @@ both_drivers! {
         assert_eq!(say(script), "true1000000trueexit0\n");
     }
 
+    fn who_reads_beside_a_wait_gets_all_of_it(driver) {
+        let script = "local p = pipe.spawn([[head -c 200000 /dev/zero | tr '\\0' x; printf wrong >&2; exit 3]])
+            local function all(read)
+                local got = {}
+                repeat
+                    local data, err, rest = read(p, 100000)
+                    got[#got + 1] = data or rest
+                until not data
+                return table.concat(got)
+            end
+            local out, wrong = ngx.thread.spawn(all, p.stdout_read_any), ngx.thread.spawn(all, p.stderr_read_any)
+            local _, _, status = p:wait()
+            ngx.say(#select(2, ngx.thread.wait(out)), ' ', select(2, ngx.thread.wait(wrong)), ' ', status)";
+        assert_eq!(say(script), "200000 wrong 3\n");
+    }
+
     fn waits_end_in_time(driver) {
         let script = "local p = pipe.spawn({'sh', '-c', 'printf half; exec sleep 90'})
             p:set_timeouts(30, 30, 30, 30)

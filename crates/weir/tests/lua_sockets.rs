@@ -389,6 +389,42 @@ both_drivers! {
         assert_eq!(post("0\r\n\r\n", "Transfer-Encoding: chunked"), "chunked request bodies not supported yet\n");
     }
 
+    fn others_go_on_while_the_body_is_received(driver) {
+        let backend = echo();
+        let server = serve(&backend, "", "location / { content_by_lua_block {
+            local sock = assert(ngx.req.socket())
+            local thread = ngx.thread.spawn(function() return sock:receive(10) end)
+            local other = ngx.socket.tcp()
+            assert(other:connect('127.0.0.1', PORT)) other:send('ping\\n')
+            ngx.say(other:receive()) ngx.flush(true)
+            ngx.say(select(2, ngx.thread.wait(thread)))
+            thread = ngx.thread.spawn(function() return sock:receive(10) end)
+            ngx.sleep(0.001)
+            ngx.say(ngx.thread.kill(thread), ' ', select(2, sock:receive())) } }");
+        let mut client = server.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n01234");
+        client.until("+ping");
+        client.send("56789");
+        client.until("0123456789");
+        client.until("1 closed");
+    }
+
+    fn a_body_is_made_anew_of_what_is_received(driver) {
+        let backend = echo();
+        let server = serve(&backend, "", "location / { content_by_lua_block {
+            local sock = assert(ngx.req.socket())
+            ngx.req.init_body()
+            repeat
+                local piece, err, rest = sock:receive(4)
+                ngx.req.append_body(piece or rest)
+            until not piece
+            ngx.req.finish_body()
+            ngx.say(ngx.req.get_body_data(), ' ', ngx.var.http_content_length) } }");
+        let said = server.raw("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n0123456789");
+        let said = String::from_utf8(said).expect("a text");
+        assert!(said.contains("0123456789 10\n"), "{said}");
+    }
+
     fn the_client_s_connection_itself(driver) {
         let backend = echo();
         let server = serve(&backend, "", "

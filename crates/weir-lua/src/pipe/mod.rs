@@ -121,8 +121,13 @@ fn start(l: State) -> Outcome {
     });
     match process {
         Ok(process) => {
-            debug(&format_args!("lua pipe spawn process:{:p} pid:{}", &raw const process, process.pid));
-            l.push_owned(Rc::new(process), c"weir.pipe");
+            let process = Rc::new(process);
+            let (at, pid, merged) =
+                (Rc::as_ptr(&process).addr(), process.pid, u8::from(program.merge_stderr));
+            debug(&format_args!(
+                "lua pipe spawn process:{at:X} pid:{pid} merge_stderr:{merged} buffer_size:{size}"
+            ));
+            l.push_owned(process, c"weir.pipe");
             Ok(Done::Results(1))
         }
         Err(error) => {
@@ -199,13 +204,11 @@ fn read(l: State) -> Outcome {
         return Ok(Done::Results(wanted.push(l)));
     }
     tell(&process, "reading", limit);
+    let busy = busy.or_say(match from_stderr {
+        true => "lua pipe proc read stderr cleanup",
+        false => "lua pipe proc read stdout cleanup",
+    });
     yields(async move {
-        let what = if from_stderr {
-            "lua pipe proc read stderr cleanup"
-        } else {
-            "lua pipe proc read stdout cleanup"
-        };
-        let busy = busy.or_say(what);
         let read = within(limit, poll_fn(|cx| pipe.poll_read(cx, kind))).await;
         let wanted = read.unwrap_or_else(|| pipe.rest("timeout", kind));
         busy.done();
@@ -229,8 +232,8 @@ fn write(l: State) -> Outcome {
         return Ok(Done::Results(push_written(l, written, length)));
     }
     tell(&process, "writing", limit);
+    let busy = busy.or_say("lua pipe proc write cleanup");
     yields(async move {
-        let busy = busy.or_say("lua pipe proc write cleanup");
         let written = within(limit, poll_fn(|cx| pipe.poll_write(cx, &data, &mut sent))).await;
         busy.done();
         drop(process);
@@ -274,21 +277,32 @@ fn wait(l: State) -> Outcome {
         return fail(l, "exited");
     }
     let Some(busy) = Busy::begin(&process.waited) else { return fail(l, "pipe busy waiting") };
-    if let Some(end) = process.ended() {
+    if let Some(end) = process.ended().filter(|_| !process.is_read()) {
         return Ok(Done::Results(process.tell_end(l, end)));
     }
     let handle = process.child.borrow().as_ref().map(Child::handle);
-    let Some(Ok(handle)) = handle else { return fail(l, "no file descriptor to wait with") };
-    let watched = Watched::new(handle);
-    let Ok(watched) = watched else { return fail(l, "no thread to wait with") };
+    // One that has ended has none, and needs none.
+    let watched = match handle {
+        None => None,
+        Some(Err(_)) => return fail(l, "no file descriptor to wait with"),
+        Some(Ok(handle)) => match Watched::new(handle) {
+            Ok(watched) => Some(watched),
+            Err(_) => return fail(l, "no thread to wait with"),
+        },
+    };
     tell(&process, "waiting", limit);
+    let busy = busy.or_say("lua pipe proc wait cleanup");
     yields(async move {
-        let busy = busy.or_say("lua pipe proc wait cleanup");
         let over = poll_fn(|cx| {
             loop {
                 if let Some(end) = process.ended() {
-                    return std::task::Poll::Ready(Some(end));
+                    if !process.is_read() {
+                        return std::task::Poll::Ready(Some(end));
+                    }
+                    cx.waker().wake_by_ref();
+                    return std::task::Poll::Pending;
                 }
+                let Some(watched) = &watched else { return std::task::Poll::Ready(None) };
                 match watched.poll_ready(cx, Interest::Read) {
                     std::task::Poll::Ready(Ok(())) => {}
                     std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(None),
@@ -318,12 +332,18 @@ impl Process {
         self.end.get()
     }
 
+    /// Whether others receive what it has left in its pipes: they go first, since these are closed when its end is told.
+    fn is_read(&self) -> bool {
+        let errors = self.stderr.as_ref().is_some_and(|pipe| pipe.has_news());
+        self.stdout.has_news() || errors
+    }
+
     /// What `wait` returns; from now on there is nothing left of it.
     fn tell_end(&self, l: State, end: End) -> i32 {
         self.told.set(true);
-        self.stdin.close();
-        self.stdout.close();
-        self.stderr.iter().for_each(|pipe| pipe.close());
+        self.stdin.close("closed");
+        self.stdout.close("closed");
+        self.stderr.iter().for_each(|pipe| pipe.close("closed"));
         let (reason, status) = match end {
             End::Exited(status) => ("exit", status),
             End::Killed(signal, _) => ("signal", signal),
@@ -376,7 +396,7 @@ fn shutdown(l: State) -> Outcome {
     if pipe.is_closed() {
         return fail(l, "closed");
     }
-    pipe.close();
+    pipe.close("aborted");
     l.push_boolean(true);
     Ok(Done::Results(1))
 }

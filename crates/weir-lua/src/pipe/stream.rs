@@ -23,6 +23,8 @@ pub(super) struct Pipe {
     pub(super) busy: Rc<Cell<bool>>,
     /// That one, to be told when it is closed.
     waker: RefCell<Option<Waker>>,
+    /// What who waits for it is told when it is closed.
+    closed: Cell<&'static str>,
 }
 
 /// How much is wanted.
@@ -68,6 +70,7 @@ impl Pipe {
             eof: Cell::new(false),
             busy: Rc::default(),
             waker: RefCell::default(),
+            closed: Cell::new("aborted"),
         }
     }
 
@@ -75,8 +78,9 @@ impl Pipe {
         self.fd.borrow().is_none()
     }
 
-    /// Closes it; who waits for it is told.
-    pub(super) fn close(&self) {
+    /// Closes it; who waits for it is told `why`.
+    pub(super) fn close(&self, why: &'static str) {
+        self.closed.set(why);
         let fd = self.fd.take();
         drop(fd);
         if let Some(waker) = self.waker.take() {
@@ -87,7 +91,7 @@ impl Pipe {
     /// What there is without waiting; `None`: not enough.
     pub(super) fn read(&self, kind: Kind) -> Option<Wanted> {
         let fd = self.fd.borrow();
-        let Some(fd) = &*fd else { return Some(self.rest("aborted", kind)) };
+        let Some(fd) = &*fd else { return Some(self.rest(self.closed.get(), kind)) };
         loop {
             if let Some(bytes) = take(&mut self.buffer.borrow_mut(), kind) {
                 return Some(Wanted(Ok(bytes)));
@@ -107,6 +111,19 @@ impl Pipe {
                     return Some(self.rest(errno_text(error.raw_os_error().unwrap_or_default()), kind));
                 }
             }
+        }
+    }
+
+    /// Whether more, or the end, has come for who waits for it.
+    pub(super) fn has_news(&self) -> bool {
+        let fd = self.fd.borrow();
+        let Some(fd) = fd.as_ref().filter(|_| self.busy.get() && !self.eof.get()) else { return false };
+        match fd.read(&mut self.buffer.borrow_mut(), self.size) {
+            Ok(count) => {
+                self.eof.set(count == 0);
+                true
+            }
+            Err(error) => error.kind() == ErrorKind::Interrupted,
         }
     }
 
@@ -141,7 +158,7 @@ impl Pipe {
     /// Writes what there is room for of `data`, of which so many bytes were sent before; `None`: there is no more.
     pub(super) fn write(&self, data: &[u8], sent: &mut usize) -> Option<Result<(), String>> {
         let fd = self.fd.borrow();
-        let Some(fd) = &*fd else { return Some(Err("aborted".to_owned())) };
+        let Some(fd) = &*fd else { return Some(Err(self.closed.get().to_owned())) };
         while *sent < data.len() {
             match fd.write(&data[*sent..]) {
                 Ok(n) => *sent += n,

@@ -22,7 +22,9 @@ for name, value in pairs {
 end
 
 ngx.config.subsystem = "http"
-ngx.config.debug = false
+-- Libraries that have much to say to the debug log ask whether it is there.
+ngx.config.debug = ngx.config._debug()
+ngx.config._debug = nil
 ngx.config.nginx_version = 1031005
 ngx.config.ngx_lua_version = 10032
 ngx.config.nginx_configure = function() return "" end

@@ -130,9 +130,10 @@ function methods.free_space(zone)
     return out.number
 end
 
-local meta = { __index = methods }
+-- Where scripts find it that replace a method of all.
+methods.__index = methods
 ngx.shared = {}
 for number, name in ipairs(dict.names()) do
     places[number] = C.dict(number)
-    ngx.shared[name] = setmetatable({ [0] = number }, meta)
+    ngx.shared[name] = setmetatable({ [0] = number }, methods)
 end

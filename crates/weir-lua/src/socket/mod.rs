@@ -37,6 +37,7 @@ use crate::sys::kind;
 pub(crate) use conf::{Settings, SocketConf};
 use conn::Conn;
 pub(crate) use pool::Pools;
+pub(crate) use request::receives_body;
 pub(crate) use udp::TABLE as DATAGRAMS;
 
 pub(crate) const TABLES: [&[Function]; 8] = [

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use weir_core::Exchange;
+
 use super::conn::{Conn, Input, Line, Peer};
 use super::{NAME, Socket, place, settings};
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
@@ -17,6 +19,11 @@ pub(super) const TABLE: &[Function] = &[function("req.socket", OUTPUT, request_s
 struct Taken {
     body: bool,
     raw: bool,
+}
+
+/// Whether a script has the request's body as a socket.
+pub(crate) fn receives_body(x: &mut Exchange) -> bool {
+    x.state::<Taken>().body
 }
 
 fn request_socket(l: State) -> Outcome {

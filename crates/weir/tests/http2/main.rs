@@ -3,6 +3,7 @@
 mod attacks;
 mod client;
 mod grpc;
+mod lua;
 mod peer;
 mod real;
 mod reload;

@@ -27,25 +27,27 @@ local meta = { __index = methods }
 
 function methods.set_timeouts(proc, ...) set_timeouts(proc, 2, ...) end
 
+-- Not in tail position: an error has the place of this line at least, whoever calls.
+local function waited(...) return ... end
 for at, name in ipairs { "stdout", "stderr" } do
     local errors, limit = at == 2, name .. "_read_timeout"
     methods[name .. "_read_all"] = function(proc)
-        return read(of(proc), errors, 0, 0, proc[limit])
+        return waited(read(of(proc), errors, 0, 0, proc[limit]))
     end
     methods[name .. "_read_bytes"] = function(proc, len)
         if len <= 0 then
             if len < 0 then error("bad len argument", 2) end
             return ""
         end
-        return read(of(proc), errors, 1, len, proc[limit])
+        return waited(read(of(proc), errors, 1, len, proc[limit]))
     end
     methods[name .. "_read_line"] = function(proc)
-        return read(of(proc), errors, 2, 0, proc[limit])
+        return waited(read(of(proc), errors, 2, 0, proc[limit]))
     end
     methods[name .. "_read_any"] = function(proc, max)
         max = tonumber(max)
         if not max or max <= 0 then error("bad max argument", 2) end
-        return read(of(proc), errors, 3, max, proc[limit])
+        return waited(read(of(proc), errors, 3, max, proc[limit]))
     end
 end
 
@@ -58,7 +60,7 @@ function methods.write(proc, data)
     elseif kind ~= "string" then
         error("bad data arg: string, number, or table expected, got " .. kind, 2)
     end
-    return write(process, data, proc.write_timeout)
+    return waited(write(process, data, proc.write_timeout))
 end
 
 function methods.shutdown(proc, direction)
@@ -69,7 +71,7 @@ function methods.shutdown(proc, direction)
     return shutdown(process, direction)
 end
 
-function methods.wait(proc) return wait(of(proc), proc.wait_timeout) end
+function methods.wait(proc) return waited(wait(of(proc), proc.wait_timeout)) end
 
 function methods.kill(proc, signal)
     local process = of(proc)

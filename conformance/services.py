@@ -1,0 +1,168 @@
+"""The servers that libraries are tested with: Debian's Redis, memcached, MariaDB and PostgreSQL, and a name server.
+
+They run in a network of their own (run-libraries makes one), on the ports that the libraries' tests expect, with their
+data in a temporary folder; with the network they end.
+"""
+
+import gzip
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Where the libraries' tests expect a name server.
+NAMESERVERS = ("8.8.8.8", "8.8.4.4")
+# Seconds until a server answers that makes its files first.
+PATIENCE = 120
+
+
+class Services:
+    """Starts each of them once, when it is first asked for."""
+
+    def __init__(self, folder, user):
+        self.folder, self.user, self.started, self.kept = folder, user, {}, []
+        for address in NAMESERVERS:
+            subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+    def start(self, name, library):
+        """Has the server running; `False` where it is not installed. In the folder `library` are its tests' files."""
+        if name not in self.started:
+            self.started[name] = getattr(self, f"_{name}")(library)
+        return self.started[name]
+
+    def release(self):
+        """Gives up the ports that other libraries' tests use themselves."""
+        for each in self.kept:
+            each.close()
+        self.kept.clear()
+        self.started.pop("silent", None)
+
+    def environment(self):
+        """What tests are told of the servers."""
+        return {"TEST_NGINX_MYSQL_PATH": str(self.folder / "mariadb" / "socket"), "DB_VERSION": "mariadb:11.4"}
+
+    def _spawn(self, command, name, privileged=False):
+        if not shutil.which(command[0], path=PATH):
+            return False
+        (self.folder / name).mkdir(exist_ok=True)
+        os.chown(self.folder / name, self.user.pw_uid, self.user.pw_gid)
+        account = {} if privileged else self._account()
+        with open(self.folder / f"{name}.log", "ab") as log:
+            subprocess.Popen(command, cwd=self.folder / name, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                             env={"PATH": PATH, "HOME": str(self.folder / name)}, start_new_session=True, **account)
+        return True
+
+    def _account(self):
+        return {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []}
+
+    def _run(self, command, name, text=None):
+        """A command to its end, as the servers' user."""
+        done = subprocess.run(command, input=text, cwd=self.folder / name, capture_output=True, **self._account(),
+                              env={"PATH": PATH, "HOME": str(self.folder / name)}, check=False)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}: {done.stderr.decode(errors='replace')}")
+
+    def _names(self, _):
+        return all([self._spawn([str(HERE / "nameserver"), address], "names", privileged=True) and answers(address, 53)
+                    for address in NAMESERVERS])
+
+    def _silent(self, _):
+        """Where packets get lost: nobody takes connections there, and the queue of those that wait is full."""
+        for port in (12345, 11211):
+            self.kept.append(socket.create_server(("127.0.0.2", port), backlog=0))
+            for _ in range(2):
+                waiting = socket.socket()
+                waiting.setblocking(False)
+                waiting.connect_ex(("127.0.0.2", port))
+                self.kept.append(waiting)
+        return True
+
+    def _redis(self, _):
+        command = ["redis-server", "--port", "6379", "--bind", "127.0.0.1", "--save", ""]
+        return self._spawn(command, "redis") and answers("127.0.0.1", 6379)
+
+    def _memcached(self, library):
+        command = ["memcached", "-l", "127.0.0.1", "-o", "track_sizes"]
+        pair = f"ssl_chain_cert={library}/t/cert/server.crt,ssl_key={library}/t/cert/server.key"
+        plain = self._spawn([*command, "-p", "11211", "-U", "11211"], "memcached")
+        return (plain and answers("127.0.0.1", 11211)
+                and self._spawn([*command, "-p", "11212", "-Z", "-o", pair], "memcached-tls")
+                and answers("127.0.0.1", 11212))
+
+    def _mariadb(self, library):
+        if not shutil.which("mariadbd", path=PATH):
+            return False
+        data, at = self.folder / "mariadb" / "data", self.folder / "mariadb" / "socket"
+        (self.folder / "mariadb").mkdir()
+        os.chown(self.folder / "mariadb", self.user.pw_uid, self.user.pw_gid)
+        self._run(["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal",
+                   "--skip-test-db"], "mariadb")
+        files = library / "t" / "data"
+        for kind in ("crt", "key", "pub"):
+            shutil.copy(files / f"test-sha256.{kind}", files / f"test.{kind}")
+            os.chown(files / f"test.{kind}", self.user.pw_uid, self.user.pw_gid)
+        self._spawn(["mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={at}", "--bind-address=127.0.0.1",
+                     "--port=3306", f"--ssl-ca={files}/test.crt", f"--ssl-cert={files}/test.crt",
+                     f"--ssl-key={files}/test.key", "--secure-auth=0"], "mariadb")
+        answers("127.0.0.1", 3306)
+        client = ["mariadb", "--no-defaults", f"--socket={at}", "-uroot"]
+        self._run(client, "mariadb", gzip.decompress((files / "world.sql.gz").read_bytes()))
+        self._run(client, "mariadb", DATABASES.encode())
+        return True
+
+    def _postgresql(self, _):
+        if not shutil.which("initdb", path=PATH):
+            return False
+        (self.folder / "postgresql").mkdir()
+        os.chown(self.folder / "postgresql", self.user.pw_uid, self.user.pw_gid)
+        data = str(self.folder / "postgresql" / "data")
+        self._run(["initdb", "-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C"], "postgresql")
+        logins = self.folder / "postgresql" / "data" / "pg_hba.conf"
+        logins.write_text("host all guest all md5\nhost all postgres all trust\n")
+        command = ["postgres", "-D", data, "-k", str(self.folder / "postgresql"), "-h", "127.0.0.1", "-p", "5432"]
+        return self._spawn(command, "postgresql") and answers("127.0.0.1", 5432)
+
+
+def answers(host, port):
+    """Waits until somebody listens there."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            socket.create_connection((host, port), timeout=5).close()
+            return True
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"nobody listens on {host}:{port}")
+
+
+PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin",
+                        *map(str, sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin")))])
+# What lua-resty-mysql's tests expect of a database: its users, with the ways to log in that MariaDB has.
+DATABASES = """\
+create database ngx_test character set utf8mb4 collate utf8mb4_unicode_ci;
+create user ngx_test@'%' identified by 'ngx_test';
+grant all on ngx_test.* to ngx_test@'%';
+create user user_native@'%' identified by 'pass_native';
+grant all on ngx_test.* to user_native@'%';
+create user nopass_native@'%' identified by '';
+grant all on ngx_test.* to nopass_native@'%';
+set old_passwords = 1;
+create user user_old@'%' identified via mysql_old_password;
+set password for user_old@'%' = old_password('pass_old');
+grant all on ngx_test.* to user_old@'%';
+create user nopass_old@'%' identified via mysql_old_password;
+grant all on ngx_test.* to nopass_old@'%';
+set old_passwords = 0;
+install soname 'auth_ed25519';
+create user ed25519_user@'%' identified via ed25519 using 'STIwVk/F6qiXJuOr8AgPSWVxmiN3rUjEX5DfzGAJ32A';
+grant all on ngx_test.* to ed25519_user@'%';
+create user ed25519_nopass@'%' identified via ed25519 using '4LH+dBF+G5W2CKTyId8xR3SyDqZoQjUNUVNxx8aWbG4';
+grant all on ngx_test.* to ed25519_nopass@'%';
+grant all on world.* to ngx_test@'%';
+flush privileges;
+"""
