@@ -13,6 +13,7 @@ use weir_core::log::Level;
 
 use crate::api::Raise;
 use crate::balancer::DOING;
+use crate::glance;
 use crate::limit::Memory;
 use crate::phase::Phase;
 use crate::run::Run;
@@ -48,6 +49,7 @@ pub(crate) fn lend<T>(
     impl Drop for Guard {
         fn drop(&mut self) {
             CURRENT.set(self.0);
+            glance::changed();
             compiler_fence(Ordering::Release);
         }
     }
@@ -63,6 +65,7 @@ pub(crate) fn lend<T>(
     // The sampler's handler follows the pointer at any instruction from here on.
     compiler_fence(Ordering::Release);
     CURRENT.set(&raw const loan);
+    glance::begin();
     let before = (vm.allocated(), vm.spent());
     let result = script();
     let (more, spent) = (vm.allocated() - before.0, vm.spent());

@@ -23,6 +23,7 @@ mod fast;
 mod filter;
 #[doc(hidden)]
 pub mod fuzzed;
+mod glance;
 mod handler;
 mod heap;
 mod json;

@@ -24,6 +24,7 @@ mod worker;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::glance;
 use crate::lend;
 use crate::limit::{is_exceeded, unlimited};
 use crate::phase::REQUEST;
@@ -165,6 +166,7 @@ unsafe extern "C-unwind" fn enter(raw: *mut LuaState) -> c_int {
         let place = sys::lua_touserdata(raw, sys::upvalue(1));
         (State::new(raw), &*place.cast::<Function>())
     };
+    glance::changed();
     match unlimited(|| run(l, function)) {
         Ending::Results(count) => count,
         // SAFETY: `count` values are on the stack, and nothing of Rust's is left to be dropped.

@@ -5,6 +5,7 @@ use weir_core::upstream::guide::Choice;
 use super::current;
 use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::fast::{Answer, FOUND, NOTHING, guarded, slice};
+use crate::glance;
 use crate::lend;
 use crate::phase::Phase;
 use crate::state::State;
@@ -144,6 +145,7 @@ pub(crate) unsafe extern "C" fn set_peer(
 ) -> i32 {
     // SAFETY: the prelude passes Lua strings, which its stack keeps during the call, and lends its own answer.
     let (addr, host, answer) = unsafe { (slice(addr, len), slice(host, host_len), &mut *answer) };
+    glance::changed();
     guarded(|| {
         if lend::phase() != Phase::Balancer {
             return crate::fast::REFUSED;

@@ -6,11 +6,14 @@
 //! the time and with each read of that worker: so the order of use is exact as one worker sees it, and approximate
 //! across workers. Who needs room takes the least used node of all stripes, found by a heap of stamps that is set right
 //! where it is looked at.
+//!
+//! A node that is read again and again while its value stays gets a [`mark`], by which compiled Lua sees that what it has
+//! read before still holds: such a read, and a write of what is there, never come here.
 
+mod mark;
 mod node;
 mod stripe;
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +22,8 @@ use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 use weir_rt::clock;
 
+use crate::glance::{now, stamp};
+pub(crate) use mark::{Mark, Version};
 use node::{Node, is_over};
 pub(crate) use node::{SMALL, Scratch};
 use stripe::{Contention, Stripe};
@@ -40,6 +45,17 @@ pub(crate) enum Seen<'v> {
     Boolean(bool),
     /// See [`Dict::with_list`].
     List,
+}
+
+/// What belongs to a value that was read.
+#[derive(Clone, Copy)]
+pub(crate) struct About {
+    pub(crate) flags: u32,
+    /// Milliseconds of [`now`]; 0 for never.
+    pub(crate) expires: u64,
+    pub(crate) expired: bool,
+    /// What says whether it is still so, where that was asked often.
+    pub(crate) version: Option<Version>,
 }
 
 /// An element of a list.
@@ -103,22 +119,6 @@ const OVERHEAD: u64 = 128;
 /// Milliseconds of a time that is never.
 const NEVER: u64 = 0;
 
-/// Milliseconds of the clock that expiry counts by, the same for all threads: a worker's since its loop last waited, as
-/// nginx counts.
-fn now() -> u64 {
-    weir_rt::try_now_ms().unwrap_or_else(clock::monotonic_ms).max(1)
-}
-
-/// The next stamp of this thread: grows with time, and with each use within a millisecond.
-fn stamp(now: u64) -> u64 {
-    thread_local! {
-        static LAST: Cell<u64> = const { Cell::new(0) };
-    }
-    let stamp = (now << 20).max(LAST.get() + 1);
-    LAST.set(stamp);
-    stamp
-}
-
 impl Store for Dict {
     fn usage(&self) -> Usage {
         let [used, full] = [&self.used, &self.full].map(|count| count.load(Ordering::Relaxed));
@@ -174,24 +174,30 @@ impl Dict {
         &self.stripes[hash as usize % STRIPES]
     }
 
-    /// Looks at the value of `key`, its flags, and whether it has expired; without a lock. A text of up to [`SMALL`] bytes
-    /// stands in `scratch`, where it stays.
+    /// Looks at the value of `key`, and what belongs to it; without a lock. A text of up to [`SMALL`] bytes stands in
+    /// `scratch`, where it stays.
     pub(crate) fn get<T>(
         &self,
         key: &[u8],
         scratch: &mut Scratch,
-        look: impl FnOnce(Seen<'_>, u32, bool) -> T,
+        look: impl FnOnce(Seen<'_>, About) -> T,
     ) -> Option<T> {
         let hash = hash(key);
         let guard = epoch::pin();
-        let node = self.stripe(hash).find(hash, key, &guard)?;
+        let stripe = self.stripe(hash);
+        let node = stripe.find(hash, key, &guard)?;
+        let before = node.marked.version();
         let (value, flags, expires) = node.read(scratch);
+        let version = node.marked.confirm(before);
         let now = now();
         let expired = is_over(expires, now);
         if !expired {
-            node.used.store(stamp(now), Ordering::Relaxed);
+            node.use_at(stamp(now));
+            if node.wants_mark() {
+                stripe.mark(hash, key);
+            }
         }
-        Some(look(value, flags, expired))
+        Some(look(value, About { flags, expires, expired, version }))
     }
 
     /// Stores a value for `ttl` milliseconds (0: for ever). `evict`: others may go for it.
@@ -251,7 +257,7 @@ impl Dict {
         if !node.exchange(value, flags, expires) {
             return false;
         }
-        node.used.store(stamp(now), Ordering::Relaxed);
+        node.use_at(stamp(now));
         let before = node.size.load(Ordering::Relaxed);
         if size != before {
             node.size.store(size, Ordering::Relaxed);
@@ -263,7 +269,7 @@ impl Dict {
 
     /// Puts a node in, for which there is room.
     fn put(&self, stripe: &Stripe, locked: &mut stripe::Order, node: Node, guard: &epoch::Guard) {
-        node.used.store(stamp(now()), Ordering::Relaxed);
+        node.use_at(stamp(now()));
         self.used.fetch_add(node.size.load(Ordering::Relaxed), Ordering::Relaxed);
         self.gone(stripe.put(locked, node, guard));
     }
@@ -394,7 +400,7 @@ impl Dict {
         drop(list);
         node.size.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         self.used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        node.used.store(stamp(now()), Ordering::Relaxed);
+        node.use_at(stamp(now()));
         if empty {
             self.gone(stripe.remove(&mut locked, hash, key, &guard));
         }

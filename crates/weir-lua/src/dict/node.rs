@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossbeam_epoch::Atomic;
 
+use super::mark::Marked;
 use super::{Item, NEVER, New, Seen};
 
 /// An entry. Key and number stay as they were made; all else is changed by who holds the stripe.
@@ -13,8 +14,10 @@ pub(super) struct Node {
     pub(super) hash: u64,
     pub(super) key: Box<[u8]>,
     content: Content,
-    /// The stamp of its last use.
-    pub(super) used: AtomicU64,
+    /// How compiled code sees whether the value is still the same.
+    pub(super) marked: Marked,
+    /// The stamp of its last use, but for those by compiled code.
+    used: AtomicU64,
     /// Bytes that it counts for.
     pub(super) size: AtomicU64,
     /// Tells it from others that had its key.
@@ -68,7 +71,23 @@ impl Node {
             }
         };
         let (used, size) = (AtomicU64::new(0), AtomicU64::new(size));
-        Node { hash, key: key.into(), content, used, size, number, next: Atomic::null() }
+        let (key, marked, next) = (key.into(), Marked::default(), Atomic::null());
+        Node { hash, key, content, marked, used, size, number, next }
+    }
+
+    /// Whether compiled code should be able to see that the value is still the same.
+    pub(super) fn wants_mark(&self) -> bool {
+        self.marked.wants_mark() && matches!(self.content, Content::Small(_))
+    }
+
+    /// Notes its last use.
+    pub(super) fn use_at(&self, stamp: u64) {
+        self.used.store(stamp, Ordering::Relaxed);
+    }
+
+    /// The stamp of its last use.
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed).max(self.marked.used())
     }
 
     /// The value, its flags and when it expires, which belong together whatever writers do meanwhile.
@@ -85,7 +104,9 @@ impl Node {
     /// Gives the entry another value in place of its own, if that fits there; by who holds the stripe.
     pub(super) fn exchange(&self, value: &New<'_>, flags: u32, expires: u64) -> bool {
         match &self.content {
+            Content::Small(small) if small.holds(value, flags, expires) => true,
             Content::Small(small) if small.takes(value) => {
+                let _change = self.marked.change();
                 small.write(value, flags, expires);
                 true
             }
@@ -108,6 +129,7 @@ impl Node {
 
     /// Changes when it expires; by who holds the stripe.
     pub(super) fn expire(&self, expires: u64) {
+        let _change = self.marked.change();
         self.expiry().store(expires, Ordering::Relaxed);
     }
 
@@ -158,6 +180,18 @@ impl Small {
         }
     }
 
+    /// Whether this is its value already; by who holds the stripe.
+    fn holds(&self, value: &New<'_>, flags: u32, expires: u64) -> bool {
+        let New::Text(text) = value else { return false };
+        let slot = self.slot(self.current.load(Ordering::Relaxed));
+        let is = |at: usize, word: u64| slot[at].load(Ordering::Relaxed) == word;
+        let (words, rest) = text.as_chunks::<8>();
+        is(0, head_of(flags, TEXT, text.len() as u64))
+            && is(1, expires)
+            && words.iter().zip(HEAD..).all(|(word, at)| is(at, u64::from_ne_bytes(*word)))
+            && (rest.is_empty() || is(HEAD + words.len(), last_word(rest)))
+    }
+
     /// By who holds the stripe, a value that it [takes](Small::takes).
     fn write(&self, value: &New<'_>, flags: u32, expires: u64) {
         let next = self.current.load(Ordering::Relaxed) + 1;
@@ -171,9 +205,7 @@ impl Small {
                     |at: usize, word| slot[HEAD + at].store(u64::from_ne_bytes(word), Ordering::Relaxed);
                 words.iter().enumerate().for_each(|(at, word)| put(at, *word));
                 if !rest.is_empty() {
-                    let mut last = [0; 8];
-                    last[..rest.len()].copy_from_slice(rest);
-                    put(words.len(), last);
+                    slot[HEAD + words.len()].store(last_word(rest), Ordering::Relaxed);
                 }
                 (TEXT, text.len() as u64)
             }
@@ -187,7 +219,7 @@ impl Small {
             }
             New::List(_) => unreachable!("what `takes` refuses is not written"),
         };
-        slot[0].store(u64::from(flags) << 32 | kind << 16 | len, Ordering::Relaxed);
+        slot[0].store(head_of(flags, kind, len), Ordering::Relaxed);
         slot[1].store(expires, Ordering::Relaxed);
         self.current.store(next, Ordering::Release);
     }
@@ -214,6 +246,17 @@ impl Small {
         };
         (value, (head >> 32) as u32, expires)
     }
+}
+
+fn head_of(flags: u32, kind: u64, len: u64) -> u64 {
+    u64::from(flags) << 32 | kind << 16 | len
+}
+
+/// The word of a text's last bytes, less than eight.
+fn last_word(rest: &[u8]) -> u64 {
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    u64::from_ne_bytes(last)
 }
 
 /// The bytes of a slot's value, from its first word.

@@ -59,6 +59,17 @@ impl Stripe {
         order
     }
 
+    /// Gives the node of `key` a mark, if nobody holds the lock.
+    #[cold]
+    pub(super) fn mark(&self, hash: u64, key: &[u8]) {
+        if let Ok(order) = self.order.try_lock()
+            && let Some(node) = self.find_held(&order, hash, key)
+            && node.wants_mark()
+        {
+            node.marked.give_mark();
+        }
+    }
+
     #[cold]
     fn wait(&self) -> MutexGuard<'_, Order> {
         let (holder, began) = (self.holder.load(Ordering::Relaxed), clock::ticks());
@@ -120,7 +131,7 @@ impl Stripe {
     pub(super) fn put(&self, order: &mut Order, mut node: Node, guard: &Guard) -> Option<u64> {
         let (hash, found) = (node.hash, self.seek(node.hash, guard, |other| other.key == node.key));
         let Some((link, before)) = found else {
-            order.heap.push(Reverse((node.used.load(Ordering::Relaxed), hash, node.number)));
+            order.heap.push(Reverse((node.used(), hash, node.number)));
             order.count += 1;
             let bucket = self.bucket(hash);
             node.next.store(bucket.load(Ordering::Relaxed, guard), Ordering::Relaxed);
@@ -133,6 +144,7 @@ impl Stripe {
         node.number = before.number;
         node.next.store(before.next.load(Ordering::Relaxed, guard), Ordering::Relaxed);
         let size = before.size.load(Ordering::Relaxed);
+        before.marked.retire();
         // SAFETY: as in `unlink`.
         let link = unsafe { &*link };
         let gone = link.swap(Owned::new(node), Ordering::Release, guard);
@@ -151,6 +163,7 @@ impl Stripe {
         // SAFETY: the link is a bucket, or in a node that is in its chain: only who holds the lock takes nodes out.
         let link = unsafe { &*link };
         let shared = link.load(Ordering::Relaxed, guard);
+        node.marked.retire();
         link.store(node.next.load(Ordering::Relaxed, guard), Ordering::Release);
         order.count -= 1;
         let size = node.size.load(Ordering::Relaxed);
@@ -194,7 +207,7 @@ impl Stripe {
                 order.heap.pop();
                 continue;
             };
-            let used = node.used.load(Ordering::Relaxed);
+            let used = node.used();
             if used == noted {
                 return Some(used);
             }
@@ -232,7 +245,7 @@ impl Stripe {
             order.heap.clear();
             let heap = &mut order.heap;
             self.for_each(guard, |node| {
-                heap.push(Reverse((node.used.load(Ordering::Relaxed), node.hash, node.number)));
+                heap.push(Reverse((node.used(), node.hash, node.number)));
                 true
             });
         }

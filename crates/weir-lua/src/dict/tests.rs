@@ -11,8 +11,8 @@ fn put(dict: &Dict, key: &str, value: New<'_>) -> Stored {
 }
 
 fn read(dict: &Dict, key: &str) -> Option<String> {
-    dict.get(key.as_bytes(), &mut [0; SMALL], |value, _, expired| match value {
-        _ if expired => None,
+    dict.get(key.as_bytes(), &mut [0; SMALL], |value, about| match value {
+        _ if about.expired => None,
         Seen::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
         other => Some(format!("{other:?}")),
     })?

@@ -2,7 +2,7 @@
 
 use super::{Answer, FOUND, NOTHING, guarded, kept, slice};
 use crate::api::writes_are_ignored;
-use crate::dict::{Dict, New, SMALL, Seen, Stored, When};
+use crate::dict::{Dict, New, SMALL, Seen, Stored, Version, When};
 use crate::lend;
 
 /// A value and how it is stored; `struct weir_value` of the prelude.
@@ -40,7 +40,8 @@ pub(super) extern "C" fn place(number: i32) -> *const Dict {
     })
 }
 
-/// The value of `key`: 1 a text, 2 a number, 3 a boolean in `number`, 4 a list; `flag` says that it has expired.
+/// The value of `key`: 1 a text, 2 a number, 3 a boolean in `number`, 4 a list; `flag` says that it has expired, `mark`
+/// how to see without another call that it is still the same.
 pub(super) unsafe extern "C" fn get(
     dict: *const Dict,
     key: *const u8,
@@ -51,12 +52,17 @@ pub(super) unsafe extern "C" fn get(
     // SAFETY: the prelude passes what `place` gave, a Lua string and its own answer, all kept during the call.
     let (dict, key, answer) = unsafe { (&*dict, slice(key, len), &mut *answer) };
     guarded(|| {
-        let Answer { at, len, number, flags, flag, room, .. } = answer;
-        let found = dict.get(key, room, |value, its_flags, expired| {
-            if expired && stale == 0 {
+        let Answer { at, len, number, flags, flag, mark, version, expires, room, .. } = answer;
+        *mark = std::ptr::null();
+        let found = dict.get(key, room, |value, about| {
+            if about.expired && stale == 0 {
                 return NOTHING;
             }
-            (*flags, *flag) = (its_flags, u32::from(expired));
+            (*flags, *flag) = (about.flags, u32::from(about.expired));
+            if let Some(Version { mark: its, version: now }) = about.version {
+                (*mark, *version) = (its, now);
+                *expires = if about.expires == 0 { f64::INFINITY } else { about.expires as f64 };
+            }
             match value {
                 Seen::Text(text) => {
                     // A short text stands in `room` by now, a longer one in the dictionary, which may lose it.

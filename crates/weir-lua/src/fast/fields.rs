@@ -7,13 +7,13 @@ use weir_core::exchange::Named;
 use weir_core::log::Level;
 use weir_http::{Method, Version};
 
-use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use super::{Answer, FOUND, NOTHING, REFUSED, changing, guarded, slice};
 use crate::api::{Arg, encode, response_fields, safe_name, started};
 use crate::lend;
 use crate::phase::{Phase, REQUEST};
 use crate::set::SetArgs;
 
-/// A name with its value; `struct weir_pair` of the prelude.
+/// A name with its value; `struct weir_pair` of the prelude. Without pointers: what stood at this place the last time.
 #[repr(C)]
 pub(crate) struct Pair {
     name: *const u8,
@@ -31,10 +31,59 @@ struct List {
     bytes: Vec<u8>,
     /// Lengths of each pair's name and value.
     lens: Vec<(usize, Option<usize>)>,
+    told: Told,
+}
+
+/// The request's fields as they were told last: a client's next request has most of them again, of which the prelude has
+/// the strings.
+#[derive(Default)]
+struct Told {
+    /// Names and values, one behind the other.
+    bytes: Vec<u8>,
+    /// Lengths of each pair's name and value.
+    lens: Vec<(usize, usize)>,
+    /// Names were not made lower case.
+    raw: bool,
+    /// A number that no other list of this thread has had.
+    number: u64,
 }
 
 thread_local! {
     static LIST: RefCell<List> = RefCell::default();
+}
+
+impl Told {
+    /// How many of the first `fields` are those that were told, of which alone is kept; if the prelude has those.
+    fn keep_same<'f>(
+        &mut self,
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+        raw: bool,
+        has: bool,
+    ) -> usize {
+        let (mut same, mut rest) = (0, &self.bytes[..]);
+        if has && raw == self.raw {
+            for ((name, value), &(name_len, value_len)) in fields.zip(&self.lens) {
+                let (its_name, after) = rest.split_at(name_len);
+                let (its_value, after) = after.split_at(value_len);
+                if its_name != name || its_value != value {
+                    break;
+                }
+                (same, rest) = (same + 1, after);
+            }
+        }
+        let kept = self.bytes.len() - rest.len();
+        self.bytes.truncate(kept);
+        self.lens.truncate(same);
+        self.raw = raw;
+        self.number += 1;
+        same
+    }
+
+    fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.lens.push((name.len(), value.len()));
+    }
 }
 
 impl List {
@@ -54,11 +103,26 @@ impl List {
         self.lens.push((name.len(), value.map(<[u8]>::len)));
     }
 
-    /// Makes pairs of fields without a copy, but for names in lower case.
-    fn point<'f>(&mut self, fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone, lower: bool) {
+    /// Makes pairs of the request's fields without a copy, but for names in lower case. The first ones are without
+    /// pointers if the prelude, which has the strings of list number `has`, has theirs.
+    fn point<'f>(
+        &mut self,
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
+        lower: bool,
+        has: f64,
+    ) {
+        let has = has != 0.0 && has == self.told.number as f64;
+        let same = self.told.keep_same(fields.clone(), !lower, has);
+        let known = || Pair { name: ptr::null(), value: ptr::null(), name_len: 0, value_len: 0 };
+        self.pairs.extend((0..same).map(|_| known()));
+        let fields = fields.skip(same);
         // Room for all of them at once: the places of the first ones hold.
         self.bytes.reserve(if lower { fields.clone().map(|(name, _)| name.len()).sum() } else { 0 });
         for (mut name, value) in fields {
+            let whole = self.told.lens.len() == self.pairs.len();
+            if whole && self.told.bytes.len() + name.len() + value.len() <= MOST_TOLD {
+                self.told.push(name, value);
+            }
             let start = self.bytes.len();
             if lower {
                 self.bytes.extend_from_slice(name);
@@ -92,7 +156,8 @@ impl List {
 }
 
 /// A list by number: 0 the request's fields, 1 the answer's, 2 the request's arguments, 3 those in `text`. `most` of
-/// them, 0 for all; names as they are if `raw`, else fields' in lower case. `flag` says whether there are more.
+/// them, 0 for all; names as they are if `raw`, else fields' in lower case. `flag` says whether there are more. The
+/// request's fields have a `list` number, which the prelude gives back in `strings` when it has made strings of them all.
 pub(super) unsafe extern "C" fn list(
     what: i32,
     most: f64,
@@ -123,7 +188,9 @@ pub(super) unsafe extern "C" fn list(
                     list.point(
                         fields.map(|field| (x.arena.get(field.name), x.arena.get(field.value))),
                         raw == 0,
+                        answer.strings,
                     );
+                    answer.list = list.told.number as f64;
                     x.request.fields.len()
                 }),
             };
@@ -198,7 +265,7 @@ pub(crate) fn version(version: Version) -> f64 {
 
 /// Gives the request the method that scripts know by this number.
 pub(super) extern "C" fn set_method(number: i32) -> i32 {
-    guarded(|| {
+    changing(|| {
         let name = u32::try_from(number).ok().and_then(crate::api::method_name);
         let (Some(name), true) = (name, lend::phase().is_in(REQUEST)) else { return REFUSED };
         let done = lend::exchange(|x| {
@@ -220,7 +287,7 @@ pub(super) unsafe extern "C" fn set_request_header(
     // SAFETY: the prelude passes Lua strings, kept during the call; a null value is not followed.
     let (name, value) =
         unsafe { (slice(name, name_len), (!value.is_null()).then(|| slice(value, value_len))) };
-    guarded(|| {
+    changing(|| {
         let bad = |text: &[u8]| text.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
         if !lend::phase().is_in(REQUEST) || value.is_some_and(bad) {
             return REFUSED;
@@ -264,5 +331,7 @@ pub(super) unsafe extern "C" fn arg(number: f64, answer: *mut Answer) -> i32 {
     })
 }
 
+/// Bytes of the fields that are remembered.
+const MOST_TOLD: usize = 4096;
 /// `flag` is what was asked for.
 const LAST: i32 = 2;

@@ -16,7 +16,8 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::api::{Done, Function, function};
-use crate::dict::{Dict, Scratch};
+use crate::dict::{Dict, Mark, Scratch};
+use crate::glance::{self, Glance};
 pub(crate) use fields::version;
 
 pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
@@ -37,6 +38,15 @@ pub(crate) struct Answer {
     spans: *const i32,
     /// A list, which stays until the next one.
     pairs: *const fields::Pair,
+    /// What says that the value which was found is still the same, as long as its version is this; or null.
+    mark: *const Mark,
+    version: f64,
+    /// When that value expires, as [`glance::now`] counts.
+    expires: f64,
+    /// The number of the list of fields that the prelude has as Lua strings; 0 for none.
+    strings: f64,
+    /// That of the list in `pairs`.
+    list: f64,
     /// Where short values are copied to.
     room: Scratch,
 }
@@ -82,8 +92,8 @@ thread_local! {
 #[repr(C)]
 pub(crate) struct Api {
     variable_index: unsafe extern "C" fn(*const u8, usize) -> i32,
-    variable: unsafe extern "C" fn(i32, *mut Answer) -> i32,
-    header: unsafe extern "C" fn(*const u8, usize, *mut Answer) -> i32,
+    variable: unsafe extern "C" fn(i32, *const u8, usize, *mut Answer) -> i32,
+    header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
     set_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
     request_header: unsafe extern "C" fn(*const u8, usize, *mut Answer) -> i32,
     ctx: extern "C" fn() -> i32,
@@ -114,6 +124,7 @@ pub(crate) struct Api {
     settable: unsafe extern "C" fn(*const u8, usize) -> i32,
     set_variable: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
     give_ctx: extern "C" fn(i32) -> i32,
+    glance: extern "C" fn() -> *const Glance,
 }
 
 static API: Api = Api {
@@ -150,7 +161,14 @@ static API: Api = Api {
     settable: request::settable,
     set_variable: request::set_variable,
     give_ctx: request::give_ctx,
+    glance: glance::place,
 };
+
+/// As [`guarded`], of what changes the request or its answer.
+fn changing(body: impl FnOnce() -> i32) -> i32 {
+    glance::changed();
+    guarded(body)
+}
 
 /// Nothing of the kind.
 pub(crate) const NOTHING: i32 = 0;

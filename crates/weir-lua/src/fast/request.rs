@@ -4,7 +4,7 @@ use weir_core::Text;
 use weir_core::variable::{Get, VarIndex};
 use weir_http::{Known, classify};
 
-use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
+use super::{Answer, FOUND, NOTHING, REFUSED, changing, guarded, slice};
 use crate::api::{ctx_anchor, is_sent, keep_ctx};
 use crate::handler::Settings;
 use crate::lend;
@@ -12,7 +12,8 @@ use crate::phase::{Phase, REQUEST};
 use crate::secure;
 use crate::vm::Vm;
 
-/// The number of a variable, which holds as long as the VM: of the configuration, or behind those a module's.
+/// The number of a variable, which holds as long as the VM: of the configuration, or behind those a module's. From
+/// [`STEADY`] on they are of variables that have the same value as long as nothing has [changed](crate::glance).
 pub(super) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
     let name = unsafe { slice(name, len) };
@@ -21,8 +22,11 @@ pub(super) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i
         let name = name.to_ascii_lowercase();
         let index = lend::exchange(|x| {
             let generation = x.server.generation();
-            if let Some(index) = generation.variables().find(&name) {
-                return Some(i32::from(index.0));
+            let variables = generation.variables();
+            if let Some(index) = variables.find(&name) {
+                let own = || generation.modules_variable(&name).is_none();
+                let steady = is_steady(&name) || variables.settable(&name) == Some(true) && own();
+                return Some(i32::from(index.0) + if steady { STEADY } else { 0 });
             }
             let (get, rest) = generation.modules_variable(&name)?;
             let at = lend::vm(|vm| {
@@ -30,20 +34,33 @@ pub(super) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i
                 direct.push((get, rest.into()));
                 direct.len() - 1
             });
-            i32::try_from(at).ok().map(|at| DIRECT + at)
+            let steady = if is_steady(&name) { STEADY } else { 0 };
+            i32::try_from(at).ok().map(|at| DIRECT + at + steady)
         });
         index.ok().flatten().unwrap_or(REFUSED)
     })
 }
 
-/// The value of variable number `index`.
-pub(super) unsafe extern "C" fn variable(index: i32, answer: *mut Answer) -> i32 {
-    // SAFETY: the prelude lends its own answer, exclusively during the call.
-    let answer = unsafe { &mut *answer };
+/// Whether a module's variable follows from the request and its answer alone.
+fn is_steady(name: &str) -> bool {
+    STEADY_NAMES.binary_search(&name).is_ok()
+        || ["arg_", "cookie_", "http_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The value of variable number `index`; if it is `last`, it is not told again.
+pub(super) unsafe extern "C" fn variable(
+    index: i32,
+    last: *const u8,
+    len: usize,
+    answer: *mut Answer,
+) -> i32 {
+    // SAFETY: the prelude lends its own answer, exclusively during the call, and passes a Lua string, or null.
+    let (last, answer) = unsafe { (Last::new(last, len), &mut *answer) };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) {
             return REFUSED;
         }
+        let index = index & (STEADY - 1);
         let found = lend::exchange(|x| {
             let value = match u16::try_from(index) {
                 Ok(index) => x.variable(VarIndex(index)),
@@ -57,6 +74,7 @@ pub(super) unsafe extern "C" fn variable(index: i32, answer: *mut Answer) -> i32
                 }
             };
             match value {
+                Some(value) if last.is(x.text(&value)) => SAME,
                 // What is shared may go with the value.
                 Some(Text::Shared(text)) => {
                     answer.keep(&text);
@@ -93,7 +111,7 @@ pub(super) unsafe extern "C" fn settable(name: *const u8, len: usize) -> i32 {
 pub(super) unsafe extern "C" fn set_variable(index: i32, value: *const u8, len: usize) -> i32 {
     // SAFETY: as `variable_index`; a null value is not followed.
     let value = unsafe { (!value.is_null()).then(|| slice(value, len)) };
-    guarded(|| {
+    changing(|| {
         let (Ok(index), true) = (u16::try_from(index), lend::phase().is_in(REQUEST)) else { return REFUSED };
         let done = lend::exchange(|x| {
             match value {
@@ -109,10 +127,17 @@ pub(super) unsafe extern "C" fn set_variable(index: i32, value: *const u8, len: 
     })
 }
 
-/// The value of a field of the answer that it has once, and that the server does not compose itself.
-pub(super) unsafe extern "C" fn header(name: *const u8, len: usize, answer: *mut Answer) -> i32 {
+/// The value of a field of the answer that it has once, and that the server does not compose itself; if it is `last`,
+/// it is not told again.
+pub(super) unsafe extern "C" fn header(
+    name: *const u8,
+    len: usize,
+    last: *const u8,
+    last_len: usize,
+    answer: *mut Answer,
+) -> i32 {
     // SAFETY: as `variable_index` and `variable`.
-    let (name, answer) = unsafe { (slice(name, len), &mut *answer) };
+    let (name, last, answer) = unsafe { (slice(name, len), Last::new(last, last_len), &mut *answer) };
     guarded(|| {
         if !lend::phase().is_in(REQUEST) || name.contains(&b'_') || composed(classify(name)) {
             return REFUSED;
@@ -121,6 +146,7 @@ pub(super) unsafe extern "C" fn header(name: *const u8, len: usize, answer: *mut
             let mut values = x.response.headers.iter().filter(|header| header.name.is(&x.arena, name));
             match (values.next(), values.next()) {
                 (None, _) => NOTHING,
+                (Some(header), None) if last.is(x.text(&header.value)) => SAME,
                 (Some(header), None) => {
                     answer.text(x.text(&header.value));
                     FOUND
@@ -166,7 +192,7 @@ pub(super) unsafe extern "C" fn set_header(
 ) -> i32 {
     // SAFETY: as `variable_index`.
     let (name, value) = unsafe { (slice(name, name_len), slice(value, value_len)) };
-    guarded(|| {
+    changing(|| {
         let phase = lend::phase();
         if !phase.is_in(REQUEST)
             || !name.iter().all(|byte| PLAIN[usize::from(*byte)])
@@ -238,7 +264,7 @@ pub(super) extern "C" fn status() -> i32 {
 
 /// Gives the answer a status, as long as its head has not gone.
 pub(super) extern "C" fn set_status(status: i32) -> i32 {
-    guarded(|| {
+    changing(|| {
         if !lend::phase().is_in(REQUEST) || !(100..1000).contains(&status) || is_sent() {
             return REFUSED;
         }
@@ -265,5 +291,48 @@ pub(super) extern "C" fn phase() -> i32 {
     guarded(|| lend::phase() as i32)
 }
 
+/// The text that the prelude has as a Lua string, if it has one.
+struct Last<'t>(Option<&'t [u8]>);
+
+impl Last<'_> {
+    /// # Safety
+    /// As [`slice`], where `at` is not null.
+    unsafe fn new(at: *const u8, len: usize) -> Self {
+        // SAFETY: this function's contract.
+        Last((!at.is_null()).then(|| unsafe { slice(at, len) }))
+    }
+
+    fn is(&self, text: &[u8]) -> bool {
+        self.0 == Some(text)
+    }
+}
+
+/// It is what the prelude has as a Lua string.
+const SAME: i32 = 2;
+/// Is added to the numbers of variables that stay as they are.
+const STEADY: i32 = 1 << 24;
+/// Variables of modules that do, in order.
+const STEADY_NAMES: &[&str] = &[
+    "args",
+    "binary_remote_addr",
+    "document_uri",
+    "host",
+    "hostname",
+    "https",
+    "is_args",
+    "query_string",
+    "remote_addr",
+    "remote_port",
+    "request",
+    "request_id",
+    "request_method",
+    "request_uri",
+    "scheme",
+    "server_addr",
+    "server_name",
+    "server_port",
+    "server_protocol",
+    "uri",
+];
 /// Where the numbers of modules' variables begin that the configuration does not name; the others have 16 bits.
 const DIRECT: i32 = 1 << 16;

@@ -7,6 +7,15 @@ struct weir_pair {
     uint32_t name_len;
     int32_t value_len;
 };
+struct weir_glance {
+    double now;
+    double stamp;
+    double change;
+};
+struct weir_mark {
+    double version;
+    double used;
+};
 struct weir_answer {
     const char *at;
     size_t len;
@@ -15,6 +24,11 @@ struct weir_answer {
     uint32_t flag;
     const int32_t *spans;
     const struct weir_pair *pairs;
+    struct weir_mark *mark;
+    double version;
+    double expires;
+    double strings;
+    double list;
     char room[256];
 };
 struct weir_value {
@@ -28,8 +42,8 @@ struct weir_value {
 };
 struct weir_api {
     int (*variable_index)(const char *, size_t);
-    int (*variable)(int, struct weir_answer *);
-    int (*header)(const char *, size_t, struct weir_answer *);
+    int (*variable)(int, const char *, size_t, struct weir_answer *);
+    int (*header)(const char *, size_t, const char *, size_t, struct weir_answer *);
     int (*set_header)(const char *, size_t, const char *, size_t);
     int (*request_header)(const char *, size_t, struct weir_answer *);
     int (*ctx)(void);
@@ -60,6 +74,7 @@ struct weir_api {
     int (*settable)(const char *, size_t);
     int (*set_variable)(int, const char *, size_t);
     int (*give_ctx)(int);
+    struct weir_glance *(*glance)(void);
 };
 ]]
 ngx._fast = {
@@ -68,3 +83,4 @@ ngx._fast = {
     value = ffi.new("struct weir_value"),
     string = ffi.string,
 }
+ngx._fast.glance = ngx._fast.C.glance()

@@ -20,22 +20,43 @@ local meta = {
     end,
 }
 
--- Adds the pairs of the last list to a table: the second value of a name makes a list.
+-- Adds a pair to a table: the second value of a name makes a list.
+local function add(into, name, value)
+    local known = into[name]
+    if known == nil then
+        into[name] = value
+    elseif type(known) == "table" then
+        known[#known + 1] = value
+    else
+        into[name] = { known, value }
+    end
+end
+
+-- Adds the pairs of the last list to a table.
 local function gather(into, count)
     local pairs = out.pairs
     for at = 0, count - 1 do
         local pair = pairs[at]
         local name, value = text(pair.name, pair.name_len), true
         if pair.value_len >= 0 then value = text(pair.value, pair.value_len) end
-        local known = into[name]
-        if known == nil then
-            into[name] = value
-        elseif type(known) == "table" then
-            known[#known + 1] = value
-        else
-            into[name] = { known, value }
-        end
+        add(into, name, value)
     end
+    return into
+end
+
+-- As `gather`, of the request's fields: most have the names and values that those of the last request had.
+local names, values = {}, {}
+local function gather_fields(into, count)
+    local pairs = out.pairs
+    out.strings = 0
+    for at = 0, count - 1 do
+        local pair = pairs[at]
+        if pair.name ~= nil then
+            names[at], values[at] = text(pair.name, pair.name_len), text(pair.value, pair.value_len)
+        end
+        add(into, names[at], values[at])
+    end
+    out.strings = out.list
     return into
 end
 
@@ -50,7 +71,8 @@ local function list(what, most, raw, into)
     local count = C.list(what, limit(most), raw and 1 or 0, nil, 0, out)
     if count < 0 then return refused() end
     local cut = out.flag == 1
-    into = gather(into or new_table(0, count), count)
+    into = into or new_table(0, count)
+    if what == 0 then gather_fields(into, count) else gather(into, count) end
     if cut then return into, "truncated" end
     return into
 end

@@ -2,14 +2,17 @@
 local dict = ngx._dict
 ngx._dict = nil
 local C, out, given, text = ngx._fast.C, ngx._fast.out, ngx._fast.value, ngx._fast.string
+local glance, clear = ngx._fast.glance, require "table.clear"
 local type, tostring, tonumber, error = type, tostring, tonumber, error
 local methods = {}
 for name, method in pairs(dict) do
     if name ~= "names" then methods[name] = method end
 end
 
--- Where the dictionaries are, by their numbers.
-local places = {}
+-- Where the dictionaries are, by their numbers; and what this VM knows of their entries, by key: a mark, the version of
+-- it with which the value was read, that value, its flags if there are any, and when it expires. It holds as long as the
+-- mark has that version.
+local places, known, counts = {}, {}, {}
 local function place_of(zone)
     local place = type(zone) == "table" and places[zone[0]]
     if not place then error('bad "zone" argument', 3) end
@@ -25,6 +28,31 @@ local function key_of(key)
     if #key == 0 then return nil, "empty key" end
     if #key > 65535 then return nil, "key too long" end
     return key
+end
+
+-- How many entries are known at most, and of how many bytes their keys and values may be.
+local MOST, LONGEST = 500, 256
+local function remember(number, key, value, flags)
+    local entries = known[number]
+    if #key > LONGEST then return end
+    local entry = entries[key]
+    if not entry then
+        if counts[number] >= MOST then
+            clear(entries)
+            counts[number] = 0
+        end
+        counts[number] = counts[number] + 1
+        entry = { out.mark, -1, value, flags, out.expires }
+        entries[key] = entry
+    end
+    entry[1], entry[3], entry[4], entry[5] = out.mark, value, flags, out.expires
+    entry[2] = out.version
+end
+
+-- Notes that an entry was used, as the server does.
+local function touch(mark)
+    local stamp = glance.stamp + 1
+    glance.stamp, mark.used = stamp, stamp
 end
 
 local function look(zone, key, stale)
@@ -43,10 +71,23 @@ local function look(zone, key, stale)
     else
         return nil, "value is a list"
     end
-    if flags == 0 then return value end
-    return value, flags
+    if flags == 0 then flags = nil end
+    if out.mark ~= nil and kind == 1 then remember(zone[0], key, value, flags) end
+    if flags then return value, flags end
+    return value
 end
 function methods.get(zone, key)
+    local entries = type(zone) == "table" and known[zone[0]]
+    local entry = entries and entries[key]
+    if entry then
+        local mark = entry[1]
+        if mark.version == entry[2] and glance.now < entry[5] then
+            touch(mark)
+            local flags = entry[4]
+            if flags then return entry[3], flags end
+            return entry[3]
+        end
+    end
     return look(zone, key, 0)
 end
 function methods.get_stale(zone, key)
@@ -55,6 +96,7 @@ function methods.get_stale(zone, key)
     return value, flags, out.flag ~= 0
 end
 
+local FOREVER = math.huge
 local reasons = { [2] = "exists", [3] = "not found", [4] = "no memory", [5] = "not a number" }
 local function store(zone, when, evict, key, value, ttl, flags)
     local place, wrong = place_of(zone)
@@ -83,7 +125,19 @@ local function store(zone, when, evict, key, value, ttl, flags)
     if outcome == 1 then return true, nil, out.flag ~= 0 end
     return false, reasons[outcome], out.flag ~= 0
 end
-function methods.set(zone, key, value, ttl, flags) return store(zone, 0, 1, key, value, ttl, flags) end
+function methods.set(zone, key, value, ttl, flags)
+    -- What is there already, and for ever, is only used.
+    local entries = not ttl and not flags and type(zone) == "table" and known[zone[0]]
+    local entry = entries and entries[key]
+    if entry and entry[3] == value and entry[5] == FOREVER and not entry[4] then
+        local mark = entry[1]
+        if mark.version == entry[2] then
+            touch(mark)
+            return true, nil, false
+        end
+    end
+    return store(zone, 0, 1, key, value, ttl, flags)
+end
 function methods.safe_set(zone, key, value, ttl, flags) return store(zone, 0, 0, key, value, ttl, flags) end
 function methods.add(zone, key, value, ttl, flags) return store(zone, 1, 1, key, value, ttl, flags) end
 function methods.safe_add(zone, key, value, ttl, flags) return store(zone, 1, 0, key, value, ttl, flags) end
@@ -134,6 +188,6 @@ end
 methods.__index = methods
 ngx.shared = {}
 for number, name in ipairs(dict.names()) do
-    places[number] = C.dict(number)
+    places[number], known[number], counts[number] = C.dict(number), {}, 0
     ngx.shared[name] = setmetatable({ [0] = number }, methods)
 end

@@ -6,12 +6,34 @@ local header_get, header_set = ngx._header_get, ngx._header_set
 ngx._var_get, ngx._var_set, ngx._header_get, ngx._header_set = nil, nil, nil, nil
 local type, gsub, lower, setmetatable = type, string.gsub, string.lower, setmetatable
 
-local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
+local C, out, text, glance = ngx._fast.C, ngx._fast.out, ngx._fast.string, ngx._fast.glance
 local tostring = tostring
--- Numbers of variables, which hold as long as the VM.
-local indexes, settable = {}, {}
+
+-- Strings that were made of values, by name, and the state of things that they hold for, or 0. A value that is the same the next
+-- time is not made into a string again; in the same state it is not even asked for.
+local MOST, LONGEST = 500, 256
+local function memory()
+    return { count = 0, values = {}, states = {} }
+end
+local function remember(known, name, value, state)
+    if value and #value > LONGEST then
+        value, state = nil, 0
+    end
+    if not known.states[name] then
+        if known.count >= MOST then
+            known.count, known.values, known.states = 0, {}, {}
+        end
+        known.count = known.count + 1
+    end
+    known.values[name], known.states[name] = value, state
+end
+
+-- Numbers of variables, which hold as long as the VM; from here on their values change only with something else.
+local indexes, settable, STEADY = {}, {}, 0x1000000
+local known = memory()
 ngx.var = setmetatable({}, {
     __index = function(_, name)
+        if known.states[name] == glance.change then return known.values[name] end
         local index = indexes[name]
         if not index then
             if type(name) ~= "string" then return var_get(name) end
@@ -19,13 +41,21 @@ ngx.var = setmetatable({}, {
             if index < 0 then return var_get(name) end
             indexes[name] = index
         end
-        local found = C.variable(index, out)
+        local last = known.values[name]
+        local found = C.variable(index, last, last and #last or 0, out)
+        if found < 0 then return var_get(name) end
+        local value
         if found == 1 then
-            local value = text(out.at, out.len)
-            return value
+            value = text(out.at, out.len)
+        elseif found == 2 then
+            value = last
         end
-        if found == 0 then return nil end
-        return var_get(name)
+        if index >= STEADY then
+            remember(known, name, value, glance.change)
+        elseif value ~= last then
+            remember(known, name, value, 0)
+        end
+        return value
     end,
     __newindex = function(_, name, value)
         if type(name) == "string" then
@@ -48,15 +78,23 @@ ngx.var = setmetatable({}, {
     end,
 })
 
+local fields = memory()
 ngx.header = setmetatable({}, {
     __index = function(_, name)
+        if fields.states[name] == glance.change then return fields.values[name] end
         if type(name) == "string" then
-            local found = C.header(name, #name, out)
-            if found == 1 then
-                local value = text(out.at, out.len)
+            local last = fields.values[name]
+            local found = C.header(name, #name, last, last and #last or 0, out)
+            if found >= 0 then
+                local value
+                if found == 1 then
+                    value = text(out.at, out.len)
+                elseif found == 2 then
+                    value = last
+                end
+                remember(fields, name, value, glance.change)
                 return value
             end
-            if found == 0 then return nil end
         end
         return header_get(name)
     end,

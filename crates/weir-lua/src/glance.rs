@@ -1,0 +1,73 @@
+//! What compiled code reads and writes without a call: the time, the last stamp, and whether anything has changed.
+
+use std::cell::Cell;
+
+use weir_rt::clock;
+
+/// The cells of a thread, which stay where they are as long as it lives; `struct weir_glance` of the prelude. Numbers
+/// of Lua's, so that none of them has to be made into an object.
+#[repr(C)]
+pub(crate) struct Glance {
+    /// [`now`] when the running script was resumed.
+    now: Cell<f64>,
+    /// The last stamp that a use of a dictionary's entry has got.
+    stamp: Cell<f64>,
+    /// Grows whenever the request of a script, or what a script knows of it, may have changed.
+    change: Cell<f64>,
+}
+
+thread_local! {
+    static GLANCE: Glance =
+        const { Glance { now: Cell::new(0.0), stamp: Cell::new(0.0), change: Cell::new(1.0) } };
+}
+
+/// The calling thread's, for the prelude of a VM, which stays on its thread.
+pub(crate) extern "C" fn place() -> *const Glance {
+    GLANCE.with(std::ptr::from_ref)
+}
+
+/// Milliseconds of the clock that dictionaries' expiry counts by, the same for all threads: a worker's since its loop
+/// last waited, as nginx counts.
+pub(crate) fn now() -> u64 {
+    weir_rt::try_now_ms().unwrap_or_else(clock::monotonic_ms).max(1)
+}
+
+/// A script is resumed, or another one goes on behind it.
+pub(crate) fn begin() {
+    let now = now() as f64;
+    GLANCE.with(|glance| {
+        glance.now.set(now);
+        glance.stamp.set(glance.stamp.get().max(now * STAMPS));
+    });
+    changed();
+}
+
+/// What was read of the request before may be different now.
+pub(crate) fn changed() {
+    GLANCE.with(|glance| glance.change.set(glance.change.get() + 1.0));
+}
+
+/// The next stamp of this thread, in the bits of a number that is not negative, which are in the same order: it grows
+/// with time, and with each use within a millisecond.
+pub(crate) fn stamp(now: u64) -> u64 {
+    GLANCE.with(|glance| {
+        let stamp = (now as f64 * STAMPS).max(glance.stamp.get() + 1.0);
+        glance.stamp.set(stamp);
+        stamp.to_bits()
+    })
+}
+
+/// Stamps of a millisecond; a number has room for those of 17 years.
+const STAMPS: f64 = (1 << 14) as f64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_grow() {
+        let first = stamp(5);
+        assert!(stamp(5) > first && stamp(4) > first && stamp(6) > stamp(5));
+        assert_eq!(f64::from_bits(stamp(1 << 38)), (1u64 << 52) as f64, "seventeen years in milliseconds");
+    }
+}
