@@ -29,6 +29,8 @@ class Case:
     fields: int = 0
     """Fields that the client adds to its requests."""
     workers: int = 1
+    library: str = ""
+    """The repository whose modules it needs."""
     times: int = 1
     """What a request does so often that its own cost is nothing beside: figures are of one."""
 
@@ -65,8 +67,26 @@ SERVICE = """set $service_name ""; set $masked "";
         ngx.var.masked = ngx.re.sub(ngx.var.uri, "[0-9]+", "*", "jo") }
     header_filter_by_lua_block { ngx.header["X-Service"] = ngx.ctx.name }
     log_by_lua_block { local c = ngx.ctx if ngx.status >= 500 and c.tries > 0 then c.failed = true end }"""
-BACKEND = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://backend/return;"
-
+PROXY = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://{}/return;"
+BACKEND = PROXY.format("backend")
+REDIS = """content_by_lua_block {
+    local redis = require("resty.redis"):new()
+    redis:set_timeouts(1000, 1000, 1000)
+    assert(redis:connect("127.0.0.1", {redis}))
+    local value = assert(redis:get("given"))
+    redis:set_keepalive(10000, 256)
+    ngx.print(value)
+}"""
+HTTP = """content_by_lua_block {
+    local http = require("resty.http").new()
+    local options = { keepalive_timeout = 10000, keepalive_pool = 256 }
+    ngx.print(assert(http:request_uri("http://127.0.0.1:{backend}/return", options)).body)
+}"""
+BALANCED = """upstream balanced {
+        server 0.0.0.1;
+        balancer_by_lua_block { assert(require("ngx.balancer").set_current_peer("127.0.0.1", {backend})) }
+        keepalive 128; keepalive_requests 1000000000;
+    }"""
 
 
 def call(name, before, text):
@@ -105,5 +125,8 @@ CASES = [
     Case("hooks", NOTHING + " root {root}; try_files /6b.txt =404;", wanted=1.5, aim=2),
     Case("proxy", BACKEND),
     Case("service", SERVICE + BACKEND),
+    Case("redis", REDIS, wanted=1.2, aim=1.3, library="lua-resty-redis"),
+    Case("http", HTTP, wanted=1.3, aim=1.5, library="lua-resty-http"),
+    Case("balancer", PROXY.format("balanced"), wanted=1.3, aim=1.5),
     *CALLS,
 ]

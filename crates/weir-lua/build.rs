@@ -321,6 +321,39 @@ uint32_t weir_lua_room(lua_State *L)
   return t->hmask ? t->hmask+1 : 0;
 }
 
+static LJ_AINLINE GCtab *weir_table(lua_State *L, int at)
+{
+  return tabV(at > 0 ? L->base + (at-1) : L->top + at);
+}
+
+/* How many elements the table has that has an array alone; -1 where it has other keys, or is so large that it has to
+** be looked at more closely. */
+int weir_lua_array(lua_State *L, int at)
+{
+  GCtab *t = weir_table(L, at);
+  MSize n = t->asize;
+  if (t->hmask != 0 || n > 1000000 || (n > 0 && !tvisnil(arrayslot(t, 0)))) return -1;
+  while (n > 1 && tvisnil(arrayslot(t, n-1))) n--;
+  return n > 0 ? (int)n-1 : 0;
+}
+
+/* What stands in element `n` of a table's array: 1 a string, 2 a number, 0 anything else or nothing. */
+int weir_lua_element(lua_State *L, int at, uint32_t n, const char **text, size_t *len, double *number)
+{
+  GCtab *t = weir_table(L, at);
+  cTValue *o;
+  if (n >= t->asize) return 0;
+  o = arrayslot(t, n);
+  if (tvisstr(o)) {
+    *text = strVdata(o);
+    *len = strV(o)->len;
+    return 1;
+  }
+  if (!tvisnumber(o)) return 0;
+  *number = numberVnum(o);
+  return 2;
+}
+
 static LJ_AINLINE void weir_room(lua_State *L)
 {
   if (LJ_UNLIKELY((char *)__builtin_frame_address(0) < weir_lua_floor))

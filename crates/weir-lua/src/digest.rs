@@ -89,7 +89,7 @@ impl Sum {
 
 /// The digest in the first argument.
 fn of(l: State) -> Result<Rc<RefCell<Sum>>, Raise> {
-    l.owned(1, NAME).ok_or_else(|| Raise::text("not a digest"))
+    l.owned(1).ok_or_else(|| Raise::text("not a digest"))
 }
 
 fn random(l: State) -> Outcome {

@@ -37,7 +37,9 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             // Who wants to know hears of it when this is done: a coroutine can't be called off halfway.
             let mut nobody = None;
             let client = if run.on_abort.is_some() { &mut nobody } else { &mut client };
-            let done = async { Some(of_request(run, x, at, waiting, settings.use_default_type).await) };
+            // In a box: what it may come to is large, and most runs that wait do not come here.
+            let done = Box::pin(of_request(run, x, at, waiting, settings.use_default_type));
+            let done = async { Some(done.await) };
             let done = unless(client, done).await;
             x.leave_all(&lines);
             match done {

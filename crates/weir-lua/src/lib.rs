@@ -25,6 +25,7 @@ mod filter;
 pub mod fuzzed;
 mod glance;
 mod handler;
+mod hash;
 mod heap;
 mod json;
 mod lend;

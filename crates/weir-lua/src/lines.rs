@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use weir_rt::sampler::Frame;
 use weir_trace::{Kind, Site, SiteTable};
 
+use crate::hash::Folded;
 use crate::state::State;
 
 /// The sites of the lines of one VM at which scripts have waited, found without a lock when they wait there again.
 #[derive(Default)]
 pub(crate) struct Lines {
-    known: RefCell<HashMap<Frame, Site>>,
+    known: RefCell<HashMap<Frame, Site, Folded>>,
 }
 
 impl Lines {

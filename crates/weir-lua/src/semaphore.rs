@@ -95,7 +95,7 @@ fn new(l: State) -> Outcome {
 
 /// The semaphore in the first argument.
 fn of(l: State) -> Result<Rc<Semaphore>, Raise> {
-    l.owned(1, c"weir.semaphore").ok_or_else(|| Raise::text("not a semaphore"))
+    l.owned(1).ok_or_else(|| Raise::text("not a semaphore"))
 }
 
 fn wait(l: State) -> Outcome {

@@ -3,26 +3,43 @@
 //! None of these calls metamethods or raises a Lua error, but for want of memory; so they may be used between an
 //! argument's reading and a result's pushing without a thought about unwinding.
 
+use std::any::TypeId;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::rc::Rc;
 
 use crate::sys::{self, CFunction, LuaState, kind};
 
+/// What stands in a userdata of [`State::push_owned`].
+#[repr(C)]
+struct Owned<T> {
+    /// That of `T`: no other userdata begins with these 16 bytes.
+    kind: TypeId,
+    value: *const T,
+}
+
 /// `__gc` of what [`State::push_owned`] made.
 unsafe extern "C-unwind" fn drop_owned<T: 'static>(l: *mut LuaState) -> c_int {
     // SAFETY: Lua calls it once for a userdata of `push_owned::<T>`; a script that calls it itself finds a null pointer
     // behind.
     unsafe {
-        let place = sys::lua_touserdata(l, 1).cast::<*const T>();
+        let place = sys::lua_touserdata(l, 1).cast::<Owned<T>>();
         if !place.is_null() {
-            let value = place.replace(ptr::null());
+            let value = (&raw mut (*place).value).replace(ptr::null());
             if !value.is_null() {
                 drop(Rc::from_raw(value));
             }
         }
     }
     0
+}
+
+/// An element of an array.
+pub(crate) enum Element<'l> {
+    Text(&'l [u8]),
+    Number(f64),
+    /// Another value, none, or one that does not stand in the array.
+    Other,
 }
 
 /// One coroutine of a VM.
@@ -213,11 +230,11 @@ impl State {
     /// Pushes a userdata that holds `value` until Lua collects it. Its metatable stands in the registry under `name`,
     /// which belongs to this type of value alone.
     pub(crate) fn push_owned<T: 'static>(self, value: Rc<T>, name: &CStr) {
-        // SAFETY: room for one pointer, filled before anything can fail; `drop_owned::<T>` gives the reference back, and
-        // is the metatable's only for userdata made here.
+        // SAFETY: room for it, filled before anything can fail; `drop_owned::<T>` gives the reference back, and is the
+        // metatable's only for userdata made here.
         unsafe {
-            let place = sys::lua_newuserdata(self.0, size_of::<*const T>()).cast::<*const T>();
-            place.write(Rc::into_raw(value));
+            let place = sys::lua_newuserdata(self.0, size_of::<Owned<T>>()).cast::<Owned<T>>();
+            place.write_unaligned(Owned { kind: TypeId::of::<T>(), value: Rc::into_raw(value) });
         }
         self.push_registered(name);
         if self.is_none_or_nil(-1) {
@@ -235,14 +252,21 @@ impl State {
     }
 
     /// What a userdata of [`State::push_owned`] holds.
-    pub(crate) fn owned<T: 'static>(self, at: c_int, name: &CStr) -> Option<Rc<T>> {
-        if self.kind(at) != kind::USERDATA || !self.has_metatable(at, name) {
+    pub(crate) fn owned<T: 'static>(self, at: c_int) -> Option<Rc<T>> {
+        if self.kind(at) != kind::USERDATA {
             return None;
         }
-        // SAFETY: a userdata with this metatable was made by `push_owned::<T>`, and holds a reference until it is
-        // collected, when it is on no stack any more.
+        // SAFETY: a userdata has as many bytes as it says. One that begins with the type's own number was made by
+        // `push_owned::<T>`, and holds a reference until it is collected, when it is on no stack any more.
         unsafe {
-            let value = *sys::lua_touserdata(self.0, at).cast::<*const T>();
+            if sys::lua_objlen(self.0, at) != size_of::<Owned<T>>() {
+                return None;
+            }
+            let place = sys::lua_touserdata(self.0, at).cast::<Owned<T>>();
+            if (&raw const (*place).kind).read_unaligned() != TypeId::of::<T>() {
+                return None;
+            }
+            let value = (&raw const (*place).value).read_unaligned();
             if value.is_null() {
                 return None;
             }
@@ -450,8 +474,27 @@ impl State {
         self.bytes(at).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
     }
 
+    /// Element `n` of the table's array. Text stays while it is in the table.
+    pub(crate) fn element(&self, at: c_int, n: usize) -> Element<'_> {
+        let (mut text, mut len, mut number) = (ptr::null(), 0, 0.0);
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        // SAFETY: callers have checked that a table stands there; a string gives a pointer to `len` bytes, which the
+        // table keeps.
+        unsafe {
+            match sys::weir_lua_element(self.0, at, n, &raw mut text, &raw mut len, &raw mut number) {
+                1 => Element::Text(std::slice::from_raw_parts(text.cast(), len)),
+                2 => Element::Number(number),
+                _ => Element::Other,
+            }
+        }
+    }
+
     /// The number of elements when the table `at` has only keys 1 to n.
     pub(crate) fn sequence(self, at: c_int) -> Option<usize> {
+        // SAFETY: callers have checked that a table stands there.
+        if let Ok(count) = usize::try_from(unsafe { sys::weir_lua_array(self.0, at) }) {
+            return Some(count);
+        }
         let at = if at < 0 { self.top() + at + 1 } else { at };
         let (mut most, mut count) = (0.0, 0usize);
         self.push_nil();
@@ -469,5 +512,79 @@ impl State {
         }
         // Holes count as nils, as in OpenResty.
         if most > 1e6 && most > count as f64 * 2.0 { None } else { Some(most as usize) }
+    }
+}
+
+/// Appends a number as Lua shows it, if that is a whole one of few digits.
+pub(crate) fn append_whole(out: &mut Vec<u8>, number: f64) -> bool {
+    if number.fract() != 0.0 || number.abs() >= WHOLE || number == 0.0 && number.is_sign_negative() {
+        return false;
+    }
+    let (mut digits, mut at, mut rest) = ([0; 16], 16, number.abs() as u64);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0.0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+    true
+}
+
+/// Numbers from here on have more digits than the 14 that Lua shows.
+const WHOLE: f64 = 1e14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_shown_as_lua_shows_them() {
+        // SAFETY: the VM is this thread's, and closed last.
+        let l = unsafe { State::new(sys::luaL_newstate()) };
+        for number in [0.0, 7.0, -1.0, 10.0, -120.0, 65536.0, 99_999_999_999_999.0, -99_999_999_999_999.0] {
+            let mut shown = Vec::new();
+            assert!(append_whole(&mut shown, number), "{number}");
+            l.push_number(number);
+            assert_eq!(l.bytes(-1), Some(&shown[..]));
+            l.pop(1);
+        }
+        for number in [-0.0, 0.5, 1e14, -1e15, f64::NAN, f64::INFINITY] {
+            assert!(!append_whole(&mut Vec::new(), number), "{number}");
+        }
+        // SAFETY: nobody uses it any more.
+        unsafe { sys::lua_close(l.raw()) }
+    }
+
+    #[test]
+    fn elements_of_arrays_are_seen_in_place() {
+        // SAFETY: as above.
+        let l = unsafe { State::new(sys::luaL_newstate()) };
+        l.new_table(4, 0);
+        l.push_bytes(b"one");
+        l.raw_set_index(-2, 1);
+        l.push_number(2.5);
+        l.raw_set_index(-2, 3);
+        assert_eq!((l.sequence(-1), l.sequence(1)), (Some(3), Some(3)), "a hole counts");
+        assert!(
+            matches!(l.element(1, 1), Element::Text(b"one"))
+                && matches!(l.element(-1, 3), Element::Number(2.5))
+        );
+        assert!(matches!(l.element(1, 2), Element::Other) && matches!(l.element(1, 100), Element::Other));
+        l.push_boolean(true);
+        l.raw_set_index(-2, 0);
+        assert_eq!(l.sequence(1), None, "0 is no element");
+        l.new_table(0, 4);
+        assert_eq!(l.sequence(-1), Some(0));
+        l.push_boolean(true);
+        l.set_field(-2, c"name");
+        assert_eq!(l.sequence(-1), None);
+        // SAFETY: nobody uses it any more.
+        unsafe { sys::lua_close(l.raw()) }
     }
 }

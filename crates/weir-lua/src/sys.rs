@@ -146,6 +146,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_pushcclosure(l: *mut LuaState, function: CFunction, upvalues: c_int);
     pub(crate) fn lua_pushlightuserdata(l: *mut LuaState, value: *mut c_void);
 
+    pub(crate) fn lua_objlen(l: *mut LuaState, at: c_int) -> usize;
     pub(crate) fn lua_newuserdata(l: *mut LuaState, size: usize) -> *mut c_void;
     pub(crate) fn lua_createtable(l: *mut LuaState, array: c_int, hash: c_int);
     pub(crate) fn lua_rawget(l: *mut LuaState, at: c_int);
@@ -174,6 +175,8 @@ unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_unframe(l: *mut LuaState);
     pub(crate) fn weir_lua_fix(l: *mut LuaState);
     pub(crate) fn weir_lua_room(l: *mut LuaState) -> u32;
+    pub(crate) fn weir_lua_array(l: *mut LuaState, at: c_int) -> c_int;
+    pub(crate) fn weir_lua_element(l: *mut LuaState, at: c_int, n: u32, text: *mut *const c_char, len: *mut usize, number: *mut f64) -> c_int;
 
     pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
     pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);

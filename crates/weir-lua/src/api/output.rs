@@ -8,7 +8,7 @@ use crate::handler::{Settings, prepare};
 use crate::lend;
 use crate::op::Op;
 use crate::phase::OUTPUT;
-use crate::state::State;
+use crate::state::{Element, State, append_whole};
 use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] = &[
@@ -98,6 +98,7 @@ pub(crate) fn text_of(
         return Ok(());
     }
     match l.kind(at) {
+        kind::NUMBER if l.number(at).is_some_and(|number| append_whole(out, number)) => {}
         kind::NUMBER => {
             // A copy: the value itself stays a number.
             l.push_value(at);
@@ -114,7 +115,14 @@ pub(crate) fn text_of(
                 return Err(bad("the table is nested too deep"));
             }
             for index in 1..=count {
-                l.raw_get_index(at, index);
+                match l.element(at, index) {
+                    Element::Text(text) => {
+                        out.extend_from_slice(text);
+                        continue;
+                    }
+                    Element::Number(number) if append_whole(out, number) => continue,
+                    _ => l.raw_get_index(at, index),
+                }
                 let result = text_of(l, -1, out, bad);
                 l.pop(1);
                 result?;

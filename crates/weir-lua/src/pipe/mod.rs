@@ -67,7 +67,7 @@ impl Drop for Process {
 
 /// The process in the first argument.
 fn of(l: State) -> Result<Rc<Process>, Raise> {
-    l.owned(1, c"weir.pipe").ok_or_else(|| Raise::text("not a process instance"))
+    l.owned(1).ok_or_else(|| Raise::text("not a process instance"))
 }
 
 /// The texts of a list.

@@ -26,5 +26,5 @@ impl ClientPair {
 
 /// The pair at these places of the stack, if it is one.
 pub(crate) fn client_pair(l: State, certificate: i32, key: i32) -> Option<ClientPair> {
-    Some(ClientPair { chain: l.owned(certificate, CHAIN)?, key: l.owned(key, KEY)? })
+    Some(ClientPair { chain: l.owned(certificate)?, key: l.owned(key)? })
 }

@@ -263,7 +263,7 @@ fn socket(l: State) -> Result<Option<Rc<Socket>>, Raise> {
         return Err(bad_argument(l, 1, &format!("table expected, got {}", l.kind_name(1))));
     }
     l.raw_get_index(1, place::SOCKET);
-    let socket = l.owned(-1, NAME);
+    let socket = l.owned(-1);
     l.pop(1);
     Ok(socket)
 }

@@ -16,6 +16,7 @@ use weir_rt::{Recv, Timer};
 use super::conn::Conn;
 use super::{OPEN, bad_argument, not_busy, place, settings, socket};
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
+use crate::hash::Folded;
 use crate::lend;
 use crate::state::State;
 
@@ -27,7 +28,7 @@ pub(super) const TABLE: &[Function] = &[
 /// The pools of a VM, by name.
 #[derive(Default)]
 pub(crate) struct Pools {
-    known: RefCell<HashMap<Box<[u8]>, Rc<Pool>>>,
+    known: RefCell<HashMap<Box<[u8]>, Rc<Pool>, Folded>>,
 }
 
 /// Connections under one name.

@@ -462,9 +462,9 @@ fn iterate(l: State) -> Outcome {
         None => return Err(bad_argument(l, 1, &format!("number expected, got {}", l.kind_name(1)))),
     };
     l.raw_get_index(sys::upvalue(2), place::SOCKET);
-    let socket: Option<Rc<Socket>> = l.owned(-1, super::NAME);
+    let socket: Option<Rc<Socket>> = l.owned(-1);
     l.pop(1);
-    let search: Option<Rc<Until>> = l.owned(sys::upvalue(3), PATTERN);
+    let search: Option<Rc<Until>> = l.owned(sys::upvalue(3));
     let conn = socket.as_ref().and_then(|socket| source(socket));
     let (Some(socket), Some(conn), Some(search)) = (socket, conn, search) else { return fail(l, "closed") };
     socket.check_owner()?;

@@ -133,7 +133,7 @@ impl Link {
 
 /// The socket in the first argument.
 fn of(l: State, at: i32) -> Result<Rc<Udp>, Raise> {
-    l.owned(at, c"weir.udp").ok_or_else(|| Raise::text("bad udp socket object"))
+    l.owned(at).ok_or_else(|| Raise::text("bad udp socket object"))
 }
 
 /// The same, for use by its own request.
