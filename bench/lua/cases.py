@@ -71,7 +71,7 @@ PROXY = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http
 BACKEND = PROXY.format("backend")
 REDIS = """content_by_lua_block {
     local redis = require("resty.redis"):new()
-    redis:set_timeouts(1000, 1000, 1000)
+    redis:set_timeouts(10000, 10000, 10000)
     assert(redis:connect("127.0.0.1", {redis}))
     local value = assert(redis:get("given"))
     redis:set_keepalive(10000, 256)

@@ -19,10 +19,10 @@ pub(super) const TABLE: &[Function] = &[
     function("send_headers", OUTPUT, send_headers),
 ];
 
-/// Room for what a script says, to begin with.
-const FIRST: usize = 512;
 /// A script that has said so many bytes waits until they have left.
-const AHEAD: usize = 256 << 10;
+pub(crate) const AHEAD: usize = 256 << 10;
+/// Room for what a script says, to begin with.
+pub(crate) const FIRST_SAID: usize = 512;
 
 /// The script has taken the client's connection over.
 const RAW: &str = "raw request socket acquired";
@@ -41,7 +41,7 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     let mut text = lend::run(|run| std::mem::take(&mut run.said))?;
     let before = text.len();
     if before == 0 {
-        text.reserve(FIRST);
+        text.reserve(FIRST_SAID);
     }
     let mut outcome = Ok(());
     for at in 1..=l.top() {

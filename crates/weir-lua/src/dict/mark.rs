@@ -53,6 +53,14 @@ impl Mark {
     }
 }
 
+#[cfg(test)]
+impl Version {
+    /// Whether what was read with it is still the entry's, as compiled Lua asks.
+    pub(super) fn holds(&self) -> bool {
+        self.mark.version() == self.version
+    }
+}
+
 impl Marked {
     fn mark(&self) -> Option<&'static Mark> {
         // SAFETY: null, or a mark, which is never freed.

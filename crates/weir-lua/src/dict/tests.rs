@@ -116,6 +116,51 @@ fn a_key_that_is_set_again_is_always_there() {
     assert_eq!(dict.used.load(Ordering::Relaxed), OVERHEAD + 8);
 }
 
+/// As compiled Lua reads: what it has as long as that holds, else the dictionary's. Of values that grow none is older than
+/// the one before.
+#[test]
+fn what_is_remembered_is_never_older() {
+    let dict = Arc::new(Dict::new(1 << 20));
+    put(&dict, "key", text("00000"));
+    let writer = {
+        let dict = dict.clone();
+        std::thread::spawn(move || {
+            for number in 0..5_000 {
+                match number % 50 {
+                    49 => dict.delete(b"key"),
+                    _ => assert_eq!(put(&dict, "key", text(&format!("{number:05}"))), Stored::Yes(false)),
+                }
+                (0..number % 20).for_each(|_| std::thread::yield_now());
+            }
+            put(&dict, "key", text("last"));
+        })
+    };
+    let (mut last, mut kept, mut over) = (String::new(), None::<(Version, String)>, false);
+    loop {
+        let now = match &kept {
+            Some((version, value)) if version.holds() => Some(value.clone()),
+            _ => dict.get(b"key", &mut [0; SMALL], |value, about| {
+                let Seen::Text(value) = value else { panic!("{value:?}") };
+                let value = String::from_utf8_lossy(value).into_owned();
+                kept = about.version.map(|version| (version, value.clone()));
+                value
+            }),
+        };
+        if let Some(now) = now {
+            assert!(now >= last, "{now} behind {last}");
+            last = now;
+        }
+        if over && kept.as_ref().is_some_and(|(version, _)| version.holds()) {
+            break;
+        }
+        over = writer.is_finished();
+    }
+    assert_eq!(last, "last");
+    writer.join().expect("the writer has not panicked");
+    dict.delete(b"key");
+    assert!(kept.is_some_and(|(version, _)| !version.holds()), "what is gone is not remembered");
+}
+
 #[test]
 fn threads_share_a_dictionary() {
     let dict = Arc::new(Dict::new(1 << 14));

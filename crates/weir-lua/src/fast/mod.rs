@@ -8,6 +8,7 @@
 
 mod dict;
 mod fields;
+mod output;
 mod re;
 mod request;
 mod text;
@@ -94,7 +95,7 @@ pub(crate) struct Api {
     variable_index: unsafe extern "C" fn(*const u8, usize) -> i32,
     variable: unsafe extern "C" fn(i32, *const u8, usize, *mut Answer) -> i32,
     header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut Answer) -> i32,
-    set_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32,
+    set_header: unsafe extern "C" fn(*const u8, usize, *const u8, usize, i32) -> i32,
     request_header: unsafe extern "C" fn(*const u8, usize, *mut Answer) -> i32,
     ctx: extern "C" fn() -> i32,
     status: extern "C" fn() -> i32,
@@ -125,6 +126,7 @@ pub(crate) struct Api {
     set_variable: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
     give_ctx: extern "C" fn(i32) -> i32,
     glance: extern "C" fn() -> *const Glance,
+    say: unsafe extern "C" fn(*const u8, usize, i32) -> i32,
 }
 
 static API: Api = Api {
@@ -162,6 +164,7 @@ static API: Api = Api {
     set_variable: request::set_variable,
     give_ctx: request::give_ctx,
     glance: glance::place,
+    say: output::say,
 };
 
 /// As [`guarded`], of what changes the request or its answer.

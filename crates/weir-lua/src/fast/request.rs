@@ -183,27 +183,29 @@ fn composed(known: Known) -> bool {
     )
 }
 
-/// Gives a field of the answer a value that needs no escaping.
+/// Gives a field of the answer a value that needs no escaping. `plain`: the name is one without `_` that was taken before.
 pub(super) unsafe extern "C" fn set_header(
     name: *const u8,
     name_len: usize,
     value: *const u8,
     value_len: usize,
+    plain: i32,
 ) -> i32 {
     // SAFETY: as `variable_index`.
     let (name, value) = unsafe { (slice(name, name_len), slice(value, value_len)) };
     changing(|| {
-        let phase = lend::phase();
+        let (phase, plain) = (lend::phase(), plain != 0);
+        let is_taken = || name.iter().all(|byte| PLAIN[usize::from(*byte)]) && !composed(classify(name));
         if !phase.is_in(REQUEST)
-            || !name.iter().all(|byte| PLAIN[usize::from(*byte)])
             || value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f)
             || (is_sent() && phase != Phase::HeaderFilter)
-            || composed(classify(name))
+            || !(plain || is_taken())
         {
             return REFUSED;
         }
         let done = lend::exchange(|x| {
-            if name.contains(&b'_') && x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores) {
+            if !plain && name.contains(&b'_') && x.plan.kept::<Settings>().is_none_or(|kept| kept.underscores)
+            {
                 return REFUSED;
             }
             let span = x.arena.push(value);

@@ -164,6 +164,16 @@ print = function(...)
 end
 ngx._print = nil
 
+-- One text after another is what scripts say most.
+local function saying(other, line)
+    return function(...)
+        local said = ...
+        if type(said) == "string" and select("#", ...) == 1 and C.say(said, #said, line) == 1 then return 1 end
+        return other(...)
+    end
+end
+ngx.print, ngx.say = saying(ngx.print, 0), saying(ngx.say, 1)
+
 package.loaded.ngx = ngx
 
 -- Called once `init_by_lua` is done: a global that a script writes after that is told, since all requests share it.

@@ -44,7 +44,7 @@ struct weir_api {
     int (*variable_index)(const char *, size_t);
     int (*variable)(int, const char *, size_t, struct weir_answer *);
     int (*header)(const char *, size_t, const char *, size_t, struct weir_answer *);
-    int (*set_header)(const char *, size_t, const char *, size_t);
+    int (*set_header)(const char *, size_t, const char *, size_t, int);
     int (*request_header)(const char *, size_t, struct weir_answer *);
     int (*ctx)(void);
     int (*status)(void);
@@ -75,6 +75,7 @@ struct weir_api {
     int (*set_variable)(int, const char *, size_t);
     int (*give_ctx)(int);
     struct weir_glance *(*glance)(void);
+    int (*say)(const char *, size_t, int);
 };
 ]]
 ngx._fast = {

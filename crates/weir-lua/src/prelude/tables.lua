@@ -4,7 +4,7 @@ local ngx = ngx
 local var_get, var_set = ngx._var_get, ngx._var_set
 local header_get, header_set = ngx._header_get, ngx._header_set
 ngx._var_get, ngx._var_set, ngx._header_get, ngx._header_set = nil, nil, nil, nil
-local type, gsub, lower, setmetatable = type, string.gsub, string.lower, setmetatable
+local type, find, gsub, lower, setmetatable = type, string.find, string.gsub, string.lower, setmetatable
 
 local C, out, text, glance = ngx._fast.C, ngx._fast.out, ngx._fast.string, ngx._fast.glance
 local tostring = tostring
@@ -78,6 +78,14 @@ ngx.var = setmetatable({}, {
     end,
 })
 
+-- Names that were taken as they are, which need no second look; with `_` that depends on the location.
+local plain, plain_count = {}, 0
+local function remember_plain(name)
+    if find(name, "_", 1, true) then return end
+    if plain_count >= MOST then plain, plain_count = {}, 0 end
+    plain[name], plain_count = 1, plain_count + 1
+end
+
 local fields = memory()
 ngx.header = setmetatable({}, {
     __index = function(_, name)
@@ -102,7 +110,13 @@ ngx.header = setmetatable({}, {
         if type(name) == "string" then
             local given = value
             if type(given) == "number" then given = tostring(given) end
-            if type(given) == "string" and C.set_header(name, #name, given, #given) == 1 then return end
+            if type(given) == "string" then
+                local known = plain[name]
+                if C.set_header(name, #name, given, #given, known or 0) == 1 then
+                    if not known then remember_plain(name) end
+                    return
+                end
+            end
         end
         header_set(name, value)
     end,

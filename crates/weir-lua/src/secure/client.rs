@@ -5,7 +5,6 @@ use std::rc::Rc;
 use weir_tls::Certificate;
 
 use super::parsed::{Chain, Key};
-use super::ssl::{CHAIN, KEY};
 use crate::state::State;
 
 /// See the module.

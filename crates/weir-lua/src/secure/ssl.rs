@@ -139,8 +139,8 @@ pub(super) const TABLE: &[Function] = &[
 ];
 
 /// Userdata of certificates, and of keys.
-pub(super) const CHAIN: &std::ffi::CStr = c"weir.chain";
-pub(super) const KEY: &std::ffi::CStr = c"weir.private_key";
+const CHAIN: &std::ffi::CStr = c"weir.chain";
+const KEY: &std::ffi::CStr = c"weir.private_key";
 const NO_TLS: &str = "bad ssl conn";
 pub(super) const NO_CERTIFICATE: &str = "d2i_X509_bio() failed";
 pub(super) const NO_KEY: &str = "d2i_PrivateKey_bio() failed";
@@ -157,12 +157,12 @@ pub(super) fn der_key(l: State) -> Result<Option<Rc<Key>>, Raise> {
 
 /// The first argument of `set_cert`.
 pub(super) fn cert(l: State) -> Result<Rc<Chain>, Raise> {
-    l.owned::<Chain>(1, CHAIN).ok_or_else(|| Raise::argument(1, "set_cert", "no certificate"))
+    l.owned::<Chain>(1).ok_or_else(|| Raise::argument(1, "set_cert", "no certificate"))
 }
 
 /// The first argument of `set_priv_key`.
 pub(super) fn key(l: State) -> Result<Rc<Key>, Raise> {
-    l.owned::<Key>(1, KEY).ok_or_else(|| Raise::argument(1, "set_priv_key", "no private key"))
+    l.owned::<Key>(1).ok_or_else(|| Raise::argument(1, "set_priv_key", "no private key"))
 }
 
 /// Pushes a chain as scripts have them.
@@ -249,7 +249,7 @@ fn shared_ciphers(x: &mut Exchange) -> Option<Vec<u16>> {
 
 /// `verify_client(client_certs?, depth?, trusted_certs?)`
 fn verify_client(l: State) -> Outcome {
-    let (told, known) = (l.owned::<Chain>(1, CHAIN), l.owned::<Chain>(3, CHAIN));
+    let (told, known) = (l.owned::<Chain>(1), l.owned::<Chain>(3));
     let depth = l.number(2).filter(|depth| *depth >= 0.0).map(|depth| depth as usize);
     let configured = lend::any_exchange(|x| x.connection.server().tls.as_ref().map(|tls| tls.depth()))?;
     let all = |chain: &Option<Rc<Chain>>| {

@@ -84,7 +84,7 @@ fn handshake(l: State) -> Outcome {
         return fail(l, "not supported for downstream sockets");
     }
     let refused = l.kind(2) == kind::BOOLEAN && !l.boolean(2);
-    let given = l.owned::<Session>(2, SESSION);
+    let given = l.owned::<Session>(2);
     if conn.stream().has_layer() {
         return again(l, &conn, given, refused);
     }
