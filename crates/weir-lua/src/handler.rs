@@ -173,7 +173,8 @@ impl Script {
         let mut run = match parked {
             Some(run) => run,
             None => {
-                if let Err(error) = x.read_body().await {
+                // In a box, as what is sent below: few waits come here, and every one has room for it otherwise.
+                if let Err(error) = Box::pin(x.read_body()).await {
                     return Verdict::Status(error.status());
                 }
                 match self.begin(x) {
@@ -194,7 +195,7 @@ impl Script {
         }
         prepare(x, default_type);
         chain.last = !run.ended;
-        if !run.broken && !run.ended && !run.raw && x.send(chain).await.is_err() {
+        if !run.broken && !run.ended && !run.raw && Box::pin(x.send(chain)).await.is_err() {
             return Verdict::Close(499);
         }
         Verdict::Done

@@ -125,12 +125,14 @@ fn what_is_remembered_is_never_older() {
     let writer = {
         let dict = dict.clone();
         std::thread::spawn(move || {
-            for number in 0..5_000 {
+            for number in 0..600 {
                 match number % 50 {
                     49 => dict.delete(b"key"),
                     _ => assert_eq!(put(&dict, "key", text(&format!("{number:05}"))), Stored::Yes(false)),
                 }
-                (0..number % 20).for_each(|_| std::thread::yield_now());
+                if number % 2 == 0 {
+                    std::thread::yield_now();
+                }
             }
             put(&dict, "key", text("last"));
         })
