@@ -191,12 +191,12 @@ fn milliseconds(ns: u64) -> String {
     format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000)
 }
 
-/// The viewer knows colours by name.
+/// The viewer knows colours by name: `CategoryColor` of its `src/types/profile.ts`.
 fn colour(origin: Origin) -> &'static str {
     match origin {
         Origin::Route => "blue",
         Origin::Phase => "green",
-        Origin::Module => "lightgreen",
+        Origin::Module => "yellow",
         Origin::Native => "orange",
         Origin::Kernel => "red",
         Origin::Lua => "purple",
@@ -224,5 +224,22 @@ mod tests {
             text.contains(r#""name":[0,1,2,4],"#) && text.contains(r#""fileName":[null,null,3,null],"#),
             "{text}"
         );
+    }
+
+    #[test]
+    fn colours_are_those_of_the_viewer() {
+        let known = [
+            "purple",
+            "green",
+            "orange",
+            "yellow",
+            "lightblue",
+            "blue",
+            "brown",
+            "magenta",
+            "red",
+            "lightred",
+        ];
+        assert!(Origin::ALL.into_iter().all(|origin| known.contains(&colour(origin))));
     }
 }
