@@ -24,6 +24,9 @@ use crate::server;
 use crate::server::notify::{Notify, either};
 use crate::trace::Present;
 
+/// The number of the privileged agent, which is none of the workers.
+pub const AGENT: u8 = u8::MAX - 1;
+
 /// One thread's state.
 pub struct Worker {
     /// Its number, from 0.

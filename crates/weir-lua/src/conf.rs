@@ -39,6 +39,8 @@ pub(crate) struct Main {
     pub(crate) running_timers: Option<usize>,
     /// `lua_worker_thread_vm_pool_size`
     pub(crate) thread_vms: Option<usize>,
+    /// `lua_yield_everywhere`
+    pub(crate) yields: Option<bool>,
     pub(crate) rewrite_first: Option<bool>,
     pub(crate) access_first: Option<bool>,
     pub(crate) precontent_first: Option<bool>,

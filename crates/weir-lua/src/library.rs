@@ -3,6 +3,7 @@
 
 use crate::api::{Done, Function, expect_string, function};
 use crate::lend;
+use crate::vm::Vm;
 
 pub(crate) const TABLE: &[Function] = &[
     function("_library.source", 0, |l| {
@@ -23,6 +24,15 @@ pub(crate) const TABLE: &[Function] = &[
     }),
     function("_process.single", 0, |l| {
         l.push_boolean(lend::vm(|vm| vm.main_conf.one_process));
+        Ok(Done::Results(1))
+    }),
+    function("_process.agent", 0, |l| {
+        l.push_boolean(lend::vm(Vm::is_agent));
+        Ok(Done::Results(1))
+    }),
+    function("_process.enable", 0, |l| {
+        let enabled = lend::vm(|vm| vm.home.upgrade().map(|home| home.configuration.want_agent()));
+        l.push_boolean(enabled.is_some());
         Ok(Done::Results(1))
     }),
     function("_request", 0, |l| {

@@ -109,6 +109,8 @@ macro_rules! scripts {
                 line.number(&mut conf.main.running_timers, ..)
             })
             .doc("Timers of a worker that may run at a time; those that are due beyond are dropped; 256."),
+            Row::new("lua_yield_everywhere", HTTP, FLAG, |conf, line| line.flag(&mut conf.main.yields))
+                .doc("init_worker_by_lua may wait, and the worker serves when it is done; off."),
             Row::new("lua_worker_thread_vm_pool_size", HTTP, ONE, |conf, line| {
                 line.number(&mut conf.main.thread_vms, 1..)
             })
@@ -279,7 +281,8 @@ impl Module for Lua {
             coroutines,
             pending_timers,
             running_timers,
-            thread_vms
+            thread_vms,
+            yields
         );
         inherit!(main, parent, rewrite_first, access_first, precontent_first);
         if main.dicts.is_empty() {

@@ -44,6 +44,8 @@ pub(crate) enum Phase {
     ProxySslCertificate = 1 << 18,
     /// `proxy_ssl_verify_by_lua*`
     ProxySslVerify = 1 << 19,
+    /// `init_worker_by_lua*` where it may wait (`lua_yield_everywhere`)
+    InitWorkerWaits = 1 << 20,
 }
 
 impl Phase {
@@ -51,7 +53,7 @@ impl Phase {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Init => "init",
-            Phase::InitWorker => "init_worker",
+            Phase::InitWorker | Phase::InitWorkerWaits => "init_worker",
             Phase::ExitWorker => "exit_worker",
             Phase::Set => "set",
             Phase::ServerRewrite => "server_rewrite",
@@ -77,7 +79,7 @@ impl Phase {
     pub(crate) fn context(self) -> &'static str {
         match self {
             Phase::Init => "init_by_lua*",
-            Phase::InitWorker => "init_worker_by_lua*",
+            Phase::InitWorker | Phase::InitWorkerWaits => "init_worker_by_lua*",
             Phase::ExitWorker => "exit_worker_by_lua*",
             Phase::Set => "set_by_lua*",
             Phase::ServerRewrite => "server_rewrite_by_lua*",
@@ -103,7 +105,7 @@ impl Phase {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Phase::Init => "init_by_lua",
-            Phase::InitWorker => "init_worker_by_lua",
+            Phase::InitWorker | Phase::InitWorkerWaits => "init_worker_by_lua",
             Phase::ExitWorker => "exit_worker_by_lua",
             Phase::Set => "set_by_lua",
             Phase::ServerRewrite => "server_rewrite_by_lua",
@@ -142,15 +144,17 @@ pub(crate) const OUTPUT: u32 = Phase::ServerRewrite as u32
     | Phase::Access as u32
     | Phase::Precontent as u32
     | Phase::Content as u32;
+/// What nobody waits for.
+const BY_ITSELF: u32 = Phase::Timer as u32 | Phase::InitWorkerWaits as u32;
 /// What runs without a request.
-const ALONE: u32 = Phase::Timer as u32 | HANDSHAKE | Phase::SslSessionStore as u32;
+const ALONE: u32 = BY_ITSELF | HANDSHAKE | Phase::SslSessionStore as u32;
 /// Scripts of clients' handshakes that may wait.
 const HANDSHAKE: u32 =
     Phase::SslClientHello as u32 | Phase::SslCertificate as u32 | Phase::SslSessionFetch as u32;
 /// Scripts of handshakes with servers.
 const PROXY_HANDSHAKE: u32 = Phase::ProxySslCertificate as u32 | Phase::ProxySslVerify as u32;
 /// Where coroutines may wait.
-pub(crate) const YIELDABLE: u32 = OUTPUT | Phase::Timer as u32 | HANDSHAKE | PROXY_HANDSHAKE;
+pub(crate) const YIELDABLE: u32 = OUTPUT | BY_ITSELF | HANDSHAKE | PROXY_HANDSHAKE;
 /// Where subrequests may be made.
 pub(crate) const CAPTURE: u32 = Phase::Rewrite as u32 | Phase::Access as u32 | Phase::Content as u32;
 /// Where there is a request.

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use weir_core::conf::server::Link;
 use weir_core::log::Level;
 use weir_core::variable::Get;
+use weir_core::worker::AGENT;
 use weir_core::{Exchange, Text};
 
 use crate::api;
@@ -18,6 +19,7 @@ use crate::ask;
 use crate::chunk::{self, Unloaded};
 use crate::conf::Main;
 use crate::dict::Dict;
+use crate::drive::drive_alone;
 use crate::errlog;
 use crate::events::Joined;
 use crate::heap::Heap;
@@ -25,7 +27,7 @@ use crate::limit::{Limits, unlimited};
 use crate::lines::Lines;
 use crate::phase::Phase;
 use crate::regex::Patterns;
-use crate::run::{Lists, error_text};
+use crate::run::{Lists, Run, error_text};
 use crate::socket::Pools;
 use crate::state::State;
 use crate::sys;
@@ -102,7 +104,7 @@ impl Vm {
         let most = main_conf.regex_cache.unwrap_or(1024);
         let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0));
         let heap = Heap::attach(main);
-        let worker = main_conf.worker.filter(|worker| *worker != u8::MAX);
+        let worker = main_conf.worker.filter(|worker| *worker < AGENT);
         let times = worker.map(|_| Times::of_thread());
         let worker = worker.filter(|_| !main_conf.single);
         let limits = Limits::new(main, &main_conf);
@@ -171,6 +173,11 @@ impl Vm {
     /// The VM, to hold it.
     pub(crate) fn shared(&self) -> Rc<Vm> {
         self.me.borrow().upgrade().expect("who has requests is held")
+    }
+
+    /// Whether it is the privileged agent's.
+    pub(crate) fn is_agent(&self) -> bool {
+        self.main_conf.worker == Some(AGENT)
     }
 
     /// Whether its worker ends, or goes on with another configuration.
@@ -372,14 +379,44 @@ impl Vm {
             self.run_plain(source, Phase::Init)?;
         }
         // A worker serves without what this script was for, as in OpenResty; that is told.
-        if let (Some(source), false) = (&self.main_conf.init_worker, self.is_rehearsed())
-            && let Err(message) = self.run_plain(source, Phase::InitWorker)
-        {
-            weir_core::log::cycle(Level::Error, &message);
+        if let (Some(source), false) = (&self.main_conf.init_worker, self.is_rehearsed()) {
+            if self.main_conf.yields == Some(true) && self.lasts() {
+                self.init_later(source);
+                return Ok(());
+            }
+            if let Err(message) = self.run_plain(source, Phase::InitWorker) {
+                weir_core::log::cycle(Level::Error, &message);
+            }
         }
-        // From here on a global that is written is told.
+        self.guard()
+    }
+
+    /// From here on a global that is written is told.
+    fn guard(&self) -> Result<(), String> {
         self.main.field(sys::GLOBALS, c"__weir_guard");
         self.call(0, 0)
+    }
+
+    /// Runs the script before the worker serves, as one that may wait.
+    fn init_later(&self, source: &chunk::Source) {
+        let (vm, source) = (Rc::downgrade(&self.shared()), source.clone());
+        let Some(home) = self.home.upgrade() else { return };
+        home.before_serving(async move {
+            let Some(vm) = vm.upgrade() else { return };
+            let Some(origin) = vm.home.upgrade().and_then(|home| home.nobody()) else { return };
+            let ran = match chunk::Chunk::new(source).push(&vm, None) {
+                Ok(()) => {
+                    let run = Run::new(&vm, Phase::InitWorkerWaits, false);
+                    // What it ended with, it has said itself.
+                    drive_alone(run, &origin, "init_worker_by_lua").await;
+                    Ok(())
+                }
+                Err(unloaded) => Err(format!("init_worker_by_lua error: {}", unloaded.message)),
+            };
+            if let Err(message) = ran.and_then(|()| vm.guard()) {
+                weir_core::log::cycle(Level::Error, &message);
+            }
+        });
     }
 
     /// Runs the script of a request in a phase that can't wait.

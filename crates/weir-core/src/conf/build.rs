@@ -60,8 +60,17 @@ pub fn build_with(
     if !errors.is_empty() {
         return (Err((Errors(errors), tree)), warnings);
     }
-    let configuration =
-        Configuration { main, servers, nobody, addresses, tables, modules, source: tree.source, prefix };
+    let configuration = Configuration {
+        main,
+        servers,
+        nobody,
+        addresses,
+        tables,
+        modules,
+        source: tree.source,
+        prefix,
+        agent: Default::default(),
+    };
     (Ok(configuration), warnings)
 }
 

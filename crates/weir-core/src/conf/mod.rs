@@ -19,6 +19,7 @@ mod title;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use weir_conf::Source;
 
@@ -76,6 +77,20 @@ pub struct Configuration {
     pub source: Source,
     /// Where relative paths begin (`-p`).
     pub prefix: PathBuf,
+    /// See [`Configuration::want_agent`].
+    pub(crate) agent: AtomicBool,
+}
+
+impl Configuration {
+    /// The server is to have a privileged agent: said by a module while the configuration is installed.
+    pub fn want_agent(&self) {
+        self.agent.store(true, Relaxed);
+    }
+
+    /// Whether it is to have one.
+    pub(crate) fn wants_agent(&self) -> bool {
+        self.agent.load(Relaxed)
+    }
 }
 
 /// A `server` block.

@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -81,6 +83,15 @@ impl Generation {
         (0..configuration.servers.len()).try_for_each(|index| servers.make(index, worker).map(drop))
     }
 
+    /// Does what modules have asked for before the worker serves ([`Link::before_serving`]).
+    pub(crate) async fn begin(&self) {
+        loop {
+            let next = self.link.beginning.borrow_mut().pop_front();
+            let Some(next) = next else { return };
+            next.await;
+        }
+    }
+
     /// It is no longer in force: when its last request has ended, that is logged.
     pub(crate) fn retire(self: Rc<Self>) {
         self.link.retired.set(true);
@@ -119,9 +130,17 @@ struct Servers {
 
 impl Servers {
     fn new(configuration: &Arc<Configuration>, worker: &Rc<Worker>) -> Servers {
-        let (retired, kept, nobody, leaving, told) = Default::default();
+        let (retired, kept, nobody, leaving, told, beginning) = Default::default();
         let configuration_of = configuration.clone();
-        let link = Rc::new(Link { configuration: configuration_of, retired, kept, nobody, leaving, told });
+        let link = Rc::new(Link {
+            configuration: configuration_of,
+            retired,
+            kept,
+            nobody,
+            leaving,
+            told,
+            beginning,
+        });
         worker.present.begin_rules();
         let built = configuration.servers.iter().map(|_| OnceCell::new()).collect();
         Servers { built, titles: Titles::new(configuration), link, worker: Rc::downgrade(worker) }
@@ -196,6 +215,8 @@ pub struct Link {
     /// The worker is ending, or goes on with another configuration.
     leaving: Cell<bool>,
     told: RefCell<Vec<Box<dyn FnOnce()>>>,
+    /// See [`Link::before_serving`].
+    beginning: RefCell<VecDeque<Pin<Box<dyn Future<Output = ()>>>>>,
 }
 
 impl Drop for Link {
@@ -239,6 +260,12 @@ impl Link {
     /// Calls `told` on this thread when [`Link::is_leaving`] becomes true; drops it if the worker ends without.
     pub fn on_leave(&self, told: impl FnOnce() + 'static) {
         self.told.borrow_mut().push(Box::new(told));
+    }
+
+    /// Has the worker wait for `work` before it takes the configuration into use: a module asks for it while the
+    /// configuration is installed. A reload gives up after [`Options::patience`](crate::server::Options::patience).
+    pub fn before_serving(&self, work: impl Future<Output = ()> + 'static) {
+        self.beginning.borrow_mut().push_back(Box::pin(work));
     }
 
     /// What gives a module's variable a value, if it takes one.

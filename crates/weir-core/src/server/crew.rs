@@ -78,10 +78,10 @@ struct Running {
 }
 
 /// Whether a worker may end.
-pub(super) struct Stage(AtomicU8);
+pub(super) struct Stage(pub(super) AtomicU8);
 
 impl Stage {
-    const WORKING: u8 = 0;
+    pub(super) const WORKING: u8 = 0;
     const RETIRED: u8 = 1;
     const ENDED: u8 = 2;
 
@@ -260,8 +260,8 @@ impl Seat {
 
 /// Tells that a thread has ended, by a panic too.
 pub(super) struct Exit {
-    number: u64,
-    exit: Sender<u64>,
+    pub(super) number: u64,
+    pub(super) exit: Sender<u64>,
 }
 
 impl Drop for Exit {

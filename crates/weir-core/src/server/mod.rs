@@ -2,6 +2,7 @@
 //! so that any program can have a server inside.
 
 mod affinity;
+mod agent;
 mod crew;
 pub mod notify;
 mod sockets;
@@ -9,7 +10,7 @@ mod thread;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ use crate::log::{self, Level};
 use crate::upstream::Upstreams;
 use crate::worker::Worker;
 use crate::zone::Zones;
+use agent::Agent;
 use crew::{Called, Crew};
 
 pub use crew::{Thread, Threads};
@@ -68,6 +70,7 @@ impl Default for Options {
 /// A running server. Dropping it stops it at once.
 pub struct Server {
     crew: Crew,
+    agent: Agent,
     options: Options,
     /// Held while a configuration is taken into use, or the server ends.
     state: Mutex<State>,
@@ -147,6 +150,7 @@ impl Server {
         }
         let server = Server {
             crew: Crew::new(),
+            agent: Agent::default(),
             options,
             state: Mutex::new(State { sockets: Sockets::default(), quitting: false }),
             configuration: InForce::new(configuration.clone()),
@@ -270,6 +274,7 @@ impl Server {
         }
         called.iter().for_each(|worker| worker.remote.run(Box::new(thread::release)));
         called.iter().filter(|worker| worker.id >= count).for_each(|worker| self.crew.retire(worker));
+        self.agent.follow(configuration, &self.options, &everyone);
         Ok(())
     }
 
@@ -280,11 +285,13 @@ impl Server {
         // A socket that anybody holds goes on taking connections, which nobody would accept.
         state.sockets = Sockets::default();
         let limit = self.configuration().main.shutdown_timeout();
+        self.agent.run(move || thread::quit(limit));
         self.crew.on_all(move || thread::quit(limit));
     }
 
     /// Stops at once: connections are closed where they are.
     pub fn stop(&self) {
+        self.agent.run(thread::stop);
         self.crew.on_all(thread::stop);
         let mut state = self.state();
         state.quitting = true;
@@ -293,7 +300,7 @@ impl Server {
 
     /// Waits until all workers have ended, for `limit` at most after each. `true`: they have.
     pub fn join(&self, limit: Option<Duration>) -> bool {
-        self.crew.join(limit)
+        self.crew.join(limit) && self.agent.join(limit)
     }
 
     /// Runs `f` on worker `id`'s loop.
@@ -328,10 +335,19 @@ fn prepare(
         theirs.push(if accepts { sockets.of_worker(configuration, worker.id, count)? } else { Vec::new() });
     }
     let mut theirs = theirs.into_iter();
-    let results = on_each(called, patience, || {
+    let (done, results) = channel();
+    for worker in called {
         let (configuration, sockets) = (configuration.clone(), theirs.next().unwrap_or_default());
-        move || thread::prepare(&configuration, sockets)
-    });
+        let done = done.clone();
+        worker.remote.run(Box::new(move || {
+            weir_rt::spawn(async move {
+                // Who waits may have given up.
+                let _ = done.send(thread::prepare(&configuration, sockets).await);
+            });
+        }));
+    }
+    drop(done);
+    let results = collect(called.len(), &results, patience);
     let late = || StartError("a worker did not take the configuration in time".to_owned());
     results.map_err(|_| late())?.into_iter().try_for_each(|result| result.map_err(StartError))
 }
@@ -350,8 +366,14 @@ fn on_each<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
             let _ = done.send(run());
         }));
     }
+    drop(done);
+    collect(called.len(), &results, patience)
+}
+
+/// So many results, as they come.
+fn collect<T>(count: usize, results: &Receiver<T>, patience: Duration) -> Result<Vec<T>, RecvTimeoutError> {
     let until = Instant::now() + patience;
-    called.iter().map(|_| results.recv_timeout(until.saturating_duration_since(Instant::now()))).collect()
+    (0..count).map(|_| results.recv_timeout(until.saturating_duration_since(Instant::now()))).collect()
 }
 
 /// A number for each connection of the process (`$connection`), given out in blocks so that workers share nothing.

@@ -33,6 +33,8 @@ struct Local {
     worker: Rc<Worker>,
     listening: RefCell<Vec<Listening>>,
     prepared: RefCell<Option<Prepared>>,
+    /// Counts what was made ready or given up.
+    turn: Cell<u64>,
     /// The configurations before, until all workers have the one in force.
     before: RefCell<Vec<Rc<Generation>>>,
     affinity: Affinity,
@@ -146,11 +148,20 @@ pub(super) fn rehearse(configuration: &Arc<Configuration>) -> Result<(), StartEr
         .map_err(|error| StartError(error.render(&configuration.source)))
 }
 
-/// Makes ready what [`commit`] takes into use.
-pub(super) fn prepare(configuration: &Arc<Configuration>, sockets: Vec<WorkerSocket>) -> Result<(), String> {
+/// Makes ready what [`commit`] takes into use, and waits for what must be done before it serves.
+pub(super) async fn prepare(
+    configuration: &Arc<Configuration>,
+    sockets: Vec<WorkerSocket>,
+) -> Result<(), String> {
     let Some(local) = local() else { return Err("not a worker".to_owned()) };
     let generation = Generation::install(configuration, &local.worker)
         .map_err(|error| error.render(&configuration.source))?;
+    let turn = local.turn.get() + 1;
+    local.turn.set(turn);
+    generation.begin().await;
+    if local.turn.get() != turn {
+        return Err("given up".to_owned());
+    }
     let mut prepared = Prepared { generation: Rc::new(generation), sockets: Vec::new() };
     for socket in sockets {
         let known = local.listening.borrow().iter().any(|listening| listening.cookie == socket.cookie);
@@ -169,6 +180,7 @@ pub(super) fn prepare(configuration: &Arc<Configuration>, sockets: Vec<WorkerSoc
 /// Forgets what was prepared.
 pub(super) fn abandon() {
     if let Some(local) = local() {
+        local.turn.set(local.turn.get() + 1);
         drop(local.prepared.borrow_mut().take());
     }
 }
@@ -268,6 +280,7 @@ impl Local {
             worker,
             listening: RefCell::default(),
             prepared: RefCell::default(),
+            turn: Cell::new(0),
             before: RefCell::default(),
             affinity: Affinity::default(),
             stage,

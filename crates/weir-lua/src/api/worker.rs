@@ -10,7 +10,7 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("worker.id", 0, |l| {
-        match lend::vm(|vm| vm.worker()) {
+        match lend::vm(|vm| vm.worker().filter(|_| !vm.is_agent())) {
             Some(id) => l.push_number(f64::from(id)),
             None => l.push_nil(),
         }

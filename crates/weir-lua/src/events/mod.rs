@@ -12,6 +12,8 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use weir_core::worker::AGENT;
+
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::drive::drive_alone;
 use crate::lend;
@@ -139,13 +141,16 @@ fn join(l: State) -> Outcome {
     Ok(Done::Results(1))
 }
 
-/// `publish(target, channel, source, event, data, milliseconds)`: how many hear of it. `target` is "all", a worker's number,
+/// `publish(target, channel, source, event, data, milliseconds)`: how many hear of it. `target` is "all", a worker's number (the agent's is below 0),
 /// or a name of which only the first event in that time is heard, by one worker.
 fn publish(l: State) -> Outcome {
     let [channel, source, name] = [2, 3, 4].map(|at| expect_string(&l, at, "publish"));
     let data = Value::read_at(l, 5).map_err(|why| Raise::text(format!("{why} in the data")))?;
     let target = match l.kind(1) {
-        kind::NUMBER => Target::Worker(l.number(1).unwrap_or(-1.0) as u8),
+        kind::NUMBER => Target::Worker(match l.number(1).unwrap_or_default() {
+            below if below < 0.0 => AGENT,
+            number => number as u8,
+        }),
         _ => match expect_string(&l, 1, "publish")? {
             text if text == b"all" => Target::All,
             text => Target::Once(text, expect_number(l, 6, "publish")? as u64),
@@ -166,6 +171,7 @@ fn take(l: State) -> Outcome {
     [&event.channel, &event.source, &event.name].iter().for_each(|text| l.push_bytes(text));
     event.data.push(l);
     match event.sender {
+        Some(AGENT) => l.push_number(-1.0),
         Some(worker) => l.push_number(f64::from(worker)),
         None => l.push_nil(),
     }

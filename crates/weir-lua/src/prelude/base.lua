@@ -96,7 +96,7 @@ for number, name in pairs {
     [0] = "init", "init_worker", "exit_worker", "set", "server_rewrite", "rewrite", "access", "precontent", "content",
     "header_filter", "body_filter", "log", "timer", "balancer",
     [14] = "ssl_client_hello", [15] = "ssl_cert", [16] = "ssl_session_fetch", [17] = "ssl_session_store",
-    [18] = "proxy_ssl_cert", [19] = "proxy_ssl_verify",
+    [18] = "proxy_ssl_cert", [19] = "proxy_ssl_verify", [20] = "init_worker",
 } do
     phases[2 ^ number] = name
 end
