@@ -7,6 +7,9 @@ mod support;
 #[path = "support/softhsm.rs"]
 mod softhsm;
 
+#[path = "support/says.rs"]
+mod said;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -71,7 +74,7 @@ both_drivers! {
             ("", cores, 19),
             ("ssl_key_pool threads=2 nice=7;", 2, 7),
             ("ssl_key_pool nice=0;", cores, 0),
-            ("ssl_key_pool threads=1; worker_cpu_affinity auto;", 1, 19),
+            ("ssl_key_pool threads=1 nice=3; worker_cpu_affinity auto;", 1, 3),
         ] {
             let server = Server::builder(&format!(
                 "{line} http {{ server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com;
@@ -94,5 +97,25 @@ both_drivers! {
         ))
         .env("SOFTHSM2_CONF", token.conf()).file("a.crt", &pair.certificate).driver(driver).start();
         give_way(&server, "weir devices", 32, 5);
+    }
+
+    fn handshakes_are_timed_by_cpu_time_once_that_is_wanted(driver) {
+        let pair = own("a.example.com");
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com;
+                ssl_certificate a.crt; ssl_certificate_key a.key; return 200 a; } }"
+        )
+        .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+        wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+        let sites = || {
+            TlsClient::connect(server.addr(0), "a.example.com", &client(true, None)).get("/", "a.example.com");
+            said::says(&["trace", "--sites"], &said::of(&server))
+        };
+        assert!(!sites().contains("tls_cpu"));
+        said::says(&["profile", "handshakes", "on"], &said::of(&server));
+        wait_for("CPU time of handshakes", || sites().contains("tls_cpu").then_some(()));
+        for wrong in [&["profile", "handshakes", "maybe"][..], &["profile", "handshakes", "on", "--for", "1m"]] {
+            assert!(!said::run(wrong, &said::of(&server)).status.success(), "{wrong:?}");
+        }
     }
 }

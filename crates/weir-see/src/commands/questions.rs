@@ -84,6 +84,7 @@ pub(super) fn profile(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     let question = match words[..] {
         [] | ["level"] => Question::new("level"),
         ["level", level] => Question::new("level").with("set", level),
+        ["handshakes", _] if asked.has("--for") => return Err("--for goes with a level".to_owned()),
         ["handshakes", switch] => Question::new("level").with("cpu", switch),
         _ => return Err(format!("\"{}\" is nothing to profile with: level and handshakes are", words[0])),
     };
