@@ -107,6 +107,7 @@ fn config(tls13: bool, resumed: bool) -> Result<ClientConfig> {
         alpn: Vec::new(),
         tell_name: true,
         sessions: if resumed { 8 } else { 0 },
+        key_log: None,
     })?)
 }
 

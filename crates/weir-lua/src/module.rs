@@ -182,6 +182,11 @@ macro_rules! scripts {
                 conf.sockets.ssl.set_certificate_key(line)
             })
             .doc("Its key, in PEM."),
+            Row::new("lua_ssl_key_log", ANY_OR_IF, ONE, |conf, line| {
+                conf.sockets.has_ssl = true;
+                line.conf_path(&mut conf.sockets.ssl.key_log)
+            })
+            .doc("A file that secrets of sslhandshake's connections are appended to, for who records them; none."),
             Row::new("lua_ssl_conf_command", ANY_OR_IF, TWO, |conf, line| {
                 conf.sockets.has_ssl = true;
                 conf.sockets.ssl.set_conf_command(line)

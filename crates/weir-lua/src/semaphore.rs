@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use weir_core::log::Level;
 use weir_trace::WaitKind;
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
@@ -20,6 +21,7 @@ pub(crate) const TABLE: &[Function] = &[
     function("_semaphore.new", 0, new),
     function("_semaphore.post", 0, |l| {
         let semaphore = of(l)?;
+        lend::log_plain(Level::Debug, &"http lua semaphore post");
         semaphore.post(expect_number(l, 2, "post")? as u64);
         l.push_boolean(true);
         Ok(Done::Results(1))
@@ -87,6 +89,7 @@ impl Drop for Place {
 
 fn new(l: State) -> Outcome {
     let units = expect_number(l, 1, "new")?;
+    lend::log_plain(Level::Debug, &"http lua semaphore new");
     let semaphore = Rc::<Semaphore>::default();
     semaphore.post(units as u64);
     l.push_owned(semaphore, c"weir.semaphore");
@@ -101,6 +104,7 @@ fn of(l: State) -> Result<Rc<Semaphore>, Raise> {
 fn wait(l: State) -> Outcome {
     let semaphore = of(l)?;
     let seconds = expect_number(l, 2, "wait")?;
+    lend::log_plain(Level::Debug, &"http lua semaphore wait");
     if semaphore.waiting.borrow().is_empty() && semaphore.take() {
         l.push_boolean(true);
         return Ok(Done::Results(1));
@@ -108,6 +112,7 @@ fn wait(l: State) -> Outcome {
     if seconds == 0.0 {
         return fail(l, "timeout");
     }
+    lend::log_plain(Level::Debug, &"http lua semaphore wait yielding");
     let waiter = Rc::<Waiter>::default();
     semaphore.waiting.borrow_mut().push_back(waiter.clone());
     let place = Place(semaphore, waiter);

@@ -511,6 +511,7 @@ const PRELUDE: &[(&str, &str)] = &[
     ("=ngx/shared", include_str!("prelude/shared.lua")),
     ("=ngx/socket", include_str!("prelude/socket.lua")),
     ("=ngx/udp", include_str!("prelude/udp.lua")),
+    ("=ngx/ffi", include_str!("prelude/ffi.lua")),
     ("=ngx/modules", include_str!("prelude/modules.lua")),
     ("=ngx/advice", include_str!("prelude/advice.lua")),
 ];

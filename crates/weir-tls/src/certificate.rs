@@ -93,10 +93,10 @@ impl Certificate {
 /// The certificates of `text`, in order. Of a trusted certificate with auxiliary data that data is left out.
 ///
 /// # Errors
-/// There is none, or one is malformed.
+/// There is none, or a block of the text is malformed.
 pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let mut chain = Vec::new();
-    for block in pem::blocks(text) {
+    for block in pem::whole(text).ok_or_else(|| content("bad base64 decode"))? {
         if matches!(block.label.as_str(), "CERTIFICATE" | "X509 CERTIFICATE" | "TRUSTED CERTIFICATE") {
             let element = der::element(&block.bytes).ok_or_else(|| content("bad certificate encoding"))?;
             chain.push(CertificateDer::from(element.all.to_vec()));

@@ -12,6 +12,7 @@ use rustls::sign::CertifiedKey;
 use crate::certificate::{Certificate, Effort};
 use crate::error::Error;
 use crate::kept::KeptSession;
+use crate::key_log::KeyLogFile;
 use crate::server::Progress;
 use crate::session::{self, Session, Side, Signatures};
 use crate::suites::{self, Protocols};
@@ -34,6 +35,8 @@ pub struct ClientSettings {
     pub tell_name: bool,
     /// `proxy_ssl_session_reuse`: sessions kept, by name of the server; 0: none.
     pub sessions: usize,
+    /// `lua_ssl_key_log`
+    pub key_log: Option<Arc<KeyLogFile>>,
 }
 
 /// A client's configuration with the sessions it has.
@@ -47,7 +50,8 @@ impl ClientConfig {
     /// # Errors
     /// The settings leave nothing to offer.
     pub fn new(settings: &ClientSettings) -> Result<ClientConfig, Error> {
-        let provider = Arc::new(suites::provider(&settings.suites, &settings.groups));
+        let offered = suites::of_versions(&settings.suites, settings.protocols);
+        let provider = Arc::new(suites::provider(&offered, &settings.groups));
         let builder = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&settings.protocols.versions())?
             .dangerous()
@@ -58,6 +62,9 @@ impl ClientConfig {
         };
         config.alpn_protocols.clone_from(&settings.alpn);
         config.enable_sni = settings.tell_name;
+        if let Some(file) = &settings.key_log {
+            config.key_log = file.clone();
+        }
         config.resumption = match settings.sessions {
             0 => Resumption::disabled(),
             n => Resumption::in_memory_sessions(n),

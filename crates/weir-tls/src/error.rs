@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::alert;
+
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
@@ -16,6 +18,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// OpenSSL's number of the reason, of its library for TLS: for what it and rustls tell apart alike.
+    pub fn reason(&self) -> Option<u32> {
+        match self {
+            Error::Tls(rustls::Error::AlertReceived(alert)) => Some(alert::reason(*alert)),
+            Error::Tls(error) if is_no_tls(error) => Some(WRONG_VERSION),
+            _ => None,
+        }
+    }
+
     /// It is this side that failed: a key, or the system. Nothing else is told in rustls' most general way.
     pub fn is_own(&self) -> bool {
         matches!(self, Error::Tls(rustls::Error::General(_) | rustls::Error::FailedToGetRandomBytes))
@@ -25,6 +36,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Tls(rustls::Error::AlertReceived(alert)) => f.write_str(&alert::text(*alert)),
+            Error::Tls(error) if is_no_tls(error) => f.write_str("wrong version number"),
             Error::Tls(error) => write!(f, "{error}"),
             Error::Content(text) | Error::Unsupported(text) => f.write_str(text),
             Error::Password => f.write_str("bad decrypt: none of the passwords opens the key"),
@@ -33,6 +46,15 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// What came is no record of TLS.
+fn is_no_tls(error: &rustls::Error) -> bool {
+    use rustls::InvalidMessage::{InvalidContentType, UnknownProtocolVersion};
+    matches!(error, rustls::Error::InvalidMessage(InvalidContentType | UnknownProtocolVersion))
+}
+
+/// `SSL_R_WRONG_VERSION_NUMBER`
+const WRONG_VERSION: u32 = 267;
 
 impl From<rustls::Error> for Error {
     fn from(error: rustls::Error) -> Error {

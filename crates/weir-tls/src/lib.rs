@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alert;
 pub mod certificate;
 pub mod chain;
 mod client;
@@ -24,6 +25,7 @@ mod hello;
 mod host;
 mod kept;
 pub mod key;
+mod key_log;
 mod late;
 mod name;
 pub mod ocsp;
@@ -43,6 +45,7 @@ pub use error::Error;
 pub use hello::{Acceptor, Hello, HelloFields};
 pub use host::{matches_address, matches_host};
 pub use kept::KeptSession;
+pub use key_log::KeyLogFile;
 pub use server::{Handshake, Otherwise, Progress, ServerConfig, ServerSettings};
 pub use session::{Facts, Session, Step};
 pub use tickets::{SessionCache, TicketKeys, Tickets};

@@ -21,13 +21,21 @@ impl Block {
 
 /// The blocks of `text`, in order; what is no whole block is left out.
 pub(crate) fn blocks(text: &[u8]) -> Vec<Block> {
+    each(text).flatten().collect()
+}
+
+/// The blocks of `text`, in order. `None`: one is not whole, or its content is no base64.
+pub(crate) fn whole(text: &[u8]) -> Option<Vec<Block>> {
+    each(text).collect()
+}
+
+/// What begins as a block does; `None`: it is none.
+fn each(text: &[u8]) -> impl Iterator<Item = Option<Block>> {
     let mut lines = text.split(|b| *b == b'\n').map(|line| line.trim_ascii());
-    let mut found = Vec::new();
-    while let Some(line) = lines.next() {
-        let Some(label) = between(line, b"-----BEGIN ") else { continue };
-        found.extend(block(label, &mut lines));
-    }
-    found
+    std::iter::from_fn(move || {
+        let label = lines.by_ref().find_map(|line| between(line, b"-----BEGIN "))?;
+        Some(block(label, &mut lines))
+    })
 }
 
 fn block<'t>(label: &[u8], lines: &mut impl Iterator<Item = &'t [u8]>) -> Option<Block> {
@@ -55,7 +63,11 @@ fn between<'l>(line: &'l [u8], start: &[u8]) -> Option<&'l [u8]> {
 /// Base64 with padding (RFC 4648, section 4); `None` for anything else.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let mut over = false;
     for group in text.chunks(4) {
+        if over {
+            return None; // padding stands at the end
+        }
         let [a, b, c, d] = *<&[u8; 4]>::try_from(group).ok()?;
         match [a, b, c, d].map(value) {
             // Nearly all groups. No value has one of the two highest bits.
@@ -64,11 +76,11 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
             }
             [a, b, c, _] if (a | b | c) & 0xc0 == 0 && d == b'=' => {
                 out.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2]);
-                break;
+                over = true;
             }
             [a, b, ..] if (a | b) & 0xc0 == 0 && (c, d) == (b'=', b'=') => {
                 out.push(a << 2 | b >> 4);
-                break;
+                over = true;
             }
             _ => return None,
         }
@@ -131,7 +143,12 @@ mod tests {
     #[test]
     fn what_is_no_base64_is_no_block() {
         assert_eq!(blocks(b"-----BEGIN A-----\nA*==\n-----END A-----\n"), []);
-        assert_eq!(decode(b"AAA"), None);
+        for wrong in [&b"AAA"[..], b"AA==AAAA", b"AAA=AAA=", b"A=AA"] {
+            assert_eq!(decode(wrong), None);
+        }
+        assert_eq!(whole(b"-----BEGIN A-----\nA*==\n-----END A-----\n"), None);
+        assert_eq!(whole(b"-----BEGIN A-----\nAA==\n"), None);
+        assert_eq!(whole(b"no block"), Some(Vec::new()));
     }
 
     proptest! {
@@ -143,7 +160,7 @@ mod tests {
 
         #[test]
         fn any_text_is_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            blocks(&bytes);
+            prop_assert!(whole(&bytes).is_none_or(|all| all == blocks(&bytes)));
         }
     }
 }

@@ -160,7 +160,8 @@ impl ServerConfig {
 
     /// The cipher suites that are offered, in order, by their numbers.
     pub fn suites(&self) -> Vec<u16> {
-        self.rustls.crypto_provider().cipher_suites.iter().map(|suite| u16::from(suite.suite())).collect()
+        let suites = suites::of_versions(&self.rustls.crypto_provider().cipher_suites, self.protocols);
+        suites.iter().map(|suite| u16::from(suite.suite())).collect()
     }
 
     /// How long using the keys takes, the slowest of them.

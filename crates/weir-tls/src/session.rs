@@ -1,6 +1,7 @@
 //! An established connection, and the loop that both sides' handshakes run.
 
 use std::cell::Cell;
+use std::fmt;
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::CertificateDer;
@@ -85,6 +86,17 @@ pub struct Facts {
     pub alpn: Option<Vec<u8>>,
     /// The peer's certificates, its own first.
     pub peer: Vec<CertificateDer<'static>>,
+}
+
+impl Facts {
+    /// Version and cipher in nginx's debug words.
+    pub fn agreed(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| {
+            let (kx, au, enc) = suites::parts(self.cipher);
+            let (version, cipher) = (self.version, self.cipher);
+            write!(f, "SSL: {version}, cipher: \"{cipher} {version} Kx={kx} Au={au} Enc={enc} Mac=AEAD\"")
+        })
+    }
 }
 
 impl Session {
@@ -302,8 +314,8 @@ fn traffic_out<D>(mut traffic: WriteTraffic<'_, D>, plain: Option<&[u8]>, out: &
     }
 }
 
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = if matches!(self.side, Side::Server(_)) { "server" } else { "client" };
         write!(f, "Session({side})")
     }

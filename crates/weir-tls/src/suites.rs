@@ -214,6 +214,32 @@ pub(crate) fn suite_name(suite: CipherSuite) -> &'static str {
     known_suite(u16::from(suite)).unwrap_or("unknown")
 }
 
+/// How OpenSSL describes the suite of this name: key exchange, authentication, encryption.
+pub(crate) fn parts(name: &str) -> (&'static str, &'static str, &'static str) {
+    let encryption = match name {
+        name if name.contains("CHACHA20") => "CHACHA20/POLY1305(256)",
+        name if name.contains("256") && name.contains("SHA384") => "AESGCM(256)",
+        _ => "AESGCM(128)",
+    };
+    match name {
+        name if name.starts_with("TLS_") => ("any", "any", encryption),
+        name if name.starts_with("ECDHE-ECDSA") => ("ECDH", "ECDSA", encryption),
+        _ => ("ECDH", "RSA", encryption),
+    }
+}
+
+/// The suites of these that the versions have.
+pub(crate) fn of_versions(
+    suites: &[SupportedCipherSuite],
+    protocols: Protocols,
+) -> Vec<SupportedCipherSuite> {
+    let has = |suite: &&SupportedCipherSuite| match suite.tls13() {
+        Some(_) => protocols.tls13,
+        None => protocols.tls12,
+    };
+    suites.iter().filter(has).copied().collect()
+}
+
 /// OpenSSL's name of a suite that a client may offer.
 pub fn known_suite(number: u16) -> Option<&'static str> {
     SUITES.iter().find(|(n, _)| *n == number).map(|(_, name)| *name)
@@ -333,6 +359,15 @@ mod tests {
         );
         assert_eq!(names("!ECDSA:ALL").len(), 3);
         assert_eq!(select("RSA+AES128:ALL").expect("some").len(), 9, "TLS 1.3 stays");
+    }
+
+    #[test]
+    fn suites_are_described_and_belong_to_versions() {
+        assert_eq!(parts("TLS_AES_256_GCM_SHA384"), ("any", "any", "AESGCM(256)"));
+        assert_eq!(parts("ECDHE-RSA-AES128-GCM-SHA256"), ("ECDH", "RSA", "AESGCM(128)"));
+        assert_eq!(parts("ECDHE-ECDSA-CHACHA20-POLY1305"), ("ECDH", "ECDSA", "CHACHA20/POLY1305(256)"));
+        let count = |tls12, tls13| of_versions(&default_suites(), Protocols { tls12, tls13 }).len();
+        assert_eq!((count(true, false), count(false, true), count(true, true)), (6, 3, 9));
     }
 
     #[test]

@@ -50,6 +50,7 @@ fn client_settings(protocols: Protocols) -> ClientSettings {
         alpn: vec![b"http/1.1".to_vec()],
         tell_name: true,
         sessions: 16,
+        key_log: None,
     }
 }
 

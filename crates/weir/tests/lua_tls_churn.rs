@@ -9,9 +9,9 @@ mod support;
 mod softhsm;
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -24,6 +24,8 @@ use weir_test::{Client, Driver, Server, both_drivers, require_program, wait_for}
 struct Stock {
     token: Token,
     names: [&'static str; 3],
+    /// The socket of the admin listener.
+    admin: PathBuf,
     _redis: Redis,
 }
 
@@ -96,10 +98,10 @@ fn stock(dir: &Path) -> Option<Stock> {
     for name in ["ec.crt", "ec.key", "rsa.crt", "rsa.key", "hsm.crt", "hsm.key", "ca.crt", "ec.ocsp"] {
         Redis::set(dir, name, &std::fs::read(dir.join(name)).expect("written"));
     }
-    Some(Stock { token, names: ["ec", "rsa", "hsm"], _redis: redis })
+    Some(Stock { token, names: ["ec", "rsa", "hsm"], admin: dir.join("admin.sock"), _redis: redis })
 }
 
-const CONF: &str = r#"worker_processes 2; env SOFTHSM2_CONF;
+const CONF: &str = r#"worker_processes 2; env SOFTHSM2_CONF; admin unix:%%DIR%%/admin.sock; ssl_key_pool nice=%%NICE%%;
 events {}
 http {
     init_by_lua_block {
@@ -168,7 +170,11 @@ fn serve(driver: Driver) -> Option<(Server, String, Stock)> {
     let place = Server::builder("");
     let stock = stock(place.dir())?;
     let conf = CONF.replace("%%DIR%%", &place.dir().display().to_string());
+    let conf = conf.replace("%%NICE%%", &Churn::wanted().nice.to_string());
     let mut builder = Server::builder(&conf).driver(driver).env("SOFTHSM2_CONF", stock.token.conf());
+    if let Ok(binary) = std::env::var("WEIR_CHURN_BINARY") {
+        builder = builder.binary(binary);
+    }
     for name in ["ec.crt", "ec.key"] {
         builder = builder.file(name, std::fs::read(place.dir().join(name)).expect("written"));
     }
@@ -177,51 +183,126 @@ fn serve(driver: Driver) -> Option<(Server, String, Stock)> {
     Some((builder.start(), conf, stock))
 }
 
-/// A handshake and a request in it.
-fn meet(addr: SocketAddr, name: &str, tls13: bool) {
-    let host = format!("{name}.example.com");
-    let mut it = TlsClient::connect(addr, &host, &client(tls13, None));
-    assert_eq!(weir_tls::facts::subject(&it.facts().peer[0]), Some(format!("CN={name}")));
-    assert_eq!(it.get("/", &host).text(), format!("{host} 3003\n"));
+/// How much is done: `WEIR_CHURN=ROUNDS[,THREADS[,ABANDONED[,NICE]]]`. Without it what a test has time for.
+#[derive(Clone, Copy)]
+struct Churn {
+    /// Handshakes of a thread.
+    rounds: usize,
+    threads: usize,
+    /// Handshakes that are begun beside each of those and not gone on with.
+    abandoned: usize,
+    /// How far the threads that use keys give way; where others compute, those at 19 have no turn.
+    nice: usize,
+    /// A run for its figures: reloads go on all the time.
+    long: bool,
 }
 
-/// How many handshakes a thread of the test makes.
-fn rounds() -> usize {
-    std::env::var("WEIR_CHURN").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
+impl Churn {
+    fn wanted() -> Churn {
+        let said = std::env::var("WEIR_CHURN").unwrap_or_default();
+        let mut numbers = said.split(',').filter_map(|number| number.parse().ok());
+        let long = !said.is_empty();
+        let mut next = |usual| numbers.next().unwrap_or(usual);
+        Churn { rounds: next(8), threads: next(4), abandoned: next(usize::from(long)), nice: next(19), long }
+    }
+}
+
+/// A handshake and a request in it; beside it others whose clients leave while scripts fetch their certificates, or after.
+fn meet(addr: SocketAddr, name: &str, tls13: bool, abandoned: usize) {
+    let host = format!("{name}.example.com");
+    let config = client(tls13, None);
+    let left: Vec<TcpStream> = (0..abandoned)
+        .map(|_| {
+            let mut hello = Vec::new();
+            let mut connect = weir_tls::Connect::new(&config, &host).expect("a configuration");
+            connect.handle(&[], &mut hello).expect("a hello");
+            let mut stream = TcpStream::connect(addr).expect("a server");
+            stream.write_all(&hello).expect("the server reads");
+            stream
+        })
+        .collect();
+    let mut it = TlsClient::connect(addr, &host, &config);
+    assert_eq!(weir_tls::facts::subject(&it.facts().peer[0]), Some(format!("CN={name}")));
+    assert_eq!(it.get("/", &host).text(), format!("{host} 3003\n"));
+    drop(left);
+}
+
+/// How long handshakes held their loop, as the server has it: nanoseconds at the median and the 99th percentile.
+fn held(stock: &Stock) -> Option<[u64; 2]> {
+    let mut stream = UnixStream::connect(&stock.admin).ok()?;
+    stream.write_all(b"GET /sites?fmt=json HTTP/1.0\r\n\r\n").ok()?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok()?;
+    let site = said.split("{\"kind\":").find(|site| site.contains("\"name\":\"tls\""))?;
+    let run = site.split_once("\"run\":")?.1;
+    let number = |name: &str| {
+        let digits = run.split_once(name)?.1;
+        digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    Some([number("\"p50_ns\":")?, number("\"p99_ns\":")?])
+}
+
+/// What a long run came to.
+fn tell(server: &Server, stock: &Stock, churn: Churn, counts: [usize; 2], before: (u64, usize)) {
+    let [p50, p99] = held(stock).expect("a site of handshakes").map(|ns| ns as f64 / 1000.0);
+    let done = churn.rounds * churn.threads;
+    let [requests, reloads] = counts;
+    println!(
+        "{done} handshakes, {} abandoned, {requests} requests beside, {reloads} reloads, 0 crashes; \
+         loop held p50 {p50:.1} us, p99 {p99:.1} us; RSS {} to {} KB, files {} to {}",
+        done * churn.abandoned,
+        before.0 / 1024,
+        server.resident_bytes() / 1024,
+        before.1,
+        server.open_files(),
+    );
 }
 
 both_drivers! {
     fn handshakes_fetch_certificates_beside_scripts_and_reloads(driver) {
         let Some((mut server, conf, stock)) = serve(driver) else { return };
-        let (secure, plain) = (server.addr(0), server.addr(1));
+        let (secure, plain, churn) = (server.addr(0), server.addr(1), Churn::wanted());
         static OVER: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
         let over = &OVER[usize::from(driver == Driver::Epoll)];
-        let requests: Vec<_> = (0..1).map(|_| thread::spawn(move || {
+        let requests = thread::spawn(move || {
             let mut answered = 0;
             while !over.load(SeqCst) {
                 assert_eq!(Client::connect(plain).get("/").text(), "100\n");
                 answered += 1;
             }
             answered
-        })).collect();
+        });
         let names = stock.names;
-        let handshakes: Vec<_> = (0..4).map(|number| thread::spawn(move || {
-            for round in 0..rounds() {
-                meet(secure, names[(number + round) % names.len()], (number + round) % 4 > 0);
+        let handshakes: Vec<_> = (0..churn.threads).map(|number| thread::spawn(move || {
+            for round in 0..churn.rounds {
+                let tls13 = (number + round) % 4 > 0;
+                meet(secure, names[(number + round) % names.len()], tls13, churn.abandoned);
             }
         })).collect();
-        for number in 1..=3 {
+        let mut reloads = 0;
+        let mut before = None;
+        while reloads < 3 || (churn.long && handshakes.iter().any(|thread| !thread.is_finished())) {
             server.reload(&conf);
+            reloads += 1;
             wait_for("a reload", || {
-                (server.error_log().matches(": reconfiguring").count() >= number).then_some(())
+                (server.error_log().matches(": reconfiguring").count() >= reloads).then_some(())
             });
+            if churn.long {
+                thread::sleep(std::time::Duration::from_secs(2));
+            }
+            // Behind the first ones: pools and scripts have grown to what they need.
+            if reloads == 3 {
+                before = Some((server.resident_bytes(), server.open_files()));
+            }
         }
         for thread in handshakes {
             thread.join().expect("all handshakes");
         }
         over.store(true, SeqCst);
-        for thread in requests {
-            assert!(thread.join().expect("all requests") > 0);
+        let answered = requests.join().expect("all requests");
+        assert!(answered > 0);
+        if churn.long {
+            tell(&server, &stock, churn, [answered, reloads], before.expect("three reloads"));
         }
         let log = server.error_log();
         assert!(!log.contains("[error]") && !log.contains("[crit]") && !log.contains("[alert]"), "{log}");

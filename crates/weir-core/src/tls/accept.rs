@@ -269,7 +269,9 @@ async fn establish(
     asked: Option<Clients>,
 ) -> state::Alpn {
     let early = Rc::new(Cell::new(false));
-    let known = Tls::new(session.facts(), early.clone());
+    let facts = session.facts();
+    log::connection(connection, Level::Debug, &facts.agreed());
+    let known = Tls::new(facts, early.clone());
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
     if let Some(asked) = asked {

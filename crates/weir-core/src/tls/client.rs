@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_conf::{Error, LineCx, Result};
 use weir_tls::chain::{self, Purpose};
 use weir_tls::suites::{self, Protocols};
-use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, Problem, Trust};
+use weir_tls::{Certificate, ClientConfig, ClientSettings, Facts, KeyLogFile, Problem, Trust};
 
 use super::cache::{Cache, Keep};
 use super::files::{self, BUILDING, Making, Source};
@@ -40,6 +40,8 @@ pub struct ClientConf {
     verify_mode: bool,
     /// Servers are offered HTTP/2 (ALPN).
     pub http2: bool,
+    /// `lua_ssl_key_log`
+    pub key_log: Option<PathBuf>,
     resolved: Option<Arc<ClientTls>>,
 }
 
@@ -48,7 +50,7 @@ impl ClientConf {
     pub fn inherit(&mut self, parent: &ClientConf) {
         inherit!(self, parent, session_reuse, protocols, ciphers, name, server_name, verify, verify_depth);
         inherit!(self, parent, trusted_certificate, crl, certificate, certificate_key, password_file);
-        inherit!(self, parent, certificate_cache, ciphersuites, groups);
+        inherit!(self, parent, certificate_cache, ciphersuites, groups, key_log);
         self.verify_mode |= parent.verify_mode;
     }
 
@@ -190,6 +192,7 @@ impl ClientTls {
             alpn: if conf.http2 { vec![b"h2".to_vec()] } else { Vec::new() },
             tell_name: conf.server_name.unwrap_or(false),
             sessions: if conf.session_reuse.unwrap_or(true) { SESSIONS } else { 0 },
+            key_log: conf.key_log.clone().map(|path| Arc::new(KeyLogFile::new(path))),
         };
         let config = ClientConfig::new(&settings).map_err(text)?;
         Ok(ClientTls {
@@ -217,6 +220,11 @@ impl ClientTls {
     pub fn config_with(&self, certificate: Certificate) -> std::result::Result<ClientConfig, String> {
         let settings = ClientSettings { certificate: Some(certificate), ..self.settings.clone() };
         ClientConfig::new(&settings).map_err(|error| error.to_string())
+    }
+
+    /// What went wrong with the file of secrets; told once.
+    pub fn take_key_log_error(&self) -> Option<String> {
+        self.settings.key_log.as_ref()?.take_error()
     }
 
     /// Whom servers' certificates must come from, and over how many others at most.
@@ -317,6 +325,7 @@ impl Secure {
             alpn: Vec::new(),
             tell_name: true,
             sessions: 1,
+            key_log: None,
         };
         let verify = match trusted {
             Some(path) => {

@@ -177,6 +177,9 @@ pub(crate) fn passwords(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String>
 /// OpenSSL's frame for an error.
 pub(crate) fn ssl(error: &Error) -> String {
     let text = error.to_string();
+    if let Some(reason) = error.reason() {
+        return format!("(SSL: error:{:08X}:SSL routines::{text})", 0x0a00_0000 + reason);
+    }
     let code = match text.as_str() {
         "key values mismatch" => "error:05800074:x509 certificate routines::",
         text if text.starts_with("no start line") => "error:0480006C:PEM routines::",

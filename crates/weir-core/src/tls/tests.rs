@@ -113,6 +113,7 @@ async fn connect(stream: Stream, name: &str) -> Option<String> {
         alpn: Vec::new(),
         tell_name: true,
         sessions: 0,
+        key_log: None,
     };
     let config = ClientConfig::new(&settings).expect("a client");
     let mut connect = Connect::new(&config, name).expect("a client");

@@ -42,6 +42,9 @@ pub trait UpstreamHandler {
         version: Option<&'static str>,
     ) -> LocalFuture<'x, Result<Shown, ()>>;
 
+    /// What [`UpstreamHandler::certificate`] has begun is not waited for any longer.
+    fn abandoned(&self, x: &mut Exchange);
+
     /// Asked behind the handshake, before a byte is sent, for a verdict that counts instead of [`Met::verdict`].
     ///
     /// # Errors

@@ -1,6 +1,9 @@
 //! A connection for a try: opened, and set up for its first request.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
 
 use weir_http::proxy_protocol;
 use weir_rt::clock;
@@ -17,7 +20,7 @@ use super::settings::ProxyHeader;
 use crate::exchange::Exchange;
 use crate::tls::connect::NoTls;
 use crate::tls::toward;
-use crate::tls::{Secure, UpstreamHandler};
+use crate::tls::{Secure, Shown, UpstreamHandler};
 
 impl Run {
     pub(super) async fn connect(
@@ -88,10 +91,10 @@ impl Run {
         secure: &Secure,
         handler: &dyn UpstreamHandler,
     ) -> Result<Result<(), NoTls>, Failed> {
-        let Ok(shown) = handler.certificate(x, secure.only_version()).await else {
+        let timeout = self.up.settings.connect_timeout;
+        let Ok(shown) = shown(x, connection, secure, handler, timeout).await? else {
             return Ok(Err(NoTls::Failed(REFUSED.to_owned())));
         };
-        let timeout = self.up.settings.connect_timeout;
         let agree = Box::pin(secure::agree(connection, secure, Some(shown), timeout));
         let made = match self.unless_gone(x, WaitKind::UpstreamConnect, agree).await? {
             Ok(made) => made,
@@ -110,6 +113,31 @@ impl Run {
     }
 }
 
+/// What `handler` has the server be shown, asked for `ms` at most: it may wait for others.
+async fn shown(
+    x: &mut Exchange,
+    connection: &Connection,
+    secure: &Secure,
+    handler: &dyn UpstreamHandler,
+    ms: u64,
+) -> Result<Result<Shown, ()>, Failed> {
+    connection.timer.arm(ms);
+    let chosen = {
+        let mut asked = handler.certificate(x, secure.only_version());
+        let mut late = pin!(connection.timer.wait());
+        poll_fn(|cx| match asked.as_mut().poll(cx) {
+            Poll::Ready(chosen) => Poll::Ready(Some(chosen)),
+            Poll::Pending => late.as_mut().poll(cx).map(|_| None),
+        })
+        .await
+    };
+    chosen.ok_or_else(|| {
+        handler.abandoned(x);
+        Failed::Next(log::timed_out(x, Cause::ConnectTimeout, LOADING))
+    })
+}
+
+const LOADING: &str = "loading proxy ssl certificate by lua";
 /// OpenSSL's words for a handler that does not want the handshake.
 const REFUSED: &str = "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)";
 

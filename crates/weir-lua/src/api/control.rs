@@ -49,6 +49,7 @@ fn exit(l: State) -> Outcome {
     }
     if lend::phase() == Phase::SslSessionStore {
         // The session is made whatever the script thinks of it.
+        lend::log_plain(Level::Debug, &format_args!("lua exit with code {status}"));
         return Ok(Done::Results(0));
     }
     if lend::phase() == Phase::HeaderFilter {

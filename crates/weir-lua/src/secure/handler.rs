@@ -70,6 +70,7 @@ impl Scripts {
 
     async fn decide(&self, greeting: &Greeting) -> HelloVerdict {
         let handshake = Rc::new(Handshake { greeting: greeting.clone(), wishes: RefCell::default() });
+        debug(greeting, &"reusable connection: 0");
         if let Some(chunk) = &self.client_hello
             && !self.run(Phase::SslClientHello, chunk, &handshake).await
         {
@@ -86,8 +87,11 @@ impl Scripts {
         {
             return HelloVerdict::Reject(Refusal::Certificate);
         }
+        self.tell_skipped(&handshake);
         let wishes = handshake.wishes.take();
-        match choice(wishes, self.session_store.is_some()).await {
+        // Also who only fetches must give sessions identifiers to be fetched by.
+        let keeps = self.session_store.is_some() || self.session_fetch.is_some();
+        match choice(wishes, keeps).await {
             Ok(choice) => HelloVerdict::Choose(Box::new(choice)),
             Err(message) => {
                 let message = format_args!("{message} while SSL handshaking");
@@ -97,9 +101,26 @@ impl Scripts {
         }
     }
 
+    /// OpenResty's debug lines for scripts of sessions that TLS 1.3 has no use for.
+    fn tell_skipped(&self, handshake: &Handshake) {
+        let version = handshake.version();
+        let scripts =
+            [(Phase::SslSessionFetch, &self.session_fetch), (Phase::SslSessionStore, &self.session_store)];
+        for (phase, _) in scripts.iter().filter(|(_, chunk)| version >= 0x0304 && chunk.is_some()) {
+            let line = format_args!("{}*: skipped since TLS version >= 1.3 ({version})", phase.label());
+            debug(&handshake.greeting, &line);
+        }
+    }
+
     /// Runs a script to its end; whether the handshake goes on.
     async fn run(&self, phase: Phase, chunk: &Chunk, handshake: &Rc<Handshake>) -> bool {
         let mut x = begin(phase, handshake);
+        let step = match phase {
+            Phase::SslClientHello => "client hello",
+            Phase::SslSessionFetch => "session fetch",
+            _ => "cert",
+        };
+        x.log(Level::Debug, &format_args!("ssl {step}: connection reusable: 0"));
         let end = match self.begin_run(phase, chunk, &mut x) {
             Ok(mut run) => {
                 let end = drive(&mut run, &mut x, &self.settings).await;
@@ -126,6 +147,7 @@ impl Scripts {
     fn store(&self, chunk: &Chunk, handshake: &Rc<Handshake>) {
         let phase = Phase::SslSessionStore;
         let mut x = begin(phase, handshake);
+        x.log(Level::Debug, &"ssl session store: connection reusable: 0");
         let stored = self.home.vm(&mut x).and_then(|vm| {
             ctx::adopt(&mut x, &vm);
             let ran = vm.run_for(chunk, phase, &mut x);
@@ -136,6 +158,8 @@ impl Scripts {
             // OpenResty has another name for it here.
             x.log(Level::Error, &message.replacen("run ssl_session_store", "run session_store", 1));
         }
+        let label = phase.label();
+        x.log(Level::Debug, &format_args!("{label}*: handler return value: 0, sess new cb exit code: 0"));
         x.end_alone(stored.is_err());
     }
 }
@@ -156,6 +180,11 @@ pub(super) fn goes_on(x: &mut Exchange, phase: Phase, end: Option<&End>) -> bool
     x.log(Level::Debug, &format_args!("{label}: handler return value: {code}, {callback} exit code: {exit}"));
     x.log(Level::Debug, &format_args!("{label}: {callback} exit code: {exit}"));
     good
+}
+
+/// Logs what concerns nobody but who reads debug lines.
+fn debug(greeting: &Greeting, message: &dyn std::fmt::Display) {
+    weir_core::log::connection(&greeting.connection, Level::Debug, message);
 }
 
 /// An exchange of no request for a script of the handshake.

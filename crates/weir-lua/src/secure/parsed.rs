@@ -176,6 +176,18 @@ pub(super) fn chain_of_der(der: &[u8]) -> Option<Rc<Chain>> {
     chain(As::ChainOfDer, der, certificate::chain_of_der)
 }
 
+/// OpenSSL's function that fails for a text that is no chain: another one reads what stands behind the first block.
+pub(super) fn failing_reader(pem: &[u8]) -> &'static str {
+    let end = pem.windows(END.len()).position(|part| part == END);
+    let first = end.map_or(pem, |end| &pem[..end + END.len()]);
+    match certificate::chain(first) {
+        Ok(_) => "PEM_read_bio_X509() failed",
+        Err(_) => "PEM_read_bio_X509_AUX() failed",
+    }
+}
+
+const END: &[u8] = b"-----END CERTIFICATE-----";
+
 fn private(
     kind: As,
     bytes: &[u8],
@@ -250,6 +262,14 @@ mod tests {
         assert!(chain_of_der(&der).is_some_and(|other| other.certificates == chain.certificates));
         let der = key_to_der(key_text.as_bytes(), None).expect("a key");
         assert!(!chain.mismatches(&key_of_der(&der).expect("a key")));
+        let bad = |at| [&text[..at], "=", &text[at + 1..]].concat();
+        for (broken, reader) in [
+            (bad(60), "PEM_read_bio_X509_AUX() failed"),
+            (text.clone() + &bad(60), "PEM_read_bio_X509() failed"),
+        ] {
+            assert!(chain_of_pem(broken.as_bytes()).is_none());
+            assert_eq!(failing_reader(broken.as_bytes()), reader);
+        }
         for wrong in [&b"x"[..], b""] {
             assert!(chain_of_pem(wrong).is_none() && chain_of_der(wrong).is_none());
             assert!(key_of_pem(wrong).is_none() && key_of_der(wrong).is_none());

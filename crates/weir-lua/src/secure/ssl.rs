@@ -45,8 +45,11 @@ pub(super) const TABLE: &[Function] = &[
         wish(l, |wishes| wishes.add_key(key))
     }),
     function("_ssl.parse_pem_cert", 0, |l| {
-        let chain = parsed::chain_of_pem(&expect_string(&l, 1, "parse_pem_cert")?);
-        push_owned(l, chain, CHAIN, "PEM_read_bio_X509_AUX() failed")
+        let pem = expect_string(&l, 1, "parse_pem_cert")?;
+        match parsed::chain_of_pem(&pem) {
+            Some(chain) => push_chain(l, chain),
+            None => fail(l, parsed::failing_reader(&pem)),
+        }
     }),
     function("_ssl.parse_der_cert", 0, |l| {
         let chain = parsed::chain_of_der(&expect_string(&l, 1, "parse_der_cert")?);
@@ -68,8 +71,11 @@ pub(super) const TABLE: &[Function] = &[
         }
     }),
     function("_ssl.cert_pem_to_der", 0, |l| {
-        let der = parsed::certificate_to_der(&expect_string(&l, 1, "cert_pem_to_der")?);
-        push_bytes(l, der.as_deref(), "PEM_read_bio_X509_AUX() failed")
+        let pem = expect_string(&l, 1, "cert_pem_to_der")?;
+        match parsed::certificate_to_der(&pem) {
+            Some(der) => push_bytes(l, Some(&der), ""),
+            None => fail(l, parsed::failing_reader(&pem)),
+        }
     }),
     function("_ssl.priv_key_pem_to_der", 0, |l| {
         let pem = expect_string(&l, 1, "priv_key_pem_to_der")?;

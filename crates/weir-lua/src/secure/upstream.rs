@@ -118,6 +118,12 @@ impl UpstreamHandler for UpstreamScripts {
         Box::pin(self.shown(x, version))
     }
 
+    fn abandoned(&self, x: &mut Exchange) {
+        x.state::<Current>().0 = None;
+        let label = Phase::ProxySslCertificate.label();
+        x.log(Level::Debug, &format_args!("{label}: cert cb aborted"));
+    }
+
     fn verify<'x>(
         &'x self,
         x: &'x mut Exchange,

@@ -26,11 +26,25 @@ pub(super) const TABLE: &[Function] = &[
         let Some(conn) = open(l)? else { return fail(l, "closed") };
         match conn.session.borrow().as_ref() {
             Some(session) => {
+                lend::log_plain(Level::Debug, &saved(session));
                 l.push_owned(session.clone(), SESSION);
                 Ok(Done::Results(1))
             }
             None => fail(l, "no session"),
         }
+    }),
+    function("_socket.session_number", 0, |l| {
+        match l.owned::<Session>(1, SESSION) {
+            Some(session) => l.push_number(session.0.number() as f64),
+            None => l.push_nil(),
+        }
+        Ok(Done::Results(1))
+    }),
+    function("_socket.session_freed", 0, |l| {
+        if let Some(session) = l.owned::<Session>(1, SESSION) {
+            lend::log_plain(Level::Debug, &format_args!("lua ssl free session: {:X}", session.0.number()));
+        }
+        Ok(Done::Results(0))
     }),
     function("_socket.settrustedstore", 0, |l| fail(l, NO_OPENSSL)),
     function("_socket.getsslpointer", 0, |l| fail(l, NO_OPENSSL)),
@@ -41,12 +55,6 @@ const NO_OPENSSL: &str = "not there: TLS is not OpenSSL's here";
 
 /// What scripts have of a session.
 pub(super) struct Session(KeptSession);
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        lend::log_plain(Level::Debug, &format_args!("lua ssl free session: {:X}", self.0.number()));
-    }
-}
 
 /// What the arguments of `sslhandshake` say.
 struct Wanted {
@@ -108,12 +116,20 @@ fn handshake(l: State) -> Outcome {
     wait(|notes| Box::pin(shaking(busy, conn, wanted, notes)))
 }
 
+/// The line about a session that a script gets.
+fn saved(session: &Session) -> String {
+    format!("lua ssl save session: {:X}", session.0.number())
+}
+
 /// What a second handshake gives.
 fn again(l: State, conn: &Conn, given: Option<Rc<Session>>, refused: bool) -> Outcome {
-    match (given, conn.session.borrow().clone()) {
+    match given.or_else(|| conn.session.borrow().clone()) {
         _ if refused => l.push_boolean(true),
-        (Some(session), _) | (None, Some(session)) => l.push_owned(session, SESSION),
-        (None, None) => l.push_nil(),
+        Some(session) => {
+            lend::log_plain(Level::Debug, &saved(&session));
+            l.push_owned(session, SESSION);
+        }
+        None => l.push_nil(),
     }
     Ok(Done::Results(1))
 }
@@ -158,15 +174,17 @@ async fn run(socket: &Socket, conn: &Conn, wanted: &Wanted, notes: &Notes) -> Re
     let name = wanted.name.as_deref().unwrap_or_default();
     let facts = connect(conn.stream(), &conn.read_timer, &config, name).await;
     conn.read_timer.disarm();
+    if let Some(why) = tls.take_key_log_error() {
+        notes.push(Level::Error, why);
+    }
     let facts = facts.map_err(|failed| match failed {
         NoTls::TimedOut => "timeout".to_owned(),
         NoTls::Failed(message) => {
-            notes.push(Level::Crit, format!("{message}{}", conn.peer));
+            notes.push(Level::Error, format!("{message}{}", conn.peer));
             "handshake failed".to_owned()
         }
     })?;
-    let (version, cipher) = (facts.version, facts.cipher);
-    notes.push(Level::Debug, format!("SSL: {version}, cipher: \"{cipher} {version}\""));
+    notes.push(Level::Debug, facts.agreed().to_string());
     if facts.resumed {
         notes.push(Level::Debug, "SSL reused session".to_owned());
     }
@@ -174,7 +192,7 @@ async fn run(socket: &Socket, conn: &Conn, wanted: &Wanted, notes: &Notes) -> Re
         check(socket, conn, wanted, &facts, notes)?;
     }
     if wanted.session {
-        notes.push(Level::Debug, format!("lua ssl save session: {:X}", session.0.number()));
+        notes.push(Level::Debug, saved(&session));
     }
     Ok(session)
 }

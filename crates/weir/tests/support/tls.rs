@@ -77,6 +77,7 @@ pub(crate) fn client(tls13: bool, certificate: Option<Certificate>) -> ClientCon
         alpn: vec![b"http/1.1".to_vec()],
         tell_name: true,
         sessions: 16,
+        key_log: None,
     };
     ClientConfig::new(&settings).expect("a client")
 }

@@ -7,7 +7,6 @@ local module = {
     SSL3_VERSION = 0x0300, TLS1_VERSION = 0x0301, TLS1_1_VERSION = 0x0302, TLS1_2_VERSION = 0x0303,
     TLS1_3_VERSION = 0x0304,
     get_tls1_version = ssl.version,
-    get_client_random = ssl.client_random,
     get_req_shared_ssl_ciphers = ssl.shared_ciphers,
 }
 for _, name in ipairs {
@@ -22,6 +21,12 @@ function module.get_tls1_version_str()
     local version, err = ssl.version()
     if not version then return nil, err end
     return names[version]
+end
+
+function module.get_client_random(most)
+    local random, err = ssl.client_random()
+    if not random or not most then return random, err end
+    return most == 0 and #random or random:sub(1, most)
 end
 
 -- What rustls does not give away, and what is a pointer into OpenSSL elsewhere.

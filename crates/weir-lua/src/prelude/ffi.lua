@@ -1,0 +1,112 @@
+-- C functions of ngx_lua that scripts declare and call themselves instead of lua-resty-core's. Here they are Lua; `ffi.C` is
+-- a table that has them before what the C library has.
+local ffi = require "ffi"
+local ssl, balancer = ngx._ssl, ngx._balancer
+local cast, copy, new, text_of, typeof = ffi.cast, ffi.copy, ffi.new, ffi.string, ffi.typeof
+local tonumber, tostring, type, rawset = tonumber, tostring, type, rawset
+local OK, ERROR, NOT_THERE = 0, -1, " can't be had: TLS is rustls here"
+ffi.cdef "typedef struct ngx_http_request_s ngx_http_request_t;"
+
+-- Reasons stay: who gets one may keep the pointer.
+local reasons = {}
+local function failed(err, why)
+    local reason = reasons[why]
+    if not reason then
+        reason = new("char[?]", #why + 1, why)
+        reasons[why] = reason
+    end
+    err[0] = reason
+    return ERROR
+end
+
+local function done(err, ok, why)
+    if ok then return OK end
+    return failed(err, why)
+end
+
+local function bytes(data, len) return text_of(data, tonumber(len)) end
+
+-- Certificates and keys by the pointers that stand for them.
+local objects, last = {}, 0
+local function key_of(pointer) return tonumber(cast("uintptr_t", pointer)) end
+local function object_of(pointer) return pointer ~= nil and objects[key_of(pointer)] or nil end
+local function freed(pointer) objects[key_of(pointer)] = nil end
+local function kept(err, object, why)
+    if not object then
+        failed(err, why)
+        return cast("void *", 0)
+    end
+    last = last + 16
+    objects[last] = object
+    return cast("void *", last)
+end
+
+local function converted(out, err, der, why)
+    if not der then return failed(err, why) end
+    copy(out, der, #der)
+    return #der
+end
+
+-- As much as there is room for; without any, how much there is.
+local function told(out, len, err, value, why)
+    if not value then return failed(err, why) end
+    local room = tonumber(len[0])
+    if room > 0 then
+        if room > #value then room = #value end
+        copy(out, value, room)
+    else
+        room = #value
+    end
+    len[0] = room
+    return OK
+end
+
+local own = {
+    ssl_clear_certs = function(_, err) return done(err, ssl.clear_certs()) end,
+    ssl_set_der_certificate = function(_, data, len, err) return done(err, ssl.set_der_cert(bytes(data, len))) end,
+    ssl_set_der_private_key = function(_, data, len, err) return done(err, ssl.set_der_priv_key(bytes(data, len))) end,
+    cert_pem_to_der = function(pem, len, out, err) return converted(out, err, ssl.cert_pem_to_der(bytes(pem, len))) end,
+    priv_key_pem_to_der = function(pem, len, password, out, err)
+        password = password ~= nil and text_of(password) or nil
+        return converted(out, err, ssl.priv_key_pem_to_der(bytes(pem, len), password))
+    end,
+    parse_pem_cert = function(pem, len, err) return kept(err, ssl.parse_pem_cert(bytes(pem, len))) end,
+    parse_pem_priv_key = function(pem, len, err) return kept(err, ssl.parse_pem_priv_key(bytes(pem, len))) end,
+    parse_der_cert = function(data, len, err) return kept(err, ssl.parse_der_cert(bytes(data, len))) end,
+    parse_der_priv_key = function(data, len, err) return kept(err, ssl.parse_der_priv_key(bytes(data, len))) end,
+    set_cert = function(_, cert, err) return done(err, ssl.set_cert(object_of(cert))) end,
+    set_priv_key = function(_, key, err) return done(err, ssl.set_priv_key(object_of(key))) end,
+    free_cert = freed,
+    free_priv_key = freed,
+    get_req_ssl_pointer = function() return cast("void *", 0) end,
+    ssl_verify_client = function(_, client, trusted, depth, err)
+        return done(err, ssl.verify_client(object_of(client), depth, object_of(trusted)))
+    end,
+    ssl_client_random = function(_, out, len, err) return told(out, len, err, ssl.client_random()) end,
+    ssl_server_random = function(_, _, _, err) return failed(err, "the server's random bytes" .. NOT_THERE) end,
+    ssl_session_master_key = function(_, _, _, err) return failed(err, "the master key" .. NOT_THERE) end,
+    req_shared_ssl_ciphers = function(request, ciphers, count, without_grease, err)
+        if request == nil then return failed(err, "bad request") end
+        local shared, why = ssl.shared_ciphers(without_grease ~= 0)
+        if not shared then return failed(err, why) end
+        local room = #shared
+        if room > count[0] then room = count[0] end
+        for at = 1, room do ciphers[at - 1] = shared[at] end
+        count[0] = room
+        return OK
+    end,
+    balancer_set_upstream_tls = function(_, on, err) return done(err, balancer.set_upstream_tls(on ~= 0)) end,
+}
+
+local C, prefix = ffi.C, "^ngx_http_lua_ffi_(.+)$"
+local names = setmetatable({}, {
+    __index = function(names, name)
+        local value = type(name) == "string" and own[name:match(prefix)]
+        value = value or C[name]
+        -- Functions are looked up once, as LuaJIT does it; variables have new values.
+        if type(value) == "function" or tostring(typeof(value)):find("(", 1, true) then rawset(names, name, value) end
+        return value
+    end,
+    __newindex = function(_, name, value) C[name] = value end,
+})
+ffi.C = names
