@@ -34,14 +34,14 @@ pub(super) const TABLE: &[Function] = &[
         }
     }),
     function("_socket.session_number", 0, |l| {
-        match l.owned::<Session>(1, SESSION) {
+        match l.owned::<Session>(1) {
             Some(session) => l.push_number(session.0.number() as f64),
             None => l.push_nil(),
         }
         Ok(Done::Results(1))
     }),
     function("_socket.session_freed", 0, |l| {
-        if let Some(session) = l.owned::<Session>(1, SESSION) {
+        if let Some(session) = l.owned::<Session>(1) {
             lend::log_plain(Level::Debug, &format_args!("lua ssl free session: {:X}", session.0.number()));
         }
         Ok(Done::Results(0))
