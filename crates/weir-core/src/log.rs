@@ -35,7 +35,7 @@ use crate::exchange::Exchange;
 pub use capture::{Capture, capture};
 pub use file::{Buffering, LogFile};
 pub use given::{Given, give, opened, reopen_for};
-pub use remote::Remote;
+pub use remote::{Remote, SocketLog, SocketLogState};
 pub use spec::{LogSpec, Target};
 pub use worker::WorkerLogs;
 pub use writer::{flush, lost, queued, reopen, threaded};

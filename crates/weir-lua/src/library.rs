@@ -49,6 +49,7 @@ pub(crate) const TABLE: &[Function] = &[
 /// but for those that can (`resty.lrucache`, `resty.lock`, `resty.events` ...), which the prelude looks for there first.
 const MODULES: &[(&str, &str)] = &[
     ("ngx.balancer", include_str!("prelude/library/balancer.lua")),
+    ("ngx.upstream", include_str!("prelude/library/upstream.lua")),
     ("weir.cli", include_str!("prelude/library/cli.lua")),
     ("ngx.errlog", include_str!("prelude/library/errlog.lua")),
     ("ngx.ocsp", include_str!("prelude/library/ssl/ocsp.lua")),
@@ -77,7 +78,10 @@ const MODULES: &[(&str, &str)] = &[
     ("resty.string", include_str!("prelude/library/text.lua")),
     ("resty.worker.events", include_str!("prelude/library/events/worker.lua")),
     ("weir.events", include_str!("prelude/library/events/events.lua")),
+    ("weir.log", include_str!("prelude/library/weir/log.lua")),
+    ("weir.resolver", include_str!("prelude/library/weir/resolver.lua")),
     ("weir.ssl", include_str!("prelude/library/ssl/key.lua")),
+    ("weir.upstream", include_str!("prelude/library/weir/upstream.lua")),
 ];
 
 const DIGEST: &str = include_str!("prelude/library/digest.lua");

@@ -76,6 +76,8 @@ pub(crate) struct Vm {
     /// Its configuration on its worker.
     pub(crate) home: Weak<Link>,
     pub(crate) timers: Timers,
+    /// Scripts have waited for changes of groups of servers.
+    pub(crate) watches: Cell<bool>,
     pub(crate) thread_pools: ThreadPools,
     /// Its place among those that hear events.
     pub(crate) events: RefCell<Option<Joined>>,
@@ -133,6 +135,7 @@ impl Vm {
             started: Cell::new(false),
             home,
             timers: Timers::default(),
+            watches: Cell::new(false),
             thread_pools: ThreadPools::default(),
             events: RefCell::default(),
         };

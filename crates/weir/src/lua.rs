@@ -156,7 +156,7 @@ impl Line {
              client_body_temp_path {};\nlua_package_path {};\nlua_max_pending_timers 65536;\nlua_max_running_timers 4096;\n\
              {resolver}{dicts}{http}\ninit_worker_by_lua_block {{ require(\"weir.cli\").start() }}\n}}\n",
             quoted(&temporary.display().to_string()),
-            quoted(&format!("{path};")),
+            quoted(&format!("{path};;")),
         )
     }
 

@@ -92,6 +92,11 @@ impl Exchange {
         self.tries.is_some()
     }
 
+    /// The name of the group of servers that is asked for it, or was last.
+    pub fn upstream_name(&self) -> Option<String> {
+        self.tries.as_ref()?.group()
+    }
+
     /// Empties [`Exchange::tries`] for the next request.
     pub(super) fn clear_tries(&mut self) {
         self.spare_tries = self.tries.take().and_then(|mut tries| tries.clear().then_some(tries));

@@ -5,6 +5,7 @@
 //! slow or gone holds up neither requests nor other logs. What waits is bounded, [`MOST`]; what does not fit is lost and
 //! counted like lines of a full disk.
 
+mod lines;
 mod sender;
 
 use std::collections::VecDeque;
@@ -17,6 +18,9 @@ use std::time::Duration;
 
 use weir_conf::{Error, LineCx};
 use weir_rt::net::SockAddr;
+
+pub(super) use lines::drain;
+pub use lines::{SocketLog, SocketLogState};
 
 /// Where a socket log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,21 +39,31 @@ impl Remote {
     /// `host not found in log server "x"`, `no port in log server "x"`.
     pub fn parse(line: &LineCx<'_>) -> Result<Option<Remote>, Error> {
         let name = line.arg(0);
-        let fail = |what: &str| line.fail_arg(0, format!("{what} \"{name}\""));
+        Remote::read(name, true).map_err(|what| line.fail_arg(0, format!("{what} \"{name}\"")))
+    }
+
+    /// The server that `name` names, if it is one; a host's name is looked up if `names` allow it.
+    fn read(name: &str, names: bool) -> Result<Option<Remote>, &'static str> {
         let (udp, rest) = match (name.strip_prefix("tcp://"), name.strip_prefix("udp://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
             _ if name.starts_with("unix:") => {
-                let server = name.parse().map_err(|_| fail("invalid log server"))?;
+                let server = name.parse().map_err(|_| "invalid log server")?;
                 return Ok(Some(Remote { name: name.to_owned(), server, udp: false }));
             }
             _ => return Ok(None),
         };
         let port = rest.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        port.filter(|port| *port > 0).ok_or_else(|| fail("no port in log server"))?;
-        let found = rest.to_socket_addrs().ok().and_then(|mut found| found.next());
-        let server = SockAddr::from(found.ok_or_else(|| fail("host not found in log server"))?);
-        Ok(Some(Remote { name: name.to_owned(), server, udp }))
+        port.filter(|port| *port > 0).ok_or("no port in log server")?;
+        let server: SocketAddr = match rest.parse() {
+            Ok(address) => address,
+            Err(_) if !names => return Err("no address in log server"),
+            Err(_) => {
+                let found = rest.to_socket_addrs().ok().and_then(|mut found| found.next());
+                found.ok_or("host not found in log server")?
+            }
+        };
+        Ok(Some(Remote { name: name.to_owned(), server: server.into(), udp }))
     }
 
     fn connect(&self) -> io::Result<Connected> {

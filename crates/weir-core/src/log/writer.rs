@@ -24,6 +24,7 @@ use crate::worker::Counters;
 pub fn flush() {
     WRITER.flush(false);
     file::drain(PATIENCE);
+    super::remote::drain(PATIENCE);
 }
 
 /// Opens all logs anew by their paths, once what was handed over is written (after they were renamed).

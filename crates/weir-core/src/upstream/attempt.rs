@@ -144,7 +144,7 @@ impl Run {
     pub(super) fn begin(
         up: &Rc<Upstream>,
         x: &mut Exchange,
-        group: &LocalGroup,
+        group: &Rc<LocalGroup>,
         fetch: Option<Box<Fetch>>,
     ) -> Result<Run, Verdict> {
         let mut out = Outgoing { head: x.scratch.head(), ..Outgoing::default() };
@@ -155,7 +155,7 @@ impl Run {
         Ok(Run {
             out,
             secure: up.protocol.secure(x),
-            tries: Tries::begin(x),
+            tries: Tries::begin(x, group),
             left: request::tries(group.tries(), up.settings.next_tries),
             decided: Decided::default(),
             began: weir_rt::now_ms(),

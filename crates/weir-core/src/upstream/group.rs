@@ -8,6 +8,7 @@ use weir_rt::net::SockAddr;
 
 use super::balance::Method;
 use super::budget::Budget;
+use super::changes::Changes;
 use super::guide::Guides;
 use super::health::HealthCheck;
 use super::idle::Common;
@@ -44,6 +45,8 @@ pub struct Group {
     pub(crate) computed: bool,
     /// Counts changes of the members, so that workers know when to look.
     version: AtomicU64,
+    /// Tells of what changes about its servers.
+    pub(super) changes: Changes,
     members: Mutex<Arc<Members>>,
     /// What the members are made of. Who holds it may take the lock of `members`, not the other way round.
     origins: Mutex<Origins>,
@@ -120,6 +123,7 @@ impl Group {
             implicit,
             computed: false,
             version: AtomicU64::new(1),
+            changes: Changes::default(),
             members: Mutex::new(Arc::new(members)),
             origins: Mutex::default(),
             changing: Mutex::default(),
@@ -173,6 +177,7 @@ impl Group {
         if !now.are(&members) {
             *now = Arc::new(members);
             self.version.fetch_add(1, Relaxed);
+            self.changes.tell();
         }
     }
 

@@ -74,6 +74,8 @@ pub struct Choice<'a> {
     pub keep: Option<Own>,
     /// Whether TLS is spoken.
     pub tls: Option<bool>,
+    /// The location says how: `proxy_pass https://`.
+    pub can_tls: bool,
     /// The local address.
     pub local: Option<SockAddr>,
     /// The request is composed anew.
@@ -264,6 +266,8 @@ pub(super) struct Decided {
     /// What the location itself says, where time limits were set.
     base: Option<Rc<Upstream>>,
     limits: [Option<u64>; 3],
+    /// TLS was turned off.
+    plain: bool,
     /// How the connection of this try is kept.
     pub(super) keep: Option<Own>,
 }
@@ -314,6 +318,7 @@ impl Run {
             timeouts: [None; 3],
             keep: None,
             tls: None,
+            can_tls: self.secure.is_some() || self.decided.plain,
             local: None,
             recreate: false,
         };
@@ -344,7 +349,7 @@ impl Run {
         }
         match choice.tls {
             None => {}
-            Some(false) => self.secure = None,
+            Some(false) => self.decided.plain |= self.secure.take().is_some(),
             Some(true) => self.secure = self.up.protocol.secure(x),
         }
         if let (Some(host), Some(secure)) = (&choice.host, &mut self.secure) {

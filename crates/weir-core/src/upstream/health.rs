@@ -195,7 +195,7 @@ impl HealthCheck {
     }
 
     /// Notes what a check found; its consequences are logged.
-    fn note(&self, group: &str, peer: &Peer, result: std::result::Result<(), String>) {
+    fn note(&self, group: &Group, peer: &Peer, result: std::result::Result<(), String>) {
         let state = &peer.state;
         let unhealthy = state.unhealthy.load(Relaxed);
         if result.is_ok() != unhealthy {
@@ -211,7 +211,8 @@ impl HealthCheck {
         }
         state.streak.store(0, Relaxed);
         state.checked(!unhealthy);
-        let name = &peer.name;
+        group.changes.tell();
+        let (name, group) = (&peer.name, &group.name);
         match result {
             Ok(()) => {
                 peer.recovered();
@@ -272,7 +273,7 @@ async fn rounds(worker: Rc<Worker>, of: Weak<Configuration>, group: Arc<Group>, 
             return;
         }
         let members = group.members();
-        for peer in members.all().filter(|peer| !peer.down) {
+        for peer in members.all().filter(|peer| !peer.is_down()) {
             let key = Arc::as_ptr(&peer.state).addr();
             if asked.borrow().contains(&key) {
                 continue;
@@ -291,7 +292,7 @@ async fn rounds(worker: Rc<Worker>, of: Weak<Configuration>, group: Arc<Group>, 
                 asked.borrow_mut().retain(|other| *other != key);
                 // Another configuration may not check at all, and nobody would ever take back what is noted.
                 if is_in_force(&worker, &of) {
-                    check.note(&group.name, &peer, result);
+                    check.note(&group, &peer, result);
                 }
             });
         }

@@ -143,7 +143,7 @@ impl Chooser {
         let version = group.version();
         let members = group.members();
         let count = members.all().count();
-        let tries = members.all().filter(|peer| !peer.down).count();
+        let tries = members.all().filter(|peer| !peer.is_down()).count();
         let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
         Chooser { version, count, tries, balancer: group.method.balancer(&members), ids }
     }
@@ -296,6 +296,7 @@ impl Lease {
         }
         self.failed = true;
         if self.peer.fail(super::balance::now()) {
+            self.group.group.changes.tell();
             super::log::disabled(x, doing);
         }
     }
@@ -311,7 +312,9 @@ impl Drop for Lease {
             self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), self.failed);
         }
         self.account.figures.done(self.failed);
-        self.peer.done(self.failed);
+        if self.peer.done(self.failed) {
+            self.group.group.changes.tell();
+        }
         self.group.done(&self.peer, self.failed);
         if let Some(learned) = self.learned.take() {
             learned.store();

@@ -47,6 +47,8 @@ pub struct Listed {
     pub server: Box<str>,
     /// What the list says of it, as a JSON object.
     pub settings: String,
+    /// The same for who reads no JSON; its address and state are of no meaning.
+    pub model: Peer,
     /// `backup`
     pub backup: bool,
     /// What is known of its name, if it is one.
@@ -87,8 +89,9 @@ impl Group {
                     Some(Resolved { age: last.map(|(_, age)| age), stale })
                 }
             };
-            let server = origin.model.server.clone();
-            Listed { server, settings: json.into(), backup: origin.backup, resolved, peers: own }
+            let model = origin.model.clone();
+            let server = model.server.clone();
+            Listed { server, settings: json.into(), model, backup: origin.backup, resolved, peers: own }
         };
         list.iter().map(listed).collect()
     }
@@ -142,7 +145,24 @@ impl Group {
                 found = origin.set(fields).map_err(Refusal::Wrong);
             }
             found
-        })
+        })?;
+        if fields.iter().any(|(key, _)| key == "down") {
+            let members = self.members();
+            let named = |peer: &&Arc<Peer>| *peer.server == *server || *peer.name == *server;
+            members.all().filter(named).for_each(|peer| peer.turn_as_listed());
+        }
+        Ok(())
+    }
+
+    /// Turns the peer at place `id` of the primary or backup ones down, or up again, for all workers and until the list
+    /// says something about that ([`Group::edit`] with `down`); `false`: there is none.
+    pub fn turn(&self, backup: bool, id: usize, down: bool) -> bool {
+        let members = self.members();
+        let peers = if backup { &members.backup } else { &members.primary };
+        let Some(peer) = peers.get(id) else { return false };
+        peer.turn(down);
+        self.changes.tell();
+        true
     }
 
     /// Takes another list for the whole of it.

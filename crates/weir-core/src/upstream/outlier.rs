@@ -112,7 +112,7 @@ impl Group {
         let now = super::balance::now();
         let members = self.members();
         let is_other = |state: &PeerState| !std::ptr::eq(state, &raw const *peer.state);
-        let all = members.primary.iter().filter(|other| !other.down);
+        let all = members.primary.iter().filter(|other| !other.is_down());
         let (count, out) = all.fold((0, 0), |(count, out), other| {
             (count + 1, out + usize::from(is_other(&other.state) && other.state.slowness.is_out(now)))
         });
@@ -123,6 +123,7 @@ impl Group {
             return;
         }
         peer.state.slowness.leave_out(now + outlier.time);
+        self.changes.tell();
         let (name, group, ms, time) = (&peer.name, &self.name, mean / 1000, outlier.time);
         log::cycle(
             Level::Warn,

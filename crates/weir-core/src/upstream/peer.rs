@@ -1,6 +1,6 @@
 //! One address of one server of a group, and what is known of it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_rt::net::SockAddr;
@@ -57,6 +57,8 @@ pub struct PeerState {
     pub recovered: AtomicU64,
     /// A check has found it so, or has yet to find it well.
     pub unhealthy: AtomicBool,
+    /// A script has turned it down or up ([`DOWN`], [`UP`]), whatever the list says.
+    turned: AtomicU8,
     /// Checks in a row whose result was not what is known.
     pub(super) streak: AtomicU32,
     /// The second of the system's time since which it is as well, or as unwell, as it is; 0: from the beginning.
@@ -152,6 +154,9 @@ impl PeerState {
 
 /// So many accounts are kept apart before those nobody writes to any more are added up.
 const ACCOUNTS: usize = 64;
+/// `PeerState::turned`, where a script has said something.
+const DOWN: u8 = 1;
+const UP: u8 = 2;
 
 /// What may be asked of a peer, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,13 +239,22 @@ impl Peer {
     /// What it is at second `now`.
     pub fn health(&self, now: u64) -> Health {
         match () {
-            () if self.down => Health::Down,
+            () if self.is_down() => Health::Down,
             () if self.state.unhealthy.load(Relaxed) => Health::Unhealthy,
             () if self.is_out(now) => Health::Unavailable,
             () if self.state.slowness.is_out(now) => Health::Slow,
             () if self.drain => Health::Draining,
             () if !self.is_reachable(now) => Health::Busy,
             () => Health::Up,
+        }
+    }
+
+    /// Whether it is down: a script's word counts more than the list's.
+    pub fn is_down(&self) -> bool {
+        match self.state.turned.load(Relaxed) {
+            DOWN => true,
+            UP => false,
+            _ => self.down,
         }
     }
 
@@ -259,7 +273,7 @@ impl Peer {
 
     /// Whether one that is bound to it may ask it at second `now`: not down, not failing, with room for a connection.
     pub fn is_reachable(&self, now: u64) -> bool {
-        !self.down
+        !self.is_down()
             && !self.state.unhealthy.load(Relaxed)
             && !self.is_out(now)
             && !self.state.slowness.is_out(now)
@@ -287,8 +301,8 @@ impl Peer {
         self.max_fails > 0 && fails >= self.max_fails
     }
 
-    /// A try has ended; one that [`failed`](Peer::fail) has been counted.
-    pub fn done(&self, failed: bool) {
+    /// A try has ended; one that [`failed`](Peer::fail) has been counted. `true`: by this one the peer is back.
+    pub fn done(&self, failed: bool) -> bool {
         let state = &self.state;
         state.conns.fetch_sub(1, Relaxed);
         // It answered in an interval that began after its last failure: that one is forgotten.
@@ -299,8 +313,26 @@ impl Peer {
             let fails = state.fails.swap(0, Relaxed);
             if self.max_fails > 0 && fails >= self.max_fails {
                 self.recovered();
+                return true;
             }
         }
+        false
+    }
+
+    /// Turns it down, or up again with its failures forgotten, for all workers.
+    pub(super) fn turn(&self, down: bool) {
+        if down {
+            self.state.turned.store(DOWN, Relaxed);
+            self.state.turned();
+        } else {
+            self.state.turned.store(UP, Relaxed);
+            self.recovered();
+        }
+    }
+
+    /// From now on the list's word counts.
+    pub(super) fn turn_as_listed(&self) {
+        self.state.turned.store(0, Relaxed);
     }
 
     /// It was away, and is back: what it did before is forgotten.

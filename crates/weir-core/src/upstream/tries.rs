@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weir_http::{Field, Span};
 use weir_trace::Cause;
 
+use super::local::LocalGroup;
 use super::peer::Peer;
 use super::reason::Fault;
 use super::settings::Settings;
@@ -33,6 +34,8 @@ struct Inner {
     began: Cell<u64>,
     /// What went wrong where the request was out of reach; [`tell`] logs it.
     complaints: RefCell<Vec<(Level, String)>>,
+    /// The group that is asked.
+    group: RefCell<Option<Rc<LocalGroup>>>,
 }
 
 /// A name and its value.
@@ -71,8 +74,9 @@ impl Name {
 
 impl Tries {
     /// The tries of `x`; a handler begins to ask.
-    pub(crate) fn begin(x: &mut Exchange) -> Tries {
+    pub(crate) fn begin(x: &mut Exchange, group: &Rc<LocalGroup>) -> Tries {
         let tries = x.tries().clone();
+        *tries.0.group.borrow_mut() = Some(group.clone());
         let mut list = tries.0.list.borrow_mut();
         if !list.is_empty() {
             list.push(Try::default());
@@ -89,7 +93,13 @@ impl Tries {
         inner.fields.get_mut().clear();
         inner.trailers.get_mut().clear();
         inner.complaints.get_mut().clear();
+        *inner.group.get_mut() = None;
         true
+    }
+
+    /// The name of the group that is asked, or was last.
+    pub(crate) fn group(&self) -> Option<String> {
+        self.0.group.borrow().as_ref().map(|local| local.group.name.to_string())
     }
 
     /// A try of `peer` begins.

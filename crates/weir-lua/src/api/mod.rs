@@ -120,6 +120,7 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::json::TABLE,
     crate::library::TABLE,
     crate::pipe::TABLE,
+    crate::resolver::TABLE,
     crate::secure::TABLES[0],
     crate::secure::TABLES[1],
     crate::secure::TABLES[2],
@@ -134,9 +135,11 @@ pub(crate) const TABLES: &[&[Function]] = &[
     crate::socket::TABLES[5],
     crate::socket::TABLES[6],
     crate::socket::TABLES[7],
-    crate::tell::TABLE,
     crate::socket::DATAGRAMS,
+    crate::socket_log::TABLE,
+    crate::tell::TABLE,
     crate::timer::TABLE,
+    crate::upstream::TABLE,
     crate::worker_thread::TABLE,
 ];
 

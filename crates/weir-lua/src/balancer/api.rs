@@ -46,6 +46,9 @@ pub(crate) const TABLE: &[Function] = &[
     function("_balancer.set_upstream_tls", 0, |l| {
         let on = l.boolean(1);
         decide(l, |choice| {
+            if on && !choice.can_tls {
+                return Err("no TLS settings: the location's servers are asked by http://".to_owned());
+            }
             choice.tls = Some(on);
             Ok(())
         })

@@ -75,7 +75,8 @@ local native = {
     digest = ngx._digest, cipher = ngx._cipher, errlog = ngx._errlog, process = ngx._process, request = ngx._request,
     balancer = ngx._balancer, pipe = ngx._pipe, fast = ngx._fast,
     ssl = ngx._ssl,
-    cli = ngx._cli, events = ngx._events,
+    cli = ngx._cli, events = ngx._events, upstream = ngx._upstream,
+    resolver = ngx._resolver, log = ngx._log,
 }
 local behind = {}
 for _, name in ipairs(ngx._library.names()) do
@@ -86,7 +87,7 @@ for _, name in ipairs(ngx._library.names()) do
     if first or name == "resty.lock" then behind[name] = loader else preload[name] = loader end
 end
 loaders[#loaders + 1] = function(name) return behind[name] end
-for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_pipe", "_ssl", "_cli", "_events" } do
+for _, name in ipairs { "_library", "_digest", "_cipher", "_errlog", "_process", "_request", "_balancer", "_pipe", "_ssl", "_cli", "_events", "_upstream", "_resolver", "_log" } do
     ngx[name] = nil
 end
 
@@ -94,12 +95,16 @@ end
 local weir = rawget(_G, "weir") or {}
 rawset(_G, "weir", weir)
 weir.ssl = { key = native.ssl.device_key }
--- Made when it is asked for.
-setmetatable(weir, { __index = function(_, name)
-    if name ~= "events" then return end
-    weir.events = require "weir.events"
-    return weir.events
-end })
+-- Made when they are asked for.
+local lazily = { events = true, upstream = true, resolver = true, log = true }
+setmetatable(weir, {
+    __index = function(_, name)
+        if not lazily[name] then return nil end
+        local module = require("weir." .. name)
+        rawset(weir, name, module)
+        return module
+    end,
+})
 
 -- A value of the running coroutine's own; without one, which request it is.
 local running, setmetatable = coroutine.running, setmetatable

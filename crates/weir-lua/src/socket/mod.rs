@@ -22,8 +22,10 @@ mod until;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use weir_core::log::Level;
+use weir_core::resolver::Resolver;
 use weir_trace::WaitKind;
 
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
@@ -246,6 +248,11 @@ struct Owners(RefCell<Vec<Rc<Owner>>>);
 fn settings() -> Result<Rc<Settings>, Raise> {
     let settings = lend::any_exchange(|x| x.plan.kept::<Rc<Settings>>().cloned())?;
     settings.ok_or_else(|| Raise::text("no ctx found"))
+}
+
+/// Whom names are asked of in the running script's block, and for how many milliseconds.
+pub(crate) fn resolver() -> Result<Option<(Arc<Resolver>, u64)>, Raise> {
+    Ok(settings()?.resolver.clone())
 }
 
 /// `bad argument`, as Lua's own functions have it: of a method the object is not counted.

@@ -69,7 +69,7 @@ fn choose(
 ) -> Option<Arc<Peer>> {
     if let ([only], true) = (&mut *turns, alone) {
         // nginx asks a lone server however often it failed, unless there is a backup.
-        let free = !only.peer.down
+        let free = !only.peer.is_down()
             && !only.peer.drain
             && !only.peer.state.unhealthy.load(std::sync::atomic::Ordering::Relaxed)
             && (only.peer.max_conns == 0
