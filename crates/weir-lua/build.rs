@@ -39,6 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-link-lib=m");
     println!("cargo:rustc-link-lib=dl");
+    println!("cargo:rerun-if-changed=src/symbols.c");
+    cc::Build::new().file("src/symbols.c").compile("weir_lua_symbols");
     walk::compile(&source);
     Ok(())
 }

@@ -50,6 +50,7 @@ mod sleepers;
 mod socket;
 mod socket_log;
 mod state;
+mod symbols;
 mod sys;
 mod tell;
 mod thread;

@@ -148,6 +148,7 @@ impl Vm {
             ask::open(&vm);
         }
         vm.register();
+        crate::symbols::keep();
         vm.prelude()?;
         vm.init()?;
         vm.started.set(true);

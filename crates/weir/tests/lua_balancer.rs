@@ -167,6 +167,27 @@ both_drivers! {
         assert_eq!(backend.visits(), 2, "two requests on each connection");
     }
 
+    fn connections_are_kept_by_the_name_of_their_pool(driver) {
+        let backend = echo();
+        let script = "assert(b.set_current_peer('127.0.0.1', $BACK, { pool = ngx.var.arg_pool, pool_size = 1 }))";
+        let server = balanced(backend.port(), script, "", "");
+        let mut client = server.client();
+        for pool in ["a", "b", "a", "b", "b", "a"] {
+            assert_eq!(client.get(&format!("/?pool={pool}")).status, 200);
+        }
+        assert_eq!(backend.visits(), 2, "one connection of each name");
+        assert_eq!(client.get("/").status, 200);
+        assert_eq!(backend.visits(), 3, "neither is anybody's");
+    }
+
+    fn tls_without_settings_is_refused_in_words(driver) {
+        let script = "local ok, why = b.set_upstream_tls(true) ngx.log(ngx.INFO, 'said: ', tostring(ok), ' ', why)
+            b.set_current_peer('127.0.0.1', $BACK)";
+        let server = balanced(echo().port(), script, "", "");
+        assert_eq!(server.client().get("/").status, 200);
+        logs(&server, "said: nil no TLS settings: the location's servers are asked by http://");
+    }
+
     fn requests_are_composed_anew(driver) {
         let backend = echo();
         let script = "ngx.req.set_header('X-Try', 'again') b.set_current_peer('127.0.0.1', $BACK) assert(b.recreate_request())";

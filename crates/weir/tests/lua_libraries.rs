@@ -229,6 +229,16 @@ int luaopen_proof_part(lua_State *l) {
 "#;
 
 #[test]
+fn functions_of_nginx_are_found_by_libraries() {
+    let said = say("require 'resty.core.base' local ffi = require 'ffi'
+        ffi.cdef 'uintptr_t ngx_escape_uri(unsigned char *to, const unsigned char *from, size_t size, uintptr_t kind);'
+        local uri = '/a b?c' local more = tonumber(ffi.C.ngx_escape_uri(nil, uri, #uri, 0))
+        local to = ffi.new('unsigned char[?]', #uri + 2 * more) ffi.C.ngx_escape_uri(to, uri, #uri, 0)
+        ngx.say(more, ' ', ffi.string(to, #uri + 2 * more), ' ', ffi.sizeof('ngx_str_t'), ' ', tostring(ffi.typeof('ngx_http_request_t *')))");
+    assert_eq!(said, "2 /a%20b%3Fc 16 ctype<struct ngx_http_request_s *>\n");
+}
+
+#[test]
 fn modules_in_c_are_loaded() {
     let Some(cc) = require_program("cc") else { return };
     let folder = TempDir::new();

@@ -127,7 +127,7 @@ both_drivers! {
         assert!(String::from_utf8_lossy(&rest).contains("true unavailable"), "{}", String::from_utf8_lossy(&rest));
     }
 
-    fn who_waits_does_not_hold_up_a_reload(driver) {
+    fn who_waits_does_not_hold_up_the_end(driver) {
         let init = "assert(weir.upstream.subscribe('u', function() end))";
         let mut server = serve("server 127.0.0.1:1;", init, &[("say", "ngx.say('here')")]);
         assert_eq!(server.get("/say").text(), "here\n");

@@ -17,6 +17,7 @@ use super::balance::Tried;
 pub use super::connection::Own;
 use super::group::split_port;
 use super::local::{ADDRESSES, Lease, LocalGroup};
+pub use super::peer::Lane;
 use super::peer::Peer;
 use super::protocol::Outgoing;
 use super::reason::Fault;
@@ -78,6 +79,8 @@ pub struct Choice<'a> {
     pub can_tls: bool,
     /// The local address.
     pub local: Option<SockAddr>,
+    /// Where the connection is kept, if not with others to the same server.
+    pub lane: Option<Lane>,
     /// The request is composed anew.
     pub recreate: bool,
 }
@@ -119,7 +122,7 @@ pub(crate) struct Servers {
     known: RefCell<Known>,
     /// The one that was named last: mostly the next one, too.
     last: RefCell<Option<Rc<Named>>>,
-    /// Those that are asked from an address of this machine's that the chooser has named.
+    /// Those that are asked from an address of this machine's, or by connections kept apart, as the chooser has said.
     bound: RefCell<Vec<Arc<Peer>>>,
 }
 
@@ -167,14 +170,14 @@ impl Servers {
         Ok(peer)
     }
 
-    /// The same server, asked from `local`.
-    fn bound(&self, peer: &Arc<Peer>, local: SockAddr) -> Arc<Peer> {
+    /// The same server, asked from `local`, by connections that are kept in `lane`.
+    fn bound(&self, peer: &Arc<Peer>, local: Option<SockAddr>, lane: Option<Lane>) -> Arc<Peer> {
         let mut all = self.bound.borrow_mut();
-        let bound = Peer { bind: Some(local), ..Peer::clone(peer) };
-        let same = |one: &&Arc<Peer>| one.shares_line(&bound) && Arc::ptr_eq(&one.state, &bound.state);
-        if let Some(known) = all.iter().find(same) {
+        let with = |peer: &Peer| peer.bind == local && peer.lane.as_deref() == lane.as_ref();
+        if let Some(known) = all.iter().find(|one| Arc::ptr_eq(&one.state, &peer.state) && with(one)) {
             return known.clone();
         }
+        let bound = Peer { bind: local, lane: lane.map(Arc::new), ..Peer::clone(peer) };
         if all.len() >= LINES {
             all.clear();
         }
@@ -320,6 +323,7 @@ impl Run {
             tls: None,
             can_tls: self.secure.is_some() || self.decided.plain,
             local: None,
+            lane: None,
             recreate: false,
         };
         guided.guide.choose(x, &mut choice)?;
@@ -327,9 +331,9 @@ impl Run {
         self.decided.named = choice.peer.is_some();
         if let Some(peer) = choice.peer {
             self.left = self.left.saturating_add_signed(choice.more_tries);
-            let peer = match choice.local {
-                Some(local) => guided.servers.bound(&peer, local),
-                None => peer,
+            let peer = match (choice.local, choice.lane) {
+                (None, None) => peer,
+                (local, lane) => guided.servers.bound(&peer, local, lane),
             };
             peer.chosen(super::balance::now());
             return Ok(Some(group.lease(peer)));
@@ -402,8 +406,13 @@ mod tests {
         let again = servers.find(b"127.0.0.1", 80).expect("an address");
         assert!(Arc::ptr_eq(&first, &again) && !Arc::ptr_eq(&first, &other));
         let local: SockAddr = "127.0.0.9:0".parse().expect("an address");
-        let bound = servers.bound(&first, local.clone());
-        assert!(Arc::ptr_eq(&bound, &servers.bound(&first, local)));
+        let bound = servers.bound(&first, Some(local.clone()), None);
+        assert!(Arc::ptr_eq(&bound, &servers.bound(&first, Some(local.clone()), None)));
         assert!(Arc::ptr_eq(&bound.state, &first.state));
+        let lane = |size| Some(Lane { name: b"a".as_slice().into(), size });
+        let apart = servers.bound(&first, Some(local.clone()), lane(1));
+        assert!(!apart.shares_line(&bound));
+        assert!(Arc::ptr_eq(&apart, &servers.bound(&first, Some(local.clone()), lane(1))));
+        assert!(!Arc::ptr_eq(&apart, &servers.bound(&first, Some(local), lane(2))));
     }
 }

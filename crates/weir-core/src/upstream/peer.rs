@@ -38,8 +38,19 @@ pub struct Peer {
     pub route: Box<str>,
     /// The local address of connections to it (`bind=`); port 0: any.
     pub bind: Option<SockAddr>,
+    /// Its connections are kept apart from others to the same address.
+    pub lane: Option<Arc<Lane>>,
     /// What changes.
     pub state: Arc<PeerState>,
+}
+
+/// Connections that are kept by a name of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// Idle connections that a worker keeps by it; 0: as many as the group says.
+    pub size: usize,
 }
 
 /// What is known of a peer, by all workers together.
@@ -208,6 +219,7 @@ impl Peer {
             slow_start: 0,
             route: "".into(),
             bind: None,
+            lane: None,
             state: Arc::default(),
         }
     }
@@ -233,7 +245,7 @@ impl Peer {
 
     /// Whether a connection to `other` is one to this: the same address, by the same line.
     pub(super) fn shares_line(&self, other: &Peer) -> bool {
-        self.addr == other.addr && self.bind == other.bind
+        self.addr == other.addr && self.bind == other.bind && self.lane == other.lane
     }
 
     /// What it is at second `now`.

@@ -103,7 +103,7 @@ impl Pool {
                 return Some(connection);
             }
         }
-        if secure.is_some() {
+        if secure.is_some() || peer.lane.is_some() {
             return None;
         }
         while let Some(parked) = self.common.take(&peer.addr, peer.bind.as_ref()) {
@@ -138,11 +138,16 @@ impl Pool {
             return;
         }
         let share = Share::of(keep.connections, worker.colleagues());
-        let own = if connection.is_bound() { share.alone } else { share.own };
+        let own = if connection.is_bound() || peer.lane.is_some() { share.alone } else { share.own };
         let overflow = {
             let mut idle = self.idle.borrow_mut();
             idle.push(Idle { connection, peer: peer.clone(), since: weir_rt::now_ms() });
-            (idle.len() > own).then(|| idle.remove(0))
+            let crowded = peer.lane.as_ref().filter(|lane| lane.size > 0).and_then(|lane| {
+                let same = |one: &Idle| one.peer.lane.as_ref() == Some(lane);
+                let count = idle.iter().filter(|one| same(one)).count();
+                if count > lane.size { idle.iter().position(same) } else { None }
+            });
+            crowded.or((idle.len() > own).then_some(0)).map(|at| idle.remove(at))
         };
         if let Some(overflow) = overflow {
             self.park(overflow, share.common);
@@ -154,7 +159,7 @@ impl Pool {
 
     /// Gives a connection to all workers, of which so many may be kept; one that can't leave its worker is closed.
     fn park(&self, idle: Idle, most: usize) {
-        if most == 0 || idle.connection.is_bound() {
+        if most == 0 || idle.connection.is_bound() || idle.peer.lane.is_some() {
             return;
         }
         let common = self.common.clone();

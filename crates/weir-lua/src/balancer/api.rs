@@ -1,9 +1,9 @@
 //! `ngx.balancer`, below what its library checks.
 
-use weir_core::upstream::guide::Choice;
+use weir_core::upstream::guide::{Choice, Lane};
 
 use super::current;
-use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
+use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::fast::{Answer, FOUND, NOTHING, guarded, slice};
 use crate::glance;
 use crate::lend;
@@ -58,6 +58,14 @@ pub(crate) const TABLE: &[Function] = &[
         decide(l, |choice| {
             let local = weir_core::upstream::guide::local(&text);
             choice.local = Some(local.ok_or_else(|| format!("invalid addr {text}"))?);
+            Ok(())
+        })
+    }),
+    function("_balancer.set_lane", 0, |l| {
+        let name = expect_string(&l, 1, "set_current_peer")?;
+        let size = l.number(2).filter(|size| *size > 0.0).map_or(0, |size| size as usize);
+        decide(l, |choice| {
+            choice.lane = Some(Lane { name: name.into(), size });
             Ok(())
         })
     }),
@@ -158,6 +166,7 @@ pub(crate) unsafe extern "C" fn set_peer(
             let set = choice.set_peer(addr, port as u16);
             let named = !host.is_empty();
             choice.host = named.then(|| String::from_utf8_lossy(host).into());
+            choice.lane = None;
             set
         });
         match set {

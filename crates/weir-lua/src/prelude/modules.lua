@@ -47,6 +47,14 @@ local own = {
         register_ngx_magic_key_getter = function(key, get) getters[key] = get end,
         register_ngx_magic_key_setter = function(key, set) setters[key] = set end,
     },
+    regex = {
+        -- Whether it is a pattern; what is found by it is `ngx.re`'s to say.
+        re_match_compile = function(pattern, options)
+            local _, _, why = ngx.re.find("", pattern, options)
+            if why then return nil, why end
+            return true
+        end,
+    },
     time = {
         monotonic_time = function() return C.monotonic() end,
         monotonic_msec = function() return C.monotonic() * 1000 end,

@@ -173,7 +173,7 @@ fn turn(l: State, group: &Arc<Group>) -> Outcome {
     if backup && group.members().backup.is_empty() {
         return fail(l, "no backup peers");
     }
-    if id < 0.0 || !group.turn(backup, id as usize, down) {
+    if !(0.0..1e9).contains(&id) || !group.turn(backup, id as usize, down) {
         return fail(l, "bad peer id");
     }
     l.push_boolean(true);

@@ -3,7 +3,7 @@ local _, native = ...
 local balancer, fast = native.balancer, native.fast
 local C, out, string = fast.C, fast.out, fast.string
 local type, tonumber, error = type, tonumber, error
-local set_more_tries, refused = balancer.set_more_tries, balancer.refused
+local set_more_tries, set_lane, refused = balancer.set_more_tries, balancer.set_lane, balancer.refused
 local set_timeouts, enable_keepalive = balancer.set_timeouts, balancer.enable_keepalive
 
 local function milliseconds(limit, what)
@@ -29,11 +29,17 @@ return {
         elseif type(port) ~= "number" then
             port = tonumber(port)
         end
+        -- As the runtime of Apache APISIX has it: where the connection is kept.
+        local lane
+        if type(host) == "table" then lane, host = host, host.host end
         if host ~= nil and type(host) ~= "string" then
             error("bad argument #3 to 'set_current_peer' (string expected, got " .. type(host) .. ")")
         end
         local set = C.set_peer(addr, #addr, port, host, host and #host or 0, out)
-        if set > 0 then return true end
+        if set > 0 then
+            if lane and lane.pool then return set_lane(lane.pool, lane.pool_size) end
+            return true
+        end
         if set == 0 then return nil, string(out.at, out.len) end
         return refused()
     end,

@@ -1,0 +1,230 @@
+"""What run-applications assembles: repositories, configurations, requests with the answers they must have."""
+
+import getpass
+
+
+def whole(*folders):
+    """Folders of a repository whose contents go where modules are looked for."""
+    return [(folder, ".") for folder in folders]
+
+
+WAF_LIBRARIES = {
+    "p0pr0ck5/lua-resty-waf": [("lib", "."), ("rules", "rules")],
+    "p0pr0ck5/lua-resty-cookie": whole("lib"),
+    "p0pr0ck5/lua-resty-logger-socket": whole("lib"),
+    "p0pr0ck5/lua-ffi-libinjection": whole("lib"),
+    "hamishforbes/lua-resty-iputils": whole("lib"),
+    "detailyang/lua-resty-htmlentities": whole("lib"),
+    "openresty/lua-resty-upload": whole("lib"),
+    "openresty/lua-resty-redis": whole("lib"),
+    "openresty/lua-resty-memcached": whole("lib"),
+    "openresty/lua-resty-dns": whole("lib"),
+}
+WAF_MODULES = ["libac.so", "libinjection.so", "libhtmlentities.so", "libdecode.so", "rex_pcre2.so"]
+
+
+def waf_conf(port):
+    """Its README's configuration, in the mode that refuses."""
+    run = 'local waf = require("resty.waf"):new() waf:exec()'
+    return f"""
+worker_processes 2; error_log logs/error.log info; pid logs/nginx.pid;
+events {{ }}
+http {{
+    access_log off;
+    lua_package_path "$prefix/lua/?.lua;;"; lua_package_cpath "$prefix/so/?.so;;";
+    lua_shared_dict store 1m;
+    init_by_lua_block {{
+        package.preload.rex_pcre = function() return require "rex_pcre2" end
+        require "resty.core"
+        require("resty.waf").init()
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            access_by_lua_block {{
+                local waf = require("resty.waf"):new()
+                waf:set_option("mode", "ACTIVE") waf:set_option("storage_zone", "store") waf:set_option("score_threshold", 5)
+                waf:exec()
+            }}
+            header_filter_by_lua_block {{ {run} }}
+            body_filter_by_lua_block {{ {run} }}
+            log_by_lua_block {{ {run} waf:write_log_events() }}
+            content_by_lua_block {{ ngx.req.read_body() ngx.say("passed ", ngx.req.get_method(), " ", ngx.var.uri) }}
+        }}
+    }}
+}}
+"""
+
+
+WAF_REQUESTS = [
+    {"name": "a page", "path": "/", "status": 200, "says": "passed GET /"},
+    {"name": "an argument", "path": "/?a=1", "status": 200},
+    {"name": "a form", "path": "/form", "body": "name=value&other=1", "status": 200, "says": "passed POST /form"},
+    {"name": "SQL in an argument", "path": "/?id=1'%20or%20'1'='1", "status": 403},
+    {"name": "SQL in a form", "path": "/", "body": "id=1 union select password from users", "status": 403},
+    {"name": "a script in an argument", "path": "/?q=%3Cscript%3Ealert(1)%3C/script%3E", "status": 403},
+    {"name": "a path that goes up", "path": "/?f=../../../../etc/passwd", "status": 403},
+    {"name": "SQL in a cookie", "path": "/", "head": {"Cookie": "a=1' or '1'='1"}, "status": 403},
+    {"name": "a page behind all that", "path": "/after", "status": 200},
+]
+
+APISIX_LIBRARIES = {
+    "api7/lua-resty-radixtree": whole("lib"),
+    "api7/jsonschema": whole("lib"),
+    "starwing/lua-protobuf": [("protoc.lua", "."), ("serpent.lua", ".")],
+    "api7/lua-resty-etcd": whole("lib"),
+    "iresty/lua-typeof": whole("lib"),
+    "api7/lua-resty-healthcheck": whole("lib"),
+    "api7/lua-resty-ipmatcher": [("resty", "resty")],
+    "api7/lua-resty-expr": whole("lib"),
+    "thibaultcha/lua-resty-jit-uuid": whole("lib"),
+    "api7/lua-var-nginx-module": whole("lib"),
+    "api7/nginx-lua-prometheus": [(f"prometheus{part}.lua", ".") for part in ("", "_keys", "_resty_counter")],
+    "api7/lua-resty-dns-client": whole("src"),
+    "api7/lua-resty-http": whole("lib"),
+    "openresty/lua-tablepool": whole("lib"),
+    "openresty/lua-resty-signal": whole("lib"),
+    "golgote/neturl": whole("lib"),
+    "bjornbytes/graphql-lua": [("graphql", "graphql"), ("graphql.lua", ".")],
+    "iskolbin/lbase64": [("base64.lua", ".")],
+    "LuaDist/dkjson": [("dkjson.lua", ".")],
+    "Tieske/binaryheap.lua": whole("src"),
+    "mpeterv/argparse": whole("src"),
+    "bungle/lua-resty-session": whole("lib"),
+    "openresty/lua-resty-dns": whole("lib"),
+    "openresty/lua-resty-limit-traffic": whole("lib"),
+    "openresty/lua-resty-balancer": whole("lib"),
+    "openresty/lua-resty-redis": whole("lib"),
+    "openresty/lua-resty-websocket": whole("lib"),
+    "openresty/lua-resty-shell": whole("lib"),
+    "lunarmodules/Penlight": whole("lua"),
+    "kikito/inspect.lua": [("inspect.lua", ".")],
+    "tokers/lua-resty-ctxdump": whole("lib"),
+    "bungle/lua-resty-template": whole("lib"),
+    "cloudflare/lua-resty-cookie": whole("lib"),
+    "cloudflare/lua-resty-logger-socket": whole("lib"),
+    "fffonion/lua-resty-openssl": whole("lib"),
+    "LuaDist-testing/lua-resty-mediador": whole("lib"),
+    "hy05190134/lua-jsonpath": [("jsonpath.lua", ".")],
+    "Kong/lua-multipart": whole("src"),
+    "api7/lua-resty-jwt": whole("lib"),
+    "jkeys089/lua-resty-hmac": whole("lib"),
+    "hamishforbes/lua-ffi-zlib": whole("lib"),
+    "manoelcampos/xml2lua": [("xml2lua.lua", "."), ("XmlParser.lua", "."), ("xmlhandler", "xmlhandler")],
+    "steve0511/resty-redis-cluster": whole("lib"),
+    "api7/lua-resty-redis-connector": whole("lib"),
+    "doujiang24/lua-resty-kafka": whole("lib"),
+    "yangxikun/opentelemetry-lua": whole("lib"),
+    "google/flatbuffers": whole("lua"),
+    "api7/ext-plugin-proto": whole("lua"),
+}
+# lyaml, lpeg, LuaFileSystem, LuaSocket, LuaSec and luaposix are packages of distributions, with their own modules in Lua.
+APISIX_MODULES = [
+    "librestyradixtree.so", "librestychash.so", "librestysignal.so", "pb.so", "yaml.so", "lpeg.so", "lfs.so",
+    "socket/core.so", "posix.so",
+]
+
+PLUGINS = """real-ip client-control cors ip-restriction ua-restriction referer-restriction uri-blocker
+request-validation consumer-restriction key-auth basic-auth jwt-auth proxy-rewrite redirect response-rewrite limit-count
+limit-req limit-conn traffic-split mocking echo fault-injection serverless-pre-function prometheus public-api""".split()
+
+
+def apisix_config(ports):
+    """conf/config.yaml: routes come from a file, and the plugins are those that the requests use."""
+    return f"""
+apisix:
+  node_listen: {ports["main"]}
+  enable_admin: false
+  enable_control: true
+  control: {{ip: 127.0.0.1, port: {ports["control"]}}}
+  ssl: {{enable: false}}
+nginx_config:
+  user: {getpass.getuser()}
+  worker_processes: 2
+  http:
+    access_log_format: '$remote_addr "$request" $status $upstream_addr'
+    custom_lua_shared_dict: {{prometheus-cache: 10m}}
+deployment:
+  role: data_plane
+  role_data_plane: {{config_provider: yaml}}
+plugins: [{", ".join(PLUGINS)}]
+stream_plugins: []
+plugin_attr:
+  prometheus:
+    export_addr: {{ip: 127.0.0.1, port: {ports["prometheus"]}}}
+"""
+
+
+def route(number, uri, plugins, more=""):
+    return f"""  - id: {number}
+    uri: {uri}
+    upstream_id: 1
+    plugins: {{{plugins}}}
+{more}"""
+
+
+def apisix_routes(first, second):
+    """conf/apisix.yaml"""
+    return "routes:\n" + "".join([
+        route(1, "/hello", ""),
+        route(2, "/key", "key-auth: {}"),
+        route(3, "/limited", "limit-count: {count: 2, time_window: 60, rejected_code: 429, key: remote_addr}"),
+        route(4, "/rewritten/*", 'proxy-rewrite: {regex_uri: ["^/rewritten/(.*)", "/new/$1"], headers: {set: {X-Api: one}}}'),
+        route(5, "/basic", "basic-auth: {}"),
+        route(6, "/moved", "redirect: {uri: /elsewhere, ret_code: 302}"),
+        route(7, "/answer", 'response-rewrite: {status_code: 203, body: "another\\n", headers: {set: {X-Done: "1"}}}'),
+        route(8, "/closed", 'ip-restriction: {blacklist: ["127.0.0.0/8"]}'),
+        route(9, "/cors", "cors: {}"),
+        route(10, "/blocked", 'uri-blocker: {block_rules: ["root.exe"]}'),
+        route(11, "/faulty", 'fault-injection: {abort: {http_status: 418, body: "tea"}}'),
+        route(12, "/mocked", 'mocking: {response_example: "{\\"a\\":1}", response_status: 200, content_type: application/json}'),
+        route(13, "/lua", "serverless-pre-function: {phase: access, functions: "
+              "[\"return function(conf, ctx) ngx.header['X-Lua'] = ngx.var.uri end\"]}"),
+        route(14, "/split", "traffic-split: {rules: [{weighted_upstreams: [{upstream_id: 2, weight: 1}]}]}"),
+        route(15, "/valid", "request-validation: {header_schema: {type: object, required: [x-must]}}"),
+    ]) + f"""upstreams:
+  - id: 1
+    type: roundrobin
+    nodes: {{"127.0.0.1:{first}": 1}}
+  - id: 2
+    type: chash
+    key: uri
+    nodes: {{"127.0.0.1:{second}": 1}}
+global_rules:
+  - id: 1
+    plugins: {{prometheus: {{}}}}
+consumers:
+  - username: jack
+    plugins: {{key-auth: {{key: secret}}, basic-auth: {{username: jack, password: pass}}}}
+#END
+"""
+
+
+APISIX_REQUESTS = [
+    {"name": "a route", "path": "/hello", "status": 200, "says": "GET /hello "},
+    {"name": "no route", "path": "/nothere", "status": 404, "says": "404 Route Not Found"},
+    {"name": "key-auth without a key", "path": "/key", "status": 401, "says": "Missing API key"},
+    {"name": "key-auth with a key", "path": "/key", "head": {"apikey": "secret"}, "status": 200, "says": "GET /key "},
+    {"name": "key-auth with another key", "path": "/key", "head": {"apikey": "no"}, "status": 401},
+    {"name": "basic-auth refuses", "path": "/basic", "status": 401},
+    {"name": "basic-auth", "path": "/basic", "head": {"Authorization": "Basic amFjazpwYXNz"}, "status": 200},
+    {"name": "limit-count, first", "path": "/limited", "status": 200, "heads": {"X-RateLimit-Remaining": "1"}},
+    {"name": "limit-count, second", "path": "/limited", "status": 200, "heads": {"X-RateLimit-Remaining": "0"}},
+    {"name": "limit-count, third", "path": "/limited", "status": 429},
+    {"name": "proxy-rewrite", "path": "/rewritten/a%20b?c=d", "status": 200, "says": "GET /new/a%20b?c=d "},
+    {"name": "proxy-rewrite, a header", "path": "/rewritten/x", "status": 200, "says": " x=one"},
+    {"name": "redirect", "path": "/moved", "status": 302, "heads": {"Location": "/elsewhere"}},
+    {"name": "response-rewrite", "path": "/answer", "status": 203, "says": "another", "heads": {"X-Done": "1"}},
+    {"name": "ip-restriction", "path": "/closed", "status": 403},
+    {"name": "cors", "path": "/cors", "status": 200, "heads": {"Access-Control-Allow-Origin": "*"}},
+    {"name": "uri-blocker", "path": "/blocked?name=root.exe", "status": 403},
+    {"name": "fault-injection", "path": "/faulty", "status": 418, "says": "tea"},
+    {"name": "mocking", "path": "/mocked", "status": 200, "says": '"a":1'},
+    {"name": "serverless-pre-function", "path": "/lua", "status": 200, "heads": {"X-Lua": "/lua"}},
+    {"name": "traffic-split to a consistent hash", "path": "/split", "status": 200, "says": "GET /split "},
+    {"name": "request-validation refuses", "path": "/valid", "status": 400},
+    {"name": "request-validation", "path": "/valid", "head": {"x-must": "1"}, "status": 200},
+    {"name": "a body", "path": "/hello", "body": "x" * 100_000, "status": 200, "says": "POST /hello "},
+    {"name": "the control interface", "port": "control", "path": "/v1/schema", "status": 200, "says": "key-auth"},
+    {"name": "prometheus", "port": "prometheus", "path": "/apisix/prometheus/metrics", "status": 200, "says": "apisix_http_requests_total"},
+]
