@@ -39,12 +39,12 @@ impl SocketLog {
     /// # Errors
     /// What is wrong with the name, or that there are too many logs.
     pub fn open(name: &str, names: bool) -> Result<Arc<SocketLog>, String> {
+        let words = |what: &str| format!("{what} \"{name}\"");
+        let remote = Remote::read(name, names).map_err(words)?.ok_or_else(|| words("invalid log server"))?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = open.iter().find(|log| log.handle.0.remote.name == name) {
             return Ok(known.clone());
         }
-        let words = |what: &str| format!("{what} \"{name}\"");
-        let remote = Remote::read(name, names).map_err(words)?.ok_or_else(|| words("invalid log server"))?;
         open.retain(|log| Arc::strong_count(log) > 1 || log.state().waiting > 0);
         if open.len() >= SERVERS {
             return Err("too many log servers".to_owned());
