@@ -93,7 +93,7 @@ both_drivers! {
                 match head.contains("/none") {
                     true => visit.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
                     false => visit.answer("value"),
-                }
+                };
             }
         });
         let server = serve("shcache.conf", &[(8001, backend.port())]);
