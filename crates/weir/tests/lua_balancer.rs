@@ -183,7 +183,8 @@ both_drivers! {
     fn tls_without_settings_is_refused_in_words(driver) {
         let script = "local ok, why = b.set_upstream_tls(true) ngx.log(ngx.INFO, 'said: ', tostring(ok), ' ', why)
             b.set_current_peer('127.0.0.1', $BACK)";
-        let server = balanced(echo().port(), script, "", "");
+        let backend = echo();
+        let server = balanced(backend.port(), script, "", "");
         assert_eq!(server.client().get("/").status, 200);
         logs(&server, "said: nil no TLS settings: the location's servers are asked by http://");
     }
