@@ -28,7 +28,7 @@ fn open(l: State) -> Outcome {
 }
 
 fn of(l: State) -> Result<Rc<Arc<SocketLog>>, Raise> {
-    l.owned(1, NAME).ok_or_else(|| Raise::text("not a log"))
+    l.owned(1).ok_or_else(|| Raise::text("not a log"))
 }
 
 /// `write(log, text)`: a line, or several, the last with or without its newline.
