@@ -20,11 +20,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let compiler = cc::Build::new().warnings(false).get_compiler();
     if env::var_os("STATIC_CC").is_none() {
         let mut command = OsString::from(compiler.path());
-        for part in [&compiler.cflags_env(), &OsString::from("-DLUAJIT_ENABLE_CHECKHOOK")] {
-            command.push(" ");
-            command.push(part);
+        command.push(" ");
+        command.push(compiler.cflags_env());
+        command.push(" -DLUAJIT_ENABLE_CHECKHOOK");
+        if env::var_os(ASAN).is_some() {
+            command.push(" -g -fsanitize=address -DLUAJIT_USE_SYSMALLOC");
+            // SAFETY: a build script has one thread.
+            unsafe { env::set_var("TARGET_LD", &command) };
         }
-        // SAFETY: a build script has one thread.
+        // SAFETY: as above.
         unsafe { env::set_var("STATIC_CC", command) };
     }
     // Without the API checks of a debug build: what they would catch are errors of this crate, which its tests run
@@ -37,6 +41,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(cc::Build::new().get_archiver().arg("r").arg(archive).args(&objects).current_dir(&source))?;
     library.print_cargo_metadata();
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed={ASAN}");
+    if env::var_os(ASAN).is_some() {
+        println!("cargo:rustc-link-lib=asan");
+    }
     println!("cargo:rustc-link-lib=m");
     println!("cargo:rustc-link-lib=dl");
     println!("cargo:rerun-if-changed=src/symbols.c");
@@ -44,6 +52,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     walk::compile(&source);
     Ok(())
 }
+
+/// Set: LuaJIT is built with the address sanitizer, and each of its objects is a block of malloc's. See `fuzz/asan`.
+const ASAN: &str = "WEIR_LUA_ASAN";
 
 /// Changes the copies of the sources; the objects that have to be made again.
 fn insert_checks(source: &Path) -> Result<Vec<String>, Box<dyn Error>> {

@@ -49,7 +49,7 @@ pub(crate) struct Main {
     pub(crate) prefix: PathBuf,
     /// `lua_capture_error_log`, bytes.
     pub(crate) captured: Option<usize>,
-    /// `lua_malloc_trim`: after how many requests.
+    /// `lua_malloc_trim`: after how many requests, 0 never.
     pub(crate) malloc_trim: Option<u64>,
     /// How many workers there are.
     pub(crate) workers: usize,
@@ -65,11 +65,6 @@ impl Main {
     /// `lua_thread_cache_max_entries`
     pub(crate) fn spare_coroutines(&self) -> usize {
         self.thread_cache.unwrap_or(1024)
-    }
-
-    /// `lua_malloc_trim`: after how many requests, unless never.
-    pub(crate) fn trimmed(&self) -> Option<u64> {
-        self.malloc_trim.filter(|every| *every > 0)
     }
 
     /// `lua_max_coroutines`

@@ -5,6 +5,7 @@
 //! reach the request through a loan ([`lend`]); what they wait for is an [`Op`](op::Op) they leave with the run before
 //! they yield. Lua runs on the worker's own stack and nowhere else.
 
+mod advice;
 mod api;
 mod ask;
 mod balancer;

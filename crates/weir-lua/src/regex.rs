@@ -8,6 +8,7 @@ use weir_core::log::Level;
 use weir_sys::regex::{Flags, MatchError, Matcher, Regex};
 
 use crate::lend;
+use crate::trap;
 
 /// A pattern and its names.
 pub(crate) struct Compiled {
@@ -139,9 +140,13 @@ impl Patterns {
             }),
         };
         let found = match compiled.longest {
-            true => compiled.regex.longest_from(matcher, subject, start)?,
-            false => compiled.regex.captures_from(matcher, subject, start)?,
+            true => compiled.regex.longest_from(matcher, subject, start),
+            false => compiled.regex.captures_from(matcher, subject, start),
         };
+        if matches!(found, Err(MatchError::Limit)) {
+            trap::count("lua_regex_match_limit", "");
+        }
+        let found = found?;
         let Some(found) = found else { return Ok(0) };
         for number in 0..found.len() {
             let span = found.span(number);

@@ -20,6 +20,7 @@ use crate::sleepers::Sleepers;
 use crate::state::State;
 use crate::sys;
 use crate::thread::{Kind, Status, Thread, Threads, Waiting};
+use crate::trap;
 use crate::vm::Vm;
 
 /// See the module.
@@ -386,6 +387,7 @@ impl Run {
     pub(crate) fn add(&mut self, kind: Kind, from: State, wrap: bool) -> Result<State, Raise> {
         let most = self.vm.main_conf.most_coroutines();
         if self.threads.living() > most {
+            trap::count("lua_max_coroutines", &from.place(1));
             return Err(Raise::text(format!("lua_max_coroutines of {most} exceeded")));
         }
         let (state, anchor) = self.vm.coroutine();

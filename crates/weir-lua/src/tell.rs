@@ -9,6 +9,7 @@ use weir_core::figures::{self, Table, Value};
 use weir_core::housekeeping;
 use weir_rt::Remote;
 
+use crate::advice;
 use crate::api::{Done, Function, expect_string, function};
 use crate::ask;
 #[cfg(lua_walk)]
@@ -38,6 +39,8 @@ pub(crate) struct Figures {
     aborts: Mutex<BTreeMap<(String, String), u64>>,
 }
 
+mod metrics;
+
 static VMS: Mutex<Vec<Weak<Figures>>> = Mutex::new(Vec::new());
 
 impl Figures {
@@ -46,6 +49,7 @@ impl Figures {
         static MADE: AtomicU64 = AtomicU64::new(0);
         figures::register("lua", tell_lua);
         figures::register("dict", tell_dicts);
+        figures::register_metrics("lua", metrics::of_all);
         let (traces, flushes, aborts) = Default::default();
         let figures = Arc::new(Figures {
             number: MADE.fetch_add(1, Relaxed),
@@ -95,9 +99,20 @@ pub(crate) const TABLE: &[Function] = &[function("_jit_told", 0, |l| {
     Ok(Done::Results(0))
 })];
 
-fn tell_lua(what: &str) -> Option<Table> {
+/// Those that are shown, by worker.
+fn shown() -> Vec<Arc<Figures>> {
     let mut vms: Vec<Arc<Figures>> = lock(&VMS).iter().filter_map(Weak::upgrade).collect();
     vms.sort_by_key(|vm| vm.worker);
+    vms
+}
+
+/// The dictionaries of all, by name.
+fn dicts() -> BTreeMap<String, Arc<Dict>> {
+    shown().iter().flat_map(|vm| vm.dicts.iter().cloned()).collect()
+}
+
+fn tell_lua(what: &str) -> Option<Table> {
+    let vms = shown();
     match what {
         "heap" => Some(heap(&vms)),
         "jit" => Some(jit(&vms)),
@@ -211,7 +226,7 @@ fn timers(vms: &[Arc<Figures>]) -> Table {
     Table { columns, rows }
 }
 
-/// Where the compiler gave up, most often first; before that what it made.
+/// Where the compiler gave up, most often first, and what to do there; before that what it made.
 fn jit(vms: &[Arc<Figures>]) -> Table {
     let sum = |of: fn(&Figures) -> u64| vms.iter().map(|vm| of(vm)).sum();
     let mut sums = BTreeMap::<(String, String), u64>::new();
@@ -223,13 +238,21 @@ fn jit(vms: &[Arc<Figures>]) -> Table {
     let mut aborts: Vec<_> = sums.into_iter().collect();
     aborts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let row = |count, what: &str, place: String, reason: String| {
-        vec![Value::Count(count), Value::Text(what.to_owned()), Value::Text(place), Value::Text(reason)]
+        let advice = advice::of(&reason).to_owned();
+        let texts = [what.to_owned(), place, reason, advice].map(Value::Text);
+        std::iter::once(Value::Count(count)).chain(texts).collect()
     };
     let mut rows = vec![row(sum(|vm| vm.traces.load(Relaxed)), "compiled", String::new(), String::new())];
     let flushes = sum(|vm| vm.flushes.load(Relaxed));
     rows.extend((flushes > 0).then(|| row(flushes, "flushed", String::new(), String::new())));
     rows.extend(aborts.into_iter().map(|((place, reason), count)| row(count, "gave up", place, reason)));
-    let columns = &[("count", "count"), ("what", "what"), ("at", "place"), ("reason", "reason")];
+    let columns = &[
+        ("count", "count"),
+        ("what", "what"),
+        ("at", "place"),
+        ("reason", "reason"),
+        ("what to do", "advice"),
+    ];
     Table { columns, rows }
 }
 
@@ -273,11 +296,7 @@ fn tell_dicts(what: &str) -> Option<Table> {
     if what != "all" {
         return None;
     }
-    let mut dicts = BTreeMap::<String, Arc<Dict>>::new();
-    for vm in lock(&VMS).iter().filter_map(Weak::upgrade) {
-        dicts.extend(vm.dicts.iter().cloned());
-    }
-    let rows = dicts.into_iter().map(|(name, dict)| {
+    let rows = dicts().into_iter().map(|(name, dict)| {
         let told = dict.told();
         vec![
             Value::Text(name),

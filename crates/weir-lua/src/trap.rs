@@ -1,5 +1,5 @@
-//! What a script does to the worker it shares: calls that block it, and globals that requests share. Each place is told when
-//! it is first come by, and at every thousandth time.
+//! What a script does to the worker it shares: calls that block it, globals that requests share, limits that it runs into.
+//! All are counted by place; of the first two each place is told when it is first come by, and at every thousandth time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -27,19 +27,23 @@ pub(crate) fn seen() -> Vec<(u64, String, String)> {
     list
 }
 
+/// Counts that scripts do `what` at `place` (`file:line: `, if that is known). How often they have by now; `None` where there
+/// is no room for the place.
+pub(crate) fn count(what: &str, place: &str) -> Option<u64> {
+    let key = (place.to_owned(), what.to_owned());
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = seen.get_or_insert_default();
+    if seen.len() >= MOST && !seen.contains_key(&key) {
+        return None;
+    }
+    let times = seen.entry(key).or_insert(0);
+    *times += 1;
+    Some(*times)
+}
+
 /// Scripts have come by `place` (`file:line: `) once more, where they do `what`; `message` says what is wrong with that.
 pub(crate) fn note(what: &str, place: &str, message: impl FnOnce() -> String) {
-    let key = (place.to_owned(), what.to_owned());
-    let times = {
-        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = seen.get_or_insert_default();
-        if seen.len() >= MOST && !seen.contains_key(&key) {
-            return;
-        }
-        let times = seen.entry(key).or_insert(0);
-        *times += 1;
-        *times
-    };
+    let Some(times) = count(what, place) else { return };
     if times == 1 {
         lend::log(Level::Warn, &message());
     } else if times % AGAIN == 0 {

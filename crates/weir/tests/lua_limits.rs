@@ -100,6 +100,52 @@ both_drivers! {
         is_fine(&server);
     }
 
+    /// What scripts run into is counted by place, and without that in `/metrics`.
+    fn limits_are_counted(driver) {
+        let scripts = [
+            content("/loop", "while true do end"),
+            content("/memory", "ngx.say(#('x'):rep(1e9))"),
+            content("/many", "local kept = {} for i = 1, 100 do kept[i] = coroutine.create(print) end"),
+            content("/later", "for i = 1, 3 do ngx.timer.at(3600, print) end"),
+            content("/match", "ngx.re.find(('a'):rep(100) .. 'b', [[^(a|aa)+$]])"),
+            content("/global", "oops = 1"),
+            content("/blocks", "os.rename('/nothing/a', '/nothing/b')"),
+        ];
+        let conf = conf(
+            "lua_shared_dict seen 1m; lua_cpu_limit 50ms; lua_memory_limit 32m; lua_max_coroutines 10;
+             lua_max_pending_timers 2; lua_regex_match_limit 100;",
+            &scripts.concat(),
+        );
+        let conf = conf.replace("%%PORT%%", "%%PORT_0%%");
+        let server = Server::builder(&format!("worker_processes 1; admin 127.0.0.1:%%PORT_1%%; {conf}")).start();
+        for path in ["/loop", "/memory", "/many", "/later", "/match", "/global", "/blocks"] {
+            let _ = server.client().get(path);
+        }
+        let door = server.addr(1);
+        wait_for("admin listener", || std::net::TcpStream::connect(door).is_ok().then_some(()));
+        let metrics = Client::connect(door).get("/metrics").text();
+        let count = |of: &str| -> u64 {
+            let behind = metrics.split_once(of).unwrap_or_else(|| panic!("{of}: {metrics}")).1;
+            behind.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+        };
+        for (kind, times) in [
+            ("lua_cpu_limit", 1),
+            ("lua_max_coroutines", 1),
+            ("lua_max_pending_timers", 1),
+            ("lua_regex_match_limit", 1),
+            ("global", 1),
+            ("os.rename", 1),
+        ] {
+            assert_eq!(count(&format!("weir_lua_traps_total{{kind=\"{kind}\"}}")), times, "{kind}: {metrics}");
+        }
+        // LuaJIT may ask once more with the rest of its garbage collected.
+        assert!(count("weir_lua_traps_total{kind=\"lua_memory_limit\"}") >= 1);
+        assert!(count("weir_lua_memory_bytes{worker=\"0\"}") > 100_000);
+        assert_eq!(count("weir_dict_capacity_bytes{dict=\"seen\"}"), 1 << 20);
+        let told = Client::connect(door).get("/lua/traps").text();
+        assert!(told.lines().any(|line| line.contains("lua_cpu_limit") && line.contains("content_by_lua(nginx.conf:")), "{told}");
+    }
+
     /// A plain search takes the sum of both lengths, not their product: this one would take hours.
     fn long_texts_are_found(driver) {
         let server = serve("", &content("/", "

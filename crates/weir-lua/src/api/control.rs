@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use weir_core::Text;
 use weir_core::log::Level;
 use weir_trace::WaitKind;
 
@@ -21,6 +22,12 @@ pub(super) const TABLE: &[Function] = &[
     function("sleep", YIELDABLE, sleep),
     function("_status", 0, status),
     function("_set_status", 0, set_status),
+    function("resp._set_status", 0, set_reason),
+    function("resp._bypass_if_checks", REQUEST, |l| {
+        lend::exchange(|x| x.response.disable_not_modified = true)?;
+        l.set_top(0);
+        Ok(Done::Results(0))
+    }),
     function("_headers_sent", 0, headers_sent),
     function("_is_subrequest", 0, |l| {
         l.push_boolean(lend::exchange(|x| x.is_subrequest())?);
@@ -210,6 +217,16 @@ fn set_status(l: State) -> Outcome {
         x.response.err_status = 0;
         x.response.reason = None;
     })?;
+    Ok(Done::Results(0))
+}
+
+/// `ngx.resp.set_status(status, reason)`
+fn set_reason(l: State) -> Outcome {
+    set_status(l)?;
+    if let (false, Some(reason)) = (is_sent(), l.bytes(2)) {
+        let reason: Vec<u8> = reason.iter().copied().filter(|byte| !byte.is_ascii_control()).collect();
+        lend::exchange(|x| x.response.reason = Some(Text::Span(x.arena.push(&reason))))?;
+    }
     Ok(Done::Results(0))
 }
 

@@ -205,7 +205,8 @@ fn run(l: State, function: &'static Function) -> Ending {
         Ok(Done::Yield(_)) => {
             // What was asked for is forgotten; without a run nothing was.
             let _ = lend::run(Run::call_off);
-            raise(l, Raise::text("attempt to yield across C-call boundary"))
+            // As LuaJIT says it: without a place, of which the traceback behind it tells.
+            raise(l, Raise::Plain("attempt to yield across C-call boundary".to_owned()))
         }
         Err(error) => raise(l, error),
     }
@@ -220,7 +221,17 @@ fn wants_request(function: &Function) -> bool {
 
 /// Where a script has called: what stands between it and the function is the API's own part in Lua.
 fn place(l: State) -> String {
-    (1..5).map(|level| l.place(level)).find(|place| !place.starts_with("ngx/")).unwrap_or_default()
+    let mut within = false;
+    let mut places = (1..5).map(|level| l.place(level));
+    // A function of the API's own part may have been called by one in C: pcall.
+    let found = places.find(|place| match place.starts_with("ngx/") {
+        true => {
+            within = true;
+            false
+        }
+        false => !(within && place.is_empty()),
+    });
+    found.unwrap_or_default()
 }
 
 fn raise(l: State, raise: Raise) -> Ending {

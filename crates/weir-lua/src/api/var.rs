@@ -15,8 +15,11 @@ pub(super) const TABLE: &[Function] =
 fn get(l: State) -> Outcome {
     if l.kind(1) == kind::NUMBER {
         let number = l.number(1).unwrap_or_default() as usize;
-        // Of all that a script may do with the bytes, copying them is the first.
-        let value = lend::exchange(|x| x.captures.get(number).map(|span| x.arena.get(span).to_vec()))?;
+        // Of all that a script may do with the bytes, copying them is the first. The whole match is none of the captures.
+        let value = lend::exchange(|x| {
+            let span = x.captures.get(number).filter(|_| number > 0)?;
+            Some(x.arena.get(span).to_vec())
+        })?;
         match value {
             Some(value) => l.push_bytes(&value),
             None => l.push_nil(),

@@ -1,7 +1,8 @@
 //! `ngx.worker.*`, `ngx.config.*`.
 
-use super::{Done, Function, function};
+use super::{Done, Function, Raise, function};
 use crate::lend;
+use crate::phase::Phase;
 use crate::vm::Vm;
 
 pub(super) const TABLE: &[Function] = &[
@@ -18,6 +19,19 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("worker.count", 0, |l| {
         l.push_number(lend::vm(|vm| vm.main_conf.workers) as f64);
+        Ok(Done::Results(1))
+    }),
+    // One process has them all.
+    function("worker.pids", 0, |l| {
+        if lend::phase() == Phase::Init {
+            return Err(Raise::text("API disabled in the current context"));
+        }
+        let count = lend::vm(|vm| vm.main_conf.workers);
+        l.new_table(count, 0);
+        for at in 0..count {
+            l.push_number(f64::from(std::process::id()));
+            l.raw_set_index(-2, at + 1);
+        }
         Ok(Done::Results(1))
     }),
     function("worker.exiting", 0, |l| {

@@ -21,6 +21,7 @@ use weir_rt::alarm::Alarm;
 use crate::limit::unlimited;
 use crate::state::State;
 use crate::sys::{self, LuaState};
+use crate::trap;
 
 /// The limit of a VM.
 pub(crate) struct Cpu {
@@ -159,7 +160,9 @@ fn say(l: State) {
             let message = WATCH.with(|watch| watch.message.load(Ordering::Relaxed));
             // SAFETY: the run's message, a C string that lives as long as the run.
             let message = unsafe { std::ffi::CStr::from_ptr(message) };
-            *said = place(l) + &message.to_string_lossy();
+            let place = place(l);
+            trap::count("lua_cpu_limit", &place);
+            *said = place + &message.to_string_lossy();
         }
         l.push_bytes(said.as_bytes());
     });

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::state::State;
 use crate::sys::{self, Alloc, LuaState};
+use crate::trap;
 
 /// See the module.
 pub(crate) struct Memory {
@@ -114,6 +115,7 @@ impl Memory {
         if used > self.most || is_injected() {
             let holds = self.holds.get();
             if holds { &self.refused } else { &self.excess }.set(true);
+            trap::count("lua_memory_limit", "");
             return holds;
         }
         if used > self.nudge_at.get() {

@@ -166,7 +166,14 @@ preload["ngx.semaphore"] = function()
     }
 end
 
-preload["ngx.resp"] = function() return { add_header = ngx.resp._add_header } end
+preload["ngx.resp"] = function()
+    local resp = ngx.resp
+    return {
+        add_header = resp._add_header,
+        set_status = resp._set_status,
+        bypass_if_checks = resp._bypass_if_checks,
+    }
+end
 preload["ngx.req"] = function() return { add_header = ngx.req._add_header } end
 preload["ngx.base64"] = function()
     local encode, decode, gsub = ngx.encode_base64, ngx.decode_base64, string.gsub

@@ -10,6 +10,7 @@ use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function};
 use crate::lend;
 use crate::phase::Phase;
 use crate::state::State;
+use crate::trap;
 use crate::vm::Vm;
 
 pub(crate) const TABLE: &[Function] = &[
@@ -50,6 +51,7 @@ fn begin(l: State, every: bool) -> Outcome {
         return fail(l, "process exiting");
     }
     if vm.timers.pending() >= vm.main_conf.pending_timers() {
+        trap::count("lua_max_pending_timers", &l.place(1));
         return fail(l, "too many pending timers");
     }
     let (anchor, args) = keep(l);

@@ -20,6 +20,7 @@ use weir_core::server::notify::{Notify, either};
 use crate::drive::drive_alone;
 use crate::phase::Phase;
 use crate::run::Run;
+use crate::trap;
 use crate::vm::Vm;
 
 use told::Active;
@@ -116,6 +117,7 @@ impl Vm {
         let most = self.main_conf.running_timers();
         let Some(origin) = origin.filter(|_| self.timers.running() < most) else {
             l.pop(timer.args + 2);
+            trap::count("lua_max_running_timers", place.trim_start_matches(['=', '@']));
             let message = format_args!(
                 "lua failed to run timer with function defined at {place}: {most} lua_max_running_timers are not enough"
             );
