@@ -50,7 +50,7 @@ local function words(said)
         __call = function(_, ...)
             local name, negated = {}, false
             for word in said:gmatch("[^_]+") do
-                if word == "not" or word == "no" then
+                if word:lower() == "not" or word == "no" then
                     negated = true
                 elseif not fillers[word] then
                     name[#name + 1] = word
@@ -73,8 +73,12 @@ local spec_assert = setmetatable({}, {
     __call = function(_, ...) return given_assert(...) end,
 })
 
+-- Raised where a file ends by `os.exit` and says that all is well.
+local done = setmetatable({}, { __tostring = function() return "os.exit(0)" end })
+
 local function ran(name, f)
-    local ok, why = xpcall(f, function(why) return tostring(why) end)
+    local ok, why = xpcall(f, function(why) return why == done and done or tostring(why) end)
+    ok = ok or why == done
     cases[#cases + 1] = ok and "ok " .. name or "not ok " .. name .. ": " .. why:gsub("\n.*", "")
 end
 
@@ -113,15 +117,20 @@ end
 
 return function(files)
     local exit, write, out = os.exit, io.write, print
-    os.exit = function(code) error("os.exit(" .. tostring(code) .. ")", 2) end
+    os.exit = function(code)
+        if code == nil or code == true or code == 0 then error(done) end
+        error("os.exit(" .. tostring(code) .. ")", 2)
+    end
     print = function() end
     for _, file in ipairs(files) do
+        -- Programs have it, and libraries look for it.
+        rawset(_G, "arg", { [0] = file })
         if file:find("_spec") then
             spec(file)
         else
             ran(file, function()
                 local chunk = given_assert(loadfile(file))
-                setfenv(chunk, setmetatable({ arg = { [0] = file } }, { __index = _G, __newindex = _G }))(file)
+                setfenv(chunk, setmetatable({}, { __index = _G, __newindex = _G }))(file)
             end)
         end
     end

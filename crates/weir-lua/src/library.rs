@@ -65,6 +65,7 @@ const MODULES: &[(&str, &str)] = &[
     ("resty.core.base", include_str!("prelude/library/core.lua")),
     ("resty.events", include_str!("prelude/library/events/resty.lua")),
     ("resty.events.compat", include_str!("prelude/library/events/compat.lua")),
+    ("resty.hmac", include_str!("prelude/library/hmac.lua")),
     ("resty.lock", include_str!("prelude/library/lock.lua")),
     ("resty.lrucache", include_str!("prelude/library/lrucache.lua")),
     ("resty.lrucache.pureffi", include_str!("prelude/library/lrucache.lua")),

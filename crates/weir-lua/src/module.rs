@@ -308,7 +308,7 @@ impl Module for Lua {
             }
             return Ok(());
         }
-        if let Some(every) = conf.main.malloc_trim {
+        if let Some(every) = conf.main.malloc_trim.filter(|every| *every > 0) {
             let count = plan.link.local(|| Ok::<_, Error>(Rc::new(trim::Count::default())))?;
             plan.handler(EnginePhase::Log, "lua_malloc_trim", trim::Trim::new(every, count));
         }

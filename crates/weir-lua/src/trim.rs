@@ -25,10 +25,6 @@ impl Trim {
 
 impl Handler for Trim {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if self.every == 0 {
-            x.log(Level::Debug, &"malloc_trim() disabled");
-            return Verdict::Declined;
-        }
         let count = self.count.0.get() + 1;
         self.count.0.set(count % self.every);
         if count >= self.every {

@@ -105,21 +105,22 @@ end
 
 local get_method, start_time, http_version, is_internal =
     req.get_method, req.start_time, req.http_version, req.is_internal
+-- Not by tail calls: an error has the place of who called these.
 function req.get_method()
     if C.request(0, out) == 1 then return text(out.at, out.len) end
-    return get_method()
+    return (get_method())
 end
 function req.start_time()
     if C.request(1, out) == 1 then return out.number end
-    return start_time()
+    return (start_time())
 end
 function req.http_version()
     if C.request(2, out) == 1 then return out.number end
-    return http_version()
+    return (http_version())
 end
 function req.is_internal()
     if C.request(3, out) == 1 then return out.number == 1 end
-    return is_internal()
+    return (is_internal())
 end
 
 local set_method = req._set_method
