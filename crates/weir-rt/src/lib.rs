@@ -16,6 +16,7 @@ pub mod alarm;
 pub mod blocking;
 mod buffer;
 pub mod clock;
+pub mod crash;
 mod driver;
 mod executor;
 pub mod file;

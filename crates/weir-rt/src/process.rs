@@ -1,6 +1,7 @@
 //! The process as a whole: limits, user, CPU placement, title, and its way into the background.
 
 use std::ffi::{CString, c_int};
+use std::fs::File;
 use std::io;
 use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -140,6 +141,20 @@ pub fn affinity() -> io::Result<Vec<usize>> {
 pub fn set_priority(nice: i32) -> io::Result<()> {
     // SAFETY: no pointers; on Linux 0 is the calling thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
+}
+
+/// A file without a name, in memory: for as long as somebody has it open. Copies of this process have, programs that it
+/// starts have not.
+///
+/// # Errors
+/// The errno of memfd_create(2).
+pub fn memory_file(name: &str) -> io::Result<File> {
+    let name = CString::new(name)?;
+    // SAFETY: a text with its zero, which outlives the call.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    check(fd)?;
+    // SAFETY: the kernel just made it, and nobody else knows it.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// Gives memory that was freed back to the system: after work that is done seldom and takes much.

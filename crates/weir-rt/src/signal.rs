@@ -128,6 +128,14 @@ pub fn set_default(signal: c_int) -> io::Result<()> {
     Ok(())
 }
 
+/// Blocks these signals in the calling thread: sent ones go to others.
+///
+/// # Errors
+/// `EINVAL` for a number that is no signal.
+pub(crate) fn block(signals: &[c_int]) -> io::Result<()> {
+    mask(libc::SIG_BLOCK, &set_of(signals)?).map(drop)
+}
+
 /// Blocks nothing in the calling thread.
 pub(crate) fn unblock_all() -> io::Result<()> {
     mask(libc::SIG_SETMASK, &set_of(&[])?).map(drop)

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod attach;
 pub mod commands;
 mod compare;
 pub mod control;
@@ -17,6 +18,7 @@ pub mod formats;
 mod gzip;
 mod http;
 mod metrics;
+pub mod remains;
 mod source;
 pub mod stacks;
 pub mod symbols;

@@ -1,6 +1,6 @@
 //! Names for addresses.
 
-mod maps;
+pub(crate) mod maps;
 mod process;
 
 use crate::stacks::Frame;

@@ -12,6 +12,7 @@ use weir_core::privileged;
 use weir_core::server::{Options, Part, Server, Sockets};
 use weir_rt::process::{self, Channel};
 use weir_rt::signal::{self, Signals};
+use weir_see::remains::{self, Remains};
 use weir_see::{Admin, Bound, Source};
 
 use crate::bundle::{Answer, Bundle, Order, Socket};
@@ -31,6 +32,8 @@ pub(crate) struct Inheritance {
     pub channel: Channel,
     /// Names and places that stay the same.
     pub paths: Paths,
+    /// Memory for what is to be known of a crash.
+    pub remains: Option<Remains>,
 }
 
 /// Serves until the master says enough; the exit status. 2 is nginx's for a start that will not go better a second
@@ -57,7 +60,7 @@ pub(crate) fn run(inheritance: Inheritance) -> i32 {
 }
 
 fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
-    let Inheritance { configuration, sockets, control, channel, paths } = inheritance;
+    let Inheritance { configuration, sockets, control, channel, paths, remains } = inheritance;
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     for fault in [signal::SIGSEGV, signal::SIGBUS] {
         signal::set_default(fault).map_err(failed("sigaction() failed"))?;
@@ -71,6 +74,9 @@ fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
         control::serve(listener, &source);
     }
     let admin = admin.open(&source);
+    if let Some(Err(error)) = remains.map(|remains| remains::keep(remains, source.clone())) {
+        log::cycle(Level::Warn, &format_args!("nothing will be known of a crash: {error}"));
+    }
     if let Some(thread) = server.threads().first() {
         log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
     }

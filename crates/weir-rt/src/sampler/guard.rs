@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 
 use libc::{c_int, c_void};
 
+use crate::crash;
+
 /// What a load gave.
 #[repr(C)]
 struct Loaded {
@@ -143,7 +145,7 @@ pub(super) fn install() -> io::Result<()> {
 }
 
 /// Sets (or only reads) what a signal does; gives what it did before.
-pub(super) fn action(signal: c_int, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+pub(crate) fn action(signal: c_int, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     // SAFETY: integers and pointers, for which zero is a value.
     let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
@@ -164,8 +166,14 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     let before = BEFORE[usize::from(signal == libc::SIGBUS)].get();
     match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
         // A signal that somebody sent happens once: the default must act now. A fault comes again by itself.
-        libc::SIG_DFL | libc::SIG_IGN => die_of(signal, code <= 0),
-        _ if code <= 0 => die_of(signal, true),
+        libc::SIG_DFL | libc::SIG_IGN => {
+            crash::last_words(signal);
+            die_of(signal, code <= 0);
+        }
+        _ if code <= 0 => {
+            crash::last_words(signal);
+            die_of(signal, true);
+        }
         handler => {
             let flags = before.map_or(0, |before| before.sa_flags);
             // SAFETY: an address that sigaction(2) gave for a handler of this form.
@@ -196,7 +204,7 @@ fn recovered(_context: &mut libc::ucontext_t) -> bool {
 }
 
 /// The default action from here on; `again` raises the signal once more, to be delivered when the handler returns.
-fn die_of(signal: c_int, again: bool) {
+pub(crate) fn die_of(signal: c_int, again: bool) {
     // SAFETY: integers and pointers, for which zero is a value: SIG_DFL.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
     // Neither can fail with these arguments, and there is nobody to tell.

@@ -14,7 +14,7 @@ mod alloc;
 mod current;
 mod doze;
 mod frame;
-mod guard;
+pub(crate) mod guard;
 mod guest;
 mod handler;
 pub mod names;

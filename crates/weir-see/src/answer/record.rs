@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_rt::clock;
 use weir_trace::event::Decoder;
-use weir_trace::{EventKind, Kept, Site, SiteTable, Stall, WaitKind, Watch};
+use weir_trace::{EventKind, InFlight, Kept, Site, SiteTable, Stall, WaitKind, Watch};
 
 use super::{Failure, Reply, STEP, reqs};
 use crate::control::protocol::Question;
@@ -26,13 +26,18 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
         true => coming(source, filter, time, reply)?,
         false => last(source, &filter, since),
     };
+    Ok(reply.out(&file(kept, stalls(source, since), &[], None))?)
+}
+
+/// The loops that were blocked after `since`, with their workers.
+pub(crate) fn stalls(source: &Source, since: u64) -> Vec<(u16, Stall)> {
     let mut stalls = Vec::new();
     for worker in source.workers() {
         let lately =
             worker.recorder.stalls().list().into_iter().filter(|stall| stall.start + stall.duration >= since);
         stalls.extend(lately.map(|stall| (worker.recorder.worker(), stall)));
     }
-    Ok(reply.out(&file(kept, stalls))?)
+    stalls
 }
 
 /// The requests that were kept and ended after `since`.
@@ -74,14 +79,21 @@ fn coming(
 }
 
 /// When a request ended, in ticks.
-fn end(kept: &Kept) -> u64 {
+pub(crate) fn end(kept: &Kept) -> u64 {
     kept.record().start + kept.record().total
 }
 
-fn file(mut kept: Vec<Kept>, stalls: Vec<(u16, Stall)>) -> Vec<u8> {
+/// The timeline of requests and blocked loops; of a process that dies of `signal` also of what was in flight.
+pub(crate) fn file(
+    mut kept: Vec<Kept>,
+    stalls: Vec<(u16, Stall)>,
+    in_flight: &[InFlight],
+    signal: Option<i32>,
+) -> Vec<u8> {
     kept.sort_by_key(|kept| kept.record().start);
     let mut numbers: Vec<u16> = kept.iter().map(|kept| kept.record().worker).collect();
     numbers.extend(stalls.iter().map(|(worker, _)| *worker));
+    numbers.extend(in_flight.iter().map(|request| request.worker));
     numbers.sort_unstable();
     numbers.dedup();
     let pid = std::process::id();
@@ -105,8 +117,25 @@ fn file(mut kept: Vec<Kept>, stalls: Vec<(u16, Stall)>) -> Vec<u8> {
             lanes[lane].0 = end(one);
             drawing.request(one, thread, lanes[lane].1);
         }
+        for request in in_flight.iter().filter(|request| request.worker == worker) {
+            drawing.unfinished(request);
+        }
+    }
+    if let Some(signal) = signal {
+        let track = drawing.timeline.track("crash");
+        let now = drawing.now.unix;
+        drawing.timeline.slice(track, now, now + MARK, &format!("signal {signal}"), &[]);
     }
     drawing.timeline.finish()
+}
+
+/// How process `pid` ended, at this moment: to stand behind a timeline of that process.
+pub(crate) fn end_of(pid: u32, how: &str) -> Vec<u8> {
+    let mut timeline = Timeline::behind(pid);
+    let track = timeline.track("end");
+    let now = Now::new().unix;
+    timeline.slice(track, now, now + MARK, &format!("server process {pid} {how}"), &[]);
+    timeline.finish()
 }
 
 /// A moment in both clocks.
@@ -144,6 +173,22 @@ impl Drawing {
             let said = [("request", &*request), ("wait_channel", &*stall.wait_channel)];
             self.timeline.slice(track, from, to, &format!("blocked in {site}"), &said);
         }
+    }
+
+    /// A request that has not ended, on a lane of its own.
+    fn unfinished(&mut self, request: &InFlight) {
+        let track = self.timeline.track(&format!("worker {}, in flight", request.worker));
+        let doing = match request.wait {
+            Some(wait) => format!("waits {}", wait.as_str()),
+            None if request.is_running => "runs".to_owned(),
+            None => "ready".to_owned(),
+        };
+        let (id, location, site) =
+            (request.id.to_string(), reqs::location(request.route), reqs::at(request.site));
+        let said = [("request", &*id), ("state", &*doing), ("location", &*location), ("in", &*site)];
+        let name = format!("{} {}", request.method, request.path);
+        let (from, to) = (self.now.unix(request.start), self.now.unix);
+        self.timeline.slice(track, from.min(to), to, &name, &said);
     }
 
     /// A request on its lane, and what it ran on its worker's thread.
@@ -261,6 +306,8 @@ fn called(site: Site) -> String {
 
 /// Requests at most: at half a kilobyte of boundaries each, some ten megabytes.
 const MOST: usize = 20_000;
+/// How long a moment is drawn, in nanoseconds, that it can be seen.
+const MARK: u64 = 1_000_000;
 /// A recording at most.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -320,7 +367,7 @@ mod tests {
         let unit = ticks(1_000_000) / 1_000;
         let (one, two, three) =
             (kept(1, unit * 10_000), kept(2, unit * 10_000 + 500), kept(3, unit * 20_000));
-        let tracks = tracks(&file(vec![three, one, two], Vec::new()));
+        let tracks = tracks(&file(vec![three, one, two], Vec::new(), &[], None));
         let names: Vec<&str> = tracks.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["", "worker 3", "worker 3, requests 1", "worker 3, requests 2"]);
         let request = ["GET /record/a", "access", "wait timer", "-", "-", "body_filter gzip", "-", "-"];
@@ -333,8 +380,23 @@ mod tests {
     #[test]
     fn blocked_turns_have_a_track() {
         let stall = Stall { start: 5, duration: 7, ..Stall::default() };
-        let tracks = tracks(&file(Vec::new(), vec![(1, stall)]));
+        let tracks = tracks(&file(Vec::new(), vec![(1, stall)], &[], None));
         assert_eq!(tracks[2].0, "worker 1, blocked");
         assert_eq!((tracks[2].1[0].starts_with("blocked in "), tracks[2].1.len()), (true, 2));
+    }
+    #[test]
+    fn a_crash_shows_what_was_in_flight_and_how_it_ended() {
+        let now = weir_trace::Now::new(4);
+        now.enter(RequestId(9), clock::ticks(), b"GET", b"/crash");
+        let in_flight = now.reader().requests();
+        let mut record = file(vec![kept(1, 5)], Vec::new(), &in_flight, Some(11));
+        record.extend(end_of(77, "exited on signal 11"));
+        let tracks = tracks(&record);
+        let last: Vec<(&str, &[String])> =
+            tracks.iter().rev().take(3).map(|(name, said)| (name.as_str(), &said[..])).collect();
+        let said = |text: &str| [text.to_owned(), "-".to_owned()];
+        assert_eq!(last[0], ("end", &said("server process 77 exited on signal 11")[..]));
+        assert_eq!(last[1], ("crash", &said("signal 11")[..]));
+        assert_eq!(last[2], ("worker 4, in flight", &said("GET /crash")[..]));
     }
 }

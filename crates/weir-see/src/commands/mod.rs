@@ -1,6 +1,7 @@
 //! The commands that look into a running server: `weir trace`, `weir top` and their like.
 
 mod ask;
+mod attach;
 pub(crate) mod blocked;
 mod compare;
 mod diff;
@@ -146,6 +147,14 @@ static COMMANDS: &[Command] = &[
                 requests with their phases, filters and waits, and blocked loops.",
         choices: record::CHOICES,
         run: record::run,
+    },
+    Command {
+        name: "attach",
+        words: "PID [URL]",
+        about: "Shows requests of a running nginx as trees, from outside: phases, handlers and filters by their modules, with \
+                what each took. Needs root, or CAP_PERFMON and CAP_SYS_PTRACE; nothing stays behind.",
+        choices: attach::CHOICES,
+        run: attach::run,
     },
     Command {
         name: "blocked",

@@ -16,6 +16,7 @@ pub(super) const CHOICES: &[Choice] = &[
         about: "every request of the time to come, instead of those that were kept of the time before",
     },
     Choice { name: "-o", value: "FILE", about: "where to: weir.pftrace without; - for standard output" },
+    Choice { name: "--last-crash", value: "", about: "what a server process that crashed has left behind" },
     MATCH,
 ];
 
@@ -26,11 +27,31 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     if path == "-" && io::stdout().is_terminal() {
         return Err("a timeline is no text: -o FILE or a pipe takes it".to_owned());
     }
+    if asked.has("--last-crash") {
+        return write(path, &last_crash(asked, locate)?);
+    }
     let out = gather(asked, locate, &question)?;
+    write(path, &out)
+}
+
+/// The file that the master has written beside the control socket.
+fn last_crash(asked: &Asked, locate: Locate<'_>) -> Result<Vec<u8>, String> {
+    let socket = match &asked.place.socket {
+        Some(path) => path.clone(),
+        None => locate(&asked.place)?,
+    };
+    let path = crate::remains::beside(&socket);
+    std::fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "no server process has crashed here".to_owned(),
+        _ => format!("\"{}\": {error}", path.display()),
+    })
+}
+
+fn write(path: &str, out: &[u8]) -> Result<(), String> {
     match path {
-        "-" => io::stdout().lock().write_all(&out).map_err(|error| error.to_string()),
+        "-" => io::stdout().lock().write_all(out).map_err(|error| error.to_string()),
         path => {
-            std::fs::write(path, &out).map_err(|error| format!("\"{path}\": {error}"))?;
+            std::fs::write(path, out).map_err(|error| format!("\"{path}\": {error}"))?;
             println!("{path}: for https://ui.perfetto.dev");
             Ok(())
         }

@@ -33,6 +33,11 @@ impl Timeline {
         timeline
     }
 
+    /// What is to stand behind another one of the same process, in the same file.
+    pub(crate) fn behind(pid: u32) -> Timeline {
+        Timeline { tracks: Message::default(), last: BEHIND, pid, events: Vec::new() }
+    }
+
     /// The track of a thread.
     pub(crate) fn thread(&mut self, tid: u32, name: &str) -> Track {
         let mut thread = Message::default();
@@ -116,6 +121,8 @@ impl Timeline {
 
 /// The track of the process is the first.
 const PROCESS: u64 = 1;
+/// Tracks of what stands behind have numbers that nobody else has.
+const BEHIND: u64 = 1 << 32;
 /// All packets come from one writer.
 const SEQUENCE: u64 = 1;
 const CATEGORY: &[u8] = b"weir";

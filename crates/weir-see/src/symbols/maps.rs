@@ -4,19 +4,19 @@ use std::ops::Range;
 
 /// One stretch of executable memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
-    pub(super) addresses: Range<u64>,
+pub(crate) struct Mapping {
+    pub(crate) addresses: Range<u64>,
     /// Where in the file it begins.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Major and minor number of the device, and the inode: which file it is, whatever its name is now.
-    pub(super) file: (u32, u32, u64),
+    pub(crate) file: (u32, u32, u64),
     /// The file's name as the kernel knows it, ` (deleted)` behind it when it has none any more; `[vdso]`; or nothing,
     /// where code was made at run time.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 /// The executable mappings, in the order of addresses. Lines of another form are passed over.
-pub(super) fn parse(text: &str) -> Vec<Mapping> {
+pub(crate) fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(line).collect()
 }
 

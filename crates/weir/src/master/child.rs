@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use weir_core::log::{self, Level};
 use weir_rt::process::{Channel, End, Fork, fork};
 use weir_rt::signal;
+use weir_see::remains::Remains;
 
 use super::{Hatching, Reload};
 use crate::bundle::{Answer, Order};
@@ -21,6 +22,8 @@ pub(super) struct Child {
     pub(super) started: Instant,
     /// It accepts connections.
     pub(super) ready: bool,
+    /// Memory in which it leaves what it did last.
+    pub(super) remains: Option<Remains>,
 }
 
 impl Child {
@@ -79,15 +82,17 @@ impl Hatching {
     /// The errno of fork(2) or socketpair(2).
     pub(super) fn spawn(&mut self, reload: &mut Reload) -> io::Result<Child> {
         let (ours, theirs) = Channel::pair()?;
+        // Without, nothing is known of a crash; that is no reason not to serve.
+        let remains = Remains::new().ok();
         match fork()? {
             Fork::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start worker process {pid}"));
-                Ok(Child { pid, channel: Some(ours), started: Instant::now(), ready: false })
+                Ok(Child { pid, channel: Some(ours), started: Instant::now(), ready: false, remains })
             }
             Fork::Child => {
                 drop(ours);
                 reload.forget();
-                let code = server::run(self.bequeath(theirs));
+                let code = server::run(self.bequeath(theirs, remains));
                 // Nothing of the master's is dropped: its files are still in use.
                 std::process::exit(code)
             }
@@ -95,7 +100,7 @@ impl Hatching {
     }
 
     /// What the child goes on with. Whatever it held besides it would hold open.
-    fn bequeath(&mut self, channel: Channel) -> Inheritance {
+    fn bequeath(&mut self, channel: Channel, remains: Option<Remains>) -> Inheritance {
         if let Some(title) = &mut self.title {
             title.set("weir: server");
         }
@@ -107,6 +112,7 @@ impl Hatching {
             control: self.control.take(),
             channel,
             paths: self.paths.clone(),
+            remains,
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod child;
 mod reload;
+mod remains;
 mod upgrade;
 
 use std::io;
@@ -319,6 +320,9 @@ impl Master {
         // Else, as process 1, what others left behind.
         if let Some(server) = self.server.take_if(|server| server.pid == pid) {
             child::log_end("worker process", pid, how);
+            if self.stage == Stage::Serving {
+                remains::keep(&server, how, self.pid.path());
+            }
             self.server_ended(&server, how);
         }
     }

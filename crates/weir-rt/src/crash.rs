@@ -1,0 +1,172 @@
+//! The last moments of a process that crashes: a thread of its own gets to write down what was going on.
+//!
+//! In the handler of a fatal signal hardly anything may be called. So the handler only rings a bell and waits; a thread
+//! that has waited for that, and is in no handler, does the rest, as far as memory is still what it should be. Should it
+//! not come to an end, the process dies all the same, a second later, of its signal.
+
+use std::ffi::c_int;
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::time::Duration;
+
+use crate::process;
+use crate::sampler::guard;
+
+/// Who is told of the crash. One at a time.
+#[derive(Debug)]
+pub struct Watch {
+    bell: PipeReader,
+    /// Rung by the handler, by its number.
+    _rung: PipeWriter,
+}
+
+/// Waits for crashes from now on: [`FATAL`] signals are handled first.
+///
+/// # Errors
+/// `EBUSY`: somebody does already. The errno of pipe(2) or sigaction(2).
+pub fn watch() -> io::Result<Watch> {
+    let (bell, rung) = io::pipe()?;
+    if STATE.compare_exchange(NOBODY, WATCHED, AcqRel, Relaxed).is_err() {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    BELL.store(rung.as_raw_fd(), Release);
+    let watch = Watch { bell, _rung: rung };
+    for signal in FATAL {
+        // SAFETY: integers and pointers, for which zero is a value.
+        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+        new.sa_sigaction = crashed as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        guard::action(signal, Some(&new))?;
+    }
+    Ok(watch)
+}
+
+impl Watch {
+    /// Keeps fatal signals that are sent to the process out of the calling thread, which has to see the others die.
+    ///
+    /// # Errors
+    /// The errno of pthread_sigmask(3).
+    pub fn is_here(&self) -> io::Result<()> {
+        crate::signal::block(&FATAL)
+    }
+
+    /// The signal the process is about to die of; `None` if it is not for `limit`.
+    ///
+    /// # Errors
+    /// The errno of poll(2).
+    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<c_int>> {
+        if !process::readable([self.bell.as_fd()], Some(limit))?[0] {
+            return Ok(None);
+        }
+        self.bell.read_exact(&mut [0])?;
+        Ok(Some(SIGNAL.load(Acquire)))
+    }
+
+    /// Everything is written down: the process may die.
+    pub fn done(&self) {
+        STATE.store(WRITTEN, Release);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Handlers stay; without anybody who watches they let the process die at once.
+        STATE.store(NOBODY, Release);
+    }
+}
+
+/// Lets the thread that watches do its work, before the calling one dies of `signal`. Async-signal-safe.
+pub(crate) fn last_words(signal: c_int) {
+    if STATE.compare_exchange(WATCHED, CRASHED, AcqRel, Relaxed).is_ok() {
+        SIGNAL.store(signal, Release);
+        // SAFETY: a byte that lives as long as the call; a bell that is gone is an error, and nobody is to be told.
+        unsafe { libc::write(BELL.load(Acquire), b"!".as_ptr().cast(), 1) };
+    }
+    for _ in 0..PATIENCE {
+        if STATE.load(Acquire) != CRASHED {
+            return;
+        }
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        // SAFETY: `pause` is readable; what is left of it is not asked for.
+        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+    }
+}
+
+extern "C" fn crashed(signal: c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    last_words(signal);
+    guard::die_of(signal, true);
+}
+
+/// What processes die of that have a mistake in them.
+pub const FATAL: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+
+static STATE: AtomicU32 = AtomicU32::new(NOBODY);
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+static BELL: AtomicI32 = AtomicI32::new(-1);
+const NOBODY: u32 = 0;
+const WATCHED: u32 = 1;
+const CRASHED: u32 = 2;
+const WRITTEN: u32 = 3;
+/// Milliseconds that a crash waits for its record.
+const PATIENCE: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+    use crate::process::tests::in_child;
+
+    #[test]
+    fn somebody_hears_of_the_crash_before_it_happens() {
+        let name = "crash::tests::somebody_hears_of_the_crash_before_it_happens";
+        for how in ["fault", "sent", "abort"] {
+            if let Some(out) = in_child(name, &[("WEIR_RT_TEST_HOW", how)]) {
+                let signal = if how == "abort" { libc::SIGABRT } else { libc::SIGSEGV };
+                assert_eq!(out.status.signal(), Some(signal), "{how}: {out:?}");
+                let said = String::from_utf8_lossy(&out.stdout);
+                assert!(said.contains(&format!("heard of {signal}")), "{how}: {out:?}");
+                continue;
+            }
+            let mut watch = watch().expect("a pipe");
+            assert!(super::watch().is_err(), "one at a time");
+            assert_eq!(watch.wait(Duration::ZERO).expect("poll works"), None);
+            std::thread::spawn(move || {
+                watch.is_here().expect("its own mask");
+                let signal = watch.wait(Duration::from_secs(60)).expect("poll works");
+                println!("heard of {}", signal.expect("a crash"));
+                watch.done();
+                loop {
+                    std::thread::park();
+                }
+            });
+            match std::env::var("WEIR_RT_TEST_HOW").as_deref() {
+                Ok("fault") => {
+                    // SAFETY: it is not, on purpose.
+                    std::hint::black_box(unsafe {
+                        std::hint::black_box(std::ptr::dangling::<u64>()).read_volatile()
+                    });
+                }
+                Ok("abort") => std::process::abort(),
+                // SAFETY: no pointers.
+                _ => unsafe {
+                    libc::raise(libc::SIGSEGV);
+                },
+            }
+            std::process::exit(0);
+        }
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for() {
+        let name = "crash::tests::who_does_not_answer_is_not_waited_for";
+        if let Some(out) = in_child(name, &[]) {
+            assert_eq!(out.status.signal(), Some(libc::SIGABRT), "{out:?}");
+            return;
+        }
+        let _watch = watch().expect("a pipe");
+        std::process::abort();
+    }
+}

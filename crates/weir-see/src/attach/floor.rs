@@ -1,0 +1,98 @@
+//! What probes cost the probed process, between one hit and the next.
+//!
+//! On two functions of our own that do nothing it is measured beforehand. In the process itself it is more: its caches
+//! are in use. But much of what is probed there does nothing either (filters that pass a response on), so the cheapest
+//! tenth of all intervals of a kind is taken for what the probes take, once there are enough of them.
+
+use weir_sys::perf::{Costs, What};
+
+/// The cost by what the hits at both ends are.
+#[derive(Debug, Default)]
+pub(super) struct Floor {
+    kinds: [Kind; 6],
+}
+
+/// One pair of ends.
+#[derive(Debug, Default)]
+struct Kind {
+    cost: u64,
+    /// The last intervals, nanoseconds.
+    seen: Vec<u64>,
+    next: usize,
+}
+
+impl Floor {
+    pub(super) fn new(costs: Costs) -> Floor {
+        let costs = [
+            costs.entry_entry,
+            costs.entry_return,
+            costs.stepped_entry,
+            costs.stepped_return,
+            costs.return_entry,
+            costs.return_return,
+        ];
+        Floor { kinds: costs.map(|cost| Kind { cost, ..Kind::default() }) }
+    }
+
+    /// What the probes took of an interval of `time`, that began with `from` (and whether its first instruction was
+    /// stepped over) and ended with `to`. `inside` a function intervals also teach what to expect.
+    pub(super) fn cost(&mut self, from: (What, bool), to: What, time: u64, inside: bool) -> u64 {
+        let at = match (from, to) {
+            ((What::Entry, false), What::Entry) => 0,
+            ((What::Entry, false), What::Return) => 1,
+            ((What::Entry, true), What::Entry) => 2,
+            ((What::Entry, true), What::Return) => 3,
+            ((What::Return, _), What::Entry) => 4,
+            ((What::Return, _), What::Return) => 5,
+            // The thread stopped or went on in between: no probe's doing.
+            _ => return 0,
+        };
+        let kind = &mut self.kinds[at];
+        if inside {
+            kind.learn(time);
+        }
+        kind.cost
+    }
+}
+
+impl Kind {
+    fn learn(&mut self, time: u64) {
+        if self.seen.len() < ROOM {
+            self.seen.push(time);
+        } else {
+            self.seen[self.next % ROOM] = time;
+        }
+        self.next += 1;
+        if self.next.is_multiple_of(OFTEN) {
+            let mut sorted = self.seen.clone();
+            sorted.sort_unstable();
+            self.cost = sorted[sorted.len() / 10];
+        }
+    }
+}
+
+/// Intervals that are remembered.
+const ROOM: usize = 1024;
+/// How many must be new before the cost is found anew.
+const OFTEN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheapest_tenth_is_what_probes_cost() {
+        let costs = Costs { entry_return: 1000, return_entry: 700, ..Costs::default() };
+        let mut floor = Floor::new(costs);
+        let mut ask = |time| floor.cost((What::Entry, false), What::Return, time, true);
+        assert_eq!(ask(5000), 1000, "as it was measured");
+        (0..63).for_each(|n| drop(ask(if n % 3 == 0 { 1500 } else { 9000 })));
+        assert_eq!(ask(9000), 1500);
+        assert_eq!(
+            floor.cost((What::Return, true), What::Entry, 9, false),
+            700,
+            "nothing was learnt of these"
+        );
+        assert_eq!(floor.cost((What::Off, false), What::On, 9, true), 0);
+    }
+}

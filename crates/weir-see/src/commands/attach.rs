@@ -1,0 +1,155 @@
+//! `weir attach`: the trees of a running nginx.
+
+use std::time::{Duration, Instant};
+
+use weir_trace::{AverageWatch, Kept, SiteTable, Watch, render};
+
+use super::Locate;
+use super::ask::print;
+use super::options::{Asked, Choice};
+use crate::answer::trace::json;
+use crate::attach::{self, Attached, Outcome, Target};
+use crate::filter::{Filter, duration_ns};
+use crate::source::scale;
+
+pub(super) const CHOICES: &[Choice] = &[
+    Choice { name: "-n", value: "N", about: "the next N requests instead of one" },
+    Choice { name: "--avg", value: "N", about: "the mean tree of the next N requests" },
+    Choice { name: "--save", value: "FILE", about: "with --avg: into this file, for weir diff" },
+    Choice {
+        name: "--match",
+        value: "WORDS",
+        about: "which requests: /path, path=, method=, status=5xx, over=20ms",
+    },
+    Choice { name: "-t", value: "TIME", about: "how long at most: 1m without" },
+    Choice { name: "--list", value: "", about: "which functions would be probed, and for what" },
+];
+
+pub(super) fn run(asked: &Asked, _: Locate<'_>) -> Result<(), String> {
+    asked.at_most(2)?;
+    if asked.has("--save") && !asked.has("--avg") {
+        return Err("--save goes with --avg: what is saved is an average".to_owned());
+    }
+    let pid = asked.words.first().ok_or("which process? weir attach PID")?;
+    let pid = pid.parse().map_err(|_| format!("\"{pid}\" is no process"))?;
+    let words = asked.words.get(1).map(String::as_str).or(asked.value("--match")).unwrap_or("");
+    let filter = Filter::parse(words)?;
+    let limit = Duration::from_nanos(duration_ns(asked.value("-t").unwrap_or("1m"))?);
+    let pid = attach::worker(pid)?;
+    let target = Target::of(pid)?;
+    if asked.has("--list") {
+        return print(target.list().as_bytes()).map_err(|error| error.to_string());
+    }
+    let attached = target.attach()?;
+    eprintln!(
+        "weir: {} probes; each call costs nginx {} ns, which are left out of all times",
+        attached.count(),
+        attached.cost_of_call()
+    );
+    match number(asked, "--avg")? {
+        Some(count) => average(asked, attached, filter, words.is_empty(), count, limit),
+        None => trees((asked, pid), attached, filter, number(asked, "-n")?.unwrap_or(1), limit),
+    }
+}
+
+fn number(asked: &Asked, name: &str) -> Result<Option<usize>, String> {
+    let Some(text) = asked.value(name) else { return Ok(None) };
+    text.parse().ok().filter(|count| *count > 0).map(Some).ok_or_else(|| format!("\"{text}\" is no number"))
+}
+
+/// Headline and tree. How many bytes left is not known, and a process is no worker of ours.
+fn text(kept: &Kept, pid: u32) -> String {
+    let sites = SiteTable::global();
+    let headline = render::headline(kept.record(), sites, &scale);
+    let headline = headline.replacen("  0 B  worker 0", &format!("  process {pid}"), 1);
+    format!("{headline}\n{}", render::tree(&kept.tree(), sites, &scale))
+}
+
+/// Prints each tree as its request ends.
+fn trees(
+    (asked, pid): (&Asked, u32),
+    attached: Attached,
+    filter: Filter,
+    count: usize,
+    limit: Duration,
+) -> Result<(), String> {
+    let show = |kept: &Kept| if asked.has("--json") { json(kept) } else { text(kept, pid) };
+    let (watch, kept) = Watch::channel(count, move |record| attach::is_named(record) && filter.takes(record));
+    let mut recorder = attach::recorder();
+    recorder.watch(watch.clone());
+    let until = Instant::now() + limit;
+    let mut failed = None;
+    let outcome = attached.follow(
+        &mut recorder,
+        &mut || {
+            failed = kept.try_iter().find_map(|kept| print(show(&kept).as_bytes()).err());
+            failed.is_some() || watch.left() == 0 || Instant::now() > until
+        },
+        true,
+    )?;
+    if let Some(error) = failed {
+        return Err(error.to_string());
+    }
+    if watch.left() == count {
+        return Err(nothing(&outcome));
+    }
+    said(&outcome);
+    Ok(())
+}
+
+/// Prints or saves the mean of the next ones.
+fn average(
+    asked: &Asked,
+    attached: Attached,
+    filter: Filter,
+    takes_all: bool,
+    count: usize,
+    limit: Duration,
+) -> Result<(), String> {
+    let watch = AverageWatch::new(count, SiteTable::global(), move |record| {
+        takes_all || (attach::is_named(record) && filter.takes(record))
+    });
+    let mut recorder = attach::recorder();
+    recorder.average(watch.clone());
+    let until = Instant::now() + limit;
+    let outcome =
+        attached.follow(&mut recorder, &mut || watch.left() == 0 || Instant::now() > until, !takes_all)?;
+    let average = recorder.take_average(&watch).filter(|average| average.requests() > 0);
+    let average = average.ok_or_else(|| nothing(&outcome))?;
+    said(&outcome);
+    let sites = SiteTable::global();
+    match asked.value("--save") {
+        Some(file) => {
+            let text = render::average_json(&average, sites, &scale) + "\n";
+            std::fs::write(file, text).map_err(|error| format!("\"{file}\": {error}"))?;
+            println!("{file}: {} requests", average.requests());
+            Ok(())
+        }
+        None => {
+            let text = match asked.has("--json") {
+                true => render::average_json(&average, sites, &scale) + "\n",
+                false => render::average(&average, sites, &scale),
+            };
+            print(text.as_bytes()).map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn nothing(outcome: &Outcome) -> String {
+    format!(
+        "no such request in time ({} others ended, {} of them unknown)",
+        outcome.requests, outcome.unnamed
+    )
+}
+
+/// What is to be known of the figures.
+fn said(outcome: &Outcome) {
+    let each = outcome.probing / outcome.requests.max(1) / 1000;
+    eprintln!("weir: {} requests; {each} us of probes each were left out", outcome.requests);
+    if outcome.lost > 0 {
+        eprintln!(
+            "weir: {} hits were lost, and with them the requests under way: less traffic helps",
+            outcome.lost
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! What a server process that was killed by a signal has left behind, for people: a file beside the pid file.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use weir_core::log::{self, Level};
+use weir_rt::process::End;
+use weir_see::remains::{self, Remains};
+
+use super::child::{Child, words};
+use crate::{pid, settings};
+
+/// Writes it, if `server` was killed and has left something, and says where.
+pub(super) fn keep(server: &Child, how: End, pid_file: &Path) {
+    let End::Killed(..) = how else { return };
+    let Some(record) = server.remains.as_ref().and_then(Remains::take) else { return };
+    let path = remains::beside(&pid::socket(pid_file));
+    match write(&path, &remains::complete(record, server.pid, &words(how))) {
+        Ok(()) => log::cycle(
+            Level::Error,
+            &format_args!("what worker process {} did last is in \"{}\"", server.pid, path.display()),
+        ),
+        Err(error) => {
+            let reason = settings::reason(&error);
+            log::cycle(Level::Error, &format_args!("open() \"{}\" failed ({reason})", path.display()));
+        }
+    }
+}
+
+/// Whole or not at all, for its owner alone: paths of requests are in it.
+fn write(path: &Path, record: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("pftrace.new");
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(record)?;
+    std::fs::rename(&draft, path)
+}
