@@ -335,7 +335,7 @@ fn detach() -> io::Result<()> {
         check(libc::setsid())?;
         libc::umask(0);
     }
-    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
     dup_onto(null.as_raw_fd(), libc::STDIN_FILENO)?;
     dup_onto(null.as_raw_fd(), libc::STDOUT_FILENO)
 }

@@ -70,7 +70,7 @@ pub fn keep(remains: Remains, source: Arc<Source>) -> io::Result<()> {
     let mut watch = crash::watch()?;
     let mut keeper =
         Keeper { remains, source, kept: VecDeque::new(), since: clock::ticks(), ended: 0, number: 0 };
-    let run = move || -> io::Result<()> {
+    let mut run = move || -> io::Result<()> {
         watch.is_here()?;
         loop {
             match watch.wait(OFTEN)? {

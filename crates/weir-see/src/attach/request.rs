@@ -131,12 +131,11 @@ impl Request {
     /// Writes one site's sums, and what stands inside it, behind what stands there at `at`.
     fn tell(&self, sum: &Sum, trace: &mut Trace, at: &mut u64) {
         let stamp = |at: u64| source::ticks(self.begun + at);
-        if sum.site == Site::NONE {
-            // The next boundary leaves it to the request itself.
-            *at += sum.run + sum.off;
-            return;
+        // What is charged to no site is the request's own, outside of all.
+        let has_site = sum.site != Site::NONE;
+        if has_site {
+            trace.enter(sum.site, stamp(*at));
         }
-        trace.enter(sum.site, stamp(*at));
         *at += sum.run;
         for (kind, wait) in [(sum.kind, sum.wait), (WaitKind::Other, sum.off)] {
             if wait > 0 {
@@ -145,6 +144,9 @@ impl Request {
                 *at += wait;
                 trace.resume(stamp(*at));
             }
+        }
+        if !has_site {
+            return;
         }
         for inner in self.sums.iter().filter(|inner| inner.parent == sum.site) {
             self.tell(inner, trace, at);
@@ -171,3 +173,39 @@ impl Request {
 
 /// Calls of one site that are counted.
 const MOST_CALLS: u64 = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_trace::{Kind, SiteTable};
+
+    #[test]
+    fn a_request_is_told_as_weir_tells_its_own() {
+        let table = SiteTable::global();
+        let proxy = table.intern(Kind::Handler(9), "", "proxy");
+        let upstream = table.intern(Kind::UpstreamTry, "", "");
+        let ms = 1_000_000;
+        let mut request = Request::new(ms, 7);
+        request.ran(Site::NONE, ms);
+        request.stood(Site::NONE, 2 * ms);
+        request.enter(4 * ms);
+        request.called(proxy);
+        request.ran(proxy, ms);
+        request.hands_on(proxy, true);
+        request.called(upstream);
+        request.hands_on(upstream, false);
+        request.leave(5 * ms);
+        request.enter(9 * ms);
+        request.called(upstream);
+        request.ran(upstream, 3 * ms);
+        request.leave(12 * ms);
+        let tree = request.trace(12 * ms).tree();
+        let node = |site: Site| tree.nodes().iter().find(|node| node.site == site).expect("it ran");
+        let whole = |ticks: u64| (source::scale(ticks) as f64 / ms as f64).round() as u64;
+        assert_eq!((whole(tree.root().run), whole(tree.root().wait)), (5, 6));
+        assert_eq!((whole(tree.root().self_run), whole(tree.root().self_wait)), (1, 2));
+        assert_eq!((node(proxy).calls, whole(node(proxy).self_run)), (1, 1));
+        assert_eq!((node(upstream).calls, whole(node(upstream).run), whole(node(upstream).wait)), (2, 3, 4));
+        assert_eq!(tree.nodes()[node(upstream).parent as usize].site, proxy);
+    }
+}

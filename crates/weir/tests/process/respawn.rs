@@ -29,6 +29,34 @@ both_drivers! {
         assert_ne!(server_of(server.pid(), None), first);
     }
 
+    /// What the workers did last is written down by the master, with how it ended, and can be had by the command.
+    fn a_crash_leaves_a_record(driver) {
+        let conf = answering("v").replace("return", "trace sample=1/1; return");
+        let server = Server::builder(&conf).allow("exited on signal 11").start();
+        let record = |path: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+            command.args(["record", "--last-crash", "--socket"]).arg(server.dir().path().join("nginx.pid.sock"));
+            command.args(["-o", path]).output().expect("the program runs")
+        };
+        let none = record("-");
+        let said = String::from_utf8_lossy(&none.stderr).into_owned();
+        assert!(!none.status.success() && said.contains("no server process has crashed here"), "{said}");
+        let first = server_of(server.pid(), None);
+        assert_eq!(server.get("/before-the-crash").text(), "v");
+        kill(first, "SEGV");
+        let line = server.error_log_line(&format!("what worker process {first} did last is in"));
+        assert!(line.contains("nginx.pid.crash.pftrace"), "{line}");
+        let record = record("-");
+        assert!(record.status.success(), "{}", String::from_utf8_lossy(&record.stderr));
+        let text = String::from_utf8_lossy(&record.stdout);
+        let end = format!("server process {first} exited on signal 11");
+        for part in ["GET /before-the-crash", "signal 11", &end] {
+            assert!(text.contains(part), "no {part} in {text:?}");
+        }
+        server_of(server.pid(), Some(first));
+        assert_eq!(server.get("/").text(), "v");
+    }
+
     /// As in nginx one that is ended by itself comes back.
     fn a_server_that_is_told_to_end_comes_back(driver) {
         let server = Server::start(&answering("v"));
