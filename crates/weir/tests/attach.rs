@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_test::{Server, TempDir, nginx, wait_for};
 
@@ -49,6 +49,12 @@ fn may(pid: u32) -> bool {
     false
 }
 
+/// One test at a time: the kernel takes the probes of all of them away one after the other.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What `weir attach` says, while requests for `path` come one after the other.
 fn seen(server: &Server, words: &[&str], path: &str) -> String {
     let mut child = attach(server.serving_pid(), words)
@@ -80,6 +86,7 @@ fn names(tree: &str) -> Vec<(usize, String)> {
 
 #[test]
 fn a_stock_nginx_is_drawn_as_weir_draws_itself() {
+    let _turn = turn();
     let Some(server) = started() else { return };
     if !may(server.serving_pid()) {
         return;
@@ -117,6 +124,7 @@ fn a_stock_nginx_is_drawn_as_weir_draws_itself() {
 
 #[test]
 fn averages_can_be_saved_and_compared() {
+    let _turn = turn();
     let Some(server) = started() else { return };
     if !may(server.serving_pid()) {
         return;
@@ -133,6 +141,7 @@ fn averages_can_be_saved_and_compared() {
 
 #[test]
 fn what_is_killed_leaves_nothing_behind() {
+    let _turn = turn();
     let Some(server) = started() else { return };
     let pid = server.serving_pid();
     if !may(pid) {
