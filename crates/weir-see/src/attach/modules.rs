@@ -118,6 +118,20 @@ impl Finder<'_> {
         code::read(code, address, &|cell| self.memory.word(cell))
     }
 
+    /// The same, and of the functions without a name that it goes on in: compilers divide long ones.
+    fn facts_with_parts(&self, address: u64) -> Vec<Fact> {
+        let mut facts = self.facts(address);
+        let parts: BTreeSet<u64> = facts
+            .iter()
+            .filter_map(|fact| match fact {
+                Fact::Calls(to) => Some(*to).filter(|to| self.is_hidden(*to)),
+                _ => None,
+            })
+            .collect();
+        facts.extend(parts.into_iter().flat_map(|part| self.facts(part)));
+        facts
+    }
+
     /// The modules of the running configuration, loaded ones included.
     fn read_modules(&mut self) -> Result<(), String> {
         let table = self.symbol("ngx_modules")?;
@@ -146,7 +160,7 @@ impl Finder<'_> {
         // `ngx_command_t`: 56 bytes, its function is the fourth word; the last one has no name.
         for at in (0..MOST_COMMANDS).map(|at| commands + 56 * at).take_while(|_| commands != 0) {
             match self.memory.words(at, 4)[..] {
-                [length, _, _, set] if length > 0 => setters.extend(self.facts(set)),
+                [length, _, _, set] if length > 0 => setters.extend(self.facts_with_parts(set)),
                 _ => break,
             }
         }
@@ -305,11 +319,7 @@ impl Finder<'_> {
             for function in std::mem::take(&mut next) {
                 for fact in self.facts(function) {
                     match fact {
-                        Fact::Calls(to) if self.is_hidden(to) => {
-                            if seen.insert(to) {
-                                next.push(to);
-                            }
-                        }
+                        Fact::Calls(to) if self.is_hidden(to) && seen.insert(to) => next.push(to),
                         Fact::Fills { value, .. } if self.is_hidden(value) => {
                             callbacks.insert(value);
                         }
