@@ -1,6 +1,6 @@
 //! What is left of a server process that crashed: the last seconds of its workers, in memory that its master has too.
 //!
-//! A thread of the server writes them there as a timeline for Perfetto: once a second if requests were kept, so that they
+//! A thread of the server writes them there as a timeline for Perfetto: every five seconds if requests were kept, so that they
 //! are there also after a SIGKILL, and once more when a signal is about to end the process, with the requests that were
 //! in flight. The memory is a file without a name, opened before the fork; a record is begun behind the one before it and
 //! counts when the header names it, so one that was interrupted changes nothing.
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_rt::{clock, crash, process};
 use weir_trace::{InFlight, Kept};
@@ -68,8 +68,16 @@ impl Remains {
 /// Another one does already, or a thread can't be had.
 pub fn keep(remains: Remains, source: Arc<Source>) -> io::Result<()> {
     let mut watch = crash::watch()?;
-    let mut keeper =
-        Keeper { remains, source, kept: VecDeque::new(), since: clock::ticks(), ended: 0, number: 0 };
+    let mut keeper = Keeper {
+        remains,
+        source,
+        kept: VecDeque::new(),
+        since: clock::ticks(),
+        ended: 0,
+        number: 0,
+        written: Instant::now(),
+        fresh: false,
+    };
     let mut run = move || -> io::Result<()> {
         watch.is_here()?;
         loop {
@@ -113,16 +121,23 @@ struct Keeper {
     ended: u64,
     /// Of the record.
     number: u64,
+    /// When it was written last.
+    written: Instant,
+    /// Requests have come since.
+    fresh: bool,
 }
 
 impl Keeper {
     /// Writes what has come since the last time. Idle workers are not woken for that.
     fn look(&mut self) {
         let ended = self.source.workers().iter().map(|worker| worker.recorder.requests().total()).sum();
-        if ended == std::mem::replace(&mut self.ended, ended) {
+        if ended == std::mem::replace(&mut self.ended, ended) && !self.fresh {
             return;
         }
-        if self.gather() {
+        self.fresh |= self.gather();
+        if self.fresh && self.written.elapsed() >= WRITTEN {
+            self.fresh = false;
+            self.written = Instant::now();
             self.write(Vec::new(), None);
         }
     }
@@ -172,10 +187,12 @@ impl Keeper {
 
 /// How often it is looked for requests.
 const OFTEN: Duration = Duration::from_secs(1);
+/// How often they are written: what that takes is no more than a thousandth of a core.
+const WRITTEN: Duration = Duration::from_secs(5);
 /// How long requests are remembered.
 const SPAN: Duration = Duration::from_secs(10);
 /// How many are.
-const MOST: usize = 1000;
+const MOST: usize = 500;
 /// Where the record stands, and its length.
 const HEADER: u64 = 16;
 /// A larger record is cut: half a kilobyte for each boundary of the longest requests.
