@@ -32,8 +32,11 @@ fn question(kind: &[u8], name: &str) -> Option<Question> {
     }
 }
 
-/// What the arguments ask, and who is asked for how many milliseconds.
-fn asked(l: State) -> Result<Result<(Question, Arc<Resolver>, u64), &'static str>, crate::api::Raise> {
+/// A question, and who is asked for how many milliseconds.
+type Asked = (Question, Arc<Resolver>, u64);
+
+/// What the arguments ask; or why that can't be asked.
+fn asked(l: State) -> Result<Result<Asked, &'static str>, crate::api::Raise> {
     let kind = expect_string(&l, 1, "resolve")?;
     let name = expect_string(&l, 2, "resolve")?;
     let Some(question) = question(&kind, &String::from_utf8_lossy(&name)) else {

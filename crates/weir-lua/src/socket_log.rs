@@ -20,15 +20,19 @@ fn open(l: State) -> Outcome {
     let names = matches!(lend::phase(), Phase::Init | Phase::InitWorker);
     match SocketLog::open(&String::from_utf8_lossy(&name), names) {
         Ok(log) => {
-            l.push_owned(Rc::new(log), NAME);
+            l.push_owned(Rc::new(Held(log)), NAME);
             Ok(Done::Results(1))
         }
         Err(why) => fail(l, &why),
     }
 }
 
-fn of(l: State) -> Result<Rc<Arc<SocketLog>>, Raise> {
-    l.owned(1).ok_or_else(|| Raise::text("not a log"))
+/// A log that a script has.
+struct Held(Arc<SocketLog>);
+
+fn of(l: State) -> Result<Arc<SocketLog>, Raise> {
+    let held: Option<Rc<Held>> = l.owned(1);
+    held.map(|held| held.0.clone()).ok_or_else(|| Raise::text("not a log"))
 }
 
 /// `write(log, text)`: a line, or several, the last with or without its newline.

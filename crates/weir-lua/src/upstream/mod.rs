@@ -23,7 +23,7 @@ use crate::state::State;
 pub(crate) const TABLE: &[Function] = &[
     function("_upstream.names", 0, names),
     function("_upstream.servers", 0, |l| with_group(l, "get_servers", servers)),
-    function("_upstream.peers", 0, |l| with_group(l, "get_peers", |l, group| peers(l, group))),
+    function("_upstream.peers", 0, |l| with_group(l, "get_peers", peers)),
     function("_upstream.turn", 0, |l| with_group(l, "set_peer_down", turn)),
     function("_upstream.current", 0, |l| {
         match lend::exchange(|x| x.upstream_name())? {
