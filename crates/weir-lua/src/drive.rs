@@ -134,7 +134,8 @@ async fn of_request(
             let sent = flush(run, x, default_type).await;
             run.go_on(at, |l| pushed(l, sent));
         }
-        Waiting::Capture(list) if run.has_others(at) => {
+        // Beside it others go on, also one that is made when the client leaves.
+        Waiting::Capture(list) if run.has_others(at) || run.on_abort.is_some() => {
             let answers = x.subrequests_beside(list);
             run.capture_beside(
                 at,

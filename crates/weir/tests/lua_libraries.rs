@@ -201,7 +201,7 @@ fn processes_have_types() {
          ngx.say(pcall(process.signal_graceful_exit))",
     );
     let said = server.client().get("/").text();
-    assert!(said.starts_with("single single true\nnil not supported: workers are threads"), "{said}");
+    assert!(said.starts_with("single single true\ntrue nil\n"), "{said}");
     assert!(said.contains("nilAPI disabled in the current context\nfalsenot supported: "), "{said}");
 }
 

@@ -221,17 +221,7 @@ fn wants_request(function: &Function) -> bool {
 
 /// Where a script has called: what stands between it and the function is the API's own part in Lua.
 fn place(l: State) -> String {
-    let mut within = false;
-    let mut places = (1..5).map(|level| l.place(level));
-    // A function of the API's own part may have been called by one in C: pcall.
-    let found = places.find(|place| match place.starts_with("ngx/") {
-        true => {
-            within = true;
-            false
-        }
-        false => !(within && place.is_empty()),
-    });
-    found.unwrap_or_default()
+    (1..5).map(|level| l.place(level)).find(|place| !place.starts_with("ngx/")).unwrap_or_default()
 }
 
 fn raise(l: State, raise: Raise) -> Ending {

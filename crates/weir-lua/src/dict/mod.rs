@@ -15,7 +15,7 @@ mod node;
 mod stripe;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
 use weir_core::file::hash::hash;
@@ -95,6 +95,8 @@ pub(crate) struct Dict {
     full: AtomicU64,
     /// Numbers of nodes.
     numbers: AtomicU64,
+    /// Some entry was given a time to live, or made expired.
+    expires: AtomicBool,
 }
 
 /// See [`Dict::told`].
@@ -136,6 +138,7 @@ impl Dict {
             used: AtomicU64::new(0),
             full: AtomicU64::new(0),
             numbers: AtomicU64::new(1),
+            expires: AtomicBool::new(false),
         }
     }
 
@@ -226,7 +229,7 @@ impl Dict {
             }
             let before = node.map_or(0, |node| node.size.load(Ordering::Relaxed));
             if self.fits(size, before) {
-                let expires = if ttl == 0 { NEVER } else { now + ttl };
+                let expires = self.expiry(ttl, now);
                 if !node.is_some_and(|node| self.exchange(node, &value, flags, (expires, now), size)) {
                     let node = Node::new(hash, key, value, flags, expires, size, self.number());
                     self.put(stripe, &mut locked, node, &epoch::pin());
@@ -279,6 +282,17 @@ impl Dict {
         self.used.load(Ordering::Relaxed) + size <= self.capacity + before
     }
 
+    /// When what lives for `ttl` milliseconds from now on expires.
+    fn expiry(&self, ttl: u64, now: u64) -> u64 {
+        if ttl == 0 {
+            return NEVER;
+        }
+        if !self.expires.load(Ordering::Relaxed) {
+            self.expires.store(true, Ordering::Relaxed);
+        }
+        now + ttl
+    }
+
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -305,9 +319,8 @@ impl Dict {
         if fits() {
             return (true, false);
         }
-        for stripe in &self.stripes {
-            let mut locked = stripe.lock();
-            self.gone(Some(stripe.remove_expired(&mut locked, now(), usize::MAX, guard).1));
+        if self.expires.load(Ordering::Relaxed) {
+            self.remove_some_expired(!evict, guard);
         }
         while !fits() {
             if !evict || size > self.capacity || !self.evict(guard) {
@@ -316,6 +329,20 @@ impl Dict {
             forced = true;
         }
         (true, forced)
+    }
+
+    /// Takes out expired entries: all, or those of the next portion of each stripe, which in a dictionary of up to 2,000
+    /// entries are all as well. In a larger one others may go before some that have expired, as in OpenResty: a `set`
+    /// must not look at every entry.
+    fn remove_some_expired(&self, all: bool, guard: &epoch::Guard) {
+        self.sweep(|stripe, from| {
+            let mut locked = stripe.lock();
+            let from = if all { from } else { locked.swept_to };
+            let swept = stripe.remove_expired(&mut locked, now(), usize::MAX, from, guard);
+            locked.swept_to = swept.next.unwrap_or(0);
+            self.gone(Some(swept.size));
+            swept.next.filter(|_| all)
+        });
     }
 
     /// Takes out the least used entry of all; `false` when there is none.
@@ -360,8 +387,7 @@ impl Dict {
             let before = there.map_or(0, |node| node.size.load(Ordering::Relaxed));
             if self.fits(size, before) {
                 let expires = match ttl {
-                    Some(0) => NEVER,
-                    Some(ttl) => now + ttl,
+                    Some(ttl) => self.expiry(ttl, now),
                     None => expires,
                 };
                 if !there.is_some_and(|node| self.exchange(node, &value, flags, (expires, now), size)) {
@@ -427,19 +453,23 @@ impl Dict {
         let Some(node) = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now())) else {
             return false;
         };
-        node.expire(if ttl == 0 { NEVER } else { now() + ttl });
+        node.expire(self.expiry(ttl, now()));
         true
     }
 
     /// Makes all entries expired; they stay until room is needed.
     pub(crate) fn flush_all(&self) {
         let guard = epoch::pin();
-        for stripe in &self.stripes {
-            let _locked = stripe.lock();
-            stripe.for_each(&guard, |node| {
-                node.expire(1);
-                true
-            });
+        self.expires.store(true, Ordering::Relaxed);
+        self.sweep(|stripe, from| stripe.expire(&mut stripe.lock(), from, &guard));
+    }
+
+    /// Has all stripes worked through a portion at a time, by turns: nobody waits for more than one portion. `work` is told
+    /// where to begin, and tells where to go on.
+    fn sweep(&self, mut work: impl FnMut(&Stripe, usize) -> Option<usize>) {
+        let mut left: Vec<(&Stripe, usize)> = self.stripes.iter().map(|stripe| (stripe, 0)).collect();
+        while !left.is_empty() {
+            left.retain_mut(|(stripe, from)| work(stripe, *from).map(|next| *from = next).is_some());
         }
     }
 
@@ -447,14 +477,12 @@ impl Dict {
     pub(crate) fn flush_expired(&self, most: usize) -> usize {
         let guard = epoch::pin();
         let mut count = 0;
-        for stripe in &self.stripes {
-            if count >= most {
-                break;
-            }
-            let (removed, size) = stripe.remove_expired(&mut stripe.lock(), now(), most - count, &guard);
-            self.gone(Some(size));
-            count += removed;
-        }
+        self.sweep(|stripe, from| {
+            let swept = stripe.remove_expired(&mut stripe.lock(), now(), most - count, from, &guard);
+            self.gone(Some(swept.size));
+            count += swept.count;
+            swept.next.filter(|_| count < most)
+        });
         count
     }
 

@@ -52,13 +52,94 @@ fn a_large_value_fits_a_dictionary_of_a_megabyte() {
     assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), Stored::Yes(false));
 }
 
-/// Every stripe is held by somebody, and still there is an answer.
+/// Every stripe is held by another thread, and still there are answers: `get`, `ttl`, `get_keys`.
 #[test]
 fn a_read_takes_no_lock() {
     let dict = Dict::new(1 << 16);
     put(&dict, "a", text("1"));
-    let _held: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
-    assert_eq!(read(&dict, "a").as_deref(), Some("1"));
+    let (held, is_held) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let dict = &dict;
+        scope.spawn(move || {
+            let _locks: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
+            held.send(()).expect("the test waits");
+            // Also when the test has failed.
+            let _ = released.recv();
+        });
+        is_held.recv().expect("they are locked");
+        assert_eq!(read(dict, "a").as_deref(), Some("1"));
+        assert_eq!((dict.ttl(b"a"), dict.keys(9).len()), (Some(0), 1));
+        drop(release);
+    });
+}
+
+/// No stripe is held for all of its nodes: `flush_all`, `flush_expired` and a `set` without room go by portions.
+#[test]
+fn sweeps_hold_a_stripe_for_a_portion_at_a_time() {
+    let dict = Dict::new(1 << 24);
+    let count = 20_000;
+    for number in 0..count {
+        put(&dict, &format!("key{number}"), text("x"));
+    }
+    let stripe = &dict.stripes[0];
+    let (guard, mut from, mut portions, mut most) = (epoch::pin(), Some(0), 0, 0);
+    while let Some(at) = from {
+        let mut seen = 0;
+        from = stripe.portion(at, |bucket| {
+            let nodes = stripe.nodes(bucket, &guard);
+            seen += nodes;
+            nodes
+        });
+        (portions, most) = (portions + 1, most.max(seen));
+    }
+    // One chain may go beyond it.
+    assert!(portions >= 8 && most <= 128 + 16, "{portions} portions of up to {most} nodes");
+    drop(guard);
+    dict.flush_all();
+    assert_eq!(dict.keys(usize::MAX).len(), 0);
+    assert_eq!((dict.flush_expired(7), dict.flush_expired(usize::MAX)), (7, count - 7));
+    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+}
+
+/// A full dictionary in which nothing expires is not swept; where something does, that goes first while there are few.
+#[test]
+fn what_has_expired_goes_before_what_was_used() {
+    let dict = Dict::new(1 << 14);
+    let fits = |number: &i32| {
+        let key = format!("k{number:03}");
+        dict.set(key.as_bytes(), text("0123456789"), 0, 0, When::Always, false) == Stored::Yes(false)
+    };
+    let count = (0..).take_while(fits).count();
+    assert!(!dict.expires.load(Ordering::Relaxed) && count > 100);
+    assert_eq!(put(&dict, "other", text("0123456789")), Stored::Yes(true));
+    assert!(dict.expire(b"k050", 100_000));
+    dict.stripes.iter().for_each(|stripe| {
+        stripe.for_each(&epoch::pin(), |node| {
+            if *node.key == *b"k050" {
+                node.expire(1);
+            }
+            true
+        });
+    });
+    assert_eq!(put(&dict, "another", text("01234567")), Stored::Yes(false), "nobody living has gone for it");
+    assert!(read(&dict, "k050").is_none() && read(&dict, "k001").is_some());
+}
+
+/// What another thread has used just now is not what goes: stamps are written by readers and read at the eviction.
+#[test]
+fn what_other_threads_have_read_stays() {
+    let dict = Dict::new(4096);
+    for number in 0..28 {
+        put(&dict, &format!("k{number:02}"), text("0123456789"));
+    }
+    let reader = || (0..14).for_each(|number| assert!(read(&dict, &format!("k{number:02}")).is_some()));
+    std::thread::scope(|scope| scope.spawn(reader).join().expect("no panic"));
+    for number in 0..10 {
+        put(&dict, &format!("n{number:02}"), text("0123456789"));
+    }
+    (0..14).for_each(|number| assert!(read(&dict, &format!("k{number:02}")).is_some(), "{number}"));
+    assert!(read(&dict, "k14").is_none());
 }
 
 #[test]

@@ -144,7 +144,14 @@ pub(super) unsafe extern "C" fn incr(
     let (dict, key, given, answer) = unsafe { (&*dict, slice(key, len), &*given, &mut *answer) };
     guarded(|| {
         let mut sum = 0.0;
+        answer.flag = 0;
+        let ignored = writes_are_ignored();
         let outcome = dict.update(key, |value| match value {
+            // The first run of `init_by_lua` has added it.
+            Some(Seen::Number(number)) if ignored => {
+                sum = number;
+                Err(FOUND)
+            }
             Some(Seen::Number(number)) => {
                 sum = number + given.number;
                 Ok((New::Number(sum), None))
@@ -152,7 +159,7 @@ pub(super) unsafe extern "C" fn incr(
             Some(_) => Err(5),
             None if given.when == 1 => {
                 sum = given.init + given.number;
-                Ok((New::Number(sum), Some(given.ttl())))
+                if ignored { Err(FOUND) } else { Ok((New::Number(sum), Some(given.ttl()))) }
             }
             None => Err(3),
         });

@@ -1,0 +1,68 @@
+//! Lua across reloads: VMs that go and come, and the dictionaries that they share.
+
+use weir_test::{Server, both_drivers, wait_for};
+
+/// Counts what runs of the configuration's scripts; `name` tells the generations apart in the log.
+fn conf(workers: usize, name: &str) -> String {
+    format!(
+        "worker_processes {workers}; events {{}}
+http {{ lua_shared_dict d 1m; lua_shared_dict seen 64k;
+    init_by_lua_block {{ ngx.shared.seen:incr('inits', 1, 0) ngx.shared.seen:rpush('list', 'init') }}
+    init_worker_by_lua_block {{ ngx.shared.seen:incr('workers', 1, 0) }}
+    exit_worker_by_lua_block {{ ngx.log(ngx.NOTICE, 'exits in {name}') }}
+    server {{ listen 127.0.0.1:%%PORT%%;
+        location /name {{ content_by_lua_block {{ ngx.say('{name}') }} }}
+        location /seen {{ content_by_lua_block {{ local seen = ngx.shared.seen
+            ngx.say(seen:get('inits'), ' ', seen:llen('list'), ' ', seen:get('workers')) }} }}
+        location /put {{ content_by_lua_block {{ ngx.say((ngx.shared.d:set('large', ('x'):rep(200000)))) }} }}
+        location /get {{ content_by_lua_block {{ ngx.say(#(ngx.shared.d:get('large') or '')) }} }}
+        location /go {{ content_by_lua_block {{ ngx.shared.seen:set('go', true) }} }}
+        location /slow {{ content_by_lua_block {{
+            ngx.shared.seen:set('waits', true)
+            repeat ngx.sleep(0.01) until ngx.shared.seen:get('go')
+            ngx.log(ngx.NOTICE, 'slow ends in {name}')
+            ngx.say('{name} ', ngx.worker.exiting()) }} }}
+        location /waits {{ content_by_lua_block {{ ngx.say((ngx.shared.seen:get('waits'))) }} }}
+    }} }}"
+    )
+}
+
+/// Waits for an answer.
+fn sees(server: &Server, path: &str, wanted: &str) {
+    wait_for(&format!("{path}: {wanted}"), || (server.get(path).text() == wanted).then_some(()));
+}
+
+both_drivers! {
+    /// Of all runs of `init_by_lua` the first one's writes count; a value of a fifth of the dictionary has room in it, and
+    /// outlives the VM that stored it.
+    fn dictionaries_live_through_reloads(driver) {
+        let mut server = Server::builder(&conf(3, "old")).driver(driver).start();
+        sees(&server, "/seen", "1 1 3\n");
+        assert_eq!(server.get("/put").text(), "true\n");
+        assert_eq!(server.get("/get").text(), "200000\n");
+        server.reload(&conf(3, "new"));
+        sees(&server, "/name", "new\n");
+        // Three workers have come beside three, and one `init_by_lua` beside one.
+        sees(&server, "/seen", "2 2 6\n");
+        assert_eq!(server.get("/get").text(), "200000\n");
+    }
+
+    /// The old VM is told that it leaves, serves what it has begun, and ends behind that; the new one has begun long before.
+    fn the_old_vm_ends_behind_its_last_exchange(driver) {
+        let mut server = Server::builder(&conf(1, "old")).driver(driver).start();
+        let mut slow = server.client();
+        slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+        sees(&server, "/waits", "true\n");
+        server.reload(&conf(1, "new"));
+        sees(&server, "/name", "new\n");
+        sees(&server, "/seen", "2 2 2\n");
+        assert!(!server.error_log().contains("exits in old"), "{}", server.error_log());
+        assert_eq!(server.get("/go").status, 200);
+        assert_eq!(slow.response().text(), "old true\n");
+        drop(slow);
+        let _ = server.error_log_line("exits in old");
+        let log = server.error_log();
+        let at = |text: &str| log.find(text).unwrap_or_else(|| panic!("{text}: {log}"));
+        assert!(at("slow ends in old") < at("exits in old") && !log.contains("exits in new"), "{log}");
+    }
+}
