@@ -406,7 +406,8 @@ impl Worker {
     pub(crate) fn give_exchange(&self, mut x: Box<Exchange>) {
         let mut free = self.free.borrow_mut();
         // One of an old configuration would keep that from ending.
-        if free.len() < FREE_EXCHANGES && x.connection.serial.get() == self.serial.get() {
+        let current = x.connection.serial.get() == self.serial.get() && !x.server.is_retired();
+        if free.len() < FREE_EXCHANGES && current {
             x.release();
             free.push(x);
         }

@@ -34,6 +34,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("FastFunc load", "load once, outside of the loop"),
     ("FastFunc debug", "not in code that runs often"),
     ("FastFunc", "call it outside of the hot loop"),
+    ("C function type", "no structs by value, no varargs and no callbacks in C functions that run often"),
     ("C function", "call C by FFI, or outside of the hot loop"),
     ("inner loop in root trace", "nothing: the inner loop is compiled by itself"),
     (
@@ -57,7 +58,6 @@ const ADVICE: &[(&str, &str)] = &[
     ("store with nil or NaN", "a key is nil or not a number"),
     ("symbol not in cache", "take functions of ffi.C once before the loop runs"),
     ("C type conversion", "convert by ffi.cast outside of the loop; no structs by value"),
-    ("C function type", "no structs by value, no varargs and no callbacks in C functions that run often"),
     ("guard would always fail", "a value has another type than just before: one type for a variable"),
     ("persistent type instability", "a variable changes its type in the loop: one type for a variable"),
     (

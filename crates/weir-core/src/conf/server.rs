@@ -306,6 +306,11 @@ impl Server {
         self.plain
     }
 
+    /// There is a newer configuration than the server's: what is kept of it would keep it, and its scripts.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.link.retired.get()
+    }
+
     /// The configuration the server belongs to.
     pub fn generation(&self) -> Rc<Link> {
         self.link.clone()

@@ -138,6 +138,9 @@ impl Facts {
     }
 
     fn of(x: &Exchange, length: u64) -> Option<Facts> {
+        if x.server.is_retired() {
+            return None;
+        }
         let response = &x.response;
         // What lies in the request's arena goes with it.
         let lasting = |text: &Text| match text {

@@ -5,7 +5,8 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
+use object::elf::PF_X;
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 
 /// One mapped file with code. Addresses are the process'.
 pub(super) struct Image {
@@ -34,8 +35,10 @@ impl Image {
         }
         let segment = file.segments().find(|segment| {
             let (from, size) = segment.file_range();
-            // A mapping begins with the page that the segment begins in.
-            size > 0 && (from & !PAGE..from + size).contains(&offset)
+            let runs =
+                matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if (p_flags & PF_X).0 != 0);
+            // A mapping begins with the page that the segment begins in, where another one may end.
+            runs && size > 0 && (from & !PAGE..from + size).contains(&offset)
         });
         let segment = segment.ok_or_else(|| said(&"its code is not where it is mapped"))?;
         let bias = start.wrapping_sub(offset).wrapping_sub(segment.address() - segment.file_range().0);
