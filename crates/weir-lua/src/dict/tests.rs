@@ -126,22 +126,6 @@ fn what_has_expired_goes_before_what_was_used() {
     assert!(read(&dict, "k050").is_none() && read(&dict, "k001").is_some());
 }
 
-/// What another thread has used just now is not what goes: stamps are written by readers and read at the eviction.
-#[test]
-fn what_other_threads_have_read_stays() {
-    let dict = Dict::new(4096);
-    for number in 0..28 {
-        put(&dict, &format!("k{number:02}"), text("0123456789"));
-    }
-    let reader = || (0..14).for_each(|number| assert!(read(&dict, &format!("k{number:02}")).is_some()));
-    std::thread::scope(|scope| scope.spawn(reader).join().expect("no panic"));
-    for number in 0..10 {
-        put(&dict, &format!("n{number:02}"), text("0123456789"));
-    }
-    (0..14).for_each(|number| assert!(read(&dict, &format!("k{number:02}")).is_some(), "{number}"));
-    assert!(read(&dict, "k14").is_none());
-}
-
 #[test]
 fn entries_expire_and_are_flushed() {
     let dict = Dict::new(1 << 16);
