@@ -67,7 +67,9 @@ impl Timers {
     }
 
     fn add(&self, delay: u64, timer: Pending) {
-        let (due, made) = (weir_rt::clock::monotonic_ms() + delay, self.made.get());
+        // The loop's clock may stand behind; by it what is due at once is due in this turn, the worker's last one perhaps.
+        let now = if delay == 0 { weir_rt::now_ms() } else { weir_rt::clock::monotonic_ms() };
+        let (due, made) = (now + delay, self.made.get());
         self.made.set(made + 1);
         let mut pending = self.pending.borrow_mut();
         let first = pending.first_key_value().is_none_or(|((first, _), _)| due < *first);
