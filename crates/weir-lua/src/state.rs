@@ -35,7 +35,7 @@ unsafe extern "C-unwind" fn drop_owned<T: 'static>(l: *mut LuaState) -> c_int {
 }
 
 /// An element of an array.
-pub(crate) enum Element<'l> {
+enum Element<'l> {
     Text(&'l [u8]),
     Number(f64),
     /// Another value, none, or one that does not stand in the array.
@@ -474,8 +474,22 @@ impl State {
         self.bytes(at).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
     }
 
+    /// Appends element `index` of the table `at`, if it is a text or a plain number that stands in the array; any other is
+    /// pushed, for the caller to look at, and `false`.
+    pub(crate) fn append_element(self, at: c_int, index: usize, out: &mut Vec<u8>) -> bool {
+        match self.element(at, index) {
+            Element::Text(text) => out.extend_from_slice(text),
+            Element::Number(number) if append_whole(out, number) => {}
+            _ => {
+                self.raw_get_index(at, index);
+                return false;
+            }
+        }
+        true
+    }
+
     /// Element `n` of the table's array. Text stays while it is in the table.
-    pub(crate) fn element(&self, at: c_int, n: usize) -> Element<'_> {
+    fn element(&self, at: c_int, n: usize) -> Element<'_> {
         let (mut text, mut len, mut number) = (ptr::null(), 0, 0.0);
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         // SAFETY: callers have checked that a table stands there; a string gives a pointer to `len` bytes, which the

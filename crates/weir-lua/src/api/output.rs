@@ -8,7 +8,7 @@ use crate::handler::{Settings, prepare};
 use crate::lend;
 use crate::op::Op;
 use crate::phase::OUTPUT;
-use crate::state::{Element, State, append_whole};
+use crate::state::{State, append_whole};
 use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] = &[
@@ -115,13 +115,8 @@ pub(crate) fn text_of(
                 return Err(bad("the table is nested too deep"));
             }
             for index in 1..=count {
-                match l.element(at, index) {
-                    Element::Text(text) => {
-                        out.extend_from_slice(text);
-                        continue;
-                    }
-                    Element::Number(number) if append_whole(out, number) => continue,
-                    _ => l.raw_get_index(at, index),
+                if l.append_element(at, index, out) {
+                    continue;
                 }
                 let result = text_of(l, -1, out, bad);
                 l.pop(1);

@@ -11,7 +11,7 @@ use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
 use crate::notes::Notes;
 use crate::op::Results;
-use crate::state::{Element, State, append_whole};
+use crate::state::State;
 use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] = &[function("_socket.send", 0, send)];
@@ -130,13 +130,8 @@ fn table(l: State, at: i32, out: &mut Vec<u8>) -> Result<(), Raise> {
         return Err(bad_argument(l, 2, "the table is nested too deep"));
     }
     for index in 1..=count {
-        match l.element(at, index) {
-            Element::Text(text) => {
-                out.extend_from_slice(text);
-                continue;
-            }
-            Element::Number(number) if append_whole(out, number) => continue,
-            _ => l.raw_get_index(at, index),
+        if l.append_element(at, index, out) {
+            continue;
         }
         match l.kind(-1) {
             kind::STRING | kind::NUMBER => out.extend_from_slice(l.bytes(-1).unwrap_or_default()),
