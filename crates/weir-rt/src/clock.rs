@@ -76,6 +76,30 @@ pub fn unix_ns() -> u64 {
     u64::try_from(t.tv_sec).map_or(0, |s| s * 1_000_000_000 + t.tv_nsec as u64)
 }
 
+/// A moment in both clocks: what was stamped in [`ticks`] is told by it in the time of day.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// By [`ticks`].
+    pub ticks: u64,
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+}
+
+impl Moment {
+    /// This one.
+    pub fn now() -> Moment {
+        Moment { ticks: ticks(), unix_ns: unix_ns() }
+    }
+
+    /// A time in ticks as nanoseconds since 1970.
+    pub fn unix_ns(&self, at: u64) -> u64 {
+        match self.ticks.checked_sub(at) {
+            Some(ago) => self.unix_ns.saturating_sub(scale().ticks_to_ns(ago)),
+            None => self.unix_ns + scale().ticks_to_ns(at - self.ticks),
+        }
+    }
+}
+
 /// CPU time of the calling thread in nanoseconds. A real system call (0.5 µs): not for spans.
 pub fn thread_cpu_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_THREAD_CPUTIME_ID))

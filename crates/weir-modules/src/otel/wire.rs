@@ -1,7 +1,7 @@
 //! Requests as OTLP has them (opentelemetry-proto 1.x, `opentelemetry/proto/collector/trace/v1/trace_service.proto` and
 //! `trace/v1/trace.proto`), encoded as protocol buffers.
 
-use weir_rt::clock;
+use weir_rt::clock::{self, Moment};
 use weir_trace::Kept;
 use weir_trace::protobuf::{self, Message};
 
@@ -17,8 +17,8 @@ pub(super) struct Finished {
     pub name: Vec<u8>,
     pub attributes: Vec<(Vec<u8>, Value)>,
     pub kept: Kept,
-    /// When its record was made: nanoseconds since 1970, and ticks.
-    pub ended: (u64, u64),
+    /// When its record was made.
+    pub ended: Moment,
 }
 
 /// The value of an attribute.
@@ -40,14 +40,14 @@ impl Batch {
     /// Adds the spans of a request.
     pub(super) fn push(&mut self, finished: &Finished) {
         let record = finished.kept.record();
-        let when = |ticks: u64| {
-            let ago = clock::scale().ticks_to_ns(finished.ended.1.saturating_sub(ticks));
-            finished.ended.0.saturating_sub(ago)
-        };
+        let when = |ticks: u64| finished.ended.unix_ns(ticks);
         // Of requests whose boundaries were not recorded there is no more than the wall clock.
         let start = if record.start == 0 { record.unix_ms * 1_000_000 } else { when(record.start) };
-        let end =
-            if record.start == 0 { finished.ended.0.max(start) } else { when(record.start + record.total) };
+        let end = if record.start == 0 {
+            finished.ended.unix_ns.max(start)
+        } else {
+            when(record.start + record.total)
+        };
         let mut span = Span::new(finished.trace, finished.span, finished.parent, &finished.state);
         span.about(&finished.name, SERVER, (start, end));
         for (key, value) in &finished.attributes {
@@ -218,7 +218,7 @@ mod tests {
             name: b"/\xff".to_vec(),
             attributes: vec![(b"http.status_code".to_vec(), Value::Number(502))],
             kept: Kept::new(Why::Asked, &record, &Trace::new()),
-            ended: (6_000_000, 0),
+            ended: Moment { ticks: 0, unix_ns: 6_000_000 },
         };
         let mut batch = Batch::default();
         batch.push(&finished);

@@ -6,7 +6,7 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use weir_rt::clock;
+use weir_rt::clock::{self, Moment};
 use weir_trace::event::Decoder;
 use weir_trace::{EventKind, InFlight, Kept, Site, SiteTable, Stall, WaitKind, Watch};
 
@@ -14,7 +14,7 @@ use super::{Failure, Reply, STEP, reqs};
 use crate::control::protocol::Question;
 use crate::filter::{Filter, duration_ns};
 use crate::formats::perfetto::{Timeline, Track};
-use crate::source::{PATIENCE, Source, scale, ticks};
+use crate::source::{PATIENCE, Source, ticks};
 
 /// The timeline of what was kept of the last `for`; with `next` of every request that ends in it.
 pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
@@ -97,7 +97,7 @@ pub(crate) fn file(
     numbers.sort_unstable();
     numbers.dedup();
     let pid = std::process::id();
-    let mut drawing = Drawing { timeline: Timeline::new(pid, "weir"), now: Now::new() };
+    let mut drawing = Drawing { timeline: Timeline::new(pid, "weir"), now: Moment::now() };
     for worker in numbers {
         // Threads of one process have no number twice; this one is no kernel's.
         let thread = drawing.timeline.thread(pid + 1 + u32::from(worker), &format!("worker {worker}"));
@@ -123,7 +123,7 @@ pub(crate) fn file(
     }
     if let Some(signal) = signal {
         let track = drawing.timeline.track("crash");
-        let now = drawing.now.unix;
+        let now = drawing.now.unix_ns;
         drawing.timeline.slice(track, now, now + MARK, &format!("signal {signal}"), &[]);
     }
     drawing.timeline.finish()
@@ -133,42 +133,21 @@ pub(crate) fn file(
 pub(crate) fn end_of(pid: u32, how: &str) -> Vec<u8> {
     let mut timeline = Timeline::behind(pid);
     let track = timeline.track("end");
-    let now = Now::new().unix;
+    let now = clock::unix_ns();
     timeline.slice(track, now, now + MARK, &format!("server process {pid} {how}"), &[]);
     timeline.finish()
 }
 
-/// A moment in both clocks.
-struct Now {
-    ticks: u64,
-    /// Since 1970, in nanoseconds.
-    unix: u64,
-}
-
-impl Now {
-    fn new() -> Now {
-        Now { ticks: clock::ticks(), unix: clock::unix_ns() }
-    }
-
-    /// A time in ticks as nanoseconds since 1970.
-    fn unix(&self, at: u64) -> u64 {
-        match self.ticks.checked_sub(at) {
-            Some(ago) => self.unix.saturating_sub(scale(ago)),
-            None => self.unix + scale(at - self.ticks),
-        }
-    }
-}
-
 struct Drawing {
     timeline: Timeline,
-    now: Now,
+    now: Moment,
 }
 
 impl Drawing {
     fn stalls(&mut self, worker: u16, stalls: &[&Stall]) {
         let track = self.timeline.track(&format!("worker {worker}, blocked"));
         for stall in stalls {
-            let (from, to) = (self.now.unix(stall.start), self.now.unix(stall.start + stall.duration));
+            let (from, to) = (self.now.unix_ns(stall.start), self.now.unix_ns(stall.start + stall.duration));
             let (site, request) = (reqs::at(stall.sample.site), stall.sample.request.to_string());
             let said = [("request", &*request), ("wait_channel", &*stall.wait_channel)];
             self.timeline.slice(track, from, to, &format!("blocked in {site}"), &said);
@@ -187,7 +166,7 @@ impl Drawing {
             (request.id.to_string(), reqs::location(request.route), reqs::at(request.site));
         let said = [("request", &*id), ("state", &*doing), ("location", &*location), ("in", &*site)];
         let name = format!("{} {}", request.method, request.path);
-        let (from, to) = (self.now.unix(request.start), self.now.unix);
+        let (from, to) = (self.now.unix_ns(request.start), self.now.unix_ns);
         self.timeline.slice(track, from.min(to), to, &name, &said);
     }
 
@@ -205,7 +184,7 @@ impl Drawing {
             ("kept as", kept.why().as_str()),
         ];
         let (begin, end) = (record.start, end(kept));
-        self.timeline.begin(lane, self.now.unix(begin), &name, &said);
+        self.timeline.begin(lane, self.now.unix_ns(begin), &name, &said);
         let mut walk = Walk {
             drawing: self,
             lane,
@@ -222,7 +201,7 @@ impl Drawing {
             }
         }
         walk.close(end);
-        self.timeline.end(lane, self.now.unix(end));
+        self.timeline.end(lane, self.now.unix_ns(end));
     }
 }
 
@@ -248,7 +227,7 @@ impl Walk<'_> {
         match kind {
             EventKind::Begin => {
                 let name = called(site);
-                self.drawing.timeline.begin(self.lane, self.drawing.now.unix(self.at), &name, &[]);
+                self.drawing.timeline.begin(self.lane, self.drawing.now.unix_ns(self.at), &name, &[]);
                 self.open.push(site);
             }
             EventKind::End if site.is_none() => self.leave(0),
@@ -276,20 +255,20 @@ impl Walk<'_> {
 
     fn slice(&mut self, from: u64, name: &str) {
         let now = &self.drawing.now;
-        let (from, to) = (now.unix(from), now.unix(self.at));
+        let (from, to) = (now.unix_ns(from), now.unix_ns(self.at));
         self.drawing.timeline.slice(self.lane, from, to, name, &[]);
     }
 
     fn leave(&mut self, depth: usize) {
         for _ in self.open.drain(depth..) {
-            self.drawing.timeline.end(self.lane, self.drawing.now.unix(self.at));
+            self.drawing.timeline.end(self.lane, self.drawing.now.unix_ns(self.at));
         }
     }
 
     fn stop(&mut self) {
         if let Some(since) = self.running.take() {
             let now = &self.drawing.now;
-            let (from, to) = (now.unix(since), now.unix(self.at));
+            let (from, to) = (now.unix_ns(since), now.unix_ns(self.at));
             self.drawing.timeline.slice(self.thread, from, to, self.name, &[]);
         }
     }
