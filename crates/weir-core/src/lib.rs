@@ -37,6 +37,7 @@ pub mod tls;
 pub mod trace;
 pub mod upstream;
 pub mod variable;
+pub mod wire;
 pub mod worker;
 pub mod zone;
 

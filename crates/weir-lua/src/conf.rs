@@ -278,7 +278,7 @@ impl LuaConf {
                 line.fail_arg(0, format!("lua_shared_dict \"{name}\" is already defined as \"{name}\""))
             );
         }
-        let zone = line.ext::<Registry>().shared::<Zones>().named("lua_shared_dict", &name);
+        let zone = line.ext::<Registry>().shared::<Zones>().named(DICTIONARY, &name);
         let zone = zone.map_err(|message| line.fail_arg(0, message))?;
         zone.declare(size, "", ()).map_err(|message| line.fail_arg(0, message))?;
         self.main.dicts.push(zone);
@@ -286,6 +286,8 @@ impl LuaConf {
     }
 }
 
+/// The directive that declares dictionaries, as the owner of their zones.
+pub(crate) const DICTIONARY: &str = "lua_shared_dict";
 /// The smallest `lua_capture_error_log`, bytes.
 const LEAST_CAPTURED: usize = 4096;
 

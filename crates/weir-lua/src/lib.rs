@@ -6,6 +6,7 @@
 //! they yield. Lua runs on the worker's own stack and nowhere else.
 
 mod advice;
+pub mod agent;
 mod api;
 mod ask;
 mod balancer;

@@ -1,6 +1,9 @@
 //! Modules in Lua that stand in the program, and are loaded when a script requires them: those of lua-resty-string and
 //! the like, and LuaJIT's own (`jit.v`, `jit.dump` ...).
 
+use weir_rt::process::parent;
+use weir_rt::signal;
+
 use crate::api::{Done, Function, expect_string, function};
 use crate::lend;
 use crate::vm::Vm;
@@ -28,6 +31,16 @@ pub(crate) const TABLE: &[Function] = &[
     }),
     function("_process.agent", 0, |l| {
         l.push_boolean(lend::vm(Vm::is_agent));
+        Ok(Done::Results(1))
+    }),
+    function("_process.master", 0, |l| {
+        let single = lend::vm(|vm| vm.main_conf.one_process);
+        l.push_number(f64::from(if single { std::process::id() } else { parent() }));
+        Ok(Done::Results(1))
+    }),
+    function("_process.quit", 0, |l| {
+        let asked = signal::kill(std::process::id() as i32, signal::SIGQUIT);
+        l.push_boolean(asked.is_ok());
         Ok(Done::Results(1))
     }),
     function("_process.enable", 0, |l| {

@@ -14,6 +14,7 @@ use weir_core::variable::Get;
 use weir_core::worker::AGENT;
 use weir_core::{Exchange, Text};
 
+use crate::agent;
 use crate::api;
 use crate::ask;
 use crate::chunk::{self, Unloaded};
@@ -100,9 +101,11 @@ impl Vm {
         };
         #[cfg(lua_walk)]
         crate::sample::install();
+        // Those of the privileged agent are in the server.
+        let make = |size| Dict::new(if agent::is_here() { 0 } else { size });
         let dicts = main_conf.dicts.iter();
         let dicts: Vec<(String, Arc<Dict>)> =
-            dicts.map(|zone| (zone.name.to_string(), zone.store(Dict::new))).collect();
+            dicts.map(|zone| (zone.name.to_string(), zone.store(make))).collect();
         let most = main_conf.regex_cache.unwrap_or(1024);
         let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0));
         let heap = Heap::attach(main);

@@ -6,13 +6,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use weir_conf::{Files, RealFiles};
 use weir_core::privileged::Contents;
+use weir_core::wire::{Reader, Writer};
 
 /// The files of a configuration as they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +64,8 @@ pub(crate) enum Order {
     Reload(Bundle),
     /// New descriptors for these logs.
     Reopen(Vec<PathBuf>),
+    /// There is a privileged agent: two sockets, for what it asks and for what it hears.
+    Agent,
 }
 
 /// A configuration on its way to the server.
@@ -89,13 +90,17 @@ pub(crate) struct Socket {
     pub index: usize,
 }
 
+/// Whether a configuration wants a privileged agent, which its scripts say when they begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantsAgent(pub bool);
+
 /// What the server says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It accepts connections.
-    Ready,
+    Ready(WantsAgent),
     /// The configuration is in force, or why it is not.
-    Reloaded(Result<(), Vec<String>>),
+    Reloaded(Result<WantsAgent, Vec<String>>),
 }
 
 impl Order {
@@ -128,6 +133,7 @@ impl Order {
                 out.number(REOPEN);
                 out.list(logs.iter(), |out, path| out.path(path));
             }
+            Order::Agent => out.number(AGENT),
         }
         out.0
     }
@@ -138,12 +144,12 @@ impl Order {
         let order = match from.number()? {
             RELOAD => Order::Reload(Bundle {
                 record: Record {
-                    texts: from.files()?,
+                    texts: files(&mut from)?,
                     patterns: from
                         .list(|from| Some((from.path()?, from.list(Reader::path)?)))?
                         .into_iter()
                         .collect(),
-                    privileged: from.files()?,
+                    privileged: files(&mut from)?,
                 },
                 sockets: from.list(|from| {
                     let address = from.string()?;
@@ -152,9 +158,10 @@ impl Order {
                 logs: from.list(Reader::path)?,
             }),
             REOPEN => Order::Reopen(from.list(Reader::path)?),
+            AGENT => Order::Agent,
             _ => return None,
         };
-        from.0.is_empty().then_some(order)
+        from.whole(order)
     }
 }
 
@@ -163,8 +170,14 @@ impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         match self {
-            Answer::Ready => out.number(READY),
-            Answer::Reloaded(Ok(())) => out.number(RELOADED),
+            Answer::Ready(WantsAgent(wanted)) => {
+                out.number(READY);
+                out.number(u64::from(*wanted));
+            }
+            Answer::Reloaded(Ok(WantsAgent(wanted))) => {
+                out.number(RELOADED);
+                out.number(u64::from(*wanted));
+            }
             Answer::Reloaded(Err(lines)) => {
                 out.number(REFUSED);
                 out.list(lines.iter(), |out, line| out.bytes(line.as_bytes()));
@@ -177,12 +190,12 @@ impl Answer {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Answer> {
         let mut from = Reader(bytes);
         let answer = match from.number()? {
-            READY => Answer::Ready,
-            RELOADED => Answer::Reloaded(Ok(())),
+            READY => Answer::Ready(WantsAgent(from.number()? != 0)),
+            RELOADED => Answer::Reloaded(Ok(WantsAgent(from.number()? != 0))),
             REFUSED => Answer::Reloaded(Err(from.list(Reader::string)?)),
             _ => return None,
         };
-        from.0.is_empty().then_some(answer)
+        from.whole(answer)
     }
 }
 
@@ -191,68 +204,12 @@ const REOPEN: u64 = 2;
 const READY: u64 = 3;
 const RELOADED: u64 = 4;
 const REFUSED: u64 = 5;
+const AGENT: u64 = 6;
 
-/// Numbers of eight bytes; strings and lists behind their length.
-#[derive(Default)]
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn number(&mut self, number: u64) {
-        self.0.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn path(&mut self, path: &Path) {
-        self.bytes(path.as_os_str().as_bytes());
-    }
-
-    fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut item: impl FnMut(&mut Writer, T)) {
-        self.number(items.len() as u64);
-        items.for_each(|one| item(self, one));
-    }
-}
-
-struct Reader<'b>(&'b [u8]);
-
-impl<'b> Reader<'b> {
-    fn number(&mut self) -> Option<u64> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u64::from_le_bytes(*number))
-    }
-
-    fn bytes(&mut self) -> Option<&'b [u8]> {
-        let len = usize::try_from(self.number()?).ok()?;
-        let (bytes, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn path(&mut self) -> Option<PathBuf> {
-        self.bytes().map(|bytes| OsString::from_vec(bytes.to_vec()).into())
-    }
-
-    fn files<C: FromIterator<(PathBuf, Vec<u8>)>>(&mut self) -> Option<C> {
-        let files = self.list(|from| Some((from.path()?, from.bytes()?.to_vec())));
-        files.map(|files| files.into_iter().collect())
-    }
-
-    fn string(&mut self) -> Option<String> {
-        self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-    }
-
-    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.number()?;
-        let mut items = Vec::new(); // as long as there are bytes for, whatever the number says
-        for _ in 0..count {
-            items.push(item(self)?);
-        }
-        Some(items)
-    }
+/// The files of a record.
+fn files<C: FromIterator<(PathBuf, Vec<u8>)>>(from: &mut Reader<'_>) -> Option<C> {
+    let files = from.list(|from| Some((from.path()?, from.bytes()?.to_vec())));
+    files.map(|files| files.into_iter().collect())
 }
 
 const ENOENT: i32 = 2;
@@ -273,11 +230,13 @@ mod tests {
 
     #[test]
     fn messages_read_back() {
-        for order in [reload(), Order::Reload(Bundle::default()), Order::Reopen(vec!["/a".into()])] {
+        for order in
+            [reload(), Order::Reload(Bundle::default()), Order::Reopen(vec!["/a".into()]), Order::Agent]
+        {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         let refused = Answer::Reloaded(Err(vec!["why".to_owned(), String::new()]));
-        for answer in [Answer::Ready, Answer::Reloaded(Ok(())), refused] {
+        for answer in [Answer::Ready(WantsAgent(true)), Answer::Reloaded(Ok(WantsAgent(false))), refused] {
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
         }
     }

@@ -1,6 +1,7 @@
 //! Weir, the program: command line and process. What it serves with is the library's.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod bundle;
 mod cli;
 mod control;

@@ -2,9 +2,10 @@
 //! what needs root it gets from the master.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_core::Configuration;
 use weir_core::log::{self, Level};
@@ -15,7 +16,7 @@ use weir_rt::signal::{self, Signals};
 use weir_see::remains::{self, Remains};
 use weir_see::{Admin, Bound, Source};
 
-use crate::bundle::{Answer, Bundle, Order, Socket};
+use crate::bundle::{Answer, Bundle, Order, Socket, WantsAgent};
 use crate::load::Paths;
 use crate::run::{self, failed, lines};
 use crate::{control, settings, single};
@@ -44,6 +45,7 @@ pub(crate) fn run(inheritance: Inheritance) -> i32 {
     let code = match start(inheritance) {
         Ok(process) => {
             process.wait();
+            weir_lua::agent::wait_gone(FAREWELL);
             0
         }
         Err(errors) => {
@@ -80,7 +82,8 @@ fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
     if let Some(thread) = server.threads().first() {
         log::cycle(Level::Notice, &format_args!("using the \"{}\" event method", thread.driver));
     }
-    channel.send(&Answer::Ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
+    let ready = Answer::Ready(WantsAgent(server.configuration().wants_agent()));
+    channel.send(&ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;
     Ok(Process { server, admin, signals, channel, paths })
 }
@@ -149,7 +152,9 @@ impl Process {
         };
         match Order::decode(&message.bytes) {
             Some(Order::Reload(bundle)) => {
-                let answer = Answer::Reloaded(self.reload(bundle, message.fds));
+                let reloaded = self.reload(bundle, message.fds);
+                let wants = || WantsAgent(self.server.configuration().wants_agent());
+                let answer = Answer::Reloaded(reloaded.map(|()| wants()));
                 if let Err(error) = self.channel.send(&answer.encode(), &[]) {
                     let reason = settings::reason(&error);
                     log::cycle(Level::Alert, &format_args!("the master process can't be told ({reason})"));
@@ -160,9 +165,22 @@ impl Process {
                 reopen();
                 drop(given);
             }
+            Some(Order::Agent) => self.serve_agent(message.fds),
             None => log::cycle(Level::Alert, &"the master process asks for something unknown"),
         }
         true
+    }
+
+    /// The privileged agent has begun: what its scripts share is here.
+    fn serve_agent(&self, fds: Vec<OwnedFd>) {
+        let mut sockets = fds.into_iter().map(UnixStream::from);
+        let (Some(calls), Some(heard)) = (sockets.next(), sockets.next()) else {
+            return log::cycle(Level::Alert, &"the privileged agent comes without its sockets");
+        };
+        if let Err(error) = weir_lua::agent::serve(&self.server.configuration(), calls, heard) {
+            let reason = settings::reason(&error);
+            log::cycle(Level::Alert, &format_args!("the privileged agent can't be served ({reason})"));
+        }
     }
 
     /// Builds what the master has built, and takes it into use.
@@ -203,4 +221,7 @@ fn import(configuration: &Configuration, parts: Vec<(Socket, OwnedFd)>) -> Resul
 
 const SIGNALS: [i32; 6] =
     [signal::SIGQUIT, signal::SIGWINCH, signal::SIGTERM, signal::SIGINT, signal::SIGUSR1, signal::SIGHUP];
-const FATAL: i32 = 2;
+/// How long a server that has ended otherwise is there for the privileged agent, which was told to end with it.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// nginx's exit status of a process that could not even begin.
+pub(crate) const FATAL: i32 = 2;

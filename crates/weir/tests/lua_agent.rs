@@ -22,6 +22,7 @@ fn conf(main: &str, http: &str) -> String {
          server {{ listen 127.0.0.1:%%PORT%%; default_type text/plain;\n\
          location /seen {{ content_by_lua_block {{ ngx.print(tostring(ngx.shared.seen:get(ngx.var.arg_key))) }} }}\n\
          location /say {{ content_by_lua_block {{ assert(weir.events.publish(tonumber(ngx.var.arg_to) or 'all', 'a', 'b', 1)) }} }}\n\
+         location /quit {{ content_by_lua_block {{ require('ngx.process').signal_graceful_exit() ngx.print('bye') }} }}
          location /kind {{ content_by_lua_block {{ ngx.print(require('ngx.process').type()) }} }}\n}} }}\n"
     )
 }
@@ -131,4 +132,13 @@ fn one_process_has_no_agent() {
     assert_eq!(get(&server, "/kind"), "single");
     sees(&server, "single", "2");
     assert!(!server.error_log().contains("start privileged agent"), "{}", server.error_log());
+}
+
+/// The answer to who asks for it is given.
+#[test]
+fn one_process_ends_when_a_script_says_so() {
+    let mut server = Server::builder(&conf("", "")).start();
+    assert_eq!(get(&server, "/quit"), "bye");
+    assert!(server.wait_exit().status.success());
+    assert!(server.error_log().contains("gracefully shutting down"), "{}", server.error_log());
 }

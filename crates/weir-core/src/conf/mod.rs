@@ -82,13 +82,13 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The server is to have a privileged agent: said by a module while the configuration is installed.
+    /// There is to be a privileged agent beside the server: said by a module while the configuration is installed.
     pub fn want_agent(&self) {
         self.agent.store(true, Relaxed);
     }
 
     /// Whether it is to have one.
-    pub(crate) fn wants_agent(&self) -> bool {
+    pub fn wants_agent(&self) -> bool {
         self.agent.load(Relaxed)
     }
 }

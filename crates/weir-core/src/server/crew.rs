@@ -83,7 +83,7 @@ pub(super) struct Stage(pub(super) AtomicU8);
 impl Stage {
     pub(super) const WORKING: u8 = 0;
     const RETIRED: u8 = 1;
-    const ENDED: u8 = 2;
+    pub(super) const ENDED: u8 = 2;
 
     /// The thread's own step: `true` when it is retired, and from now on ended.
     pub(super) fn end(&self) -> bool {

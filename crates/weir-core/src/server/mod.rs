@@ -24,9 +24,9 @@ use crate::log::{self, Level};
 use crate::upstream::Upstreams;
 use crate::worker::Worker;
 use crate::zone::Zones;
-use agent::Agent;
 use crew::{Called, Crew};
 
+pub use agent::Agent;
 pub use crew::{Thread, Threads};
 use sockets::Listening;
 pub use sockets::{Backlog, Part, Sockets};
@@ -70,7 +70,6 @@ impl Default for Options {
 /// A running server. Dropping it stops it at once.
 pub struct Server {
     crew: Crew,
-    agent: Agent,
     options: Options,
     /// Held while a configuration is taken into use, or the server ends.
     state: Mutex<State>,
@@ -150,7 +149,6 @@ impl Server {
         }
         let server = Server {
             crew: Crew::new(),
-            agent: Agent::default(),
             options,
             state: Mutex::new(State { sockets: Sockets::default(), quitting: false }),
             configuration: InForce::new(configuration.clone()),
@@ -274,7 +272,6 @@ impl Server {
         }
         called.iter().for_each(|worker| worker.remote.run(Box::new(thread::release)));
         called.iter().filter(|worker| worker.id >= count).for_each(|worker| self.crew.retire(worker));
-        self.agent.follow(configuration, &self.options, &everyone);
         Ok(())
     }
 
@@ -285,13 +282,11 @@ impl Server {
         // A socket that anybody holds goes on taking connections, which nobody would accept.
         state.sockets = Sockets::default();
         let limit = self.configuration().main.shutdown_timeout();
-        self.agent.run(move || thread::quit(limit));
         self.crew.on_all(move || thread::quit(limit));
     }
 
     /// Stops at once: connections are closed where they are.
     pub fn stop(&self) {
-        self.agent.run(thread::stop);
         self.crew.on_all(thread::stop);
         let mut state = self.state();
         state.quitting = true;
@@ -300,7 +295,7 @@ impl Server {
 
     /// Waits until all workers have ended, for `limit` at most after each. `true`: they have.
     pub fn join(&self, limit: Option<Duration>) -> bool {
-        self.crew.join(limit) && self.agent.join(limit)
+        self.crew.join(limit)
     }
 
     /// Runs `f` on worker `id`'s loop.
@@ -348,8 +343,11 @@ fn prepare(
     }
     drop(done);
     let results = collect(called.len(), &results, patience);
-    let late = || StartError("a worker did not take the configuration in time".to_owned());
     results.map_err(|_| late())?.into_iter().try_for_each(|result| result.map_err(StartError))
+}
+
+fn late() -> StartError {
+    StartError("a worker did not take the configuration in time".to_owned())
 }
 
 /// Runs a closure on each worker's loop and waits for what all of them return.

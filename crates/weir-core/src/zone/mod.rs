@@ -79,6 +79,11 @@ impl Zones {
         used.map(|(zone, store)| (zone.owner, &*zone.name, store.usage()))
     }
 
+    /// Those that directives of `owner` declare.
+    pub fn of<'z>(&'z self, owner: &'static str) -> impl Iterator<Item = &'z Arc<SharedZone>> + use<'z> {
+        self.0.iter().filter(move |zone| zone.owner == owner)
+    }
+
     /// Takes over what `before` has; a zone of another size begins empty. Nothing changes when it fails.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! `ngx.shared.DICT:*`, as far as it is not [compiled](crate::fast).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Done, Function, Outcome, Raise, fail, function};
-use crate::dict::{Dict, Item, New, Stored, When};
+use super::{Done, Function, Raise, fail, function};
+use crate::agent;
+use crate::dict::call::{Call, Outcome, Reply};
+use crate::dict::{Dict, Item};
 use crate::lend;
 use crate::phase::Phase;
 use crate::state::State;
@@ -24,49 +25,27 @@ pub(super) const TABLE: &[Function] = &[
     function("_dict.rpush", 0, |l| push(l, false)),
     function("_dict.lpop", 0, |l| pop(l, true)),
     function("_dict.rpop", 0, |l| pop(l, false)),
-    function("_dict.llen", 0, |l| {
-        with_key(l, |l, dict, key| match dict.with_list(&key, |list| list.len()) {
-            None => {
-                l.push_number(0.0);
-                Ok(Done::Results(1))
-            }
-            Some(None) => fail(l, "value not a list"),
-            Some(Some(count)) => {
-                l.push_number(count as f64);
-                Ok(Done::Results(1))
-            }
-        })
-    }),
-    function("_dict.ttl", 0, |l| {
-        with_key(l, |l, dict, key| match dict.ttl(&key) {
-            None => fail(l, "not found"),
-            Some(left) => {
-                l.push_number(left as f64 / 1000.0);
-                Ok(Done::Results(1))
-            }
-        })
-    }),
+    function("_dict.llen", 0, |l| with_key(l, |l, dict, key| answer(l, dict.ask(Call::Length(&key))))),
+    function("_dict.ttl", 0, |l| with_key(l, |l, dict, key| answer(l, dict.ask(Call::Ttl(&key))))),
     function("_dict.expire", 0, |l| {
         let ttl = milliseconds(l, 3, "exptime")?;
-        with_key(l, |l, dict, key| {
-            if is_ignored() || dict.expire(&key, ttl) {
-                l.push_boolean(true);
-                return Ok(Done::Results(1));
-            }
-            fail(l, "not found")
+        with_key(l, |l, dict, key| match is_ignored() {
+            true => answer(l, Outcome::Boolean.into()),
+            false => match dict.ask(Call::Expire(&key, ttl)) {
+                reply if reply.outcome == Outcome::Done => answer(l, Outcome::Boolean.into()),
+                reply => answer(l, reply),
+            },
         })
     }),
     function("_dict.flush_expired", 0, |l| {
         let dict = dict(l)?;
         let most = l.number(2).unwrap_or(0.0);
-        let most = if most > 0.0 { most as usize } else { usize::MAX };
-        l.push_number(dict.flush_expired(most) as f64);
-        Ok(Done::Results(1))
+        answer(l, dict.ask(Call::FlushExpired(most_of(most))))
     }),
     function("_dict.get_keys", 0, |l| {
         let dict = dict(l)?;
         let most = if l.is_none_or_nil(2) { 1024.0 } else { l.number(2).unwrap_or(1024.0) };
-        let keys = dict.keys(if most > 0.0 { most as usize } else { usize::MAX });
+        let Reply { keys, .. } = dict.ask(Call::Keys(most_of(most)));
         l.new_table(keys.len(), 0);
         for (at, key) in keys.iter().enumerate() {
             l.push_bytes(key);
@@ -76,8 +55,42 @@ pub(super) const TABLE: &[Function] = &[
     }),
 ];
 
+/// A dictionary, or its name where it is the server's and scripts are the privileged agent's.
+enum Place {
+    Here(Arc<Dict>),
+    There(String),
+}
+
+impl Place {
+    fn ask(&self, call: Call<'_>) -> Reply {
+        match self {
+            Place::Here(dict) => call.perform(dict),
+            Place::There(name) => agent::ask(name, &call),
+        }
+    }
+}
+
+/// None and less mean all.
+fn most_of(most: f64) -> u64 {
+    if most > 0.0 { most as u64 } else { u64::MAX }
+}
+
+/// What a method returns.
+fn answer(l: State, reply: Reply) -> super::Outcome {
+    match reply.outcome {
+        Outcome::Done => l.push_bytes(&reply.text),
+        Outcome::Number => l.push_number(reply.number),
+        Outcome::Boolean => l.push_boolean(true),
+        Outcome::Nothing => l.push_nil(),
+        Outcome::NotFound => return fail(l, "not found"),
+        Outcome::Other | Outcome::List | Outcome::Exists => return fail(l, "value not a list"),
+        Outcome::NoMemory => return fail(l, "no memory"),
+    }
+    Ok(Done::Results(1))
+}
+
 /// The dictionary that the method is called on.
-fn dict(l: State) -> Result<Arc<Dict>, Raise> {
+fn dict(l: State) -> Result<Place, Raise> {
     let bad = || Raise::text("bad \"zone\" argument");
     if l.kind(1) != kind::TABLE {
         return Err(bad());
@@ -86,7 +99,11 @@ fn dict(l: State) -> Result<Arc<Dict>, Raise> {
     let number = l.number(-1);
     l.pop(1);
     let number = number.ok_or_else(bad)? as usize;
-    lend::vm(|vm| vm.dicts.get(number.wrapping_sub(1)).map(|(_, dict)| dict.clone())).ok_or_else(bad)
+    let place = |(name, dict): &(String, Arc<Dict>)| match agent::is_here() {
+        true => Place::There(name.clone()),
+        false => Place::Here(dict.clone()),
+    };
+    lend::vm(|vm| vm.dicts.get(number.wrapping_sub(1)).map(place)).ok_or_else(bad)
 }
 
 /// Writes of `init_by_lua` count in the first worker's VM; the others run the same.
@@ -95,7 +112,7 @@ pub(crate) fn is_ignored() -> bool {
 }
 
 /// Calls `act` with the dictionary and the key that is the second argument; `nil, reason` without a proper one.
-fn with_key(l: State, act: impl FnOnce(State, &Dict, Vec<u8>) -> Outcome) -> Outcome {
+fn with_key(l: State, act: impl FnOnce(State, &Place, Vec<u8>) -> super::Outcome) -> super::Outcome {
     let dict = dict(l)?;
     let key = match l.kind(2) {
         kind::NIL | kind::NONE => return fail(l, "nil key"),
@@ -132,63 +149,21 @@ fn milliseconds(l: State, at: i32, name: &str) -> Result<u64, Raise> {
     }
 }
 
-fn push(l: State, left: bool) -> Outcome {
+fn push(l: State, left: bool) -> super::Outcome {
     let item = match l.kind(3) {
         kind::STRING => Item::Text(l.bytes(3).unwrap_or_default().into()),
         kind::NUMBER => Item::Number(l.number(3).unwrap_or_default()),
         _ => return fail(l, "bad value type"),
     };
-    with_key(l, |l, dict, key| {
-        if is_ignored() {
-            l.push_number(1.0);
-            return Ok(Done::Results(1));
-        }
-        let add = |list: &mut VecDeque<Item>, item: Item| {
-            if left {
-                list.push_front(item);
-            } else {
-                list.push_back(item);
-            }
-            list.len()
-        };
-        let mut item = Some(item);
-        loop {
-            let pushed = dict.with_list(&key, |list| item.take().map_or(list.len(), |item| add(list, item)));
-            match pushed {
-                Some(Some(count)) => {
-                    l.push_number(count as f64);
-                    return Ok(Done::Results(1));
-                }
-                Some(None) => return fail(l, "value not a list"),
-                None => {}
-            }
-            let Some(first) = item.clone() else { return fail(l, "no memory") };
-            let list = New::List(VecDeque::from([first]));
-            match dict.set(&key, list, 0, 0, When::Absent, true) {
-                Stored::Yes(_) => {
-                    l.push_number(1.0);
-                    return Ok(Done::Results(1));
-                }
-                // Another worker has begun the list.
-                Stored::Exists => {}
-                _ => return fail(l, "no memory"),
-            }
-        }
+    with_key(l, |l, dict, key| match is_ignored() {
+        true => answer(l, Reply::number(1.0)),
+        false => answer(l, dict.ask(Call::Push { key: &key, item, left })),
     })
 }
 
-fn pop(l: State, left: bool) -> Outcome {
-    with_key(l, |l, dict, key| {
-        if is_ignored() {
-            l.push_nil();
-            return Ok(Done::Results(1));
-        }
-        match dict.with_list(&key, |list| if left { list.pop_front() } else { list.pop_back() }) {
-            Some(None) => return fail(l, "value not a list"),
-            Some(Some(Some(Item::Text(text)))) => l.push_bytes(&text),
-            Some(Some(Some(Item::Number(number)))) => l.push_number(number),
-            _ => l.push_nil(),
-        }
-        Ok(Done::Results(1))
+fn pop(l: State, left: bool) -> super::Outcome {
+    with_key(l, |l, dict, key| match is_ignored() {
+        true => answer(l, Outcome::Nothing.into()),
+        false => answer(l, dict.ask(Call::Pop { key: &key, left })),
     })
 }

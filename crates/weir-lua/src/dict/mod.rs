@@ -10,6 +10,7 @@
 //! A node that is read again and again while its value stays gets a [`mark`], by which compiled Lua sees that what it has
 //! read before still holds: such a read, and a write of what is there, never come here.
 
+pub(crate) mod call;
 mod mark;
 mod node;
 mod stripe;
@@ -73,6 +74,17 @@ pub(crate) enum When {
     Absent,
     /// `replace`
     Present,
+}
+
+impl When {
+    /// By the number that the prelude has for it.
+    pub(crate) fn of(number: u64) -> When {
+        match number {
+            0 => When::Always,
+            1 => When::Absent,
+            _ => When::Present,
+        }
+    }
 }
 
 /// What came of storing a value.

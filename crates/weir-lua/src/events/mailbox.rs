@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use weir_core::wire::{Reader, Writer};
+
 use crate::worker_thread::Value;
 
 /// Something that happened.
-pub(super) struct Event {
+#[derive(Debug, PartialEq)]
+pub(crate) struct Event {
     /// The library whose event it is.
     pub(super) channel: Vec<u8>,
     pub(super) source: Vec<u8>,
@@ -15,6 +18,32 @@ pub(super) struct Event {
     pub(super) data: Value,
     /// The worker that says it.
     pub(super) sender: Option<u8>,
+}
+
+impl Event {
+    /// Writes it for another process.
+    ///
+    /// # Errors
+    /// As [`Value::encode`].
+    pub(crate) fn encode(&self, out: &mut Writer) -> Result<(), String> {
+        [&self.channel, &self.source, &self.name].iter().for_each(|text| out.bytes(text));
+        out.list(self.sender.iter(), |out, sender| out.number((*sender).into()));
+        self.data.encode(out)
+    }
+
+    /// Reads what [`Event::encode`] has written; `None` if it is not that.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Event> {
+        let mut text = || Some(from.bytes()?.to_vec());
+        let (channel, source, name) = (text()?, text()?, text()?);
+        let sender = from.list(|from| u8::try_from(from.number()?).ok())?.pop();
+        Some(Event { channel, source, name, data: Value::decode(from)?, sender })
+    }
+}
+
+/// Who is told of events.
+pub(crate) trait Hears: Send + Sync {
+    /// Takes an event, without waiting.
+    fn put(&self, event: Arc<Event>);
 }
 
 /// See the module.
@@ -29,8 +58,8 @@ struct Inside {
     closed: bool,
 }
 
-impl Mailbox {
-    pub(super) fn put(&self, event: Arc<Event>) {
+impl Hears for Mailbox {
+    fn put(&self, event: Arc<Event>) {
         let waker = {
             let mut inside = self.inside();
             if inside.closed {
@@ -43,7 +72,9 @@ impl Mailbox {
             waker.wake();
         }
     }
+}
 
+impl Mailbox {
     pub(super) fn take(&self) -> Option<Arc<Event>> {
         let mut inside = self.inside();
         let event = inside.events.pop_front();

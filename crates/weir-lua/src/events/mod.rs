@@ -12,8 +12,10 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use weir_core::wire::{Reader, Writer};
 use weir_core::worker::AGENT;
 
+use crate::agent;
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, function};
 use crate::drive::drive_alone;
 use crate::lend;
@@ -23,7 +25,8 @@ use crate::state::State;
 use crate::sys::kind;
 use crate::vm::Vm;
 use crate::worker_thread::Value;
-use mailbox::{Event, Mailbox};
+use mailbox::Mailbox;
+pub(crate) use mailbox::{Event, Hears};
 
 pub(crate) const TABLE: &[Function] = &[
     function("_events.join", 0, join),
@@ -43,18 +46,44 @@ struct Bus {
 
 struct Member {
     worker: u8,
-    mailbox: Arc<Mailbox>,
+    ear: Arc<dyn Hears>,
 }
 
 static BUS: Mutex<Option<Bus>> = Mutex::new(None);
 
 /// Whom an event is for.
-enum Target {
+#[derive(Debug, PartialEq)]
+pub(crate) enum Target {
     All,
     /// One worker.
     Worker(u8),
     /// Any one, once in so many milliseconds, whoever says it.
     Once(Vec<u8>, u64),
+}
+
+impl Target {
+    /// Writes it for another process.
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        match self {
+            Target::All => out.number(0),
+            Target::Worker(id) => [1, (*id).into()].iter().for_each(|number| out.number(*number)),
+            Target::Once(name, ms) => {
+                out.number(2);
+                out.bytes(name);
+                out.number(*ms);
+            }
+        }
+    }
+
+    /// Reads what [`Target::encode`] has written; `None` if it is not that.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Target> {
+        match from.number()? {
+            0 => Some(Target::All),
+            1 => u8::try_from(from.number()?).ok().map(Target::Worker),
+            2 => Some(Target::Once(from.bytes()?.to_vec(), from.number()?)),
+            _ => None,
+        }
+    }
 }
 
 impl Bus {
@@ -67,7 +96,7 @@ impl Bus {
     /// How many hear of it.
     fn publish(&mut self, target: Target, event: &Arc<Event>) -> usize {
         let to = |members: &[&Member]| {
-            members.iter().for_each(|member| member.mailbox.put(event.clone()));
+            members.iter().for_each(|member| member.ear.put(event.clone()));
             members.len()
         };
         match target {
@@ -99,7 +128,10 @@ pub(crate) struct Joined {
 impl Joined {
     fn new(worker: u8, handler: i32) -> Joined {
         let mailbox = Arc::new(Mailbox::default());
-        Bus::with(|bus| bus.members.push(Member { worker, mailbox: mailbox.clone() }));
+        Bus::with(|bus| bus.members.push(Member { worker, ear: mailbox.clone() }));
+        if agent::is_here() {
+            agent::join();
+        }
         Joined { mailbox, handler }
     }
 }
@@ -112,8 +144,35 @@ impl Drop for Joined {
 
 /// Nothing more comes into the mailbox.
 fn leave(mailbox: &Arc<Mailbox>) {
-    Bus::with(|bus| bus.members.retain(|member| !Arc::ptr_eq(&member.mailbox, mailbox)));
+    let ear: Arc<dyn Hears> = mailbox.clone();
+    if dismiss(&ear) && agent::is_here() {
+        agent::leave();
+    }
     mailbox.close();
+}
+
+/// The privileged agent hears, too, until it is [dismissed](dismiss).
+pub(crate) fn admit(agent: Arc<dyn Hears>) {
+    Bus::with(|bus| bus.members.push(Member { worker: AGENT, ear: agent }));
+}
+
+/// Takes away who hears no more; whether it was there.
+pub(crate) fn dismiss(ear: &Arc<dyn Hears>) -> bool {
+    Bus::with(|bus| {
+        let before = bus.members.len();
+        bus.members.retain(|member| !std::ptr::addr_eq(Arc::as_ptr(&member.ear), Arc::as_ptr(ear)));
+        bus.members.len() < before
+    })
+}
+
+/// In the privileged agent: what the server has published comes.
+pub(crate) fn deliver(event: Event) {
+    publish_here(Target::All, &Arc::new(event));
+}
+
+/// Publishes to those that hear in this process, and to the privileged agent: how many there are.
+pub(crate) fn publish_here(target: Target, event: &Arc<Event>) -> usize {
+    Bus::with(|bus| bus.publish(target, event))
 }
 
 /// `join(handler)`: whether there is something to hear. A VM of no worker, or of one request, hears nothing.
@@ -157,8 +216,11 @@ fn publish(l: State) -> Outcome {
         },
     };
     let sender = lend::vm(Vm::worker);
-    let event = Arc::new(Event { channel: channel?, source: source?, name: name?, data, sender });
-    let heard = Bus::with(|bus| bus.publish(target, &event));
+    let event = Event { channel: channel?, source: source?, name: name?, data, sender };
+    let heard = match agent::is_here() {
+        true => agent::publish(&target, &event).map_err(|why| Raise::text(format!("{why} in the data")))?,
+        false => publish_here(target, &Arc::new(event)),
+    };
     l.push_number(heard as f64);
     Ok(Done::Results(1))
 }

@@ -2,7 +2,8 @@
 
 use super::{Answer, FOUND, NOTHING, guarded, kept, slice};
 use crate::api::writes_are_ignored;
-use crate::dict::{Dict, New, SMALL, Seen, Stored, Version, When};
+use crate::dict::call::{self, Incr, Outcome};
+use crate::dict::{Dict, SMALL, Seen, Version, When};
 use crate::lend;
 
 /// A value and how it is stored; `struct weir_value` of the prelude.
@@ -24,8 +25,36 @@ pub(super) struct Given {
 }
 
 impl Given {
-    fn ttl(&self) -> u64 {
+    /// Milliseconds.
+    pub(super) fn ttl(&self) -> u64 {
         (self.ttl * 1000.0) as u64
+    }
+
+    pub(super) fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    pub(super) fn when(&self) -> When {
+        When::of(self.when as u64)
+    }
+
+    pub(super) fn evicts(&self) -> bool {
+        self.evict != 0
+    }
+
+    /// The value, whose text is passed beside; `None`: there is to be none.
+    pub(super) fn value<'t>(&self, text: &'t [u8]) -> Option<call::Given<'t>> {
+        match self.kind {
+            0 => Some(call::Given::Text(text)),
+            1 => Some(call::Given::Number(self.number)),
+            2 => Some(call::Given::Boolean(self.number != 0.0)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn incr(&self) -> Incr {
+        let init = (self.when == 1).then_some(self.init);
+        Incr { by: self.number, init, ttl: self.ttl(), ignored: writes_are_ignored() }
     }
 }
 
@@ -40,7 +69,7 @@ pub(super) extern "C" fn place(number: i32) -> *const Dict {
     })
 }
 
-/// The value of `key`: 1 a text, 2 a number, 3 a boolean in `number`, 4 a list; `flag` says that it has expired, `mark`
+/// The value of `key`, its kind as an [`Outcome`], a boolean in `number`; `flag` says that it has expired, `mark`
 /// how to see without another call that it is still the same.
 pub(super) unsafe extern "C" fn get(
     dict: *const Dict,
@@ -85,7 +114,7 @@ pub(super) unsafe extern "C" fn get(
     })
 }
 
-/// Stores a value: 1, or what came of it instead: 2 exists, 3 not found, 4 no memory; `flag`: others have gone.
+/// Stores a value: an [`Outcome`]; `flag`: others have gone.
 pub(super) unsafe extern "C" fn set(
     dict: *const Dict,
     key: *const u8,
@@ -103,36 +132,18 @@ pub(super) unsafe extern "C" fn set(
         if writes_are_ignored() {
             return FOUND;
         }
-        let when = match given.when {
-            0 => When::Always,
-            1 => When::Absent,
-            _ => When::Present,
+        let Some(value) = given.value(text) else {
+            dict.delete(key);
+            return FOUND;
         };
-        let value = match given.kind {
-            0 => New::Text(text),
-            1 => New::Number(given.number),
-            2 => New::Boolean(given.number != 0.0),
-            _ => {
-                dict.delete(key);
-                return FOUND;
-            }
-        };
-        told(dict.set(key, value, given.ttl(), given.flags, when, given.evict != 0), answer)
+        let stored = dict.set(key, value.into(), given.ttl(), given.flags, given.when(), given.evicts());
+        let (outcome, forced) = Outcome::stored(stored);
+        answer.flag = u32::from(forced);
+        outcome as i32
     })
 }
 
-fn told(stored: Stored, answer: &mut Answer) -> i32 {
-    let (outcome, forced) = match stored {
-        Stored::Yes(forced) => (FOUND, forced),
-        Stored::Exists => (2, false),
-        Stored::NotFound => (3, false),
-        Stored::NoMemory(forced) => (4, forced),
-    };
-    answer.flag = u32::from(forced);
-    outcome
-}
-
-/// Adds to a number: 1 and the sum, or 3 not found, 4 no memory, 5 not a number.
+/// Adds to a number: an [`Outcome`], and the sum.
 pub(super) unsafe extern "C" fn incr(
     dict: *const Dict,
     key: *const u8,
@@ -143,31 +154,9 @@ pub(super) unsafe extern "C" fn incr(
     // SAFETY: as `set`.
     let (dict, key, given, answer) = unsafe { (&*dict, slice(key, len), &*given, &mut *answer) };
     guarded(|| {
-        let mut sum = 0.0;
-        answer.flag = 0;
-        let ignored = writes_are_ignored();
-        let outcome = dict.update(key, |value| match value {
-            // The first run of `init_by_lua` has added it.
-            Some(Seen::Number(number)) if ignored => {
-                sum = number;
-                Err(FOUND)
-            }
-            Some(Seen::Number(number)) => {
-                sum = number + given.number;
-                Ok((New::Number(sum), None))
-            }
-            Some(_) => Err(5),
-            None if given.when == 1 => {
-                sum = given.init + given.number;
-                if ignored { Err(FOUND) } else { Ok((New::Number(sum), Some(given.ttl()))) }
-            }
-            None => Err(3),
-        });
-        answer.number = sum;
-        match outcome {
-            Ok(stored) => told(stored, answer),
-            Err(reason) => reason,
-        }
+        let (outcome, forced, sum) = call::add(dict, key, given.incr());
+        (answer.flag, answer.number) = (u32::from(forced), sum);
+        outcome as i32
     })
 }
 

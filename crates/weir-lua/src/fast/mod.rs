@@ -7,6 +7,7 @@
 //! it. No panic leaves them: that would end the process.
 
 mod dict;
+mod far;
 mod fields;
 mod output;
 mod re;
@@ -16,13 +17,15 @@ mod text;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::agent;
 use crate::api::{Done, Function, function};
 use crate::dict::{Dict, Mark, Scratch};
 use crate::glance::{self, Glance};
 pub(crate) use fields::version;
 
 pub(crate) const TABLE: &[Function] = &[function("_fast", 0, |l| {
-    l.push_pointer((&raw const API).cast_mut().cast());
+    let api = if agent::is_here() { &raw const FAR } else { &raw const NEAR };
+    l.push_pointer(api.cast_mut().cast());
     Ok(Done::Results(1))
 })];
 
@@ -129,7 +132,7 @@ pub(crate) struct Api {
     say: unsafe extern "C" fn(*const u8, usize, i32) -> i32,
 }
 
-static API: Api = Api {
+const API: Api = Api {
     variable_index: request::variable_index,
     variable: request::variable,
     header: request::header,
@@ -165,6 +168,18 @@ static API: Api = Api {
     give_ctx: request::give_ctx,
     glance: glance::place,
     say: output::say,
+};
+
+static NEAR: Api = API;
+
+/// In the privileged agent's process.
+static FAR: Api = Api {
+    dict: far::place,
+    dict_get: far::get,
+    dict_set: far::set,
+    dict_incr: far::incr,
+    dict_whole: far::whole,
+    ..API
 };
 
 /// As [`guarded`], of what changes the request or its answer.

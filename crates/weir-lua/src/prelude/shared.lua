@@ -97,7 +97,7 @@ function methods.get_stale(zone, key)
 end
 
 local FOREVER = math.huge
-local reasons = { [2] = "exists", [3] = "not found", [4] = "no memory", [5] = "not a number" }
+local reasons = { [0] = "closed", [5] = "exists", [6] = "not found", [7] = "no memory", [8] = "not a number" }
 local function store(zone, when, evict, key, value, ttl, flags)
     local place, wrong = place_of(zone)
     if ttl == nil then
@@ -166,7 +166,7 @@ function methods.incr(zone, key, by, init, ttl)
     end
     local outcome = C.dict_incr(place, key, #key, given, out)
     if outcome ~= 1 then
-        if outcome == 4 then return nil, "no memory", out.flag ~= 0 end
+        if outcome == 7 then return nil, "no memory", out.flag ~= 0 end
         return nil, reasons[outcome]
     end
     if init == nil then return out.number end

@@ -2,10 +2,13 @@
 
 use std::ffi::c_void;
 
+use weir_core::wire::{Reader, Writer};
+
 use crate::state::State;
 use crate::sys::kind;
 
 /// A copy of a value.
+#[derive(Debug, PartialEq)]
 pub(crate) enum Value {
     Nil,
     Boolean(bool),
@@ -72,6 +75,61 @@ impl Value {
         Ok(Value::Table(pairs))
     }
 
+    /// Writes the value for another process.
+    ///
+    /// # Errors
+    /// An address means nothing there, but for that of `ngx.null`.
+    pub(crate) fn encode(&self, out: &mut Writer) -> Result<(), String> {
+        match self {
+            Value::Nil => out.number(NIL),
+            Value::Boolean(value) => [BOOLEAN, (*value).into()].iter().for_each(|number| out.number(*number)),
+            Value::Number(value) => {
+                out.number(NUMBER);
+                out.float(*value);
+            }
+            Value::Text(text) => {
+                out.number(TEXT);
+                out.bytes(text);
+            }
+            Value::Pointer(0) => out.number(NULL),
+            Value::Pointer(_) => return Err("unsupported Lua type: LUA_TLIGHTUSERDATA".to_owned()),
+            Value::Table(pairs) => {
+                out.number(TABLE);
+                out.number(pairs.len() as u64);
+                for value in pairs.iter().flat_map(|(key, value)| [key, value]) {
+                    value.encode(out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what [`Value::encode`] has written; `None` if it is not that.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Value> {
+        Value::decode_at(from, 0)
+    }
+
+    fn decode_at(from: &mut Reader<'_>, depth: usize) -> Option<Value> {
+        Some(match from.number()? {
+            NIL => Value::Nil,
+            BOOLEAN => Value::Boolean(from.number()? != 0),
+            NUMBER => Value::Number(from.float()?),
+            TEXT => Value::Text(from.bytes()?.to_vec()),
+            NULL => Value::Pointer(0),
+            TABLE if depth < DEEPEST => {
+                let pair = |from: &mut Reader<'_>| {
+                    // No key of a table is nil, nor a number that is none.
+                    let key = Value::decode_at(from, depth + 1)?;
+                    let proper =
+                        !matches!(&key, Value::Nil) && !matches!(&key, Value::Number(n) if n.is_nan());
+                    Some((proper.then_some(key)?, Value::decode_at(from, depth + 1)?))
+                };
+                Value::Table(from.list(pair)?)
+            }
+            _ => return None,
+        })
+    }
+
     /// Puts the value on top of a stack.
     pub(crate) fn push(&self, l: State) {
         match self {
@@ -95,3 +153,36 @@ impl Value {
 
 /// Tables inside one another that are copied.
 const DEEPEST: usize = 100;
+const NIL: u64 = 0;
+const BOOLEAN: u64 = 1;
+const NUMBER: u64 = 2;
+const TEXT: u64 = 3;
+const NULL: u64 = 4;
+const TABLE: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_reads_back_in_another_process() {
+        let text = |text: &str| Value::Text(text.into());
+        let inner = Value::Table(vec![(Value::Number(1.0), Value::Pointer(0))]);
+        let value = Value::Table(vec![
+            (text("a"), Value::Boolean(true)),
+            (Value::Number(0.5), Value::Nil),
+            (text("t"), inner),
+        ]);
+        let mut out = Writer::default();
+        value.encode(&mut out).expect("all of it can be said");
+        assert_eq!(Value::decode(&mut Reader(&out.0)).as_ref(), Some(&value));
+        for end in 0..out.0.len() {
+            assert_eq!(Value::decode(&mut Reader(&out.0[..end])), None, "{end}");
+        }
+        assert!(Value::Pointer(8).encode(&mut Writer::default()).is_err());
+        let deep = (0..=DEEPEST).fold(Value::Nil, |inner, _| Value::Table(vec![(Value::Number(1.0), inner)]));
+        let mut out = Writer::default();
+        deep.encode(&mut out).expect("no address in it");
+        assert_eq!(Value::decode(&mut Reader(&out.0)), None);
+    }
+}

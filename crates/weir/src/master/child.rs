@@ -9,13 +9,15 @@ use weir_rt::process::{Channel, End, Fork, fork};
 use weir_rt::signal;
 use weir_see::remains::Remains;
 
-use super::{Hatching, Reload};
-use crate::bundle::{Answer, Order};
+use super::{FATAL, Hatching, Reload};
+use crate::bundle::{Answer, Order, WantsAgent};
 use crate::server::{self, Inheritance};
 use crate::settings;
 
-/// A server process.
+/// A server process, or the privileged agent.
 pub(super) struct Child {
+    /// nginx's for what it is.
+    pub(super) name: &'static str,
     pub(super) pid: u32,
     /// `None` once it is known to be deaf.
     pub(super) channel: Option<Channel>,
@@ -27,6 +29,11 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// One that was just started, and is not told anything.
+    pub(super) fn new(name: &'static str, pid: u32) -> Child {
+        Child { name, pid, channel: None, started: Instant::now(), ready: false, remains: None }
+    }
+
     /// Sends it a signal; that it has just ended is no news.
     pub(super) fn kill(&self, number: i32) {
         if let Err(error) = signal::kill(self.pid as i32, number)
@@ -59,15 +66,15 @@ impl Hatching {
     ///
     /// # Errors
     /// It did not come so far; what it had to say of it, it has said itself.
-    pub(super) fn first(&mut self) -> Result<Child, Vec<String>> {
+    pub(super) fn first(&mut self) -> Result<(Child, WantsAgent), Vec<String>> {
         let spawned = self.spawn(&mut Reload::default());
         let mut child = spawned.map_err(|error| {
             vec![format!("fork() failed while spawning \"worker process\" ({})", settings::reason(&error))]
         })?;
         match child.receive() {
-            Some(Answer::Ready) => {
+            Some(Answer::Ready(wants)) => {
                 child.ready = true;
-                Ok(child)
+                Ok((child, wants))
             }
             _ => {
                 child.kill(signal::SIGKILL);
@@ -87,7 +94,7 @@ impl Hatching {
         match fork()? {
             Fork::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start worker process {pid}"));
-                Ok(Child { pid, channel: Some(ours), started: Instant::now(), ready: false, remains })
+                Ok(Child { channel: Some(ours), remains, ..Child::new("worker process", pid) })
             }
             Fork::Child => {
                 drop(ours);
@@ -117,7 +124,7 @@ impl Hatching {
     }
 }
 
-/// When a server that died is started again: at once, unless that did not help.
+/// When a process that died is started again: at once, unless that did not help.
 #[derive(Default)]
 pub(super) struct Respawn {
     /// When; `None`: nobody waits.
@@ -127,14 +134,14 @@ pub(super) struct Respawn {
 }
 
 impl Respawn {
-    /// `server` has died.
-    pub(super) fn after(&mut self, server: &Child) {
-        self.failures = if server.started.elapsed() < SOON { self.failures + 1 } else { 0 };
+    /// `child` has died.
+    pub(super) fn after(&mut self, child: &Child) {
+        self.failures = if child.started.elapsed() < SOON { self.failures + 1 } else { 0 };
         let delay = delay(self.failures);
         if !delay.is_zero() {
-            let (ms, times) = (delay.as_millis(), self.failures);
+            let (name, ms, times) = (child.name, delay.as_millis(), self.failures);
             let text = format_args!(
-                "worker processes died {times} times soon after their start, the next starts in {ms} ms"
+                "{name}es died {times} times soon after their start, the next starts in {ms} ms"
             );
             log::cycle(Level::Alert, &text);
         }
@@ -155,6 +162,12 @@ pub(super) fn log_end(name: &str, pid: u32, how: End) {
     log::cycle(level, &format_args!("{name} {pid} {}", words(how)));
 }
 
+/// nginx's words for one that could not even begin, and would not another time.
+pub(super) fn log_fatal(name: &str, pid: u32) {
+    let text = format_args!("{name} {pid} exited with fatal code {FATAL} and cannot be respawned");
+    log::cycle(Level::Alert, &text);
+}
+
 /// How a process ended.
 pub(super) fn words(how: End) -> String {
     match how {
@@ -166,6 +179,8 @@ pub(super) fn words(how: End) -> String {
 
 /// A server that lives longer was not killed by its start.
 const SOON: Duration = Duration::from_secs(1);
+/// When a fork that failed is tried again.
+pub(super) const LATER: Duration = Duration::from_secs(1);
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 

@@ -2,6 +2,7 @@
 //! and forks the server, which has all of them by inheritance; later ones it passes over a socket pair. It has one
 //! thread, never reads a client's byte, and starts the server again when that dies, while the listeners stay open.
 
+mod agent;
 mod child;
 mod reload;
 mod remains;
@@ -24,7 +25,9 @@ use crate::load::Paths;
 use crate::notify::Notify;
 use crate::pid::PidFile;
 use crate::run::{self, Program, Start, announce, failed, log_signal};
+use crate::server::FATAL;
 use crate::{control, settings, single};
+use agent::Agent;
 use child::{Child, Respawn};
 use reload::Reload;
 
@@ -54,7 +57,7 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
         },
     };
     announce();
-    let server = hatching.first().inspect_err(|_| {
+    let (server, wants_agent) = hatching.first().inspect_err(|_| {
         // The name is ours, as the pid file would have been.
         let _ = std::fs::remove_file(crate::pid::socket(&pid_path));
     })?;
@@ -75,6 +78,7 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
         server: Some(server),
         leaving: Vec::new(),
         respawn: Respawn::default(),
+        agent: Agent::default(),
         stage: Stage::Serving,
         retired: false,
         reload: Reload::default(),
@@ -85,6 +89,7 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
     if let Err(error) = lead {
         log::cycle(Level::Alert, &error);
     }
+    master.employ(wants_agent);
     master.look_after();
     log::cycle(Level::Notice, &"exit");
     Ok(())
@@ -105,9 +110,10 @@ struct Master {
     pid: PidFile,
     /// The server in force; `None` between its death and its successor, and after WINCH.
     server: Option<Child>,
-    /// Servers that were told to end.
+    /// Servers and agents that were told to end.
     leaving: Vec<Child>,
     respawn: Respawn,
+    agent: Agent,
     stage: Stage,
     /// WINCH has sent the server away, until HUP or the end of a new binary.
     retired: bool,
@@ -177,7 +183,7 @@ impl Master {
 
     fn deadline(&self) -> Option<Instant> {
         let kill = if let Stage::Stopping(at) = self.stage { at } else { None };
-        kill.into_iter().chain(self.respawn.at).min()
+        kill.into_iter().chain(self.respawn.at).chain(self.agent.respawn.at).min()
     }
 
     fn on_time(&mut self) {
@@ -185,6 +191,9 @@ impl Master {
         if self.respawn.at.is_some_and(|at| at <= now) {
             self.respawn.at = None;
             self.spawn();
+        }
+        if self.agent.respawn.at.is_some_and(|at| at <= now) {
+            self.spawn_agent();
         }
         if let Stage::Stopping(Some(at)) = self.stage
             && at <= now
@@ -248,6 +257,7 @@ impl Master {
             None => self.notify.stopping(),
         }
         self.respawn.at = None;
+        self.dismiss_agent();
         self.fail_reload("the server ends");
         let sockets = std::mem::take(&mut self.hatching.cycle.sockets);
         if self.successor.is_some() {
@@ -271,6 +281,7 @@ impl Master {
             server.kill(signal::SIGQUIT);
             self.leaving.push(server);
         }
+        self.dismiss_agent();
     }
 
     /// USR1: all logs anew, by who may open them.
@@ -280,6 +291,7 @@ impl Master {
         log::reopen_for(owner).iter().for_each(|failed| log::cycle(Level::Emerg, failed));
         // What they hold open may be of an older configuration; they can but try themselves.
         self.leaving.iter().for_each(|child| child.kill(signal::SIGUSR1));
+        self.agent.reopen();
         let Some(server) = &self.server else { return };
         let sent = log::opened().and_then(|logs| {
             let (paths, fds): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
@@ -295,9 +307,10 @@ impl Master {
     fn hear(&mut self) {
         let Some(server) = &mut self.server else { return };
         match server.receive() {
-            Some(Answer::Ready) => {
+            Some(Answer::Ready(wants)) => {
                 server.ready = true;
                 self.replaced();
+                self.employ(wants);
             }
             Some(Answer::Reloaded(result)) => self.reloaded(result),
             // It is about to end; how, SIGCHLD tells.
@@ -311,8 +324,11 @@ impl Master {
             return self.successor_ended();
         }
         if let Some(at) = self.leaving.iter().position(|child| child.pid == pid) {
-            child::log_end("worker process", pid, how);
+            child::log_end(self.leaving[at].name, pid, how);
             self.leaving.swap_remove(at);
+        }
+        if self.loses_agent(pid, how) {
+            return;
         }
         if self.reload.loses(pid) {
             child::log_end("worker process", pid, how);
@@ -331,14 +347,10 @@ impl Master {
         if self.stage != Stage::Serving || self.restore(how) {
             return;
         }
+        self.dismiss_agent();
         self.fail_reload("the server process ended before it answered");
         if how == End::Exited(FATAL) {
-            let pid = server.pid;
-            log::cycle(
-                Level::Alert,
-                &format_args!("worker process {pid} exited with fatal code {FATAL} and cannot be respawned"),
-            );
-            return;
+            return child::log_fatal(server.name, server.pid);
         }
         self.respawn.after(server);
     }
@@ -354,7 +366,7 @@ impl Master {
                     Level::Alert,
                     &format_args!("fork() failed while spawning \"worker process\" ({reason})"),
                 );
-                self.respawn.at = Some(Instant::now() + Duration::from_secs(1));
+                self.respawn.at = Some(Instant::now() + child::LATER);
             }
         }
     }
@@ -363,5 +375,3 @@ impl Master {
 /// How long the server may take to end at once before it is killed: a disk that does not take the last lines of a log
 /// is waited for as long.
 const PATIENCE: Duration = Duration::from_secs(6);
-/// nginx's exit status of a process that could not even begin.
-const FATAL: i32 = 2;

@@ -17,7 +17,7 @@ use weir_rt::signal::{self, Received};
 
 use super::child::words;
 use super::{Child, Cycle, Master};
-use crate::bundle::{Bundle, Order, Recorder, Socket};
+use crate::bundle::{Bundle, Order, Recorder, Socket, WantsAgent};
 use crate::run::{self, log_signal};
 use crate::{settings, single};
 
@@ -179,13 +179,14 @@ impl Master {
     }
 
     /// The running server has answered.
-    pub(super) fn reloaded(&mut self, result: Result<(), Vec<String>>) {
+    pub(super) fn reloaded(&mut self, result: Result<WantsAgent, Vec<String>>) {
         let Some(Asked { began, next }) = self.reload.asked.take() else { return };
-        if result.is_ok() {
+        let result = result.map(|wants_agent| {
             self.hatching.cycle = next.cycle;
             log::set_main(next.log);
             self.settle();
-        }
+            self.employ(wants_agent);
+        });
         self.conclude(began, result);
     }
 

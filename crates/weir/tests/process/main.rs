@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agent;
 mod commands;
 mod logs;
 mod reload;

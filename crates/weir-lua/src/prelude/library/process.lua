@@ -1,6 +1,6 @@
--- `ngx.process`, as far as it holds where workers are threads of one process.
+-- `ngx.process`, where workers are threads of one process and the privileged agent is another one.
 local _, native = ...
-local process, pid, type = native.process, ngx.worker.pid(), type
+local process, type, error = native.process, type, error
 local single, agent = process.single(), process.agent()
 local get_phase = ngx.get_phase
 -- A VM begins in `init_by_lua`, and then stays a worker's.
@@ -12,7 +12,7 @@ return {
         if kind == "master" and get_phase() ~= "init" then kind = agent and "privileged agent" or "worker" end
         return kind
     end,
-    get_master_pid = function() return pid end,
+    get_master_pid = process.master,
     -- How many connections it may have is bounded by `worker_connections`, as a worker's are.
     enable_privileged_agent = function(connections)
         if get_phase() ~= "init" then return nil, "API disabled in the current context" end
@@ -24,6 +24,8 @@ return {
         return true
     end,
     signal_graceful_exit = function()
-        error("not supported: a worker is a thread, which can't exit alone", 2)
+        if get_phase() == "init" then error("API disabled in the current context", 2) end
+        if not single and not agent then error("not supported: a worker is a thread, which can't exit alone", 2) end
+        if not process.quit() then error("this process can't be signalled", 2) end
     end,
 }

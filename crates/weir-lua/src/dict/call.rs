@@ -1,0 +1,528 @@
+//! What is asked of a dictionary, as a value: a script of the server's own process has it done here, one of the
+//! privileged agent's sends it to where the dictionary is ([`crate::agent`]).
+
+use std::collections::VecDeque;
+
+use weir_core::wire::{Reader, Writer};
+
+use super::{Dict, Item, New, SMALL, Seen, Stored, When};
+
+/// One thing that is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Call<'c> {
+    Get(&'c [u8]),
+    /// Key, value, milliseconds to live (0 for ever), flags.
+    Set {
+        key: &'c [u8],
+        value: Given<'c>,
+        ttl: u64,
+        flags: u32,
+        when: When,
+        evict: bool,
+    },
+    Delete(&'c [u8]),
+    Incr(&'c [u8], Incr),
+    Push {
+        key: &'c [u8],
+        item: Item,
+        left: bool,
+    },
+    Pop {
+        key: &'c [u8],
+        left: bool,
+    },
+    Length(&'c [u8]),
+    Ttl(&'c [u8]),
+    /// Milliseconds to live from now on.
+    Expire(&'c [u8], u64),
+    FlushAll,
+    /// How many at most.
+    FlushExpired(u64),
+    /// How many at most.
+    Keys(u64),
+    Capacity,
+    FreeSpace,
+}
+
+/// A value to be stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Given<'c> {
+    Text(&'c [u8]),
+    Number(f64),
+    Boolean(bool),
+}
+
+/// What is added to a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Incr {
+    pub(crate) by: f64,
+    /// Where a number begins that is not there.
+    pub(crate) init: Option<f64>,
+    /// Milliseconds that such a one lives; 0 for ever.
+    pub(crate) ttl: u64,
+    /// Nothing is to be changed: what would come of it is asked.
+    pub(crate) ignored: bool,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Reply {
+    pub(crate) outcome: Outcome,
+    /// The number that was found, or another answer in one.
+    pub(crate) number: f64,
+    /// The text that was found.
+    pub(crate) text: Vec<u8>,
+    pub(crate) flags: u32,
+    /// The value has expired; of what was stored, that others have gone for it.
+    pub(crate) flag: bool,
+    pub(crate) keys: Vec<Box<[u8]>>,
+}
+
+/// How it went; the numbers are the prelude's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// There is nothing of the kind.
+    #[default]
+    Nothing = 0,
+    /// It is done, or a text was found.
+    Done = 1,
+    Number = 2,
+    Boolean = 3,
+    /// A list was found.
+    List = 4,
+    Exists = 5,
+    NotFound = 6,
+    NoMemory = 7,
+    /// The value is of another kind.
+    Other = 8,
+}
+
+impl Outcome {
+    fn of(number: u64) -> Option<Outcome> {
+        use Outcome::{Boolean, Done, Exists, List, NoMemory, NotFound, Nothing, Number, Other};
+        let all = [Nothing, Done, Number, Boolean, List, Exists, NotFound, NoMemory, Other];
+        all.into_iter().find(|outcome| *outcome as u64 == number)
+    }
+
+    /// What came of storing a value, and whether others have gone for it.
+    pub(crate) fn stored(stored: Stored) -> (Outcome, bool) {
+        match stored {
+            Stored::Yes(forced) => (Outcome::Done, forced),
+            Stored::Exists => (Outcome::Exists, false),
+            Stored::NotFound => (Outcome::NotFound, false),
+            Stored::NoMemory(forced) => (Outcome::NoMemory, forced),
+        }
+    }
+}
+
+impl From<Outcome> for Reply {
+    fn from(outcome: Outcome) -> Reply {
+        Reply { outcome, ..Reply::default() }
+    }
+}
+
+impl From<Stored> for Reply {
+    fn from(stored: Stored) -> Reply {
+        let (outcome, flag) = Outcome::stored(stored);
+        Reply { outcome, flag, ..Reply::default() }
+    }
+}
+
+impl Reply {
+    /// An answer that is a number.
+    pub(crate) fn number(number: f64) -> Reply {
+        Reply { outcome: Outcome::Number, number, ..Reply::default() }
+    }
+
+    /// The bytes of the message.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.number(self.outcome as u64);
+        out.float(self.number);
+        out.bytes(&self.text);
+        out.number(self.flags.into());
+        out.number(self.flag.into());
+        out.list(self.keys.iter(), |out, key| out.bytes(key));
+        out.0
+    }
+
+    /// Reads a message; `None` if it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Reply> {
+        let mut from = Reader(bytes);
+        let reply = Reply {
+            outcome: Outcome::of(from.number()?)?,
+            number: from.float()?,
+            text: from.bytes()?.to_vec(),
+            flags: from.number()? as u32,
+            flag: from.number()? != 0,
+            keys: from.list(|from| Some(from.bytes()?.into()))?,
+        };
+        from.whole(reply)
+    }
+}
+
+impl Call<'_> {
+    /// Does it.
+    pub(crate) fn perform(self, dict: &Dict) -> Reply {
+        match self {
+            Call::Get(key) => get(dict, key),
+            Call::Set { key, value, ttl, flags, when, evict } => {
+                dict.set(key, value.into(), ttl, flags, when, evict).into()
+            }
+            Call::Delete(key) => {
+                dict.delete(key);
+                Outcome::Done.into()
+            }
+            Call::Incr(key, incr) => {
+                let (outcome, flag, number) = add(dict, key, incr);
+                Reply { flag, number, ..outcome.into() }
+            }
+            Call::Push { key, item, left } => push(dict, key, item, left),
+            Call::Pop { key, left } => pop(dict, key, left),
+            Call::Length(key) => match dict.with_list(key, |list| list.len()) {
+                None => Reply::number(0.0),
+                Some(None) => Outcome::Other.into(),
+                Some(Some(count)) => Reply::number(count as f64),
+            },
+            Call::Ttl(key) => {
+                dict.ttl(key).map_or(Outcome::NotFound.into(), |left| Reply::number(left as f64 / 1000.0))
+            }
+            Call::Expire(key, ttl) => {
+                if dict.expire(key, ttl) {
+                    Outcome::Done.into()
+                } else {
+                    Outcome::NotFound.into()
+                }
+            }
+            Call::FlushAll => {
+                dict.flush_all();
+                Outcome::Done.into()
+            }
+            Call::FlushExpired(most) => Reply::number(dict.flush_expired(whole(most)) as f64),
+            Call::Keys(most) => Reply { keys: dict.keys(whole(most)), ..Outcome::Done.into() },
+            Call::Capacity => Reply::number(dict.capacity() as f64),
+            Call::FreeSpace => Reply::number(dict.free_space() as f64),
+        }
+    }
+
+    /// The bytes of the message.
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        let mut keyed = |number: u64, key: &[u8]| {
+            out.number(number);
+            out.bytes(key);
+        };
+        match self {
+            Call::Get(key) => keyed(GET, key),
+            Call::Set { key, value, ttl, flags, when, evict } => {
+                keyed(SET, key);
+                value.encode(out);
+                out.number(*ttl);
+                out.number((*flags).into());
+                out.number(*when as u64);
+                out.number((*evict).into());
+            }
+            Call::Delete(key) => keyed(DELETE, key),
+            Call::Incr(key, Incr { by, init, ttl, ignored }) => {
+                keyed(INCR, key);
+                out.float(*by);
+                out.list(init.iter(), |out, init| out.float(*init));
+                out.number(*ttl);
+                out.number((*ignored).into());
+            }
+            Call::Push { key, item, left } => {
+                keyed(PUSH, key);
+                match item {
+                    Item::Text(text) => Given::Text(text).encode(out),
+                    Item::Number(number) => Given::Number(*number).encode(out),
+                }
+                out.number((*left).into());
+            }
+            Call::Pop { key, left } => {
+                keyed(POP, key);
+                out.number((*left).into());
+            }
+            Call::Length(key) => keyed(LENGTH, key),
+            Call::Ttl(key) => keyed(TTL, key),
+            Call::Expire(key, ttl) => {
+                keyed(EXPIRE, key);
+                out.number(*ttl);
+            }
+            Call::FlushAll => out.number(FLUSH_ALL),
+            Call::FlushExpired(most) => [FLUSH_EXPIRED, *most].iter().for_each(|number| out.number(*number)),
+            Call::Keys(most) => [KEYS, *most].iter().for_each(|number| out.number(*number)),
+            Call::Capacity => out.number(CAPACITY),
+            Call::FreeSpace => out.number(FREE_SPACE),
+        }
+    }
+}
+
+impl<'c> Call<'c> {
+    /// Reads a message; `None` if it is none.
+    pub(crate) fn decode(from: &mut Reader<'c>) -> Option<Call<'c>> {
+        Some(match from.number()? {
+            GET => Call::Get(from.bytes()?),
+            SET => Call::Set {
+                key: from.bytes()?,
+                value: Given::decode(from)?,
+                ttl: from.number()?,
+                flags: from.number()? as u32,
+                when: When::of(from.number()?),
+                evict: from.number()? != 0,
+            },
+            DELETE => Call::Delete(from.bytes()?),
+            INCR => {
+                let key = from.bytes()?;
+                let (by, init) = (from.float()?, from.list(Reader::float)?.pop());
+                Call::Incr(key, Incr { by, init, ttl: from.number()?, ignored: from.number()? != 0 })
+            }
+            PUSH => Call::Push {
+                key: from.bytes()?,
+                item: match Given::decode(from)? {
+                    Given::Text(text) => Item::Text(text.into()),
+                    Given::Number(number) => Item::Number(number),
+                    Given::Boolean(_) => return None,
+                },
+                left: from.number()? != 0,
+            },
+            POP => Call::Pop { key: from.bytes()?, left: from.number()? != 0 },
+            LENGTH => Call::Length(from.bytes()?),
+            TTL => Call::Ttl(from.bytes()?),
+            EXPIRE => Call::Expire(from.bytes()?, from.number()?),
+            FLUSH_ALL => Call::FlushAll,
+            FLUSH_EXPIRED => Call::FlushExpired(from.number()?),
+            KEYS => Call::Keys(from.number()?),
+            CAPACITY => Call::Capacity,
+            FREE_SPACE => Call::FreeSpace,
+            _ => return None,
+        })
+    }
+}
+
+impl<'c> Given<'c> {
+    fn encode(&self, out: &mut Writer) {
+        match self {
+            Given::Text(text) => {
+                out.number(0);
+                out.bytes(text);
+            }
+            Given::Number(number) => {
+                out.number(1);
+                out.float(*number);
+            }
+            Given::Boolean(value) => {
+                out.number(2);
+                out.number((*value).into());
+            }
+        }
+    }
+
+    fn decode(from: &mut Reader<'c>) -> Option<Given<'c>> {
+        Some(match from.number()? {
+            0 => Given::Text(from.bytes()?),
+            1 => Given::Number(from.float()?),
+            2 => Given::Boolean(from.number()? != 0),
+            _ => return None,
+        })
+    }
+}
+
+impl<'c> From<Given<'c>> for New<'c> {
+    fn from(given: Given<'c>) -> New<'c> {
+        match given {
+            Given::Text(text) => New::Text(text),
+            Given::Number(number) => New::Number(number),
+            Given::Boolean(value) => New::Boolean(value),
+        }
+    }
+}
+
+fn get(dict: &Dict, key: &[u8]) -> Reply {
+    let found = dict.get(key, &mut [0; SMALL], |value, about| {
+        let mut reply = Reply { flags: about.flags, flag: about.expired, ..Reply::default() };
+        reply.outcome = match value {
+            Seen::Text(text) => {
+                reply.text = text.to_vec();
+                Outcome::Done
+            }
+            Seen::Number(number) => {
+                reply.number = number;
+                Outcome::Number
+            }
+            Seen::Boolean(value) => {
+                reply.number = f64::from(u8::from(value));
+                Outcome::Boolean
+            }
+            Seen::List => Outcome::List,
+        };
+        reply
+    });
+    found.unwrap_or_default()
+}
+
+/// Adds to a number: how that went, whether others have gone for it, and the sum.
+pub(crate) fn add(dict: &Dict, key: &[u8], Incr { by, init, ttl, ignored }: Incr) -> (Outcome, bool, f64) {
+    let mut sum = 0.0;
+    let added = dict.update(key, |value| match (value, init) {
+        // The first run of `init_by_lua` has added it.
+        (Some(Seen::Number(number)), _) if ignored => {
+            sum = number;
+            Err(Outcome::Done)
+        }
+        (Some(Seen::Number(number)), _) => {
+            sum = number + by;
+            Ok((New::Number(sum), None))
+        }
+        (Some(_), _) => Err(Outcome::Other),
+        (None, Some(init)) => {
+            sum = init + by;
+            if ignored { Err(Outcome::Done) } else { Ok((New::Number(sum), Some(ttl))) }
+        }
+        (None, None) => Err(Outcome::NotFound),
+    });
+    let (outcome, forced) = added.map_or_else(|outcome| (outcome, false), Outcome::stored);
+    (outcome, forced, sum)
+}
+
+/// Puts an element at an end of a list: how many there are.
+fn push(dict: &Dict, key: &[u8], item: Item, left: bool) -> Reply {
+    let add = |list: &mut VecDeque<Item>, item: Item| {
+        if left {
+            list.push_front(item);
+        } else {
+            list.push_back(item);
+        }
+        list.len()
+    };
+    let mut item = Some(item);
+    loop {
+        let pushed = dict.with_list(key, |list| item.take().map_or(list.len(), |item| add(list, item)));
+        match pushed {
+            Some(Some(count)) => return Reply::number(count as f64),
+            Some(None) => return Outcome::Other.into(),
+            None => {}
+        }
+        let Some(first) = item.clone() else { return Outcome::NoMemory.into() };
+        let list = New::List(VecDeque::from([first]));
+        match dict.set(key, list, 0, 0, When::Absent, true) {
+            Stored::Yes(_) => return Reply::number(1.0),
+            // Another worker has begun the list.
+            Stored::Exists => {}
+            _ => return Outcome::NoMemory.into(),
+        }
+    }
+}
+
+/// Takes the element at an end of a list.
+fn pop(dict: &Dict, key: &[u8], left: bool) -> Reply {
+    match dict.with_list(key, |list| if left { list.pop_front() } else { list.pop_back() }) {
+        Some(None) => Outcome::Other.into(),
+        Some(Some(Some(Item::Text(text)))) => Reply { text: text.into_vec(), ..Outcome::Done.into() },
+        Some(Some(Some(Item::Number(number)))) => Reply::number(number),
+        _ => Reply::default(),
+    }
+}
+
+fn whole(most: u64) -> usize {
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+const GET: u64 = 0;
+const SET: u64 = 1;
+const DELETE: u64 = 2;
+const INCR: u64 = 3;
+const PUSH: u64 = 4;
+const POP: u64 = 5;
+const LENGTH: u64 = 6;
+const TTL: u64 = 7;
+const EXPIRE: u64 = 8;
+const FLUSH_ALL: u64 = 9;
+const FLUSH_EXPIRED: u64 = 10;
+const KEYS: u64 = 11;
+const CAPACITY: u64 = 12;
+const FREE_SPACE: u64 = 13;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls() -> Vec<Call<'static>> {
+        let value = Given::Text(b"v");
+        let item = Item::Text(Box::from(&b"i"[..]));
+        vec![
+            Call::Set { key: b"a", value, ttl: 0, flags: 7, when: When::Always, evict: true },
+            Call::Get(b"a"),
+            Call::Set {
+                key: b"n",
+                value: Given::Number(1.5),
+                ttl: 60_000,
+                flags: 0,
+                when: When::Absent,
+                evict: false,
+            },
+            Call::Set {
+                key: b"b",
+                value: Given::Boolean(true),
+                ttl: 0,
+                flags: 0,
+                when: When::Present,
+                evict: false,
+            },
+            Call::Incr(b"n", Incr { by: 2.0, init: None, ttl: 0, ignored: false }),
+            Call::Incr(b"m", Incr { by: 2.0, init: Some(1.0), ttl: 9, ignored: true }),
+            Call::Get(b"n"),
+            Call::Push { key: b"l", item, left: true },
+            Call::Push { key: b"l", item: Item::Number(3.0), left: false },
+            Call::Length(b"l"),
+            Call::Pop { key: b"l", left: true },
+            Call::Pop { key: b"a", left: false },
+            Call::Ttl(b"a"),
+            Call::Expire(b"a", 60_000),
+            Call::Keys(10),
+            Call::FlushExpired(u64::MAX),
+            Call::Capacity,
+            Call::FreeSpace,
+            Call::Delete(b"a"),
+            Call::FlushAll,
+        ]
+    }
+
+    #[test]
+    fn messages_read_back_and_what_is_cut_is_none() {
+        for call in calls() {
+            let mut out = Writer::default();
+            call.encode(&mut out);
+            let mut from = Reader(&out.0);
+            assert_eq!(Call::decode(&mut from), Some(call));
+            assert!(from.0.is_empty());
+            for end in 0..out.0.len() {
+                let mut from = Reader(&out.0[..end]);
+                assert_eq!(Call::decode(&mut from).and_then(|call| from.whole(call)), None, "{end}");
+            }
+        }
+        assert_eq!(Call::decode(&mut Reader(&99u64.to_le_bytes())), None);
+    }
+
+    #[test]
+    fn replies_read_back_and_say_what_came_of_it() {
+        let dict = Dict::new(1 << 20);
+        let replies: Vec<Reply> = calls().into_iter().map(|call| call.perform(&dict)).collect();
+        for reply in &replies {
+            let bytes = reply.encode();
+            assert_eq!(Reply::decode(&bytes).as_ref(), Some(reply));
+            assert_eq!(Reply::decode(&bytes[..bytes.len() - 1]), None);
+        }
+        use Outcome::{Done, NotFound, Number, Other};
+        let outcomes: Vec<Outcome> = replies.iter().map(|reply| reply.outcome).collect();
+        let wanted = [
+            Done, Done, Done, NotFound, Done, Done, Number, Number, Number, Number, Done, Other, Number,
+            Done, Done, Number, Number, Number, Done, Done,
+        ];
+        assert_eq!(outcomes, wanted);
+        assert_eq!((replies[1].text.as_slice(), replies[1].flags), (&b"v"[..], 7));
+        assert_eq!([4, 5, 6, 8].map(|at| replies[at].number), [3.5, 3.0, 3.5, 2.0]);
+        assert_eq!((replies[10].text.as_slice(), replies[12].number), (&b"i"[..], 0.0));
+        let mut keys = replies[14].keys.clone();
+        keys.sort();
+        assert_eq!(keys, [b"a", b"l", b"n"].map(|key| Box::from(&key[..])));
+    }
+}

@@ -1,0 +1,130 @@
+//! The privileged agent's process: scripts with the master's rights and without listeners, in a process of their own so
+//! that no byte of a client ever comes near them. What they share is in the server, which it is connected with; it ends
+//! when its master says so, or with the server.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_core::Configuration;
+use weir_core::log::{self, Level};
+use weir_core::server::{Agent, Options};
+use weir_rt::process;
+use weir_rt::signal::{self, Signals};
+
+use crate::run::{failed, lines, log_panics};
+use crate::server::FATAL;
+use crate::settings;
+
+/// What the master leaves to it.
+pub(crate) struct Inheritance {
+    /// Whose scripts it runs.
+    pub configuration: Arc<Configuration>,
+    /// The way to the server.
+    pub link: Link,
+}
+
+/// One end of the connection of agent and server.
+pub(crate) struct Link {
+    /// What the agent asks, and its answers.
+    pub calls: UnixStream,
+    /// What it hears.
+    pub heard: UnixStream,
+}
+
+impl Link {
+    /// The agent's end and the server's.
+    ///
+    /// # Errors
+    /// The errno of socketpair(2).
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let (calls, asked) = UnixStream::pair()?;
+        let (heard, told) = UnixStream::pair()?;
+        Ok((Link { calls, heard }, Link { calls: asked, heard: told }))
+    }
+}
+
+/// Runs scripts until the master says enough; the exit status.
+pub(crate) fn run(inheritance: Inheritance) -> i32 {
+    log::threaded(true);
+    log_panics();
+    let code = match start(inheritance) {
+        Ok(process) => {
+            process.wait();
+            0
+        }
+        Err(errors) => {
+            for error in errors {
+                log::cycle(Level::Emerg, &error);
+            }
+            FATAL
+        }
+    };
+    weir_modules::otel::flush();
+    log::cycle(Level::Notice, &"exit");
+    log::flush();
+    code
+}
+
+fn start(Inheritance { configuration, link }: Inheritance) -> Result<Process, Vec<String>> {
+    let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
+    settings::apply(&configuration.main);
+    let gone = || {
+        // Only a process that is not there can't be signalled.
+        let _ = signal::kill(std::process::id() as i32, signal::SIGQUIT);
+    };
+    weir_lua::agent::connect(link.calls, link.heard, gone).map_err(failed("a thread can't start"))?;
+    let agent = Agent::start(&configuration, &Options::default()).map_err(lines)?;
+    Ok(Process { agent, signals })
+}
+
+/// The process.
+struct Process {
+    agent: Agent,
+    signals: Signals,
+}
+
+impl Process {
+    fn wait(mut self) {
+        loop {
+            if let Err(error) = process::readable([self.signals.as_fd()], None) {
+                log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
+                return self.stop();
+            }
+            while let Some(signal) = self.signals.read() {
+                match signal {
+                    signal::SIGQUIT | signal::SIGWINCH => return self.quit(),
+                    signal::SIGTERM | signal::SIGINT => {
+                        log::cycle(Level::Notice, &"exiting");
+                        return self.stop();
+                    }
+                    signal::SIGUSR1 => {
+                        log::cycle(Level::Notice, &"reopening logs");
+                        log::reopen();
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn quit(mut self) {
+        log::cycle(Level::Notice, &"gracefully shutting down");
+        self.agent.quit();
+        while !self.agent.join(Duration::from_millis(20)) {
+            if let Some(signal::SIGTERM | signal::SIGINT) = self.signals.read() {
+                return self.stop();
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.agent.stop();
+        self.agent.join(Duration::from_secs(10));
+    }
+}
+
+const SIGNALS: [i32; 6] =
+    [signal::SIGQUIT, signal::SIGWINCH, signal::SIGTERM, signal::SIGINT, signal::SIGUSR1, signal::SIGHUP];
