@@ -367,6 +367,27 @@ int weir_lua_element(lua_State *L, int at, uint32_t n, const char **text, size_t
   return 2;
 }
 
+/* The number in element `n` of a table's array, 0 where nothing is; -1 where something else is, or the array is shorter. */
+double weir_lua_numeral(lua_State *L, int at, uint32_t n)
+{
+  GCtab *t = weir_table(L, at);
+  cTValue *o;
+  if (n >= t->asize) return -1;
+  o = arrayslot(t, n);
+  if (tvisnil(o)) return 0;
+  return tvisnumber(o) ? numberVnum(o) : -1;
+}
+
+/* The userdata of `size` bytes that stands in element `n` of a table's array, if one does. */
+void *weir_lua_userdata(lua_State *L, int at, uint32_t n, size_t size)
+{
+  GCtab *t = weir_table(L, at);
+  cTValue *o;
+  if (n >= t->asize) return NULL;
+  o = arrayslot(t, n);
+  return tvisudata(o) && udataV(o)->len == size ? uddata(udataV(o)) : NULL;
+}
+
 static LJ_AINLINE void weir_room(lua_State *L)
 {
   if (LJ_UNLIKELY((char *)__builtin_frame_address(0) < weir_lua_floor))

@@ -37,6 +37,7 @@ mod lines;
 mod module;
 mod notes;
 mod op;
+mod owned;
 mod phase;
 mod pipe;
 mod receiver;

@@ -2,24 +2,42 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use weir_rt::sampler::Frame;
 use weir_trace::{Kind, Site, SiteTable};
 
 use crate::hash::Folded;
+#[cfg(lua_walk)]
+use crate::sample::{number_of, stack_of};
 use crate::state::State;
 
 /// The sites of the lines of one VM at which scripts have waited, found without a lock when they wait there again.
 #[derive(Default)]
 pub(crate) struct Lines {
     known: RefCell<HashMap<Frame, Site, Folded>>,
+    /// Whole stacks, by the number that a walk gives them.
+    stacks: RefCell<HashMap<u64, Rc<[Site]>, Folded>>,
 }
 
 impl Lines {
     /// Where a coroutine that has yielded stands, outermost line first. The API's own part in Lua is left out, and a line
     /// that is there more than once (recursion) stands at its first place.
-    pub(crate) fn sites(&self, l: State) -> Vec<Site> {
+    pub(crate) fn sites(&self, l: State) -> Rc<[Site]> {
+        let number = number_of(l);
+        if let Some(sites) = self.stacks.borrow().get(&number) {
+            return sites.clone();
+        }
+        let sites: Rc<[Site]> = self.look_up(l).into();
+        let mut stacks = self.stacks.borrow_mut();
+        if stacks.len() < MOST {
+            stacks.insert(number, sites.clone());
+        }
+        sites
+    }
+
+    fn look_up(&self, l: State) -> Vec<Site> {
         let mut sites = Vec::new();
         for frame in stack_of(l).into_iter().filter(|frame| matches!(frame, Frame::Lua { .. })) {
             if let Some(site) = self.site(frame).filter(|site| !sites.contains(site)) {
@@ -57,20 +75,20 @@ fn intern(name: &str) -> Site {
     SiteTable::global().intern(Kind::LuaResume, "", name)
 }
 
-#[cfg(lua_walk)]
-fn stack_of(l: State) -> Vec<Frame> {
-    crate::sample::stack_of(l)
-}
-
 #[cfg(not(lua_walk))]
 fn stack_of(_: State) -> Vec<Frame> {
     Vec::new()
 }
 
+#[cfg(not(lua_walk))]
+fn number_of(_: State) -> u64 {
+    0
+}
+
 /// Lines that were given a number, those that had it from another VM included.
 static NAMED: AtomicUsize = AtomicUsize::new(0);
 
-/// Lines that get sites of their own.
+/// Lines that get sites of their own, and stacks that are remembered.
 const MOST: usize = 4096;
 /// Lines of a stack that are told, the innermost ones.
 const DEEPEST: usize = 12;

@@ -17,7 +17,8 @@ use crate::notes::Notes;
 use crate::op::{End, Op, Wait};
 use crate::phase::Phase;
 use crate::sleepers::Sleepers;
-use crate::state::State;
+use crate::socket::Owner;
+use crate::state::{State, error_text};
 use crate::sys;
 use crate::thread::{Kind, Status, Thread, Threads, Waiting};
 use crate::trap;
@@ -60,6 +61,8 @@ pub(crate) struct Run {
     pub(crate) raw: bool,
     /// What waits have to say to the log; none before one asks for it.
     notes: Option<Notes>,
+    /// Where what has the request's sockets stands, once a socket has asked.
+    pub(crate) owner: *const Owner,
 }
 
 /// A run's lists, whose memory serves the next run.
@@ -113,6 +116,7 @@ impl Run {
             broken: false,
             raw: false,
             notes: None,
+            owner: std::ptr::null(),
         }
     }
 
@@ -448,7 +452,7 @@ impl Run {
     }
 
     /// Where a script stands that waits, outermost first, and for what: its first coroutine that does.
-    pub(crate) fn standing(&self, at: Option<usize>) -> (Vec<Site>, WaitKind) {
+    pub(crate) fn standing(&self, at: Option<usize>) -> (Rc<[Site]>, WaitKind) {
         let waits = |thread: &Thread| {
             matches!(
                 thread.status(),
@@ -459,7 +463,7 @@ impl Run {
         };
         match at.or_else(|| self.threads.iter().position(waits)) {
             Some(at) => (self.vm.lines.sites(self.threads[at].state), self.threads[at].wait),
-            None => (Vec::new(), WaitKind::Other),
+            None => (Rc::default(), WaitKind::Other),
         }
     }
 
@@ -589,11 +593,3 @@ const KEPT_LISTS: usize = 64;
 const KEPT_THREADS: usize = 16;
 /// How many coroutines a traceback shows.
 const DEEPEST: usize = 32;
-
-/// An error's value as a text.
-pub(crate) fn error_text(state: State) -> String {
-    match state.bytes(-1) {
-        Some(text) if state.top() > 0 => String::from_utf8_lossy(text).into_owned(),
-        _ => "unknown reason".to_owned(),
-    }
-}

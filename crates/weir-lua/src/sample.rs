@@ -20,6 +20,7 @@ unsafe extern "C" {
     fn weir_walk_state(main: *mut LuaState) -> c_int;
     fn weir_walk_frames(main: *mut LuaState, step: *mut Step) -> c_int;
     fn weir_walk_coroutine(l: *mut LuaState, step: *mut Step);
+    fn weir_walk_number(l: *mut LuaState) -> u64;
     fn weir_walk_lost(main: *mut LuaState, step: *mut Step) -> c_int;
 }
 
@@ -46,6 +47,12 @@ pub(crate) fn stack_of(l: State) -> Vec<Frame> {
         .iter()
         .map(|word| Frame::unpack(*word))
         .collect()
+}
+
+/// A number for the lines of such a coroutine: those of another one that is called so are the same.
+pub(crate) fn number_of(l: State) -> u64 {
+    // SAFETY: as above.
+    unsafe { weir_walk_number(l.raw()) }
 }
 
 extern "C" fn is_compiled(address: u64) -> bool {

@@ -3,36 +3,10 @@
 //! None of these calls metamethods or raises a Lua error, but for want of memory; so they may be used between an
 //! argument's reading and a result's pushing without a thought about unwinding.
 
-use std::any::TypeId;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-use std::rc::Rc;
 
 use crate::sys::{self, CFunction, LuaState, kind};
-
-/// What stands in a userdata of [`State::push_owned`].
-#[repr(C)]
-struct Owned<T> {
-    /// That of `T`: no other userdata begins with these 16 bytes.
-    kind: TypeId,
-    value: *const T,
-}
-
-/// `__gc` of what [`State::push_owned`] made.
-unsafe extern "C-unwind" fn drop_owned<T: 'static>(l: *mut LuaState) -> c_int {
-    // SAFETY: Lua calls it once for a userdata of `push_owned::<T>`; a script that calls it itself finds a null pointer
-    // behind.
-    unsafe {
-        let place = sys::lua_touserdata(l, 1).cast::<Owned<T>>();
-        if !place.is_null() {
-            let value = (&raw mut (*place).value).replace(ptr::null());
-            if !value.is_null() {
-                drop(Rc::from_raw(value));
-            }
-        }
-    }
-    0
-}
 
 /// An element of an array.
 enum Element<'l> {
@@ -225,54 +199,6 @@ impl State {
         let same = self.is_registered(-1, name);
         self.pop(1);
         same
-    }
-
-    /// Pushes a userdata that holds `value` until Lua collects it. Its metatable stands in the registry under `name`,
-    /// which belongs to this type of value alone.
-    pub(crate) fn push_owned<T: 'static>(self, value: Rc<T>, name: &CStr) {
-        // SAFETY: room for it, filled before anything can fail; `drop_owned::<T>` gives the reference back, and is the
-        // metatable's only for userdata made here.
-        unsafe {
-            let place = sys::lua_newuserdata(self.0, size_of::<Owned<T>>()).cast::<Owned<T>>();
-            place.write_unaligned(Owned { kind: TypeId::of::<T>(), value: Rc::into_raw(value) });
-        }
-        self.push_registered(name);
-        if self.is_none_or_nil(-1) {
-            self.pop(1);
-            self.new_table(0, 2);
-            self.push_function(drop_owned::<T>);
-            self.set_field(-2, c"__gc");
-            // Scripts don't get at it.
-            self.push_boolean(false);
-            self.set_field(-2, c"__metatable");
-            self.push_value(-1);
-            self.set_field(sys::REGISTRY, name);
-        }
-        self.set_metatable(-2);
-    }
-
-    /// What a userdata of [`State::push_owned`] holds.
-    pub(crate) fn owned<T: 'static>(self, at: c_int) -> Option<Rc<T>> {
-        if self.kind(at) != kind::USERDATA {
-            return None;
-        }
-        // SAFETY: a userdata has as many bytes as it says. One that begins with the type's own number was made by
-        // `push_owned::<T>`, and holds a reference until it is collected, when it is on no stack any more.
-        unsafe {
-            if sys::lua_objlen(self.0, at) != size_of::<Owned<T>>() {
-                return None;
-            }
-            let place = sys::lua_touserdata(self.0, at).cast::<Owned<T>>();
-            if (&raw const (*place).kind).read_unaligned() != TypeId::of::<T>() {
-                return None;
-            }
-            let value = (&raw const (*place).value).read_unaligned();
-            if value.is_null() {
-                return None;
-            }
-            Rc::increment_strong_count(value);
-            Some(Rc::from_raw(value))
-        }
     }
 
     pub(crate) fn push_value(self, at: c_int) {
@@ -488,6 +414,14 @@ impl State {
         true
     }
 
+    /// The number in element `n` of the array of the table `at`, 0 where nothing is; `None` for what has to be looked at
+    /// more closely.
+    pub(crate) fn numeral(self, at: c_int, n: usize) -> Option<f64> {
+        // SAFETY: callers have checked that a table stands there.
+        let number = unsafe { sys::weir_lua_numeral(self.0, at, n as u32) };
+        (number >= 0.0).then_some(number)
+    }
+
     /// Element `n` of the table's array. Text stays while it is in the table.
     fn element(&self, at: c_int, n: usize) -> Element<'_> {
         let (mut text, mut len, mut number) = (ptr::null(), 0, 0.0);
@@ -526,6 +460,14 @@ impl State {
         }
         // Holes count as nils, as in OpenResty.
         if most > 1e6 && most > count as f64 * 2.0 { None } else { Some(most as usize) }
+    }
+}
+
+/// An error's value as a text.
+pub(crate) fn error_text(state: State) -> String {
+    match state.bytes(-1) {
+        Some(text) if state.top() > 0 => String::from_utf8_lossy(text).into_owned(),
+        _ => "unknown reason".to_owned(),
     }
 }
 

@@ -178,6 +178,9 @@ unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_array(l: *mut LuaState, at: c_int) -> c_int;
     pub(crate) fn weir_lua_element(l: *mut LuaState, at: c_int, n: u32, text: *mut *const c_char, len: *mut usize, number: *mut f64) -> c_int;
 
+    pub(crate) fn weir_lua_numeral(l: *mut LuaState, at: c_int, n: u32) -> f64;
+    pub(crate) fn weir_lua_userdata(l: *mut LuaState, at: c_int, n: u32, size: usize) -> *mut c_void;
+
     pub(crate) fn luaL_ref(l: *mut LuaState, table: c_int) -> c_int;
     pub(crate) fn luaL_unref(l: *mut LuaState, table: c_int, reference: c_int);
     pub(crate) fn luaL_where(l: *mut LuaState, level: c_int);

@@ -129,6 +129,10 @@ impl Threads {
 
     /// Changes what a coroutine does; what it did before.
     pub(crate) fn set(&mut self, at: usize, status: Status) -> Status {
+        // From one script to another and back, which no count is of.
+        if self.list[at].status.is_plain() && status.is_plain() {
+            return std::mem::replace(&mut self.list[at].status, status);
+        }
         let lasted = self.list[at].lasts();
         let before = std::mem::replace(&mut self.list[at].status, status);
         let (thread, now) = (&self.list[at], &self.list[at].status);
@@ -254,6 +258,11 @@ impl Status {
 
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self, Status::Zombie | Status::Dead)
+    }
+
+    /// It goes on, now or once somebody resumes it.
+    fn is_plain(&self) -> bool {
+        matches!(self, Status::Suspended | Status::Running | Status::Normal)
     }
 
     fn joins(&self) -> bool {

@@ -40,6 +40,8 @@ struct step {
 #define WORD_LUA (1ull << 60)
 #define WORD_JIT (2ull << 60)
 #define WORD_BUILTIN (3ull << 60)
+/* Not put, but folded into s->ip. */
+#define WORD_FOLDED (4ull << 60)
 
 #define MOST_FRAMES 64
 #define DEEPEST 200
@@ -69,8 +71,14 @@ static void put_function(struct step *s, GCfunc *fn, const BCIns *pc, uint64_t k
     GCstr *name = strref(pt->chunkname);
     uintptr_t pos = pc ? (uintptr_t)(pc - proto_bc(pt)) - 1 : 0;
     BCLine line = pos < pt->sizebc ? lj_debug_line(pt, (BCPos)pos) : pt->firstline;
+    if (kind == WORD_FOLDED) {
+      /* By number and hash: another string may stand where one was collected, but hardly has both of them. */
+      uint64_t place = ((uint64_t)name->sid << 32 | (uint32_t)line) ^ (uint64_t)name->hash << 20;
+      s->ip = ((s->ip << 27 | s->ip >> 37) ^ place) * 0x9e3779b97f4a7c15ull;
+      return;
+    }
     put(s, kind | (uint64_t)number_of(strdata(name), name->len) << 20 | ((uint32_t)line & 0xfffff));
-  } else if (fn->c.ffid > FF_C && fn->c.ffid < sizeof builtins / sizeof *builtins) {
+  } else if (kind != WORD_FOLDED && fn->c.ffid > FF_C && fn->c.ffid < sizeof builtins / sizeof *builtins) {
     const char *name = builtins[fn->c.ffid];
     size_t len = 0;
     while (name[len]) len++;
@@ -91,7 +99,7 @@ static void walk_stack(struct step *s, lua_State *L, cTValue *frame, const BCIns
       if (fn->c.gct != ~LJ_TFUNC) return;
       put_function(s, fn, pc, kind);
     }
-    kind = WORD_LUA;
+    if (kind == WORD_JIT) kind = WORD_LUA;
     if (frame_islua(frame)) {
       pc = frame_pc(frame);
       frame = frame_prevl(frame);
@@ -285,4 +293,12 @@ int weir_walk_lost(lua_State *main, struct step *s) {
 /* Puts the Lua frames of a coroutine that has yielded, or in which a C function runs that called this. */
 void weir_walk_coroutine(lua_State *L, struct step *s) {
   if (is_base(L, L->base)) walk_stack(s, L, L->base - 1, NULL, WORD_LUA);
+}
+
+/* A number for the lines that weir_walk_coroutine puts: the same lines have the same one. */
+uint64_t weir_walk_number(lua_State *L) {
+  struct step s;
+  s.ip = 1;
+  if (is_base(L, L->base)) walk_stack(&s, L, L->base - 1, NULL, WORD_FOLDED);
+  return s.ip;
 }

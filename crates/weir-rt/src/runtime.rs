@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::driver::{DriverChoice, DriverKind, Io, Wait, sys};
 use crate::executor::{MAIN, Polled, Sched};
+use crate::heap::Keeping;
 use crate::inbox::{self, Inbox, Message, Registration};
 use crate::local::Local;
 use crate::stats::LoopStats;
@@ -48,6 +49,8 @@ pub struct Runtime {
     name: String,
     /// Ends with the runtime, even if a stream keeps the core.
     _registration: Registration,
+    /// Last, for what the others free.
+    _keeping: Keeping,
 }
 
 /// What all handles of a runtime share.
@@ -125,6 +128,7 @@ impl Runtime {
     /// Out of descriptors or memory; with [`DriverChoice::IoUring`], whatever
     /// [`probe_io_uring`](crate::probe_io_uring) says.
     pub fn new(o: &Options) -> io::Result<Runtime> {
+        let keeping = Keeping::begin();
         sys::ignore_sigpipe();
         clock::scale(); // measured now rather than in the first turn
         let inbox = Arc::new(Inbox::new()?);
@@ -148,7 +152,12 @@ impl Runtime {
             mail_left: Cell::new(false),
             round_end: Local::new(Vec::new()),
         };
-        Ok(Runtime { core: Rc::new(core), name: o.name.clone(), _registration: registration })
+        Ok(Runtime {
+            core: Rc::new(core),
+            name: o.name.clone(),
+            _registration: registration,
+            _keeping: keeping,
+        })
     }
 
     /// The driver it has.

@@ -22,7 +22,11 @@ mod version;
 use std::process::ExitCode;
 
 use cli::Action;
+use weir_rt::Heap;
 use weir_see::commands;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 fn main() -> ExitCode {
     // Before anything gives the process another title.

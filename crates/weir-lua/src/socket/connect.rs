@@ -21,7 +21,7 @@ use crate::lend;
 use crate::notes::Notes;
 use crate::op::Results;
 use crate::phase::YIELDABLE;
-use crate::state::State;
+use crate::state::{State, append_whole};
 use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] =
@@ -29,7 +29,6 @@ pub(super) const TABLE: &[Function] =
 
 /// What the arguments of `connect` say.
 struct Wanted {
-    host: String,
     /// 0 for a unix socket.
     port: u16,
     /// Of the pool: its name, and how large to make it if that was said.
@@ -162,7 +161,7 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
     let bind = text_at(l, place::BIND).and_then(|text| text.parse().ok());
     let transparent = flag_at(l, place::TRANSPARENT);
     let busy = Busy::new(&socket, Direction::Connect);
-    let Wanted { host, port, .. } = wanted;
+    let (host, port) = (l.lossy(2), wanted.port);
     wait(|notes| {
         Box::pin(connecting(busy, Dial { host, port, bind, transparent, settings, seat, queued, notes }))
     })
@@ -238,7 +237,7 @@ impl Dial {
 
     /// The addresses of the host, one at least.
     async fn addresses(&self) -> Result<Vec<SockAddr>, Refused> {
-        if self.port == 0 && is_unix(&self.host) {
+        if self.port == 0 && is_unix(self.host.as_bytes()) {
             let parsed = self.host.get(..5).and_then(|_| format!("unix:{}", &self.host[5..]).parse().ok());
             return match parsed {
                 Some(address) => Ok(vec![address]),
@@ -343,14 +342,14 @@ async fn either<T>(future: impl Future<Output = T>, other: impl Future<Output = 
     .await
 }
 
-fn is_unix(host: &str) -> bool {
-    host.as_bytes().get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case(b"unix:"))
+fn is_unix(host: &[u8]) -> bool {
+    host.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case(b"unix:"))
 }
 
 /// Reads the arguments of `connect`; the inner error is what the script is told.
 fn wanted(l: State, block: &Settings) -> Result<Result<Wanted, Refused>, Raise> {
     let mut top = l.top();
-    let Some(host) = l.bytes(2).map(|host| String::from_utf8_lossy(host).into_owned()) else {
+    let Some(host) = l.bytes(2) else {
         return Err(bad_argument(l, 2, &format!("string expected, got {}", l.kind_name(2))));
     };
     let (mut pool, mut size, mut backlog) = (None, 0, None);
@@ -366,16 +365,22 @@ fn wanted(l: State, block: &Settings) -> Result<Result<Wanted, Refused>, Raise> 
         },
         None => None,
     };
-    if port.is_none() && !is_unix(&host) {
+    let is_unix = is_unix(host);
+    if port.is_none() && !is_unix {
         return Ok(Err("missing the port number".to_owned()));
     }
-    let name = || match port {
-        Some(port) => format!("{host}:{port}").into_bytes(),
-        None => host.clone().into_bytes(),
+    let name = || {
+        let mut name = Vec::with_capacity(host.len() + ":65535".len());
+        name.extend_from_slice(host);
+        if let Some(port) = port {
+            name.push(b':');
+            append_whole(&mut name, f64::from(port));
+        }
+        name
     };
     let pool = pool.unwrap_or_else(name);
-    let port = if is_unix(&host) { 0 } else { port.unwrap_or(0) };
-    Ok(Ok(Wanted { host, port, pool, size, backlog }))
+    let port = if is_unix { 0 } else { port.unwrap_or(0) };
+    Ok(Ok(Wanted { port, pool, size, backlog }))
 }
 
 type Options = (Option<Vec<u8>>, i64, Option<usize>);

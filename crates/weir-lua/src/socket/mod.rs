@@ -91,7 +91,7 @@ pub(crate) struct Timeouts {
 
 /// The sockets of a request, which are closed when it ends.
 #[derive(Default)]
-struct Owner {
+pub(crate) struct Owner {
     sockets: RefCell<Vec<Weak<Socket>>>,
 }
 
@@ -147,7 +147,7 @@ impl Socket {
 
     /// Fails when it belongs to another request.
     fn check_owner(&self) -> Result<(), Raise> {
-        match self.is_of(&owner()?) {
+        match std::ptr::eq(self.owner.borrow().as_ptr(), owner_place()?) {
             true => Ok(()),
             false => Err(Raise::text("bad request")),
         }
@@ -240,6 +240,18 @@ fn owner() -> Result<Rc<Owner>, Raise> {
     })
 }
 
+/// Where [`owner`] stands: as long as its request does, so a run remembers the place.
+fn owner_place() -> Result<*const Owner, Raise> {
+    let known = lend::run(|run| run.owner).unwrap_or(std::ptr::null());
+    if !known.is_null() {
+        return Ok(known);
+    }
+    let place = Rc::as_ptr(&owner()?);
+    // A script that can't wait has no run, and asks once more.
+    let _none = lend::run(|run| run.owner = place);
+    Ok(place)
+}
+
 /// Those of a request and of its subrequests.
 #[derive(Default)]
 struct Owners(RefCell<Vec<Rc<Owner>>>);
@@ -269,10 +281,7 @@ fn socket(l: State) -> Result<Option<Rc<Socket>>, Raise> {
     if l.kind(1) != kind::TABLE {
         return Err(bad_argument(l, 1, &format!("table expected, got {}", l.kind_name(1))));
     }
-    l.raw_get_index(1, place::SOCKET);
-    let socket = l.owned(-1);
-    l.pop(1);
-    Ok(socket)
+    Ok(l.owned_in(1, place::SOCKET))
 }
 
 /// Logs that a socket is used in a direction that is closed, and fails.
@@ -381,10 +390,13 @@ fn put_timeouts(l: State) -> Outcome {
 /// The timeouts that were set on the object that is the first argument; what was not is the block's.
 fn timeouts(l: State, block: Timeouts) -> Timeouts {
     let time = |place, otherwise| {
-        l.raw_get_index(1, place);
-        let number = l.number(-1).unwrap_or_default() as u64;
-        l.pop(1);
-        if number > 0 { number } else { otherwise }
+        let number = l.numeral(1, place).unwrap_or_else(|| {
+            l.raw_get_index(1, place);
+            let number = l.number(-1).unwrap_or_default();
+            l.pop(1);
+            number
+        });
+        if number >= 1.0 { number as u64 } else { otherwise }
     };
     Timeouts {
         connect: time(place::CONNECT_TIMEOUT, block.connect),

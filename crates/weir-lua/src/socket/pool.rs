@@ -305,7 +305,14 @@ fn set_keepalive(l: State) -> Outcome {
         return Ok(Done::Results(1));
     }
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket set keepalive: saving connection {at:p}"));
-    let Some(pool) = pool_of(l, top, size)? else { return fail(l, "key not found") };
+    let seated = conn.seat.borrow().as_ref().map(|seat| seat.pool().clone());
+    let pool = match seated {
+        Some(pool) => pool,
+        None => match pool_of(l, top, size)? {
+            Some(pool) => pool,
+            None => return fail(l, "key not found"),
+        },
+    };
     lend::log_plain(Level::Debug, &"lua tcp socket clear current socket connection");
     match timeout {
         0 => lend::log_plain(Level::Debug, &"lua tcp socket keepalive timeout: unlimited"),

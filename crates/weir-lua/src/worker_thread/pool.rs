@@ -11,8 +11,7 @@ use super::value::Value;
 use crate::conf::Main;
 use crate::lend::lend;
 use crate::phase::Phase;
-use crate::run::error_text;
-use crate::state::State;
+use crate::state::{State, error_text};
 use crate::sys;
 use crate::vm::Vm;
 
