@@ -5,7 +5,9 @@
 use weir_http::TraceParent;
 use weir_http::etag::{self, Conditions, IfModifiedSince};
 use weir_http::range::{self, ByteRange, Multipart, Ranges};
-use weir_http::{accept, cookie, date, escape, fastcgi, host, mime, proxy_protocol, ssi, status, uri};
+use weir_http::{
+    accept, cookie, date, escape, fastcgi, host, memcached, mime, proxy_protocol, ssi, status, uri,
+};
 
 /// Any text is JSON or refused inside of it; what strings hold is read again as it was written.
 pub fn json(data: &[u8]) {
@@ -246,6 +248,43 @@ pub fn types(data: &[u8]) {
         assert!(status::line(status).is_none_or(|line| line.len() > 4));
         let _ = (status::reason(status), status::page(status));
     }
+}
+
+/// memcached's answers to a key: what the first line says lies inside, and how a value is cut changes nothing. The first
+/// byte says how long the key is.
+pub fn memcached_answer(data: &[u8]) {
+    let Some((length, rest)) = data.split_first() else { return };
+    let (name, answer) = rest.split_at(usize::from(*length).min(rest.len()));
+    let key = memcached::key(name);
+    assert!(!key.iter().any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0)));
+    match memcached::head(answer, &key) {
+        Ok(memcached::Head::Value { flags, length, len }) => {
+            assert!(len <= answer.len());
+            let _number_or_not = memcached::flags(flags.of(answer));
+            assert_eq!(value(&answer[len..], length, 1), value(&answer[len..], length, answer.len()));
+        }
+        Ok(memcached::Head::NotFound { len }) => assert_eq!(answer.get(..len), Some(&b"END\r\n"[..])),
+        Ok(memcached::Head::Incomplete) => assert!(!answer.contains(&b'\n')),
+        Err(wrong) => {
+            assert!(wrong.message(memcached::line(answer), &key).to_string().starts_with("memcached sent"))
+        }
+    }
+}
+
+/// The bytes of a value, and whether they are over and right.
+fn value(bytes: &[u8], length: u64, piece: usize) -> (Vec<u8>, bool) {
+    let mut reader = memcached::Value::new(length);
+    let mut out = Vec::new();
+    for piece in bytes.chunks(piece.max(1)) {
+        match reader.take(piece) {
+            Ok(value) => out.extend_from_slice(&piece[..value]),
+            Err(bad) => {
+                out.extend_from_slice(&piece[..bad.value]);
+                return (out, false);
+            }
+        }
+    }
+    (out, reader.is_over())
 }
 
 /// FastCGI records: ranges lie inside, every byte is taken once, and what is read does not depend on the pieces.

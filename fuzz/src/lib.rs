@@ -282,6 +282,16 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"PROXY ", b"TCP4 ", b"UNKNOWN", b"\r\n", b" ", b"\x20\x00\x05\x01\0\0\0\0", b"\x21\x11\x00"],
     },
     Target {
+        name: "memcached",
+        run: http::memcached_answer,
+        seeds: &[
+            b"\x02/kVALUE /k 0 5\r\nhello\r\nEND\r\n",
+            b"\x01kEND\r\n",
+            b"\x01kVALUE k 2 0\r\n\r\nEND\r\n",
+        ],
+        tokens: &[b"VALUE ", b"END\r\n", b"\r\n", b" ", b"0", b"18446744073709551615"],
+    },
+    Target {
         name: "fastcgi",
         run: http::fastcgi_records,
         seeds: &[

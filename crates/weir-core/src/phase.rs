@@ -224,11 +224,13 @@ impl Walk {
         Some(self.ended(x, end))
     }
 
-    /// The phases have come to `end`, which `auth_delay` may hold back when it is the access phase's 401.
+    /// The phases have come to `end`, which `auth_delay` may hold back when it is the access phase's 401, or 407.
     #[inline]
     fn ended(&self, x: &Exchange, end: Verdict) -> Phases {
         match (self.phase, end) {
-            (Phase::Access, end @ Verdict::Status(401)) if x.plan.core.auth_delay > 0 => Phases::Delay(end),
+            (Phase::Access, end @ Verdict::Status(401 | 407)) if x.plan.core.auth_delay > 0 => {
+                Phases::Delay(end)
+            }
             (_, end) => Phases::End(end),
         }
     }
@@ -376,18 +378,19 @@ impl Walk {
     }
 
     /// Under `satisfy all` every handler must let the request pass; under `satisfy any` the first `Ok` does, and a
-    /// 401 or 403 is remembered for the end of the phase.
+    /// 401, 403 or 407 is remembered for the end of the phase.
     fn judge_access(&mut self, x: &mut Exchange, verdict: Verdict) -> Option<Verdict> {
         let any = self.plan.core.satisfy_any;
         match verdict {
             Verdict::Ok if any => {
                 x.response.remove(weir_http::Known::WwwAuthenticate);
+                x.response.remove(weir_http::Known::ProxyAuthenticate);
                 self.refused = None;
                 self.at = self.end;
             }
             Verdict::Ok => {}
-            Verdict::Status(status @ (401 | 403)) if any => {
-                if status == 401 || self.refused.is_none() {
+            Verdict::Status(status @ (401 | 403 | 407)) if any => {
+                if status != 403 || self.refused.is_none() {
                     self.refused = Some(status);
                 }
             }

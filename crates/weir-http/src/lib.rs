@@ -23,6 +23,7 @@ pub mod header;
 pub mod host;
 pub mod hpack;
 pub mod json;
+pub mod memcached;
 mod method;
 pub mod mime;
 pub mod proxy_protocol;

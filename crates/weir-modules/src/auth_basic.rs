@@ -16,7 +16,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::variable::Script;
 use weir_core::variable::core::credentials::{self, Credentials};
 use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
-use weir_http::Known;
+use weir_http::{Known, Method};
 use weir_rt::file::errno::ENOENT;
 use weir_rt::file::errno_text;
 use weir_trace::WaitKind;
@@ -200,15 +200,19 @@ fn decide(x: &mut Exchange, credentials: Credentials, realm: &Text, right: bool)
     refuse(x, realm)
 }
 
-/// 401, with the realm as it is written: nginx escapes nothing in it.
+/// 401, or 407 for a tunnel, with the realm as it is written: nginx escapes nothing in it.
 fn refuse(x: &mut Exchange, realm: &Text) -> Verdict {
     let start = x.arena.mark();
     x.arena.push(b"Basic realm=\"");
     x.arena.append(realm);
     x.arena.push(b"\"");
     let challenge = x.arena.since(start);
-    x.response.set(Known::WwwAuthenticate, challenge);
-    Verdict::Status(401)
+    let (field, status) = match x.request.method {
+        Method::Connect => (Known::ProxyAuthenticate, 407),
+        _ => (Known::WwwAuthenticate, 401),
+    };
+    x.response.set(field, challenge);
+    Verdict::Status(status)
 }
 
 const OFF: &[u8] = b"off";

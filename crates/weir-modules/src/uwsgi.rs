@@ -7,13 +7,15 @@ use weir_conf::{Directive, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
+use weir_core::tls::Secure;
+use weir_core::tls::client::{ClientConf, ClientTls};
 use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::{Family, Settings, pass_to};
 use weir_core::{Exchange, Module, Verdict, inherit};
 
 use crate::cgi::answer;
 use crate::cgi::params::{Param, Params};
-use crate::cgi::target::Pass;
+use crate::cgi::target::{Pass, Secured};
 
 /// The module.
 pub struct Uwsgi;
@@ -25,11 +27,12 @@ impl Module for Uwsgi {
         "uwsgi",
         UwsgiConf,
         family,
+        ssl,
         [
             Row::new("uwsgi_pass", LOCATION.or(LOCATION_IF), ONE, |c: &mut UwsgiConf, l| {
-                Pass::set_behind(&mut c.pass, l, "uwsgi://")
+                Pass::set_behind(&mut c.pass, l, SCHEME)
             })
-            .doc("Has requests answered by a uwsgi application, or by one of a group."),
+            .doc("Has requests answered by a uwsgi application, or by one of a group; suwsgi:// before it for TLS."),
             Row::new("uwsgi_param", ANY, Args::range(2, 3), |c: &mut UwsgiConf, l| Param::push(
                 &mut c.params,
                 l
@@ -39,6 +42,11 @@ impl Module for Uwsgi {
                 .doc("The first byte of requests: what kind of application is asked; 0, WSGI."),
             Row::new("uwsgi_modifier2", ANY, ONE, |c: &mut UwsgiConf, l| l.number(&mut c.modifier2, 0..=255))
                 .doc("The fourth byte of requests; 0."),
+            Row::new("uwsgi_string", ANY, ONE, |c: &mut UwsgiConf, l| {
+                let text = l.arg(0).as_bytes().to_vec();
+                l.once(&mut c.string, text)
+            })
+            .doc("Bytes that follow the parameters of requests, as they are."),
         ]
     );
 
@@ -48,7 +56,8 @@ impl Module for Uwsgi {
 
     fn inherit(conf: &mut UwsgiConf, parent: &UwsgiConf) {
         conf.family.inherit(&parent.family);
-        inherit!(conf, parent, params, modifier1, modifier2);
+        conf.ssl.inherit(&parent.ssl);
+        inherit!(conf, parent, params, modifier1, modifier2, string);
     }
 
     fn resolve(conf: &mut UwsgiConf, registry: &mut Registry) -> Result {
@@ -56,6 +65,9 @@ impl Module for Uwsgi {
         conf.family.resolve("uwsgi", &[], registry)?;
         if let Some(pass) = &mut conf.pass {
             pass.resolve(registry)?;
+            if pass.may_be_secure() {
+                conf.ssl.resolve("uwsgi", registry)?;
+            }
         }
         Ok(())
     }
@@ -67,6 +79,8 @@ impl Module for Uwsgi {
         let protocol = UwsgiProtocol {
             params: Params::new(conf.params.as_deref().unwrap_or_default(), settings.pass_request_headers),
             modifiers: [modifier(conf.modifier1), modifier(conf.modifier2)],
+            string: conf.string.clone().unwrap_or_default(),
+            tls: conf.ssl.tls(),
             settings: settings.clone(),
         };
         let target = pass.install(plan.worker);
@@ -82,22 +96,37 @@ type Row = Directive<UwsgiConf>;
 #[derive(Default)]
 pub struct UwsgiConf {
     family: Family,
+    ssl: ClientConf,
     pass: Option<Pass>,
     params: Option<Vec<Param>>,
     modifier1: Option<u64>,
     modifier2: Option<u64>,
+    string: Option<Vec<u8>>,
 }
 
 /// A location's way of speaking uwsgi.
 struct UwsgiProtocol {
     params: Params,
     modifiers: [u8; 2],
+    string: Vec<u8>,
+    /// `uwsgi_ssl_...`, where servers may speak TLS.
+    tls: Option<Arc<ClientTls>>,
     settings: Arc<Settings>,
 }
 
 impl Protocol for UwsgiProtocol {
     fn scheme(&self) -> &'static str {
-        "uwsgi://"
+        SCHEME
+    }
+
+    fn secure_scheme(&self) -> &'static str {
+        "suwsgi://"
+    }
+
+    fn secure(&self, x: &mut Exchange) -> Option<Secure> {
+        let host = x.state_if::<Secured>()?.0.clone()?;
+        let host = String::from_utf8_lossy(x.text(&host)).into_owned();
+        Some(self.tls.as_ref()?.secure(x, &host))
     }
 
     fn needs_length(&self) -> bool {
@@ -108,6 +137,7 @@ impl Protocol for UwsgiProtocol {
         let mut pairs = Vec::with_capacity(1024);
         let mut fits = true;
         self.params.for_each(x, |name, value| fits &= pair(&mut pairs, name, value));
+        pairs.extend_from_slice(&self.string);
         let Some(length) = u16::try_from(pairs.len()).ok().filter(|_| fits) else {
             fits_not(x, pairs.len());
             return Err(Verdict::Status(500));
@@ -146,6 +176,8 @@ fn pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> bool {
 fn fits_not(x: &Exchange, length: usize) {
     x.log(Level::Alert, &format_args!("uwsgi request is too big: {length}"));
 }
+
+const SCHEME: &str = "uwsgi://";
 
 #[cfg(test)]
 mod tests {

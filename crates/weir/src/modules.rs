@@ -7,8 +7,9 @@ use weir_lua::Lua;
 use weir_modules::{
     Access, Addition, AuthBasic, AuthRequest, Autoindex, Brotli, Browser, Charset, CompressStatic, Dav, Echo,
     EmptyGif, FastCgi, Geo, Grpc, Gunzip, Gzip, Headers, HeadersMore, Index, LimitConn, LimitReq, Log, Map,
-    Mirror, NotModified, Otel, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi, SecureLink, Slice,
-    SplitClients, Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, UserId, Uwsgi, Zstd,
+    Memcached, Mirror, NotModified, Otel, Proxy, RandomIndex, Range, Realip, Referer, Rewrite, Scgi,
+    SecureLink, Slice, SplitClients, Ssi, Static, StubStatus, Sub, Subs, TraceHeader, TryFiles, Tunnel,
+    UserId, Uwsgi, Zstd,
 };
 
 use crate::welcome::Welcome;
@@ -43,6 +44,8 @@ pub(crate) const OWN: &[ModuleDef] = &[
     ModuleDef::of::<FastCgi>(),
     ModuleDef::of::<Scgi>(),
     ModuleDef::of::<Uwsgi>(),
+    ModuleDef::of::<Memcached>(),
+    ModuleDef::of::<Tunnel>(),
     ModuleDef::of::<EmptyGif>(),
     ModuleDef::of::<Echo>(),
     ModuleDef::of::<StubStatus>(),

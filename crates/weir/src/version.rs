@@ -21,8 +21,7 @@ pub(crate) fn long() -> ExitCode {
         Err(error) => eprintln!("event methods: epoll (io_uring can't be used here: {error})"),
     }
     let with = WITH.iter().map(|module| format!(" --with-{module}"));
-    let without = WITHOUT.iter().map(|module| format!(" --without-{module}"));
-    eprintln!("configure arguments:{}", with.chain(without).collect::<String>());
+    eprintln!("configure arguments:{}", with.collect::<String>());
     ExitCode::SUCCESS
 }
 
@@ -56,9 +55,6 @@ const WITH: [&str; 16] = [
     "http_dav_module",
     "http_slice_module",
 ];
-/// nginx's default modules that are not built in yet: who parses `-V` is told the truth.
-const WITHOUT: [&str; 1] = ["http_memcached_module"];
-
 const HELP: &str = "\
 Usage: weir [-?hvVtTq] [-s signal] [-p prefix]
             [-e filename] [-c filename] [-g directives]

@@ -199,19 +199,10 @@ const VARIABLES: &str = include_str!("data/nginx-variables.txt");
 /// Why directives and variables of nginx are not there; the first that fits counts. A star stands for any text.
 const REASONS: &[(&[&str], &str)] = &[
     (&["http2*", "http3*", "quic_*"], "HTTP/2 and HTTP/3 are not finished."),
-    (&["tunnel_*", "memcached_*", "scgi_*", "uwsgi_*", "least_time"], "These modules are not there yet."),
+    (&["memcached_key"], "Is made by `set`, as in nginx."),
+    (&["least_time"], "This module is not there yet."),
     (&["*_ssl_*", "ssl_*"], "TLS is not finished."),
-    (
-        &[
-            "*_socket_rcvbuf",
-            "*_socket_sndbuf",
-            "grpc_ssl_key_log",
-            "proxy_headers_hash_*",
-            "client_body_early_read",
-        ],
-        "Not built yet.",
-    ),
-    (&["*_send_lowat"], "Has no effect on Linux."),
+    (&["grpc_ssl_key_log", "client_body_early_read"], "Not built yet."),
     (
         &["devpoll_*", "eventport_*", "iocp_*", "post_acceptex", "acceptex_read", "kqueue_*"],
         "For systems other than Linux.",

@@ -51,14 +51,18 @@ fn uwsgi(visit: &mut Visit) -> Option<(Vec<u8>, Pairs)> {
         String::from_utf8(visit.bytes(length)?).ok()
     };
     let mut pairs = Vec::new();
-    while rest > 0 {
+    while rest > 4 {
         pairs.push((text(&mut rest)?, text(&mut rest)?));
+    }
+    if rest > 0 {
+        pairs.push(("uwsgi_string".to_owned(), String::from_utf8(visit.bytes(rest)?).ok()?));
     }
     Some((vec![head[0], head[3]], pairs))
 }
 
 fn conf(protocol: &str, port: u16) -> String {
-    let modifiers = if protocol == "uwsgi" { "uwsgi_modifier1 5; uwsgi_modifier2 7;" } else { "" };
+    let modifiers =
+        if protocol == "uwsgi" { "uwsgi_modifier1 5; uwsgi_modifier2 7; uwsgi_string abc;" } else { "" };
     let text = "http { P_param URI $request_uri; P_param LENGTH $content_length; P_param SCGI 1;
             P_param CONTENT_LENGTH $content_length if_not_empty; P_param NOT $arg_none if_not_empty;
             server { listen 127.0.0.1:%%PORT%%;

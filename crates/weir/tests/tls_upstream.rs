@@ -113,6 +113,35 @@ both_drivers! {
         let line = server.error_log_line("while SSL handshaking to upstream");
         assert!(line.contains("upstream: \"https://127.0.0.1:"), "{line}");
     }
+
+    /// What answers here knows nothing of uwsgi: all it says is who asked, and by which name.
+    fn uwsgi_servers_are_asked_over_tls(driver) {
+        let keys = keys();
+        let server = Server::builder("http {
+            uwsgi_ssl_trusted_certificate ca.crt; uwsgi_ssl_verify on; uwsgi_ssl_server_name on;
+            uwsgi_ssl_certificate client.crt; uwsgi_ssl_certificate_key client.key; uwsgi_ssl_name a.example.com;
+            server { listen 127.0.0.1:%%PORT%%; uwsgi_param A b;
+                location /fixed { uwsgi_pass suwsgi://127.0.0.1:%%PORT_1%%; }
+                location /computed { uwsgi_pass $arg_s://127.0.0.1:%%PORT_1%%; }
+                location /name { uwsgi_pass SUWSGI://127.0.0.1:%%PORT_1%%; uwsgi_ssl_name b.example.com; } }
+            server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate a.crt; ssl_certificate_key a.key;
+                ssl_verify_client optional_no_ca; ssl_client_certificate ca.crt; error_page 400 = /told;
+                location /told { return 200 $ssl_client_s_dn,$ssl_server_name; } } }")
+            .file("ca.crt", &keys.ca.certificate)
+            .file("a.crt", &keys.a.certificate)
+            .file("a.key", &keys.a.key)
+            .file("client.crt", &keys.client.certificate)
+            .file("client.key", &keys.client.key)
+            .driver(driver).allow("upstream").start();
+        assert_eq!(server.get("/fixed").text(), "CN=client,a.example.com");
+        assert_eq!(server.get("/computed?s=suwsgi").text(), "CN=client,a.example.com");
+        assert_eq!(server.get("/computed?s=uwsgi").text(), ",", "without TLS");
+        assert_eq!(server.get("/computed?s=http").status, 500);
+        let _ = server.error_log_line("invalid host in upstream \"http://127.0.0.1:");
+        assert_eq!(server.get("/name").status, 502);
+        let line = server.error_log_line("upstream SSL certificate does not match \"b.example.com\"");
+        assert!(line.contains("upstream: \"suwsgi://127.0.0.1:"), "{line}");
+    }
 }
 
 #[test]

@@ -194,6 +194,7 @@ impl<'t> Builder<'t> {
                 self.nesting(line, Contexts::SERVER, &mut confs, &mut nested);
             }
         }
+        confs.get_mut::<ServerCoreConf>().accepts_connect = self.registry.take_accepts_connect();
         let mut words = DefaultHasher::new();
         line.hash_words(&mut words);
         ServerConf { confs, locations, nested, words: words.finish() }

@@ -25,6 +25,8 @@ pub struct Registry {
     pub(crate) warnings: Vec<Error>,
     /// See [`Registry::location`].
     location: Option<String>,
+    /// See [`Registry::accept_connect`].
+    accepts_connect: bool,
     /// See [`Registry::order`] and [`Registry::instruct`].
     order: u32,
     instructed: Vec<Inserted>,
@@ -46,6 +48,7 @@ impl Registry {
             nested: (0, None),
             warnings: Vec::new(),
             location: None,
+            accepts_connect: false,
             order: 0,
             instructed: Vec::new(),
             paths,
@@ -150,6 +153,16 @@ impl Registry {
     /// From here on lines of that location are read; what was before is returned.
     pub(crate) fn enter_location(&mut self, location: Option<String>) -> Option<String> {
         std::mem::replace(&mut self.location, location)
+    }
+
+    /// The server whose lines are being read takes requests with the method CONNECT; others refuse them.
+    pub fn accept_connect(&mut self) {
+        self.accepts_connect = true;
+    }
+
+    /// Whether the server read last does.
+    pub(crate) fn take_accepts_connect(&mut self) -> bool {
+        std::mem::take(&mut self.accepts_connect)
     }
 
     pub(crate) fn begin_line(&mut self, nested: usize) {

@@ -78,6 +78,8 @@ pub struct ServerCoreConf {
     pub merge_slashes: Option<bool>,
     /// `connection_pool_size`.
     pub connection_pool_size: Option<u64>,
+    /// A `tunnel_pass` is in the server.
+    pub(crate) accepts_connect: bool,
     /// `server_product`.
     pub product: Option<Product>,
     /// Directives without effect here, kept to refuse a second one.
@@ -116,6 +118,8 @@ pub struct ServerSettings {
     pub underscores_in_headers: bool,
     /// `merge_slashes`.
     pub merge_slashes: bool,
+    /// Requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
+    pub accepts_connect: bool,
     /// `server_product`.
     pub product: Product,
 }
@@ -169,6 +173,7 @@ impl ServerCoreConf {
             ignore_invalid_headers: self.ignore_invalid_headers.unwrap_or(true),
             underscores_in_headers: self.underscores_in_headers.unwrap_or(false),
             merge_slashes: self.merge_slashes.unwrap_or(true),
+            accepts_connect: self.accepts_connect,
             product: self.product.clone().unwrap_or_default(),
         }
     }

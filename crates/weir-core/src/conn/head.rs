@@ -160,7 +160,7 @@ fn salvage(x: &mut Exchange) {
         return;
     }
     let host = x.request.span(Known::Host).filter(|host| host.end <= x.arena.mark());
-    let authority = x.request.head.absolute.map(|absolute| absolute.authority).or(host);
+    let authority = target_authority(x).or(host);
     if authority.is_some_and(|authority| check_host(x, authority).is_ok()) {
         let _another = choose_server(x);
     }
@@ -219,15 +219,15 @@ fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
 /// server's to answer, and its `merge_slashes` counts.
 pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
     target(x)?;
-    let (absolute, host) = (x.request.head.absolute, x.request.span(Known::Host));
-    if let Some(authority) = absolute.map(|absolute| absolute.authority).or(host) {
+    let (named, host) = (target_authority(x), x.request.span(Known::Host));
+    if let Some(authority) = named.or(host) {
         check_host(x, authority)?;
     }
     if !choose_server(x) {
         x.keep_alive = false;
         return Err(NoHead::Refuse(421));
     }
-    if let (Some(_), Some(host)) = (absolute, host)
+    if let (Some(_), Some(host)) = (named, host)
         && host::validate(x.arena.get(host)).is_err()
     {
         return Err(bad_host(x, host));
@@ -236,12 +236,33 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
         return Err(refuse(x, bad));
     }
     drop_invalid(x);
-    if matches!(x.request.head.method, Method::Connect | Method::Trace) {
-        x.keep_alive = false;
-        return Err(NoHead::Refuse(405));
+    match x.request.head.method {
+        Method::Connect => return connect(x),
+        Method::Trace => {
+            x.log(Level::Info, &"client sent TRACE method while reading client request headers");
+            x.keep_alive = false;
+            return Err(NoHead::Refuse(405));
+        }
+        _ => {}
     }
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
     accepted::check(x).map_err(NoHead::Refuse)
+}
+
+/// Whether a tunnel may be asked for: only where one may be had, by HTTP/1.1, and without a body.
+fn connect(x: &mut Exchange) -> Result<(), NoHead> {
+    x.keep_alive = false;
+    let (status, message) = match () {
+        () if !x.server.settings.accepts_connect || x.request.head.version < Version::V11 => {
+            (405, "client sent CONNECT method")
+        }
+        () if x.request.content_length.is_some() || x.request.chunked => {
+            (400, "client sent CONNECT request with body")
+        }
+        () => return Ok(()),
+    };
+    x.log(Level::Info, &format_args!("{message} while reading client request headers"));
+    Err(NoHead::Refuse(status))
 }
 
 /// `false`: the name of the TLS handshake chose another server, and this one must not answer.
@@ -258,6 +279,15 @@ fn choose_server(x: &mut Exchange) -> bool {
     }
 }
 
+/// The authority in the target: that of an absolute URI, or all of what CONNECT asks for.
+fn target_authority(x: &Exchange) -> Option<Span> {
+    let head = &x.request.head;
+    match head.method {
+        Method::Connect => Some(head.target),
+        _ => head.absolute.map(|absolute| absolute.authority),
+    }
+}
+
 fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
     let Some(parts) = host_of(x, authority) else { return Err(bad_host(x, authority)) };
     let name = Span { start: authority.start + parts.name.start, end: authority.start + parts.name.end };
@@ -267,7 +297,7 @@ fn check_host(x: &mut Exchange, authority: Span) -> Result<(), NoHead> {
         x.arena.get_mut(lower).make_ascii_lowercase();
         x.request.host = lower;
     }
-    if parts.port.is_some()
+    if parts.port.is_some_and(|port| port != 0)
         && let Some(colon) = x.arena.get(authority).iter().rposition(|b| *b == b':')
     {
         x.request.port = Span { start: authority.start + colon as u32 + 1, end: authority.end };
@@ -288,7 +318,15 @@ fn host_of(x: &Exchange, authority: Span) -> Option<host::Host> {
 }
 
 fn bad_host(x: &mut Exchange, place: Span) -> NoHead {
-    x.log(Level::Info, &"client sent invalid host header");
+    x.log(
+        Level::Info,
+        &match target_authority(x) {
+            Some(authority) if authority == place => {
+                "client sent invalid host in request line while reading client request line"
+            }
+            _ => "client sent invalid host header",
+        },
+    );
     x.keep_alive = false;
     x.request.head.len = line_end(x, place.end) as usize;
     NoHead::Refuse(400)
@@ -313,12 +351,12 @@ fn drop_invalid(x: &mut Exchange) {
     head.host = head.fields.iter().position(|field| field.known == Known::Host).map(|at| at as u16);
 }
 
-/// Splits and normalises the target. `host:port` has no path; nginx refuses it by its method.
+/// Splits and normalises the target. `host:port` has no path, and stands for the root.
 fn target(x: &mut Exchange) -> Result<(), NoHead> {
     let target = x.request.head.path();
     if x.request.head.method == Method::Connect {
-        x.request.unparsed_uri = target;
         x.request.uri = x.arena.push(b"/");
+        x.request.unparsed_uri = x.request.uri;
         return Ok(());
     }
     let known = x.worker.targets.borrow().find(x.arena.get(target)).copied();

@@ -87,6 +87,8 @@ pub struct Response {
     pub header_only: bool,
     /// The response is chunked on this connection.
     pub chunked: bool,
+    /// Bytes of a tunnel follow the head: they have no framing.
+    pub unframed: bool,
     /// So many bytes of the body may wait for the client before what makes it waits too; at most, and unless a filter
     /// wants less, 64 KB.
     pub(crate) ahead: Option<u64>,
@@ -177,6 +179,7 @@ impl Response {
             header_sent,
             header_only,
             chunked,
+            unframed,
             ahead,
             vary_encoding,
             gzip_ok,
@@ -200,7 +203,7 @@ impl Response {
         }
         (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
         (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
-        (*header_only, *chunked, *error_page_done) = (false, false, false);
+        (*header_only, *chunked, *unframed, *error_page_done) = (false, false, false, false);
         (*vary_encoding, *gzip_ok) = (false, None);
     }
 }

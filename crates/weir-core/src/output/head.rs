@@ -110,7 +110,7 @@ fn settle(x: &mut Exchange) {
         x.response.last_modified = None;
     }
     let bodiless = matches!(x.response.status, 204 | 304) || x.response.status < 200;
-    if bodiless {
+    if bodiless || x.response.unframed {
         x.response.header_only = true;
         x.response.content_length = None;
         return;

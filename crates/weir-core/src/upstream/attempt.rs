@@ -305,6 +305,12 @@ impl Run {
                 self.tries.connected();
             }
             let mut connection = connection;
+            if self.up.protocol.opens_tunnels() {
+                connection.begin();
+                self.tries.opened();
+                let incoming = Incoming { status: 200, upgraded: true, ..Incoming::default() };
+                return Ok(Answered { incoming, link: Link::Own(connection), lease, rest: Vec::new() });
+            }
             connection.own = self.decided.keep;
             match self.ask(x, &mut connection, &lease).await {
                 Ok((incoming, rest)) => {
@@ -438,6 +444,7 @@ impl Run {
             }
             self.fetch = None;
             self.tries.end(None);
+            self.give_back(x, answered);
             return Ok(verdict);
         }
         if answered.incoming.upgraded {
@@ -464,6 +471,12 @@ impl Run {
     async fn unless_still_good(&mut self, x: &mut Exchange, answered: Answered) -> Result<Verdict, Answered> {
         let Some(verdict) = self.revalidated(x, &answered.incoming).await else { return Err(answered) };
         self.tries.end(None);
+        self.give_back(x, answered);
+        Ok(verdict)
+    }
+
+    /// The connection of an answer that is not used may be used again, where nothing follows the head.
+    fn give_back(&self, x: &Exchange, answered: Answered) {
         let keep_alive =
             answered.incoming.keep_alive && self.keeps_connection() && !self.body_begun_unfinished(x);
         let Answered { incoming, link, lease, rest } = answered;
@@ -474,7 +487,6 @@ impl Run {
         {
             lease.group.pool.give(&x.worker, &lease.peer, connection);
         }
-        Ok(verdict)
     }
 
     /// The client's body was not sent to its end: unless the rest follows, the connection is of no further use.

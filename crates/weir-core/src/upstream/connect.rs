@@ -10,7 +10,7 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use super::attempt::{CONNECTING, Failed, Run};
-use super::connection::Connection;
+use super::connection::{Connection, Opening};
 use super::local::Lease;
 use super::log;
 use super::reason::{Fault, Reason};
@@ -35,7 +35,9 @@ impl Run {
             None => request::local(x, settings).map_err(Failed::End)?,
         };
         let began = clock::monotonic_ns();
-        let connect = Box::pin(Connection::open(&peer.addr, local.as_ref(), settings.connect_timeout));
+        let how =
+            Opening { local: local.as_ref(), rcvbuf: settings.socket_rcvbuf, sndbuf: settings.socket_sndbuf };
+        let connect = Box::pin(Connection::open(&peer.addr, &how, settings.connect_timeout));
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {
             Ok(connection) => {
                 if let Some(timed) = lease.measured() {

@@ -1,8 +1,9 @@
 //! A connection to a server.
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use weir_rt::net::SockAddr;
+use weir_rt::net::{SockAddr, SocketOption};
 use weir_rt::{Recv, Stream, Timer};
 
 use super::idle::Parked;
@@ -38,18 +39,40 @@ pub struct Own {
     pub requests: u64,
 }
 
+/// What a socket is given before it connects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening<'a> {
+    /// Its own address.
+    pub(crate) local: Option<&'a SockAddr>,
+    /// `SO_RCVBUF` in bytes; `None`: the kernel's own measure.
+    pub(crate) rcvbuf: Option<u64>,
+    /// `SO_SNDBUF` likewise.
+    pub(crate) sndbuf: Option<u64>,
+}
+
+impl Opening<'_> {
+    fn apply(&self, socket: &OwnedFd) -> io::Result<()> {
+        let buffers = [(SocketOption::ReceiveBuffer, self.rcvbuf), (SocketOption::SendBuffer, self.sndbuf)];
+        for (option, bytes) in buffers {
+            if let Some(bytes) = bytes {
+                let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+                weir_rt::net::set_option(socket.as_raw_fd(), option, bytes)?;
+            }
+        }
+        self.local.map_or(Ok(()), |local| super::request::bind(socket, local))
+    }
+}
+
 impl Connection {
     /// Connects; the timer runs until the connection stands.
     ///
     /// # Errors
     /// The errno of the call that failed; `TimedOut` when the timer expired first.
-    pub(crate) async fn open(addr: &SockAddr, local: Option<&SockAddr>, ms: u64) -> io::Result<Connection> {
+    pub(crate) async fn open(addr: &SockAddr, how: &Opening<'_>, ms: u64) -> io::Result<Connection> {
         let timer = Timer::new();
         timer.arm(ms);
         let socket = weir_rt::net::stream_socket(addr)?;
-        if let Some(local) = local {
-            super::request::bind(&socket, local)?;
-        }
+        how.apply(&socket)?;
         let connect = Stream::connect_with(socket, addr);
         let stream = match crate::server::notify::either(connect, timer.wait()).await {
             Some(connected) => connected?,

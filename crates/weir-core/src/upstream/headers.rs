@@ -67,6 +67,9 @@ pub(super) fn instead(
         return Some(accel(x, incoming, field.value, tries));
     }
     let status = incoming.status;
+    if status == 404 && up.settings.intercept_404 {
+        return Some(Verdict::Status(status));
+    }
     if status < 300 || !up.settings.intercept_errors || status == 304 {
         return None;
     }

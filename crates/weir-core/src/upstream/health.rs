@@ -15,7 +15,7 @@ use weir_conf::{LineCx, Result, parse_number, parse_time_ms};
 use super::Upstreams;
 use super::check::{Checked, timed_out};
 use super::check_grpc::{self, State};
-use super::connection::Connection;
+use super::connection::{Connection, Opening};
 use super::group::Group;
 use super::matching::{Matches, Matching};
 use super::peer::Peer;
@@ -142,14 +142,16 @@ impl HealthCheck {
 
     /// Asks `peer` once.
     async fn ask(&self, group: &str, peer: &Peer) -> std::result::Result<(), String> {
-        let connection = Connection::open(&peer.addr, peer.bind.as_ref(), self.timeout).await.map_err(
-            |error| match error.raw_os_error() {
-                Some(errno) => {
-                    format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
+        let how = Opening { local: peer.bind.as_ref(), ..Opening::default() };
+        let connection =
+            Connection::open(&peer.addr, &how, self.timeout).await.map_err(|error| {
+                match error.raw_os_error() {
+                    Some(errno) => {
+                        format!("connect() failed ({errno}: {})", weir_rt::file::errno_text(errno))
+                    }
+                    None => timed_out(),
                 }
-                None => timed_out(),
-            },
-        )?;
+            })?;
         let host = self.host.as_deref().unwrap_or(group);
         match self.kind {
             Kind::Tcp => Ok(()),

@@ -32,6 +32,11 @@ pub trait Protocol {
         false
     }
 
+    /// Nothing is asked: the answer is that the connection stands, and from there on bytes pass both ways.
+    fn opens_tunnels(&self) -> bool {
+        false
+    }
+
     /// A connection takes one request after the other, and [`Protocol::head`] may be shown the same bytes twice: what it
     /// keeps between two calls it keeps nowhere.
     fn is_plain(&self) -> bool {

@@ -20,6 +20,12 @@ pub struct Family {
     pub bind: Option<Option<Bind>>,
     /// `_socket_keepalive`
     pub socket_keepalive: Option<bool>,
+    /// `_socket_rcvbuf`
+    pub socket_rcvbuf: Option<u64>,
+    /// `_socket_sndbuf`
+    pub socket_sndbuf: Option<u64>,
+    /// `_send_lowat`; Linux has no such thing.
+    pub send_lowat: Option<u64>,
     /// `_connect_timeout`
     pub connect_timeout: Option<u64>,
     /// `_send_timeout`
@@ -72,6 +78,8 @@ pub struct Family {
     pub proxy_protocol: Option<Option<ProxyHeader>>,
     /// The module has no files: answers are never read ahead into one.
     pub without_files: bool,
+    /// A 404 is the location's own, whatever `_intercept_errors` says: servers have no page for it.
+    pub intercept_404: bool,
     /// What is kept of answers.
     pub cache: CacheFamily,
     resolved: Option<Arc<Settings>>,
@@ -104,6 +112,10 @@ pub struct Settings {
     pub bind: Option<Bind>,
     /// Probes an idle connection (`SO_KEEPALIVE`).
     pub socket_keepalive: bool,
+    /// Bytes the kernel keeps of what servers send (`SO_RCVBUF`); `None`: as it likes.
+    pub socket_rcvbuf: Option<u64>,
+    /// The same of what is sent (`SO_SNDBUF`).
+    pub socket_sndbuf: Option<u64>,
     /// For connecting.
     pub connect_timeout: u64,
     /// Between two successful sends.
@@ -136,6 +148,8 @@ pub struct Settings {
     pub ignore_client_abort: bool,
     /// `error_page` applies to answers, too.
     pub intercept_errors: bool,
+    /// A 404 is the location's own in any case.
+    pub intercept_404: bool,
     /// The client's fields are sent.
     pub pass_request_headers: bool,
     /// The client's body is sent.
@@ -192,7 +206,7 @@ impl Family {
         );
         inherit!(conf, parent, next_timeout, ignore_client_abort, intercept_errors, pass_request_headers);
         inherit!(conf, parent, pass_request_body, pass_trailers, ignore_headers, limit_rate, force_ranges);
-        inherit!(conf, parent, proxy_protocol);
+        inherit!(conf, parent, proxy_protocol, socket_rcvbuf, socket_sndbuf);
         // nginx: a block that names fields of either kind of its own still has the other kind of the block around.
         inherit!(conf, parent, pass_headers, hide_headers);
         conf.cache.inherit(&parent.cache);
@@ -250,6 +264,8 @@ impl Family {
             prefix,
             bind: self.bind.clone().flatten(),
             socket_keepalive: self.socket_keepalive.unwrap_or(false),
+            socket_rcvbuf: self.socket_rcvbuf.filter(|bytes| *bytes > 0),
+            socket_sndbuf: self.socket_sndbuf.filter(|bytes| *bytes > 0),
             connect_timeout: self.connect_timeout.unwrap_or(60_000),
             send_timeout: self.send_timeout.unwrap_or(60_000),
             read_timeout: self.read_timeout.unwrap_or(60_000),
@@ -266,6 +282,7 @@ impl Family {
             next_timeout: self.next_timeout.unwrap_or(0),
             ignore_client_abort: self.ignore_client_abort.unwrap_or(false),
             intercept_errors: self.intercept_errors.unwrap_or(false),
+            intercept_404: self.intercept_404,
             pass_request_headers: self.pass_request_headers.unwrap_or(true),
             pass_request_body: self.pass_request_body.unwrap_or(true),
             pass_trailers: self.pass_trailers.unwrap_or(false),
@@ -317,6 +334,16 @@ impl Family {
         line.once(slot, Some(Bind { address, transparent }))
     }
 
+    /// `_send_lowat size`, which says that it has no effect.
+    ///
+    /// # Errors
+    /// It is no size.
+    pub fn set_lowat(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.size(&mut self.send_lowat)?;
+        line.warn(format!("\"{}\" is not supported, ignored", line.name()));
+        Ok(())
+    }
+
     /// `_limit_rate rate`, a size or a value of variables.
     ///
     /// # Errors
@@ -362,9 +389,44 @@ pub mod ignored {
 }
 
 /// The table of a `*_pass` module: the family's directives under `$prefix`, stored in the field `$family` of `$conf`,
-/// and behind them the module's own rows.
+/// where servers may speak TLS those of its `$ssl`, and behind them the module's own rows.
 #[macro_export]
 macro_rules! upstream_directives {
+    ($prefix:literal, $conf:ty, $family:ident, $ssl:ident, [$($own:expr),* $(,)?]) => {
+        $crate::upstream_directives!($prefix, $conf, $family, [
+            Line::new(concat!($prefix, "_ssl_session_reuse"), ANY, FLAG, |c, l| l.flag(&mut c.$ssl.session_reuse))
+                .doc("Sessions with servers are resumed; on."),
+            Line::new(concat!($prefix, "_ssl_protocols"), ANY, MORE, |c, l| c.$ssl.set_protocols(l))
+                .doc("TLSv1.2, TLSv1.3; both."),
+            Line::new(concat!($prefix, "_ssl_ciphers"), ANY, ONE, |c, l| c.$ssl.set_ciphers(l))
+                .doc("The ciphers of TLS 1.2 offered to servers, in OpenSSL's language."),
+            Line::new(concat!($prefix, "_ssl_name"), ANY, ONE, |c, l| c.$ssl.set_name(l))
+                .doc(concat!("The name that servers must have and are told; the host of ", $prefix, "_pass.")),
+            Line::new(concat!($prefix, "_ssl_server_name"), ANY, FLAG, |c, l| l.flag(&mut c.$ssl.server_name))
+                .doc("Servers are told the name (SNI); off."),
+            Line::new(concat!($prefix, "_ssl_verify"), ANY, FLAG, |c, l| l.flag(&mut c.$ssl.verify))
+                .doc("Servers need a certificate that is trusted and has the name; off."),
+            Line::new(concat!($prefix, "_ssl_verify_depth"), ANY, ONE, |c, l| l.number(&mut c.$ssl.verify_depth, ..))
+                .doc("The most certificates between a server's and a trusted one; 1."),
+            Line::new(concat!($prefix, "_ssl_trusted_certificate"), ANY, ONE, |c, l| {
+                l.conf_path(&mut c.$ssl.trusted_certificate)
+            }).doc("Whom servers' certificates must come from."),
+            Line::new(concat!($prefix, "_ssl_crl"), ANY, ONE, |c, l| l.conf_path(&mut c.$ssl.crl))
+                .doc("Lists of revoked certificates of servers."),
+            Line::new(concat!($prefix, "_ssl_certificate"), ANY, ONE, |c, l| c.$ssl.set_certificate(l))
+                .doc("The certificate that servers are shown, in PEM; variables."),
+            Line::new(concat!($prefix, "_ssl_certificate_key"), ANY, ONE, |c, l| c.$ssl.set_certificate_key(l))
+                .doc("Its key, in PEM."),
+            Line::new(concat!($prefix, "_ssl_certificate_cache"), ANY, Args::range(1, 3), |c, l| {
+                c.$ssl.set_certificate_cache(l)
+            }).doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
+            Line::new(concat!($prefix, "_ssl_password_file"), ANY, ONE, |c, l| l.conf_path(&mut c.$ssl.password_file))
+                .doc("Passwords of the key, one a line; each is tried."),
+            Line::new(concat!($prefix, "_ssl_conf_command"), ANY, TWO, |c, l| c.$ssl.set_conf_command(l))
+                .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString."),
+            $($own),*
+        ])
+    };
     ($prefix:literal, $conf:ty, $family:ident, [$($own:expr),* $(,)?]) => {{
         use $crate::upstream::cache_settings::{CacheFamily, METHODS, STALE};
         use $crate::upstream::settings::{Family, IGNORED};
@@ -377,6 +439,10 @@ macro_rules! upstream_directives {
                 .doc("The local address that connections to servers begin at."),
             Line::new(concat!($prefix, "_socket_keepalive"), ANY, FLAG, |c, l| l.flag(&mut c.$family.socket_keepalive))
                 .doc("Probes connections to servers (SO_KEEPALIVE)."),
+            Line::new(concat!($prefix, "_socket_rcvbuf"), ANY, ONE, |c, l| l.size(&mut c.$family.socket_rcvbuf))
+                .doc("How much the kernel keeps of what servers send (SO_RCVBUF); 0: as it likes."),
+            Line::new(concat!($prefix, "_socket_sndbuf"), ANY, ONE, |c, l| l.size(&mut c.$family.socket_sndbuf))
+                .doc("How much the kernel keeps of what is sent to servers (SO_SNDBUF); 0: as it likes."),
             Line::new(concat!($prefix, "_connect_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.connect_timeout))
                 .doc("How long a connection to a server may take."),
             Line::new(concat!($prefix, "_send_timeout"), ANY, ONE, |c, l| l.time_ms(&mut c.$family.send_timeout))

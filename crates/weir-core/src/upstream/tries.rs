@@ -142,6 +142,12 @@ impl Tries {
         self.0.fields.borrow_mut().extend_from_slice(fields);
     }
 
+    /// The connection stands, which is all that was asked for.
+    pub(crate) fn opened(&self) {
+        let age = self.age();
+        self.with(|this| this.header = Some(age));
+    }
+
     /// The try has ended, with this status if no head came.
     pub(crate) fn end(&self, status: Option<u16>) {
         let age = self.age();

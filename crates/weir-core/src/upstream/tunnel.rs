@@ -13,6 +13,7 @@ use super::tries::Tries;
 use crate::conn::Client;
 use crate::conn::client::Bytes;
 use crate::exchange::Exchange;
+use crate::log::Level;
 use crate::output;
 use crate::phase::Verdict;
 
@@ -20,6 +21,8 @@ use crate::phase::Verdict;
 pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tries: &Tries) -> Verdict {
     let Answered { incoming, link, lease, rest } = answered;
     let Some(client) = x.transport.client() else { return Verdict::Status(502) };
+    let opened = up.protocol.opens_tunnels();
+    x.response.unframed = opened;
     headers::copy(x, up, &incoming, headers::Origin::Server { keeps: false });
     x.keep_alive = false;
     if !output::send_head(x).await {
@@ -28,7 +31,8 @@ pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tri
     if let Some(wire) = x.transport.wire() {
         wire.flush();
     }
-    let tunnel = Tunnel { client, server: link, timeout: up.settings.read_timeout };
+    let high = if opened { up.settings.buffer_size } else { HIGH };
+    let tunnel = Tunnel { client, server: link, timeout: up.settings.read_timeout, high };
     tunnel.begin(rest);
     let shared = x.shared.clone();
     let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
@@ -45,10 +49,8 @@ pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tri
     tries.end(None);
     drop(lease);
     if let End::TimedOut = end {
-        super::log::error(
-            x,
-            &"upstream timed out (110: Connection timed out) while proxying upgraded connection",
-        );
+        // Which side was silent is not known: as with a client's time-out, nobody is to blame.
+        x.log(Level::Info, &TIMED_OUT);
     }
     tries.over();
     Verdict::Done
@@ -63,6 +65,8 @@ struct Tunnel {
     client: Client,
     server: Link,
     timeout: u64,
+    /// More than this on its way to one side stops the reading of the other.
+    high: u64,
 }
 
 /// The server's side: a connection, or a stream of one.
@@ -88,14 +92,14 @@ impl Link {
         }
     }
 
-    /// Ready when little, or with `all` nothing, is left to send; `false`: nothing can be sent any more.
-    fn poll_room(&self, cx: &mut Context<'_>, all: bool) -> Poll<bool> {
+    /// Ready when no more than `below`, which for a stream is nothing or little, is left to send; `false`: nothing can be
+    /// sent any more.
+    fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
         match self {
             Link::Own(connection) => {
-                let below = if all { 0 } else { HIGH };
                 connection.stream.poll_drained(cx, below, None).map(|drained| drained.is_ok())
             }
-            Link::Talk(talk) => talk.poll_room(cx, all).map(|()| true),
+            Link::Talk(talk) => talk.poll_room(cx, below == 0).map(|()| true),
         }
     }
 }
@@ -126,7 +130,7 @@ impl Tunnel {
             match (forth, back) {
                 (Moved::Broken, _) | (_, Moved::Broken) => return Poll::Ready(End::Closed),
                 (Moved::Some, _) | (_, Moved::Some) => {}
-                _ if ended.0 && server.poll_room(cx, true).is_ready()
+                _ if ended.0 && server.poll_room(cx, 0).is_ready()
                     || ended.1 && client.poll_room(cx, 0).is_ready() =>
                 {
                     return Poll::Ready(End::Closed);
@@ -145,7 +149,7 @@ impl Tunnel {
         if *ended {
             return Moved::Nothing;
         }
-        match server.poll_room(cx, false) {
+        match server.poll_room(cx, self.high) {
             Poll::Pending => return Moved::Nothing,
             Poll::Ready(false) => return Moved::Broken,
             Poll::Ready(true) => {}
@@ -161,7 +165,7 @@ impl Tunnel {
         if *ended {
             return Moved::Nothing;
         }
-        match self.client.poll_room(cx, HIGH) {
+        match self.client.poll_room(cx, self.high) {
             Poll::Pending => return Moved::Nothing,
             Poll::Ready(false) => return Moved::Broken,
             Poll::Ready(true) => {}
@@ -194,5 +198,6 @@ enum Moved {
     Broken,
 }
 
-/// More than this on its way to one side stops the reading of the other.
+const TIMED_OUT: &str = "upstream timed out (110: Connection timed out) while proxying upgraded connection";
+/// What may be on its way to one side of a connection that changed its protocol.
 const HIGH: u64 = 64 * 1024;

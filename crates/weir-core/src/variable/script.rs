@@ -32,13 +32,14 @@ impl Script {
         Script::compile_text(line, argument, line.bytes(argument))
     }
 
-    /// Compiles `source`, which was made from `argument`: a part of it, or the whole with a prefix.
+    /// Compiles `source`, which was made from `argument`: a part of it, or the whole with a prefix; or which stands for
+    /// it, where it is not there.
     ///
     /// # Errors
     /// As [`Script::compile`], at the argument.
     pub fn compile_text(line: &mut LineCx<'_>, argument: usize, source: &[u8]) -> Result<Script, Error> {
         let parsed = parse(source).map_err(|message| line.fail_arg(argument, message))?;
-        let span = line.args()[argument].span;
+        let span = line.args().get(argument).unwrap_or(&line.line().name).span;
         let registry: &mut Registry = line.ext();
         let part = |raw| match raw {
             Raw::Literal(bytes) => Part::Literal(Arc::from(bytes)),

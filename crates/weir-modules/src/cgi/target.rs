@@ -1,4 +1,6 @@
 //! Where requests go: the argument of `fastcgi_pass` and its like, a group or an address without a URI.
+//!
+//! Where the module has schemes (`uwsgi://`, and `suwsgi://` for servers that speak TLS), one may stand before it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use weir_core::upstream::group::{Group, lacks_port};
 use weir_core::upstream::local::LocalGroup;
 use weir_core::variable::Script;
 use weir_core::worker::Worker;
-use weir_core::{Exchange, Verdict};
+use weir_core::{Exchange, Text, Verdict};
 
 /// The argument, as written and as resolved.
 #[derive(Clone)]
@@ -18,29 +20,66 @@ pub(crate) struct Pass {
     place: Place,
     script: Script,
     group: Option<Arc<Group>>,
+    /// What stands before addresses, for TLS with an `s` before it.
+    scheme: Option<&'static str>,
+    /// The address is known, and speaks TLS.
+    secure: bool,
 }
 
 impl Pass {
     pub(crate) fn set(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
-        Pass::set_behind(slot, line, "")
+        Pass::set_with(slot, line, None)
     }
 
-    /// As [`Pass::set`]; `scheme` may stand before an address that is known when the configuration is read.
-    pub(crate) fn set_behind(slot: &mut Option<Pass>, line: &mut LineCx<'_>, scheme: &str) -> Result {
+    /// As [`Pass::set`]; `scheme` may stand before the address, with an `s` before it for TLS.
+    pub(crate) fn set_behind(slot: &mut Option<Pass>, line: &mut LineCx<'_>, scheme: &'static str) -> Result {
+        Pass::set_with(slot, line, Some(scheme))
+    }
+
+    fn set_with(slot: &mut Option<Pass>, line: &mut LineCx<'_>, scheme: Option<&'static str>) -> Result {
+        let script = Script::compile(line, 0)?;
+        Pass::fill(slot, line, (script, scheme))
+    }
+
+    /// As [`Pass::set`] for an argument that is not there: `text` in its place.
+    pub(crate) fn set_text(slot: &mut Option<Pass>, line: &mut LineCx<'_>, text: &[u8]) -> Result {
+        let script = Script::compile_text(line, 0, text)?;
+        Pass::fill(slot, line, (script, None))
+    }
+
+    /// As [`Pass::set`] where variables mean nothing.
+    pub(crate) fn set_constant(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
+        Pass::fill(slot, line, (Script::literal(line.bytes(0)), None))
+    }
+
+    fn fill(
+        slot: &mut Option<Pass>,
+        line: &LineCx<'_>,
+        (script, scheme): (Script, Option<&'static str>),
+    ) -> Result {
         if slot.is_some() {
             return Err(line.refuse("is duplicate"));
         }
-        let mut script = Script::compile(line, 0)?;
-        if !scheme.is_empty()
-            && let Some(address) = script.constant().and_then(|text| text.strip_prefix(scheme.as_bytes()))
-        {
-            script = Script::literal(address);
+        let (mut script, mut secure) = (script, false);
+        if let Some(text) = script.constant() {
+            let text = String::from_utf8_lossy(text).into_owned();
+            let (address, tls) = parts(&text, scheme);
+            check(address).map_err(|message| line.fail_arg(0, message))?;
+            (script, secure) = (Script::literal(address.as_bytes()), tls);
         }
-        if script.constant().is_some_and(<[u8]>::is_empty) {
-            return Err(line.fail_arg(0, "no host in upstream \"\""));
-        }
-        *slot = Some(Pass { place: line.args()[0].span, script, group: None });
+        *slot = Some(Pass {
+            place: line.args().first().unwrap_or(&line.line().name).span,
+            script,
+            group: None,
+            scheme,
+            secure,
+        });
         Ok(())
+    }
+
+    /// Whether its servers may speak TLS.
+    pub(crate) fn may_be_secure(&self) -> bool {
+        self.secure || self.scheme.is_some() && self.group.is_none()
     }
 
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address, which must have a port.
@@ -53,41 +92,119 @@ impl Pass {
     }
 
     pub(crate) fn install(&self, worker: &Rc<Worker>) -> Target {
-        match &self.group {
-            Some(group) => Target::Fixed(worker.upstreams.group(group)),
-            None => Target::Computed(self.script.clone()),
+        let to = match &self.group {
+            Some(group) => To::Fixed {
+                group: worker.upstreams.group(group),
+                secure: self.secure.then(|| Text::shared(self.script.constant().unwrap_or_default())),
+            },
+            None => To::Computed(self.script.clone()),
+        };
+        Target { to, scheme: self.scheme }
+    }
+}
+
+/// The address behind its scheme, and whether that is the one for TLS.
+fn parts<'t>(text: &'t str, scheme: Option<&str>) -> (&'t str, bool) {
+    let behind = |text: &'t str, start: &str| {
+        let (begin, rest) = text.split_at_checked(start.len())?;
+        begin.eq_ignore_ascii_case(start).then_some(rest)
+    };
+    let Some(scheme) = scheme else { return (text, false) };
+    if let Some(rest) = behind(text, scheme) {
+        return (rest, false);
+    }
+    match behind(text, "s").and_then(|rest| behind(rest, scheme)) {
+        Some(rest) => (rest, true),
+        None => (text, false),
+    }
+}
+
+/// nginx's words for an address that is none: there is no URI in it.
+fn check(address: &str) -> std::result::Result<(), String> {
+    let is_path = address.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
+    match () {
+        () if address.is_empty() => Err("no host in upstream \"\"".to_owned()),
+        () if !is_path && address.contains(['/', '?', '#']) => {
+            Err(format!("invalid host in upstream \"{address}\""))
         }
+        () => Ok(()),
     }
 }
 
 /// Where a location's requests go, on one worker.
-pub(crate) enum Target {
-    /// Known when the configuration is read.
-    Fixed(Rc<LocalGroup>),
+pub(crate) struct Target {
+    to: To,
+    scheme: Option<&'static str>,
+}
+
+enum To {
+    /// Known when the configuration is read; the name of servers that speak TLS.
+    Fixed { group: Rc<LocalGroup>, secure: Option<Text> },
     /// Computed for each request.
     Computed(Script),
 }
 
+/// Where a request goes, if to a server that speaks TLS: what the location's `_pass` calls it.
+#[derive(Default)]
+pub(crate) struct Secured(pub(crate) Option<Text>);
+
 impl weir_core::upstream::Target for Target {
+    /// As there; where the module has schemes, [`Secured`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
-        let script = match self {
-            Target::Fixed(group) => return Ok(group.clone()),
-            Target::Computed(script) => script,
-        };
-        let value = script.value(x);
-        let host = String::from_utf8_lossy(x.text(&value)).into_owned();
-        let link = x.server.generation();
-        let known =
-            link.configuration.tables.shared::<Upstreams>().is_some_and(|all| all.find(&host).is_some());
-        let wrong = match () {
-            () if host.is_empty() => "no host",
-            () if !known && lacks_port(&host) => "no port",
-            () => return weir_core::upstream::computed(x, &host, NO_PORT).await,
-        };
-        x.log_error(&format_args!("{wrong} in upstream \"{host}\""));
-        Err(Verdict::Status(500))
+        match &self.to {
+            To::Fixed { group, secure } => {
+                if self.scheme.is_some() {
+                    x.state::<Secured>().0 = secure.clone();
+                }
+                Ok(group.clone())
+            }
+            To::Computed(script) => {
+                let value = script.value(x);
+                let text = String::from_utf8_lossy(x.text(&value)).into_owned();
+                let (host, secure) = parts(&text, self.scheme);
+                if self.scheme.is_some() {
+                    let name = secure.then(|| Text::Span(x.arena.push(host.as_bytes())));
+                    x.state::<Secured>().0 = name;
+                }
+                computed(x, host).await
+            }
+        }
     }
+}
+
+async fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+    let link = x.server.generation();
+    let known = link.configuration.tables.shared::<Upstreams>().is_some_and(|all| all.find(host).is_some());
+    let wrong = match check(host) {
+        Err(message) => message,
+        Ok(()) if !known && lacks_port(host) => format!("no port in upstream \"{host}\""),
+        Ok(()) => return weir_core::upstream::computed(x, host, NO_PORT).await,
+    };
+    x.log_error(&wrong);
+    Err(Verdict::Status(500))
 }
 
 /// Never used: hosts without a port are refused before.
 const NO_PORT: u16 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::{check, parts};
+
+    #[test]
+    fn schemes_stand_before_addresses_where_the_module_has_one() {
+        let scheme = Some("uwsgi://");
+        assert_eq!(parts("a:1", scheme), ("a:1", false));
+        assert_eq!(parts("uwsgi://a:1", scheme), ("a:1", false));
+        assert_eq!(parts("SUWSGI://a:1", scheme), ("a:1", true));
+        assert_eq!(parts("suwsgi:", scheme), ("suwsgi:", false));
+        assert_eq!(parts("suwsgi://a", None), ("suwsgi://a", false));
+    }
+
+    #[test]
+    fn addresses_have_no_uri() {
+        assert!(check("a:1").is_ok() && check("unix:/tmp/s").is_ok() && check("[::1]:2").is_ok());
+        assert_eq!(check("a/b"), Err("invalid host in upstream \"a/b\"".to_owned()));
+        assert!(check("").is_err());
+    }
+}

@@ -39,6 +39,8 @@ impl Module for FastCgi {
                 Pass::set(&mut c.pass, l)
             })
             .doc("Has requests answered by a FastCGI application, or by one of a group."),
+            Row::new("fastcgi_send_lowat", ANY, ONE, |c: &mut FastCgiConf, l| c.family.set_lowat(l))
+                .doc("Has no effect on Linux, and a warning says so."),
             Row::new("fastcgi_param", ANY, Args::range(2, 3), |c: &mut FastCgiConf, l| {
                 Param::push(&mut c.params, l)
             })

@@ -38,6 +38,10 @@ impl Module for Grpc {
             .doc("The local address that connections to servers begin at."),
         Row::new("grpc_socket_keepalive", ANY, FLAG, |c, l| l.flag(&mut c.family.socket_keepalive))
             .doc("Probes connections to servers (SO_KEEPALIVE)."),
+        Row::new("grpc_socket_rcvbuf", ANY, ONE, |c, l| l.size(&mut c.family.socket_rcvbuf))
+            .doc("How much the kernel keeps of what servers send (SO_RCVBUF); 0: as it likes."),
+        Row::new("grpc_socket_sndbuf", ANY, ONE, |c, l| l.size(&mut c.family.socket_sndbuf))
+            .doc("How much the kernel keeps of what is sent to servers (SO_SNDBUF); 0: as it likes."),
         Row::new("grpc_connect_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.connect_timeout))
             .doc("How long a connection to a server may take."),
         Row::new("grpc_send_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.send_timeout))

@@ -34,6 +34,7 @@ impl Module for Proxy {
         "proxy",
         ProxyConf,
         family,
+        ssl,
         [
             Row::new("proxy_pass", LOCATION.or(LOCATION_IF).or(LIMIT_EXCEPT), ONE, ProxyConf::set_pass)
                 .doc("Has requests answered by an HTTP server, or by one of a group."),
@@ -46,6 +47,16 @@ impl Module for Proxy {
                 l.once(&mut c.body, body)
             })
             .doc("The body of requests to servers, instead of the client's."),
+            Row::new("proxy_send_lowat", ANY, ONE, |c: &mut ProxyConf, l| c.family.set_lowat(l))
+                .doc("Has no effect on Linux, and a warning says so."),
+            Row::new("proxy_headers_hash_max_size", ANY, ONE, |c: &mut ProxyConf, l| {
+                l.number(&mut c.hash_sizes[0], ..)
+            })
+            .doc("Has no effect: names of fields are looked up without a table to be sized."),
+            Row::new("proxy_headers_hash_bucket_size", ANY, ONE, |c: &mut ProxyConf, l| {
+                l.number(&mut c.hash_sizes[1], ..)
+            })
+            .doc("Has no effect: names of fields are looked up without a table to be sized."),
             Row::new("proxy_method", ANY, ONE, |c: &mut ProxyConf, l| {
                 let method = Script::compile(l, 0)?;
                 l.once(&mut c.method, method)
@@ -80,40 +91,6 @@ impl Module for Proxy {
                 Flags::set(&mut c.cookie_flags, l)
             })
             .doc("Changes the flags of cookies."),
-            Row::new("proxy_ssl_session_reuse", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.ssl.session_reuse))
-                .doc("Sessions with servers are resumed; on."),
-            Row::new("proxy_ssl_protocols", ANY, MORE, |c: &mut ProxyConf, l| c.ssl.set_protocols(l))
-                .doc("TLSv1.2, TLSv1.3; both."),
-            Row::new("proxy_ssl_ciphers", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_ciphers(l))
-                .doc("The ciphers of TLS 1.2 offered to servers, in OpenSSL's language."),
-            Row::new("proxy_ssl_name", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_name(l))
-                .doc("The name that servers must have and are told; $proxy_host."),
-            Row::new("proxy_ssl_server_name", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.ssl.server_name))
-                .doc("Servers are told the name (SNI); off."),
-            Row::new("proxy_ssl_verify", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.ssl.verify))
-                .doc("Servers need a certificate that is trusted and has the name; off."),
-            Row::new("proxy_ssl_verify_depth", ANY, ONE, |c: &mut ProxyConf, l| l.number(&mut c.ssl.verify_depth, ..))
-                .doc("The most certificates between a server's and a trusted one; 1."),
-            Row::new("proxy_ssl_trusted_certificate", ANY, ONE, |c: &mut ProxyConf, l| {
-                l.conf_path(&mut c.ssl.trusted_certificate)
-            })
-            .doc("Whom servers' certificates must come from."),
-            Row::new("proxy_ssl_crl", ANY, ONE, |c: &mut ProxyConf, l| l.conf_path(&mut c.ssl.crl))
-                .doc("Lists of revoked certificates of servers."),
-            Row::new("proxy_ssl_certificate", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_certificate(l))
-                .doc("The certificate that servers are shown, in PEM; variables."),
-            Row::new("proxy_ssl_certificate_key", ANY, ONE, |c: &mut ProxyConf, l| c.ssl.set_certificate_key(l))
-                .doc("Its key, in PEM."),
-            Row::new("proxy_ssl_certificate_cache", ANY, Args::range(1, 3), |c: &mut ProxyConf, l| {
-                c.ssl.set_certificate_cache(l)
-            })
-            .doc("Whether certificates with variables in their names are kept: off, max=N valid=60s inactive=10s."),
-            Row::new("proxy_ssl_password_file", ANY, ONE, |c: &mut ProxyConf, l| {
-                l.conf_path(&mut c.ssl.password_file)
-            })
-            .doc("Passwords of the key, one a line; each is tried."),
-            Row::new("proxy_ssl_conf_command", ANY, TWO, |c: &mut ProxyConf, l| c.ssl.set_conf_command(l))
-                .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString."),
         ]
     );
     const VARIABLES: &'static [Variable] = request::VARIABLES;
@@ -193,6 +170,8 @@ pub struct ProxyConf {
     cookie_domains: Option<Rules<Rule>>,
     cookie_paths: Option<Rules<Rule>>,
     cookie_flags: Option<Rules<Flags>>,
+    /// `proxy_headers_hash_max_size` and `_bucket_size`: taken once each.
+    hash_sizes: [Option<u64>; 2],
 }
 
 impl ProxyConf {

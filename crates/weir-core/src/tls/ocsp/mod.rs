@@ -13,7 +13,7 @@ use weir_rt::Recv;
 use weir_rt::net::SockAddr;
 
 use crate::resolver::{self, Resolver};
-use crate::upstream::connection::Connection;
+use crate::upstream::connection::{Connection, Opening};
 use crate::upstream::group::split_port;
 
 /// Who answers for an issuer, by `http://host[:port]/path`.
@@ -92,7 +92,7 @@ impl Responder {
         let failed =
             |call: &str, errno: i32| format!("{call} failed ({errno}: {})", weir_rt::file::errno_text(errno));
         const ETIMEDOUT: i32 = 110;
-        let Connection { stream, timer, .. } = Connection::open(addr, None, TIMEOUT)
+        let Connection { stream, timer, .. } = Connection::open(addr, &Opening::default(), TIMEOUT)
             .await
             .map_err(|error| failed("connect()", error.raw_os_error().unwrap_or(ETIMEDOUT)))?;
         stream.send(self.request(id));

@@ -12,7 +12,7 @@ use weir_rt::net::SockAddr;
 
 use crate::tls::Secure;
 use crate::tls::connect::NoTls;
-use crate::upstream::connection::Connection;
+use crate::upstream::connection::{Connection, Opening};
 use crate::upstream::group::split_port;
 use crate::upstream::secure;
 
@@ -59,7 +59,7 @@ impl Url {
         let found = weir_rt::blocking(look_up).await.map_err(|error| error.to_string())?;
         let mut why = format!("{} has no address", self.name);
         for addr in found {
-            match Connection::open(&SockAddr::from(addr), None, timeout).await {
+            match Connection::open(&SockAddr::from(addr), &Opening::default(), timeout).await {
                 Ok(connection) => match self.secure(&connection, timeout).await {
                     Ok(()) => return Ok(connection),
                     Err(message) => why = message,

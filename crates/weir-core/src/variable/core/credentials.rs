@@ -1,7 +1,7 @@
 //! Basic authentication (RFC 7617): user and password in the Authorization field, for `$remote_user` and the modules
-//! that check them.
+//! that check them. Who asks for a tunnel shows them to this server as a proxy, in Proxy-Authorization.
 
-use weir_http::{Known, base64};
+use weir_http::{Known, Method, base64};
 
 use crate::exchange::Exchange;
 use crate::text::{Span, Text};
@@ -15,10 +15,14 @@ pub struct Credentials {
     pub password: Span,
 }
 
-/// The credentials that `x` was sent with. `None`: there is no Authorization field, it is of another scheme, or it
+/// The credentials that `x` was sent with. `None`: there is no such field, it is of another scheme, or it
 /// is no base64 of a text with a colon.
 pub fn basic(x: &mut Exchange) -> Option<Credentials> {
-    let field = x.request.span(Known::Authorization)?;
+    let known = match x.request.method {
+        Method::Connect => Known::ProxyAuthorization,
+        _ => Known::Authorization,
+    };
+    let field = x.request.span(known)?;
     let value = x.arena.get(field);
     let encoded =
         value.split_at_checked(SCHEME.len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME))?.1;
