@@ -266,7 +266,7 @@ pub fn memcached_answer(data: &[u8]) {
         Ok(memcached::Head::NotFound { len }) => assert_eq!(answer.get(..len), Some(&b"END\r\n"[..])),
         Ok(memcached::Head::Incomplete) => assert!(!answer.contains(&b'\n')),
         Err(wrong) => {
-            assert!(wrong.message(memcached::line(answer), &key).to_string().starts_with("memcached sent"))
+            assert!(wrong.message(memcached::line(answer), &key).to_string().starts_with("memcached sent"));
         }
     }
 }
