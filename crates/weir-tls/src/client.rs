@@ -142,7 +142,7 @@ impl Connect {
     /// The session, and what the server has sent in it already.
     pub fn into_session(self) -> (Session, Vec<u8>) {
         let Connect { conn, input, early, signatures } = self;
-        (Session { side: Side::Client(conn), input, signatures }, early)
+        (Session { side: Side::Client(conn), input, signatures, secrets: None }, early)
     }
 }
 

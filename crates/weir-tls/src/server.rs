@@ -15,6 +15,7 @@ use crate::compress::Zlib;
 use crate::elsewhere::Elsewhere;
 use crate::error::Error;
 use crate::hello::Hello;
+use crate::secrets::{Noting, Secrets};
 use crate::session::{self, Session, Side, Signatures};
 use crate::suites::{self, Protocols};
 use crate::tickets::{SessionCache, Tickets};
@@ -183,7 +184,9 @@ fn plain(
         None => builder.with_no_client_auth(),
         Some(any) => builder.with_client_cert_verifier(any),
     };
-    Ok(builder.with_cert_resolver(resolver))
+    let mut config = builder.with_cert_resolver(resolver);
+    config.key_log = Arc::new(Noting);
+    Ok(config)
 }
 
 fn any_client(subjects: &[Vec<u8>]) -> Arc<verify::AnyClient> {
@@ -234,6 +237,9 @@ pub struct Handshake {
     /// It is answered before the handshake is over.
     answers_early: bool,
     signatures: Signatures,
+    secrets: Option<Box<Secrets>>,
+    /// Its random bytes, if they were chosen before.
+    random: Option<[u8; 32]>,
 }
 
 impl Handshake {
@@ -245,7 +251,15 @@ impl Handshake {
         let conn = Box::new(UnbufferedServerConnection::new(config.rustls.clone())?);
         let answers_early = config.rustls.send_half_rtt_data;
         let signatures = Signatures::default();
-        Ok(Handshake { conn, input: hello.records, early: Vec::new(), answers_early, signatures })
+        let (early, secrets) = (Vec::new(), Some(Secrets::new()));
+        Ok(Handshake { conn, input: hello.records, early, answers_early, signatures, secrets, random: None })
+    }
+
+    /// The same with random bytes that were chosen before. Where TLS 1.3 is offered and 1.2 agreed upon, the last eight are
+    /// those of RFC 8446, section 4.1.3, whatever they are here.
+    #[must_use]
+    pub fn with_random(self, random: Option<[u8; 32]>) -> Handshake {
+        Handshake { random, ..self }
     }
 
     /// Takes received bytes and does what can be done; what is to be sent is appended to `out`. This is where keys are
@@ -255,16 +269,25 @@ impl Handshake {
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         self.input.extend_from_slice(received);
-        let Handshake { conn, input, early, signatures, .. } = self;
-        signatures.during(|| session::run(&mut **conn, input, early, out))?;
+        let from = out.len();
+        let Handshake { conn, input, early, signatures, secrets, .. } = self;
+        let random = self.random.filter(|_| secrets.as_ref().is_some_and(|secrets| secrets.is_open()));
+        let step = || signatures.during(|| session::run(&mut **conn, input, early, out));
+        Secrets::during(secrets, random, step)?;
+        if let Some(secrets) = secrets {
+            secrets.note_sent(&out[from..]);
+        }
         let complete = !self.conn.is_handshaking() || (self.answers_early && !self.early.is_empty());
         Ok(if complete { Progress::Complete } else { Progress::NeedsInput })
     }
 
     /// The session, and what the client has sent in it already.
     pub fn into_session(self) -> (Session, Vec<u8>) {
-        let Handshake { conn, input, early, signatures, .. } = self;
-        (Session { side: Side::Server(conn), input, signatures }, early)
+        let Handshake { conn, input, early, signatures, mut secrets, .. } = self;
+        if let Some(secrets) = &mut secrets {
+            secrets.settle(conn.negotiated_cipher_suite());
+        }
+        (Session { side: Side::Server(conn), input, signatures, secrets }, early)
     }
 }
 

@@ -12,6 +12,7 @@ use rustls::unbuffered::{
 use rustls::{CommonState, HandshakeKind, SignatureScheme};
 
 use crate::error::Error;
+use crate::secrets::Secrets;
 use crate::suites;
 
 /// What received bytes came to.
@@ -29,6 +30,8 @@ pub struct Session {
     /// The beginning of a record whose rest has not come. Empty, and without memory, between records.
     pub(crate) input: Vec<u8>,
     pub(crate) signatures: Signatures,
+    /// Of a server's.
+    pub(crate) secrets: Option<Box<Secrets>>,
 }
 
 /// Both of rustls' connections, of some 1,100 bytes, which would else be copied from hand to hand.
@@ -135,6 +138,11 @@ impl Session {
             Side::Client(conn) => conn,
         };
         facts(common, self.signatures)
+    }
+
+    /// What a server's handshake has agreed upon in secret; told once.
+    pub fn take_secrets(&mut self) -> Option<Box<Secrets>> {
+        self.secrets.take()
     }
 
     /// The handshake is not over: what was received is early data, which may have been sent before.

@@ -6,6 +6,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::error::{Error, content};
+use crate::secrets::Random;
 
 /// `ssl_protocols`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +35,12 @@ pub(crate) fn provider(
     suites: &[SupportedCipherSuite],
     groups: &[&'static dyn SupportedKxGroup],
 ) -> CryptoProvider {
-    CryptoProvider { cipher_suites: suites.to_vec(), kx_groups: groups.to_vec(), ..default_provider() }
+    CryptoProvider {
+        cipher_suites: suites.to_vec(),
+        kx_groups: groups.to_vec(),
+        secure_random: &Random,
+        ..default_provider()
+    }
 }
 
 /// All suites, in the order of preference where nothing else is wanted: AES-128 first in TLS 1.2 costs a tenth less

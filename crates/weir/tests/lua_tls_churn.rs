@@ -173,7 +173,8 @@ fn serve(driver: Driver) -> Option<(Server, String, Stock)> {
     let conf = conf.replace("%%NICE%%", &Churn::wanted().nice.to_string());
     let mut builder = Server::builder(&conf).driver(driver).env("SOFTHSM2_CONF", stock.token.conf());
     if let Ok(binary) = std::env::var("WEIR_CHURN_BINARY") {
-        builder = builder.binary(binary);
+        // Cargo runs tests in their package's folder.
+        builder = builder.binary(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(binary));
     }
     for name in ["ec.crt", "ec.key"] {
         builder = builder.file(name, std::fs::read(place.dir().join(name)).expect("written"));
@@ -191,7 +192,7 @@ struct Churn {
     threads: usize,
     /// Handshakes that are begun beside each of those and not gone on with.
     abandoned: usize,
-    /// How far the threads that use keys give way; where others compute, those at 19 have no turn.
+    /// How far the threads that use keys give way.
     nice: usize,
     /// A run for its figures: reloads go on all the time.
     long: bool,
@@ -203,7 +204,7 @@ impl Churn {
         let mut numbers = said.split(',').filter_map(|number| number.parse().ok());
         let long = !said.is_empty();
         let mut next = |usual| numbers.next().unwrap_or(usual);
-        Churn { rounds: next(8), threads: next(4), abandoned: next(usize::from(long)), nice: next(19), long }
+        Churn { rounds: next(8), threads: next(4), abandoned: next(usize::from(long)), nice: next(10), long }
     }
 }
 

@@ -119,15 +119,16 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
             return None;
         }
     };
-    let (session, plain) = complete(connection, wire, hello, &tls, &config).await?;
+    let made = complete(connection, wire, hello, &tls, (&config, choice.random)).await?;
+    let alpn = establish(connection, wire, &tls, made, choice.clients).await;
     if let (Some(sessions), Some(handler)) = (sessions, handler)
-        && session.facts().version == "TLSv1.2"
+        && connection.tls.get().is_some_and(|tls| tls.facts.version == "TLSv1.2")
     {
         for (id, made) in sessions.take_made() {
             handler.made(&greeting, &id, &made);
         }
     }
-    Some(establish(connection, wire, &tls, (session, plain), choice.clients).await)
+    Some(alpn)
 }
 
 /// Keeps what the client said with the connection, since variables may ask for it, without extensions; `whole`: handlers
@@ -237,10 +238,10 @@ async fn complete(
     wire: &Rc<Wire>,
     hello: Hello,
     tls: &ServerTls,
-    config: &ServerConfig,
+    (config, random): (&ServerConfig, Option<[u8; 32]>),
 ) -> Option<(Session, Vec<u8>)> {
     let begun = Handshake::new(hello, config).map_err(|error| failed(connection, &error)).ok()?;
-    let (mut handshake, mut received) = (begun, Vec::new());
+    let (mut handshake, mut received) = (begun.with_random(random), Vec::new());
     let effort = tls.effort(config);
     loop {
         let step = super::at(effort, move || step(handshake, &received)).await;
@@ -265,13 +266,13 @@ async fn establish(
     connection: &Rc<Connection>,
     wire: &Rc<Wire>,
     tls: &ServerTls,
-    (session, plain): (Session, Vec<u8>),
+    (mut session, plain): (Session, Vec<u8>),
     asked: Option<Clients>,
 ) -> state::Alpn {
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
     log::connection(connection, Level::Debug, &facts.agreed());
-    let known = Tls::new(facts, early.clone());
+    let known = Tls::new(facts, session.take_secrets(), early.clone());
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
     if let Some(asked) = asked {

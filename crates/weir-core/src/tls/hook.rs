@@ -51,6 +51,8 @@ pub struct Choice {
     pub clients: Option<Clients>,
     /// The session that the client has named, as [`HelloHandler::made`] was told it.
     pub session: Option<Vec<u8>>,
+    /// The random bytes of the ServerHello (see [`weir_tls::Handshake::with_random`]).
+    pub random: Option<[u8; 32]>,
     /// [`HelloHandler::made`] is called for new sessions.
     pub keeps: bool,
 }
@@ -108,8 +110,8 @@ pub trait HelloHandler {
     /// Looks at what the client said.
     fn handle<'h>(&'h self, greeting: &'h Greeting) -> LocalFuture<'h, HelloVerdict>;
 
-    /// The handshake has made a session of TLS 1.2, which is kept nowhere else but perhaps in the server's own cache.
-    /// Called if the handler's [`Choice`] says so.
+    /// The handshake, which is complete, has made a session of TLS 1.2, which is kept nowhere else but perhaps in the server's
+    /// own cache. Called if the handler's [`Choice`] says so.
     fn made(&self, _greeting: &Greeting, _id: &[u8], _session: &[u8]) {}
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_tls::certificate::CertificateDer;
 use weir_tls::chain::{self, Purpose};
-use weir_tls::{Facts, Problem};
+use weir_tls::{Facts, Problem, Secrets};
 
 use super::hook::Clients;
 use super::server::ServerTls;
@@ -25,6 +25,8 @@ pub enum Alpn {
 pub struct Tls {
     /// What the handshake agreed upon.
     pub facts: Facts,
+    /// What it agreed upon in secret.
+    pub secrets: Option<Box<Secrets>>,
     /// Early data may be answered: the handshake is not over.
     pub early: Rc<Cell<bool>>,
     /// Whether the client's certificate is trusted, found out once for each server that asks.
@@ -36,8 +38,9 @@ pub struct Tls {
 }
 
 impl Tls {
-    pub(super) fn new(facts: Facts, early: Rc<Cell<bool>>) -> Tls {
-        Tls { facts, early, verdict: OnceCell::new(), status: OnceCell::new(), clients: OnceCell::new() }
+    pub(super) fn new(facts: Facts, secrets: Option<Box<Secrets>>, early: Rc<Cell<bool>>) -> Tls {
+        let (verdict, status, clients) = Default::default();
+        Tls { facts, secrets, early, verdict, status, clients }
     }
 
     /// The client's certificates up to one that `server` trusts; none of a client that has none.

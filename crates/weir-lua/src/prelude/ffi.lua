@@ -3,8 +3,8 @@
 local ffi = require "ffi"
 local ssl, balancer = ngx._ssl, ngx._balancer
 local cast, copy, new, text_of, typeof = ffi.cast, ffi.copy, ffi.new, ffi.string, ffi.typeof
-local tonumber, tostring, type, rawset = tonumber, tostring, type, rawset
-local OK, ERROR, NOT_THERE = 0, -1, " can't be had: TLS is rustls here"
+local ffi_C, tonumber, tostring, type, rawset = ffi.C, tonumber, tostring, type, rawset
+local OK, ERROR = 0, -1
 ffi.cdef "typedef struct ngx_http_request_s ngx_http_request_t;"
 
 -- Reasons stay: who gets one may keep the pointer.
@@ -61,6 +61,30 @@ local function told(out, len, err, value, why)
     return OK
 end
 
+-- Stands for the TLS of the request's connection: no address, only a number that no object of OpenSSL's has.
+local request_ssl = cast("void *", 1)
+ssl.of_request = request_ssl
+
+-- OpenSSL's own functions where they are given that; elsewhere the library's, if one is loaded.
+local openssl, shown, turn = {}, {}, 0
+local function answers(name, answer)
+    openssl[name] = function(pointer, ...)
+        if pointer ~= request_ssl then return ffi_C[name](pointer, ...) end
+        return answer(...)
+    end
+end
+
+answers("SSL_session_reused", function() return ssl.is_resumed() and 1 or 0 end)
+
+-- The text stays for the next 64 calls; longer than a phase of a request nobody may keep it.
+answers("SSL_get_servername", function(kind)
+    local name = kind == 0 and ssl.server_name()
+    if not name then return cast("const char *", 0) end
+    turn = turn % 64 + 1
+    shown[turn] = new("char[?]", #name + 1, name)
+    return cast("const char *", shown[turn])
+end)
+
 local own = {
     ssl_clear_certs = function(_, err) return done(err, ssl.clear_certs()) end,
     ssl_set_der_certificate = function(_, data, len, err) return done(err, ssl.set_der_cert(bytes(data, len))) end,
@@ -78,13 +102,18 @@ local own = {
     set_priv_key = function(_, key, err) return done(err, ssl.set_priv_key(object_of(key))) end,
     free_cert = freed,
     free_priv_key = freed,
-    get_req_ssl_pointer = function() return cast("void *", 0) end,
+    get_req_ssl_pointer = function(_, err)
+        local random, why = ssl.client_random()
+        if random then return request_ssl end
+        if err ~= nil then failed(err, why) end
+        return cast("void *", 0)
+    end,
     ssl_verify_client = function(_, client, trusted, depth, err)
         return done(err, ssl.verify_client(object_of(client), depth, object_of(trusted)))
     end,
     ssl_client_random = function(_, out, len, err) return told(out, len, err, ssl.client_random()) end,
-    ssl_server_random = function(_, _, _, err) return failed(err, "the server's random bytes" .. NOT_THERE) end,
-    ssl_session_master_key = function(_, _, _, err) return failed(err, "the master key" .. NOT_THERE) end,
+    ssl_server_random = function(_, out, len, err) return told(out, len, err, ssl.server_random()) end,
+    ssl_session_master_key = function(_, out, len, err) return told(out, len, err, ssl.master_key()) end,
     req_shared_ssl_ciphers = function(request, ciphers, count, without_grease, err)
         if request == nil then return failed(err, "bad request") end
         local shared, why = ssl.shared_ciphers(without_grease ~= 0)
@@ -98,10 +127,10 @@ local own = {
     balancer_set_upstream_tls = function(_, on, err) return done(err, balancer.set_upstream_tls(on ~= 0)) end,
 }
 
-local C, prefix = ffi.C, "^ngx_http_lua_ffi_(.+)$"
+local C, prefix = ffi_C, "^ngx_http_lua_ffi_(.+)$"
 local names = setmetatable({}, {
     __index = function(names, name)
-        local value = type(name) == "string" and own[name:match(prefix)]
+        local value = type(name) == "string" and (own[name:match(prefix)] or openssl[name])
         value = value or C[name]
         -- Functions are looked up once, as LuaJIT does it; variables have new values.
         if type(value) == "function" or tostring(typeof(value)):find("(", 1, true) then rawset(names, name, value) end

@@ -8,6 +8,7 @@ use weir_core::exchange::Origin;
 use weir_core::log::Level;
 use weir_core::phase::LocalFuture;
 use weir_core::tls::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal};
+use weir_tls::suites::Protocols;
 
 use super::{Current, Handshake, Wishes, ctx, parsed};
 use crate::chunk::{Chunk, Source};
@@ -221,6 +222,7 @@ async fn choice(wishes: Wishes, keeps: bool) -> Result<Choice, String> {
         certificates: certificates.unwrap_or_default(),
         status: wishes.status,
         protocols: wishes.protocols,
+        random: wishes.random,
         clients: wishes.clients,
         session: wishes.found,
         keeps,
@@ -235,9 +237,27 @@ impl Handshake {
         self.version() == 0x0303 && !hello.session_id.is_empty() && !ticket
     }
 
+    /// The random bytes of the ServerHello, chosen now if they were not yet. `None`: there are none.
+    pub(super) fn random(&self) -> Option<[u8; 32]> {
+        let (known, offered) = (self.wishes.borrow().random, self.offered());
+        let mut random = known.unwrap_or_default();
+        if known.is_none() {
+            aws_lc_rs::rand::fill(&mut random).ok()?;
+            if offered.tls13 && self.version() == 0x0303 {
+                random[24..].copy_from_slice(DOWNGRADE);
+            }
+            self.wishes.borrow_mut().random = Some(random);
+        }
+        Some(random)
+    }
+
+    fn offered(&self) -> Protocols {
+        self.wishes.borrow().protocols.unwrap_or(self.greeting.protocols)
+    }
+
     /// The version that is agreed upon, by its number.
     pub(super) fn version(&self) -> u16 {
-        let offered = self.wishes.borrow().protocols.unwrap_or(self.greeting.protocols);
+        let offered = self.offered();
         match offered.tls13 && self.greeting.hello.versions.contains(&0x0304) {
             true => 0x0304,
             false => 0x0303,
@@ -245,5 +265,7 @@ impl Handshake {
     }
 }
 
+/// The end of random bytes that tell of a version lower than could be had (RFC 8446, section 4.1.3).
+const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
 /// RFC 5077, section 3.2.
 const SESSION_TICKET: u16 = 35;

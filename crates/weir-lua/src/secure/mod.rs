@@ -51,6 +51,8 @@ struct Wishes {
     /// OCSP, as encoded.
     status: Option<Vec<u8>>,
     protocols: Option<Protocols>,
+    /// The random bytes of the ServerHello, if a script has asked for them.
+    random: Option<[u8; 32]>,
     clients: Option<Clients>,
     /// The session that was found.
     found: Option<Vec<u8>>,

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use weir_core::Exchange;
 use weir_core::tls::Clients;
 use weir_rt::net::SockAddr;
-use weir_tls::{Trust, facts};
+use weir_tls::{Secrets, Trust, facts};
 
 use super::clienthello::push_numbers;
 use super::parsed::{self, Chain, Key};
 use super::{OVER, Wishes, current};
-use crate::api::{Done, Function, Outcome, Raise, expect_string, fail, function};
+use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::lend;
+use crate::phase::Phase;
 use crate::state::State;
 
 pub(super) const TABLE: &[Function] = &[
@@ -124,6 +125,38 @@ pub(super) const TABLE: &[Function] = &[
         let random = lend::any_exchange(|x| x.connection.hello.get().map(|hello| hello.random))?;
         push_bytes(l, random.as_ref().map(<[u8; 32]>::as_slice), NO_TLS)
     }),
+    function("_ssl.server_random", 0, |l| {
+        let agreed = secret(|secrets| Some(*secrets.server_random()))?;
+        let random = match (agreed, current()?) {
+            (Some(random), _) => Some(random),
+            (None, Some(_)) if lend::phase() == Phase::SslClientHello => {
+                return fail(l, "no ServerHello has been made yet");
+            }
+            (None, handshake) => handshake.and_then(|handshake| handshake.random()),
+        };
+        push_bytes(l, random.as_ref().map(<[u8; 32]>::as_slice), NO_TLS)
+    }),
+    function("_ssl.master_key", 0, |l| {
+        if lend::any_exchange(|x| x.connection.tls.get().is_none())? {
+            return fail(l, if current()?.is_some() { "no master key has been made yet" } else { NO_TLS });
+        }
+        let key = secret(|secrets| secrets.master().map(<[u8]>::to_vec))?;
+        push_bytes(l, key.as_deref(), "TLS 1.3 has no master key")
+    }),
+    function("_ssl.export", 0, |l| {
+        let length = expect_number(l, 1, "export_keying_material")?;
+        let label = expect_string(&l, 2, "export_keying_material")?.to_vec();
+        let context = l.bytes(3).map(<[u8]>::to_vec);
+        if lend::any_exchange(|x| x.connection.tls.get().is_none())? {
+            return fail(l, NO_TLS);
+        }
+        if !(1.0..=MOST_EXPORTED).contains(&length) {
+            return fail(l, NO_EXPORT);
+        }
+        let mut out = vec![0; length as usize];
+        let filled = secret(|secrets| secrets.export(&label, context.as_deref(), &mut out))?;
+        push_bytes(l, filled.map(|()| &out[..]), NO_EXPORT)
+    }),
     function("_ssl.shared_ciphers", 0, |l| {
         let with_grease = l.kind(1) == crate::sys::kind::BOOLEAN && !l.boolean(1);
         match lend::any_exchange(shared_ciphers)? {
@@ -134,6 +167,8 @@ pub(super) const TABLE: &[Function] = &[
     function("_ssl.is_resumed", 0, |l| {
         match lend::any_exchange(|x| x.connection.tls.get().map(|tls| tls.facts.resumed))? {
             Some(resumed) => l.push_boolean(resumed),
+            // Before its end a handshake resumes nothing.
+            None if current()?.is_some() => l.push_boolean(false),
             None => return fail(l, NO_TLS),
         }
         Ok(Done::Results(1))
@@ -148,6 +183,9 @@ pub(super) const TABLE: &[Function] = &[
 const CHAIN: &std::ffi::CStr = c"weir.chain";
 const KEY: &std::ffi::CStr = c"weir.private_key";
 const NO_TLS: &str = "bad ssl conn";
+const NO_EXPORT: &str = "SSL_export_keying_material() failed";
+/// More than TLS 1.3 gives with any hash (RFC 5869, section 2.3).
+const MOST_EXPORTED: f64 = 16384.0;
 pub(super) const NO_CERTIFICATE: &str = "d2i_X509_bio() failed";
 pub(super) const NO_KEY: &str = "d2i_PrivateKey_bio() failed";
 
@@ -236,6 +274,11 @@ fn push_addr(l: State, addr: &SockAddr) -> Outcome {
         }
     }
     Ok(Done::Results(2))
+}
+
+/// What the connection's handshake has agreed upon in secret, if it is complete and has that.
+fn secret<R>(of: impl FnOnce(&Secrets) -> Option<R>) -> Result<Option<R>, Raise> {
+    lend::any_exchange(|x| x.connection.tls.get()?.secrets.as_deref().and_then(of))
 }
 
 /// The version of a handshake that is complete, by its number.

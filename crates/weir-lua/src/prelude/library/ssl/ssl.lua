@@ -23,17 +23,23 @@ function module.get_tls1_version_str()
     return names[version]
 end
 
-function module.get_client_random(most)
-    local random, err = ssl.client_random()
-    if not random or not most then return random, err end
-    return most == 0 and #random or random:sub(1, most)
+-- As much as is wanted; of 0 bytes how many there are.
+for name, whole in pairs {
+    get_client_random = ssl.client_random, get_server_random = ssl.server_random, get_session_master_key = ssl.master_key,
+} do
+    module[name] = function(most)
+        local text, err = whole()
+        if not text or not most then return text, err end
+        return most == 0 and #text or text:sub(1, most)
+    end
 end
+
+module.export_keying_material = ssl.export
 
 -- What rustls does not give away, and what is a pointer into OpenSSL elsewhere.
 for name, what in pairs {
-    get_server_random = "the server's random bytes", get_session_master_key = "the master key",
-    export_keying_material = "keying material", export_keying_material_early = "early keying material",
-    get_req_ssl_pointer = "a pointer to OpenSSL's SSL", get_upstream_ssl_pointer = "a pointer to OpenSSL's SSL",
+    export_keying_material_early = "early keying material",
+    get_upstream_ssl_pointer = "a pointer to OpenSSL's SSL",
 } do
     module[name] = function()
         ssl.check_request()
@@ -41,8 +47,15 @@ for name, what in pairs {
     end
 end
 
--- Of the request's own connection: there is no other that a script could have.
-function module.ssl_session_reused()
+-- What stands for the connection's TLS, for functions of this module.
+function module.get_req_ssl_pointer()
+    local random, err = ssl.client_random()
+    if not random then return nil, err end
+    return ssl.of_request
+end
+
+function module.ssl_session_reused(of)
+    if type(of) ~= "cdata" or of ~= ssl.of_request then return nil, "bad ssl" end
     return ssl.is_resumed()
 end
 
