@@ -1,6 +1,6 @@
 //! Several traces as one: what runs by turns inside a request, each with a trace of its own.
 
-use crate::event::{Event, EventKind};
+use crate::event::EventKind;
 use crate::site::Site;
 use crate::trace::Trace;
 
@@ -29,28 +29,20 @@ impl Trace {
                 EventKind::High | EventKind::Resume => {}
                 EventKind::End if event.site() == Site::NONE => {}
                 kind => {
-                    follow(open, *event);
+                    match kind {
+                        EventKind::Begin => open.push(event.site()),
+                        EventKind::End => open.truncate(event.site().outside(open, |open| *open)),
+                        _ => {}
+                    }
                     self.copy(kind, event.site(), value);
                 }
             }
         }
-        if let Some(outermost) = open.first() {
-            self.copy(EventKind::End, *outermost, 0);
+        // An end closes one of a site only, with what is inside: as many as the outermost is open inside itself.
+        for site in open.iter().filter(|site| Some(*site) == open.first()) {
+            self.copy(EventKind::End, *site, 0);
         }
         branch.forget();
-    }
-}
-
-/// Keeps the list of open sites.
-fn follow(open: &mut Vec<Site>, event: Event) {
-    match event.kind() {
-        EventKind::Begin => open.push(event.site()),
-        EventKind::End => {
-            if let Some(at) = open.iter().rposition(|site| *site == event.site()) {
-                open.truncate(at);
-            }
-        }
-        _ => {}
     }
 }
 
@@ -98,5 +90,26 @@ mod tests {
         assert_eq!((node(INNER).run, node(INNER).calls), (2 * (2 + 3 + 3), 6));
         assert_eq!(node(HANDLER).wait, 0);
         assert!(open.iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn a_site_inside_itself_is_closed_as_often() {
+        let (mut trunk, mut branch, mut open) = (Trace::new(), Trace::new(), Vec::new());
+        trunk.begin(0);
+        trunk.enter(OUTER, 1);
+        branch.begin(1);
+        for (site, now) in [(HANDLER, 2), (INNER, 3), (HANDLER, 4)] {
+            branch.enter(site, now);
+        }
+        branch.suspend(5);
+        trunk.graft(&mut branch, &mut open);
+        assert_eq!(open, [HANDLER, INNER, HANDLER]);
+        assert_eq!(trunk.innermost(), OUTER);
+        branch.resume(5);
+        branch.leave(HANDLER, 6);
+        branch.suspend(7);
+        trunk.graft(&mut branch, &mut open);
+        assert_eq!(open, [HANDLER, INNER]);
+        assert_eq!(trunk.innermost(), OUTER);
     }
 }

@@ -57,13 +57,10 @@ impl Trace {
                 (None, EventKind::Begin) if map.phase(site) != NO_PHASE => {
                     Some((map.phase(site), vec![site]))
                 }
-                (Some((outer, mut inside)), EventKind::End) if !site.is_none() => {
-                    if let Some(at) = inside.iter().rposition(|&open| open == site) {
-                        inside.truncate(at);
-                    }
+                (Some((outer, mut inside)), EventKind::End) => {
+                    inside.truncate(site.outside(&inside, |open| *open));
                     (!inside.is_empty()).then_some((outer, inside))
                 }
-                (_, EventKind::End) => None,
                 (open, _) => open,
             };
         }

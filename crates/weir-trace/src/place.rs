@@ -47,10 +47,7 @@ impl Trace {
             }
             match kind {
                 EventKind::Begin => open.push(site),
-                EventKind::End => {
-                    let depth = open.iter().rposition(|&open| open == site);
-                    open.truncate(if site.is_none() { 0 } else { depth.unwrap_or(open.len()) });
-                }
+                EventKind::End => open.truncate(site.outside(&open, |open| *open)),
                 _ => {}
             }
         }

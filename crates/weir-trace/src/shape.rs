@@ -320,8 +320,7 @@ impl Walk {
 
     /// Closes down to the innermost open `site`; everything for [`Site::NONE`]; nothing if it is not open.
     fn close(&mut self, site: Site, end: u16) {
-        let found = self.open.iter().rposition(|&(open, _)| open == site);
-        let depth = if site.is_none() { 0 } else { found.unwrap_or(self.open.len()) };
+        let depth = site.outside(&self.open, |open| open.0);
         while self.open.len() > depth {
             let Some((site, begin)) = self.open.pop() else { break };
             if !self.is_open(site) {

@@ -33,6 +33,18 @@ impl Site {
     /// The body filter that reads file pieces into memory for those behind it.
     pub const COPY: Site = Site(FIRST_FIXED + 6);
 
+    /// What lies around this site when it is left: of sites that are `open`, innermost last, how many stay so after an
+    /// [`End`](crate::EventKind::End). It closes the innermost that is this one and what was left open inside; all at
+    /// [`Site::NONE`]; nothing if it is not open.
+    #[inline]
+    #[must_use]
+    pub fn outside<T>(self, open: &[T], site: impl Fn(&T) -> Site) -> usize {
+        if self.is_none() {
+            return 0;
+        }
+        open.iter().rposition(|open| site(open) == self).unwrap_or(open.len())
+    }
+
     /// The site of a step of the connection, which belongs to no location. Needs no table.
     #[must_use]
     pub const fn step(step: Step) -> Site {

@@ -340,14 +340,12 @@ impl Walk {
     }
 
     fn close(&mut self, site: Site) {
-        if site.is_none() {
-            self.open.clear();
-            self.beyond = 0;
-        } else if self.beyond > 0 {
+        if self.beyond > 0 && !site.is_none() {
             self.beyond -= 1;
-        } else if let Some(depth) = self.open.iter().rposition(|&(open, _)| open == site) {
-            self.open.truncate(depth);
+            return;
         }
+        self.beyond = 0;
+        self.open.truncate(site.outside(&self.open, |open| open.0));
     }
 
     /// The node a remark about `site` belongs to: the innermost open one if it is `site`, else the mark inside it.

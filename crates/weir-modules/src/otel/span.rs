@@ -67,11 +67,7 @@ impl Walk {
             }
             EventKind::End => {
                 self.ran(value);
-                match self.open.iter().rposition(|(open, _)| *open == site) {
-                    Some(depth) => self.leave(depth),
-                    None if site.is_none() => self.leave(0),
-                    None => {}
-                }
+                self.leave(site.outside(&self.open, |open| open.0));
             }
             EventKind::Mark => {
                 let inside = self.open_at(site, before);

@@ -230,12 +230,7 @@ impl Walk<'_> {
                 self.drawing.timeline.begin(self.lane, self.drawing.now.unix_ns(self.at), &name, &[]);
                 self.open.push(site);
             }
-            EventKind::End if site.is_none() => self.leave(0),
-            EventKind::End => {
-                if let Some(depth) = self.open.iter().rposition(|open| *open == site) {
-                    self.leave(depth);
-                }
-            }
+            EventKind::End => self.leave(site.outside(&self.open, |open| *open)),
             EventKind::Mark => self.slice(before, &called(site)),
             EventKind::Suspend => self.stop(),
             EventKind::Resume => {

@@ -82,8 +82,7 @@ pub fn flow(events: &[Event], sites: &SiteTable, scale: Scale<'_>) -> String {
             now += value;
         }
         if kind == EventKind::End {
-            let depth = open.iter().rposition(|&(s, _)| s == site).unwrap_or(open.len());
-            let depth = if site.is_none() { 0 } else { depth };
+            let depth = site.outside(&open, |open| open.0);
             for (left, begun) in open.split_off(depth).into_iter().rev() {
                 depth_line(
                     &mut text,
