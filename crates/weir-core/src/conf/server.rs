@@ -449,12 +449,7 @@ impl Hosts {
             addr: address.addr.clone(),
             protocols: [address.proxy_protocol, address.ssl, address.http2],
             words: address.servers.iter().map(|index| configuration.servers[*index].words).collect(),
-            default,
-            servers: servers.clone(),
-            exact: Names::default(),
-            heads: Names::default(),
-            tails: Names::default(),
-            patterns: Vec::new(),
+            ..Hosts::nobodys(default, servers)
         };
         let conf = |index: usize| configuration.servers[index].confs.get::<ServerCoreConf>();
         if address.servers.len() == 1 && !conf(address.default).has_captures() {

@@ -28,6 +28,16 @@ local function remember(known, name, value, state)
     known.values[name], known.states[name] = value, state
 end
 
+-- What was found: a text that C told, what it was `last`, or nothing.
+local function taken(found, last)
+    if found == 1 then
+        local value = text(out.at, out.len)
+        return value
+    end
+    if found == 2 then return last end
+    return nil
+end
+
 -- Numbers of variables, which hold as long as the VM; from here on their values change only with something else.
 local indexes, settable, STEADY = {}, {}, 0x1000000
 local known = memory()
@@ -44,12 +54,7 @@ ngx.var = setmetatable({}, {
         local last = known.values[name]
         local found = C.variable(index, last, last and #last or 0, out)
         if found < 0 then return var_get(name) end
-        local value
-        if found == 1 then
-            value = text(out.at, out.len)
-        elseif found == 2 then
-            value = last
-        end
+        local value = taken(found, last)
         if index >= STEADY then
             remember(known, name, value, glance.change)
         elseif value ~= last then
@@ -94,12 +99,7 @@ ngx.header = setmetatable({}, {
             local last = fields.values[name]
             local found = C.header(name, #name, last, last and #last or 0, out)
             if found >= 0 then
-                local value
-                if found == 1 then
-                    value = text(out.at, out.len)
-                elseif found == 2 then
-                    value = last
-                end
+                local value = taken(found, last)
                 remember(fields, name, value, glance.change)
                 return value
             end

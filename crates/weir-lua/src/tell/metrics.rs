@@ -80,33 +80,19 @@ fn by_worker(
 
 fn dictionaries() -> [Metric; 4] {
     let told: Vec<(String, Told)> = dicts().into_iter().map(|(name, dict)| (name, dict.told())).collect();
-    let rows = |of: fn(&Told) -> u64| {
-        told.iter().map(|(name, told)| (vec![("dict", name.clone())], of(told))).collect()
-    };
-    [
-        Metric {
-            name: "weir_dict_capacity_bytes",
-            help: "Size of a shared dictionary.",
-            kind: MetricKind::Gauge,
-            rows: rows(|told| told.capacity),
-        },
-        Metric {
-            name: "weir_dict_used_bytes",
-            help: "Of it, in use.",
-            kind: MetricKind::Gauge,
-            rows: rows(|told| told.used),
-        },
-        Metric {
-            name: "weir_dict_entries",
-            help: "Its entries.",
-            kind: MetricKind::Gauge,
-            rows: rows(|told| told.entries),
-        },
-        Metric {
-            name: "weir_dict_wait_seconds",
-            help: "How long its writers waited for one another.",
-            kind: MetricKind::Time,
-            rows: rows(|told| told.waited_ns),
-        },
-    ]
+    DICTIONARIES.map(|(name, help, kind, of)| {
+        let rows = told.iter().map(|(name, told)| (vec![("dict", name.clone())], of(told))).collect();
+        Metric { name, help, kind, rows }
+    })
 }
+
+type OfDictionary = (&'static str, &'static str, MetricKind, fn(&Told) -> u64);
+
+const DICTIONARIES: [OfDictionary; 4] = [
+    ("weir_dict_capacity_bytes", "Size of a shared dictionary.", MetricKind::Gauge, |told| told.capacity),
+    ("weir_dict_used_bytes", "Of it, in use.", MetricKind::Gauge, |told| told.used),
+    ("weir_dict_entries", "Its entries.", MetricKind::Gauge, |told| told.entries),
+    ("weir_dict_wait_seconds", "How long its writers waited for one another.", MetricKind::Time, |told| {
+        told.waited_ns
+    }),
+];
