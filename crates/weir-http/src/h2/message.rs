@@ -45,8 +45,12 @@ pub enum Malformed {
     RepeatedPseudo(Span),
     /// `:method` is missing or empty.
     NoMethod,
+    /// `:method` is none that a request line could have.
+    Method(Span),
     /// `:scheme` is missing or empty.
     NoScheme,
+    /// `:scheme` is none (RFC 3986 section 3.1).
+    Scheme(Span),
     /// `:path` is missing or empty.
     NoPath,
     /// `:authority` is missing in a CONNECT request.
@@ -68,7 +72,9 @@ impl fmt::Display for Malformed {
             Malformed::LatePseudo(_) => "sent out of order pseudo-headers",
             Malformed::RepeatedPseudo(_) => "sent duplicate pseudo-header",
             Malformed::NoMethod => "sent no :method header",
+            Malformed::Method(_) => "sent invalid method",
             Malformed::NoScheme => "sent no :scheme header",
+            Malformed::Scheme(_) => "sent invalid \":scheme\" header",
             Malformed::NoPath => "sent no :path header",
             Malformed::NoAuthority => "sent no :authority header",
             Malformed::ConnectionField(_) => "sent connection-specific header",
@@ -79,7 +85,7 @@ impl fmt::Display for Malformed {
 }
 
 impl Malformed {
-    /// The name of the offending field in the section's text.
+    /// The name of the offending field in the section's text, or the value of a pseudo-header field that can't have it.
     pub fn place(&self) -> Option<Span> {
         match self {
             Malformed::Name(span)
@@ -87,6 +93,8 @@ impl Malformed {
             | Malformed::UnknownPseudo(span)
             | Malformed::LatePseudo(span)
             | Malformed::RepeatedPseudo(span)
+            | Malformed::Method(span)
+            | Malformed::Scheme(span)
             | Malformed::ConnectionField(span) => Some(*span),
             _ => None,
         }
@@ -193,14 +201,27 @@ impl Message {
     fn check_request(&self, section: &Section) -> Result<(), Malformed> {
         let given = |span: Option<Span>| span.filter(|span| !span.is_empty());
         let method = given(self.method).ok_or(Malformed::NoMethod)?;
+        // Servers behind this get it at the front of a request line.
+        if !method.of(&section.text).iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'_' | b'-')) {
+            return Err(Malformed::Method(method));
+        }
         if method.of(&section.text) == b"CONNECT" && self.protocol.is_none() {
             // Section 8.5: a tunnel has neither scheme nor path. One that has is no other request for it: nginx refuses
             // both by their method.
             return given(self.authority).map(|_| ()).ok_or(Malformed::NoAuthority);
         }
-        given(self.scheme).ok_or(Malformed::NoScheme)?;
+        let scheme = given(self.scheme).ok_or(Malformed::NoScheme)?;
+        if !is_scheme(scheme.of(&section.text)) {
+            return Err(Malformed::Scheme(scheme));
+        }
         given(self.path).map(|_| ()).ok_or(Malformed::NoPath)
     }
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(text: &[u8]) -> bool {
+    let more = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(more)
 }
 
 #[cfg(test)]
@@ -241,6 +262,18 @@ mod tests {
         assert_eq!(read(&GET[1..], Part::Request), Err(Malformed::NoMethod));
         assert_eq!(read(&[GET[0], GET[2]], Part::Request), Err(Malformed::NoScheme));
         assert_eq!(read(&GET[..2], Part::Request), Err(Malformed::NoPath));
+        for method in ["get", "GET /x", "G\tT", "GET\u{e4}", "G(T"] {
+            let odd = read(&[(":method", method), GET[1], GET[2]], Part::Request);
+            assert!(matches!(odd, Err(Malformed::Method(_))), "{method}");
+        }
+        for scheme in ["ht tp", "1x", "http:", "-"] {
+            let odd = read(&[GET[0], (":scheme", scheme), GET[2]], Part::Request);
+            assert!(matches!(odd, Err(Malformed::Scheme(_))), "{scheme}");
+        }
+        let odd = [("M-SEARCH", "ht+p.1-"), ("VERSION_CONTROL", "H")];
+        assert!(odd.iter().all(|(method, scheme)| {
+            read(&[(":method", method), (":scheme", scheme), GET[2]], Part::Request).is_ok()
+        }));
         assert_eq!(read(&[GET[0], GET[1], (":path", "")], Part::Request), Err(Malformed::NoPath));
         let priority = with(("priority", "u=1")).expect("a good request").priority;
         assert_eq!(priority, Some(Priority { urgency: 1, incremental: false }));
