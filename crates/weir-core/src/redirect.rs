@@ -1,6 +1,6 @@
 //! Internal redirects: to a URI, or to a named location.
 
-use weir_http::Span;
+use weir_http::{Span, uri};
 
 use crate::conn::keepalive;
 use crate::exchange::Exchange;
@@ -29,6 +29,19 @@ impl Redirect {
         let cut = target.iter().position(|&b| b == b'?');
         let (path, args) = cut.map_or((target, &b""[..]), |at| (&target[..at], &target[at + 1..]));
         Redirect::Uri { uri: x.arena.push(path), args: x.arena.push(args) }
+    }
+
+    /// A redirect to `target` as a server or a script names it: `@name`, or a URI as it would stand in a request, which is
+    /// unescaped. `None`, and a line in the log, for one that holds NUL or leads upwards.
+    pub fn checked(x: &mut Exchange, target: &[u8]) -> Option<Redirect> {
+        if target.first() == Some(&b'@') {
+            return Some(Redirect::Named(x.arena.push(target)));
+        }
+        let Ok(uri::InternalTarget { path, args }) = uri::internal_target(target) else {
+            x.log_error(&format_args!("unsafe URI \"{}\" was detected", String::from_utf8_lossy(target)));
+            return None;
+        };
+        Some(Redirect::Uri { uri: x.arena.push(&path), args: x.arena.push(args.unwrap_or_default()) })
     }
 }
 

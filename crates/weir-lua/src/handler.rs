@@ -119,11 +119,14 @@ impl Script {
                 Verdict::Close(if x.response.status == 0 { 200 } else { x.response.status })
             }
             Some(End::Error) => Verdict::Status(500),
-            Some(End::Exec(target)) => {
-                if target.first() != Some(&b'@') {
+            Some(End::Exec(target, args)) => {
+                let uri = x.arena.push(&target);
+                if target.first() == Some(&b'@') {
+                    Redirect::Named(uri).into()
+                } else {
                     x.uri_changed = false;
+                    Redirect::Uri { uri, args: x.arena.push(&args) }.into()
                 }
-                Redirect::to(x, &target).into()
             }
             Some(End::Redirect(target, status)) => {
                 match target.first() {

@@ -61,8 +61,8 @@ pub(crate) type Subrequest = (Vec<u8>, Vec<u8>, SubrequestOptions);
 pub(crate) enum End {
     /// `ngx.exit(status)`
     Exit(i64),
-    /// `ngx.exec(target)`: a path with arguments, or `@name`.
-    Exec(Vec<u8>),
+    /// `ngx.exec`: the path, unescaped, and its arguments; or `@name`.
+    Exec(Vec<u8>, Vec<u8>),
     /// `ngx.redirect(uri, status)`
     Redirect(Vec<u8>, u16),
     /// An error, which is logged already.

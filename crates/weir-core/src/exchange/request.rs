@@ -61,6 +61,12 @@ impl Request {
         self.uri_is_plain = false;
     }
 
+    /// Makes `args` the arguments: what is passed on is composed anew from here on.
+    pub fn set_args(&mut self, args: Span) {
+        self.args = args;
+        self.uri_is_plain = false;
+    }
+
     /// Forgets all but the head, which its next reading clears.
     pub(crate) fn clear(&mut self) {
         let Request { head: _, unparsed_uri, uri, exten, args, host, port, uri_is_plain } = self;

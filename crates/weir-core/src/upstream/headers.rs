@@ -95,7 +95,8 @@ fn accel(x: &mut Exchange, incoming: &Incoming, goal: Span, tries: &Tries) -> Ve
     }
     tries.over();
     let goal = x.arena.get(goal).to_vec();
-    if goal.first() != Some(&b'@') {
+    let Some(redirect) = Redirect::checked(x, &goal) else { return Verdict::Status(404) };
+    if let Redirect::Uri { .. } = redirect {
         x.request.method = match x.request.method {
             weir_http::Method::Head => weir_http::Method::Head,
             _ => {
@@ -104,7 +105,7 @@ fn accel(x: &mut Exchange, incoming: &Incoming, goal: Span, tries: &Tries) -> Ve
             }
         };
     }
-    Redirect::to(x, &goal).into()
+    redirect.into()
 }
 
 /// Where the head of an answer comes from.

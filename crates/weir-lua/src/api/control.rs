@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use weir_core::Text;
 use weir_core::log::Level;
+use weir_http::uri::{self, InternalTarget};
 use weir_trace::WaitKind;
 
-use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function, subrequest};
+use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
 use crate::handler::{Shown, exited};
 use crate::lend;
 use crate::op::{End, Op};
@@ -101,15 +102,15 @@ fn exec(l: State) -> Outcome {
     if !(1..=2).contains(&l.top()) {
         return Err(Raise::Text(format!("expecting one or two arguments, but got {}", l.top())));
     }
-    let mut target = expect_string(&l, 1, "exec")?;
+    let target = expect_string(&l, 1, "exec")?;
     if target.is_empty() {
         return Err(Raise::text("The uri argument is empty"));
     }
-    if target[0] != b'@' && subrequest::is_unsafe(&target) {
+    let Ok(InternalTarget { path, args: own }) = uri::internal_target(&target) else {
         let shown = String::from_utf8_lossy(&target).into_owned();
         lend::log(Level::Error, &format_args!("unsafe URI \"{shown}\" was detected"));
         return Err(Raise::text("unsafe uri"));
-    }
+    };
     check_subrequests()?;
     if is_sent() {
         return Err(Raise::text("attempt to call ngx.exec after sending out response headers"));
@@ -119,21 +120,14 @@ fn exec(l: State) -> Outcome {
         kind::TABLE => encode::args_of(l, 2)?,
         _ => expect_string(&l, 2, "exec")?,
     };
-    if target[0] == b'@' {
-        if let Some(at) = target.iter().position(|byte| *byte == b'?') {
-            target.truncate(at);
-        }
-        if !args.is_empty() {
-            let name = String::from_utf8_lossy(&target).into_owned();
-            let args = String::from_utf8_lossy(&args).into_owned();
-            let message = format!("query strings {args} ignored when exec'ing named location {name}");
-            lend::exchange(|x| x.log(Level::Warn, &message))?;
-        }
-    } else if !args.is_empty() {
-        target.push(if target.contains(&b'?') { b'&' } else { b'?' });
-        target.extend_from_slice(&args);
+    if path.first() == Some(&b'@') && !args.is_empty() {
+        let (name, args) = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
+        let message = format!("query strings {args} ignored when exec'ing named location {name}");
+        lend::exchange(|x| x.log(Level::Warn, &message))?;
     }
-    lend::run(|run| run.op = Some(Op::End(End::Exec(target))))?;
+    let parts = [own.unwrap_or_default(), &args];
+    let args = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'&');
+    lend::run(|run| run.op = Some(Op::End(End::Exec(path.into_owned(), args))))?;
     Ok(Done::Yield(0))
 }
 
@@ -210,7 +204,10 @@ fn set_status(l: State) -> Outcome {
     }
     let status = expect_number(l, 1, "status")?;
     if !(100.0..1000.0).contains(&status) {
-        return Err(Raise::text(format!("invalid HTTP status code {status}")));
+        lend::exchange(|x| {
+            x.log(Level::Error, &format_args!("invalid HTTP status code {}", status.trunc()));
+        })?;
+        return Ok(Done::Results(0));
     }
     lend::exchange(|x| {
         x.response.status = status as u16;

@@ -17,7 +17,7 @@ pub(super) const TABLE: &[Function] = &[
     function("_header_set", REQUEST, set),
     function("req.set_header", REQUEST, set_request),
     function("req.clear_header", REQUEST, |l| {
-        let name = expect_string(&l, 1, "clear_header")?;
+        let name = safe_name(&expect_string(&l, 1, "clear_header")?);
         lend::exchange(|x| x.remove_request_fields(Named::Exactly(&name)))?;
         Ok(Done::Results(0))
     }),
@@ -123,7 +123,7 @@ fn get(l: State) -> Outcome {
     Ok(Done::Results(1))
 }
 
-/// A field's value or values; control characters are escaped.
+/// A field's value or values but for empty ones, which are none; control characters are escaped.
 fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
     let one = |at: i32| -> Result<Vec<u8>, Raise> {
         let text = match l.kind(at) {
@@ -146,20 +146,21 @@ fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
             false => Ok(text),
         }
     };
+    let mut list = Vec::new();
     match l.kind(at) {
-        kind::NIL | kind::NONE => Ok(Vec::new()),
+        kind::NIL | kind::NONE => {}
         kind::TABLE => {
-            let mut list = Vec::new();
             for index in 1..=l.sequence(at).unwrap_or(0) {
                 l.raw_get_index(at, index);
                 let value = one(-1);
                 l.pop(1);
                 list.push(value?);
             }
-            Ok(list)
         }
-        _ => Ok(vec![one(at)?]),
+        _ => list.push(one(at)?),
     }
+    list.retain(|value| !value.is_empty());
+    Ok(list)
 }
 
 fn add_response(x: &mut Exchange, name: &[u8], value: &[u8]) {
@@ -209,8 +210,13 @@ pub(crate) fn relative_location(x: &mut Exchange, path: &[u8]) {
 /// A field's name with what must not stand in one escaped.
 pub(crate) fn safe_name(name: &[u8]) -> Vec<u8> {
     let mut safe = Vec::with_capacity(name.len());
-    encode::escape(name, |byte| byte > 0x20 && byte < 0x7f && byte != b':', &mut safe);
+    encode::escape(name, is_of_token, &mut safe);
     safe
+}
+
+/// `tchar` of RFC 9110 section 5.6.2.
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn set_request(l: State) -> Outcome {

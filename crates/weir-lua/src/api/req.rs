@@ -34,13 +34,22 @@ pub(super) const TABLE: &[Function] = &[
     function("req.set_uri_args", REQUEST, |l| {
         let args = match l.kind(1) {
             kind::TABLE => encode::args_of(l, 1)?,
-            kind::STRING | kind::NUMBER => expect_string(&l, 1, "set_uri_args")?,
+            kind::STRING | kind::NUMBER => {
+                // What would end the request line goes out escaped.
+                let mut args = Vec::new();
+                let given = expect_string(&l, 1, "set_uri_args")?;
+                encode::escape(&given, |byte| byte > b' ' && byte != 0x7f, &mut args);
+                args
+            }
             _ => {
                 let reason = format!("string, number, or table expected, but got {}", l.kind_name(1));
                 return Err(Raise::argument(1, "set_uri_args", &reason));
             }
         };
-        lend::exchange(|x| x.request.args = x.arena.push(&args))?;
+        lend::exchange(|x| {
+            let args = x.arena.push(&args);
+            x.request.set_args(args);
+        })?;
         Ok(Done::Results(0))
     }),
     function("req.set_uri", REQUEST, set_uri),

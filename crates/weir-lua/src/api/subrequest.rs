@@ -5,6 +5,7 @@ use weir_core::log::Level;
 use weir_core::subrequest::{Captured, Hook, Share, SubrequestBody, SubrequestOptions};
 use weir_core::variable::VarIndex;
 use weir_http::Method;
+use weir_http::uri::{self, InternalTarget};
 
 use super::{Done, Function, Raise, ctx, encode, expect_string, function, req};
 use crate::lend;
@@ -57,16 +58,14 @@ pub(super) const TABLE: &[Function] = &[
 ];
 
 /// The subrequest for the URI at `uri` with the options at `options`.
-fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, Raise> {
-    let target = expect_string(&l, uri, "capture")?;
-    if target.first() == Some(&b'@') || is_unsafe(&target) {
+fn read(l: State, at: i32, options: i32, number: usize) -> Result<Subrequest, Raise> {
+    let target = expect_string(&l, at, "capture")?;
+    let checked = uri::internal_target(&target).ok().filter(|_| target.first() != Some(&b'@'));
+    let Some(InternalTarget { path, args }) = checked else {
         let shown = String::from_utf8_lossy(&target).into_owned();
         return Err(Raise::text(format!("unsafe uri in argument #{number}: {shown}")));
-    }
-    let (path, args) = match target.iter().position(|byte| *byte == b'?') {
-        Some(at) => (target[..at].to_vec(), target[at + 1..].to_vec()),
-        None => (target, Vec::new()),
     };
+    let (path, args) = (path.into_owned(), args.unwrap_or_default().to_vec());
     let shown = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
     lend::log(Level::Debug, &format_args!("lua http subrequest \"{}?{}\"", shown.0, shown.1));
     let mut wanted =
@@ -81,12 +80,6 @@ fn read(l: State, uri: i32, options: i32, number: usize) -> Result<Subrequest, R
         wanted.2.body = SubrequestBody::Parent;
     }
     Ok(wanted)
-}
-
-/// Whether the path has steps upwards, or a NUL.
-pub(super) fn is_unsafe(target: &[u8]) -> bool {
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    target.contains(&0) || path.split(|byte| *byte == b'/').any(|part| part == b"..")
 }
 
 fn take_options(l: State, at: i32, wanted: &mut Subrequest) -> Result<(), Raise> {

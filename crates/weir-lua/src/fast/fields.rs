@@ -277,7 +277,7 @@ pub(super) extern "C" fn set_method(number: i32) -> i32 {
     })
 }
 
-/// Gives the request one field of that name, or none where `value` is null.
+/// Gives the request one field of that name, or none where `value` is null or empty.
 pub(super) unsafe extern "C" fn set_request_header(
     name: *const u8,
     name_len: usize,
@@ -294,7 +294,7 @@ pub(super) unsafe extern "C" fn set_request_header(
         }
         let name = safe_name(name);
         let done = lend::exchange(|x| {
-            match value {
+            match value.filter(|value| !value.is_empty()) {
                 Some(value) => x.set_request_field(&name, value),
                 None => x.remove_request_fields(Named::Exactly(&name)),
             }

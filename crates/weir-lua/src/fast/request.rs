@@ -1,6 +1,7 @@
 //! Variables, fields, the context's table, the status.
 
 use weir_core::Text;
+use weir_core::conf::server::Link;
 use weir_core::variable::{Get, VarIndex};
 use weir_http::{Known, classify};
 
@@ -16,27 +17,30 @@ use crate::vm::Vm;
 /// [`STEADY`] on they are of variables that have the same value as long as nothing has [changed](crate::glance).
 pub(super) unsafe extern "C" fn variable_index(name: *const u8, len: usize) -> i32 {
     // SAFETY: the prelude passes a Lua string, which its stack keeps during the call.
-    let name = unsafe { slice(name, len) };
+    numbered(unsafe { slice(name, len) }, |generation, name| {
+        let variables = generation.variables();
+        if let Some(index) = variables.find(name) {
+            let own = || generation.modules_variable(name).is_none();
+            let steady = is_steady(name) || variables.settable(name) == Some(true) && own();
+            return Some(i32::from(index.0) + if steady { STEADY } else { 0 });
+        }
+        let (get, rest) = generation.modules_variable(name)?;
+        let at = lend::vm(|vm| {
+            let mut direct = vm.direct.borrow_mut();
+            direct.push((get, rest.into()));
+            direct.len() - 1
+        });
+        let steady = if is_steady(name) { STEADY } else { 0 };
+        i32::try_from(at).ok().map(|at| DIRECT + at + steady)
+    })
+}
+
+/// The number that `find` has for a variable's name, which it is given in lower case.
+fn numbered(name: &[u8], find: impl FnOnce(&Link, &str) -> Option<i32>) -> i32 {
     guarded(|| {
         let Ok(name) = std::str::from_utf8(name) else { return REFUSED };
         let name = name.to_ascii_lowercase();
-        let index = lend::exchange(|x| {
-            let generation = x.server.generation();
-            let variables = generation.variables();
-            if let Some(index) = variables.find(&name) {
-                let own = || generation.modules_variable(&name).is_none();
-                let steady = is_steady(&name) || variables.settable(&name) == Some(true) && own();
-                return Some(i32::from(index.0) + if steady { STEADY } else { 0 });
-            }
-            let (get, rest) = generation.modules_variable(&name)?;
-            let at = lend::vm(|vm| {
-                let mut direct = vm.direct.borrow_mut();
-                direct.push((get, rest.into()));
-                direct.len() - 1
-            });
-            let steady = if is_steady(&name) { STEADY } else { 0 };
-            i32::try_from(at).ok().map(|at| DIRECT + at + steady)
-        });
+        let index = lend::exchange(|x| find(&x.server.generation(), &name));
         index.ok().flatten().unwrap_or(REFUSED)
     })
 }
@@ -94,16 +98,10 @@ pub(super) unsafe extern "C" fn variable(
 /// The number of a variable that scripts may set.
 pub(super) unsafe extern "C" fn settable(name: *const u8, len: usize) -> i32 {
     // SAFETY: as `variable_index`.
-    let name = unsafe { slice(name, len) };
-    guarded(|| {
-        let Ok(name) = std::str::from_utf8(name) else { return REFUSED };
-        let name = name.to_ascii_lowercase();
-        let index = lend::exchange(|x| {
-            let generation = x.server.generation();
-            let variables = generation.variables();
-            variables.settable(&name).filter(|may| *may).and_then(|_| variables.find(&name))
-        });
-        index.ok().flatten().map_or(REFUSED, |index| i32::from(index.0))
+    numbered(unsafe { slice(name, len) }, |generation, name| {
+        let variables = generation.variables();
+        let index = variables.settable(name).filter(|may| *may).and_then(|_| variables.find(name));
+        index.map(|index| i32::from(index.0))
     })
 }
 
@@ -197,6 +195,7 @@ pub(super) unsafe extern "C" fn set_header(
         let (phase, plain) = (lend::phase(), plain != 0);
         let is_taken = || name.iter().all(|byte| PLAIN[usize::from(*byte)]) && !composed(classify(name));
         if !phase.is_in(REQUEST)
+            || value.is_empty()
             || value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f)
             || (is_sent() && phase != Phase::HeaderFilter)
             || !(plain || is_taken())

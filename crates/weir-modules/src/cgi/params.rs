@@ -82,7 +82,7 @@ impl Params {
             if x.asks_for_cache() && field.known.is_partial() {
                 continue;
             }
-            if !field.valid || fields.iter().take(at).any(|other| same(&other)) {
+            if fields.iter().take(at).any(|other| same(&other)) {
                 continue;
             }
             let upper = upper(name);

@@ -414,13 +414,14 @@ async fn read(x: &mut Exchange, prefix: &Path, name: &[u8]) -> Option<Vec<u8>> {
 
 fn exec(x: &mut Exchange, target: &Script, args: Option<&Script>) -> Verdict {
     let target = target.value(x);
-    let mut target = x.text(&target).to_vec();
-    if let Some(args) = args {
+    let target = x.text(&target).to_vec();
+    let Some(mut redirect) = Redirect::checked(x, &target) else { return Verdict::Status(500) };
+    if let (Redirect::Uri { args: own, .. }, Some(args)) = (&mut redirect, args) {
         let args = args.value(x);
-        target.push(b'?');
-        target.extend_from_slice(x.text(&args));
+        let args = x.text(&args).to_vec();
+        *own = x.arena.push(&args);
     }
-    Redirect::to(x, &target).into()
+    redirect.into()
 }
 
 /// A running `echo_foreach_split`.

@@ -38,7 +38,7 @@ pub(super) struct Url {
     /// It is `https://`.
     pub(super) https: bool,
     /// Path and arguments; `None` where none is written: the client's are sent.
-    pub(super) uri: Option<String>,
+    pub(super) uri: Option<Vec<u8>>,
 }
 
 impl Url {
@@ -47,35 +47,36 @@ impl Url {
         if self.https { 443 } else { 80 }
     }
 
-    /// The scheme's length, for messages about what follows it.
-    fn scheme_len(text: &str) -> usize {
-        text.find("://").map_or(0, |at| at + 3)
+    /// What follows the scheme, for messages about it.
+    fn behind_scheme(text: &str) -> &str {
+        text.split_once("://").map_or(text, |(_, rest)| rest)
     }
 
-    /// Reads what follows the scheme.
-    fn parse(text: &str) -> std::result::Result<Url, &'static str> {
-        let begins =
-            |scheme: &str| text.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+    /// Reads what follows the scheme. A path may hold any bytes.
+    fn parse(text: &[u8]) -> std::result::Result<Url, &'static str> {
+        let begins = |text: &[u8], with: &str| {
+            text.get(..with.len()).is_some_and(|it| it.eq_ignore_ascii_case(with.as_bytes()))
+        };
         let (rest, https) = match () {
-            () if begins("http://") => (&text[7..], false),
-            () if begins("https://") => (&text[8..], true),
+            () if begins(text, "http://") => (&text[7..], false),
+            () if begins(text, "https://") => (&text[8..], true),
             () => return Err("invalid URL prefix"),
         };
-        if rest.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
-            let (path, uri) = match rest[5..].find(':') {
+        let host = |host: &[u8]| String::from_utf8_lossy(host).into_owned();
+        if begins(rest, "unix:") {
+            let (path, uri) = match rest[5..].iter().position(|byte| *byte == b':') {
                 Some(at) => (&rest[..5 + at], Some(rest[5 + at + 1..].to_owned())),
                 None => (rest, None),
             };
-            return Ok(Url { host: path.to_owned(), https, uri: uri.filter(|uri| !uri.is_empty()) });
+            return Ok(Url { host: host(path), https, uri: uri.filter(|uri| !uri.is_empty()) });
         }
-        match rest.find(['/', '?']) {
-            Some(at) => {
-                let uri = &rest[at..];
-                let uri = if uri.starts_with('?') { format!("/{uri}") } else { uri.to_owned() };
-                Ok(Url { host: rest[..at].to_owned(), https, uri: Some(uri) })
-            }
-            None => Ok(Url { host: rest.to_owned(), https, uri: None }),
-        }
+        let at = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+        let uri = match &rest[at..] {
+            [] => None,
+            uri @ [b'?', ..] => Some([b"/", uri].concat()),
+            uri => Some(uri.to_owned()),
+        };
+        Ok(Url { host: host(&rest[..at]), https, uri })
     }
 }
 
@@ -86,13 +87,11 @@ impl Pass {
         let to = match script.constant() {
             None => To::Computed(script),
             Some(text) => {
-                let text = String::from_utf8_lossy(text).into_owned();
-                let url = Url::parse(&text).map_err(|message| line.fail_arg(0, message))?;
+                let url = Url::parse(text).map_err(|message| line.fail_arg(0, message))?;
                 if url.host.is_empty() {
-                    return Err(line.fail_arg(
-                        0,
-                        format!("no host in upstream \"{}\"", &text[Url::scheme_len(&text)..]),
-                    ));
+                    let shown = String::from_utf8_lossy(text);
+                    let message = format!("no host in upstream \"{}\"", Url::behind_scheme(&shown));
+                    return Err(line.fail_arg(0, message));
                 }
                 if url.uri.is_some() && location.is_none() {
                     return Err(line.fail(NAMELESS));
@@ -137,7 +136,7 @@ impl Pass {
                 let goal = Goal {
                     host: Some(Text::shared(url.host.as_bytes())),
                     https: url.https,
-                    uri: url.uri.as_ref().map(|uri| Text::shared(uri.as_bytes())),
+                    uri: url.uri.as_ref().map(|uri| Text::shared(uri)),
                     whole: false,
                 };
                 Target::Fixed { group: worker.upstreams.group(group), goal }
@@ -239,20 +238,21 @@ impl weir_core::upstream::Target for Target {
 /// Sets the goal of `x` to what `script` says.
 fn aim(x: &mut Exchange, script: &Script) -> std::result::Result<(), Verdict> {
     let value = script.value(x);
-    let text = String::from_utf8_lossy(x.text(&value)).into_owned();
-    let refuse = |x: &Exchange, message: String| {
+    let text = x.text(&value);
+    let refuse = |message: String| {
         x.log_error(&message);
         Err(Verdict::Status(500))
     };
-    let url = match Url::parse(&text) {
+    let url = match Url::parse(text) {
         Ok(url) => url,
-        Err(message) => return refuse(x, format!("{message} in \"{text}\"")),
+        Err(message) => return refuse(format!("{message} in \"{}\"", String::from_utf8_lossy(text))),
     };
     if url.host.is_empty() {
-        return refuse(x, format!("no host in upstream \"{}\"", &text[Url::scheme_len(&text)..]));
+        let shown = String::from_utf8_lossy(text);
+        return refuse(format!("no host in upstream \"{}\"", Url::behind_scheme(&shown)));
     }
     let host = Text::Span(x.arena.push(url.host.as_bytes()));
-    let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri.as_bytes())));
+    let uri = url.uri.as_ref().map(|uri| Text::Span(x.arena.push(uri)));
     *x.state::<Goal>() = Goal { host: Some(host), https: url.https, uri, whole: true };
     Ok(())
 }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn urls_in_parts() {
-        let parts = |text: &str| Url::parse(text).map(|url| (url.host, url.uri));
+        let parts = |text: &str| Url::parse(text.as_bytes()).map(|url| (url.host, url.uri));
         assert_eq!(parts("http://a"), Ok(("a".into(), None)));
         assert_eq!(parts("HTTP://a:81/x?y"), Ok(("a:81".into(), Some("/x?y".into()))));
         assert_eq!(parts("http://a?y"), Ok(("a".into(), Some("/?y".into()))));

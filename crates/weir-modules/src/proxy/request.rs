@@ -87,7 +87,7 @@ impl Fields {
         for (name, value) in self.conditions(x) {
             section.field(name.to_ascii_lowercase().as_bytes(), x.text(&value));
         }
-        for field in x.request.fields.iter().filter(|field| client && field.valid) {
+        for field in x.request.fields.iter().filter(|_| client) {
             let name = x.arena.get(field.name);
             let left_out = self.replaces(field.known, name) || whole && field.known.is_partial();
             if !left_out {
@@ -238,7 +238,7 @@ fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
     for field in &x.request.fields {
         let name = x.arena.get(field.name);
         let left_out = http.fields.replaces(field.known, name) || whole && field.known.is_partial();
-        if field.valid && !left_out {
+        if !left_out {
             h1::field(head, name, x.arena.get(field.value));
         }
     }

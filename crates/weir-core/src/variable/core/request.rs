@@ -41,10 +41,10 @@ pub(super) fn args(x: &mut Exchange) -> Option<Text> {
     (!x.request.args.is_empty()).then_some(Text::Span(x.request.args))
 }
 
-/// `set $args`: what is passed on is composed anew from here on.
+/// `set $args`
 pub(super) fn set_args(x: &mut Exchange, value: &[u8]) {
-    x.request.args = x.arena.push(value);
-    x.request.uri_is_plain = false;
+    let args = x.arena.push(value);
+    x.request.set_args(args);
 }
 
 pub(super) fn is_args(x: &mut Exchange) -> Option<Text> {
