@@ -1,7 +1,7 @@
 -- `ngx.process`, where workers are threads of one process and the privileged agent is another one.
 local _, native = ...
 local process, type, error = native.process, type, error
-local single, agent = process.single(), process.agent()
+local single, agent, master = process.single(), process.agent(), process.master()
 local get_phase = ngx.get_phase
 -- A VM begins in `init_by_lua`, and then stays a worker's.
 local kind = single and "single" or "master"
@@ -12,7 +12,7 @@ return {
         if kind == "master" and get_phase() ~= "init" then kind = agent and "privileged agent" or "worker" end
         return kind
     end,
-    get_master_pid = process.master,
+    get_master_pid = function() return master end,
     -- How many connections it may have is bounded by `worker_connections`, as a worker's are.
     enable_privileged_agent = function(connections)
         if get_phase() ~= "init" then return nil, "API disabled in the current context" end
