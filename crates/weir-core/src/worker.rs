@@ -286,9 +286,9 @@ impl Worker {
         self.everyone.borrow().len().max(1)
     }
 
-    /// What `counter` says of all workers of the server together.
-    pub fn total(&self, counter: impl Fn(&Counters) -> u64) -> u64 {
-        self.everyone.borrow().iter().map(|counters| counter(counters)).sum()
+    /// What all workers of the server have counted together.
+    pub fn counts(&self) -> Counts {
+        Counts::of(&self.everyone.borrow())
     }
 
     /// Counts a listener until what is returned is dropped.
@@ -501,6 +501,40 @@ pub struct Counters {
     pub log_lost: Counter,
     /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::Abuse`].
     pub http2_abuse: [Counter; weir_http::h2::Abuse::COUNT],
+}
+
+/// What workers have counted together, each read without asking it: the numbers may belong to moments a little apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Requests whose head was read.
+    pub requests: u64,
+    /// Connections open now.
+    pub active: u64,
+    /// Requests being answered.
+    pub writing: u64,
+    /// Connections that wait for a request.
+    pub waiting: u64,
+}
+
+impl Counts {
+    /// The sums.
+    pub fn of(workers: &[Arc<Counters>]) -> Counts {
+        let sum = |of: fn(&Counters) -> &Counter| workers.iter().map(|counters| of(counters).get()).sum();
+        Counts {
+            accepted: sum(|counters| &counters.accepted),
+            requests: sum(|counters| &counters.requests),
+            active: sum(|counters| &counters.active),
+            writing: sum(|counters| &counters.writing),
+            waiting: sum(|counters| &counters.waiting),
+        }
+    }
+
+    /// The connections that neither wait for a request nor are being answered.
+    pub fn reading(&self) -> u64 {
+        self.active.saturating_sub(self.writing + self.waiting)
+    }
 }
 
 /// A number with one writer.

@@ -12,9 +12,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use weir_core::Configuration;
 use weir_core::log::{self, Level};
+use weir_core::server::{Server, Threads};
 use weir_core::wire::{Reader, Writer};
+use weir_core::worker::Counts;
 use weir_core::zone::Zones;
 
 use crate::conf::DICTIONARY;
@@ -81,6 +82,13 @@ pub(crate) fn publish(target: &Target, event: &Event) -> Result<usize, String> {
     Ok(exchange(&out.0).unwrap_or_else(lost).number as usize)
 }
 
+/// What the server's workers have counted.
+pub(crate) fn counts() -> Counts {
+    let mut from = exchange(&COUNTS.to_le_bytes()).unwrap_or_else(lost).keys.into_iter();
+    let mut number = || from.next().and_then(|bytes| Reader(&bytes).number()).unwrap_or_default();
+    Counts { accepted: number(), requests: number(), active: number(), writing: number(), waiting: number() }
+}
+
 /// Asks the server; `None` when it is gone.
 fn exchange(question: &[u8]) -> Option<Reply> {
     let stream = LINK.get()?.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +110,8 @@ fn lost() -> Reply {
 ///
 /// # Errors
 /// A thread can't start.
-pub fn serve(configuration: &Configuration, calls: UnixStream, heard: UnixStream) -> io::Result<()> {
+pub fn serve(server: &Server, calls: UnixStream, heard: UnixStream) -> io::Result<()> {
+    let (configuration, workers) = (server.configuration(), server.crew());
     let zones = configuration.tables.shared::<Zones>().into_iter().flat_map(|zones| zones.of(DICTIONARY));
     let dicts = zones.map(|zone| (zone.name.to_string(), zone.store(Dict::new))).collect();
     let (sender, published) = channel();
@@ -115,7 +124,7 @@ pub fn serve(configuration: &Configuration, calls: UnixStream, heard: UnixStream
     let open = Open::new();
     let answer = move || {
         let _open = open;
-        let host = Host { dicts, told };
+        let host = Host { dicts, workers, told };
         while let Ok(Some(question)) = receive(&calls) {
             let Some(reply) = host.answer(&question) else {
                 log::cycle(Level::Alert, &"the privileged agent asks nonsense");
@@ -193,6 +202,7 @@ fn tell(heard: &UnixStream, published: &Receiver<Arc<Event>>) -> io::Result<()> 
 /// What the agent asks for.
 struct Host {
     dicts: HashMap<String, Arc<Dict>>,
+    workers: Threads,
     told: Arc<Told>,
 }
 
@@ -213,6 +223,15 @@ impl Host {
             LEAVE => {
                 self.leave();
                 Some(Reply::default())
+            }
+            COUNTS => {
+                let Counts { accepted, requests, active, writing, waiting } =
+                    Counts::of(&self.workers.counters());
+                let keys = [accepted, requests, active, writing, waiting];
+                Some(Reply {
+                    keys: keys.map(|count| Box::from(count.to_le_bytes())).into(),
+                    ..Reply::default()
+                })
             }
             PUBLISH => {
                 let (target, event) = (Target::decode(&mut from)?, Event::decode(&mut from)?);
@@ -259,6 +278,7 @@ const DICT: u64 = 0;
 const JOIN: u64 = 1;
 const LEAVE: u64 = 2;
 const PUBLISH: u64 = 3;
+const COUNTS: u64 = 4;
 /// No message is longer: all keys of the largest dictionary that is sensible.
 const LONGEST: u64 = 1 << 30;
 
@@ -286,7 +306,11 @@ mod tests {
     #[test]
     fn what_is_no_question_has_no_answer() {
         let (sender, _published) = channel();
-        let host = Host { dicts: HashMap::new(), told: Arc::new(Told(Mutex::new(sender))) };
+        let host = Host {
+            dicts: HashMap::new(),
+            workers: Threads::default(),
+            told: Arc::new(Told(Mutex::new(sender))),
+        };
         assert!(host.answer(b"").is_none());
         assert!(host.answer(&9u64.to_le_bytes()).is_none());
         let mut out = Writer::default();

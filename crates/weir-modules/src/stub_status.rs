@@ -1,14 +1,12 @@
 //! `stub_status`: how many connections and requests there are and were, as a page and as variables (nginx's
 //! `ngx_http_stub_status_module`).
-//!
-//! The numbers are sums over all workers, each read without asking it: they may belong to moments a little apart.
 
 use weir_conf::names::{LOCATION, NONE_OR_ONE, SERVER};
 use weir_conf::{Directive, Result};
 use weir_core::body::{Body, Buf};
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
-use weir_core::worker::Worker;
+use weir_core::worker::Counts;
 use weir_core::{Exchange, Handler, Module, Text, Verdict};
 use weir_http::Method;
 
@@ -25,7 +23,7 @@ impl Module for StubStatus {
         })
         .doc("Answers with the numbers of connections and requests.")];
     const VARIABLES: &'static [Variable] = &[
-        Variable::new("connections_active", |x| number(x, Counts::active)).volatile(),
+        Variable::new("connections_active", |x| number(x, |counts| counts.active)).volatile(),
         Variable::new("connections_reading", |x| number(x, Counts::reading)).volatile(),
         Variable::new("connections_writing", |x| number(x, |counts| counts.writing)).volatile(),
         Variable::new("connections_waiting", |x| number(x, |counts| counts.waiting)).volatile(),
@@ -45,36 +43,6 @@ pub struct StubStatusConf {
     on: bool,
 }
 
-/// What is counted, over all workers.
-struct Counts {
-    accepted: u64,
-    requests: u64,
-    active: u64,
-    writing: u64,
-    waiting: u64,
-}
-
-impl Counts {
-    fn of(worker: &Worker) -> Counts {
-        Counts {
-            accepted: worker.total(|counters| counters.accepted.get()),
-            requests: worker.total(|counters| counters.requests.get()),
-            active: worker.total(|counters| counters.active.get()),
-            writing: worker.total(|counters| counters.writing.get()),
-            waiting: worker.total(|counters| counters.waiting.get()),
-        }
-    }
-
-    fn active(&self) -> u64 {
-        self.active
-    }
-
-    /// The connections that neither wait for a request nor are being answered.
-    fn reading(&self) -> u64 {
-        self.active.saturating_sub(self.writing + self.waiting)
-    }
-}
-
 struct Page;
 
 impl Handler for Page {
@@ -82,7 +50,7 @@ impl Handler for Page {
         if !matches!(x.request.method, Method::Get | Method::Head) {
             return Verdict::Status(405);
         }
-        let counts = Counts::of(&x.worker);
+        let counts = x.worker.counts();
         x.response.status = 200;
         x.response.content_type = Some("text/plain".into());
         x.respond(Body::Whole(Buf::Bytes(page(&counts).into_bytes())))
@@ -101,7 +69,7 @@ fn page(counts: &Counts) -> String {
 }
 
 fn number(x: &mut Exchange, of: fn(&Counts) -> u64) -> Option<Text> {
-    let number = of(&Counts::of(&x.worker));
+    let number = of(&x.worker.counts());
     Some(Text::Span(x.arena.write(|out| weir_http::h1::number(out, number))))
 }
 

@@ -177,7 +177,7 @@ impl Process {
         let (Some(calls), Some(heard)) = (sockets.next(), sockets.next()) else {
             return log::cycle(Level::Alert, &"the privileged agent comes without its sockets");
         };
-        if let Err(error) = weir_lua::agent::serve(&self.server.configuration(), calls, heard) {
+        if let Err(error) = weir_lua::agent::serve(&self.server, calls, heard) {
             let reason = settings::reason(&error);
             log::cycle(Level::Alert, &format_args!("the privileged agent can't be served ({reason})"));
         }

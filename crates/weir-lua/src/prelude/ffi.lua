@@ -127,11 +127,22 @@ local own = {
     balancer_set_upstream_tls = function(_, on, err) return done(err, balancer.set_upstream_tls(on ~= 0)) end,
 }
 
+-- nginx's counters, each a pointer to what it is at this moment.
+local counters, counts, select = {}, ngx._process.counts, select
+for at, names in ipairs { "accepted handled", "requests", "active", "reading", "writing", "waiting" } do
+    for name in names:gmatch "%a+" do counters["ngx_stat_" .. name] = at end
+end
+local counter = typeof "uint64_t[1]"
+local function counted(name)
+    local at = counters[name]
+    return at and counter((select(at, counts())))
+end
+
 local C, prefix = ffi_C, "^ngx_http_lua_ffi_(.+)$"
 local names = setmetatable({}, {
     __index = function(names, name)
         local value = type(name) == "string" and (own[name:match(prefix)] or openssl[name])
-        value = value or C[name]
+        value = value or counted(name) or C[name]
         -- Functions are looked up once, as LuaJIT does it; variables have new values.
         if type(value) == "function" or tostring(typeof(value)):find("(", 1, true) then rawset(names, name, value) end
         return value

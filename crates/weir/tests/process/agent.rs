@@ -18,6 +18,10 @@ fn conf(main: &str) -> String {
             location /tell {{ content_by_lua_block {{
                 ngx.print(tostring(weir.events.publish(-1, 'do', ngx.var.arg_do, ngx.var.arg_with)))
             }} }}
+            location /counters {{ content_by_lua_block {{
+                local C = require('ffi').C
+                ngx.print(tonumber(C.ngx_stat_active[0]), ' ', tonumber(C.ngx_stat_requests[0]))
+            }} }}
             location /worker {{ content_by_lua_block {{
                 local file, why = io.open(ngx.var.arg_file)
                 ngx.print(tostring(file), ' ', why, ' ', require('ngx.process').get_master_pid())
@@ -53,6 +57,11 @@ const AGENT: &str = r#"
     function tasks.read(name) return assert(io.open(name)):read('*a') end
     function tasks.rename(name) return tostring(os.rename(name, name .. '.1')) end
     function tasks.signal(number) return tostring(ffi.C.kill(process.get_master_pid(), tonumber(number))) end
+    function tasks.counters()
+        local C = ffi.C
+        local handled, reading = C.ngx_stat_handled[0] == C.ngx_stat_accepted[0], C.ngx_stat_reading[0]
+        return tostring(handled and C.ngx_stat_active[0] > 0 and C.ngx_stat_requests[0] >= 10 and reading < 100)
+    end
     function tasks.leave() process.signal_graceful_exit() return 'asked' end
     local function run(with, what) seen:set(what, select(2, pcall(tasks[what], with))) end
     weir.events.subscribe('do', '*', run)
@@ -95,6 +104,14 @@ both_drivers! {
             true nil false true true nil false 100000 1 2 2 nil value is a list one 2 nil nil value not a list \
             true true true nil not found true nil false nil 1048576 true true nil false nil 1 1 string";
         assert_eq!(agent_does(&server, "dict", ""), wanted);
+        // nginx's counters, by the names of its variables in C.
+        let mut client = server.client();
+        for request in 0..10 {
+            let answer = client.get("/counters").text();
+            let numbers: Vec<u64> = answer.split(' ').map(|number| number.parse().expect("a number")).collect();
+            assert!(numbers[0] > 0 && numbers[1] > request, "{answer}");
+        }
+        assert_eq!(agent_does(&server, "counters", ""), "true");
         // The server finds what the agent has put there.
         assert_eq!(get(&server, "/seen?key=n"), "5");
     }
