@@ -101,6 +101,8 @@ local function names_of(table)
     return names
 end
 local function collect()
+    -- It ends the process, as it should.
+    seen[require("ngx.process").signal_graceful_exit] = true
     walk("ngx", ngx)
     walk("ndk", ndk)
     walk("coroutine", coroutine)
