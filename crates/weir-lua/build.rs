@@ -367,6 +367,47 @@ int weir_lua_element(lua_State *L, int at, uint32_t n, const char **text, size_t
   return 2;
 }
 
+/* Writes the texts and small whole numbers of a table that has an array alone to `out`, and of tables in it: how many
+** bytes, -1 where anything else stands there, -2 where `room` is too small. */
+static ptrdiff_t weir_gather(GCtab *t, char *out, size_t room, int deep)
+{
+  MSize i, n = t->asize;
+  char *p = out;
+  if (deep > 8 || t->hmask != 0 || n > 1000000 || (n > 0 && !tvisnil(arrayslot(t, 0)))) return -1;
+  while (n > 1 && tvisnil(arrayslot(t, n-1))) n--;
+  for (i = 1; i < n; i++) {
+    cTValue *o = arrayslot(t, i);
+    size_t left = room - (size_t)(p - out);
+    if (tvisstr(o)) {
+      size_t len = strV(o)->len;
+      if (len > left) return -2;
+      memcpy(p, strVdata(o), len);
+      p += len;
+    } else if (tvisnumber(o)) {
+      double number = numberVnum(o);
+      uint32_t rest = number >= 0 && number < 1e9 ? (uint32_t)number : 0, digits = 1, ten;
+      /* Not -0 either, which is shown with its sign. */
+      if ((double)rest != number || (rest == 0 && 1/number < 0)) return -1;
+      for (ten = rest; ten >= 10; ten /= 10) digits++;
+      if (digits > left) return -2;
+      for (ten = digits; ten > 0; rest /= 10) p[--ten] = (char)('0' + rest % 10);
+      p += digits;
+    } else if (tvistab(o)) {
+      ptrdiff_t more = weir_gather(tabV(o), p, left, deep+1);
+      if (more < 0) return more;
+      p += more;
+    } else {
+      return -1;
+    }
+  }
+  return p - out;
+}
+
+ptrdiff_t weir_lua_gather(lua_State *L, int at, char *out, size_t room)
+{
+  return weir_gather(weir_table(L, at), out, room, 0);
+}
+
 /* The number in element `n` of a table's array, 0 where nothing is; -1 where something else is, or the array is shorter. */
 double weir_lua_numeral(lua_State *L, int at, uint32_t n)
 {

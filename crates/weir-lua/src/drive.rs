@@ -39,8 +39,7 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             let client = if run.on_abort.is_some() { &mut nobody } else { &mut client };
             // In a box: what it may come to is large, and most runs that wait do not come here.
             let done = Box::pin(of_request(run, x, at, waiting, settings.use_default_type));
-            let done = async { Some(done.await) };
-            let done = unless(client, done).await;
+            let done = unless(client, pin!(async { Some(done.await) })).await;
             x.leave_all(&lines);
             match done {
                 Some(Some(end)) => return Some(end),
@@ -56,14 +55,16 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             // Who receives the body hears of it there.
             let (mut nobody, body) = (None, run.wants_piece());
             let leaving = if body.is_some() && run.on_abort.is_some() { &mut nobody } else { &mut client };
-            let ready = async {
-                match body {
-                    Some(late) => wait_with_body(run, x, &late).await,
-                    None => x.waiting_beside_for(kind, Box::pin(poll_fn(|cx| run.poll(cx)))).await,
-                }
-                Some(())
+            let ready = {
+                let ready = pin!(async {
+                    match body {
+                        Some(late) => Box::pin(wait_with_body(run, x, &late)).await,
+                        None => x.waiting_beside_until(kind, |cx| run.poll(cx)).await,
+                    }
+                    Some(())
+                });
+                unless(leaving, ready).await
             };
-            let ready = unless(leaving, ready).await;
             x.leave_all(&lines);
             if ready.is_none() {
                 client = None;
@@ -78,10 +79,10 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
 
 /// Runs a script that no request waits for to its end, which is what it ended with, if not with its last line: with the
 /// settings of `origin`, and `name` where it is listed among what is in flight. The worker does not end meanwhile.
-pub(crate) async fn drive_alone(mut run: Run, origin: &Origin, name: &str) -> Option<End> {
+pub(crate) async fn drive_alone(mut run: Box<Run>, origin: &Origin, name: &str) -> Option<End> {
     let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
     let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
-    let site = SiteTable::global().intern(Kind::LuaResume, "", run.phase.label());
+    let site = SiteTable::fixed(Kind::LuaResume, "", run.phase.label());
     x.enter(site);
     let end = drive(&mut run, &mut x, &Settings::default()).await;
     x.leave(site);
@@ -91,12 +92,11 @@ pub(crate) async fn drive_alone(mut run: Run, origin: &Origin, name: &str) -> Op
     end
 }
 
-/// Awaits `future`, or the client's leaving: `None`.
+/// Awaits `future`, which stays where it is, or the client's leaving: `None`.
 async fn unless<T>(
     client: &mut Option<Pin<Box<impl Future<Output = ()>>>>,
-    future: impl Future<Output = Option<T>>,
+    mut future: Pin<&mut impl Future<Output = Option<T>>>,
 ) -> Option<T> {
-    let mut future = pin!(future);
     poll_fn(|cx| match (future.as_mut().poll(cx), &mut client.as_mut()) {
         (Poll::Ready(done), _) => Poll::Ready(done),
         (Poll::Pending, Some(client)) => client.as_mut().poll(cx).map(|()| None),

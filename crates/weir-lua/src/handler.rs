@@ -97,7 +97,7 @@ impl Script {
     }
 
     /// A run at its beginning; when the script can't be loaded, that is logged.
-    fn begin(&self, x: &mut Exchange) -> Result<Run, Verdict> {
+    fn begin(&self, x: &mut Exchange) -> Result<Box<Run>, Verdict> {
         let mut begin = || {
             let vm = self.home.vm(x)?;
             self.chunk.push(&vm, Some(x))?;
@@ -181,7 +181,7 @@ impl Script {
                     return Verdict::Status(error.status());
                 }
                 match self.begin(x) {
-                    Ok(run) => Box::new(run),
+                    Ok(run) => run,
                     Err(verdict) => return verdict,
                 }
             }
@@ -223,14 +223,14 @@ impl Handler for Script {
             Step::Finished => None,
             Step::End(end) => Some(end),
             Step::Waits => {
-                x.state::<Parked>().0 = Some(Box::new(run));
+                x.state::<Parked>().0 = Some(run);
                 return Verdict::Wait;
             }
         };
         match self.verdict(x, &mut run, end) {
             Some(verdict) => verdict,
             None => {
-                x.state::<Parked>().0 = Some(Box::new(run));
+                x.state::<Parked>().0 = Some(run);
                 Verdict::Wait
             }
         }

@@ -83,19 +83,20 @@ pub(crate) enum Step {
 }
 
 impl Run {
-    /// A run of the function on top of the VM's main stack, which it takes.
-    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, default_type: bool) -> Run {
+    /// A run of the function on top of the VM's main stack, which it takes. In a box from the beginning: it is handed on
+    /// several times before it waits.
+    pub(crate) fn new(vm: &Rc<Vm>, phase: Phase, default_type: bool) -> Box<Run> {
         Run::with_arguments(vm, phase, default_type, 0)
     }
 
     /// As [`Run::new`], of a function that has so many arguments above it.
-    pub(crate) fn with_arguments(vm: &Rc<Vm>, phase: Phase, default_type: bool, args: i32) -> Run {
+    pub(crate) fn with_arguments(vm: &Rc<Vm>, phase: Phase, default_type: bool, args: i32) -> Box<Run> {
         let (state, anchor) = vm.coroutine();
         vm.main().give(state, 1 + args);
         let Lists { mut threads, mut ready } = vm.lists.borrow_mut().pop().unwrap_or_default();
         threads.add(Thread::new(state, anchor, Kind::Entry, None));
         ready.push_back((0, args));
-        Run {
+        Box::new(Run {
             vm: vm.clone(),
             phase,
             threads,
@@ -117,7 +118,7 @@ impl Run {
             raw: false,
             notes: None,
             owner: std::ptr::null(),
-        }
+        })
     }
 
     /// Where a wait leaves lines for the log.

@@ -363,11 +363,15 @@ impl State {
         self.push_value(at);
         // SAFETY: `about` lives during the call, which takes the function; the source is a C string that the function, which
         // still stands on the stack, keeps.
-        let source = unsafe {
+        let mut place = unsafe {
             sys::lua_getinfo(self.0, c">S".as_ptr(), &raw mut about);
-            CStr::from_ptr(about.source).to_string_lossy()
+            CStr::from_ptr(about.source).to_bytes().to_vec()
         };
-        format!("{source}:{}", about.line_defined)
+        place.push(b':');
+        append_whole(&mut place, f64::from(about.line_defined));
+        // Not by formatting: timers tell theirs, each time that one runs.
+        String::from_utf8(place)
+            .unwrap_or_else(|place| String::from_utf8_lossy(place.as_bytes()).into_owned())
     }
 
     /// The name by which the running function in C was called, and whether as a method.
@@ -420,6 +424,26 @@ impl State {
         // SAFETY: callers have checked that a table stands there.
         let number = unsafe { sys::weir_lua_numeral(self.0, at, n as u32) };
         (number >= 0.0).then_some(number)
+    }
+
+    /// Appends all texts and small whole numbers of the table `at`, and of those in it; `false`, and nothing appended, where
+    /// anything else stands in one of them, or they are large.
+    pub(crate) fn gather(self, at: c_int, out: &mut Vec<u8>) -> bool {
+        for room in [ROOM, MORE_ROOM] {
+            out.reserve(room);
+            let spare = out.spare_capacity_mut();
+            // SAFETY: callers have checked that a table stands there; so many bytes may be written.
+            let count = unsafe { sys::weir_lua_gather(self.0, at, spare.as_mut_ptr().cast(), spare.len()) };
+            if let Ok(count) = usize::try_from(count) {
+                // SAFETY: so many were written.
+                unsafe { out.set_len(out.len() + count) };
+                return true;
+            }
+            if count == NOT_PLAIN {
+                break;
+            }
+        }
+        false
     }
 
     /// Element `n` of the table's array. Text stays while it is in the table.
@@ -492,6 +516,12 @@ pub(crate) fn append_whole(out: &mut Vec<u8>, number: f64) -> bool {
     true
 }
 
+/// What [`State::gather`] makes room for, at first and once more: protocols' commands fit into the first.
+const ROOM: usize = 256;
+const MORE_ROOM: usize = 16 * 1024;
+/// `weir_lua_gather` has found what it does not write.
+const NOT_PLAIN: isize = -1;
+
 /// Numbers from here on have more digits than the 14 that Lua shows.
 const WHOLE: f64 = 1e14;
 
@@ -513,6 +543,37 @@ mod tests {
         for number in [-0.0, 0.5, 1e14, -1e15, f64::NAN, f64::INFINITY] {
             assert!(!append_whole(&mut Vec::new(), number), "{number}");
         }
+        // SAFETY: nobody uses it any more.
+        unsafe { sys::lua_close(l.raw()) }
+    }
+
+    #[test]
+    fn plain_tables_are_gathered_at_once() {
+        // SAFETY: as above.
+        let l = unsafe { State::new(sys::luaL_newstate()) };
+        l.new_table(4, 0);
+        l.push_bytes(b"*");
+        l.raw_set_index(-2, 1);
+        l.push_number(1_234_567_890.0 / 10.0);
+        l.raw_set_index(-2, 2);
+        l.new_table(2, 0);
+        l.push_number(0.0);
+        l.raw_set_index(-2, 1);
+        l.push_bytes(&[b'x'; 300]);
+        l.raw_set_index(-2, 2);
+        l.raw_set_index(-2, 3);
+        let mut out = b"before ".to_vec();
+        assert!(l.gather(1, &mut out));
+        assert_eq!(out, [&b"before *1234567890"[..], &[b'x'; 300]].concat());
+        for number in [-0.0, 0.5, -1.0, 1e9, f64::NAN] {
+            l.push_number(number);
+            l.raw_set_index(-2, 4);
+            assert!(!l.gather(-1, &mut out), "{number}");
+        }
+        l.push_boolean(true);
+        l.raw_set_index(-2, 4);
+        assert!(!l.gather(-1, &mut out), "not a text");
+        assert_eq!(out.len(), 318);
         // SAFETY: nobody uses it any more.
         unsafe { sys::lua_close(l.raw()) }
     }

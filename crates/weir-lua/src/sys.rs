@@ -178,6 +178,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn weir_lua_array(l: *mut LuaState, at: c_int) -> c_int;
     pub(crate) fn weir_lua_element(l: *mut LuaState, at: c_int, n: u32, text: *mut *const c_char, len: *mut usize, number: *mut f64) -> c_int;
 
+    pub(crate) fn weir_lua_gather(l: *mut LuaState, at: c_int, out: *mut c_char, room: usize) -> isize;
     pub(crate) fn weir_lua_numeral(l: *mut LuaState, at: c_int, n: u32) -> f64;
     pub(crate) fn weir_lua_userdata(l: *mut LuaState, at: c_int, n: u32, size: usize) -> *mut c_void;
 

@@ -4,6 +4,7 @@
 //! The same place gets the same number in the next generation, so histograms live through a reload and reloads do
 //! not use numbers up.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -246,6 +247,13 @@ pub struct SiteTable {
     inner: Mutex<Inner>,
 }
 
+/// A site and what [`SiteTable::fixed`] was asked for.
+type Fixed = ((Kind, &'static str, &'static str), Site);
+
+thread_local! {
+    static ASKED: RefCell<Vec<Fixed>> = const { RefCell::new(Vec::new()) };
+}
+
 impl SiteTable {
     /// A table with the steps and the phases outside of locations, which have fixed numbers.
     #[must_use]
@@ -269,6 +277,21 @@ impl SiteTable {
     pub fn global() -> &'static SiteTable {
         static GLOBAL: OnceLock<SiteTable> = OnceLock::new();
         GLOBAL.get_or_init(SiteTable::new)
+    }
+
+    /// [`SiteTable::intern`] of the process-wide table for what stands in the program: looked up without a lock once the
+    /// thread has asked. For places that have few such names, not for those of a configuration.
+    pub fn fixed(kind: Kind, location: &'static str, name: &'static str) -> Site {
+        let same = |one: &str, other: &str| std::ptr::eq(one, other);
+        ASKED.with_borrow_mut(|fixed| {
+            let known = fixed.iter().find(|(of, _)| of.0 == kind && same(of.1, location) && same(of.2, name));
+            if let Some((_, site)) = known {
+                return *site;
+            }
+            let site = SiteTable::global().intern(kind, location, name);
+            fixed.push(((kind, location, name), site));
+            site
+        })
     }
 
     /// The site of `kind` × `location` × `name`, the same number for the same three. `name` may be empty for
@@ -394,6 +417,14 @@ const FIRST_FREE: u16 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_the_program_are_sites_like_others() {
+        let site = SiteTable::fixed(Kind::LuaResume, "", "fixed_by_lua");
+        assert_eq!(site, SiteTable::global().intern(Kind::LuaResume, "", &String::from("fixed_by_lua")));
+        assert_eq!(site, SiteTable::fixed(Kind::LuaResume, "", "fixed_by_lua"));
+        assert_ne!(site, SiteTable::fixed(Kind::Request, "", "fixed_by_lua"));
+    }
 
     #[test]
     fn the_same_place_keeps_its_number() {

@@ -65,6 +65,28 @@ both_drivers! {
         assert_eq!(server.client().get("/").text(), "value nil another value");
     }
 
+    fn a_module_is_the_one_that_is_loaded(driver) {
+        let script = "local function get() return require 'made' end
+            local function is(made, wanted)
+                package.loaded.made, package.preload.made = nil, made and function() return made end
+                local good, module = pcall(hot, get)
+                if not good then module = module:match(\"module 'made' not found\") end
+                if module ~= wanted then error(tostring(module) .. ', not ' .. tostring(wanted)) end end
+            local one, two = {}, {}
+            is(one, one) is(two, two) is(true, true) is('text', 'text') is(nil, \"module 'made' not found\") is(one, one)
+            package.preload.made, package.loaded.made = nil, nil
+            package.preload.made = function() return require 'made' end
+            local _, circle = pcall(get)
+            local _, wrong = pcall(function() require(nil) end)
+            ngx.print(circle:match('loop or previous error'), '; ', wrong:match('bad.*'), '; ', require 'string' == string)";
+        let server = serve("", &format!("location / {{ content_by_lua_block {{ {HOT} {script} }} }}"));
+        let mut client = server.client();
+        for _ in 0..3 {
+            let wrong = "bad argument #1 to 'require' (string expected, got nil)";
+            assert_eq!(client.get("/").text(), format!("loop or previous error; {wrong}; true"));
+        }
+    }
+
     fn a_variable_s_value_is_the_last(driver) {
         let script = "local var = ngx.var local function is(name, wanted)
                 local value = hot(function() return var[name] end)

@@ -51,7 +51,7 @@ impl Exchange {
     pub fn alone(worker: &Rc<Worker>, origin: &Origin, context: &'static str, name: &str) -> Box<Exchange> {
         let mut x = worker.take_exchange(&origin.connection, &origin.server);
         x.plan = origin.plan.clone();
-        let route = SiteTable::global().intern(Kind::Request, context, "");
+        let route = SiteTable::fixed(Kind::Request, context, "");
         x.alone = Some(Alone { context, route, _busy: worker.busy() });
         x.nth = 0;
         x.start_ms = weir_rt::now_ms();

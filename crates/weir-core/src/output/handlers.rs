@@ -1,5 +1,7 @@
 //! For handlers that produce their answer piece by piece.
 
+use std::task::{Context, Poll};
+
 use weir_trace::WaitKind;
 
 use super::{body_part, drain, finish, send_head};
@@ -72,16 +74,21 @@ impl Exchange {
     }
 
     /// Awaits `future`, accounted as waiting; subrequests that were included go on meanwhile.
-    pub async fn waiting_beside<T>(&self, future: LocalFuture<'_, T>) -> T {
-        self.waiting_beside_for(WaitKind::Other, future).await
+    pub async fn waiting_beside<T>(&self, mut future: LocalFuture<'_, T>) -> T {
+        self.waiting_beside_until(WaitKind::Other, |cx| future.as_mut().poll(cx)).await
     }
 
-    /// [`waiting_beside`](Exchange::waiting_beside), saying what for.
-    pub async fn waiting_beside_for<T>(&self, kind: WaitKind, future: LocalFuture<'_, T>) -> T {
-        let shared = self.shared.clone();
-        match self.family.clone() {
-            None => shared.waiting_for(kind, future).await,
-            Some(family) => family.attend(&shared, shared.waiting_for(kind, future)).await,
+    /// As [`waiting_beside`](Exchange::waiting_beside), until `poll` is ready, and saying what for.
+    pub async fn waiting_beside_until<T>(
+        &self,
+        kind: WaitKind,
+        poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> T {
+        let shared = &self.shared;
+        match &self.family {
+            None => shared.waiting_until(kind, poll).await,
+            // In a box: few have subrequests, and every wait has room for them otherwise.
+            Some(family) => Box::pin(family.attend(shared, shared.waiting_until(kind, poll))).await,
         }
     }
 }

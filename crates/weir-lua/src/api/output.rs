@@ -110,6 +110,9 @@ pub(crate) fn text_of(
         kind::LIGHTUSERDATA if l.is_null(at) => out.extend_from_slice(b"null"),
         kind::TABLE => {
             let at = if at < 0 { l.top() + at + 1 } else { at };
+            if l.gather(at, out) {
+                return Ok(());
+            }
             let Some(count) = l.sequence(at) else { return Err(bad("non-array table found")) };
             if !l.reserve(4) {
                 return Err(bad("the table is nested too deep"));

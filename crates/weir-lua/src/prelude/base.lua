@@ -179,6 +179,17 @@ ngx.print, ngx.say = saying(ngx.print, 0), saying(ngx.say, 1)
 
 package.loaded.ngx = ngx
 
+-- What is loaded already is a field of a table: no call that ends a trace.
+local loaded, load = package.loaded, require
+function require(name)
+    local module = loaded[name]
+    if type(module) == "table" then return module end
+    if type(name) ~= "string" and type(name) ~= "number" then
+        error("bad argument #1 to 'require' (string expected, got " .. type(name) .. ")", 2)
+    end
+    return load(name)
+end
+
 -- Called once `init_by_lua` is done: a global that a script writes after that is told, since all requests share it.
 local guarded = false
 function __weir_guard()

@@ -138,7 +138,7 @@ impl Scripts {
         good
     }
 
-    fn begin_run(&self, phase: Phase, chunk: &Chunk, x: &mut Exchange) -> Result<Run, String> {
+    fn begin_run(&self, phase: Phase, chunk: &Chunk, x: &mut Exchange) -> Result<Box<Run>, String> {
         let vm = self.home.vm(x)?;
         ctx::adopt(x, &vm);
         chunk.push(&vm, Some(x)).map_err(|unloaded| unloaded.message)?;

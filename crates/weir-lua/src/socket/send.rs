@@ -113,6 +113,7 @@ fn text(l: State, out: &mut Vec<u8>) -> Result<(), Raise> {
         kind::STRING | kind::NUMBER => out.extend_from_slice(l.bytes(2).unwrap_or_default()),
         kind::NIL => out.extend_from_slice(b"nil"),
         kind::BOOLEAN => out.extend_from_slice(if l.boolean(2) { b"true" } else { b"false" }),
+        kind::TABLE if l.gather(2, out) => {}
         kind::TABLE => table(l, 2, out)?,
         _ => {
             let kind = l.kind_name(2);

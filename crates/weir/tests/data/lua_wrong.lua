@@ -71,6 +71,8 @@ local values = {
 
 -- Everything callable, by its name: { name, function, maker of what its methods want first }.
 local all, seen = {}, {}
+-- A process without a master ends by it, as it should.
+seen[require("ngx.process").signal_graceful_exit] = true
 -- Not ours, or not to be called: what ends the process, is LuaJIT's own, the walk's, or makes a program of the VM
 -- (`weir.cli` of `weir lua`).
 local foreign = { _G = true, debug = true, os = true, io = true, ffi = true, package = true, wrong = true, string = true,
