@@ -59,7 +59,8 @@ const AGENT: &str = r#"
     function tasks.signal(number) return tostring(ffi.C.kill(process.get_master_pid(), tonumber(number))) end
     function tasks.counters()
         local C = ffi.C
-        local handled, reading = C.ngx_stat_handled[0] == C.ngx_stat_accepted[0], C.ngx_stat_reading[0]
+        -- Others go on between two looks.
+        local handled, reading = C.ngx_stat_handled[0] <= C.ngx_stat_accepted[0], C.ngx_stat_reading[0]
         return tostring(handled and C.ngx_stat_active[0] > 0 and C.ngx_stat_requests[0] >= 10 and reading < 100)
     end
     function tasks.leave() process.signal_graceful_exit() return 'asked' end
