@@ -9,6 +9,7 @@ use std::rc::Rc;
 use weir_rt::Timer;
 use weir_trace::WaitKind;
 
+use crate::hash::Folded;
 use crate::op::{Pieces, Subrequest, Wait};
 use crate::state::State;
 
@@ -55,8 +56,8 @@ pub(crate) struct Threads {
     vacant: Vec<usize>,
     /// Places of light threads that are over, the oldest first.
     over: VecDeque<usize>,
-    /// Where coroutines are, once there are many.
-    places: HashMap<State, usize>,
+    /// Where coroutines are, once there are many. Each run makes a map, so its hasher must be made of nothing.
+    places: HashMap<State, usize, Folded>,
     /// Entry and light threads that have not ended.
     lasting: usize,
     /// Those that wait for light threads.
@@ -193,9 +194,12 @@ impl Threads {
 
     /// Forgets all of them; what they waited for is dropped.
     pub(crate) fn clear(&mut self) {
-        let mut list = std::mem::take(&mut self.list);
+        let Threads { list, vacant, over, places, lasting, joining, waiting } = self;
         list.clear();
-        *self = Threads { list, ..Threads::default() };
+        vacant.clear();
+        over.clear();
+        places.clear();
+        (*lasting, *joining, *waiting) = (0, 0, 0);
     }
 }
 
