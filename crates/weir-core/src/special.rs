@@ -10,6 +10,7 @@ use crate::conf::core::{ErrorPage, ServerTokens};
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::redirect::Redirect;
+use crate::subrequest;
 use crate::text::Text;
 
 /// Turns a status into what answers it: an `error_page`'s redirect, or the page itself.
@@ -19,6 +20,9 @@ pub(crate) fn answer(x: &mut Exchange, code: u16) -> Verdict {
     }
     // What an error page's own file is, its name says; and a server's words are about its own status.
     (x.response.content_type, x.response.reason) = (None, None);
+    if let Some(verdict) = subrequest::pageless(x, code) {
+        return verdict;
+    }
     if !x.response.error_page_done || x.plan.core.recursive_error_pages {
         let pages = x.plan.core.error_pages.clone();
         if let Some(page) = pages.iter().find(|page| page.status == code) {

@@ -41,12 +41,15 @@ pub struct SubrequestOptions {
     pub prepare: Hook,
     /// At most this many bytes of the answer's body are taken; more end it (`subrequest_output_buffer_size`).
     pub limit: Option<u64>,
+    /// A status that would be answered by a page, or an `error_page`, is the whole answer.
+    pub bare: bool,
 }
 
 impl Default for SubrequestOptions {
     fn default() -> Self {
         let (method, share, body) = (Method::Get, Share::All, SubrequestBody::None);
-        SubrequestOptions { method, share, body, head_only: false, prepare: Hook::default(), limit: None }
+        let prepare = Hook::default();
+        SubrequestOptions { method, share, body, head_only: false, prepare, limit: None, bare: false }
     }
 }
 
@@ -91,7 +94,8 @@ pub struct Captured {
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
     /// The body.
     pub body: Vec<u8>,
-    /// The body ends too early: its source failed or it exceeds the limit.
+    /// The body ends too early: its source failed or it exceeds the limit; or the status is one that a page was not made
+    /// for ([`SubrequestOptions::bare`]).
     pub truncated: bool,
 }
 
@@ -102,6 +106,9 @@ pub struct Capture {
     limit: Option<u64>,
     /// The limit is that of the subrequest's own location (`subrequest_output_buffer_size`).
     limited: bool,
+    bare: bool,
+    /// No page was made for a status.
+    pageless: bool,
 }
 
 impl Exchange {
@@ -143,9 +150,14 @@ impl Exchange {
         })
     }
 
+    /// Whether one more subrequest would be one too many.
+    pub fn has_deep_subrequests(&self) -> bool {
+        self.shared.subrequests.get() >= NESTED
+    }
+
     /// Whether a subrequest for `uri` would be one too many; that is logged.
     fn is_nested_too_deep(&self, uri: &[u8]) -> bool {
-        let deep = self.shared.subrequests.get() >= NESTED;
+        let deep = self.has_deep_subrequests();
         if deep {
             let uri = String::from_utf8_lossy(uri);
             // What nginx was doing stands in its lines.
@@ -245,6 +257,8 @@ fn child(
         head_only: options.head_only,
         limit: options.limit,
         limited: false,
+        bare: options.bare,
+        pageless: false,
     });
     x.internal = true;
     x.client = parent.client.clone();
@@ -330,11 +344,12 @@ async fn answer(x: &mut Exchange, from: Phase) {
 /// What stands in the child when it has run.
 fn captured(x: &mut Exchange) -> Captured {
     let headers = headers(x);
-    let truncated = x.response.header_sent && !x.is_complete();
-    let body = match &mut x.transport {
-        Transport::Capture(capture) => std::mem::take(&mut capture.bytes),
-        _ => Vec::new(),
+    let (body, pageless) = match &mut x.transport {
+        Transport::Capture(capture) => (std::mem::take(&mut capture.bytes), capture.pageless),
+        _ => (Vec::new(), false),
     };
+    let truncated =
+        if pageless { x.response.status >= 300 } else { x.response.header_sent && !x.is_complete() };
     Captured { status: x.response.status, headers, body, truncated }
 }
 
@@ -374,6 +389,18 @@ pub(crate) fn stub(x: &mut Exchange) -> Option<Verdict> {
     x.response.status = 200;
     x.response.content_type = content_type;
     Some(x.respond(Body::Chain(stub)))
+}
+
+/// What answers a subrequest with a status for which no page is wanted, if it is one.
+pub(crate) fn pageless(x: &mut Exchange, code: u16) -> Option<Verdict> {
+    let Transport::Capture(capture) = &mut x.transport else { return None };
+    if !capture.bare || !(200..600).contains(&code) {
+        return None;
+    }
+    capture.pageless = true;
+    x.response.clear_entity();
+    x.set_content_type();
+    Some(Verdict::Close(code))
 }
 
 /// Takes a part of the body of a subrequest's answer.

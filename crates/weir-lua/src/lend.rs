@@ -149,13 +149,19 @@ pub(crate) fn any_exchange<T>(use_it: impl FnOnce(&mut Exchange) -> T) -> Result
     }
 }
 
-/// Logs a message of the running script: of its request, if it has one.
-pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
-    let doing = match phase() {
+/// What the server is doing while scripts of `phase` run, as log lines end.
+pub(crate) fn doing(phase: Phase) -> &'static str {
+    match phase {
         Phase::Balancer => DOING,
+        Phase::Log => " while logging request",
         Phase::ProxySslCertificate => " while loading proxy ssl certificate by lua",
         _ => "",
-    };
+    }
+}
+
+/// Logs a message of the running script: of its request, if it has one.
+pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
+    let doing = doing(phase());
     if any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))).is_err() {
         // As in OpenResty, where `init_by_lua` logs before there are contexts.
         match phase() {

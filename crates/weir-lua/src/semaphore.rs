@@ -26,7 +26,7 @@ pub(crate) const TABLE: &[Function] = &[
         l.push_boolean(true);
         Ok(Done::Results(1))
     }),
-    function("_semaphore.wait", YIELDABLE, wait),
+    function("_semaphore.wait", 0, wait),
     function("_semaphore.count", 0, |l| {
         l.push_number(of(l)?.count() as f64);
         Ok(Done::Results(1))
@@ -104,6 +104,9 @@ fn of(l: State) -> Result<Rc<Semaphore>, Raise> {
 fn wait(l: State) -> Outcome {
     let semaphore = of(l)?;
     let seconds = expect_number(l, 2, "wait")?;
+    if !lend::phase().is_in(YIELDABLE) {
+        return fail(l, &format!("API disabled in the context of {}", lend::phase().context()));
+    }
     lend::log_plain(Level::Debug, &"http lua semaphore wait");
     if semaphore.waiting.borrow().is_empty() && semaphore.take() {
         l.push_boolean(true);
@@ -139,8 +142,9 @@ async fn waited(place: Place, limit: Duration) -> Results {
             l.push_boolean(true);
             1
         }),
+        // As in OpenResty, where a script that did not wait (for 0 seconds) is told nil.
         false => Box::new(|l: State| {
-            l.push_nil();
+            l.push_boolean(false);
             l.push_bytes(b"timeout");
             2
         }),

@@ -313,7 +313,8 @@ impl Vm {
         let called = crate::lend::lend(self, phase, Some(x), None, || self.call(0, results));
         called.map_err(|error| {
             let place = self.place_of(&error, Some(x));
-            format!("failed to run {}: {error}{place}", phase.context())
+            let doing = if phase == Phase::Log { crate::lend::doing(phase) } else { "" };
+            format!("failed to run {}: {error}{place}{doing}", phase.context())
         })
     }
 

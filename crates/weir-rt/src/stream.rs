@@ -142,6 +142,11 @@ impl Stream {
         self.receive(|io| io.recv(&self.core, self.index))
     }
 
+    /// As [`Stream::try_recv`], also of a connection that nobody has received from yet, for which it asks the system.
+    pub fn try_recv_first(&self) -> Option<Recv> {
+        self.receive(|io| io.recv_first(&self.core, self.index))
+    }
+
     #[inline]
     fn receive(&self, ask: impl FnOnce(&mut Io) -> Option<Input>) -> Option<Recv> {
         let (input, start) = self.core.io.with(|io| {

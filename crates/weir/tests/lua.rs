@@ -157,7 +157,7 @@ both_drivers! {
         );
         let response = server.client().get("/");
         assert_eq!((response.text().as_str(), response.field("X-F")), ("ABC\n", Some("1")), "{response}");
-        let _ = server.error_log_line("[lua] log_by_lua(nginx.conf:2):1: over: 200 yes, client: 127.0.0.1");
+        let _ = server.error_log_line("[lua] log_by_lua(nginx.conf:2):1: over: 200 yes while logging request, client: 127.0.0.1");
         assert_eq!(server.client().get("/refuse").status, 500);
         let _ = server.error_log_line("failed to run header_filter_by_lua*: header_filter_by_lua(nginx.conf:");
     }

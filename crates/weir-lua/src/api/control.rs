@@ -91,7 +91,7 @@ fn exit(l: State) -> Outcome {
 pub(crate) struct FilterExit(pub(crate) Option<i64>);
 
 /// A script does not end while subrequests of its other threads are under way.
-fn check_subrequests() -> Result<(), Raise> {
+pub(super) fn check_subrequests() -> Result<(), Raise> {
     match lend::run(|run| run.has_subrequests())? {
         true => Err(Raise::text("attempt to abort with pending subrequests")),
         false => Ok(()),
@@ -153,9 +153,12 @@ fn redirect(l: State) -> Outcome {
 }
 
 fn sleep(l: State) -> Outcome {
+    if l.top() != 1 {
+        return Err(Raise::text(format!("attempt to pass {} arguments, but accepted 1", l.top())));
+    }
     let seconds = expect_number(l, 1, "sleep")?;
     if seconds < 0.0 {
-        return Err(Raise::text(format!("invalid sleep duration \"{}\"", l.lossy(1))));
+        return Err(Raise::text(format!("invalid sleep duration \"{}\"", (seconds * 1000.0) as i64)));
     }
     let ms = Duration::from_secs_f64(seconds.min(1e9)).as_millis() as u64;
     let told = lend::any_exchange(|x| {

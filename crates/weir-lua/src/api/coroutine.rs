@@ -26,7 +26,7 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Yield(l.top()))
     }),
     function("_co.status", YIELDABLE, status),
-    function("on_abort", OUTPUT, on_abort),
+    function("on_abort", 0, on_abort),
     function("thread.spawn", YIELDABLE, spawn),
     function("thread.wait", YIELDABLE, wait),
     function("thread.kill", YIELDABLE, kill),
@@ -72,7 +72,7 @@ fn status(l: State) -> Outcome {
 
 fn spawn(l: State) -> Outcome {
     if l.kind(1) != kind::FUNCTION {
-        return Err(Raise::argument(1, "spawn", &format!("function expected, got {}", l.kind_name(1))));
+        return Err(Raise::argument(1, "spawn", "Lua function expected"));
     }
     l.push_value(1);
     let state = lend::run(|run| run.add(Kind::Light, l, false))??;
@@ -82,12 +82,14 @@ fn spawn(l: State) -> Outcome {
 }
 
 fn on_abort(l: State) -> Outcome {
-    if l.kind(1) != kind::FUNCTION {
-        let reason = format!("function expected, got {}", l.kind_name(1));
-        return Err(Raise::argument(1, "on_abort", &reason));
-    }
     if !lend::exchange(|x| x.plan.kept::<Settings>().is_some_and(|kept| kept.check_client_abort))? {
         return fail(l, "lua_check_client_abort is off");
+    }
+    if !lend::phase().is_in(OUTPUT) {
+        return Err(lend::disabled());
+    }
+    if l.kind(1) != kind::FUNCTION {
+        return Err(Raise::argument(1, "on_abort", "Lua function expected"));
     }
     if lend::run(|run| run.on_abort.is_some())? {
         return fail(l, "duplicate call");
@@ -111,7 +113,7 @@ fn wait(l: State) -> Outcome {
         list.push(thread);
     }
     if list.is_empty() {
-        return Err(Raise::argument(1, "wait", "at least one coroutine should be specified"));
+        return Err(Raise::text("at least one coroutine should be specified"));
     }
     for thread in &list {
         let problem = lend::run(|run| match run.find(*thread) {
@@ -148,9 +150,7 @@ fn wait(l: State) -> Outcome {
 }
 
 fn kill(l: State) -> Outcome {
-    let Some(thread) = l.thread(1) else {
-        return Err(Raise::argument(1, "kill", &format!("thread expected, got {}", l.kind_name(1))));
-    };
+    let Some(thread) = l.thread(1) else { return Err(Raise::argument(1, "kill", "lua thread expected")) };
     let refused = lend::run(|run| {
         let Some(at) = run.find(thread) else { return Some("no co ctx found") };
         if run.threads[at].kind != Kind::Light {

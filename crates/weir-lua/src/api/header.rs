@@ -137,14 +137,7 @@ fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
             kind::BOOLEAN => b"false".to_vec(),
             _ => return Err(Raise::text(format!("bad header value type: {}", l.kind_name(at)))),
         };
-        match text.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
-            true => {
-                let mut safe = Vec::new();
-                encode::escape(&text, |byte| byte >= 0x20 && byte != 0x7f || byte == b'\t', &mut safe);
-                Ok(safe)
-            }
-            false => Ok(text),
-        }
+        Ok(safe_value(text))
     };
     let mut list = Vec::new();
     match l.kind(at) {
@@ -217,6 +210,16 @@ pub(crate) fn safe_name(name: &[u8]) -> Vec<u8> {
 /// `tchar` of RFC 9110 section 5.6.2.
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// A field's value with what must not stand in one escaped.
+pub(crate) fn safe_value(value: Vec<u8>) -> Vec<u8> {
+    if !value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
+        return value;
+    }
+    let mut safe = Vec::new();
+    encode::escape(&value, |byte| byte >= 0x20 && byte != 0x7f || byte == b'\t', &mut safe);
+    safe
 }
 
 fn set_request(l: State) -> Outcome {

@@ -35,7 +35,7 @@ use crate::sys::{self, LuaState};
 pub(crate) use arg::Arg;
 pub(crate) use control::{FilterExit, is_sent};
 pub(crate) use ctx::{anchor as ctx_anchor, give as give_ctx, keep_anchored as keep_ctx, of as ctx_of};
-pub(crate) use header::{relative_location, response_fields, safe_name};
+pub(crate) use header::{relative_location, response_fields, safe_name, safe_value};
 pub(crate) use log::level as log_level;
 pub(crate) use output::{AHEAD, FIRST_SAID, text_of as output_text};
 pub(crate) use req::method_name;

@@ -1,9 +1,8 @@
 //! `ngx.say`, `print`, `flush`, `eof`, `send_headers`.
 
-use weir_core::log::Level;
 use weir_http::Method;
 
-use super::{Done, Function, Outcome, Raise, fail, function};
+use super::{Done, Function, Outcome, Raise, fail, function, is_sent};
 use crate::handler::{Settings, prepare};
 use crate::lend;
 use crate::op::Op;
@@ -138,7 +137,12 @@ pub(crate) fn text_of(
 }
 
 fn flush(l: State) -> Outcome {
-    let wait = l.boolean(1);
+    if l.top() > 1 {
+        return Err(Raise::text(format!("attempt to pass {} arguments, but accepted 0 or 1", l.top())));
+    }
+    if l.top() == 1 && l.kind(1) != kind::BOOLEAN {
+        return Err(Raise::argument(1, "flush", &format!("boolean expected, got {}", l.kind_name(1))));
+    }
     if lend::run(|run| run.raw)? {
         return fail(l, RAW);
     }
@@ -148,6 +152,9 @@ fn flush(l: State) -> Outcome {
     }
     if broken {
         return fail(l, "nginx output filter error");
+    }
+    if !is_sent() {
+        return fail(l, "nothing to flush");
     }
     let buffers = lend::exchange(|x| {
         let buffering = x.plan.kept::<Settings>().is_none_or(|kept| kept.http10_buffering);
@@ -161,20 +168,20 @@ fn flush(l: State) -> Outcome {
     if is_header_only()? {
         return fail(l, "header only");
     }
-    if !wait {
-        // What is said leaves at the latest when the script waits.
-        lend::run(|run| run.began = true)?;
-    }
     lend::run(|run| run.op = Some(Op::Flush))?;
     l.set_top(0);
     Ok(Done::Yield(0))
 }
 
 fn eof(l: State) -> Outcome {
+    if l.top() != 0 {
+        return Err(Raise::text("no argument is expected"));
+    }
     if lend::run(|run| run.raw)? {
         return fail(l, RAW);
     }
-    if lend::run(|run| run.ended)? {
+    // What answers HEAD has ended with its head.
+    if lend::run(|run| run.ended)? || is_header_only()? {
         return fail(l, "seen eof");
     }
     lend::run(|run| {
@@ -191,7 +198,6 @@ fn send_headers(l: State) -> Outcome {
     }
     let sent = lend::exchange(|x| x.response.header_sent)?;
     if sent || lend::run(|run| run.began)? {
-        lend::exchange(|x| x.log(Level::Error, &"headers already sent"))?;
         l.push_number(1.0);
         return Ok(Done::Results(1));
     }

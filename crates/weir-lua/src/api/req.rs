@@ -3,6 +3,7 @@
 use weir_core::log::Level;
 use weir_http::Method;
 
+use super::control::check_subrequests;
 use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
 use crate::fast;
 use crate::lend;
@@ -127,6 +128,7 @@ fn set_uri(l: State) -> Outcome {
         return Err(lend::disabled());
     }
     if jump {
+        check_subrequests()?;
         let shown = String::from_utf8_lossy(&uri).into_owned();
         lend::log(Level::Debug, &format_args!("lua set uri jump to \"{shown}\""));
     }

@@ -44,7 +44,7 @@ end
 
 function methods.settimeout(self, ...)
     local n = select("#", ...) + 1
-    if n < 2 then
+    if n ~= 2 then
         error("ngx.socket settimeout: expecting at least 2 arguments (including the object) but seen " .. n, 2)
     end
     return udp.settimeout(of(self, "settimeout"), ...)

@@ -38,7 +38,7 @@ pub(super) struct Conn {
 }
 
 /// Whom a connection is to, as log lines tell it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Peer {
     /// As the script has it; empty for the client.
     pub(super) host: String,

@@ -11,10 +11,11 @@ use weir_rt::{Stream, Timer};
 
 use super::conf::Settings;
 use super::conn::{Conn, Line, Peer};
+use super::host::{self, Host, is_unix};
 use super::pool::{Queued, Seat};
 use super::{
-    Busy, Direction, NAME, Socket, bad_argument, errno_words, not_busy, place, settings, socket, timeouts,
-    wait,
+    Busy, Direction, NAME, Socket, bad_argument, connect_level, errno_words, not_busy, place, settings,
+    socket, timeouts, wait,
 };
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
@@ -70,13 +71,8 @@ fn bind(l: State) -> Outcome {
         return Err(bad_argument(l, 2, &format!("string expected, got {}", l.kind_name(2))));
     };
     let text = String::from_utf8_lossy(text).into_owned();
-    let address = match resolver::literal(&text) {
-        Some(ip) => SocketAddr::new(ip, port),
-        None => match text.parse() {
-            Ok(address) => address,
-            Err(_) => return fail(l, "bad address"),
-        },
-    };
+    let Ok(ip) = text.parse() else { return fail(l, "bad address") };
+    let address = SocketAddr::new(ip, port);
     l.push_bytes(address.to_string().as_bytes());
     l.raw_set_index(1, place::BIND);
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket bind ip: {text}"));
@@ -105,9 +101,7 @@ fn connect(l: State) -> Outcome {
     l.raw_set_index(1, place::KEY);
     let socket = match before {
         Some(socket) => {
-            if socket.conn.borrow().is_some() || socket.connecting.get() {
-                socket.check_owner()?;
-            }
+            socket.check_owner()?;
             not_busy!(l, socket, &[Direction::Connect, Direction::Read, Direction::Write]);
             if socket.conn.borrow().is_some() {
                 lend::log_plain(Level::Debug, &"lua tcp socket reconnect without shutting down");
@@ -162,6 +156,8 @@ fn begin(l: State, socket: Rc<Socket>, wanted: Wanted, settings: Rc<Settings>) -
     let transparent = flag_at(l, place::TRANSPARENT);
     let busy = Busy::new(&socket, Direction::Connect);
     let (host, port) = (l.lossy(2), wanted.port);
+    // Without a name to look up the connection is on its way as soon as the script waits.
+    socket.dialing.set(queued.is_none() && !matches!(host::parse(&host), Ok(Host::Name(..)) | Err(_)));
     wait(|notes| {
         Box::pin(connecting(busy, Dial { host, port, bind, transparent, settings, seat, queued, notes }))
     })
@@ -237,32 +233,27 @@ impl Dial {
 
     /// The addresses of the host, one at least.
     async fn addresses(&self) -> Result<Vec<SockAddr>, Refused> {
-        if self.port == 0 && is_unix(self.host.as_bytes()) {
-            let parsed = self.host.get(..5).and_then(|_| format!("unix:{}", &self.host[5..]).parse().ok());
-            return match parsed {
-                Some(address) => Ok(vec![address]),
-                None => Err(format!("failed to parse host name \"{}\": invalid unix socket", self.host)),
-            };
-        }
-        if let Some(ip) = resolver::literal(&self.host) {
-            return Ok(vec![(ip, self.port).into()]);
-        }
-        if self.host.is_empty() {
-            return Err("failed to parse host name \"\": no host".to_owned());
-        }
-        let Ok(question) = resolver::question(&self.host) else {
-            return Err(format!("failed to parse host name \"{}\": invalid host", self.host));
+        let unread = |reason: &str| format!("failed to parse host name \"{}\": {reason}", self.host);
+        let (name, port) = match host::parse(&self.host).map_err(unread)? {
+            Host::Unix(path) => {
+                let address = format!("unix:{path}").parse();
+                return Ok(vec![address.map_err(|_| unread("invalid unix socket"))?]);
+            }
+            Host::Address(ip, port) => return Ok(vec![(ip, port.unwrap_or(self.port)).into()]),
+            Host::Name(name, port) => (name, port.unwrap_or(self.port)),
         };
         let Some((resolver, timeout)) = &self.settings.resolver else {
-            return Err(format!("no resolver defined to resolve \"{}\"", self.host));
+            return Err(format!("no resolver defined to resolve \"{name}\""));
         };
-        let answer = resolver.resolve(&question, *timeout).await.map_err(|failure| {
-            format!("{} could not be resolved ({}: {failure})", self.host, failure.number())
-        })?;
-        let mut addresses: Vec<SockAddr> =
-            answer.addresses.iter().map(|ip| (*ip, self.port).into()).collect();
+        let not_found = || format!("{name} could not be resolved (3: Host not found)");
+        let question = resolver::question(name).map_err(|_| not_found())?;
+        let answer = resolver
+            .resolve(&question, *timeout)
+            .await
+            .map_err(|failure| format!("{name} could not be resolved ({}: {failure})", failure.number()))?;
+        let mut addresses: Vec<SockAddr> = answer.addresses.iter().map(|ip| (*ip, port).into()).collect();
         if addresses.is_empty() {
-            return Err(format!("{} could not be resolved (3: Host not found)", self.host));
+            return Err(not_found());
         }
         // Any first, as those who ask often should not all ask the same.
         let first = weir_rt::clock::monotonic_ns() as usize / 1000 % addresses.len();
@@ -299,10 +290,11 @@ impl Dial {
                 let text = weir_rt::file::errno_text(errno);
                 match address {
                     // The kernel refuses those at once, where the address is still at hand.
-                    SockAddr::Unix(_) => {
-                        self.error(&format_args!("connect() to {address} failed ({errno}: {text}){peer}"));
-                    }
-                    _ => self.error(&format_args!("connect() failed ({errno}: {text})")),
+                    SockAddr::Unix(_) => self.log(
+                        connect_level(errno),
+                        &format_args!("connect() to {} failed ({errno}: {text}){peer}", self.host),
+                    ),
+                    _ => self.log(connect_level(errno), &format_args!("connect() failed ({errno}: {text})")),
                 }
                 Err(errno_words(errno))
             }
@@ -324,10 +316,14 @@ impl Dial {
         net::bind_to(fd, local)
     }
 
-    /// Logs an error of a socket, unless those are not wanted.
     fn error(&self, message: &dyn std::fmt::Display) {
+        self.log(Level::Error, message);
+    }
+
+    /// Logs an error of a socket, unless those are not wanted.
+    fn log(&self, level: Level, message: &dyn std::fmt::Display) {
         if self.settings.log_errors {
-            self.notes.push(Level::Error, message.to_string());
+            self.notes.push(level, message.to_string());
         }
     }
 }
@@ -340,10 +336,6 @@ async fn either<T>(future: impl Future<Output = T>, other: impl Future<Output = 
         std::task::Poll::Pending => other.as_mut().poll(cx).map(|()| None),
     })
     .await
-}
-
-fn is_unix(host: &[u8]) -> bool {
-    host.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case(b"unix:"))
 }
 
 /// Reads the arguments of `connect`; the inner error is what the script is told.

@@ -11,6 +11,7 @@
 mod conf;
 mod conn;
 mod connect;
+mod host;
 mod options;
 mod pool;
 mod read;
@@ -292,10 +293,14 @@ fn closed(l: State, what: &str, socket: Option<&Rc<Socket>>) -> Outcome {
     };
     if logs {
         let at = socket.map_or(std::ptr::null(), Rc::as_ptr);
-        let conn = socket.and_then(|socket| socket.conn.borrow().as_ref().map(Rc::as_ptr));
-        let (conn, eof) = (conn.unwrap_or(std::ptr::null()), socket.is_some_and(|it| it.read_closed.get()));
+        let conn = socket.and_then(|socket| socket.conn.borrow().clone());
+        let (peer, eof) = match &conn {
+            Some(conn) => (conn.peer.to_string(), conn.stream().is_eof()),
+            None => (String::new(), false),
+        };
         let message = format_args!(
-            "attempt to {what} data on a closed socket: u:{at:p}, c:{conn:p}, ft:0 eof:{}",
+            "attempt to {what} data on a closed socket: u:{at:p}, c:{:p}, ft:0 eof:{}{peer}",
+            conn.as_ref().map_or(std::ptr::null(), Rc::as_ptr),
             u8::from(eof)
         );
         lend::any_exchange(|x| x.log(Level::Error, &message))?;
@@ -370,7 +375,7 @@ fn set_timeouts(l: State) -> Outcome {
 fn put_timeouts(l: State) -> Outcome {
     for at in 2..=4 {
         let number = l.number(at).unwrap_or_default();
-        if number <= -1.0 || number >= f64::from(1u32 << 31) {
+        if number.is_nan() || number <= -1.0 || number >= f64::from(1u32 << 31) {
             return Err(Raise::text("bad timeout value"));
         }
     }
@@ -417,6 +422,20 @@ fn wait(future: impl FnOnce(Notes) -> Wait) -> Outcome {
 /// The text of an errno as LuaSocket has it.
 fn errno_words(errno: i32) -> String {
     weir_rt::file::errno_text(errno).to_ascii_lowercase()
+}
+
+/// How loud a `connect` that failed is told: nobody is alarmed by servers that are not there.
+fn connect_level(errno: i32) -> Level {
+    match errno {
+        libc::EAGAIN
+        | libc::ECONNRESET
+        | libc::ENETDOWN
+        | libc::ENETUNREACH
+        | libc::ECONNREFUSED
+        | libc::EHOSTDOWN
+        | libc::EHOSTUNREACH => Level::Error,
+        _ => Level::Crit,
+    }
 }
 
 /// What stands where in a socket object.

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use weir_rt::net::{self, SocketOption};
 
 use super::conn::Conn;
-use super::{place, socket};
+use super::{bad_argument, place, socket};
 use crate::api::{Done, Function, Outcome, Raise, fail, function};
 use crate::lend;
 use crate::state::State;
+use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] = &[
     function("_socket.getoption", 0, get),
@@ -92,9 +93,13 @@ fn set(l: State) -> Outcome {
         return fail(l, &format!("unsupported option {name}"));
     };
     let Some(conn) = conn else { return fail(l, "closed") };
-    let value = match l.number(3) {
-        Some(number) => number as i32,
-        None => i32::from(l.boolean(3)),
+    let value = match l.kind(3) {
+        kind::NUMBER => l.number(3).unwrap_or_default() as i32,
+        kind::BOOLEAN => i32::from(l.boolean(3)),
+        _ => {
+            let reason = format!("cannot convert '{}' to 'int'", l.kind_name(3));
+            return Err(bad_argument(l, 3, &reason));
+        }
     };
     match net::set_option(conn.stream().fd(), option, value) {
         Ok(()) => {

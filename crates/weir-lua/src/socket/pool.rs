@@ -318,7 +318,7 @@ fn set_keepalive(l: State) -> Outcome {
         0 => lend::log_plain(Level::Debug, &"lua tcp socket keepalive timeout: unlimited"),
         ms => lend::log_plain(Level::Debug, &format_args!("lua tcp socket keepalive timeout: {ms} ms")),
     }
-    match conn.stream().try_recv() {
+    match conn.stream().try_recv_first() {
         None => {}
         Some(Recv::Data(_)) => {
             socket.finalize();

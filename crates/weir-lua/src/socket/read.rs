@@ -111,9 +111,11 @@ impl Reading {
         };
         let failed = match ended {
             Ended::Whole(..) => None,
+            // The next receive will find the end again.
+            Ended::Closed if matches!(self.want, Want::All) => None,
             Ended::Closed => {
                 socket.read_closed.set(true);
-                (!matches!(self.want, Want::All)).then(|| "closed".to_owned())
+                Some("closed".to_owned())
             }
             Ended::TimedOut => Some("timeout".to_owned()),
             Ended::Failed(errno) => {
@@ -253,7 +255,7 @@ fn read_conn(l: State, socket: Rc<Socket>, conn: Rc<Conn>, mut reading: Reading)
     };
     if let Some((count, ended)) = ended {
         if let Ended::Failed(errno) = ended {
-            lend::log_plain(Level::Error, &failed(&conn, errno));
+            lend::log_plain(Level::Error, &failed(errno));
         }
         return Ok(Done::Results(count));
     }
@@ -276,8 +278,8 @@ fn at_once(conn: &Conn, input: &mut Input, reading: &mut Reading) -> Option<Ende
     }
 }
 
-fn failed(conn: &Conn, errno: i32) -> String {
-    format!("recv() failed ({errno}: {}){}", weir_rt::file::errno_text(errno), conn.peer)
+fn failed(errno: i32) -> String {
+    format!("recv() failed ({errno}: {})", weir_rt::file::errno_text(errno))
 }
 
 async fn receiving(busy: Busy, conn: Rc<Conn>, mut reading: Reading, notes: Notes) -> Results {
@@ -290,7 +292,7 @@ async fn receiving(busy: Busy, conn: Rc<Conn>, mut reading: Reading, notes: Note
         Ended::TimedOut if socket.logs_errors() => {
             notes.push(Level::Error, format!("lua tcp socket read timed out{}", conn.peer));
         }
-        Ended::Failed(errno) => notes.push(Level::Error, failed(&conn, errno)),
+        Ended::Failed(errno) => notes.push(Level::Error, failed(errno)),
         _ => {}
     }
     Box::new(move |l| reading.finish(l, &socket, &mut conn.input.borrow_mut(), ended))

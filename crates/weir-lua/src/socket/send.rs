@@ -37,7 +37,7 @@ fn send(l: State) -> Outcome {
     let timeout = socket.timeouts.get().send;
     lend::log_plain(Level::Debug, &format_args!("lua tcp socket send timeout: {timeout}"));
     let mut bytes = conn.stream().spare();
-    text(l, &mut bytes)?;
+    text(l, &mut bytes, &|reason| bad_argument(l, 2, reason))?;
     let count = bytes.len();
     if count == 0 {
         l.push_number(0.0);
@@ -107,28 +107,27 @@ fn push_failed(l: State, socket: &Socket, error: SendError) -> i32 {
     2
 }
 
-/// Appends the second argument as it is sent.
-fn text(l: State, out: &mut Vec<u8>) -> Result<(), Raise> {
+/// Appends the second argument as it is sent; `bad` makes the error of one that can't be.
+pub(super) fn text(l: State, out: &mut Vec<u8>, bad: &dyn Fn(&str) -> Raise) -> Result<(), Raise> {
     match l.kind(2) {
         kind::STRING | kind::NUMBER => out.extend_from_slice(l.bytes(2).unwrap_or_default()),
         kind::NIL => out.extend_from_slice(b"nil"),
         kind::BOOLEAN => out.extend_from_slice(if l.boolean(2) { b"true" } else { b"false" }),
         kind::TABLE if l.gather(2, out) => {}
-        kind::TABLE => table(l, 2, out)?,
+        kind::TABLE => table(l, 2, out, bad)?,
         _ => {
             let kind = l.kind_name(2);
-            let reason = format!("string, number, boolean, nil, or array table expected, got {kind}");
-            return Err(bad_argument(l, 2, &reason));
+            return Err(bad(&format!("string, number, boolean, nil, or array table expected, got {kind}")));
         }
     }
     Ok(())
 }
 
 /// Appends the strings and numbers of the table `at`, and of those in it.
-fn table(l: State, at: i32, out: &mut Vec<u8>) -> Result<(), Raise> {
-    let Some(count) = l.sequence(at) else { return Err(bad_argument(l, 2, "non-array table found")) };
+fn table(l: State, at: i32, out: &mut Vec<u8>, bad: &dyn Fn(&str) -> Raise) -> Result<(), Raise> {
+    let Some(count) = l.sequence(at) else { return Err(bad("non-array table found")) };
     if !l.reserve(4) {
-        return Err(bad_argument(l, 2, "the table is nested too deep"));
+        return Err(bad("the table is nested too deep"));
     }
     for index in 1..=count {
         if l.append_element(at, index, out) {
@@ -136,8 +135,8 @@ fn table(l: State, at: i32, out: &mut Vec<u8>) -> Result<(), Raise> {
         }
         match l.kind(-1) {
             kind::STRING | kind::NUMBER => out.extend_from_slice(l.bytes(-1).unwrap_or_default()),
-            kind::TABLE => table(l, l.top(), out)?,
-            _ => return Err(bad_argument(l, 2, &format!("bad data type {} found", l.kind_name(-1)))),
+            kind::TABLE => table(l, l.top(), out, bad)?,
+            _ => return Err(bad(&format!("bad data type {} found", l.kind_name(-1)))),
         }
         l.pop(1);
     }

@@ -22,14 +22,16 @@ use weir_rt::file::errno_text;
 use weir_rt::watch::{Interest, Watched};
 use weir_trace::WaitKind;
 
-use super::{Owner, errno_words, owner, settings};
-use crate::api::{Done, Function, Outcome, Raise, expect_number, fail, function, output_text};
+use super::conn::Peer;
+use super::host::{self, Host};
+use super::send::text;
+use super::{Owner, connect_level, errno_words, owner, settings};
+use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::lend;
 use crate::op::{Op, Results};
 use crate::phase::YIELDABLE;
 use crate::run::Run;
 use crate::state::State;
-use crate::sys::kind;
 
 pub(crate) const TABLE: &[Function] = &[
     function("_udp.new", YIELDABLE, |l| {
@@ -46,7 +48,7 @@ pub(crate) const TABLE: &[Function] = &[
     }),
     function("_udp.settimeout", 0, |l| {
         let udp = of(l, 1)?;
-        let ms = expect_number(l, 2, "settimeout")?;
+        let ms = l.number(2).unwrap_or_default();
         udp.limit.set((ms > 0.0).then_some(ms as u64));
         Ok(Done::Results(0))
     }),
@@ -78,6 +80,7 @@ struct Udp {
 struct Link {
     socket: Socket,
     watched: Watched,
+    peer: Peer,
 }
 
 enum Socket {
@@ -86,33 +89,33 @@ enum Socket {
 }
 
 impl Link {
-    fn new(socket: Socket) -> io::Result<Link> {
+    fn new(socket: Socket, peer: Peer) -> io::Result<Link> {
         let fd: OwnedFd = match &socket {
             Socket::Ip(socket) => socket.try_clone()?.into(),
             Socket::Unix(socket) => socket.try_clone()?.into(),
         };
         // The clone is the same socket: both do not block.
-        Ok(Link { watched: Watched::new(fd)?, socket })
+        Ok(Link { watched: Watched::new(fd)?, socket, peer })
     }
 
-    /// To `peer`, from the address `local` or any.
-    fn ip(peer: SocketAddr, local: Option<IpAddr>) -> io::Result<Link> {
-        let any = match peer {
+    /// To `address`, that of `peer`, from the address `local` or any.
+    fn ip(address: SocketAddr, local: Option<IpAddr>, peer: Peer) -> io::Result<Link> {
+        let any = match address {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let socket = UdpSocket::bind((local.unwrap_or(any), 0))?;
-        socket.connect(peer)?;
-        Link::new(Socket::Ip(socket))
+        socket.connect(address)?;
+        Link::new(Socket::Ip(socket), peer)
     }
 
     /// To the unix socket `path`. It has a name of its own, so that it can be answered.
-    fn unix(path: &str) -> io::Result<Link> {
+    fn unix(path: &str, peer: Peer) -> io::Result<Link> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("weir-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let socket = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name)?)?;
         socket.connect(path)?;
-        Link::new(Socket::Unix(socket))
+        Link::new(Socket::Unix(socket), peer)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -159,7 +162,7 @@ fn done(l: State) -> Outcome {
 /// `setpeername(socket, host, port)`; without a port: `unix:path`.
 fn set_peer_name(l: State) -> Outcome {
     let udp = own(l)?;
-    let host = l.lossy(2);
+    let host = String::from_utf8_lossy(&expect_string(&l, 2, "setpeername")?).into_owned();
     let port = if l.is_none_or_nil(3) { 0.0 } else { expect_number(l, 3, "setpeername")? };
     if !(0.0..65536.0).contains(&port) {
         return fail(l, &format!("bad port number: {port}"));
@@ -173,32 +176,45 @@ fn set_peer_name(l: State) -> Outcome {
         lend::log_plain(Level::Debug, &"lua udp socket reconnect without shutting down");
         drop(before);
     }
-    if let Some(path) = host.strip_prefix("unix:") {
-        return connected(l, &udp, Link::unix(path));
-    }
     let port = port as u16;
-    if let Some(ip) = resolver::literal(&host) {
-        return connected(l, &udp, Link::ip((ip, port).into(), udp.local.get()));
-    }
-    look_up(l, udp, host, port)
-}
-
-fn connected(l: State, udp: &Udp, link: io::Result<Link>) -> Outcome {
-    match link {
+    let (address, linked) = match host::parse(&host) {
+        Err(why) => return fail(l, &format!("failed to parse host name \"{host}\": {why}")),
+        Ok(Host::Name(name, own)) => {
+            let (name, peer) = (name.to_owned(), Peer { host: host.clone(), port, address: String::new() });
+            return look_up(l, udp, name, own.unwrap_or(port), peer);
+        }
+        Ok(Host::Unix(path)) => {
+            let address = format!("unix:{path}");
+            (address.clone(), Link::unix(path, Peer { host: host.clone(), port, address }))
+        }
+        Ok(Host::Address(ip, own)) => {
+            let peer = Peer { host: host.clone(), port, address: ip.to_string() };
+            (ip.to_string(), Link::ip((ip, own.unwrap_or(port)).into(), udp.local.get(), peer))
+        }
+    };
+    match linked {
         Ok(link) => {
             *udp.link.borrow_mut() = Some(Rc::new(link));
             done(l)
         }
-        Err(error) => fail(l, &reason(&error)),
+        Err(error) => {
+            if logs_errors() {
+                let errno = error.raw_os_error().unwrap_or_default();
+                let peer = Peer { host, port, address };
+                let message = format_args!("connect() failed ({errno}: {}){peer}", errno_text(errno));
+                lend::log_plain(connect_level(errno), &message);
+            }
+            fail(l, &reason(&error))
+        }
     }
 }
 
-fn look_up(l: State, udp: Rc<Udp>, host: String, port: u16) -> Outcome {
+fn look_up(l: State, udp: Rc<Udp>, name: String, port: u16, peer: Peer) -> Outcome {
     let Some((resolver, timeout)) = settings()?.resolver.clone() else {
-        return fail(l, &format!("no resolver defined to resolve \"{host}\""));
+        return fail(l, &format!("no resolver defined to resolve \"{name}\""));
     };
-    let Ok(question) = resolver::question(&host) else {
-        return fail(l, &format!("failed to parse host name \"{host}\": invalid host"));
+    let Ok(question) = resolver::question(&name) else {
+        return fail(l, &format!("{name} could not be resolved (3: Host not found)"));
     };
     let busy = Busy::begin(&udp.busy);
     waits(WaitKind::Resolver, async move {
@@ -206,10 +222,13 @@ fn look_up(l: State, udp: Rc<Udp>, host: String, port: u16) -> Outcome {
         drop(busy);
         let linked = match found {
             Ok(answer) => match answer.addresses.first() {
-                Some(ip) => Link::ip((*ip, port).into(), udp.local.get()).map_err(|error| reason(&error)),
-                None => Err(format!("{host} could not be resolved (3: Host not found)")),
+                Some(ip) => {
+                    let peer = Peer { address: ip.to_string(), ..peer };
+                    Link::ip((*ip, port).into(), udp.local.get(), peer).map_err(|error| reason(&error))
+                }
+                None => Err(format!("{name} could not be resolved (3: Host not found)")),
             },
-            Err(failure) => Err(format!("{host} could not be resolved ({}: {failure})", failure.number())),
+            Err(failure) => Err(format!("{name} could not be resolved ({}: {failure})", failure.number())),
         };
         Box::new(move |l: State| match linked {
             Ok(link) => {
@@ -276,22 +295,27 @@ fn send(l: State) -> Outcome {
         return fail(l, "socket busy");
     }
     let mut data = Vec::new();
-    match l.kind(2) {
-        kind::NIL => data.extend_from_slice(b"nil"),
-        kind::BOOLEAN => data.extend_from_slice(if l.boolean(2) { b"true" } else { b"false" }),
-        kind::STRING | kind::NUMBER | kind::TABLE => {
-            output_text(l, 2, &mut data, &|reason| Raise::argument(1, "send", reason))?;
-        }
-        _ => {
-            let got = l.kind_name(2);
-            let why = format!("string, number, boolean, nil, or array table expected, got {got}");
-            return Err(Raise::argument(1, "send", &why));
-        }
-    }
+    text(l, &mut data, &|reason| Raise::argument(1, "send", reason))?;
     match link.send(&data) {
         Ok(sent) if sent == data.len() => done(l),
         Ok(_) => fail(l, "partial write"),
-        Err(error) => fail(l, &reason(&error)),
+        Err(error) => {
+            if logs_errors() {
+                let errno = error.raw_os_error().unwrap_or_default();
+                let message = format_args!("send() failed ({errno}: {}){}", errno_text(errno), link.peer);
+                lend::log_plain(io_level(errno), &message);
+            }
+            fail(l, &reason(&error))
+        }
+    }
+}
+
+/// How loud a send or receive that failed is told.
+fn io_level(errno: i32) -> Level {
+    match errno {
+        libc::EPIPE | libc::ENOTCONN | libc::ETIMEDOUT => Level::Error,
+        _ if connect_level(errno) == Level::Error => Level::Error,
+        _ => Level::Alert,
     }
 }
 
@@ -314,7 +338,7 @@ fn receive(l: State) -> Outcome {
         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
         Err(error) => {
             if logs_errors() {
-                lend::log_plain(Level::Error, &failed(&error));
+                lend::log_plain(Level::Error, &failed(&error, &link.peer));
             }
             return Ok(Done::Results(refuse(l, &reason(&error))));
         }
@@ -346,8 +370,8 @@ fn receive(l: State) -> Outcome {
         drop(busy);
         let said = match &received {
             Some(Ok(_)) => None,
-            Some(Err(error)) => Some(failed(error)),
-            None => Some("lua udp socket read timed out".to_owned()),
+            Some(Err(error)) => Some(failed(error, &link.peer)),
+            None => Some(format!("lua udp socket read timed out{}", link.peer)),
         };
         if let (Some(said), Some(notes)) = (said, notes) {
             notes.push(Level::Error, said);
@@ -364,9 +388,9 @@ fn receive(l: State) -> Outcome {
 }
 
 /// What is logged of an error.
-fn failed(error: &io::Error) -> String {
+fn failed(error: &io::Error, peer: &Peer) -> String {
     let errno = error.raw_os_error().unwrap_or_default();
-    format!("recv() failed ({errno}: {})", errno_text(errno))
+    format!("recv() failed ({errno}: {}){peer}", errno_text(errno))
 }
 
 /// `close(socket)`

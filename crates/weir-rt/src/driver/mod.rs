@@ -196,6 +196,17 @@ impl Io {
         self.recv_raw(core, i)
     }
 
+    /// As [`Io::recv`]; where no receive is under way yet, one is made now.
+    pub(crate) fn recv_first(&mut self, core: &Core, i: u32) -> Option<Input> {
+        let slot = self.sockets.slot(i);
+        let untouched =
+            slot.layer.is_none() && slot.receiving == Receiving::Off && !slot.eof && slot.recv_error == 0;
+        match self.backend {
+            Backend::Uring(_) if untouched => self.recv_heap(core, i),
+            _ => self.recv(core, i),
+        }
+    }
+
     /// The next received buffer or the end of the stream.
     pub(super) fn recv_raw(&mut self, core: &Core, i: u32) -> Option<Input> {
         let (slot, pool, _) = self.sockets.parts(i);

@@ -1,0 +1,126 @@
+//! Whom a script names as peer of a socket: `host`, `host:port`, `[address]:port`, `unix:path`.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use weir_core::resolver;
+
+/// Where a socket goes. A port that stands in the name goes before the one that is given beside it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Host<'a> {
+    Address(IpAddr, Option<u16>),
+    /// To be looked up.
+    Name(&'a str, Option<u16>),
+    Unix(&'a str),
+}
+
+/// Reads what a script gives as host.
+///
+/// # Errors
+/// What is wrong with it, in nginx's words.
+pub(super) fn parse(host: &str) -> Result<Host<'_>, &'static str> {
+    if is_unix(host.as_bytes()) {
+        return match host.len() - UNIX.len() {
+            0 => Err("no path in the unix domain socket"),
+            LONGEST_PATH.. => Err("too long path in the unix domain socket"),
+            _ => Ok(Host::Unix(&host[UNIX.len()..])),
+        };
+    }
+    if let Ok(address) = host.parse() {
+        return Ok(Host::Address(address, None));
+    }
+    if let Some(rest) = host.strip_prefix('[') {
+        return bracketed(rest);
+    }
+    if host.contains(['/', '?']) {
+        return Err("invalid host");
+    }
+    let (name, port) = match host.split_once(':') {
+        Some((name, port)) => (name, Some(port_of(port)?)),
+        None => (host, None),
+    };
+    if name.is_empty() {
+        return Err("no host");
+    }
+    Ok(match resolver::literal(name) {
+        Some(address) => Host::Address(address, port),
+        None => Host::Name(name, port),
+    })
+}
+
+/// `address]`, `address]:port`
+fn bracketed(rest: &str) -> Result<Host<'_>, &'static str> {
+    let (address, behind) = rest.split_once(']').ok_or("invalid host")?;
+    let port = match behind.strip_prefix(':') {
+        Some(port) => Some(port_of(port)?),
+        None if behind.is_empty() => None,
+        None => return Err("invalid host"),
+    };
+    let address: Ipv6Addr = address.parse().map_err(|_| "invalid IPv6 address")?;
+    Ok(Host::Address(address.into(), port))
+}
+
+fn port_of(text: &str) -> Result<u16, &'static str> {
+    match text.parse() {
+        Ok(port @ 1..) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
+        _ => Err("invalid port"),
+    }
+}
+
+/// Whether it names a unix socket, in letters of any case.
+pub(super) fn is_unix(host: &[u8]) -> bool {
+    host.get(..UNIX.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(UNIX.as_bytes()))
+}
+
+const UNIX: &str = "unix:";
+/// Of `sun_path`, the NUL behind it included.
+const LONGEST_PATH: usize = 108;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_addresses_and_ports() {
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let local6 = IpAddr::from(Ipv6Addr::LOCALHOST);
+        for (text, wanted) in [
+            ("127.0.0.1", Host::Address(local, None)),
+            ("127.0.0.1:80", Host::Address(local, Some(80))),
+            ("::1", Host::Address(local6, None)),
+            ("[::1]", Host::Address(local6, None)),
+            ("[::1]:65535", Host::Address(local6, Some(65535))),
+            ("localhost", Host::Name("localhost", None)),
+            ("localhost:8080", Host::Name("localhost", Some(8080))),
+            ("1:2", Host::Name("1", Some(2))),
+            ("unix:a", Host::Unix("a")),
+            ("Unix:/tmp/x:80", Host::Unix("/tmp/x:80")),
+        ] {
+            assert_eq!(parse(text), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_nginxs_words() {
+        let long = format!("unix:{}", "x".repeat(108));
+        for (text, wrong) in [
+            ("", "no host"),
+            (":80", "no host"),
+            ("a:", "invalid port"),
+            ("a:0", "invalid port"),
+            ("a:65536", "invalid port"),
+            ("a:+1", "invalid port"),
+            ("1:2:3", "invalid port"),
+            ("a/b", "invalid host"),
+            ("a:80/b", "invalid host"),
+            ("a?b", "invalid host"),
+            ("[::1", "invalid host"),
+            ("[::1]80", "invalid host"),
+            ("[127.0.0.1]", "invalid IPv6 address"),
+            ("[]", "invalid IPv6 address"),
+            ("unix:", "no path in the unix domain socket"),
+            (&long, "too long path in the unix domain socket"),
+        ] {
+            assert_eq!(parse(text), Err(wrong), "{text}");
+        }
+    }
+}
