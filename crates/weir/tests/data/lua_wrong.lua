@@ -71,8 +71,6 @@ local values = {
 
 -- Everything callable, by its name: { name, function, maker of what its methods want first }.
 local all, seen = {}, {}
--- A process without a master ends by it, as it should.
-seen[require("ngx.process").signal_graceful_exit] = true
 -- Not ours, or not to be called: what ends the process, is LuaJIT's own, the walk's, or makes a program of the VM
 -- (`weir.cli` of `weir lua`).
 local foreign = { _G = true, debug = true, os = true, io = true, ffi = true, package = true, wrong = true, string = true,
@@ -105,6 +103,8 @@ end
 local function collect()
     -- It ends the process, as it should.
     seen[require("ngx.process").signal_graceful_exit] = true
+    -- LuaJIT's own, which move 2^31 elements when they are told to begin at -2^31.
+    seen[table.insert], seen[table.remove] = true, true
     walk("ngx", ngx)
     walk("ndk", ndk)
     walk("coroutine", coroutine)
