@@ -2,7 +2,12 @@
 
 use weir_core::upstream::protocol::Incoming;
 use weir_core::{Exchange, Span};
-use weir_http::h1::ResponseHead;
+use weir_http::h1::{BadResponse, ResponseHead};
+
+/// What is wrong with the head at the start of `bytes`, in nginx's words.
+pub(crate) fn complaint(head: &ResponseHead, bad: BadResponse, bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&head.log_message(bad, bytes)).into_owned()
+}
 
 /// Moves the head at the start of `bytes` into the arena of `x`; the status too, if its first line has one. Where the
 /// body ends is the caller's to tell.

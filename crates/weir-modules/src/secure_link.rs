@@ -4,7 +4,7 @@
 //! secret word (`secure_link_secret`).
 
 use md5::{Digest as _, Md5};
-use weir_conf::names::{ANY, LOCATION, ONE};
+use weir_conf::names::{ANY, ONE};
 use weir_conf::{Directive, Error, Result, Span};
 use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
@@ -31,7 +31,7 @@ impl Module for SecureLink {
             line.once(&mut conf.signed, value)
         })
         .doc("The text whose MD5, in base64url, the signature must be."),
-        Row::new("secure_link_secret", LOCATION, ONE, |conf, line| {
+        Row::new("secure_link_secret", ANY, ONE, |conf, line| {
             conf.span = Some(line.line().name.span);
             line.text(&mut conf.secret)
         })

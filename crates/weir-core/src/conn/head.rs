@@ -206,7 +206,10 @@ fn first_line(x: &mut Exchange) {
 }
 
 fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
-    x.log(Level::Info, &bad.log_text());
+    let kept = x.arena.get(Span { start: 0, end: x.arena.mark() });
+    let message = x.request.head.log_message(bad, kept);
+    let message = String::from_utf8_lossy(&message);
+    x.log(Level::Info, &format_args!("{message} while {}", bad.action()));
     x.keep_alive = false;
     if x.request.head.version == Version::V09 {
         // nginx answers what it can't read in its own version.
@@ -324,7 +327,7 @@ fn bad_host(x: &mut Exchange, place: Span) -> NoHead {
             Some(authority) if authority == place => {
                 "client sent invalid host in request line while reading client request line"
             }
-            _ => "client sent invalid host header",
+            _ => "client sent invalid host header while reading client request headers",
         },
     );
     x.keep_alive = false;
@@ -398,11 +401,11 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
             Ok(())
         }
         Err(bad) => {
+            // nginx has not seen the fields at this point.
+            x.request.head.fields.clear();
             x.log(Level::Info, &"client sent invalid request while reading client request line");
             x.keep_alive = false;
             x.request.head.len = line_end(x, x.request.line.end) as usize;
-            // nginx has not seen the fields at this point.
-            x.request.head.fields.clear();
             x.request.uri = x.arena.push(b"");
             Err(NoHead::Refuse(bad.status()))
         }

@@ -97,11 +97,20 @@ pub(super) fn prepare(x: &mut Exchange) {
     x.response.header_only = head_only || x.request.method == Method::Head;
     if matches!(x.response.status, 204 | 304) || x.response.status < 200 {
         x.response.header_only = true;
+        if tells_length(x) {
+            return;
+        }
         x.response.content_length = None;
         if x.response.status == 204 {
             x.response.content_type = None;
         }
     }
+}
+
+/// A server's own head is passed on as it is, also where it has no body: nginx takes type and length only out of what it
+/// says itself, and out of what it says in HTTP/2.
+fn tells_length(x: &Exchange) -> bool {
+    x.response.reason.is_some() && x.response.status >= 200 && x.transport.h1().is_some()
 }
 
 /// After the filters: framing, and no date of a file that is an error's page.
@@ -112,7 +121,9 @@ fn settle(x: &mut Exchange) {
     let bodiless = matches!(x.response.status, 204 | 304) || x.response.status < 200;
     if bodiless || x.response.unframed {
         x.response.header_only = true;
-        x.response.content_length = None;
+        if !tells_length(x) {
+            x.response.content_length = None;
+        }
         return;
     }
     let expected = x.response.expect_trailers || !x.response.trailers.is_empty();

@@ -187,7 +187,7 @@ impl CacheFamily {
             return Err(line.refuse(format!("is incompatible with \"{store}\"")));
         }
         let mut zone = None;
-        if !matches!(line.arg(0), "" | "off") {
+        if line.arg(0) != "off" {
             let script = Script::compile(line, 0)?;
             zone = Some(match script.constant() {
                 None => Zone::Computed(script),

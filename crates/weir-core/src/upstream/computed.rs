@@ -35,6 +35,10 @@ pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result
         x.log_error(&format_args!("invalid port in upstream \"{host}\""));
         return Err(Verdict::Status(500));
     };
+    if name.is_empty() && !host.starts_with("unix:") {
+        x.log_error(&format_args!("no host in upstream \"{host}\""));
+        return Err(Verdict::Status(500));
+    }
     if host.starts_with("unix:") || resolver::literal(name).is_some() {
         let addrs = resolve(host, default_port).map_err(|message| {
             x.log_error(&message);

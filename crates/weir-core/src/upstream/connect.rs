@@ -35,8 +35,12 @@ impl Run {
             None => request::local(x, settings).map_err(Failed::End)?,
         };
         let began = clock::monotonic_ns();
-        let how =
-            Opening { local: local.as_ref(), rcvbuf: settings.socket_rcvbuf, sndbuf: settings.socket_sndbuf };
+        let how = Opening {
+            local: local.as_ref(),
+            transparent: peer.bind.is_none() && settings.bind.as_ref().is_some_and(|bind| bind.transparent),
+            rcvbuf: settings.socket_rcvbuf,
+            sndbuf: settings.socket_sndbuf,
+        };
         let connect = Box::pin(Connection::open(&peer.addr, &how, settings.connect_timeout));
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {
             Ok(connection) => {

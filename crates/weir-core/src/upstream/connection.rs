@@ -44,6 +44,8 @@ pub struct Own {
 pub(crate) struct Opening<'a> {
     /// Its own address.
     pub(crate) local: Option<&'a SockAddr>,
+    /// That need not be this machine's.
+    pub(crate) transparent: bool,
     /// `SO_RCVBUF` in bytes; `None`: the kernel's own measure.
     pub(crate) rcvbuf: Option<u64>,
     /// `SO_SNDBUF` likewise.
@@ -59,7 +61,11 @@ impl Opening<'_> {
                 weir_rt::net::set_option(socket.as_raw_fd(), option, bytes)?;
             }
         }
-        self.local.map_or(Ok(()), |local| super::request::bind(socket, local))
+        let Some(local) = self.local else { return Ok(()) };
+        if self.transparent {
+            weir_rt::net::transparent(socket.as_raw_fd(), local)?;
+        }
+        super::request::bind(socket, local)
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn instead(
     if up.settings.ignore_headers & ignored::REDIRECT == 0
         && let Some(field) = incoming.fields.iter().find(|field| field.known == Known::XAccelRedirect)
     {
-        return Some(accel(x, incoming, field.value, tries));
+        return Some(accel(x, up, incoming, (field.value, tries)));
     }
     let status = incoming.status;
     if status == 404 && up.settings.intercept_404 {
@@ -83,13 +83,14 @@ pub(super) fn instead(
 }
 
 /// `X-Accel-Redirect: /uri?args` or `@name`. The fields that are about the client, not about this body, stay.
-fn accel(x: &mut Exchange, incoming: &Incoming, goal: Span, tries: &Tries) -> Verdict {
+fn accel(x: &mut Exchange, up: &Upstream, incoming: &Incoming, (goal, tries): (Span, &Tries)) -> Verdict {
     for field in &incoming.fields {
         match field.known {
             Known::SetCookie | Known::Expires | Known::CacheControl | Known::ContentDisposition => {
                 x.response.add(field.known, field.value);
             }
             Known::XAccelLimitRate => limit_rate(x, field.value),
+            Known::ContentType => content_type(x, up, field.value),
             _ => {}
         }
     }
@@ -194,7 +195,8 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
     let value = field.value;
     match field.known {
         // The filter of ranges tells clients so itself, where it may cut.
-        Known::AcceptRanges if origin != (Origin::Server { keeps: false }) && !up.settings.force_ranges => {
+        Known::AcceptRanges if up.settings.force_ranges => return,
+        Known::AcceptRanges if origin != (Origin::Server { keeps: false }) => {
             x.response.allow_ranges = true;
             x.response.single_range = origin != Origin::Cache;
             return;
@@ -311,8 +313,6 @@ fn act(x: &mut Exchange, up: &Upstream, field: &Field) {
 fn limit_rate(x: &mut Exchange, value: Span) {
     if let Some(rate) = weir_http::header::decimal(x.arena.get(value)) {
         x.limit_rate = Some(rate);
-    } else {
-        x.log(Level::Warn, &"upstream sent invalid \"X-Accel-Limit-Rate\"");
     }
 }
 

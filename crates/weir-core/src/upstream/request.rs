@@ -9,7 +9,7 @@ use weir_rt::net::{Keepalive, SockAddr};
 use super::connection::Connection;
 use super::protocol::{Framing, Protocol, RECORD};
 use super::reason::Reason;
-use super::settings::Settings;
+use super::settings::{Settings, local_address};
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 
@@ -85,14 +85,11 @@ pub(super) fn local(x: &mut Exchange, settings: &Settings) -> Result<Option<Sock
     if text.is_empty() {
         return Ok(None);
     }
-    let with_port = format!("{text}:0");
-    match text.parse().or_else(|_| with_port.parse()) {
-        Ok(addr) => Ok(Some(addr)),
-        Err(_) => {
-            x.log_error(&format_args!("invalid local address \"{text}\""));
-            Ok(None)
-        }
+    let address = local_address(&text);
+    if address.is_none() {
+        x.log_error(&format_args!("invalid local address \"{text}\""));
     }
+    Ok(address)
 }
 
 /// `*_socket_keepalive`

@@ -1,9 +1,11 @@
 //! The directives that every `*_pass` module has under its own prefix (`proxy_read_timeout`, `fastcgi_read_timeout`,
 //! ...): written once as [`Family`], resolved to [`Settings`].
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weir_conf::{Bufs, Error, LineCx, Result, parse_size};
+use weir_rt::net::SockAddr;
 
 use super::cache_settings::{CacheFamily, CacheSettings, Store};
 use super::field_names::FieldNames;
@@ -326,6 +328,10 @@ impl Family {
             return line.once(slot, None);
         }
         let address = Script::compile(line, 0)?;
+        let constant = address.constant().map(String::from_utf8_lossy);
+        if constant.is_some_and(|text| local_address(&text).is_none()) {
+            return Err(line.fail_arg(0, format!("invalid address \"{}\"", line.arg(0))));
+        }
         let transparent = match line.args().get(1) {
             None => false,
             Some(word) if word.is("transparent") => true,
@@ -355,6 +361,13 @@ impl Family {
         }
         line.once(slot, rate)
     }
+}
+
+/// The address that `_bind` names: of a kind that servers have, with a port or without.
+pub(super) fn local_address(text: &str) -> Option<SockAddr> {
+    let literal = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let address = literal.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0)).or_else(|_| text.parse());
+    address.ok().map(SockAddr::from)
 }
 
 /// Fields that say something to this server: clients do not see them, whatever the protocol.
@@ -431,7 +444,7 @@ macro_rules! upstream_directives {
         use $crate::upstream::cache_settings::{CacheFamily, METHODS, STALE};
         use $crate::upstream::settings::{Family, IGNORED};
         use $crate::upstream::Reason;
-        use weir_conf::names::{ANY, FLAG, HTTP, MORE, ONE, ONE_OR_TWO, ONE_TO_THREE, TWO};
+        use weir_conf::names::{ANY, FLAG, HTTP, MORE, ONE, ONE_OR_TWO, ONE_TO_THREE, TWO, TWO_OR_MORE};
         use weir_conf::{Args, Directive};
         type Line = Directive<$conf>;
         const TABLE: &[Line] = &[
@@ -490,7 +503,7 @@ macro_rules! upstream_directives {
                 .doc("Bytes a second read from a server."),
             Line::new(concat!($prefix, "_force_ranges"), ANY, FLAG, |c, l| l.flag(&mut c.$family.force_ranges))
                 .doc("Cuts ranges whatever the server says."),
-            Line::new(concat!($prefix, "_cache_path"), HTTP, MORE, |_, l| $crate::cache::Place::set(l))
+            Line::new(concat!($prefix, "_cache_path"), HTTP, TWO_OR_MORE, |_, l| $crate::cache::Place::set(l))
                 .doc("Declares a folder in which answers are kept, and the zone of their keys."),
             Line::new(concat!($prefix, "_cache"), ANY, ONE, |c, l| c.$family.cache.set_zone(l))
                 .doc("Keeps answers, and answers with what is kept; off."),

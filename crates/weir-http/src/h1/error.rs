@@ -119,10 +119,4 @@ impl BadRequest {
             _ => "reading client request headers",
         }
     }
-
-    /// Message and action in one, as an error log line begins:
-    /// `client sent invalid method while reading client request line`.
-    pub fn log_text(self) -> String {
-        [self.message(), " while ", self.action()].concat()
-    }
 }

@@ -1,7 +1,7 @@
 //! What the error log says about a refused head, in nginx's words and with the text nginx quotes.
 
-use super::{BadRequest, RequestHead};
-use crate::header::{Field, Known};
+use super::{BadRequest, BadResponse, RequestHead, ResponseHead};
+use crate::header::{Field, Known, Span};
 
 /// nginx cuts a quoted header line at 2048 bytes less room for the rest of the log line.
 const LONGEST_QUOTE: usize = 1748;
@@ -18,7 +18,7 @@ impl RequestHead {
             | BadRequest::InvalidName
             | BadRequest::MissingColon
             | BadRequest::InvalidValue
-            | BadRequest::BareCr => self.quote_line(&mut out, buf),
+            | BadRequest::BareCr => quote_line(&mut out, buf, self.offending),
             BadRequest::FieldTooLong => {
                 let line = buf.get(self.offending.start as usize..).unwrap_or_default();
                 append(&mut out, &[b": \"", line.get(..LONGEST_QUOTE).unwrap_or(line), b"...\""]);
@@ -35,23 +35,64 @@ impl RequestHead {
         out
     }
 
-    /// The line up to the wrong byte, and that byte in hexadecimal.
-    fn quote_line(&self, out: &mut Vec<u8>, buf: &[u8]) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let byte = buf.get(self.offending.end as usize).copied().unwrap_or_default();
-        let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();
-        let code = [digit(byte >> 4), digit(byte & 15)];
-        append(out, &[b": \"", self.offending.of(buf), b"\\x", &code, b"...\""]);
-    }
-
     fn quote_repeated(&self, out: &mut Vec<u8>, buf: &[u8], known: Known) {
-        let mut found = self.fields.iter().filter(|field| field.known == known);
-        let text = |field: Option<&Field>| {
-            field.map_or_else(Vec::new, |field| [field.name.of(buf), field.value.of(buf)].join(&b": "[..]))
-        };
-        let (first, second) = (text(found.next()), text(found.next()));
-        append(out, &[b": \"", &second, b"\", previous value: \"", &first, b"\""]);
+        quote_repeated(out, buf, &self.fields, known);
     }
+}
+
+impl ResponseHead {
+    /// nginx's message for `bad`, which [`parse`](ResponseHead::parse) returned for `buf`; without the action.
+    ///
+    /// The quoted bytes are the server's own: whoever writes the log escapes them.
+    pub fn log_message(&self, bad: BadResponse, buf: &[u8]) -> Vec<u8> {
+        let mut out = bad.message().as_bytes().to_vec();
+        let repeated = |known| self.fields.iter().filter(|field| field.known == known).count() > 1;
+        let known = match bad {
+            BadResponse::ContentLengthInvalid => Known::ContentLength,
+            BadResponse::TransferEncoding => Known::TransferEncoding,
+            BadResponse::Field(
+                BadRequest::HeadTooLarge
+                | BadRequest::FieldTooLong
+                | BadRequest::LineTooLong
+                | BadRequest::TooManyFields,
+            ) => return out,
+            BadResponse::Field(_) => {
+                quote_line(&mut out, buf, self.offending);
+                return out;
+            }
+            _ => return out,
+        };
+        match self.fields.last().filter(|field| field.known == known) {
+            Some(_) if repeated(known) => {
+                out = b"upstream sent duplicate header line".to_vec();
+                quote_repeated(&mut out, buf, &self.fields, known);
+            }
+            Some(field) if known == Known::ContentLength => {
+                append(&mut out, &[b": \"", field.name.of(buf), b": ", field.value.of(buf), b"\""]);
+            }
+            Some(field) => append(&mut out, &[b": \"", field.value.of(buf), b"\""]),
+            None => {}
+        }
+        out
+    }
+}
+
+/// The line up to the wrong byte, and that byte in hexadecimal.
+fn quote_line(out: &mut Vec<u8>, buf: &[u8], offending: Span) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let byte = buf.get(offending.end as usize).copied().unwrap_or_default();
+    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();
+    let code = [digit(byte >> 4), digit(byte & 15)];
+    append(out, &[b": \"", offending.of(buf), b"\\x", &code, b"...\""]);
+}
+
+fn quote_repeated(out: &mut Vec<u8>, buf: &[u8], fields: &[Field], known: Known) {
+    let mut found = fields.iter().filter(|field| field.known == known);
+    let text = |field: Option<&Field>| {
+        field.map_or_else(Vec::new, |field| [field.name.of(buf), field.value.of(buf)].join(&b": "[..]))
+    };
+    let (first, second) = (text(found.next()), text(found.next()));
+    append(out, &[b": \"", &second, b"\", previous value: \"", &first, b"\""]);
 }
 
 fn append(out: &mut Vec<u8>, parts: &[&[u8]]) {
@@ -100,14 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn a_log_line_begins_with_message_and_action() {
+    fn a_message_has_its_action() {
+        let both = |bad: BadRequest| (bad.message(), bad.action());
         assert_eq!(
-            BadRequest::InvalidMethod.log_text(),
-            "client sent invalid method while reading client request line"
+            both(BadRequest::InvalidMethod),
+            ("client sent invalid method", "reading client request line")
         );
-        assert_eq!(
-            BadRequest::MissingHost.log_text(),
-            "client sent HTTP/1.1 request without \"Host\" header while reading client request headers"
-        );
+        let missing = "client sent HTTP/1.1 request without \"Host\" header";
+        assert_eq!(both(BadRequest::MissingHost), (missing, "reading client request headers"));
     }
 }

@@ -23,6 +23,16 @@ pub enum BadResponse {
 }
 
 impl BadResponse {
+    fn of(bad: BadRequest) -> BadResponse {
+        match bad {
+            BadRequest::InvalidVersion => BadResponse::InvalidStatusLine,
+            BadRequest::VersionNotSupported => BadResponse::VersionNotSupported,
+            BadRequest::ContentLengthInvalid => BadResponse::ContentLengthInvalid,
+            BadRequest::TransferEncodingUnknown => BadResponse::TransferEncoding,
+            bad => BadResponse::Field(bad),
+        }
+    }
+
     /// nginx's message for the error log, without what it quotes.
     pub const fn message(self) -> &'static str {
         match self {
@@ -75,6 +85,8 @@ pub struct ResponseHead {
     pub chunked: bool,
     /// What `Connection` names.
     pub connection: ConnectionTokens,
+    /// Of a head that was refused for a byte: its line up to there.
+    pub offending: Span,
 }
 
 impl ResponseHead {
@@ -108,11 +120,10 @@ impl ResponseHead {
                 }
                 Ok(Parse::Complete)
             }
-            Err(Stop::Bad(BadRequest::InvalidVersion)) => Err(BadResponse::InvalidStatusLine),
-            Err(Stop::Bad(BadRequest::VersionNotSupported)) => Err(BadResponse::VersionNotSupported),
-            Err(Stop::Bad(BadRequest::ContentLengthInvalid)) => Err(BadResponse::ContentLengthInvalid),
-            Err(Stop::Bad(BadRequest::TransferEncodingUnknown)) => Err(BadResponse::TransferEncoding),
-            Err(Stop::Bad(bad)) => Err(BadResponse::Field(bad)),
+            Err(Stop::Bad(bad)) => {
+                self.offending = cursor.offending();
+                Err(BadResponse::of(bad))
+            }
             Err(Stop::More) => {
                 let in_line = line && self.status == 0;
                 cursor.unfinished(limits, buf.len() >= most, in_line).map_err(BadResponse::Field)?;

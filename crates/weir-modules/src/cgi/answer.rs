@@ -58,7 +58,7 @@ fn with_line(
         Ok(Parse::Incomplete { .. }) => return Ok(Some(Head::Incomplete)),
         Ok(Parse::Complete) => {}
         Err(weir_http::h1::BadResponse::InvalidStatusLine) => return Ok(None),
-        Err(error) => return Err(error.message().to_owned()),
+        Err(bad) => return Err(answer_head::complaint(&line, bad, bytes)),
     }
     let len = line.len;
     answer_head::keep(x, bytes, line, incoming);

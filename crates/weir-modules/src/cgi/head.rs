@@ -23,7 +23,7 @@ pub(crate) fn read(
     match head.parse_fields(bytes, &limits) {
         Ok(Parse::Incomplete { .. }) => return Ok(None),
         Ok(Parse::Complete) => {}
-        Err(error) => return Err(error.message().to_owned()),
+        Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
     }
     let len = head.len;
     answer_head::keep(x, bytes, head, incoming);

@@ -95,7 +95,7 @@ impl Pass {
     /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
     pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
         if let To::Fixed { address, group } = &mut self.to {
-            let found = registry.shared::<Upstreams>().named(&address.host, Some(address.port()));
+            let found = registry.shared::<Upstreams>().named(&address.host, None);
             *group = Some(found.map_err(|message| Error::new(message).at(self.place))?);
         }
         Ok(())

@@ -69,7 +69,7 @@ impl Protocol for Http {
         match head.parse(bytes, &limits) {
             Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
             Ok(Parse::Complete) => {}
-            Err(error) => return Err(error.message().to_owned()),
+            Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
         }
         if (100..200).contains(&head.status) && head.status != 101 {
             if head.status == 103 {

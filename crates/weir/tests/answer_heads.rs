@@ -1,0 +1,158 @@
+//! Heads of servers' answers: what of them clients get, and what the log says of those that are none; what it says of
+//! clients' heads.
+
+use weir_test::{Backend, Server, both_drivers};
+
+/// A server that answers each request with what `answer` says of its path.
+fn answering(answer: fn(&str) -> String) -> Backend {
+    Backend::start(move |visit| {
+        let Some(head) = visit.head() else { return };
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        visit.send(answer(&path));
+    })
+}
+
+fn get(path: &str, fields: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n")
+}
+
+both_drivers! {
+    fn heads_without_a_body_keep_type_and_length(driver) {
+        let backend = answering(|path| {
+            let status = if path == "/204" { "204 No Content" } else { "304 Not Modified" };
+            format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\nContent-Type: text/css\r\n\r\n")
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://127.0.0.1:{}; }}
+            location /own {{ default_type text/css; return 204; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        for path in ["/204", "/304"] {
+            // As it is read, a head with a length has a body; these have none.
+            let answer = String::from_utf8(server.raw(get(path, ""))).expect("text");
+            assert!(answer.contains("\r\nContent-Length: 5\r\n") && answer.contains("\r\nContent-Type: text/css\r\n"), "{answer}");
+            assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+        }
+        let own = String::from_utf8(server.raw(get("/own", ""))).expect("text");
+        assert!(own.starts_with("HTTP/1.1 204 ") && !own.contains("Content-"), "{own}");
+    }
+
+    fn a_redirect_inside_keeps_the_type(driver) {
+        let backend = answering(|_| {
+            "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /inside\r\nContent-Type: text/css; charset=utf-8\r\nContent-Length: 0\r\n\r\n".to_owned()
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://127.0.0.1:{}; }}
+            location /inside {{ internal; return 200 in; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let answer = server.get("/");
+        assert_eq!((answer.text(), answer.field("Content-Type")), ("in".to_owned(), Some("text/css; charset=utf-8")));
+    }
+
+    fn forced_ranges_are_not_offered_where_one_is_given(driver) {
+        let backend = answering(|_| {
+            "HTTP/1.1 200 OK\r\nAccept-Ranges: bytes\r\nContent-Length: 5\r\n\r\nhello".to_owned()
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; proxy_force_ranges on;
+            location / {{ proxy_pass http://127.0.0.1:{}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let part = server.client().request(get("/", "Range: bytes=1-2\r\n"));
+        assert_eq!((part.status, part.text(), part.field("Accept-Ranges")), (206, "el".to_owned(), None));
+        assert_eq!(server.get("/").all("Accept-Ranges"), ["bytes"]);
+    }
+
+    fn what_is_no_head_is_quoted(driver) {
+        let backend = answering(|path| {
+            let line = match path {
+                "/space" => "X Y: z",
+                "/nul" => "X: y\0z",
+                "/fold" => "X: y\r\n z",
+                "/length" => "Content-Length: 1x",
+                "/lengths" => "Content-Length: 1\r\nContent-Length: 2",
+                "/coding" => "Transfer-Encoding: gzip",
+                _ => "X-Accel-Limit-Rate: fast",
+            };
+            format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n")
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://127.0.0.1:{}; }}
+            location /none {{ proxy_pass http://$arg_h; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).allow("upstream").start();
+        for (path, words) in [
+            ("/space", r#"upstream sent invalid header: "X\x20..." while reading"#),
+            ("/nul", r#"upstream sent invalid header: "X: y\x00..." while reading"#),
+            ("/fold", r#"upstream sent invalid header: "\x20..." while reading"#),
+            ("/length", r#"upstream sent invalid "Content-Length" header: "Content-Length: 1x" while reading"#),
+            ("/lengths", r#"upstream sent duplicate header line: "Content-Length: 2", previous value: "Content-Length: 1" while"#),
+            ("/coding", r#"upstream sent unknown "Transfer-Encoding": "gzip" while reading"#),
+        ] {
+            assert_eq!(server.get(path).status, 502, "{path}");
+            let _ = server.error_log_line(words);
+        }
+        assert_eq!(server.get("/rate").status, 200);
+        assert!(!server.error_log().contains("X-Accel-Limit-Rate"), "such a rate is none, silently");
+        assert_eq!(server.get("/none?h=:1").status, 500);
+        let _ = server.error_log_line("no host in upstream \":1\"");
+    }
+
+    fn clients_heads_are_quoted(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; return 200; } }").driver(driver).start();
+        for (fields, words) in [
+            ("Host: h\r\nX Y: z\r\n", r#"client sent invalid header line: "X\x20..." while reading client request headers"#),
+            ("Host: a\r\nHost: b\r\n", r#"client sent duplicate host header: "Host: b", previous value: "Host: a" while"#),
+            ("Host: h\r\nTransfer-Encoding: gzip\r\n", r#"client sent unknown "Transfer-Encoding": "gzip" while"#),
+            ("Host: a/b\r\n", "client sent invalid host header while reading client request headers"),
+        ] {
+            let answer = server.client().request(format!("GET / HTTP/1.1\r\n{fields}\r\n"));
+            assert!(matches!(answer.status, 400 | 501), "{fields}: {}", answer.status);
+            let _ = server.error_log_line(words);
+        }
+        assert_eq!(server.client().request("GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n").status, 400);
+        let line = server.error_log_line("client sent invalid request while reading client request line");
+        assert!(!line.contains("host:"), "the fields have not been read: {line}");
+    }
+
+    fn connections_begin_where_they_are_bound(driver) {
+        let backend = Backend::start(|visit| {
+            let peer = visit.peer().map(|peer| peer.ip().to_string());
+            while visit.head().is_some() {
+                visit.answer(peer.as_deref().unwrap_or_default());
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+            location / {{ proxy_bind 127.0.0.9; proxy_pass http://127.0.0.1:{0}; }}
+            location /as {{ proxy_bind $arg_a; proxy_pass http://127.0.0.1:{0}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).allow("invalid local address").start();
+        assert_eq!(server.get("/").text(), "127.0.0.9");
+        assert_eq!(server.get("/as?a=127.0.0.8:0").text(), "127.0.0.8");
+        assert_eq!(server.get("/as?a=nonsense").text(), "127.0.0.1");
+        let _ = server.error_log_line("invalid local address \"nonsense\"");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_nginxs_words() {
+    for (line, words) in [
+        ("proxy_bind nonsense;", "invalid address \"nonsense\" in "),
+        ("grpc_pass localhost;", "no port in upstream \"localhost\" in "),
+        ("fastcgi_pass http://127.0.0.1:1;", "invalid host in upstream \"http://127.0.0.1:1\" in "),
+        ("memcached_pass $host;", "no port in upstream \"$host\" in "),
+        ("memcached_next_upstream http_404;", "invalid value \"http_404\" in "),
+        ("tunnel_pass a b;", "invalid number of arguments in \"tunnel_pass\" directive in "),
+        (
+            "uwsgi_ssl_verify on; uwsgi_pass suwsgi://127.0.0.1:1;",
+            "no uwsgi_ssl_trusted_certificate for uwsgi_ssl_verify",
+        ),
+        ("proxy_cache '';", "\"proxy_cache\" zone \"\" is unknown"),
+    ] {
+        let text = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ {line} }} }} }}");
+        let exit = Server::builder(&text).run(&["-t"]);
+        assert!(!exit.status.success() && exit.stderr.contains(words), "{line}: {}", exit.stderr);
+    }
+    let exit = Server::builder("http { proxy_cache_path x; }").run(&["-t"]);
+    assert!(
+        exit.stderr.contains("invalid number of arguments in \"proxy_cache_path\" directive"),
+        "{}",
+        exit.stderr
+    );
+    let text = "http { server { listen 127.0.0.1:%%PORT%%; secure_link_secret w; proxy_send_lowat 1; } }";
+    let exit = Server::builder(text).run(&["-t"]);
+    let told = exit.stderr.contains("[warn] \"proxy_send_lowat\" is not supported, ignored in ");
+    assert!(exit.status.success() && told, "{}", exit.stderr);
+}
