@@ -124,12 +124,15 @@ unsafe extern "C" fn guarded_call(_: extern "C" fn(*mut c_void), _: *mut c_void,
     0
 }
 
-/// The handlers that were there before ours, of SIGSEGV and SIGBUS.
+/// What a load or an attempt may end with.
+pub(crate) const FAULTS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// The handlers that were there before ours, of [`FAULTS`].
 static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
 
 /// Installs the fault handler in front of those that exist (the standard library's reports stack overflow).
-pub(super) fn install() -> io::Result<()> {
-    for (n, signal) in [libc::SIGSEGV, libc::SIGBUS].into_iter().enumerate() {
+pub(crate) fn install() -> io::Result<()> {
+    for (n, signal) in FAULTS.into_iter().enumerate() {
         if BEFORE[n].get().is_some() {
             continue;
         }
@@ -163,17 +166,12 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     if code > 0 && recovered(context_ref) {
         return;
     }
+    crash::last_words(signal);
     let before = BEFORE[usize::from(signal == libc::SIGBUS)].get();
     match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
         // A signal that somebody sent happens once: the default must act now. A fault comes again by itself.
-        libc::SIG_DFL | libc::SIG_IGN => {
-            crash::last_words(signal);
-            die_of(signal, code <= 0);
-        }
-        _ if code <= 0 => {
-            crash::last_words(signal);
-            die_of(signal, true);
-        }
+        libc::SIG_DFL | libc::SIG_IGN => die_of(signal, code <= 0),
+        _ if code <= 0 => die_of(signal, true),
         handler => {
             let flags = before.map_or(0, |before| before.sa_flags);
             // SAFETY: an address that sigaction(2) gave for a handler of this form.
@@ -252,6 +250,21 @@ mod tests {
         for wild in [0, 8, u64::MAX - 7, 1 << 63, 0x7fff_ffff_f000] {
             assert_eq!(load(wild), None, "{wild:x}");
         }
+    }
+
+    /// It was installed behind, and had every fault of a walk end the process.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn who_waits_for_crashes_hears_of_no_load() {
+        let name = "sampler::guard::tests::who_waits_for_crashes_hears_of_no_load";
+        if let Some(out) = in_child(name, &[]) {
+            assert!(out.status.success(), "{out:?}");
+            return;
+        }
+        install().expect("two handlers");
+        let mut watch = crash::watch().expect("a pipe");
+        assert_eq!(load(8), None);
+        assert_eq!(watch.wait(std::time::Duration::ZERO).expect("poll works"), None);
     }
 
     #[test]
