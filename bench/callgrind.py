@@ -111,3 +111,9 @@ def by_function(file):
             name = re.sub(r"^.*?:(?=[^:])| \[.*\]$", "", name)
             sums[name] = sums.get(name, 0) + int(own.replace(",", ""))
     return sorted(sums.items(), key=lambda item: -item[1])
+
+
+def annotate(file, top):
+    """Prints the functions that take most."""
+    for name, own in by_function(file)[:top]:
+        print(f"      {own:12,}  {name[:150]}")
