@@ -302,7 +302,7 @@ impl Dict {
         if !self.expires.load(Ordering::Relaxed) {
             self.expires.store(true, Ordering::Relaxed);
         }
-        now + ttl
+        now.saturating_add(ttl)
     }
 
     fn number(&self) -> u64 {

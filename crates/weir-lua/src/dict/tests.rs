@@ -47,6 +47,13 @@ fn the_least_used_goes_first() {
 }
 
 #[test]
+fn the_longest_time_is_no_short_one() {
+    let dict = Dict::new(1 << 16);
+    assert_eq!(dict.set(b"a", text("1"), u64::MAX, 0, When::Always, true), Stored::Yes(false));
+    assert_eq!(read(&dict, "a").as_deref(), Some("1"));
+}
+
+#[test]
 fn a_large_value_fits_a_dictionary_of_a_megabyte() {
     let dict = Dict::new(1 << 20);
     assert_eq!(put(&dict, "large", text(&"x".repeat(200_000))), Stored::Yes(false));

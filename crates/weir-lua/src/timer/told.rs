@@ -51,7 +51,7 @@ impl Vm {
             let one = waiting.entry(of.clone()).or_insert_with(|| told(of));
             one.count += 1;
             // They come in the order in which they are due.
-            one.due_ns.get_or_insert(due.saturating_sub(now) * 1_000_000);
+            one.due_ns.get_or_insert(due.saturating_sub(now).saturating_mul(1_000_000));
         }
         for timer in self.timers.running.borrow().values() {
             let of = (timer.place.clone(), timer.every);
