@@ -5,7 +5,7 @@
 //! it, so a reload loses nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -92,7 +92,10 @@ fn begin(settings: &Settings) -> Option<SyncSender<Finished>> {
     };
     match thread::Builder::new().name("weir otel".to_owned()).spawn(run) {
         Ok(_) => {
-            THREADS.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
+            let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those of configurations that have gone.
+            threads.retain(|ended| matches!(ended.try_recv(), Err(TryRecvError::Empty)));
+            threads.push(ended);
             Some(sender)
         }
         Err(error) => {
