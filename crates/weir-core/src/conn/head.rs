@@ -286,7 +286,8 @@ fn choose_server(x: &mut Exchange) -> bool {
 fn target_authority(x: &Exchange) -> Option<Span> {
     let head = &x.request.head;
     match head.method {
-        Method::Connect => Some(head.target),
+        // In HTTP/2 the authority is a field of its own.
+        Method::Connect if head.version < Version::V20 => Some(head.target),
         _ => head.absolute.map(|absolute| absolute.authority),
     }
 }

@@ -51,6 +51,11 @@ both_drivers! {
             client.until("a status", |client| client.answers[&key].status > 0);
             assert_eq!(client.answers[&key].status, 400, "{fields:?}");
         }
+        for method in ["get", "GET /x"] {
+            let key = client.open(method, "/ok", &[], None);
+            client.until("a status", |client| client.answers[&key].status > 0);
+            assert_eq!(client.answers[&key].status, 400, "{method}");
+        }
         let key = client.open("GET", "/ok", &[("Upper", "x")], None);
         client.until("a reset", |client| client.answers[&key].reset.is_some());
         assert_eq!(client.answers[&key].reset, Some(Code::Protocol));
