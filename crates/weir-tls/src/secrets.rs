@@ -88,6 +88,9 @@ impl Secrets {
     pub fn export(&self, label: &[u8], context: Option<&[u8]>, out: &mut [u8]) -> Option<()> {
         let secret = &self.secret[..self.length];
         match self.suite? {
+            // As OpenSSL has it.
+            SupportedCipherSuite::Tls12(_) if out.is_empty() => return None,
+            SupportedCipherSuite::Tls13(_) if out.is_empty() => {}
             SupportedCipherSuite::Tls12(suite) => {
                 let mut seed = [self.client_random, self.server_random].concat();
                 if let Some(context) = context {

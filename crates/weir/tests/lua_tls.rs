@@ -171,7 +171,7 @@ both_drivers! {
             "pem: nil PEM_read_bio_X509_AUX() failed", "der: nil d2i_X509_bio() failed",
             "pem_key: nil PEM_read_bio_PrivateKey() failed", "der_key: nil d2i_PrivateKey_bio() failed",
             "set: nil d2i_X509_bio() failed", "set_key: nil d2i_PrivateKey_bio() failed",
-            "master: nil no master key has been made yet",
+            "master:  nil",
         ] {
             let _ = server.error_log_line(line);
         }

@@ -23,9 +23,15 @@ const SCRIPTS: &str = r#"
         ngx.ctx.random = ssl.get_server_random()
         assert(#ngx.ctx.random == 32 and ssl.get_server_random() == ngx.ctx.random)
         assert(ssl.get_server_random(0) == 32 and ssl.get_server_random(5) == ngx.ctx.random:sub(1, 5))
-        local key, err = ssl.get_session_master_key()
-        assert(not key and err == "no master key has been made yet", err)
-        assert(select(2, ssl.export_keying_material(20, "a")) == "bad ssl conn")
+        assert(ssl.get_session_master_key() == "" and ssl.get_session_master_key(0) == 0)
+        assert(select(2, ssl.export_keying_material(20, "a")) == "SSL_export_keying_material() failed")
+        assert(select(2, ssl.set_cert()) == "invalid certificate chain")
+        assert(select(2, ssl.set_priv_key()) == "invalid private key")
+        assert(select(2, ssl.parse_der_cert "") == "invalid argument")
+        assert(select(2, ssl.parse_der_priv_key "") == "invalid argument")
+        for at, wrong in ipairs { { "verify_client", "x" }, { "verify_client", nil, nil, "x" }, { "set_cert", {} }, { "set_priv_key", 1 } } do
+            assert(not pcall(ssl[wrong[1]], unpack(wrong, 2, 4)), at)
+        end
         assert(ssl.ssl_session_reused(assert(ssl.get_req_ssl_pointer())) == false)
     }
     location / { content_by_lua_block {
@@ -45,7 +51,8 @@ const SCRIPTS: &str = r#"
         local tls13 = ssl.get_tls1_version_str() == "TLSv1.3"
         assert((export(20, "label", "") == export(20, "label")) == tls13)
         assert(export(20, "label", "a") ~= export(20, "label", "b") and #export(100, "label", "c") == 100)
-        for _, wrong in ipairs { 0, -1, 1e9 } do
+        assert(export(0, "label") == (tls13 and "" or nil))
+        for _, wrong in ipairs { -1, 1e9 } do
             assert(select(2, export(wrong, "label")) == "SSL_export_keying_material() failed")
         end
         assert((export(20, ("x"):rep(250)) == nil) == tls13)
@@ -68,8 +75,10 @@ const PLAIN: &str = r#"location / { content_by_lua_block {
     local ssl = require "ngx.ssl"
     for _, name in ipairs { "get_server_random", "get_session_master_key", "get_req_ssl_pointer" } do
         local value, err = ssl[name]()
-        assert(value == nil and err == "bad ssl conn", name)
+        assert(value == nil and err == "bad request", name)
     end
+    assert(select(2, ssl.clear_certs()) == "bad request")
+    assert(select(2, ssl.verify_client()) == "API disabled in the current context")
     ngx.say(select(2, ssl.export_keying_material(20, "label")))
 } }"#;
 
@@ -155,7 +164,7 @@ both_drivers! {
             assert_eq!(random.ends_with("444F574E47524401"), has_master, "RFC 8446, section 4.1.3: {random}");
         }
         let mut plain = weir_test::Client::connect(server.addr(1));
-        assert_eq!(plain.get("/").text(), "bad ssl conn\n");
+        assert_eq!(plain.get("/").text(), "bad request\n");
         assert!(!server.error_log().contains("[error]"), "{}", server.error_log());
     }
 }

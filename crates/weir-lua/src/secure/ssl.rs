@@ -1,6 +1,7 @@
 //! `ngx.ssl`
 
 use std::cell::RefCell;
+use std::ffi::c_int;
 use std::rc::Rc;
 
 use weir_core::Exchange;
@@ -37,13 +38,13 @@ pub(super) const TABLE: &[Function] = &[
     function("_ssl.set_cert", 0, |l| {
         let chain = cert(l)?;
         wish(l, |wishes| {
-            wishes.add_chain(chain);
+            wishes.add_chain(chain.ok_or(INVALID_CHAIN)?);
             Ok(())
         })
     }),
     function("_ssl.set_priv_key", 0, |l| {
         let key = key(l)?;
-        wish(l, |wishes| wishes.add_key(key))
+        wish(l, |wishes| wishes.add_key(key.ok_or(INVALID_KEY)?))
     }),
     function("_ssl.parse_pem_cert", 0, |l| {
         let pem = expect_string(&l, 1, "parse_pem_cert")?;
@@ -53,16 +54,18 @@ pub(super) const TABLE: &[Function] = &[
         }
     }),
     function("_ssl.parse_der_cert", 0, |l| {
-        let chain = parsed::chain_of_der(&expect_string(&l, 1, "parse_der_cert")?);
-        push_owned(l, chain, CHAIN, NO_CERTIFICATE)
+        let der = expect_string(&l, 1, "parse_der_cert")?;
+        let failed = if der.is_empty() { "invalid argument" } else { NO_CERTIFICATE };
+        push_owned(l, parsed::chain_of_der(&der), CHAIN, failed)
     }),
     function("_ssl.parse_pem_priv_key", 0, |l| {
         let key = parsed::key_of_pem(&expect_string(&l, 1, "parse_pem_priv_key")?);
         push_owned(l, key, KEY, "PEM_read_bio_PrivateKey() failed")
     }),
     function("_ssl.parse_der_priv_key", 0, |l| {
-        let key = parsed::key_of_der(&expect_string(&l, 1, "parse_der_priv_key")?);
-        push_owned(l, key, KEY, NO_KEY)
+        let der = expect_string(&l, 1, "parse_der_priv_key")?;
+        let failed = if der.is_empty() { "invalid argument" } else { NO_KEY };
+        push_owned(l, parsed::key_of_der(&der), KEY, failed)
     }),
     function("_ssl.device_key", 0, |l| {
         let uri = String::from_utf8_lossy(&expect_string(&l, 1, "key")?).into_owned();
@@ -137,8 +140,8 @@ pub(super) const TABLE: &[Function] = &[
         push_bytes(l, random.as_ref().map(<[u8; 32]>::as_slice), NO_TLS)
     }),
     function("_ssl.master_key", 0, |l| {
-        if lend::any_exchange(|x| x.connection.tls.get().is_none())? {
-            return fail(l, if current()?.is_some() { "no master key has been made yet" } else { NO_TLS });
+        if !is_complete()? {
+            return if current()?.is_some() { push_bytes(l, Some(b""), "") } else { fail(l, NO_TLS) };
         }
         let key = secret(|secrets| secrets.master().map(<[u8]>::to_vec))?;
         push_bytes(l, key.as_deref(), "TLS 1.3 has no master key")
@@ -147,10 +150,10 @@ pub(super) const TABLE: &[Function] = &[
         let length = expect_number(l, 1, "export_keying_material")?;
         let label = expect_string(&l, 2, "export_keying_material")?.to_vec();
         let context = l.bytes(3).map(<[u8]>::to_vec);
-        if lend::any_exchange(|x| x.connection.tls.get().is_none())? {
+        if !is_complete()? && current()?.is_none() {
             return fail(l, NO_TLS);
         }
-        if !(1.0..=MOST_EXPORTED).contains(&length) {
+        if !(0.0..=MOST_EXPORTED).contains(&length) {
             return fail(l, NO_EXPORT);
         }
         let mut out = vec![0; length as usize];
@@ -182,12 +185,14 @@ pub(super) const TABLE: &[Function] = &[
 /// Userdata of certificates, and of keys.
 const CHAIN: &std::ffi::CStr = c"weir.chain";
 const KEY: &std::ffi::CStr = c"weir.private_key";
-const NO_TLS: &str = "bad ssl conn";
+const NO_TLS: &str = "bad request";
 const NO_EXPORT: &str = "SSL_export_keying_material() failed";
 /// More than TLS 1.3 gives with any hash (RFC 5869, section 2.3).
-const MOST_EXPORTED: f64 = 16384.0;
+const MOST_EXPORTED: f64 = 65536.0;
 pub(super) const NO_CERTIFICATE: &str = "d2i_X509_bio() failed";
 pub(super) const NO_KEY: &str = "d2i_PrivateKey_bio() failed";
+pub(super) const INVALID_CHAIN: &str = "invalid certificate chain";
+pub(super) const INVALID_KEY: &str = "invalid private key";
 
 /// The chain in the first argument of `set_der_cert`; `None`: it is none.
 pub(super) fn der_cert(l: State) -> Result<Option<Rc<Chain>>, Raise> {
@@ -199,14 +204,25 @@ pub(super) fn der_key(l: State) -> Result<Option<Rc<Key>>, Raise> {
     Ok(parsed::key_of_der(&expect_string(&l, 1, "set_der_priv_key")?))
 }
 
-/// The first argument of `set_cert`.
-pub(super) fn cert(l: State) -> Result<Rc<Chain>, Raise> {
-    l.owned::<Chain>(1).ok_or_else(|| Raise::argument(1, "set_cert", "no certificate"))
+/// The first argument of `set_cert`; `None`: there is none.
+pub(super) fn cert(l: State) -> Result<Option<Rc<Chain>>, Raise> {
+    chain_at(l, 1, "set_cert")
 }
 
-/// The first argument of `set_priv_key`.
-pub(super) fn key(l: State) -> Result<Rc<Key>, Raise> {
-    l.owned::<Key>(1).ok_or_else(|| Raise::argument(1, "set_priv_key", "no private key"))
+/// The first argument of `set_priv_key`; `None`: there is none.
+pub(super) fn key(l: State) -> Result<Option<Rc<Key>>, Raise> {
+    match l.owned::<Key>(1) {
+        None if !l.is_none_or_nil(1) => Err(Raise::argument(1, "set_priv_key", "no private key")),
+        key => Ok(key),
+    }
+}
+
+/// A chain of certificates, or nil.
+fn chain_at(l: State, at: c_int, function: &str) -> Result<Option<Rc<Chain>>, Raise> {
+    match l.owned::<Chain>(at) {
+        None if !l.is_none_or_nil(at) => Err(Raise::argument(at, function, "no certificate")),
+        chain => Ok(chain),
+    }
 }
 
 /// Pushes a chain as scripts have them.
@@ -217,6 +233,9 @@ pub(super) fn push_chain(l: State, chain: Rc<Chain>) -> Outcome {
 /// Notes something for the running handshake: `true`, or nil and why not.
 fn wish(l: State, note: impl FnOnce(&mut Wishes) -> Result<(), &'static str>) -> Outcome {
     let handshake = current()?;
+    if handshake.is_none() && lend::any_exchange(|x| x.connection.hello.get().is_none())? {
+        return fail(l, NO_TLS);
+    }
     noted(l, handshake.as_ref().map(|handshake| &handshake.wishes), note)
 }
 
@@ -276,6 +295,11 @@ fn push_addr(l: State, addr: &SockAddr) -> Outcome {
     Ok(Done::Results(2))
 }
 
+/// Whether the connection's handshake is over.
+fn is_complete() -> Result<bool, Raise> {
+    lend::any_exchange(|x| x.connection.tls.get().is_some())
+}
+
 /// What the connection's handshake has agreed upon in secret, if it is complete and has that.
 fn secret<R>(of: impl FnOnce(&Secrets) -> Option<R>) -> Result<Option<R>, Raise> {
     lend::any_exchange(|x| x.connection.tls.get()?.secrets.as_deref().and_then(of))
@@ -298,7 +322,10 @@ fn shared_ciphers(x: &mut Exchange) -> Option<Vec<u16>> {
 
 /// `verify_client(client_certs?, depth?, trusted_certs?)`
 fn verify_client(l: State) -> Outcome {
-    let (told, known) = (l.owned::<Chain>(1), l.owned::<Chain>(3));
+    let (told, known) = (chain_at(l, 1, "verify_client")?, chain_at(l, 3, "verify_client")?);
+    if current()?.is_none() {
+        return fail(l, "API disabled in the current context");
+    }
     let depth = l.number(2).filter(|depth| *depth >= 0.0).map(|depth| depth as usize);
     let configured = lend::any_exchange(|x| x.connection.server().tls.as_ref().map(|tls| tls.depth()))?;
     let all = |chain: &Option<Rc<Chain>>| {

@@ -158,13 +158,13 @@ pub(super) const TABLE: &[Function] = &[
     function("_ssl.proxy_set_cert", 0, |l| {
         let chain = ssl::cert(l)?;
         wish(l, |wishes| {
-            wishes.add_chain(chain);
+            wishes.add_chain(chain.ok_or(ssl::INVALID_CHAIN)?);
             Ok(())
         })
     }),
     function("_ssl.proxy_set_priv_key", 0, |l| {
         let key = ssl::key(l)?;
-        wish(l, |wishes| wishes.add_key(key))
+        wish(l, |wishes| wishes.add_key(key.ok_or(ssl::INVALID_KEY)?))
     }),
     function("_ssl.proxy_version", 0, |l| {
         match current()?.map(|toward| toward.version) {
