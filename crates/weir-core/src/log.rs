@@ -35,6 +35,7 @@ use crate::exchange::Exchange;
 pub use capture::{Capture, capture};
 pub use file::{Buffering, LogFile};
 pub use given::{Given, give, opened, reopen_for};
+pub use line::up_to;
 pub use remote::{Remote, SocketLog, SocketLogState};
 pub use spec::{LogSpec, Target};
 pub use worker::WorkerLogs;

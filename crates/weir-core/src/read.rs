@@ -304,7 +304,16 @@ impl Exchange {
         }
         // Scripts ask for its name.
         self.body.named = true;
-        crate::temp::append(self, piece).await
+        let told = self.body.file.is_some();
+        crate::temp::append(self, piece).await?;
+        if let (false, Some(path)) = (told, self.body.file.as_ref().and_then(|file| file.path.clone())) {
+            let path = path.display();
+            self.log(
+                Level::Warn,
+                &format_args!("a client request body is buffered to a temporary file {path}"),
+            );
+        }
+        Ok(())
     }
 
     async fn read_all(&mut self) -> Result<(), Error> {

@@ -6,7 +6,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use weir_core::log::{self, Level};
-use weir_rt::clock;
 
 use crate::api::{Done, Function, Outcome, expect_number, expect_string, fail, function, log_level};
 use crate::lend;
@@ -129,8 +128,7 @@ pub(crate) fn keep(size: Option<usize>) {
         _ => *ring = Some(Ring::new(size)),
     });
     log::capture(Some(Box::new(|level, text| {
-        let (seconds, millis) = clock::unix_time();
-        let time = seconds as f64 + f64::from(millis) / 1000.0;
+        let time = lend::wall();
         RING.with_borrow_mut(|ring| {
             if let Some(ring) = ring {
                 ring.push(Line { level, time, at: 0, text: text.into() });

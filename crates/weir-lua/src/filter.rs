@@ -18,6 +18,10 @@ use crate::phase::Phase;
 #[derive(Default)]
 struct Failed(bool);
 
+/// The status by which a header filter's script has ended the answer before this one, which is made because of it.
+#[derive(Default)]
+struct Ended(u16);
+
 /// A header filter.
 pub(crate) struct HeaderScript {
     home: Home,
@@ -46,11 +50,17 @@ impl HeaderFilter for HeaderScript {
             return Verdict::Status(500);
         }
         match x.state_if::<FilterExit>().and_then(|exit| exit.0) {
-            Some(-1) => Verdict::Status(500),
-            Some(status) if status >= 200 => Verdict::Status(u16::try_from(status).unwrap_or(500)),
+            Some(-1) => ended(x, 500),
+            Some(status) if status >= 200 => ended(x, u16::try_from(status).unwrap_or(500)),
             _ => Verdict::Ok,
         }
     }
+}
+
+/// The script wants another answer than this one; if it is told so of the answer that it wanted, that one goes out.
+fn ended(x: &mut Exchange, status: u16) -> Verdict {
+    let before = std::mem::replace(&mut x.own_lasting::<Ended>().0, status);
+    if before == status { Verdict::Ok } else { Verdict::Status(status) }
 }
 
 /// Puts a body filter into each response.

@@ -14,11 +14,13 @@ pub(crate) struct Glance {
     stamp: Cell<f64>,
     /// Grows whenever the request of a script, or what a script knows of it, may have changed.
     change: Cell<f64>,
+    /// Seconds since 1970 as the running script knows them; 0 until it asks.
+    wall: Cell<f64>,
 }
 
 thread_local! {
     static GLANCE: Glance =
-        const { Glance { now: Cell::new(0.0), stamp: Cell::new(0.0), change: Cell::new(1.0) } };
+        const { Glance { now: Cell::new(0.0), stamp: Cell::new(0.0), change: Cell::new(1.0), wall: Cell::new(0.0) } };
 }
 
 /// The calling thread's, for the prelude of a VM, which stays on its thread.
@@ -38,8 +40,26 @@ pub(crate) fn begin() {
     GLANCE.with(|glance| {
         glance.now.set(now);
         glance.stamp.set(glance.stamp.get().max(now * STAMPS));
+        glance.wall.set(0.0);
     });
     changed();
+}
+
+/// Seconds since 1970, with milliseconds: the same until the script that asks waits or wants the time
+/// [anew](forget_time).
+pub(crate) fn wall() -> f64 {
+    GLANCE.with(|glance| {
+        if glance.wall.get() == 0.0 {
+            let (seconds, millis) = clock::unix_time();
+            glance.wall.set(seconds as f64 + f64::from(millis) / 1000.0);
+        }
+        glance.wall.get()
+    })
+}
+
+/// The clock is read again when somebody asks for the time.
+pub(crate) fn forget_time() {
+    GLANCE.with(|glance| glance.wall.set(0.0));
 }
 
 /// What was read of the request before may be different now.

@@ -157,7 +157,7 @@ impl Script {
             x.own_lasting::<Exited>().0 = status;
             return Verdict::Status(status);
         }
-        if x.response.status == 0 {
+        if x.response.status == 0 || matches!(status, 201 | 204) {
             x.response.status = status;
         }
         prepare(x, self.settings.use_default_type);

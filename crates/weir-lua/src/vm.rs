@@ -498,8 +498,11 @@ unsafe extern "C-unwind" fn traceback(raw: *mut sys::LuaState) -> i32 {
     // SAFETY: Lua calls with its running coroutine, the error's value on its stack.
     let l = unsafe { State::new(raw) };
     unlimited(|| {
-        let text = format!("{}\nstack traceback:\n{}", error_text(l), l.traceback(l, 1));
-        l.push_bytes(text.as_bytes());
+        // A value that is no text stays what it is, as in OpenResty: nothing is known of it, nor where it comes from.
+        if l.bytes(-1).is_some() {
+            let text = format!("{}\nstack traceback:\n{}", error_text(l), l.traceback(l, 1));
+            l.push_bytes(text.as_bytes());
+        }
     });
     1
 }

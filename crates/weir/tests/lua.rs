@@ -25,8 +25,8 @@ both_drivers! {
     fn what_is_said_arrives(driver) {
         assert_eq!(say("ngx.say('a', 1, 1.5, true, nil, {'x', {'y', 2}}, ngx.null)"), "a11.5truenilxy2null\n");
         assert_eq!(say("ngx.print(2^53, ' ', 0.1)"), "9.007199254741e+15 0.1");
-        assert_eq!(say("local ok, err = pcall(ngx.say, {a=1}) ngx.print(err)"), "bad argument #1 to 'say' (non-array table found)");
-        let wrong = "bad argument #2 to 'print' (string, number, boolean, nil, ngx.null, or array table expected, but got function)";
+        assert_eq!(say("local ok, err = pcall(ngx.say, {a=1}) ngx.print(err)"), "bad argument #1 to '?' (non-array table found)");
+        let wrong = "bad argument #2 to '?' (string, number, boolean, nil, ngx.null, or array table expected, but got function)";
         assert_eq!(say("local ok, err = pcall(ngx.print, 1, print) ngx.print(err)"), wrong);
         assert_eq!(say("ngx.eof() ngx.log(ngx.INFO, select(2, ngx.say('x')))"), "");
     }

@@ -126,7 +126,10 @@ impl Exchange {
             None => self.add_request_field(name, value),
         }
         match known {
-            Known::Host => self.request.host = host(&mut self.arena, value),
+            Known::Host => {
+                self.request.host = host(&mut self.arena, value);
+                self.forget_variable("host");
+            }
             Known::ContentLength => {
                 self.request.content_length =
                     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
@@ -136,14 +139,12 @@ impl Exchange {
         }
     }
 
-    /// Adds a field to the request, behind those of its name.
+    /// Adds a field to the request, behind those of its name. Whatever its name, it goes to servers: who adds it means
+    /// it.
     pub fn add_request_field(&mut self, name: &[u8], value: &[u8]) {
         let known = classify(name);
-        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-        let valid = name.iter().all(plain);
-        let underscore = !valid && name.iter().all(|byte| plain(byte) || *byte == b'_');
         let (name, value) = (self.arena.push(name), self.arena.push(value));
-        self.request.head.push_field(Field { known, valid, underscore, name, value });
+        self.request.head.push_field(Field { known, valid: true, underscore: false, name, value });
     }
 
     /// Removes fields of the request.

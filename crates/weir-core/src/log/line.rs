@@ -17,6 +17,19 @@ use crate::exchange::Exchange;
 /// The longest line, its newline counted (nginx's `NGX_MAX_ERROR_STR`).
 pub(super) const LONGEST: usize = 2048;
 
+thread_local! {
+    /// How long lines may be just now.
+    static LIMIT: Cell<usize> = const { Cell::new(LONGEST) };
+}
+
+/// Lines that `tell` logs on this thread may have so many bytes instead of [`LONGEST`].
+pub fn up_to<T>(longest: usize, tell: impl FnOnce() -> T) -> T {
+    let before = LIMIT.replace(longest);
+    let told = tell();
+    LIMIT.set(before);
+    told
+}
+
 /// Composes a line; `context` appends what follows the message.
 pub(super) fn compose(
     time: &[u8; 19],
@@ -34,7 +47,7 @@ pub(super) fn compose(
     }
     put(&mut out, format_args!("{message}"));
     context(&mut out);
-    out.truncate(LONGEST - 1);
+    out.truncate(LIMIT.get() - 1);
     out.push(b'\n');
     out
 }

@@ -230,6 +230,13 @@ impl Exchange {
         *self.variables.slot(index) = Slot::Known(value);
     }
 
+    /// What `name` was is not remembered: it is computed when it is asked for again.
+    pub(crate) fn forget_variable(&mut self, name: &str) {
+        if let Some(index) = self.server.generation().variables().find(name) {
+            *self.variables.slot(index) = Slot::default();
+        }
+    }
+
     /// Makes a variable not found for the rest of the request.
     pub fn clear_variable(&mut self, index: VarIndex) {
         *self.variables.slot(index) = Slot::NotFound;

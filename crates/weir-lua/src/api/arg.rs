@@ -32,7 +32,7 @@ fn get(l: State) -> Outcome {
         })?;
     }
     if lend::phase() != Phase::BodyFilter {
-        return Err(lend::disabled());
+        return Err(Raise::Plain("API disabled in the current context".to_owned()));
     }
     let number = l.number(1).unwrap_or_default();
     lend::exchange(|x| {

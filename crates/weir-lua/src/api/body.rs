@@ -1,13 +1,15 @@
 //! The request's body: read, replaced, and made piece by piece.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use weir_core::Exchange;
-use weir_core::log::Level;
 
-use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, fail, function};
+use super::{
+    Done, Function, Outcome, Raise, encode, expect_count, expect_number, expect_string, fail, function,
+};
 use crate::lend;
 use crate::op::Op;
 use crate::phase::{OUTPUT, Phase, REQUEST};
@@ -16,7 +18,8 @@ use crate::state::State;
 
 pub(super) const TABLE: &[Function] = &[
     function("req.read_body", OUTPUT, read_body),
-    function("req.discard_body", OUTPUT, |_| {
+    function("req.discard_body", OUTPUT, |l| {
+        expect_count(l, 0..=0, "0 arguments but seen")?;
         lend::exchange(|x| {
             if !x.body.is_read() {
                 x.state::<Discarded>().0 = true;
@@ -27,6 +30,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("req.get_body_data", REQUEST, get_body_data),
     function("req.get_body_file", REQUEST, |l| {
+        expect_count(l, 0..=0, "0 arguments but seen")?;
         let path = lend::exchange(|x| x.body.file().and_then(|file| file.path.clone()))?;
         match path {
             Some(path) => l.push_bytes(path.as_os_str().as_encoded_bytes()),
@@ -35,6 +39,7 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("req.set_body_data", OUTPUT | Phase::Balancer as u32, |l| {
+        expect_count(l, 1..=1, "1 arguments but seen")?;
         let data = expect_string(&l, 1, "set_body_data")?;
         lend::exchange(|x| {
             check_read(x)?;
@@ -46,7 +51,8 @@ pub(super) const TABLE: &[Function] = &[
     function("req.set_body_file", OUTPUT | Phase::Balancer as u32, set_body_file),
     function("req.init_body", OUTPUT, init_body),
     function("req.append_body", OUTPUT, append_body),
-    function("req.finish_body", OUTPUT, |_| {
+    function("req.finish_body", OUTPUT, |l| {
+        expect_count(l, 0..=0, "0 argument but seen")?;
         lend::exchange(|x| {
             if std::mem::take(&mut x.state::<Building>().0).is_none() {
                 return Err(Raise::text("request_body not initialized"));
@@ -66,7 +72,8 @@ struct Discarded(bool);
 #[derive(Default)]
 struct Building(Option<usize>);
 
-fn read_body(_: State) -> Outcome {
+fn read_body(l: State) -> Outcome {
+    expect_count(l, 0..=0, "0 arguments but seen")?;
     if lend::exchange(|x| x.body.is_read() || x.is_subrequest() || x.state::<Discarded>().0)? {
         return Ok(Done::Results(0));
     }
@@ -90,22 +97,19 @@ fn tell_length(x: &mut Exchange) {
 }
 
 fn get_body_data(l: State) -> Outcome {
-    if lend::exchange(|x| x.body.file().is_some())? {
-        lend::log(
-            Level::Warn,
-            &"a client request body is buffered to a temporary file, it can't be read into memory",
-        );
-        l.push_nil();
-        return Ok(Done::Results(1));
-    }
+    expect_count(l, 0..=1, "0 or 1 arguments but seen")?;
+    let most = if l.top() == 1 { expect_number(l, 1, "get_body_data")? } else { 0.0 };
+    let most = if most >= 1.0 { most as usize } else { usize::MAX };
     lend::exchange(|x| match x.body.memory() {
+        _ if x.body.file().is_some() => l.push_nil(),
         [] => l.push_nil(),
-        bytes => l.push_bytes(bytes),
+        bytes => l.push_bytes(&bytes[..bytes.len().min(most)]),
     })?;
     Ok(Done::Results(1))
 }
 
 fn set_body_file(l: State) -> Outcome {
+    expect_count(l, 1..=2, "1 or 2 arguments but seen")?;
     let path = expect_string(&l, 1, "set_body_file")?;
     let remove = l.boolean(2);
     lend::exchange(|x| {
@@ -113,11 +117,8 @@ fn set_body_file(l: State) -> Outcome {
         let path = Path::new(OsStr::from_bytes(&path));
         let opened = weir_rt::file::open(path).and_then(|file| Ok((file.meta()?.size, file)));
         let (size, file) = opened.map_err(|error| {
-            let errno = error.raw_os_error().unwrap_or_default();
-            let reason = weir_rt::file::errno_text(errno);
-            let shown = path.display();
-            x.log(Level::Crit, &format_args!("open() \"{shown}\" failed ({errno}: {reason})"));
-            Raise::text(format!("open \"{shown}\" failed ({errno}: {reason})"))
+            let call = if error.kind() == ErrorKind::NotFound { "stat()" } else { "open()" };
+            Raise::text(format!("{call} \"{}\" failed", path.display()))
         })?;
         x.body.replace_by_file(file, path.to_owned(), size, remove);
         tell_length(x);
@@ -126,15 +127,16 @@ fn set_body_file(l: State) -> Outcome {
 }
 
 fn init_body(l: State) -> Outcome {
-    let wanted = if l.is_none_or_nil(1) { None } else { Some(expect_number(l, 1, "init_body")?) };
-    if let Some(wanted) = wanted.filter(|wanted| *wanted < 0.0) {
-        return Err(Raise::text(format!("bad \"size\" argument: {wanted}")));
-    }
+    expect_count(l, 0..=1, "0 or 1 argument but seen")?;
     lend::exchange(|x| {
         // Who receives a body may make it anew from what comes.
-        if !receives_body(x) {
-            check_read(x)?;
-        }
+        if receives_body(x) { Ok(()) } else { check_read(x) }
+    })??;
+    let wanted = if l.top() == 0 { None } else { Some(expect_number(l, 1, "init_body")?) };
+    if let Some(wanted) = wanted.filter(|wanted| *wanted < 0.0) {
+        return Err(Raise::text(format!("bad size argument: {wanted}")));
+    }
+    lend::exchange(|x| {
         let most = x.plan.core.client_body_buffer_size as usize;
         x.state::<Building>().0 = Some(wanted.map_or(most, |wanted| wanted as usize));
         x.body.replace(Vec::new());
@@ -143,6 +145,7 @@ fn init_body(l: State) -> Outcome {
 }
 
 fn append_body(l: State) -> Outcome {
+    expect_count(l, 1..=1, "1 arguments but seen")?;
     let piece = expect_string(&l, 1, "append_body")?;
     let limit = lend::exchange(|x| x.state::<Building>().0)?;
     let limit = limit.ok_or_else(|| Raise::text("request_body not initialized"))?;
@@ -151,6 +154,10 @@ fn append_body(l: State) -> Outcome {
 }
 
 fn get_post_args(l: State) -> Outcome {
+    expect_count(l, 0..=1, "0 or 1 arguments but seen")?;
+    if l.top() == 1 {
+        expect_number(l, 1, "get_post_args")?;
+    }
     let (read, in_file) = lend::exchange(|x| (x.body.is_read(), x.body.file().is_some()))?;
     if in_file {
         return fail(l, "request body in temp file not supported");

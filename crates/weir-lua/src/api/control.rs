@@ -8,6 +8,7 @@ use weir_core::log::Level;
 use weir_http::uri::{self, InternalTarget};
 use weir_trace::WaitKind;
 
+use super::req::args_argument;
 use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
 use crate::handler::{Shown, exited};
 use crate::lend;
@@ -71,9 +72,11 @@ fn exit(l: State) -> Outcome {
     if !matches!(status, -1 | 408 | 444 | 499) {
         check_subrequests()?;
     }
-    if status >= 200 && is_sent() {
+    // These leave what was said and has not gone yet unsent.
+    let closes = matches!(status, 408 | 444 | 499);
+    if status >= 200 && is_sent() && !closes {
         let now = current_status()?;
-        if status >= 300 && i64::from(now) != status && status != 499 && status != 444 && status != 408 {
+        if status >= 300 && i64::from(now) != status {
             let message = format!(
                 "attempt to set status {status} via ngx.exit after sending out the response status {now}"
             );
@@ -117,23 +120,26 @@ fn exec(l: State) -> Outcome {
     }
     let args = match l.kind(2) {
         kind::NONE | kind::NIL => Vec::new(),
-        kind::TABLE => encode::args_of(l, 2)?,
-        _ => expect_string(&l, 2, "exec")?,
+        kind::STRING | kind::NUMBER => expect_string(&l, 2, "exec")?,
+        _ => args_argument(l, 2, "exec")?,
     };
+    let parts = [own.unwrap_or_default(), &args];
+    let args = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'&');
     if path.first() == Some(&b'@') && !args.is_empty() {
         let (name, args) = (String::from_utf8_lossy(&path), String::from_utf8_lossy(&args));
         let message = format!("query strings {args} ignored when exec'ing named location {name}");
         lend::exchange(|x| x.log(Level::Warn, &message))?;
     }
-    let parts = [own.unwrap_or_default(), &args];
-    let args = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'&');
     lend::run(|run| run.op = Some(Op::End(End::Exec(path.into_owned(), args))))?;
     Ok(Done::Yield(0))
 }
 
 fn redirect(l: State) -> Outcome {
+    if !(1..=2).contains(&l.top()) {
+        return Err(Raise::text("expecting one or two arguments"));
+    }
     let target = expect_string(&l, 1, "redirect")?;
-    let status = if l.is_none_or_nil(2) { 302.0 } else { expect_number(l, 2, "redirect")? };
+    let status = if l.top() == 1 { 302.0 } else { expect_number(l, 2, "redirect")? };
     if ![301.0, 302.0, 303.0, 307.0, 308.0].contains(&status) {
         return Err(Raise::text(
             "only ngx.HTTP_MOVED_TEMPORARILY, ngx.HTTP_MOVED_PERMANENTLY, ngx.HTTP_PERMANENT_REDIRECT, \
@@ -224,8 +230,10 @@ fn set_status(l: State) -> Outcome {
 fn set_reason(l: State) -> Outcome {
     set_status(l)?;
     if let (false, Some(reason)) = (is_sent(), l.bytes(2)) {
-        let reason: Vec<u8> = reason.iter().copied().filter(|byte| !byte.is_ascii_control()).collect();
-        lend::exchange(|x| x.response.reason = Some(Text::Span(x.arena.push(&reason))))?;
+        let status = current_status()?;
+        let mut line = format!("{status} ").into_bytes();
+        line.extend(reason.iter().copied().filter(|byte| !byte.is_ascii_control()));
+        lend::exchange(|x| x.response.reason = Some(Text::Span(x.arena.push(&line))))?;
     }
     Ok(Done::Results(0))
 }

@@ -65,7 +65,7 @@ fn get(l: State) -> Outcome {
 
 fn set(l: State) -> Outcome {
     if l.kind(1) != kind::TABLE {
-        return Err(Raise::text(format!("ctx should be a table while getting a {}", l.kind_name(1))));
+        return Err(Raise::Plain(format!("ctx should be a table while getting a {}", l.kind_name(1))));
     }
     l.push_value(1);
     keep(l)?;

@@ -5,7 +5,7 @@ use md5::{Digest, Md5};
 use weir_core::log::Level;
 use weir_http::base64;
 
-use super::{Done, Function, Outcome, Raise, expect_count, expect_string, fail, function};
+use super::{Done, Function, Outcome, Raise, expect_count, expect_number, expect_string, fail, function};
 use crate::lend;
 use crate::state::State;
 use crate::sys::kind;
@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("encode_args", 0, |l| {
-        expect_count(l, 1, "1 argument")?;
+        expect_count(l, 1..=1, "1 argument but seen")?;
         if l.kind(1) != kind::TABLE {
             let reason = format!("table expected, got {}", l.kind_name(1));
             return Err(Raise::argument(1, "encode_args", &reason));
@@ -28,7 +28,11 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("decode_args", 0, |l| {
+        expect_count(l, 1..=2, "1 or 2 arguments but seen")?;
         let text = expect_string(&l, 1, "decode_args")?;
+        if !l.is_none_or_nil(2) {
+            expect_number(l, 2, "decode_args")?;
+        }
         let most = most(l, 2);
         push_args(l, &text, most);
         Ok(Done::Results(if finish_args(l, &text, most) { 2 } else { 1 }))
@@ -66,12 +70,15 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(1))
     }),
     function("hmac_sha1", 0, |l| {
-        expect_count(l, 2, "2 arguments")?;
+        expect_count(l, 2..=2, "2 arguments, but got")?;
         let (key, text) = (expect_string(&l, 1, "hmac_sha1")?, expect_string(&l, 2, "hmac_sha1")?);
         l.push_bytes(&hmac_sha1(&key, &text));
         Ok(Done::Results(1))
     }),
     function("quote_sql_str", 0, |l| {
+        if l.top() != 1 {
+            return Err(Raise::text("expecting one argument"));
+        }
         let text = expect_string(&l, 1, "quote_sql_str")?;
         l.push_bytes(&quote_sql(&text));
         Ok(Done::Results(1))
@@ -118,7 +125,8 @@ fn crc32(l: State) -> Outcome {
 
 fn escape_uri(l: State) -> Outcome {
     let text = text_argument(&l, 1, "escape_uri")?;
-    let kind = if l.is_none_or_nil(2) { 2.0 } else { super::expect_number(l, 2, "escape_uri")? };
+    let kind = if l.is_none_or_nil(2) { Some(2.0) } else { l.number(2).filter(|_| l.string(2).is_none()) };
+    let kind = kind.ok_or_else(|| Raise::text("\"type\" is not a number"))?;
     if kind.fract() != 0.0 || !(0.0..=6.0).contains(&kind) {
         return Err(Raise::text(format!("\"type\" {kind} out of range")));
     }

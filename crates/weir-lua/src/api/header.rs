@@ -66,8 +66,12 @@ pub(crate) fn response_fields(x: &mut Exchange) -> Vec<Field> {
     if let Some(seconds) = response.last_modified {
         fields.push((b"last-modified".to_vec(), weir_http::date::http(seconds).to_vec()));
     }
-    if let Some(location) = &response.location {
-        fields.push((b"location".to_vec(), text(location)));
+    let composed: [(&[u8], _); 3] =
+        [(b"location", &response.location), (b"Server", &response.server), (b"Date", &response.date)];
+    for (name, value) in composed {
+        if let Some(value) = value.as_ref().map(text).filter(|value| !value.is_empty()) {
+            fields.push((name.to_vec(), value));
+        }
     }
     for header in &response.headers {
         fields.push((header.name.bytes(&x.arena).to_vec(), text(&header.value)));
@@ -88,6 +92,11 @@ fn field_name(l: State, function: &str) -> Result<Vec<u8>, Raise> {
     Ok(name)
 }
 
+/// A field that scripts have given a value; one without it is not sent.
+fn shown(x: &Exchange, value: Option<&Text>) -> Vec<Vec<u8>> {
+    value.map(|value| x.text(value).to_vec()).filter(|value| !value.is_empty()).into_iter().collect()
+}
+
 fn get(l: State) -> Outcome {
     let name = field_name(l, "__index")?;
     let found: Vec<Vec<u8>> = lend::exchange(|x| match classify(&name) {
@@ -101,8 +110,8 @@ fn get(l: State) -> Outcome {
         Known::Location if x.response.location.is_some() => {
             x.response.location.iter().map(|value| x.text(value).to_vec()).collect()
         }
-        Known::Server => x.response.server.iter().map(|value| x.text(value).to_vec()).collect(),
-        Known::Date => x.response.date.iter().map(|value| x.text(value).to_vec()).collect(),
+        Known::Server => shown(x, x.response.server.as_ref()),
+        Known::Date => shown(x, x.response.date.as_ref()),
         _ => {
             let headers = x.response.headers.iter();
             let named = headers.filter(|header| header.name.bytes(&x.arena).eq_ignore_ascii_case(&name));
@@ -170,6 +179,10 @@ fn set(l: State) -> Outcome {
     let list = values(l, 2)?;
     let safe = safe_name(&name);
     let known = classify(&safe);
+    // How the body is framed is the server's business.
+    if safe.is_empty() || known == Known::TransferEncoding {
+        return Ok(Done::Results(0));
+    }
     if let (Known::ContentLength, [length, ..]) = (known, &list[..])
         && !length.iter().all(u8::is_ascii_digit)
     {
@@ -224,10 +237,15 @@ pub(crate) fn safe_value(value: Vec<u8>) -> Vec<u8> {
 
 fn set_request(l: State) -> Outcome {
     let name = safe_name(&expect_string(&l, 1, "set_header")?);
-    if l.top() < 2 {
-        return Err(Raise::argument(2, "set_header", "string, number, or table expected, got no value"));
+    let mut list = values(l, 2)?;
+    let known = classify(&name);
+    if matches!(known, Known::Host | Known::ContentLength | Known::Connection) && list.len() > 1 {
+        // Of these a request has one: the last.
+        list.drain(..list.len() - 1);
     }
-    let list = values(l, 2)?;
+    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
+        return Err(Raise::text("failed to set header"));
+    }
     lend::exchange(|x| match &list[..] {
         [] => x.remove_request_fields(Named::Exactly(&name)),
         [first, more @ ..] => {

@@ -22,6 +22,7 @@ mod var;
 mod worker;
 
 use std::ffi::{c_int, c_void};
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::glance;
@@ -197,7 +198,7 @@ fn run(l: State, function: &'static Function) -> Ending {
         catch_unwind(AssertUnwindSafe(|| (function.body)(l)))
             .unwrap_or_else(|_| Err(Raise::Text(format!("panic in ngx.{}", function.name))))
     };
-    match outcome {
+    match outcome.map_err(|why| named_as_called(l, function, why)) {
         // Here the limit did not hold; the script gets to know of it now.
         Ok(Done::Results(_)) if is_exceeded() => raise(l, Raise::text("not enough memory")),
         Ok(Done::Results(count)) => Ending::Results(count),
@@ -211,6 +212,39 @@ fn run(l: State, function: &'static Function) -> Ending {
         Err(error) => raise(l, error),
     }
 }
+
+/// An error about an argument has the name by which the function was called: none where `pcall` did.
+fn named_as_called(l: State, function: &Function, why: Raise) -> Raise {
+    let name = function.name.rsplit('.').next().unwrap_or_default();
+    let Raise::Text(message) = why else { return why };
+    let given = format!(" to '{name}' (");
+    // What is not of OpenResty's API has its own name always.
+    let own = function.name.starts_with('_') && !function.name.starts_with("_dict.");
+    if own
+        || !message.starts_with("bad argument #")
+        || NAMED_BY_TEXT.contains(&function.name)
+        || !message.contains(&given)
+        || l.called().0 != "?"
+        || !l.place(1).is_empty()
+    {
+        return Raise::Text(message);
+    }
+    Raise::Text(message.replacen(&given, " to '?' (", 1))
+}
+
+/// Functions that OpenResty has in Lua, where errors name them however they were called.
+const NAMED_BY_TEXT: &[&str] = &[
+    "exit",
+    "escape_uri",
+    "unescape_uri",
+    "flush",
+    "on_abort",
+    "thread.spawn",
+    "thread.wait",
+    "thread.kill",
+    "req.set_header",
+    "req.clear_header",
+];
 
 /// Whether the function says that there is no request, where others say that this is no place for them.
 fn wants_request(function: &Function) -> bool {
@@ -246,11 +280,11 @@ pub(crate) fn expect_number(l: State, at: c_int, function: &str) -> Result<f64, 
         .ok_or_else(|| Raise::argument(at, function, &format!("number expected, got {}", l.kind_name(at))))
 }
 
-/// Fails as OpenResty does for a wrong number of arguments.
-pub(crate) fn expect_count(l: State, wanted: c_int, words: &str) -> Result<(), Raise> {
-    if l.top() == wanted {
+/// Fails as OpenResty does for a wrong number of arguments; `words` say which are right, and how it goes on.
+pub(crate) fn expect_count(l: State, wanted: RangeInclusive<c_int>, words: &str) -> Result<(), Raise> {
+    if wanted.contains(&l.top()) {
         Ok(())
     } else {
-        Err(Raise::Text(format!("expecting {words} but got {}", l.top())))
+        Err(Raise::text(format!("expecting {words} {}", l.top())))
     }
 }

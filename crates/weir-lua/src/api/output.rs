@@ -120,7 +120,12 @@ pub(crate) fn text_of(
                 if l.append_element(at, index, out) {
                     continue;
                 }
-                let result = text_of(l, -1, out, bad);
+                let result = match l.kind(-1) {
+                    kind::FUNCTION | kind::THREAD | kind::USERDATA | kind::CDATA => {
+                        Err(bad(&format!("bad data type {} found", l.kind_name(-1))))
+                    }
+                    _ => text_of(l, -1, out, bad),
+                };
                 l.pop(1);
                 result?;
             }

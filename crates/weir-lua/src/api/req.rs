@@ -4,7 +4,7 @@ use weir_core::log::Level;
 use weir_http::Method;
 
 use super::control::check_subrequests;
-use super::{Done, Function, Outcome, Raise, encode, expect_number, expect_string, function};
+use super::{Done, Function, Outcome, Raise, encode, expect_count, expect_string, function};
 use crate::fast;
 use crate::lend;
 use crate::op::{End, Op};
@@ -33,20 +33,8 @@ pub(super) const TABLE: &[Function] = &[
         Ok(Done::Results(0))
     }),
     function("req.set_uri_args", REQUEST, |l| {
-        let args = match l.kind(1) {
-            kind::TABLE => encode::args_of(l, 1)?,
-            kind::STRING | kind::NUMBER => {
-                // What would end the request line goes out escaped.
-                let mut args = Vec::new();
-                let given = expect_string(&l, 1, "set_uri_args")?;
-                encode::escape(&given, |byte| byte > b' ' && byte != 0x7f, &mut args);
-                args
-            }
-            _ => {
-                let reason = format!("string, number, or table expected, but got {}", l.kind_name(1));
-                return Err(Raise::argument(1, "set_uri_args", &reason));
-            }
-        };
+        expect_count(l, 1..=1, "1 argument but seen")?;
+        let args = args_argument(l, 1, "set_uri_args")?;
         lend::exchange(|x| {
             let args = x.arena.push(&args);
             x.request.set_args(args);
@@ -55,6 +43,23 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("req.set_uri", REQUEST, set_uri),
 ];
+
+/// Arguments of a URI: a table, or a text, of which what can't stand in a request line is escaped.
+pub(super) fn args_argument(l: State, at: i32, function: &str) -> Result<Vec<u8>, Raise> {
+    match l.kind(at) {
+        kind::TABLE => encode::args_of(l, at),
+        kind::STRING | kind::NUMBER => {
+            let text = expect_string(&l, at, function)?;
+            let mut args = Vec::with_capacity(text.len());
+            encode::escape(&text, |byte| byte > 0x20 && byte != 0x7f, &mut args);
+            Ok(args)
+        }
+        _ => {
+            let reason = format!("string, number, or table expected, but got {}", l.kind_name(at));
+            Err(Raise::argument(at, function, &reason))
+        }
+    }
+}
 
 /// The constants `ngx.HTTP_GET` and so on.
 const METHODS: [(u32, &str); 15] = [
@@ -81,7 +86,7 @@ pub(crate) fn method_name(number: u32) -> Option<&'static str> {
 }
 
 fn set_method(l: State) -> Outcome {
-    let number = expect_number(l, 1, "set_method")?;
+    let number = l.number(1).ok_or_else(|| Raise::text("bad method number"))?;
     let Some(name) = method_name(number as u32) else {
         return Err(Raise::text(format!("unsupported HTTP method: {number}")));
     };
@@ -106,19 +111,23 @@ fn raw_header(l: State) -> Outcome {
     Ok(Done::Results(1))
 }
 
+/// An argument that is a boolean where it stands; false without it.
+fn flag(l: State, at: i32, function: &str) -> Result<bool, Raise> {
+    match l.kind(at) {
+        kind::NONE => Ok(false),
+        kind::BOOLEAN => Ok(l.boolean(at)),
+        _ => Err(Raise::argument(at, function, &format!("boolean expected, got {}", l.kind_name(at)))),
+    }
+}
+
 fn set_uri(l: State) -> Outcome {
+    expect_count(l, 1..=3, "1, 2 or 3 arguments but seen")?;
     let uri = expect_string(&l, 1, "set_uri")?;
     if uri.is_empty() {
         return Err(Raise::text("attempt to use zero-length uri"));
     }
-    let jump = match l.kind(2) {
-        kind::NONE | kind::NIL => false,
-        kind::BOOLEAN => l.boolean(2),
-        _ => return Err(Raise::argument(2, "set_uri", "boolean expected")),
-    };
-    if !l.boolean(3)
-        && let Some(bad) = encode::unsafe_byte(&uri)
-    {
+    let (jump, binary) = (flag(l, 2, "set_uri")?, flag(l, 3, "set_uri")?);
+    if !binary && let Some(bad) = encode::unsafe_byte(&uri) {
         let shown = encode::escaped_bytes(&uri);
         return Err(Raise::text(format!(
             "unsafe byte \"0x{bad:02x}\" in uri \"{shown}\" (maybe you want to set the 'binary' argument?)"
@@ -139,6 +148,7 @@ fn set_uri(l: State) -> Outcome {
         x.valid_location = false;
         if jump {
             x.uri_changed = true;
+            x.internal = true;
         }
     })?;
     if !jump {

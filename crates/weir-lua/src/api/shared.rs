@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Done, Function, Raise, fail, function};
+use super::{Done, Function, Raise, expect_count, expect_number, fail, function};
 use crate::agent;
 use crate::dict::call::{Call, Outcome, Reply};
 use crate::dict::{Dict, Item};
@@ -25,7 +25,10 @@ pub(super) const TABLE: &[Function] = &[
     function("_dict.rpush", 0, |l| push(l, false)),
     function("_dict.lpop", 0, |l| pop(l, true)),
     function("_dict.rpop", 0, |l| pop(l, false)),
-    function("_dict.llen", 0, |l| with_key(l, |l, dict, key| answer(l, dict.ask(Call::Length(&key))))),
+    function("_dict.llen", 0, |l| {
+        expect_count(l, 2..=2, "2 arguments, but only seen")?;
+        with_key(l, |l, dict, key| answer(l, dict.ask(Call::Length(&key))))
+    }),
     function("_dict.ttl", 0, |l| with_key(l, |l, dict, key| answer(l, dict.ask(Call::Ttl(&key))))),
     function("_dict.expire", 0, |l| {
         let ttl = milliseconds(l, 3, "exptime")?;
@@ -38,13 +41,15 @@ pub(super) const TABLE: &[Function] = &[
         })
     }),
     function("_dict.flush_expired", 0, |l| {
+        expect_count(l, 1..=2, "1 or 2 argument(s), but saw")?;
         let dict = dict(l)?;
-        let most = l.number(2).unwrap_or(0.0);
+        let most = if l.top() == 1 { 0.0 } else { expect_number(l, 2, "flush_expired")? };
         answer(l, dict.ask(Call::FlushExpired(most_of(most))))
     }),
     function("_dict.get_keys", 0, |l| {
+        expect_count(l, 1..=2, "1 or 2 argument(s), but saw")?;
         let dict = dict(l)?;
-        let most = if l.is_none_or_nil(2) { 1024.0 } else { l.number(2).unwrap_or(1024.0) };
+        let most = if l.top() == 1 { 1024.0 } else { expect_number(l, 2, "get_keys")? };
         let Reply { keys, .. } = dict.ask(Call::Keys(most_of(most)));
         l.new_table(keys.len(), 0);
         for (at, key) in keys.iter().enumerate() {
@@ -150,6 +155,7 @@ fn milliseconds(l: State, at: i32, name: &str) -> Result<u64, Raise> {
 }
 
 fn push(l: State, left: bool) -> super::Outcome {
+    expect_count(l, 3..=3, "3 arguments, but only seen")?;
     let item = match l.kind(3) {
         kind::STRING => Item::Text(l.bytes(3).unwrap_or_default().into()),
         kind::NUMBER => Item::Number(l.number(3).unwrap_or_default()),
@@ -162,6 +168,7 @@ fn push(l: State, left: bool) -> super::Outcome {
 }
 
 fn pop(l: State, left: bool) -> super::Outcome {
+    expect_count(l, 2..=2, "2 arguments, but only seen")?;
     with_key(l, |l, dict, key| match is_ignored() {
         true => answer(l, Outcome::Nothing.into()),
         false => answer(l, dict.ask(Call::Pop { key: &key, left })),

@@ -5,23 +5,23 @@ use weir_http::date;
 use weir_rt::clock;
 
 use super::{Done, Function, Outcome, Raise, function};
+use crate::glance;
 use crate::lend;
 use crate::state::State;
 use crate::sys::kind;
 
 pub(super) const TABLE: &[Function] = &[
     function("time", 0, |l| {
-        l.push_number(clock::unix_time().0 as f64);
+        l.push_number(glance::wall().floor());
         Ok(Done::Results(1))
     }),
     function("now", 0, |l| {
-        let (seconds, millis) = clock::unix_time();
-        l.push_number(seconds as f64 + f64::from(millis) / 1000.0);
+        l.push_number(glance::wall());
         Ok(Done::Results(1))
     }),
     function("today", 0, |l| local(l, 0, 10)),
     function("localtime", 0, |l| local(l, 0, 19)),
-    function("utctime", 0, |l| Ok(push(l, clock::unix_time().0, 0, 0, 19))),
+    function("utctime", 0, |l| Ok(push(l, now(), 0, 0, 19))),
     function("http_time", 0, |l| {
         let time = l.number(1).ok_or_else(|| Raise::text("number argument only"))?;
         l.push_bytes(date::http(time as i64).as_ref());
@@ -53,14 +53,18 @@ pub(super) const TABLE: &[Function] = &[
 
 /// Seconds since 1970 at the request's beginning, with milliseconds.
 pub(crate) fn started(x: &mut Exchange) -> f64 {
-    let (seconds, millis) = clock::unix_time();
     let ago = weir_rt::now_ms().saturating_sub(x.start_ms);
-    (seconds as f64 * 1000.0 + f64::from(millis) - ago as f64) / 1000.0
+    ((glance::wall() * 1000.0).round() - ago as f64) / 1000.0
+}
+
+/// Whole seconds since 1970, as the running script knows them.
+fn now() -> u64 {
+    glance::wall() as u64
 }
 
 /// `2026-11-21 15:04:05`, from one byte to another.
 fn local(l: State, from: usize, to: usize) -> Outcome {
-    let (now, _) = clock::unix_time();
+    let now = now();
     Ok(push(l, now, clock::local_offset(now) / 60, from, to))
 }
 

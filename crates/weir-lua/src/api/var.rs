@@ -49,7 +49,7 @@ fn get(l: State) -> Outcome {
 }
 
 fn set(l: State) -> Outcome {
-    let Some(name) = l.bytes(1) else { return Err(Raise::text("bad variable name")) };
+    let Some(name) = l.string(1) else { return Err(Raise::text("bad variable name")) };
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let value = match l.kind(2) {
         kind::NIL | kind::NONE => None,

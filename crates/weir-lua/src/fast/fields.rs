@@ -5,7 +5,7 @@ use std::ptr;
 
 use weir_core::exchange::Named;
 use weir_core::log::Level;
-use weir_http::{Method, Version};
+use weir_http::{Known, Method, Version, classify};
 
 use super::{Answer, FOUND, NOTHING, REFUSED, changing, guarded, slice};
 use crate::api::{Arg, encode, response_fields, safe_name, started};
@@ -290,6 +290,11 @@ pub(super) unsafe extern "C" fn set_request_header(
     changing(|| {
         let bad = |text: &[u8]| text.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
         if !lend::phase().is_in(REQUEST) || value.is_some_and(bad) {
+            return REFUSED;
+        }
+        // No value is a field that is not there; a length that is none is refused elsewhere.
+        let value = value.filter(|value| !value.is_empty());
+        if value.is_some() && classify(name) == Known::ContentLength {
             return REFUSED;
         }
         let name = safe_name(name);

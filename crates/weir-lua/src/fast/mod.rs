@@ -130,6 +130,7 @@ pub(crate) struct Api {
     give_ctx: extern "C" fn(i32) -> i32,
     glance: extern "C" fn() -> *const Glance,
     say: unsafe extern "C" fn(*const u8, usize, i32) -> i32,
+    update_time: extern "C" fn(),
 }
 
 const API: Api = Api {
@@ -168,6 +169,7 @@ const API: Api = Api {
     give_ctx: request::give_ctx,
     glance: glance::place,
     say: output::say,
+    update_time: text::update_time,
 };
 
 static NEAR: Api = API;

@@ -178,6 +178,7 @@ fn composed(known: Known) -> bool {
             | Known::Location
             | Known::LastModified
             | Known::Connection
+            | Known::TransferEncoding
     )
 }
 
@@ -195,6 +196,7 @@ pub(super) unsafe extern "C" fn set_header(
         let (phase, plain) = (lend::phase(), plain != 0);
         let is_taken = || name.iter().all(|byte| PLAIN[usize::from(*byte)]) && !composed(classify(name));
         if !phase.is_in(REQUEST)
+            || name.is_empty()
             || value.is_empty()
             || value.iter().any(|byte| *byte < 0x20 || *byte == 0x7f)
             || (is_sent() && phase != Phase::HeaderFilter)

@@ -5,6 +5,7 @@ use weir_rt::clock;
 
 use super::{Answer, FOUND, NOTHING, REFUSED, guarded, slice};
 use crate::api::encode;
+use crate::glance;
 
 /// What becomes of a text, by number; `option` is `ngx.escape_uri`'s type, or that there is no padding.
 pub(super) unsafe extern "C" fn text(
@@ -82,13 +83,17 @@ fn shown(now: u64, offset: i32) -> Vec<u8> {
 
 /// Seconds since 1970, with milliseconds.
 pub(super) extern "C" fn now() -> f64 {
-    let (seconds, millis) = clock::unix_time();
-    seconds as f64 + f64::from(millis) / 1000.0
+    glance::wall()
 }
 
 /// Whole seconds since 1970.
 pub(super) extern "C" fn seconds() -> f64 {
-    clock::unix_time().0 as f64
+    glance::wall().floor()
+}
+
+/// Scripts ask for the time anew.
+pub(super) extern "C" fn update_time() {
+    glance::forget_time();
 }
 
 /// Seconds of a clock that nobody sets.

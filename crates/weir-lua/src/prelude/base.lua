@@ -35,11 +35,16 @@ local other_ctx, other_status = ngx._ctx, ngx._status
 local other_sent, other_subrequest, set_status = ngx._headers_sent, ngx._is_subrequest, ngx._set_status
 local type = type
 local new_table = require "table.new"
+-- What `init_worker_by_lua` has as its context: it is no request's.
+local INIT_WORKER, worker_ctx = 2, {}
 local getters = {
     ctx = function()
         local anchor = C.ctx()
         if anchor >= 0 then return registry[anchor] end
-        if anchor == -1 then return other_ctx() end
+        if anchor == -1 then
+            if C.phase() == INIT_WORKER then return worker_ctx end
+            return other_ctx()
+        end
         -- The first time. Anchored as luaL_ref does: free places are a list that begins at 0.
         local table, place = new_table(0, -2 - anchor), registry[0]
         if place and place ~= 0 then
@@ -77,6 +82,10 @@ local setters = {
                 registry[anchor] = table
                 return
             end
+            if C.phase() == INIT_WORKER then
+                worker_ctx = table
+                return
+            end
         end
         set_ctx(table)
     end,
@@ -107,9 +116,6 @@ for _, name in ipairs { "pid", "id", "count" } do
     local value = ngx.worker[name]()
     ngx.worker[name] = function() return value end
 end
--- The time is always the present one.
-function ngx.update_time() end
-
 local rawset = rawset
 setmetatable(ngx, {
     __index = function(_, key)

@@ -9,7 +9,7 @@ local function of_text(what, name)
     return function(...)
         local value = ...
         if type(value) ~= "string" then
-            if value == nil or type(value) == "table" then return other(...) end
+            if value == nil or what == 8 and type(value) == "table" then return other(...) end
             value = tostring(value)
         end
         if C.text(what, value, #value, 0, out) == 1 then return text(out.at, out.len) end
@@ -34,15 +34,15 @@ nothing_is_empty("sha1_bin")
 local escape_uri, encode_base64 = ngx.escape_uri, ngx.encode_base64
 function ngx.escape_uri(...)
     local value, kind = ...
+    if type(value) == "table" or type(value) == "userdata" then value = tostring(value) end
     if type(value) == "string" and (kind == nil or kind == 2 or kind == 0) then
         if C.text(3, value, #value, kind or 2, out) == 1 then return text(out.at, out.len) end
     end
-    return escape_uri(...)
+    return escape_uri(value, select(2, ...))
 end
 function ngx.encode_base64(...)
     local value, bare = ...
-    if value ~= nil and type(value) ~= "string" and type(value) ~= "table" then value = tostring(value) end
-    if value == nil then value = "" end
+    if value == nil then value = "" elseif type(value) ~= "string" then value = tostring(value) end
     if type(value) == "string" and (bare == nil or type(bare) == "boolean") then
         if C.text(5, value, #value, bare and 1 or 0, out) == 1 then return text(out.at, out.len) end
     end
@@ -77,8 +77,19 @@ function ngx.parse_http_time(value)
     if C.text(10, value, #value, 0, out) == 1 then return out.number end
     return nil
 end
-function ngx.now() return C.now() end
-function ngx.time() return C.seconds() end
+-- Read once while a script runs without waiting, unless it wants it anew.
+local glance, floor = ngx._fast.glance, math.floor
+function ngx.now()
+    local wall = glance.wall
+    if wall ~= 0 then return wall end
+    return C.now()
+end
+function ngx.time()
+    local wall = glance.wall
+    if wall ~= 0 then return floor(wall) end
+    return C.seconds()
+end
+function ngx.update_time() C.update_time() end
 for name, what in pairs { http_time = 0, cookie_time = 1 } do
     local other = ngx[name]
     ngx[name] = function(time)

@@ -11,6 +11,7 @@ struct weir_glance {
     double now;
     double stamp;
     double change;
+    double wall;
 };
 struct weir_mark {
     double version;
@@ -76,6 +77,7 @@ struct weir_api {
     int (*give_ctx)(int);
     struct weir_glance *(*glance)(void);
     int (*say)(const char *, size_t, int);
+    void (*update_time)(void);
 };
 ]]
 ngx._fast = {

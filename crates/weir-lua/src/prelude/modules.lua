@@ -14,7 +14,7 @@ end
 preload["table.isarray"] = function()
     return function(t)
         for key in pairs(t) do
-            if type(key) ~= "number" then return false end
+            if type(key) ~= "number" or key < 1 or key % 1 ~= 0 then return false end
         end
         return true
     end

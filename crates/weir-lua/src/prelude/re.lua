@@ -190,9 +190,6 @@ local function replace(subject, number, parts, call, everywhere)
         buf[size] = sub(subject, copied + 1, from)
         if call then
             local by = call(fill(new(total, names[number] and 4 or 0), number, subject))
-            if type(by) ~= "string" and type(by) ~= "number" then
-                error("string or number expected to be returned by the replace function, got " .. type(by), 3)
-            end
             size = size + 1
             buf[size] = tostring(by)
         else
@@ -224,7 +221,7 @@ local function substitute(name, everywhere)
         if type(by) == "function" then
             call = by
         else
-            parts, wrong = parts_of(string_of(by, 3, name))
+            parts, wrong = parts_of(tostring(by))
         end
         local new_text, count
         if not wrong then new_text, count, wrong = replace(subject, number, parts, call, everywhere) end
@@ -235,6 +232,51 @@ local function substitute(name, everywhere)
 end
 ngx.re.sub, ngx.re.gsub = substitute("sub", false), substitute("gsub", true)
 
+-- Whether a pattern stands for itself: most separators do. Which bytes do is asked of a table, made when the first text
+-- is split.
+local itself
+local simple = { [""] = true, j = true, o = true, jo = true, oj = true }
+local function is_plain(regex, options)
+    if not itself then
+        itself = new(256, 0)
+        for at = 0, 255 do itself[at] = true end
+        for _, sign in pairs { byte("\\^$.|?*+()[]{}", 1, -1) } do itself[sign] = false end
+    end
+    if type(regex) ~= "string" or regex == "" or not simple[options or ""] then return false end
+    for at = 1, #regex do
+        if not itself[byte(regex, at)] then return false end
+    end
+    return true
+end
+
+-- What is left of a subject behind its last separator, and the end of the list; empty texts at its end count for nothing
+-- unless a number of texts was wanted.
+local function finish(res, size, rest, most)
+    size = size + 1
+    res[size] = rest
+    if most <= 0 then
+        while size > 0 and res[size] == "" do
+            res[size] = nil
+            size = size - 1
+        end
+    end
+    res[size + 1] = nil
+    return res
+end
+
+-- From behind the first `copied` bytes.
+local function split_plainly(subject, by, copied, most, res)
+    local size = 0
+    while copied < #subject and (most <= 0 or size < most - 1) do
+        local from, to = find_plain(subject, by, copied + 1, true)
+        if not from then break end
+        size = size + 1
+        res[size] = sub(subject, copied + 1, from - 1)
+        copied = to
+    end
+    return finish(res, size, sub(subject, copied + 1), most)
+end
+
 local function split(subject, regex, options, ctx, most, res)
     subject, most, res = tostring(subject), most or 0, res or {}
     local copied = start_of(ctx, "split")
@@ -242,6 +284,7 @@ local function split(subject, regex, options, ctx, most, res)
         res[1] = nil
         return res
     end
+    if is_plain(regex, options) then return split_plainly(subject, regex, copied, most, res) end
     local number, once = compiled(regex, options or "")
     if not number then return nil, once end
     local size, fields, start, total = 0, 0, copied, groups[number]
@@ -271,16 +314,7 @@ local function split(subject, regex, options, ctx, most, res)
         end
     end
     if once then C.re_free(number) end
-    size = size + 1
-    res[size] = sub(subject, copied + 1)
-    if most <= 0 then
-        while size > 0 and res[size] == "" do
-            res[size] = nil
-            size = size - 1
-        end
-    end
-    res[size + 1] = nil
-    return res
+    return finish(res, size, sub(subject, copied + 1), most)
 end
 
 package.preload["ngx.re"] = function()

@@ -4,7 +4,7 @@ local ngx = ngx
 local req, resp = ngx.req, ngx.resp
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
 local type, tostring, tonumber, rawget, setmetatable = type, tostring, tonumber, rawget, setmetatable
-local lower, find, new_table = string.lower, string.find, require "table.new"
+local lower, find, new_table, clear = string.lower, string.find, require "table.new", require "table.clear"
 local refused = req._refused
 req._refused = nil
 
@@ -71,7 +71,7 @@ local function list(what, most, raw, into)
     local count = C.list(what, limit(most), raw and 1 or 0, nil, 0, out)
     if count < 0 then return refused() end
     local cut = out.flag == 1
-    into = into or new_table(0, count)
+    if into then clear(into) else into = new_table(0, count) end
     if what == 0 then gather_fields(into, count) else gather(into, count) end
     if cut then return into, "truncated" end
     return into
@@ -93,12 +93,15 @@ end
 req.get_query_args = req.get_uri_args
 
 local decode_args = ngx.decode_args
-function ngx.decode_args(args, most, into)
-    if type(args) ~= "string" then return decode_args(args, most) end
+function ngx.decode_args(...)
+    local args, most = ...
+    if type(args) ~= "string" or (most ~= nil and type(most) ~= "number") or select("#", ...) > 2 then
+        return decode_args(...)
+    end
     local count = C.list(3, limit(most), 1, args, #args, out)
-    if count < 0 then return decode_args(args, most) end
+    if count < 0 then return decode_args(...) end
     local cut = out.flag == 1
-    into = gather(into or new_table(0, count), count)
+    local into = gather(new_table(0, count), count)
     if cut then return into, "truncated" end
     return into
 end
@@ -126,27 +129,26 @@ end
 local set_method = req._set_method
 req._set_method = nil
 function req.set_method(method)
-    if type(method) ~= "number" then
-        error("bad argument #1 to 'set_method' (number expected, got " .. type(method) .. ")", 2)
-    end
+    if type(method) ~= "number" then error("bad method number", 2) end
     if C.set_method(method) ~= 1 then return set_method(method) end
 end
 
 local set_header, clear_header = req.set_header, req.clear_header
-function req.set_header(...)
-    local name, value = ...
-    if type(name) == "string" and select("#", ...) > 1 then
-        if value == nil then
-            if C.set_request_header(name, #name, nil, 0) == 1 then return end
-        elseif type(value) == "string" or type(value) == "number" then
-            local given = tostring(value)
-            if C.set_request_header(name, #name, given, #given) == 1 then return end
-        end
+local texts = ngx._texts
+ngx._texts = nil
+function req.set_header(name, value)
+    if name == nil then error("bad 'name' argument: string expected, got nil", 2) end
+    if type(name) ~= "string" then name = tostring(name) end
+    if value == nil then
+        if C.set_request_header(name, #name, nil, 0) == 1 then return end
+    else
+        value = texts(value)
+        if type(value) == "string" and C.set_request_header(name, #name, value, #value) == 1 then return end
     end
-    return set_header(...)
+    return set_header(name, value)
 end
-function req.clear_header(...)
-    local name = ...
-    if type(name) == "string" and C.set_request_header(name, #name, nil, 0) == 1 then return end
-    return clear_header(...)
+function req.clear_header(name)
+    if type(name) ~= "string" then name = tostring(name) end
+    if C.set_request_header(name, #name, nil, 0) == 1 then return end
+    return clear_header(name)
 end

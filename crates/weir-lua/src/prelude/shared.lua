@@ -115,7 +115,7 @@ local function store(zone, when, evict, key, value, ttl, flags)
     elseif kind == "boolean" then
         given.number, given.kind = value and 1 or 0, 2
     elseif value == nil then
-        if when ~= 0 then return nil, "attempt to add or replace nil values" end
+        if when ~= 0 then return false, "attempt to add or replace nil values", false end
         given.kind = 3
     else
         return nil, "bad value type"

@@ -69,8 +69,8 @@ ngx.var = setmetatable({}, {
                 index = C.settable(name, #name)
                 if index >= 0 then settable[name] = index end
             end
+            if value ~= nil and type(value) ~= "string" then value = tostring(value) end
             local given = value
-            if type(given) == "number" then given = tostring(given) end
             if index >= 0 then
                 if type(given) == "string" then
                     if C.set_variable(index, given, #given) == 1 then return end
@@ -90,6 +90,18 @@ local function remember_plain(name)
     if plain_count >= MOST then plain, plain_count = {}, 0 end
     plain[name], plain_count = 1, plain_count + 1
 end
+
+-- A field's values as texts. What is none of Lua's strings is shown as Lua shows it; a list ends at its first nil.
+local function texts(value)
+    if type(value) ~= "table" then return tostring(value) end
+    local list = {}
+    for at = 1, #value do
+        if value[at] == nil then break end
+        list[at] = tostring(value[at])
+    end
+    return list
+end
+ngx._texts = texts
 
 local fields = memory()
 ngx.header = setmetatable({}, {
@@ -117,7 +129,10 @@ ngx.header = setmetatable({}, {
                     return
                 end
             end
+        elseif name ~= nil then
+            name = tostring(name)
         end
+        if value ~= nil then value = texts(value) end
         header_set(name, value)
     end,
 })

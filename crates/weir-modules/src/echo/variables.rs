@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use weir_core::variable::Variable;
 use weir_core::{Exchange, Text};
+use weir_http::{Span, Version};
 
 pub(super) const VARIABLES: &[Variable] = &[
     Variable::new("echo_timer_elapsed", elapsed).volatile(),
@@ -61,14 +62,19 @@ fn request_body(x: &mut Exchange) -> Option<Text> {
     (!body.is_empty()).then(|| Text::Span(x.arena.push(&body)))
 }
 
-/// The request line and the fields as they came, without the empty line.
+/// The request's head as it came, with the empty line.
 fn request_head(x: &mut Exchange) -> Option<Text> {
+    if matches!(x.request.version, Version::V10 | Version::V11) {
+        let (start, end) = (x.request.head.leading_crlf as u32, x.request.head.len as u32);
+        return Some(Text::Span(Span { start, end }));
+    }
     let mut head = x.arena.get(x.request.line).to_vec();
     head.extend_from_slice(b"\r\n");
     for field in &x.request.fields {
         let line = [x.arena.get(field.name), b": ", x.arena.get(field.value), b"\r\n"];
         head.extend_from_slice(&line.concat());
     }
+    head.extend_from_slice(b"\r\n");
     Some(Text::Span(x.arena.push(&head)))
 }
 
