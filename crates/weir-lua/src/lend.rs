@@ -170,14 +170,16 @@ pub(crate) fn doing(phase: Phase) -> &'static str {
 
 /// Logs a message of the running script: of its request, if it has one.
 pub(crate) fn log(level: Level, message: &dyn std::fmt::Display) {
-    let doing = doing(phase());
+    let doing = if level == Level::Debug { "" } else { doing(phase()) };
     let told =
         weir_core::log::up_to(LONGEST, || any_exchange(|x| x.log(level, &format_args!("{message}{doing}"))));
     if told.is_err() {
-        // As in OpenResty, where `init_by_lua` logs before there are contexts.
+        // As in OpenResty, where `init_by_lua` logs before there are contexts, and debug lines have none.
         match phase() {
-            Phase::Init => weir_core::log::cycle(level, message),
-            other => weir_core::log::cycle(level, &format_args!("{message}, context: {}", other.context())),
+            other if level != Level::Debug && !matches!(other, Phase::Init) => {
+                weir_core::log::cycle(level, &format_args!("{message}, context: {}", other.context()));
+            }
+            _ => weir_core::log::cycle(level, message),
         }
     }
 }

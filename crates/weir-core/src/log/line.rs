@@ -30,7 +30,7 @@ pub fn up_to<T>(longest: usize, tell: impl FnOnce() -> T) -> T {
     told
 }
 
-/// Composes a line; `context` appends what follows the message.
+/// Composes a line; `context` appends what follows the message, which nothing does at the level `debug`, as in nginx.
 pub(super) fn compose(
     time: &[u8; 19],
     level: Level,
@@ -46,7 +46,9 @@ pub(super) fn compose(
         put(&mut out, format_args!("*{number} "));
     }
     put(&mut out, format_args!("{message}"));
-    context(&mut out);
+    if level != Level::Debug {
+        context(&mut out);
+    }
     out.truncate(LIMIT.get() - 1);
     out.push(b'\n');
     out

@@ -149,6 +149,15 @@ fn a_line_ends_after_2048_bytes() {
 }
 
 #[test]
+fn debug_lines_have_no_context() {
+    let line = |level| {
+        line::compose(&line::now(), level, Some(7), &"told", |out| out.extend_from_slice(b", client"))
+    };
+    assert!(line(Level::Info).ends_with(b": *7 told, client\n"));
+    assert!(line(Level::Debug).ends_with(b": *7 told\n"));
+}
+
+#[test]
 fn a_worker_hands_lines_over_by_itself_and_in_order() {
     let file = Temporary::new();
     let log = file.open(None);
