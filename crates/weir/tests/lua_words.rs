@@ -87,6 +87,21 @@ both_drivers! {
         });
     }
 
+    /// Each subrequest knows of the servers that it asked alone, and the request of its own.
+    fn subrequests_have_servers_of_their_own(driver) {
+        let server = serve(driver, "", "
+            location /each { content_by_lua_block {
+                for _ = 1, 2 do ngx.say(ngx.location.capture('/asks').header['X-Asked']) end
+                ngx.say(tostring(ngx.var.upstream_addr)) } }
+            location /asks { proxy_pass http://127.0.0.1:%%PORT%%/answers;
+                header_filter_by_lua_block { ngx.header['X-Asked'] = ngx.var.upstream_status } }
+            location /answers { return 200 x; }
+            location /checked { auth_request /asks; proxy_pass http://127.0.0.1:%%PORT%%/gone; add_header X-Asked $upstream_status always; }
+            location /gone { return 410; }");
+        assert_eq!(server.get("/each").text(), "200\n200\nnil\n");
+        assert_eq!(server.get("/checked").field("x-asked"), Some("410"));
+    }
+
     fn jumps_wait_for_subrequests(driver) {
         let server = serve(driver, "", "
             location /jump { rewrite_by_lua_block {

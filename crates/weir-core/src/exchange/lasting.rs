@@ -82,7 +82,7 @@ impl Exchange {
         if self.lasting.0.is_empty() { None } else { self.lasting.take::<Reports>()?.0 }
     }
 
-    /// What is known of the servers that were asked; it lasts as well.
+    /// What is known of the servers that were asked; it lasts as well, but for this request or subrequest alone.
     pub(crate) fn tries(&mut self) -> &Tries {
         self.tries.get_or_insert_with(|| self.spare_tries.take().unwrap_or_default())
     }
@@ -102,9 +102,8 @@ impl Exchange {
         self.spare_tries = self.tries.take().and_then(|mut tries| tries.clear().then_some(tries));
     }
 
-    /// Gives what lasts to `other`, and takes what it has.
+    /// Gives what lasts to `other`, and takes what it has: not the tries, each subrequest's are its own.
     pub(crate) fn swap_lasting(&mut self, other: &mut Exchange) {
         std::mem::swap(&mut self.lasting, &mut other.lasting);
-        std::mem::swap(&mut self.tries, &mut other.tries);
     }
 }
