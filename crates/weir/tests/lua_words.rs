@@ -63,6 +63,10 @@ both_drivers! {
                 local ok, why = ngx.flush(true) ngx.say(tostring(ok), ' ', why)
                 t(ngx.flush, 1) t(ngx.flush, true, 1) t(ngx.eof, 1) t(ngx.send_headers) } }
             location /abort { content_by_lua_block { t(ngx.on_abort) t(ngx.on_abort, 1) } }
+            location /timer { content_by_lua_block {
+                local said, sema = nil, require('ngx.semaphore').new()
+                ngx.timer.at(0, function() said = select(2, pcall(ngx.on_abort)) sema:post() end)
+                sema:wait(3600) ngx.say(said) } }
             location /aborts { lua_check_client_abort on; content_by_lua_block { t(ngx.on_abort) t(ngx.on_abort, function() end) } }
             location /logs { log_by_lua_block { ngx.log(ngx.WARN, 'at the end') error('too late') } return 200 x; }");
         assert_eq!(
@@ -74,6 +78,7 @@ both_drivers! {
              true 1 nil\n"
         );
         assert_eq!(server.get("/abort").text(), "true nil lua_check_client_abort is off\n".repeat(2));
+        assert_eq!(server.get("/timer").text(), "API disabled in the context of ngx.timer\n");
         assert_eq!(
             server.get("/aborts").text(),
             "false bad argument #1 to 'on_abort' (Lua function expected) nil\ntrue 1 nil\n"

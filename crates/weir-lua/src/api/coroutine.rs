@@ -82,6 +82,9 @@ fn spawn(l: State) -> Outcome {
 }
 
 fn on_abort(l: State) -> Outcome {
+    if lend::phase().is_alone() {
+        return Err(lend::disabled());
+    }
     if !lend::exchange(|x| x.plan.kept::<Settings>().is_some_and(|kept| kept.check_client_abort))? {
         return fail(l, "lua_check_client_abort is off");
     }
