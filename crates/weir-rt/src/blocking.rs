@@ -22,11 +22,12 @@ type Job = Box<dyn FnOnce() + Send>;
 const MAX_THREADS: usize = 32;
 /// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// The niceness of threads that give way, unless [`set_computing`] says otherwise. What keeps loops from being held up is the
-/// slice they ask for (`process::give_way`), at any niceness; this says what they get of a core that others keep busy. On a core
-/// with two programs at 0, handshakes a second at 19, 10, 5 and 0: RSA-2048 6, 62, 207; RSA-4096 2, 18, 46, 109. What these add
-/// to the p99 of requests there (some 5 ms without them): RSA-2048 +0.4, -0.4, +0.4 ms, RSA-4096 +0.1, -0.4, +2.1, +3.6.
-pub const KEYS_NICE: i32 = 10;
+/// The niceness of threads that give way, unless [`set_computing`] says otherwise. The slice they ask for
+/// (`process::give_way`) lets loops begin at once; this says what they get of a core that others keep busy. On a core
+/// with two programs at 0, handshakes a second at 19, 15, 10 and 5: RSA-2048 6, 19, 62, 207; RSA-4096 2, -, 18, 46.
+/// Alone with a worker, 1,000 handshakes a second with RSA-2048 add to the p99 of its requests +0.1, -0.5, +1.5 ms at
+/// 19, 15 and 10 (`bench/tls/run lua`).
+pub const KEYS_NICE: i32 = 15;
 
 /// What the pool is doing, for the USE table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -71,7 +71,7 @@ both_drivers! {
         let pair = own("a.example.com");
         let cores = std::thread::available_parallelism().expect("Linux tells").get();
         for (line, most, nice) in [
-            ("", cores, 10),
+            ("", cores, 15),
             ("ssl_key_pool threads=2 nice=7;", 2, 7),
             ("ssl_key_pool nice=0;", cores, 0),
             ("ssl_key_pool threads=1 nice=3; worker_cpu_affinity auto;", 1, 3),

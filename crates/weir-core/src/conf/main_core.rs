@@ -279,7 +279,7 @@ const TABLE: &[Row] = &[
     Row::new("worker_priority", MAIN, ONE, set::worker_priority)
         .doc("The workers' priority as nice counts; 0."),
     Row::new("ssl_key_pool", MAIN, ONE_OR_TWO, set::key_pool)
-        .doc("The threads that use slow keys: threads=N at most, as many as cores, and nice=N, 0 to 19, how far they give way to others; 10."),
+        .doc("The threads that use slow keys: threads=N at most, as many as cores, and nice=N, 0 to 19, how far they give way to others; 15."),
     Row::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
         .doc("The CPUs of each worker as masks, or auto with a mask of those to use."),
     Row::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))
