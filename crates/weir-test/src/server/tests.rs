@@ -36,13 +36,15 @@ fn a_connection_is_kept_and_a_head_has_no_body() {
 }
 
 #[test]
-fn an_abort_is_logged_and_quit_still_ends_it() {
+fn a_client_aborts_and_quit_still_ends_the_server() {
     let Some(builder) = nginx(HELLO) else { return };
-    let server = builder.start();
+    let mut server = builder.start();
     let mut client = server.client();
     client.send("GET /hi HTTP/1.1\r\n");
     client.abort();
-    assert!(server.access_log_lines(0).is_empty());
+    // Whether it logs that depends on what it saw first, the bytes or the reset.
+    assert_eq!(server.get("/hi").text(), "hello");
+    assert!(server.quit().status.success());
 }
 
 #[test]
