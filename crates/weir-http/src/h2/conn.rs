@@ -73,6 +73,8 @@ pub struct Connection {
     pub(super) data: Option<Data>,
     /// The highest stream that the peer opened.
     pub(super) last: u32,
+    /// What it was when all that had come was read: streams above came with what is being read.
+    pub(super) seen: u32,
     /// The next stream that is opened here.
     pub(super) next: u32,
     /// Streams that were reset here: what comes on them was sent before the peer knew.
@@ -152,6 +154,7 @@ impl Connection {
             block: None,
             data: None,
             last: 0,
+            seen: 0,
             next: 1,
             reset: VecDeque::new(),
             ended: VecDeque::new(),

@@ -15,7 +15,10 @@ impl Connection {
         if head.stream == 0 {
             return Err(protocol("sent PRIORITY frame with incorrect identifier"));
         }
-        self.guard.count(Abuse::Priorities)?;
+        if self.is_late(head.stream) {
+            return self.late();
+        }
+        self.guard.spend(Abuse::Priorities)?;
         let wrong = match payload.first_chunk::<5>() {
             Some(tree) if payload.len() == 5 && depends_on(tree) != head.stream => return Ok(None),
             Some(_) if payload.len() == 5 => protocol("sent PRIORITY frame with incorrect dependency"),
@@ -34,7 +37,14 @@ impl Connection {
         if head.stream == 0 {
             return Err(protocol("sent RST_STREAM frame with incorrect identifier"));
         }
-        self.guard.count(Abuse::Resets)?;
+        if self.is_late(head.stream) {
+            return self.late();
+        }
+        // A peer that waited for an answer may not want the rest; answers do not pay for requests that are cancelled in
+        // the same breath.
+        let at_once = self.role == Role::Server && head.stream > self.seen;
+        let counted = if at_once { self.guard.count(Abuse::Resets) } else { self.guard.spend(Abuse::Resets) };
+        counted?;
         let Some(key) = self.store.find(head.stream) else {
             // From here on the peer knows that it is closed.
             self.reset.retain(|id| *id != head.stream);
@@ -54,6 +64,7 @@ impl Connection {
             return Err(protocol("sent SETTINGS frame with incorrect identifier"));
         }
         if head.has(ACK) {
+            self.guard.count(Abuse::Settings)?;
             return match payload {
                 [] => Ok(None),
                 _ => Err(size("sent SETTINGS frame with the ACK flag and nonzero length")),
@@ -84,10 +95,10 @@ impl Connection {
         if payload.len() != 8 {
             return Err(size("sent PING frame with incorrect length"));
         }
+        self.guard.spend(Abuse::Pings)?;
         if head.has(ACK) {
             return Ok(None);
         }
-        self.guard.count(Abuse::Pings)?;
         frame::write(out, kind::PING, ACK, 0, payload);
         Ok(None)
     }
@@ -109,7 +120,10 @@ impl Connection {
             return Err(size("sent WINDOW_UPDATE frame with incorrect length"));
         };
         let increment = u32::from_be_bytes(increment) & 0x7fff_ffff;
-        self.guard.count(Abuse::Windows)?;
+        if self.is_late(head.stream) {
+            return self.late();
+        }
+        self.guard.spend(Abuse::Windows)?;
         let nothing = "sent WINDOW_UPDATE frame with incorrect window increment 0";
         let excess = "violated flow control: window is too large";
         if head.stream == 0 {
@@ -150,7 +164,7 @@ impl Connection {
         if head.stream != 0 || self.role == Role::Client || id.is_multiple_of(2) {
             return Err(protocol("sent PRIORITY_UPDATE frame with incorrect identifier"));
         }
-        self.guard.count(Abuse::Priorities)?;
+        self.guard.spend(Abuse::Priorities)?;
         let priority = Priority::parse(value);
         if let Some(key) = self.store.find(id) {
             self.prioritize(key, priority);

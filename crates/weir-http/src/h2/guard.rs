@@ -1,7 +1,10 @@
 //! Limits on what a peer may do that costs it less than us.
 //!
-//! Each kind of frame that an attack could be made of has a bucket: a burst that no honest peer comes near, and so many
-//! more each second. An overrun ends the connection with ENHANCE_YOUR_CALM, is counted, and has a name.
+//! Each kind of frame that an attack could be made of has a bucket: a burst, and so many more each second. What a peer
+//! does because of the work that it lets us do is no attack, at whatever speed: Go's client sends two WINDOW_UPDATE frames
+//! for each 4 KB, gRPC's a PING for each frame of data. So content that is sent, requests that are answered and content
+//! that comes pay for frames in advance, and only those that nothing has paid for fill the bucket. An overrun ends the
+//! connection with ENHANCE_YOUR_CALM, is counted, and has a name.
 
 use super::{Code, Failure};
 
@@ -26,11 +29,13 @@ pub enum Abuse {
     Continuations,
     /// The size of a header section, far above what is answered with an error.
     Headers,
+    /// Frames on streams that the peer was told are not taken any more.
+    Late,
 }
 
 impl Abuse {
     /// How many kinds there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 
     /// Its name in logs and counters.
     pub const fn name(self) -> &'static str {
@@ -44,6 +49,7 @@ impl Abuse {
             Abuse::Unknown => "unknown frames flood",
             Abuse::Continuations => "CONTINUATION flood",
             Abuse::Headers => "header bomb",
+            Abuse::Late => "late frames flood",
         }
     }
 
@@ -58,6 +64,7 @@ impl Abuse {
             Abuse::Unknown => "sent too many unknown frames (unknown frames flood)",
             Abuse::Continuations => "sent too many CONTINUATION frames (CONTINUATION flood)",
             Abuse::Headers => "sent too large header section (header bomb)",
+            Abuse::Late => "sent too many frames on streams after GOAWAY (late frames flood)",
         }
     }
 
@@ -66,20 +73,31 @@ impl Abuse {
         Failure { code: Code::EnhanceYourCalm, reason: self.reason(), abuse: Some(self) }
     }
 
-    /// The burst, and how many more a second.
+    /// The burst, and how many more a second, of frames that nothing has paid for.
     const fn allowance(self) -> (u32, u32) {
         match self {
             // A page that is left cancels what it had asked for: a hundred streams.
             Abuse::Resets => (500, 100),
-            // gRPC measures bandwidth with a PING for every few frames of data.
             Abuse::Pings => (1000, 200),
             Abuse::Settings => (50, 10),
             Abuse::Empty => (100, 20),
             Abuse::Priorities => (2000, 500),
-            // A peer that reads tells so for each frame at most: 16 KB of data each.
-            Abuse::Windows => (20_000, 20_000),
+            // Windows that are widened before anything is sent: a few for each stream.
+            Abuse::Windows => (4000, 1000),
             Abuse::Unknown => (1000, 100),
+            // As many streams as may be open at once, each with content in small frames.
+            Abuse::Late => (10_000, 1000),
             Abuse::Continuations | Abuse::Headers => (0, 0),
+        }
+    }
+
+    /// How many frames may be paid for at most. Updates come when the peer reads, maybe a window of 2 GB after the content was
+    /// sent; for the others a second's worth at full speed is enough.
+    const fn most_paid(self) -> u32 {
+        match self {
+            Abuse::Windows => u32::MAX,
+            Abuse::Resets => 1000,
+            _ => 20_000,
         }
     }
 }
@@ -89,6 +107,10 @@ impl Abuse {
 pub(super) struct Guard {
     /// How full each is.
     levels: [u32; Abuse::COUNT],
+    /// Frames of each that work has paid for.
+    paid: [u32; Abuse::COUNT],
+    /// Bytes of content sent that have not paid for an update yet.
+    bytes: u64,
     /// When they were emptied last, in milliseconds.
     since: u64,
 }
@@ -109,7 +131,42 @@ impl Guard {
         }
     }
 
-    /// One more of these.
+    /// `bytes` of content were sent in one frame; `cut`: it was as small as that since the peer's window is.
+    #[inline]
+    pub(super) fn sent(&mut self, bytes: u64, cut: bool) {
+        self.bytes += bytes;
+        let by_bytes = self.bytes / UPDATE_BYTES;
+        self.bytes %= UPDATE_BYTES;
+        // A peer that says so for each frame does it for stream and connection; that the frame is small is not its doing.
+        let by_frame = if cut { 0 } else { 2 };
+        self.pay(Abuse::Windows, u32::try_from(by_bytes).unwrap_or(u32::MAX).saturating_add(by_frame));
+        self.pay(Abuse::Pings, 1);
+    }
+
+    /// Work was done that makes so many of these frames honest.
+    #[inline]
+    pub(super) fn pay(&mut self, abuse: Abuse, frames: u32) {
+        if let Some(paid) = self.paid.get_mut(abuse as usize) {
+            *paid = paid.saturating_add(frames).min(abuse.most_paid());
+        }
+    }
+
+    /// One more of these, which may be paid for.
+    ///
+    /// # Errors
+    /// One too many.
+    #[inline]
+    pub(super) fn spend(&mut self, abuse: Abuse) -> Result<(), Failure> {
+        match self.paid.get_mut(abuse as usize) {
+            Some(paid) if *paid > 0 => {
+                *paid -= 1;
+                Ok(())
+            }
+            _ => self.count(abuse),
+        }
+    }
+
+    /// One more of these, for which no work can have paid.
     ///
     /// # Errors
     /// One too many.
@@ -121,8 +178,12 @@ impl Guard {
     }
 }
 
+/// Bytes of content that pay for a WINDOW_UPDATE frame. Those who open their windows by less at a time make us send frames
+/// that are mostly heads.
+const UPDATE_BYTES: u64 = 64;
+
 /// Kinds whose buckets leak; the others are limits of one header block.
-const LEAKING: [Abuse; 7] = [
+const LEAKING: [Abuse; 8] = [
     Abuse::Resets,
     Abuse::Pings,
     Abuse::Settings,
@@ -130,6 +191,7 @@ const LEAKING: [Abuse; 7] = [
     Abuse::Priorities,
     Abuse::Windows,
     Abuse::Unknown,
+    Abuse::Late,
 ];
 
 #[cfg(test)]
@@ -150,5 +212,34 @@ mod tests {
         assert!(guard.count(Abuse::Settings).is_err());
         guard.tick(7000);
         assert_eq!(guard.count(Abuse::Settings), Ok(()));
+    }
+
+    #[test]
+    fn work_pays_for_frames_up_to_a_number() {
+        let (mut guard, burst) = (Guard::default(), Abuse::Pings.allowance().0);
+        for _ in 0..3 * burst {
+            guard.sent(0, false);
+            assert_eq!(guard.spend(Abuse::Pings), Ok(()));
+        }
+        guard.pay(Abuse::Pings, u32::MAX);
+        let honest = Abuse::Pings.most_paid() + burst;
+        assert_eq!((0..honest).find_map(|_| guard.spend(Abuse::Pings).err()), None);
+        assert!(guard.spend(Abuse::Pings).is_err());
+    }
+
+    #[test]
+    fn frames_that_a_small_window_cuts_pay_by_their_bytes_alone() {
+        let updates = |bytes: u64, cut: bool| {
+            let (mut guard, mut updates) = (Guard::default(), 0);
+            for _ in 0..UPDATE_BYTES {
+                guard.sent(bytes, cut);
+            }
+            while guard.paid[Abuse::Windows as usize] > 0 && guard.spend(Abuse::Windows).is_ok() {
+                updates += 1;
+            }
+            updates
+        };
+        assert_eq!([updates(1, true), updates(64, true)], [1, 64]);
+        assert_eq!([updates(1, false), updates(64, false)], [1 + 128, 64 + 128]);
     }
 }

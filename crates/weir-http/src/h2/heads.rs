@@ -8,6 +8,7 @@ use super::recv::{Event, Outcome, protocol, size};
 use super::state::State;
 use super::store::Key;
 use super::{Code, Failure};
+use crate::hpack;
 
 /// A header block whose frames are coming in.
 #[derive(Debug)]
@@ -39,7 +40,8 @@ impl Connection {
             (None, Some(head)) if head.kind == kind::HEADERS && self.data.is_none() => head.stream,
             _ => return false,
         };
-        if id <= self.last || id.is_multiple_of(2) || self.role == Role::Client {
+        let taken = self.ending == Ending::No && self.role == Role::Server;
+        if id <= self.last || id.is_multiple_of(2) || !taken {
             return false;
         }
         self.last = id;
@@ -111,8 +113,10 @@ impl Connection {
         }
         read.bytes.clear();
         read.request = false;
-        if self.decoder.decode(block, self.config.headers, &mut self.section).is_err() {
-            return Err(Failure::new(Code::Compression, "sent invalid header block"));
+        match self.decoder.decode(block, self.config.headers, &mut self.section) {
+            Ok(()) => {}
+            Err(hpack::Error::TooLarge) => return Err(Abuse::Headers.failure()),
+            Err(_) => return Err(Failure::new(Code::Compression, "sent invalid header block")),
         }
         if block.len() <= USUAL && self.decoder.changes() == before {
             read.bytes.extend_from_slice(block);
@@ -135,9 +139,9 @@ impl Connection {
                 (false, false) => Err(protocol("sent HEADERS frame with incorrect identifier")),
             };
         }
-        if self.ending == Ending::Final {
+        if self.is_late(id) {
             // It will be sent again elsewhere: it is above what we said we took.
-            return Ok(None);
+            return self.late();
         }
         self.last = id;
         if self.store.len() >= self.config.max_streams as usize {
@@ -152,6 +156,13 @@ impl Connection {
             self.malformed = Message::read(&self.section, Part::Request, &mut self.message).err();
             self.read.request = true;
         }
+        if self.malformed.is_some() || self.section.too_large {
+            // Each makes us say what is wrong, and reset the stream.
+            self.guard.count(Abuse::Resets)?;
+        }
+        // Clients reprioritize what they have asked for, and grease what they ask.
+        self.guard.pay(Abuse::Priorities, 8);
+        self.guard.pay(Abuse::Unknown, 1);
         stream.expected = self.message.content_length;
         if let Some(priority) = self.message.priority {
             stream.priority = priority;

@@ -111,10 +111,14 @@ impl Connection {
             return Ok((input.len(), None));
         }
         self.guard.tick(now);
-        self.frames(input, out).inspect_err(|failure| {
+        let received = self.frames(input, out).inspect_err(|failure| {
             frame::goaway(out, self.last, failure.code);
             self.ending = Ending::Failed;
-        })
+        });
+        if let Ok((_, None)) = received {
+            self.seen = self.last;
+        }
+        received
     }
 
     fn frames(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, Option<Event>), Failure> {
@@ -194,7 +198,7 @@ impl Connection {
             kind::GOAWAY => self.peer_goes(head, payload),
             kind::WINDOW_UPDATE => self.window_update(head, payload, out),
             kind::PRIORITY_UPDATE => self.priority_update(head, payload),
-            _ => self.guard.count(Abuse::Unknown).map(|()| None),
+            _ => self.guard.spend(Abuse::Unknown).map(|()| None),
         }
     }
 
@@ -213,8 +217,10 @@ impl Connection {
             return Err(Failure::new(Code::FlowControl, reason));
         }
         let end = head.has(END_STREAM);
-        if content == 0 && !end {
-            self.guard.count(Abuse::Empty)?;
+        match content {
+            0 if end => {}
+            0 => self.guard.spend(Abuse::Empty)?,
+            _ => self.guard.pay(Abuse::Empty, 1),
         }
         let mut data = Data { key: None, content, padding: padding.unwrap_or(0), end };
         let event = self.content_for(head, &mut data, out)?;
@@ -231,6 +237,9 @@ impl Connection {
     /// Finds who the content of a DATA frame is for.
     fn content_for(&mut self, head: FrameHead, data: &mut Data, out: &mut Vec<u8>) -> Outcome {
         let Some(key) = self.store.find(head.stream) else {
+            if self.is_late(head.stream) {
+                return self.late();
+            }
             self.gone(head.stream, "sent DATA frame for idle stream")?;
             if self.is_ours(head.stream) || self.ending != Ending::No {
                 return Ok(None);
@@ -316,6 +325,18 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Whether a stream is one of those that the peer opened before it knew of our GOAWAY frame. What comes on it is ignored
+    /// (RFC 9113 section 6.8): other streams, which the peer was told go on, must not end with it.
+    pub(super) fn is_late(&self, id: u32) -> bool {
+        let told = self.ending != Ending::No && self.role == Role::Server;
+        told && id > self.last && !id.is_multiple_of(2)
+    }
+
+    /// A frame that is ignored; nobody sends many of them before the GOAWAY frame has come.
+    pub(super) fn late(&mut self) -> Outcome {
+        self.guard.count(Abuse::Late).map(|()| None)
     }
 
     /// A frame on a stream that is not there: one that ended, or, which is an error, never was.

@@ -2,6 +2,7 @@
 
 use super::conn::{Connection, Ending, Role};
 use super::frame::{self, END_HEADERS, END_STREAM, FrameHead, HEAD, kind};
+use super::guard::Abuse;
 use super::priority::Priority;
 use super::state::State;
 use super::store::{Key, Stream};
@@ -32,6 +33,7 @@ impl Connection {
         let id = stream.id;
         if end {
             stream.state = stream.state.end_out();
+            self.guard.pay(Abuse::Resets, 1);
         }
         let start = out.len();
         out.extend_from_slice(&[0; HEAD]);
@@ -120,6 +122,8 @@ impl Connection {
         stream.state = stream.state.end_out();
         let head = FrameHead { length: bytes as u32, kind: kind::DATA, flags: END_STREAM, stream: stream.id };
         self.send.take(bytes);
+        self.guard.sent(bytes, false);
+        self.guard.pay(Abuse::Resets, 1);
         out.extend_from_slice(&head.bytes());
         true
     }
@@ -158,7 +162,9 @@ impl Connection {
             stream.send.take(len);
             if end {
                 stream.state = stream.state.end_out();
+                self.guard.pay(Abuse::Resets, 1);
             }
+            let cut = stream.pending > 0 && (len == room || len == whole);
             let flags = if end { END_STREAM } else { 0 };
             let head = FrameHead { length: len as u32, kind: kind::DATA, flags, stream: stream.id };
             if stream.pending == 0 || stream.send.room() == 0 {
@@ -168,6 +174,7 @@ impl Connection {
                 self.queue.turn();
             }
             self.send.take(len);
+            self.guard.sent(len, cut);
             out.extend_from_slice(&head.bytes());
             return Some(Grant { key, len, end });
         }

@@ -26,6 +26,8 @@ pub struct Section {
     pub items: Vec<Item>,
     /// The fields were more, or longer, than allowed. Those behind are missing here; the tables are right all the same.
     pub too_large: bool,
+    /// Bytes and fields that are missing here.
+    missing: Limits,
 }
 
 /// A field of a [`Section`].
@@ -42,7 +44,7 @@ pub struct Item {
 }
 
 /// Bounds on a header section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all names and values.
     pub text: usize,
@@ -56,6 +58,7 @@ impl Section {
         self.text.clear();
         self.items.clear();
         self.too_large = false;
+        self.missing = Limits::default();
     }
 
     #[inline]
@@ -65,14 +68,33 @@ impl Section {
 
     /// Adds the field whose name and value stand at the end of the text.
     #[inline]
-    fn close(&mut self, name: Name, start: usize, middle: usize, clean: bool, limits: Limits) {
+    fn close(
+        &mut self,
+        name: Name,
+        start: usize,
+        middle: usize,
+        clean: bool,
+        limits: Limits,
+    ) -> Result<(), Error> {
         if self.text.len() > limits.text || self.items.len() >= limits.fields {
+            let length = self.text.len() - start;
             self.text.truncate(start);
-            self.too_large = true;
-            return;
+            return self.miss(length, limits);
         }
         let (label, value) = (Span::new(start, middle), Span::new(middle, self.text.len()));
         self.items.push(Item { name, label, value, clean });
+        Ok(())
+    }
+
+    /// A field of `length` bytes is not kept. What is over the limit by as much again, in bytes, or by half of the fields, is
+    /// not read any further: a block of 16 KB may stand for 64 MB.
+    #[cold]
+    fn miss(&mut self, length: usize, limits: Limits) -> Result<(), Error> {
+        self.too_large = true;
+        self.missing.text += length;
+        self.missing.fields += 1;
+        let far = self.missing.text > limits.text || self.missing.fields > limits.fields / 2;
+        if far { Err(Error::TooLarge) } else { Ok(()) }
     }
 }
 
@@ -130,12 +152,11 @@ impl Decoder {
         let row = self.row(index)?;
         // A reference of one byte may stand for kilobytes: over the limit nothing is copied any more.
         if section.too_large {
-            return Ok(());
+            return section.miss(row.text.len(), limits);
         }
         let start = section.mark();
         section.text.extend_from_slice(row.text);
-        section.close(row.name, start, start + row.label, row.clean, limits);
-        Ok(())
+        section.close(row.name, start, start + row.label, row.clean, limits)
     }
 
     fn literal(
@@ -163,8 +184,7 @@ impl Decoder {
             let text = section.text.get(start..).unwrap_or_default();
             self.table.add(Row { name, text, label: middle - start, clean });
         }
-        section.close(name, start, middle, clean, limits);
-        Ok(())
+        section.close(name, start, middle, clean, limits)
     }
 
     #[inline]

@@ -20,8 +20,8 @@ pub use decode::{Decoder, Item, Limits, Section};
 pub use encode::{Encoder, Indexing};
 pub use name::{Kind, Name};
 
-/// Why a header block can't be read. Each ends the connection with COMPRESSION_ERROR (RFC 9113 section 4.3): from
-/// there on the tables of both sides would differ.
+/// Why a header block can't be read. Each ends the connection, with COMPRESSION_ERROR (RFC 9113 section 4.3) but for the
+/// last: from there on the tables of both sides would differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The block ends within a field.
@@ -34,6 +34,8 @@ pub enum Error {
     Huffman,
     /// A table size above ours, or behind a field.
     TableSize,
+    /// Far more fields, or longer ones, than allowed: reading it to its end would be work for nobody.
+    TooLarge,
 }
 
 impl fmt::Display for Error {
@@ -44,6 +46,7 @@ impl fmt::Display for Error {
             Error::Index => "invalid table index in header block",
             Error::Huffman => "invalid huffman code in header block",
             Error::TableSize => "invalid table size update",
+            Error::TooLarge => "too large header block",
         })
     }
 }

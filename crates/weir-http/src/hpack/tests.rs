@@ -131,9 +131,11 @@ fn a_bomb_of_references_is_not_unpacked() {
     let mut section = Section::default();
     let limits = Limits { text: 8192, fields: 100 };
     decoder.decode(&block, limits, &mut section).expect("it fits");
-    decoder.decode(&[0xbe; 16_000], limits, &mut section).expect("good references");
+    decoder.decode(&[0xbe; 4], limits, &mut section).expect("a little too large");
     assert!(section.too_large);
     assert_eq!(section.items.len(), 2);
+    assert_eq!(decoder.decode(&[0xbe; 16_000], limits, &mut section), Err(Error::TooLarge));
+    assert_eq!(decoder.decode(&[0x82; 151], limits, &mut section), Err(Error::TooLarge));
     assert!(section.text.capacity() < 20_000);
     decoder.decode(&[0x82; 101], limits, &mut section).expect("good references");
     assert!(section.too_large && section.items.len() == 100);

@@ -8,7 +8,7 @@ use crate::client::Client;
 const CONF: &str = "http { send_timeout 200ms; server { listen 127.0.0.1:%%PORT%%; http2 on; root %%DIR%%;
     location /ok { return 200 ok; } } }";
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
     frame.extend(stream.to_be_bytes());

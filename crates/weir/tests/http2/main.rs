@@ -2,7 +2,9 @@
 
 mod attacks;
 mod client;
+mod go;
 mod grpc;
+mod late;
 mod lua;
 mod peer;
 mod real;

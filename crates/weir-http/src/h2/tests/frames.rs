@@ -13,22 +13,26 @@ pub(super) const CONFIG: Config = Config {
 };
 
 /// A server that has read the preface and settings, and what it says.
-struct Peer {
-    server: Connection,
-    out: Vec<u8>,
+pub(super) struct Peer {
+    pub(super) server: Connection,
+    pub(super) out: Vec<u8>,
     encoder: Encoder,
-    now: u64,
+    pub(super) now: u64,
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let head = FrameHead { length: payload.len() as u32, kind, flags, stream };
     [&head.bytes()[..], payload].concat()
 }
 
 impl Peer {
-    fn new() -> Peer {
+    pub(super) fn new() -> Peer {
+        Peer::with(&CONFIG)
+    }
+
+    pub(super) fn with(config: &Config) -> Peer {
         let mut out = Vec::new();
-        let server = Connection::server(&CONFIG, &mut out);
+        let server = Connection::server(config, &mut out);
         let mut peer = Peer { server, out, encoder: Encoder::new(), now: 1000 };
         let begin = [&PREFACE[..], &frame(kind::SETTINGS, 0, 0, &[])].concat();
         assert_eq!(peer.send(&begin), Ok(vec![]));
@@ -37,7 +41,7 @@ impl Peer {
     }
 
     /// What comes of `bytes`, all of which are taken.
-    fn send(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Code> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Code> {
         let (mut at, mut events) = (0, Vec::new());
         loop {
             let received = self.server.receive(&bytes[at..], self.now, &mut self.out);
@@ -54,7 +58,7 @@ impl Peer {
     }
 
     /// The block of a request with `fields` behind the usual pseudo-header fields.
-    fn block(&mut self, fields: &[(&str, &str)]) -> Vec<u8> {
+    pub(super) fn block(&mut self, fields: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
         self.encoder.begin(&mut out);
         let usual = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
@@ -65,7 +69,7 @@ impl Peer {
     }
 
     /// Opens a stream.
-    fn open(&mut self, id: u32, flags: u8, fields: &[(&str, &str)]) -> Key {
+    pub(super) fn open(&mut self, id: u32, flags: u8, fields: &[(&str, &str)]) -> Key {
         let block = self.block(fields);
         match self.send(&frame(kind::HEADERS, flags | 4, id, &block)).as_deref() {
             Ok([Event::Head { key, .. }]) => *key,
@@ -74,7 +78,7 @@ impl Peer {
     }
 
     /// Types, streams and payloads of the frames that were sent, which are forgotten.
-    fn said(&mut self) -> Vec<(u8, u32, Vec<u8>)> {
+    pub(super) fn said(&mut self) -> Vec<(u8, u32, Vec<u8>)> {
         let (out, mut said) = (std::mem::take(&mut self.out), Vec::new());
         let mut rest = &out[..];
         while let Some(head) = FrameHead::read(rest) {
