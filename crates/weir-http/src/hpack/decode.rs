@@ -86,14 +86,15 @@ impl Section {
         Ok(())
     }
 
-    /// A field of `length` bytes is not kept. What is over the limit by as much again, in bytes, or by half of the fields, is
-    /// not read any further: a block of 16 KB may stand for 64 MB.
+    /// A field of `length` bytes is not kept. What is twice as large as allowed, or has half as many fields again, is not read
+    /// any further: a block of 16 KB may stand for 64 MB.
     #[cold]
     fn miss(&mut self, length: usize, limits: Limits) -> Result<(), Error> {
         self.too_large = true;
         self.missing.text += length;
         self.missing.fields += 1;
-        let far = self.missing.text > limits.text || self.missing.fields > limits.fields / 2;
+        let text = self.text.len() + self.missing.text;
+        let far = text > 2 * limits.text || self.missing.fields > limits.fields / 2;
         if far { Err(Error::TooLarge) } else { Ok(()) }
     }
 }

@@ -63,7 +63,7 @@ fn conf(workers: u32, version: &str) -> String {
                     proxy_http_version 1.1; }} }}
             server {{ listen 127.0.0.1:%%PORT_2%% ssl; http2 on; keepalive_requests 20; }}
             server {{ listen 127.0.0.1:%%PORT_1%%; location / {{ client_body_in_file_only clean;
-                echo_read_request_body; echo $content_length$http_content_length; }} }} }}"
+                echo_read_request_body; echo $content_length; }} }} }}"
     )
 }
 

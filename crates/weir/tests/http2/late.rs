@@ -73,6 +73,10 @@ both_drivers! {
             }
         });
         ignored(|port| conf(port, ""), |server, _, _| server.signal(Signal::Quit));
-        ignored(|port| conf(port, ""), |server, port, _| server.reload(&conf(port, "add_header X-New 1;")));
+        ignored(|port| conf(port, ""), |server, port, client| {
+            server.reload(&conf(port, "add_header X-New 1;"));
+            // By the new servers.
+            assert_eq!(client.fetch("/").text(), "on");
+        });
     }
 }
