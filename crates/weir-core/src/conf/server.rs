@@ -26,7 +26,7 @@ use crate::module::Confs;
 use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::Pattern;
-use crate::tls::{ServerTls, SslConf, Verify};
+use crate::tls::{ClientPolicy, ServerTls, SslConf};
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
 
@@ -294,7 +294,7 @@ pub struct Server {
     /// Its side of TLS handshakes, if it has one.
     pub tls: Option<Arc<ServerTls>>,
     /// What it asks of clients' certificates; also of a server that uses another's side of handshakes.
-    pub verify_client: Verify,
+    pub clients: ClientPolicy,
     link: Rc<Link>,
     plain: bool,
 }
@@ -380,7 +380,7 @@ impl Server {
             locations,
             named,
             tls: ssl.and_then(|ssl| ssl.resolved.clone()),
-            verify_client: ssl.map_or(Verify::Off, SslConf::verify_client),
+            clients: ssl.map_or_else(ClientPolicy::off, SslConf::client_policy),
             link: link.clone(),
         }
     }

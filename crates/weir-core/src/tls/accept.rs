@@ -272,17 +272,19 @@ async fn establish(
     let early = Rc::new(Cell::new(false));
     let facts = session.facts();
     log::connection(connection, Level::Debug, &facts.agreed());
-    let known = Tls::new(facts, session.take_secrets(), early.clone());
+    let known = Tls::new(facts, session.take_secrets(), early.clone(), tls.trust().clone());
     let alpn = known.alpn();
     wire.stream.set_layer(Box::new(TlsLayer::new(session, early).with_records(tls.record())), plain);
     if let Some(asked) = asked {
         known.set_clients(asked);
     }
-    if let Some(clients) = &tls.common().clients
-        && let Ok(path) = known.path(tls)
+    let server = connection.server();
+    let trust = if server.clients.asks() { &server.clients.trust } else { tls.trust() };
+    if let Some(issuers) = &trust.issuers
+        && let Ok(path) = known.path(trust)
     {
-        let names = names(&connection.server(), false);
-        known.set_status(clients.check(connection, &path, &names).await);
+        let names = names(&server, false);
+        known.set_status(trust.clone(), issuers.check(connection, &path, &names).await);
     }
     let _first = connection.tls.set(Box::new(known));
     alpn

@@ -8,6 +8,7 @@ pub(crate) mod accept;
 pub(crate) mod accepted;
 pub(crate) mod cache;
 pub mod client;
+mod clients;
 pub mod connect;
 pub(crate) mod files;
 mod hook;
@@ -24,6 +25,7 @@ mod tests;
 pub(crate) mod toward;
 mod variables;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use weir_conf::{Error, Source};
@@ -34,6 +36,7 @@ use crate::conf::listen::Address;
 use crate::conf::server_core::ServerCoreConf;
 
 pub use client::Secure;
+pub use clients::ClientPolicy;
 pub use files::device_certificate;
 pub use hook::{Choice, Clients, Greeting, HelloHandler, HelloVerdict, Refusal};
 pub use server::ServerTls;
@@ -78,6 +81,9 @@ pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &Sour
             errors.push(Error::new(message));
         }
     }
+    let on_tls = addresses.iter().filter(|address| address.ssl).flat_map(|address| &address.servers);
+    let on_tls: BTreeSet<usize> = on_tls.copied().collect();
+    errors.extend(on_tls.into_iter().filter_map(|index| conf(index).doubt()));
     errors
 }
 

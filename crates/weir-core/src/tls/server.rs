@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_tls::suites;
-use weir_tls::{Certificate, Effort, ServerConfig, ServerSettings, SessionCache, TicketKeys, Trust, facts};
+use weir_tls::{Certificate, Effort, ServerConfig, ServerSettings, SessionCache, TicketKeys, facts};
 
 use super::cache::Cache;
+use super::clients::ClientTrust;
 use super::files::{self, BUILDING, Making};
-use super::ocsp::clients::Clients;
 use super::ocsp::stapling::{Stapling, Wanted};
-use super::settings::{Cache as Sessions, KeyPolicy, Ocsp, Settings, SslConf, Verify};
+use super::settings::{Cache as Sessions, KeyPolicy, Settings, SslConf, Verify};
 use super::shared;
 use crate::conf::registry::Registry;
 use crate::variable::Script;
@@ -44,10 +44,8 @@ pub(super) struct Common {
     pub(super) kept: Cache,
     /// `ssl_stapling_file`
     pub(super) ocsp: Option<Vec<u8>>,
-    /// How issuers are asked about clients' certificates, if they are.
-    pub(super) clients: Option<Clients>,
     /// Whom clients' certificates must come from.
-    pub(super) trust: Trust,
+    pub(super) trust: Arc<ClientTrust>,
     /// Where relative names begin.
     pub(super) conf_prefix: PathBuf,
 }
@@ -90,14 +88,9 @@ impl ServerTls {
         self.common.settings.reject_handshake.unwrap_or(false)
     }
 
-    /// `ssl_verify_client`
-    pub fn verify(&self) -> Verify {
-        self.common.settings.verify.unwrap_or(Verify::Off)
-    }
-
-    /// `ssl_verify_depth`
-    pub fn depth(&self) -> usize {
-        self.common.settings.verify_depth.unwrap_or(1)
+    /// Whom clients' certificates must come from.
+    pub(super) fn trust(&self) -> &Arc<ClientTrust> {
+        &self.common.trust
     }
 
     /// `ssl_buffer_size`: bytes of a record.
@@ -147,7 +140,7 @@ impl ServerTls {
 }
 
 impl Common {
-    fn new(settings: &Arc<Settings>, conf_prefix: &Path) -> Result<Common, String> {
+    fn new(settings: &Arc<Settings>, trust: Arc<ClientTrust>, conf_prefix: &Path) -> Result<Common, String> {
         let conf = &**settings;
         let subjects = subjects(conf)?;
         let tickets = match conf.session_tickets.unwrap_or(true) && !conf.early_data.unwrap_or(false) {
@@ -171,8 +164,7 @@ impl Common {
             passwords: conf.passwords()?,
             kept: Cache::new(conf.certificate_cache.flatten()),
             ocsp,
-            clients: clients(conf),
-            trust: trust(conf)?,
+            trust,
             conf_prefix: conf_prefix.to_path_buf(),
         })
     }
@@ -193,7 +185,7 @@ impl Common {
         let wanted = Wanted {
             responder: conf.stapling_responder.as_deref().filter(|url| !url.is_empty()),
             verify: conf.stapling_verify.unwrap_or(false),
-            trusted: &self.trust.certificates,
+            trusted: &self.trust.trust.certificates,
         };
         Stapling::new(fixed, &wanted, warn).map(Arc::new)
     }
@@ -203,6 +195,7 @@ impl Common {
 #[derive(Default)]
 pub(super) struct Known {
     commons: HashMap<Arc<Settings>, Arc<Common>>,
+    trusts: HashMap<Arc<Settings>, Arc<ClientTrust>>,
     keys: usize,
 }
 
@@ -213,7 +206,8 @@ impl Known {
             return Ok(common.clone());
         }
         let settings = Arc::new(settings.clone());
-        let common = Arc::new(Common::new(&settings, conf_prefix)?);
+        let trust = self.trust(&settings)?;
+        let common = Arc::new(Common::new(&settings, trust, conf_prefix)?);
         // Sessions that are kept here are each server's own, unless the cache has a name.
         let own =
             matches!(settings.session_cache, Some(Sessions::Own(_))) || settings.early_data == Some(true);
@@ -221,6 +215,17 @@ impl Known {
             self.commons.insert(settings, common.clone());
         }
         Ok(common)
+    }
+
+    /// Whom servers with `settings` take clients' certificates from.
+    pub(super) fn trust(&mut self, settings: &Settings) -> Result<Arc<ClientTrust>, String> {
+        if let Some(trust) = self.trusts.get(settings) {
+            return Ok(trust.clone());
+        }
+        let settings = Arc::new(settings.clone());
+        let trust = Arc::new(ClientTrust::read(&settings)?);
+        self.trusts.insert(settings, trust.clone());
+        Ok(trust)
     }
 
     /// How the next key is to be made.
@@ -279,25 +284,6 @@ impl Build {
             current: Mutex::new(Current { fixed, configs: None, stapling }),
         })
     }
-}
-
-fn clients(conf: &Settings) -> Option<Clients> {
-    conf.asks_issuers().then(|| Clients {
-        leaf: conf.ocsp == Some(Ocsp::Leaf),
-        responder: conf.ocsp_responder.clone(),
-        cache: conf.ocsp_cache.iter().flatten().next().map(|(name, bytes)| shared::answers(name, *bytes)),
-    })
-}
-
-fn trust(conf: &Settings) -> Result<Trust, String> {
-    let mut trust = Trust::default();
-    for path in conf.client_certificate.iter().chain(&conf.trusted_certificate) {
-        trust.certificates.extend(files::trusted(BUILDING, path)?);
-    }
-    if let Some(path) = &conf.crl {
-        trust.crls = files::crls(BUILDING, path)?;
-    }
-    Ok(trust)
 }
 
 /// The names that clients are told of who may have issued their certificates.

@@ -8,9 +8,10 @@ use weir_conf::{Args, Contexts, Directive, Error, LineCx, Result, Span, parse_si
 use weir_tls::suites::{self, Protocols};
 
 use super::cache::Keep;
+use super::clients::{ClientPolicy, ClientTrust};
 use super::files::{self, BUILDING};
 use super::ocsp::Responder;
-use super::server::{Build, ServerTls};
+use super::server::{Build, Known, ServerTls};
 use crate::conf::registry::Registry;
 use crate::inherit;
 use crate::variable::Script;
@@ -29,6 +30,9 @@ pub struct SslConf {
     dhparam: Option<PathBuf>,
     /// What handshakes use; of a server with certificates or `ssl_reject_handshake`.
     pub resolved: Option<Arc<ServerTls>>,
+    /// Whom a server without certificates takes clients' certificates from, if it asks for them; or why that can't be
+    /// known.
+    trust: Option<std::result::Result<Arc<ClientTrust>, String>>,
 }
 
 /// What very many servers may have in common.
@@ -134,8 +138,35 @@ impl SslConf {
     }
 
     /// `ssl_verify_client`
-    pub(crate) fn verify_client(&self) -> Verify {
+    fn verify_client(&self) -> Verify {
         self.settings().verify.unwrap_or(Verify::Off)
+    }
+
+    /// What the server asks of clients' certificates.
+    pub(crate) fn client_policy(&self) -> ClientPolicy {
+        let off = ClientPolicy::off();
+        let trust = match (&self.resolved, &self.trust) {
+            (Some(resolved), _) => resolved.trust().clone(),
+            (None, Some(Ok(trust))) => trust.clone(),
+            (None, None | Some(Err(_))) => off.trust,
+        };
+        let depth = self.settings().verify_depth.unwrap_or(off.depth);
+        ClientPolicy { verify: self.verify_client(), depth, trust }
+    }
+
+    /// What is wrong with a server on an address with TLS that asks for clients' certificates and has none itself.
+    pub(super) fn doubt(&self) -> Option<Error> {
+        let problem = match self.trust.as_ref()? {
+            Err(message) => Error::new(message.clone()),
+            Ok(_) if self.settings().lacks_authority() => Error::warning(format!(
+                "{NO_AUTHORITY}: every certificate is refused, the default server's authorities are not this server's"
+            )),
+            Ok(_) => return None,
+        };
+        Some(match self.span {
+            Some(span) => problem.at(span),
+            None => problem,
+        })
     }
 
     /// `ssl_reject_handshake`
@@ -146,6 +177,7 @@ impl SslConf {
     pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
         let Some(span) = self.span else { return Ok(()) };
         if !self.has_certificates() && !self.rejects() {
+            self.resolve_trust(registry);
             return Ok(());
         }
         let at = |message: String| Error::new(message).at(span);
@@ -164,6 +196,19 @@ impl SslConf {
         self.settings = Some(built.common().settings.clone());
         self.resolved = Some(Arc::new(built));
         Ok(())
+    }
+
+    /// Handshakes are the default server's, but not its judgement. Whether the server is on an address with TLS is not
+    /// known yet: what is wrong is said when it is ([`SslConf::doubt`]).
+    fn resolve_trust(&mut self, registry: &mut Registry) {
+        if self.verify_client() == Verify::Off {
+            return;
+        }
+        let read = match self.settings().check_issuers() {
+            Ok(()) => registry.shared::<Known>().trust(self.settings()),
+            Err(message) => Err(message.to_owned()),
+        };
+        self.trust = Some(read);
     }
 }
 
@@ -204,10 +249,19 @@ impl Settings {
 
     /// What contradicts itself.
     fn check(&self) -> std::result::Result<(), &'static str> {
-        let asks = !matches!(self.verify, None | Some(Verify::Off | Verify::OptionalNoCa));
-        if asks && self.client_certificate.is_none() && self.trusted_certificate.is_none() {
-            return Err("no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client");
+        if self.lacks_authority() {
+            return Err(NO_AUTHORITY);
         }
+        self.check_issuers()
+    }
+
+    /// Clients need a certificate that is trusted, and nobody is.
+    fn lacks_authority(&self) -> bool {
+        let asks = !matches!(self.verify, None | Some(Verify::Off | Verify::OptionalNoCa));
+        asks && self.client_certificate.is_none() && self.trusted_certificate.is_none()
+    }
+
+    fn check_issuers(&self) -> std::result::Result<(), &'static str> {
         if self.asks_issuers() && self.verify == Some(Verify::OptionalNoCa) {
             return Err("\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"");
         }
@@ -428,6 +482,8 @@ fn ocsp_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 fn ech_file(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     Err(line.fail("\"ssl_ech_file\" can't be had: there is no Encrypted ClientHello here"))
 }
+
+const NO_AUTHORITY: &str = "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client";
 
 type Row = Directive<SslConf>;
 

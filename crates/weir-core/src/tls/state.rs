@@ -1,14 +1,15 @@
 //! What a connection knows of its TLS.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_tls::certificate::CertificateDer;
 use weir_tls::chain::{self, Purpose};
-use weir_tls::{Facts, Problem, Secrets};
+use weir_tls::{Facts, Problem, Secrets, Trust};
 
+use super::clients::ClientTrust;
 use super::hook::Clients;
-use super::server::ServerTls;
 
 /// The protocol that a handshake agreed upon; what the connection speaks from here on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,53 +30,99 @@ pub struct Tls {
     pub secrets: Option<Box<Secrets>>,
     /// Early data may be answered: the handshake is not over.
     pub early: Rc<Cell<bool>>,
-    /// Whether the client's certificate is trusted, found out once for each server that asks.
-    verdict: OnceCell<Result<(), Problem>>,
-    /// What issuers said of the client's certificates (`ssl_ocsp`), if they were asked.
-    status: OnceCell<Result<(), &'static str>>,
-    /// Who is trusted in this handshake otherwise than its server says.
-    clients: OnceCell<Clients>,
+    /// Whom the handshake took clients' certificates from: of the server whose certificate was shown.
+    trust: Arc<ClientTrust>,
+    /// Whether the client's certificate is trusted, found out once for each server that judges otherwise: a handful, since
+    /// servers of the same settings share their trust.
+    verdicts: RefCell<Vec<(Arc<ClientTrust>, Verdict)>>,
+    /// What issuers said of the client's certificates (`ssl_ocsp`), if they were asked, and for whom.
+    status: OnceCell<(Arc<ClientTrust>, Result<(), &'static str>)>,
+    /// Who is trusted in this handshake otherwise than its server says, and the verdict.
+    clients: OnceCell<(Clients, OnceCell<Verdict>)>,
 }
 
+/// OpenSSL's verdict on a client's certificate.
+pub(super) type Verdict = Result<(), Problem>;
+
 impl Tls {
-    pub(super) fn new(facts: Facts, secrets: Option<Box<Secrets>>, early: Rc<Cell<bool>>) -> Tls {
-        let (verdict, status, clients) = Default::default();
-        Tls { facts, secrets, early, verdict, status, clients }
+    pub(super) fn new(
+        facts: Facts,
+        secrets: Option<Box<Secrets>>,
+        early: Rc<Cell<bool>>,
+        trust: Arc<ClientTrust>,
+    ) -> Tls {
+        let (verdicts, status, clients) = Default::default();
+        Tls { facts, secrets, early, trust, verdicts, status, clients }
     }
 
-    /// The client's certificates up to one that `server` trusts; none of a client that has none.
+    /// Whom the handshake took clients' certificates from.
+    pub(super) fn trust(&self) -> &Arc<ClientTrust> {
+        &self.trust
+    }
+
+    /// The client's certificates up to one that the handshake's server, whose trust this is, or a handler in its place
+    /// trusts; none of a client that has none.
     ///
     /// # Errors
     /// It is not trusted.
-    pub(super) fn path(&self, server: &ServerTls) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    pub(super) fn path(&self, trust: &ClientTrust) -> Result<Vec<CertificateDer<'static>>, Problem> {
         if self.facts.peer.is_empty() {
             return Ok(Vec::new());
         }
         let now = weir_rt::unix_time().0;
-        chain::verified(&self.facts.peer, &server.common().trust, server.depth(), Purpose::Client, now)
+        let (trusted, depth) = match self.clients.get() {
+            Some((clients, _)) => (&clients.trust, clients.depth),
+            None => (&trust.trust, trust.depth()),
+        };
+        chain::verified(&self.facts.peer, trusted, depth, Purpose::Client, now)
     }
 
     /// Notes who is trusted in this handshake.
     pub(super) fn set_clients(&self, clients: Clients) {
-        let _first = self.clients.set(clients);
+        let _first = self.clients.set((clients, OnceCell::new()));
     }
 
-    /// Whether the client was asked for a certificate whatever the server says.
-    pub(super) fn asks_by_itself(&self) -> bool {
-        self.clients.get().is_some()
+    /// Notes what issuers said of the client's certificates when they were asked as `trust` says.
+    pub(super) fn set_status(&self, trust: Arc<ClientTrust>, status: Result<(), &'static str>) {
+        let _first = self.status.set((trust, status));
     }
 
-    /// Notes what issuers said of the client's certificates.
-    pub(super) fn set_status(&self, status: Result<(), &'static str>) {
-        let _first = self.status.set(status);
+    /// What issuers said of the client's certificates; fine where `trust` does not want them asked. `None`: it wants it, and
+    /// they were not.
+    pub(super) fn status(&self, trust: &Arc<ClientTrust>) -> Option<Result<(), &'static str>> {
+        if trust.issuers.is_none() || self.facts.peer.is_empty() {
+            return Some(Ok(()));
+        }
+        self.status.get().filter(|(asked, _)| asked.is_like(trust)).map(|(_, status)| *status)
     }
 
-    /// What issuers said of the client's certificates; fine where they were not asked.
-    ///
-    /// # Errors
-    /// nginx's words.
-    pub fn status(&self) -> Result<(), &'static str> {
-        self.status.get().copied().unwrap_or(Ok(()))
+    /// Whether the client's certificate comes from whom `trust` names. One that has no certificate is not untrusted.
+    pub(super) fn verdict(&self, trust: &Arc<ClientTrust>) -> Verdict {
+        if self.facts.peer.is_empty() {
+            return Ok(());
+        }
+        let known = |(of, verdict): &(Arc<ClientTrust>, Verdict)| Arc::ptr_eq(of, trust).then_some(*verdict);
+        if let Some(verdict) = self.verdicts.borrow().iter().find_map(known) {
+            return verdict;
+        }
+        let verdict = self.check(&trust.trust, trust.depth());
+        self.verdicts.borrow_mut().push((trust.clone(), verdict));
+        verdict
+    }
+
+    /// The same of the handshake's server, whose trust this is: a handler of the handshake may have put its own in place.
+    pub(super) fn verdict_of_handshake(&self, trust: &Arc<ClientTrust>) -> Verdict {
+        match self.clients.get() {
+            Some((clients, verdict)) if !self.facts.peer.is_empty() => {
+                *verdict.get_or_init(|| self.check(&clients.trust, clients.depth))
+            }
+            Some(_) => Ok(()),
+            None => self.verdict(trust),
+        }
+    }
+
+    fn check(&self, trust: &Trust, depth: usize) -> Verdict {
+        chain::check(&self.facts.peer, trust, depth, Purpose::Client, weir_rt::unix_time().0)
     }
 
     /// The client's own certificate, as encoded.
@@ -89,24 +136,5 @@ impl Tls {
             Some(b"h2") => Alpn::Http2,
             _ => Alpn::Http1,
         }
-    }
-
-    /// Whether the client's certificate is trusted by the server that asked for it during the handshake. One that has no
-    /// certificate is not untrusted.
-    ///
-    /// # Errors
-    /// OpenSSL's verdict.
-    pub fn verify(&self, server: &ServerTls) -> Result<(), Problem> {
-        if self.facts.peer.is_empty() {
-            return Ok(());
-        }
-        *self.verdict.get_or_init(|| {
-            let now = weir_rt::unix_time().0;
-            let (trust, depth) = match self.clients.get() {
-                Some(clients) => (&clients.trust, clients.depth),
-                None => (&server.common().trust, server.depth()),
-            };
-            chain::check(&self.facts.peer, trust, depth, Purpose::Client, now)
-        })
     }
 }

@@ -1,9 +1,9 @@
 //! `$ssl_...`: empty (not found) on connections without TLS.
 
 use weir_http::escape;
-use weir_tls::{HelloFields, Problem, certificate, facts, suites};
+use weir_tls::{HelloFields, certificate, facts, suites};
 
-use super::settings::Verify;
+use super::accepted;
 use super::state::Tls;
 use crate::exchange::Exchange;
 use crate::text::Text;
@@ -75,18 +75,14 @@ fn some(text: String) -> Option<String> {
 /// `SUCCESS`, `FAILED:why`, `NONE`
 fn verify(x: &mut Exchange) -> Option<Text> {
     let connection = x.connection.clone();
-    let asked = connection.server();
-    with(x, |tls| {
-        if tls.certificate().is_none() {
-            return Some("NONE".to_owned());
-        }
-        let verdict: Result<(), Problem> = match &asked.tls {
-            Some(server) if server.verify() != Verify::Off || tls.asks_by_itself() => tls.verify(server),
-            _ => Ok(()),
-        };
-        let verdict = verdict.map_err(|problem| problem.text).and_then(|()| tls.status());
-        Some(verdict.map_or_else(|text| format!("FAILED:{text}"), |()| "SUCCESS".to_owned()))
-    })
+    let tls = connection.tls.get()?;
+    if tls.certificate().is_none() {
+        return Some(Text::Static(b"NONE"));
+    }
+    match accepted::verdict(x, tls) {
+        Ok(()) => Some(Text::Static(b"SUCCESS")),
+        Err(why) => Some(Text::Span(x.arena.push(format!("FAILED:{why}").as_bytes()))),
+    }
 }
 
 /// `1` as long as the handshake is not over.

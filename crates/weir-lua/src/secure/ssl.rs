@@ -327,7 +327,7 @@ fn verify_client(l: State) -> Outcome {
         return fail(l, "API disabled in the current context");
     }
     let depth = l.number(2).filter(|depth| *depth >= 0.0).map(|depth| depth as usize);
-    let configured = lend::any_exchange(|x| x.connection.server().tls.as_ref().map(|tls| tls.depth()))?;
+    let configured = lend::any_exchange(|x| x.connection.server().clients.depth)?;
     let all = |chain: &Option<Rc<Chain>>| {
         chain.as_ref().map(|chain| chain.certificates.clone()).unwrap_or_default()
     };
@@ -336,7 +336,7 @@ fn verify_client(l: State) -> Outcome {
     let clients = Clients {
         subjects,
         trust: Trust { certificates, crls: Vec::new() },
-        depth: depth.or(configured).unwrap_or(1),
+        depth: depth.unwrap_or(configured),
     };
     wish(l, |wishes| {
         wishes.clients = Some(clients);

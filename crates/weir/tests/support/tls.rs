@@ -69,13 +69,23 @@ fn issued(name: &str, by: Option<&Pair>, ca: bool, pair: KeyPair) -> Pair {
 
 /// What a client offers.
 pub(crate) fn client(tls13: bool, certificate: Option<Certificate>) -> ClientConfig {
+    client_of(tls13, certificate, "http/1.1", true)
+}
+
+/// What a client that speaks `protocol` offers; `tell_name`: the server is told its name.
+pub(crate) fn client_of(
+    tls13: bool,
+    certificate: Option<Certificate>,
+    protocol: &str,
+    tell_name: bool,
+) -> ClientConfig {
     let settings = ClientSettings {
         protocols: Protocols { tls12: !tls13, tls13 },
         suites: suites::default_suites(),
         groups: suites::default_groups(),
         certificate,
-        alpn: vec![b"http/1.1".to_vec()],
-        tell_name: true,
+        alpn: vec![protocol.as_bytes().to_vec()],
+        tell_name,
         sessions: 16,
         key_log: None,
     };
@@ -153,6 +163,14 @@ impl TlsClient {
                 None => ended = !self.more(),
             }
         }
+    }
+
+    /// What comes next, of whatever protocol.
+    pub(crate) fn bytes(&mut self) -> Vec<u8> {
+        while self.received.is_empty() {
+            assert!(self.more(), "the server closed the connection");
+        }
+        std::mem::take(&mut self.received)
     }
 
     /// Receives; `false`: nothing follows.
