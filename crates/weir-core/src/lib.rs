@@ -29,6 +29,7 @@ pub mod redirect;
 pub mod regex;
 pub mod resolver;
 pub mod server;
+mod services;
 mod special;
 pub mod subrequest;
 mod temp;

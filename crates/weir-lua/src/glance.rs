@@ -16,11 +16,13 @@ pub(crate) struct Glance {
     change: Cell<f64>,
     /// Seconds since 1970 as the running script knows them; 0 until it asks.
     wall: Cell<f64>,
+    /// How much later a stamp has to be than the one that is there to be worth a write.
+    gap: Cell<f64>,
 }
 
 thread_local! {
     static GLANCE: Glance =
-        const { Glance { now: Cell::new(0.0), stamp: Cell::new(0.0), change: Cell::new(1.0), wall: Cell::new(0.0) } };
+        const { Glance { now: Cell::new(0.0), stamp: Cell::new(0.0), change: Cell::new(1.0), wall: Cell::new(0.0), gap: Cell::new(0.0) } };
 }
 
 /// The calling thread's, for the prelude of a VM, which stays on its thread.
@@ -77,6 +79,21 @@ pub(crate) fn stamp(now: u64) -> u64 {
     })
 }
 
+/// The stamp of a use by this thread, if the last one is old enough for a new one to be worth a write: a write takes the
+/// cache line from all other workers, which read the entry, too.
+pub(crate) fn renewed(now: u64, last: u64) -> Option<u64> {
+    let stamp = stamp(now);
+    let gap = GLANCE.with(|glance| glance.gap.get());
+    (f64::from_bits(stamp) >= f64::from_bits(last) + gap).then_some(stamp)
+}
+
+/// This thread is one of several workers, or the only one, whose stamps are exact.
+pub(crate) fn share(with_others: bool) {
+    GLANCE.with(|glance| glance.gap.set(if with_others { GAP * STAMPS } else { 0.0 }));
+}
+
+/// Milliseconds within which nobody tells two uses of an entry apart, with several workers.
+const GAP: f64 = 100.0;
 /// Stamps of a millisecond; a number has room for those of 17 years.
 const STAMPS: f64 = (1 << 14) as f64;
 

@@ -316,7 +316,7 @@ fn tell_dicts(what: &str) -> Option<Table> {
         ("used", "used_bytes"),
         ("entries", "entries"),
         ("full", "full"),
-        ("writers waited", "waits"),
+        ("waits for lists", "waits"),
         ("for", "waited_ns"),
         ("longest", "longest_ns"),
         ("held then by", "longest_holder"),

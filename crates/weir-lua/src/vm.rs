@@ -23,6 +23,7 @@ use crate::dict::Dict;
 use crate::drive::drive_alone;
 use crate::errlog;
 use crate::events::Joined;
+use crate::glance;
 use crate::heap::Heap;
 use crate::limit::{Limits, unlimited};
 use crate::lines::Lines;
@@ -110,6 +111,7 @@ impl Vm {
         let patterns = Patterns::new(most, main_conf.regex_limit.unwrap_or(0));
         let heap = Heap::attach(main);
         let worker = main_conf.worker.filter(|worker| *worker < AGENT);
+        glance::share(main_conf.workers > 1);
         let times = worker.map(|_| Times::of_thread());
         let worker = worker.filter(|_| !main_conf.single);
         let limits = Limits::new(main, &main_conf);

@@ -22,6 +22,7 @@ use crate::conf::server::Generation;
 use crate::housekeeping;
 use crate::log::{self, Level};
 use crate::upstream::Upstreams;
+use crate::upstream::health::Checker;
 use crate::worker::Worker;
 use crate::zone::Zones;
 use crew::{Called, Crew};
@@ -104,6 +105,8 @@ impl InForce {
 struct State {
     sockets: Sockets,
     quitting: bool,
+    /// `None` once the server ends.
+    checker: Option<Checker>,
 }
 
 /// Why a server could not start or reload; the text is nginx's.
@@ -150,7 +153,11 @@ impl Server {
         let server = Server {
             crew: Crew::new(),
             options,
-            state: Mutex::new(State { sockets: Sockets::default(), quitting: false }),
+            state: Mutex::new(State {
+                sockets: Sockets::default(),
+                quitting: false,
+                checker: Some(Checker::default()),
+            }),
             configuration: InForce::new(configuration.clone()),
         };
         if !Generation::is_built_at_once(&configuration) {
@@ -243,6 +250,7 @@ impl Server {
         sockets: Sockets,
         state: &mut State,
     ) -> Result<(), StartError> {
+        Checker::prepare(configuration)?;
         let count = self.options.workers(configuration);
         let called = self.crew.call_up(count, configuration, &self.options)?;
         if let Err(error) = prepare(configuration, &sockets, count, &called, self.options.patience) {
@@ -270,6 +278,10 @@ impl Server {
         if on_each(&called, self.options.patience, commit).is_err() {
             log::cycle(Level::Alert, &"a worker is late in taking the configuration");
         }
+        // The workers have it: what a check takes back of the configuration before nobody sees any more.
+        if let Some(checker) = &state.checker {
+            checker.check(configuration);
+        }
         called.iter().for_each(|worker| worker.remote.run(Box::new(thread::release)));
         called.iter().filter(|worker| worker.id >= count).for_each(|worker| self.crew.retire(worker));
         Ok(())
@@ -279,6 +291,7 @@ impl Server {
     pub fn quit(&self) {
         let mut state = self.state();
         state.quitting = true;
+        state.checker = None;
         // A socket that anybody holds goes on taking connections, which nobody would accept.
         state.sockets = Sockets::default();
         let limit = self.configuration().main.shutdown_timeout();
@@ -290,6 +303,7 @@ impl Server {
         self.crew.on_all(thread::stop);
         let mut state = self.state();
         state.quitting = true;
+        state.checker = None;
         state.sockets = Sockets::default();
     }
 

@@ -206,7 +206,6 @@ pub(super) fn commit(everyone: Arc<[Arc<Counters>]>) {
             worker.end_before(serial);
         });
     }
-    crate::upstream::health::start(worker, &generation.configuration);
     local.listen(&generation, sockets);
 }
 

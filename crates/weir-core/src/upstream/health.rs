@@ -1,13 +1,14 @@
 //! `health_check`: servers are asked now and then whether they are well, and left out while they are not.
 //!
-//! One worker, the first, checks for all: a task for each group, which ends when its configuration is no longer in force.
-//! What is known of a server stands in its state, which workers share and a reload takes over. A name server's failure
+//! The [thread](crate::services) of what Weir does of its own accord checks for all workers, whatever these do: a task for
+//! each group, which ends when its configuration is no longer in force. What is known of a server stands in its state, which workers share and a reload takes over. A name server's failure
 //! says nothing about a server: checked are addresses.
 
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use weir_conf::{LineCx, Result, parse_number, parse_time_ms};
@@ -22,7 +23,7 @@ use super::peer::Peer;
 use crate::Configuration;
 use crate::conf::registry::Registry;
 use crate::log::{self, Level};
-use crate::worker::Worker;
+use crate::services;
 
 /// How a server is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +205,7 @@ impl HealthCheck {
             state.streak.store(0, Relaxed);
             return;
         }
-        // Only this worker's tasks write it.
+        // Only tasks of one thread write it.
         let streak = state.streak.load(Relaxed) + 1;
         state.streak.store(streak, Relaxed);
         let enough = if unhealthy { self.passes } else { self.fails };
@@ -249,15 +250,57 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Begins to check the groups of the configuration that `worker` has taken into use, if it is the one that checks.
-pub(crate) fn start(worker: &Rc<Worker>, configuration: &Arc<Configuration>) {
-    let Some(upstreams) = configuration.tables.shared::<Upstreams>().filter(|_| worker.id == 0) else {
-        return;
-    };
-    for group in upstreams.iter() {
+/// Checks the groups of a server's configuration in force, until it is dropped.
+#[derive(Default)]
+pub(crate) struct Checker {
+    in_force: InForce,
+}
+
+/// The configuration whose groups are checked, for the tasks; none after the end. Changed by the thread of the tasks alone,
+/// so that none of them notes what it found after others have begun.
+type InForce = Arc<Mutex<Weak<Configuration>>>;
+
+impl Checker {
+    /// Makes sure that there is a thread, if the configuration has something for it.
+    ///
+    /// # Errors
+    /// It can't start.
+    pub(crate) fn prepare(configuration: &Configuration) -> io::Result<()> {
+        let upstreams = configuration.tables.shared::<Upstreams>();
+        let checks = upstreams.is_some_and(|all| all.iter().any(|group| group.health_check.is_some()));
+        if checks { services::start() } else { Ok(()) }
+    }
+
+    /// From here on the groups of `configuration` are checked, and no others.
+    pub(crate) fn check(&self, configuration: &Arc<Configuration>) {
+        let (in_force, now) = (self.in_force.clone(), Arc::downgrade(configuration));
+        self.on_thread(move || begin(&in_force, now));
+    }
+
+    fn on_thread(&self, task: impl FnOnce() + Send + 'static) {
+        if let Err(error) = services::run(task) {
+            log::cycle(Level::Alert, &format_args!("no thread for health checks: {error}"));
+        }
+    }
+}
+
+impl Drop for Checker {
+    fn drop(&mut self) {
+        // Only what has begun has to end: no thread is started for it.
+        if lock(&self.in_force).strong_count() > 0 {
+            let in_force = self.in_force.clone();
+            self.on_thread(move || *lock(&in_force) = Weak::new());
+        }
+    }
+}
+
+fn begin(in_force: &InForce, now: Weak<Configuration>) {
+    let Some(configuration) = now.upgrade() else { return };
+    *lock(in_force) = now.clone();
+    for group in configuration.tables.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter) {
         if let Some(check) = &group.health_check {
-            let in_force = Arc::downgrade(configuration);
-            weir_rt::spawn(rounds(worker.clone(), in_force, group.clone(), Rc::new(check.clone())));
+            let of = InForceOf { now: in_force.clone(), configuration: now.clone() };
+            weir_rt::spawn(rounds(of, Arc::downgrade(group), Rc::new(check.clone())));
         } else {
             // Nobody checks any more: nobody would find them well. From here on the checks of the configuration before,
             // tasks of this thread, note nothing.
@@ -266,14 +309,11 @@ pub(crate) fn start(worker: &Rc<Worker>, configuration: &Arc<Configuration>) {
     }
 }
 
-async fn rounds(worker: Rc<Worker>, of: Weak<Configuration>, group: Arc<Group>, check: Rc<HealthCheck>) {
+async fn rounds(of: InForceOf, group: Weak<Group>, check: Rc<HealthCheck>) {
     let mut seed = weir_rt::clock::monotonic_ns() | 1;
     // Peers that are being asked: who takes longer than the interval is not asked again meanwhile.
     let asked: Rc<RefCell<Vec<usize>>> = Rc::default();
-    loop {
-        if !is_in_force(&worker, &of) {
-            return;
-        }
+    while let Some(group) = group.upgrade().filter(|_| of.is_so()) {
         let members = group.members();
         for peer in members.all().filter(|peer| !peer.is_down()) {
             let key = Arc::as_ptr(&peer.state).addr();
@@ -287,24 +327,38 @@ async fn rounds(worker: Rc<Worker>, of: Weak<Configuration>, group: Arc<Group>, 
             seed ^= seed << 17;
             let delay = Duration::from_millis((seed >> 16) % (check.jitter + 1));
             let (group, peer, check) = (group.clone(), peer.clone(), check.clone());
-            let (worker, of, asked) = (worker.clone(), of.clone(), asked.clone());
+            let (of, asked) = (of.clone(), asked.clone());
             weir_rt::spawn(async move {
                 weir_rt::sleep(delay).await;
                 let result = check.ask(&group.name, &peer).await;
                 asked.borrow_mut().retain(|other| *other != key);
                 // Another configuration may not check at all, and nobody would ever take back what is noted.
-                if is_in_force(&worker, &of) {
+                if of.is_so() {
                     check.note(&group, &peer, result);
                 }
             });
         }
+        // While it sleeps the task keeps nothing of a configuration that may go.
+        drop((members, group));
         weir_rt::sleep(Duration::from_millis(check.interval + check.jitter)).await;
     }
 }
 
-fn is_in_force(worker: &Worker, configuration: &Weak<Configuration>) -> bool {
-    let now = worker.generation();
-    !worker.is_stopping() && now.is_some_and(|now| Arc::as_ptr(&now.configuration) == configuration.as_ptr())
+/// Whether a configuration is in force still.
+#[derive(Clone)]
+struct InForceOf {
+    now: InForce,
+    configuration: Weak<Configuration>,
+}
+
+impl InForceOf {
+    fn is_so(&self) -> bool {
+        self.configuration.strong_count() > 0 && lock(&self.now).ptr_eq(&self.configuration)
+    }
+}
+
+fn lock(in_force: &InForce) -> MutexGuard<'_, Weak<Configuration>> {
+    in_force.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The last status that gRPC has (UNAUTHENTICATED).

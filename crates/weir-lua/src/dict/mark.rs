@@ -1,16 +1,18 @@
 //! Marks of entries that are read again and again: how compiled Lua sees, without a call, that a value it has is still
 //! the entry's.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// A version and a stamp; `struct weir_mark` of the prelude. Marks are never freed, only given to other entries, with
 /// a version that none had before: so whoever keeps one with its version may look at it for ever. Both are the bits of
-/// numbers of Lua's.
-#[repr(C)]
+/// numbers of Lua's. In a cache line of its own (two, which x86 fetches together): workers that read one entry are not
+/// disturbed by writers of another.
+#[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct Mark {
-    /// Whole; odd while its entry changes, or when that is gone.
+    /// Grows with every change of its entry, after the writer has begun and before anybody can see the new value: who reads
+    /// it, and then a value [in no writer's hands](super::value::Glimpse::is_quiet), has the value of that version.
     version: AtomicU64,
     /// The stamp of the last use by compiled code.
     used: AtomicU64,
@@ -30,9 +32,6 @@ pub(crate) struct Version {
     pub(crate) version: f64,
 }
 
-/// A change of a value, until it is dropped.
-pub(super) struct Change(Option<&'static Mark>);
-
 /// Marks of entries that have gone.
 static SPARE: Mutex<Vec<&'static Mark>> = Mutex::new(Vec::new());
 
@@ -46,10 +45,10 @@ impl Mark {
         f64::from_bits(self.version.load(Ordering::Acquire))
     }
 
-    /// By who holds the stripe.
     fn step(&self) {
-        let next = f64::from_bits(self.version.load(Ordering::Relaxed)) + 1.0;
-        self.version.store(next.to_bits(), Ordering::Release);
+        let next = |version| Some((f64::from_bits(version) + 1.0).to_bits());
+        // It never refuses.
+        let _ = self.version.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
     }
 }
 
@@ -70,19 +69,17 @@ impl Marked {
     /// Before a value is read.
     pub(super) fn version(&self) -> Option<Version> {
         let mark = self.mark()?;
-        let version = mark.version();
-        (version % 2.0 == 0.0).then_some(Version { mark, version })
+        Some(Version { mark, version: mark.version() })
     }
 
-    /// Behind the reading: whether the value that was read is that of the version, and is read often enough.
-    pub(super) fn confirm(&self, before: Option<Version>) -> Option<Version> {
+    /// The value that was read in no writer's hands is that of `version`, if it is read often enough to be remembered.
+    pub(super) fn confirm(&self, version: Option<Version>) -> Option<Version> {
         let reads = self.reads.load(Ordering::Relaxed);
         if reads < ENOUGH {
             self.reads.store(reads + 1, Ordering::Relaxed);
             return None;
         }
-        fence(Ordering::Acquire);
-        before.filter(|before| before.mark.version() == before.version)
+        version
     }
 
     /// Whether it is read often enough for a mark that it does not have.
@@ -90,34 +87,35 @@ impl Marked {
         self.reads.load(Ordering::Relaxed) == ENOUGH && self.mark().is_none()
     }
 
-    /// Gives it a mark; by who holds the stripe.
+    /// Gives it a mark, unless somebody else does or is at the spare ones: the next reader tries again.
+    #[cold]
     pub(super) fn give_mark(&self) {
-        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = match SPARE.try_lock() {
+            Ok(spare) => spare,
+            Err(TryLockError::Poisoned(spare)) => spare.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         if spare.is_empty() {
             let batch: Box<[Mark]> = (0..BATCH).map(|_| Mark::default()).collect();
             spare.extend(Box::leak(batch).iter());
         }
-        if let Some(mark) = spare.pop() {
-            mark.used.store(0, Ordering::Relaxed);
-            self.mark.store(std::ptr::from_ref(mark).cast_mut(), Ordering::Release);
+        let Some(mark) = spare.pop() else { return };
+        mark.used.store(0, Ordering::Relaxed);
+        let given = std::ptr::from_ref(mark).cast_mut();
+        let null = std::ptr::null_mut();
+        if self.mark.compare_exchange(null, given, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            spare.push(mark);
         }
     }
 
-    /// Begins a change of the value; by who holds the stripe.
-    pub(super) fn change(&self) -> Change {
-        self.reads.store(0, Ordering::Relaxed);
-        let mark = self.mark();
-        if let Some(mark) = mark {
+    /// The value changes, or goes: by who has begun that, before anybody sees what comes of it.
+    pub(super) fn change(&self) {
+        if self.reads.load(Ordering::Relaxed) != 0 {
+            self.reads.store(0, Ordering::Relaxed);
+        }
+        if let Some(mark) = self.mark() {
             mark.step();
-            // Who sees any of what follows sees the step.
-            fence(Ordering::Release);
         }
-        Change(mark)
-    }
-
-    /// The entry goes, or another one takes its place; before who holds the stripe takes it out.
-    pub(super) fn retire(&self) {
-        std::mem::forget(self.change());
     }
 
     /// The stamp of the last use by compiled code; 0 for none.
@@ -126,22 +124,11 @@ impl Marked {
     }
 }
 
-impl Drop for Change {
-    fn drop(&mut self) {
-        if let Some(mark) = self.0 {
-            mark.step();
-        }
-    }
-}
-
 impl Drop for Marked {
     fn drop(&mut self) {
         let Some(mark) = self.mark() else { return };
-        // Retired, or of a dictionary that is gone as a whole: with it everybody who could have looked at it.
-        if mark.version() % 2.0 == 0.0 {
-            mark.step();
-        }
         mark.step();
+        // Entries are dropped by whom the garbage comes to: a lock that is held for a push, not on a request's way.
         SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
     }
 }
@@ -165,14 +152,9 @@ mod tests {
         marked.give_mark();
         let seen = read(&marked).expect("it is read often");
         assert_eq!(seen.mark.version(), seen.version);
-        let before = marked.version();
-        let change = marked.change();
-        assert!(marked.version().is_none(), "it changes");
-        drop(change);
-        assert!(marked.confirm(before).is_none(), "it was not read since, and is another one");
+        marked.change();
+        assert!(read(&marked).is_none(), "it was not read since");
         assert_ne!(seen.mark.version(), seen.version);
-        marked.retire();
-        assert!(marked.version().is_none());
         let (mark, last) = (seen.mark, seen.mark.version());
         drop(marked);
         assert!(mark.version() > last, "the next entry's versions are others");

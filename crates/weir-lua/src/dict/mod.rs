@@ -1,19 +1,26 @@
 //! Shared dictionaries (`lua_shared_dict`): one for all workers, kept over reloads.
 //!
-//! **A read takes no lock.** Entries are nodes in chains of atomic pointers; a reader follows them under an epoch
-//! ([`crossbeam_epoch`]), and what a writer takes out is freed when no reader can see it any more. Writers hold the
-//! stripe of the key. A short value is exchanged in its node ([`node`]), any other with it. That a key was read is a plain store of the reader's own stamp into the node, which grows with
-//! the time and with each read of that worker: so the order of use is exact as one worker sees it, and approximate
-//! across workers. Who needs room takes the least used node of all stripes, found by a heap of stamps that is set right
-//! where it is looked at.
+//! **Nobody waits for a writer**, not even for one that has lost its core in the midst of its work: the kernel may take
+//! tens of milliseconds to give it one again. Entries are nodes in chains of atomic pointers ([`stripe`]); readers and writers
+//! follow them under an epoch ([`crossbeam_epoch`]), and what goes is freed when nobody can see it any more. A short value is
+//! exchanged in its place, any other one with the object it is in, and past a writer that is in the midst of either
+//! ([`value`]). The lists of `lpush` alone are changed under a lock, each under its own.
+//!
+//! That a key was read is a plain store of the reader's own stamp into the node, which grows with the time and with each
+//! read of that worker: so the order of use is exact as one worker sees it, and approximate across workers; with several
+//! of them a stamp is stored only when it is a tenth of a second later ([`crate::glance::renewed`]), so that they can read
+//! without writing. Who needs room takes the least used node of all stripes, found by a heap of stamps that is set right
+//! where it is looked at; the keeping of chains and heaps is left to who holds them, if somebody does.
 //!
 //! A node that is read again and again while its value stays gets a [`mark`], by which compiled Lua sees that what it has
 //! read before still holds: such a read, and a write of what is there, never come here.
 
 pub(crate) mod call;
+mod chores;
 mod mark;
 mod node;
 mod stripe;
+mod value;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,13 +30,15 @@ use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 use weir_rt::clock;
 
-use crate::glance::{now, stamp};
+use crate::glance::{now, renewed, stamp};
 pub(crate) use mark::{Mark, Version};
-use node::{Node, is_over};
-pub(crate) use node::{SMALL, Scratch};
-use stripe::{Contention, Stripe};
+use node::{Change, Found, Node};
+use stripe::{Contention, Head, Stripe};
+pub(crate) use value::{SMALL, Scratch};
+use value::{Value, is_over};
 
 /// A value to be stored.
+#[derive(Clone)]
 pub(crate) enum New<'v> {
     Text(&'v [u8]),
     Number(f64),
@@ -102,13 +111,19 @@ pub(crate) enum Stored {
 pub(crate) struct Dict {
     stripes: Box<[Stripe]>,
     capacity: u64,
+    /// Some entry was given a time to live, or made expired.
+    expires: AtomicBool,
+    sums: Sums,
+}
+
+/// What writers write, apart from what readers read.
+#[repr(align(128))]
+struct Sums {
     used: AtomicU64,
     /// How often there was no room.
     full: AtomicU64,
     /// Numbers of nodes.
     numbers: AtomicU64,
-    /// Some entry was given a time to live, or made expired.
-    expires: AtomicBool,
 }
 
 /// See [`Dict::told`].
@@ -119,7 +134,7 @@ pub(crate) struct Told {
     /// How often there was no room.
     pub(crate) full: u64,
     pub(crate) entries: u64,
-    /// How often a writer waited for another one, for how long in sum and at most, and which worker held it then.
+    /// How often a caller of a list waited for another one, for how long in sum and at most, and which worker held it then.
     pub(crate) waits: u64,
     pub(crate) waited_ns: u64,
     pub(crate) longest_ns: u64,
@@ -135,7 +150,7 @@ const NEVER: u64 = 0;
 
 impl Store for Dict {
     fn usage(&self) -> Usage {
-        let [used, full] = [&self.used, &self.full].map(|count| count.load(Ordering::Relaxed));
+        let [used, full] = [&self.sums.used, &self.sums.full].map(|count| count.load(Ordering::Relaxed));
         Usage { used, size: self.capacity, full }
     }
 }
@@ -147,10 +162,8 @@ impl Dict {
         Dict {
             stripes: (0..STRIPES).map(|_| Stripe::new(buckets)).collect(),
             capacity,
-            used: AtomicU64::new(0),
-            full: AtomicU64::new(0),
-            numbers: AtomicU64::new(1),
             expires: AtomicBool::new(false),
+            sums: Sums { used: AtomicU64::new(0), full: AtomicU64::new(0), numbers: AtomicU64::new(1) },
         }
     }
 
@@ -160,7 +173,7 @@ impl Dict {
 
     /// Bytes that are free, in whole pages.
     pub(crate) fn free_space(&self) -> u64 {
-        self.capacity.saturating_sub(self.used.load(Ordering::Relaxed)) / 4096 * 4096
+        self.capacity.saturating_sub(self.sums.used.load(Ordering::Relaxed)) / 4096 * 4096
     }
 
     /// What who looks from outside is told.
@@ -199,20 +212,22 @@ impl Dict {
     ) -> Option<T> {
         let hash = hash(key);
         let guard = epoch::pin();
-        let stripe = self.stripe(hash);
-        let node = stripe.find(hash, key, &guard)?;
+        let Found { node, value, .. } = self.stripe(hash).find(hash, key, &guard).0?;
         let before = node.marked.version();
-        let (value, flags, expires) = node.read(scratch);
-        let version = node.marked.confirm(before);
+        let glimpse = value.read(scratch);
+        let version = if glimpse.is_quiet() { node.marked.confirm(before) } else { None };
         let now = now();
-        let expired = is_over(expires, now);
+        let expired = is_over(glimpse.expires, now);
         if !expired {
-            node.use_at(stamp(now));
-            if node.wants_mark() {
-                stripe.mark(hash, key);
+            if let Some(stamp) = renewed(now, node.used()) {
+                node.use_at(stamp);
+            }
+            if glimpse.is_quiet() && node.marked.wants_mark() {
+                node.marked.give_mark();
             }
         }
-        Some(look(value, About { flags, expires, expired, version }))
+        let (flags, expires) = (glimpse.flags, glimpse.expires);
+        Some(look(glimpse.seen, About { flags, expires, expired, version }))
     }
 
     /// Stores a value for `ttl` milliseconds (0: for ever). `evict`: others may go for it.
@@ -225,73 +240,98 @@ impl Dict {
         when: When,
         evict: bool,
     ) -> Stored {
-        let hash = hash(key);
+        let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
-        let size = OVERHEAD + (key.len() + value.size()) as u64;
         let mut forced = false;
         loop {
-            let mut locked = stripe.lock();
-            let node = stripe.find_held(&locked, hash, key);
             let now = now();
-            let living = node.is_some_and(|node| !node.is_expired(now));
+            let (found, head) = stripe.find(hash, key, &guard);
+            let (state, expires, _) = found.map_or((0, NEVER, 0), |found| found.value.peek());
+            let living = found.is_some() && !is_over(expires, now);
             match when {
                 When::Absent if living => return Stored::Exists,
                 When::Present if !living => return Stored::NotFound,
                 _ => {}
             }
-            let before = node.map_or(0, |node| node.size.load(Ordering::Relaxed));
-            if self.fits(size, before) {
-                let expires = self.expiry(ttl, now);
-                if !node.is_some_and(|node| self.exchange(node, &value, flags, (expires, now), size)) {
-                    let node = Node::new(hash, key, value, flags, expires, size, self.number());
-                    self.put(stripe, &mut locked, node, &epoch::pin());
-                }
-                return Stored::Yes(forced);
-            }
-            drop(locked);
-            let guard = epoch::pin();
-            let (made, others) = self.make_room(size.saturating_sub(before), evict, &guard);
-            forced |= others;
-            if !made {
-                // What was there is no more, as in OpenResty.
-                self.gone(stripe.remove(&mut stripe.lock(), hash, key, &guard));
-                return Stored::NoMemory(forced);
+            let change = Change { value: value.clone(), flags, expires: self.expiry(ttl, now) };
+            let place = Place { stripe, hash, key, found, state, head };
+            match self.commit(&place, &change, evict, &guard) {
+                Committed::Done => return Stored::Yes(forced),
+                Committed::Again(others) => forced |= others,
+                Committed::Full(others) => return Stored::NoMemory(forced | others),
             }
         }
     }
 
-    /// Gives a node another value in place of its own, for which there is room, if that fits there.
-    fn exchange(
+    /// Changes the value of `key`. `change` is given the living value, if there is one, and says what to store instead and for
+    /// how long, if that changes; it is asked again when another writer was faster, or room had to be made meanwhile.
+    pub(crate) fn update<T>(
         &self,
-        node: &Node,
-        value: &New<'_>,
-        flags: u32,
-        (expires, now): (u64, u64),
-        size: u64,
-    ) -> bool {
-        if !node.exchange(value, flags, expires) {
-            return false;
+        key: &[u8],
+        mut change: impl FnMut(Option<Seen<'_>>) -> Result<(New<'static>, Option<u64>), T>,
+    ) -> Result<Stored, T> {
+        let (hash, guard) = (hash(key), epoch::pin());
+        let stripe = self.stripe(hash);
+        let (mut forced, mut scratch) = (false, [0; SMALL]);
+        loop {
+            let now = now();
+            let (found, head) = stripe.find(hash, key, &guard);
+            let glimpse = found.map(|found| found.value.read(&mut scratch));
+            let state = glimpse.map_or(0, |glimpse| glimpse.state);
+            let living = glimpse.filter(|glimpse| !is_over(glimpse.expires, now));
+            let (flags, expires) = living.map_or((0, NEVER), |living| (living.flags, living.expires));
+            let (value, ttl) = change(living.map(|living| living.seen))?;
+            let expires = ttl.map_or(expires, |ttl| self.expiry(ttl, now));
+            let place = Place { stripe, hash, key, found, state, head };
+            match self.commit(&place, &Change { value, flags, expires }, true, &guard) {
+                Committed::Done => return Ok(Stored::Yes(forced)),
+                Committed::Again(others) => forced |= others,
+                Committed::Full(others) => return Ok(Stored::NoMemory(forced | others)),
+            }
         }
-        node.use_at(stamp(now));
-        let before = node.size.load(Ordering::Relaxed);
-        if size != before {
-            node.size.store(size, Ordering::Relaxed);
-            // Also what is less: the sum wraps.
-            self.used.fetch_add(size.wrapping_sub(before), Ordering::Relaxed);
-        }
-        true
     }
 
-    /// Puts a node in, for which there is room.
-    fn put(&self, stripe: &Stripe, locked: &mut stripe::Order, node: Node, guard: &epoch::Guard) {
-        node.use_at(stamp(now()));
-        self.used.fetch_add(node.size.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.gone(stripe.put(locked, node, guard));
+    /// Makes a change, unless something else has changed or there was no room: then it is to be looked again.
+    fn commit(&self, place: &Place<'_>, change: &Change<'_>, evict: bool, guard: &epoch::Guard) -> Committed {
+        let Place { stripe, hash, key, found, state, .. } = *place;
+        let size = counted(key, change.value.size());
+        let before = found.map_or(0, |found| counted(key, found.value.peek().2));
+        if !self.fits(size, before) {
+            let (made, others) = self.make_room(size.saturating_sub(before), evict, guard);
+            if made {
+                return Committed::Again(others);
+            }
+            // What was there is no more, as in OpenResty.
+            self.delete(key);
+            return Committed::Full(others);
+        }
+        match found {
+            None => {
+                let node = Node::new(hash, key, change, self.number());
+                node.use_at(stamp(now()));
+                if !stripe.insert(&place.head, node, guard) {
+                    return Committed::Again(false);
+                }
+                self.sums.used.fetch_add(size, Ordering::Relaxed);
+            }
+            Some(found) => {
+                let Some(before) = found.change(state, change, guard) else { return Committed::Again(false) };
+                if let Some(stamp) = renewed(now(), found.node.used()) {
+                    found.node.use_at(stamp);
+                }
+                let before = counted(key, before);
+                if size != before {
+                    // Also what is less: the sum wraps.
+                    self.sums.used.fetch_add(size.wrapping_sub(before), Ordering::Relaxed);
+                }
+            }
+        }
+        Committed::Done
     }
 
     /// Whether there is room for `size` bytes in the place of `before`.
     fn fits(&self, size: u64, before: u64) -> bool {
-        self.used.load(Ordering::Relaxed) + size <= self.capacity + before
+        self.sums.used.load(Ordering::Relaxed) + size <= self.capacity + before
     }
 
     /// When what lives for `ttl` milliseconds from now on expires.
@@ -306,13 +346,11 @@ impl Dict {
     }
 
     fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+        self.sums.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn gone(&self, size: Option<u64>) {
-        if let Some(size) = size {
-            self.used.fetch_sub(size, Ordering::Relaxed);
-        }
+    fn gone(&self, size: u64) {
+        self.sums.used.fetch_sub(size, Ordering::Relaxed);
     }
 
     /// Whether `size` bytes fit, after expired entries have gone, and, with `evict`, the least used ones; and whether any
@@ -320,7 +358,7 @@ impl Dict {
     fn make_room(&self, size: u64, evict: bool, guard: &epoch::Guard) -> (bool, bool) {
         let (made, forced) = self.try_room(size, evict, guard);
         if forced || !made {
-            self.full.fetch_add(1, Ordering::Relaxed);
+            self.sums.full.fetch_add(1, Ordering::Relaxed);
         }
         (made, forced)
     }
@@ -348,26 +386,35 @@ impl Dict {
     /// must not look at every entry.
     fn remove_some_expired(&self, all: bool, guard: &epoch::Guard) {
         self.sweep(|stripe, from| {
-            let mut locked = stripe.lock();
-            let from = if all { from } else { locked.swept_to };
-            let swept = stripe.remove_expired(&mut locked, now(), usize::MAX, from, guard);
-            locked.swept_to = swept.next.unwrap_or(0);
-            self.gone(Some(swept.size));
+            let from = if all { from } else { stripe.swept_to.load(Ordering::Relaxed) };
+            let swept = stripe.remove_expired(now(), usize::MAX, from, guard);
+            stripe.swept_to.store(swept.next.unwrap_or(0), Ordering::Relaxed);
+            self.gone(swept.size);
             swept.next.filter(|_| all)
         });
     }
 
-    /// Takes out the least used entry of all; `false` when there is none.
+    /// Takes out the least used entry of all, as far as other workers do not look for it at the same moment; `false` when
+    /// there is none.
     fn evict(&self, guard: &epoch::Guard) -> bool {
-        let oldest = self.stripes.iter().filter_map(|stripe| {
-            let mut locked = stripe.lock();
-            Some((stripe.oldest(&mut locked, guard)?, stripe))
-        });
-        let Some((_, stripe)) = oldest.min_by_key(|(stamp, _)| *stamp) else { return false };
-        let mut locked = stripe.lock();
-        let size = stripe.remove_oldest(&mut locked, guard);
-        self.gone(size);
-        // When another worker was faster, there is room too.
+        let mut oldest: Option<(u64, &Stripe, Found<'_>)> = None;
+        for stripe in &self.stripes {
+            let least = match stripe.try_order(guard) {
+                Some(mut order) => stripe.oldest(&mut order, guard),
+                None => stripe.sample(guard),
+            };
+            if let Some((used, found)) = least
+                && oldest.is_none_or(|(stamp, ..)| used < stamp)
+            {
+                oldest = Some((used, stripe, found));
+            }
+        }
+        let Some((_, stripe, found)) = oldest else { return false };
+        let (state, ..) = found.value.peek();
+        if let Some(size) = stripe.remove(&found, state, guard) {
+            self.gone(counted(&found.node.key, size));
+        }
+        // When another worker was faster, there is room too, or something else to be found.
         true
     }
 
@@ -375,52 +422,16 @@ impl Dict {
     pub(crate) fn delete(&self, key: &[u8]) {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
-        let mut locked = stripe.lock();
-        self.gone(stripe.remove(&mut locked, hash, key, &guard));
-    }
-
-    /// Changes the value of `key` under its stripe's lock. `change` is given the living value, if there is one, and says
-    /// what to store instead and for how long, if that changes; it is asked again when room had to be made meanwhile.
-    pub(crate) fn update<T>(
-        &self,
-        key: &[u8],
-        mut change: impl FnMut(Option<Seen<'_>>) -> Result<(New<'static>, Option<u64>), T>,
-    ) -> Result<Stored, T> {
-        let hash = hash(key);
-        let stripe = self.stripe(hash);
-        let mut forced = false;
-        loop {
-            let mut locked = stripe.lock();
-            let (there, now, mut scratch) = (stripe.find_held(&locked, hash, key), now(), [0; SMALL]);
-            let living = there.filter(|node| !node.is_expired(now)).map(|node| node.read(&mut scratch));
-            let (flags, expires) = living.map_or((0, NEVER), |(_, flags, expires)| (flags, expires));
-            let (value, ttl) = change(living.map(|(value, ..)| value))?;
-            let size = OVERHEAD + (key.len() + value.size()) as u64;
-            let before = there.map_or(0, |node| node.size.load(Ordering::Relaxed));
-            if self.fits(size, before) {
-                let expires = match ttl {
-                    Some(ttl) => self.expiry(ttl, now),
-                    None => expires,
-                };
-                if !there.is_some_and(|node| self.exchange(node, &value, flags, (expires, now), size)) {
-                    let node = Node::new(hash, key, value, flags, expires, size, self.number());
-                    self.put(stripe, &mut locked, node, &epoch::pin());
-                }
-                return Ok(Stored::Yes(forced));
-            }
-            drop(locked);
-            let guard = epoch::pin();
-            let (made, others) = self.make_room(size.saturating_sub(before), true, &guard);
-            forced |= others;
-            if !made {
-                self.gone(stripe.remove(&mut stripe.lock(), hash, key, &guard));
-                return Ok(Stored::NoMemory(forced));
+        while let (Some(found), _) = stripe.find(hash, key, &guard) {
+            let (state, ..) = found.value.peek();
+            if let Some(size) = stripe.remove(&found, state, &guard) {
+                return self.gone(counted(key, size));
             }
         }
     }
 
     /// Looks at the living list of `key` and changes it; an empty one goes. The outer `None`: there is nothing;
-    /// the inner: it is no list.
+    /// the inner: it is no list. Callers of the same list wait for one another.
     pub(crate) fn with_list<T>(
         &self,
         key: &[u8],
@@ -428,28 +439,44 @@ impl Dict {
     ) -> Option<Option<T>> {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
-        let mut locked = stripe.lock();
-        let node = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now()))?;
-        let Some(mut list) = node.list() else { return Some(None) };
-        let size = |list: &VecDeque<Item>| list.iter().map(Item::size).sum::<usize>() as u64;
-        let before = size(&list);
-        let result = change(&mut list);
-        let (after, empty) = (size(&list), list.is_empty());
-        drop(list);
-        node.size.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        self.used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        node.use_at(stamp(now()));
-        if empty {
-            self.gone(stripe.remove(&mut locked, hash, key, &guard));
+        loop {
+            let found = stripe.find(hash, key, &guard).0?;
+            let (state, expires, _) = found.value.peek();
+            if is_over(expires, now()) {
+                return None;
+            }
+            let Value::List(list) = found.value else { return Some(None) };
+            let mut items = stripe.lock_list(list);
+            if list.is_closed() {
+                drop(items);
+                // It has become empty, or another value is in its place; perhaps who has closed it was stopped before
+                // taking it away.
+                if let Some(size) = stripe.remove(&found, state, &guard) {
+                    self.gone(counted(key, size));
+                }
+                continue;
+            }
+            let result = change(&mut items);
+            let (grown, is_empty) = (list.charge(&items), items.is_empty());
+            drop(items);
+            if let Some(grown) = grown {
+                self.sums.used.fetch_add(grown, Ordering::Relaxed);
+            }
+            if let Some(stamp) = renewed(now(), found.node.used()) {
+                found.node.use_at(stamp);
+            }
+            if is_empty && let Some(size) = stripe.remove(&found, state, &guard) {
+                self.gone(counted(key, size));
+            }
+            return Some(Some(result));
         }
-        Some(Some(result))
     }
 
     /// Milliseconds that a living `key` has left; 0 for ever.
     pub(crate) fn ttl(&self, key: &[u8]) -> Option<u64> {
         let (hash, guard) = (hash(key), epoch::pin());
-        let node = self.stripe(hash).find(hash, key, &guard)?;
-        let (expires, now) = (node.expires(), now());
+        let found = self.stripe(hash).find(hash, key, &guard).0?;
+        let ((_, expires, _), now) = (found.value.peek(), now());
         match expires {
             NEVER => Some(0),
             expires if expires <= now => None,
@@ -461,23 +488,26 @@ impl Dict {
     pub(crate) fn expire(&self, key: &[u8], ttl: u64) -> bool {
         let (hash, guard) = (hash(key), epoch::pin());
         let stripe = self.stripe(hash);
-        let _locked = stripe.lock();
-        let Some(node) = stripe.find(hash, key, &guard).filter(|node| !node.is_expired(now())) else {
-            return false;
-        };
-        node.expire(self.expiry(ttl, now()));
-        true
+        while let (Some(found), _) = stripe.find(hash, key, &guard) {
+            let now = now();
+            if is_over(found.value.peek().1, now) {
+                return false;
+            }
+            if found.expire(self.expiry(ttl, now), &guard) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Makes all entries expired; they stay until room is needed.
     pub(crate) fn flush_all(&self) {
         let guard = epoch::pin();
         self.expires.store(true, Ordering::Relaxed);
-        self.sweep(|stripe, from| stripe.expire(&mut stripe.lock(), from, &guard));
+        self.sweep(|stripe, from| stripe.expire(from, &guard));
     }
 
-    /// Has all stripes worked through a portion at a time, by turns: nobody waits for more than one portion. `work` is told
-    /// where to begin, and tells where to go on.
+    /// Has all stripes worked through a portion at a time, by turns. `work` is told where to begin, and tells where to go on.
     fn sweep(&self, mut work: impl FnMut(&Stripe, usize) -> Option<usize>) {
         let mut left: Vec<(&Stripe, usize)> = self.stripes.iter().map(|stripe| (stripe, 0)).collect();
         while !left.is_empty() {
@@ -490,8 +520,8 @@ impl Dict {
         let guard = epoch::pin();
         let mut count = 0;
         self.sweep(|stripe, from| {
-            let swept = stripe.remove_expired(&mut stripe.lock(), now(), most - count, from, &guard);
-            self.gone(Some(swept.size));
+            let swept = stripe.remove_expired(now(), most - count, from, &guard);
+            self.gone(swept.size);
             count += swept.count;
             swept.next.filter(|_| count < most)
         });
@@ -503,8 +533,8 @@ impl Dict {
         let (guard, now) = (epoch::pin(), now());
         let mut keys = Vec::new();
         for stripe in &self.stripes {
-            stripe.for_each(&guard, |node| {
-                if keys.len() < most && !node.is_expired(now) {
+            stripe.for_each(&guard, |Found { node, value, .. }| {
+                if keys.len() < most && !is_over(value.peek().1, now) {
                     keys.push(node.key.clone());
                 }
                 keys.len() < most
@@ -514,13 +544,46 @@ impl Dict {
     }
 }
 
-impl New<'_> {
+/// What an entry of that key counts for, whose value counts for so many bytes.
+fn counted(key: &[u8], value: usize) -> u64 {
+    OVERHEAD + (key.len() + value) as u64
+}
+
+/// Where a value goes, as it was looked at.
+struct Place<'a> {
+    stripe: &'a Stripe,
+    hash: u64,
+    key: &'a [u8],
+    /// What is there, and the state of its value.
+    found: Option<Found<'a>>,
+    state: u64,
+    head: Head<'a>,
+}
+
+/// What came of a change; whether others that had not expired have gone for it.
+enum Committed {
+    Done,
+    Again(bool),
+    Full(bool),
+}
+
+impl<'v> New<'v> {
+    /// As a value that was read; `None`: it is a list.
+    fn of(seen: Seen<'v>) -> Option<New<'v>> {
+        Some(match seen {
+            Seen::Text(text) => New::Text(text),
+            Seen::Number(number) => New::Number(number),
+            Seen::Boolean(value) => New::Boolean(value),
+            Seen::List => return None,
+        })
+    }
+
     fn size(&self) -> usize {
         match self {
             New::Text(text) => text.len(),
             New::Number(_) => 8,
             New::Boolean(_) => 1,
-            New::List(list) => list.iter().map(Item::size).sum(),
+            New::List(list) => value::list_size(list),
         }
     }
 }

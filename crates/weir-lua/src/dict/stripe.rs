@@ -1,46 +1,59 @@
-//! A part of a dictionary: chains of nodes that are read without a lock, and changed by who holds [`Stripe::lock`].
+//! A part of a dictionary: chains of nodes that are read and written without a lock.
+//!
+//! A new node goes before the first of its chain, by a compare-and-exchange that fails when another has gone there since
+//! the chain was looked through: so no key is there twice. A node that is gone stays in its chain, without a value, until
+//! who holds [`Order`] takes it out; nobody waits for that: whoever finds it held leaves a [chore](Chore) for its holder.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use weir_rt::{clock, sampler};
 
-use super::node::Node;
+use super::Item;
+use super::chores::{Chore, Chores};
+use super::node::{Found, Node};
+use super::value::{List, is_over};
 
+/// In cache lines of its own (two, which x86 fetches together): writers of other stripes do not touch them.
+#[repr(align(128))]
 pub(super) struct Stripe {
     buckets: Box<[Atomic<Node>]>,
     order: Mutex<Order>,
-    /// One more than the number of the worker that locked it last.
-    holder: AtomicU64,
+    chores: Chores,
+    entries: AtomicUsize,
+    /// Where the next portion begins that is swept because room is needed.
+    pub(super) swept_to: AtomicUsize,
     contention: Contention,
 }
 
-/// How writers got into one another's way.
+/// How callers of a list got into one another's way.
 #[derive(Default)]
 pub(super) struct Contention {
     pub(super) waits: AtomicU64,
     /// Ticks, of all of them and of the longest.
     pub(super) waited: AtomicU64,
     pub(super) longest: AtomicU64,
-    /// As [`Stripe::holder`], at the longest.
+    /// One more than the number of the worker that held it, at the longest.
     pub(super) holder: AtomicU64,
+    /// The same of who locked a list last.
+    last: AtomicU64,
 }
 
 /// What came of sweeping a portion.
 #[derive(Default)]
 pub(super) struct Swept {
-    /// How many nodes have gone, and their size together.
+    /// How many nodes have gone, and the bytes that their values counted for, with their keys.
     pub(super) count: usize,
     pub(super) size: u64,
-    /// Where the next portion begins; `None` behind the last.
+    /// Where the next portion begins; `None` after the last.
     pub(super) next: Option<usize>,
 }
 
-/// So much is done under a lock before others have their turn: 128 nodes, each of which may be a miss of the cache or
-/// two and an entry in the list of what is to be freed (150 ns at worst, 20 us), or 2,048 empty chains.
+/// So much is done before others have their turn: 128 nodes, each of which may be a miss of the cache or two and an
+/// entry in the list of what is to be freed (150 ns at worst, 20 us), or 2,048 empty chains.
 pub(super) const PORTION: usize = 128 * NODE;
 const NODE: usize = 16;
 
@@ -48,62 +61,92 @@ const NODE: usize = 16;
 #[derive(Default)]
 pub(super) struct Order {
     heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    count: usize,
-    /// Where the next portion begins that is swept because room is needed.
-    pub(super) swept_to: usize,
 }
+
+/// The first node of a chain when that was looked through.
+pub(super) struct Head<'g>(Shared<'g, Node>);
 
 impl Stripe {
     /// One with so many chains, a power of two.
     pub(super) fn new(buckets: usize) -> Stripe {
-        let buckets = (0..buckets).map(|_| Atomic::null()).collect();
         Stripe {
-            buckets,
+            buckets: (0..buckets).map(|_| Atomic::null()).collect(),
             order: Mutex::default(),
-            holder: AtomicU64::new(0),
+            chores: Chores::default(),
+            entries: AtomicUsize::new(0),
+            swept_to: AtomicUsize::new(0),
             contention: Contention::default(),
         }
     }
 
-    /// What writers hold.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Order> {
-        let order = match self.order.try_lock() {
+    /// The order, if nobody else has it; all that was to be done about it is done.
+    pub(super) fn try_order(&self, guard: &Guard) -> Option<MutexGuard<'_, Order>> {
+        let mut order = match self.order.try_lock() {
             Ok(order) => order,
             Err(TryLockError::Poisoned(order)) => order.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait(),
+            Err(TryLockError::WouldBlock) => return None,
         };
-        self.holder.store(u64::from(sampler::worker()) + 1, Ordering::Relaxed);
-        order
+        self.work(&mut order, guard);
+        Some(order)
     }
 
-    /// Gives the node of `key` a mark, if nobody holds the lock.
-    #[cold]
-    pub(super) fn mark(&self, hash: u64, key: &[u8]) {
-        if let Ok(order) = self.order.try_lock()
-            && let Some(node) = self.find_held(&order, hash, key)
-            && node.wants_mark()
-        {
-            node.marked.give_mark();
+    /// Does what is to be done, or leaves it to who holds the order.
+    fn leave(&self, chore: Chore, guard: &Guard) {
+        match self.try_order(guard) {
+            Some(mut order) => self.perform(&mut order, chore, guard),
+            None => self.chores.push(chore),
+        }
+        // Another may have left something after the last look at it and before the order was free. Once: others that go
+        // on leaving something may do it themselves.
+        if !self.chores.is_empty() {
+            drop(self.try_order(guard));
         }
     }
 
+    fn work(&self, order: &mut Order, guard: &Guard) {
+        if !self.chores.is_empty() {
+            self.chores.take().for_each(|chore| self.perform(order, chore, guard));
+        }
+    }
+
+    fn perform(&self, order: &mut Order, chore: Chore, guard: &Guard) {
+        match chore {
+            Chore::Note(stamp, hash, number) => {
+                order.heap.push(Reverse((stamp, hash, number)));
+                self.tidy(order, guard);
+            }
+            Chore::Unlink(hash, number) => self.unlink(hash, number, guard),
+        }
+    }
+
+    /// The lock of a list, which callers of that list wait for.
+    pub(super) fn lock_list<'l>(&self, list: &'l List) -> MutexGuard<'l, VecDeque<Item>> {
+        let items = match list.items.try_lock() {
+            Ok(items) => items,
+            Err(TryLockError::Poisoned(items)) => items.into_inner(),
+            Err(TryLockError::WouldBlock) => self.wait(list),
+        };
+        self.contention.last.store(u64::from(sampler::worker()) + 1, Ordering::Relaxed);
+        items
+    }
+
     #[cold]
-    fn wait(&self) -> MutexGuard<'_, Order> {
-        let (holder, began) = (self.holder.load(Ordering::Relaxed), clock::ticks());
-        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+    fn wait<'l>(&self, list: &'l List) -> MutexGuard<'l, VecDeque<Item>> {
+        let Contention { waits, waited, longest, holder, last } = &self.contention;
+        let (last, began) = (last.load(Ordering::Relaxed), clock::ticks());
+        let items = list.items.lock().unwrap_or_else(PoisonError::into_inner);
         let ticks = clock::ticks().saturating_sub(began);
-        let Contention { waits, waited, longest, holder: at_longest } = &self.contention;
         waits.fetch_add(1, Ordering::Relaxed);
         waited.fetch_add(ticks, Ordering::Relaxed);
         if longest.fetch_max(ticks, Ordering::Relaxed) < ticks {
-            at_longest.store(holder, Ordering::Relaxed);
+            holder.store(last, Ordering::Relaxed);
         }
-        order
+        items
     }
 
     /// How many entries there are.
     pub(super) fn entries(&self) -> usize {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner).count
+        self.entries.load(Ordering::Relaxed)
     }
 
     pub(super) fn contention(&self) -> &Contention {
@@ -114,154 +157,158 @@ impl Stripe {
         &self.buckets[(hash >> 8) as usize & (self.buckets.len() - 1)]
     }
 
-    /// The node of `key`, expired or not.
-    pub(super) fn find<'g>(&self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<&'g Node> {
-        self.seek(hash, guard, |node| *node.key == *key).map(|(_, node)| node)
-    }
-
-    /// As [`Stripe::find`], for who holds the lock: nobody else takes nodes out.
-    pub(super) fn find_held<'o>(&'o self, _held: &'o Order, hash: u64, key: &[u8]) -> Option<&'o Node> {
-        // SAFETY: nodes are freed behind being taken out, which the caller alone may do, with the order that is lent here.
-        self.find(hash, key, unsafe { crossbeam_epoch::unprotected() })
-    }
-
-    /// The node of that hash that `is` it, and the pointer to it.
-    fn seek<'g>(
-        &self,
-        hash: u64,
-        guard: &'g Guard,
-        is: impl Fn(&Node) -> bool,
-    ) -> Option<(*const Atomic<Node>, &'g Node)> {
-        let mut link = self.bucket(hash);
-        loop {
-            let next = link.load(Ordering::Acquire, guard);
-            // SAFETY: nodes are freed only after all guards that may have seen them are gone.
-            let node = unsafe { next.as_ref() }?;
-            if node.hash == hash && is(node) {
-                return Some((link, node));
+    /// The entry of `key`, expired or not, and where one would go if there is none.
+    pub(super) fn find<'g>(&self, hash: u64, key: &[u8], guard: &'g Guard) -> (Option<Found<'g>>, Head<'g>) {
+        let head = self.bucket(hash).load(Ordering::Acquire, guard);
+        let mut next = head;
+        // SAFETY: nodes are freed only after all guards that may have seen them are gone.
+        while let Some(node) = unsafe { next.as_ref() } {
+            if node.hash == hash
+                && *node.key == *key
+                && let Some(found) = node.found(guard)
+            {
+                return (Some(found), Head(head));
             }
-            link = &node.next;
+            next = node.next.load(Ordering::Acquire, guard);
         }
+        (None, Head(head))
     }
 
-    /// Puts a node in, at the place of the one of its key: a reader finds one or the other. The size of that one.
-    pub(super) fn put(&self, order: &mut Order, mut node: Node, guard: &Guard) -> Option<u64> {
-        let (hash, found) = (node.hash, self.seek(node.hash, guard, |other| other.key == node.key));
-        let Some((link, before)) = found else {
-            order.heap.push(Reverse((node.used(), hash, node.number)));
-            order.count += 1;
-            let bucket = self.bucket(hash);
-            node.next.store(bucket.load(Ordering::Relaxed, guard), Ordering::Relaxed);
-            // Released: who finds the node sees all of it.
-            bucket.store(Owned::new(node), Ordering::Release);
-            self.tidy(order, guard);
-            return None;
-        };
-        // With the number the place in the heap passes on; that it was used since is seen there.
-        node.number = before.number;
-        node.next.store(before.next.load(Ordering::Relaxed, guard), Ordering::Relaxed);
-        let size = before.size.load(Ordering::Relaxed);
-        before.marked.retire();
-        // SAFETY: as in `unlink`.
-        let link = unsafe { &*link };
-        let gone = link.swap(Owned::new(node), Ordering::Release, guard);
-        // SAFETY: as in `unlink`.
-        unsafe { guard.defer_destroy(gone) };
+    /// Puts a node in, if its chain is as it was when nothing was [found](Stripe::find) in it.
+    pub(super) fn insert(&self, head: &Head<'_>, node: Node, guard: &Guard) -> bool {
+        let (hash, number, stamp) = (node.hash, node.number, node.used());
+        node.next.store(head.0, Ordering::Relaxed);
+        // Released: who finds the node sees all of it.
+        let done = self.bucket(hash).compare_exchange(
+            head.0,
+            Owned::new(node),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+            guard,
+        );
+        if done.is_err() {
+            return false;
+        }
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.leave(Chore::Note(stamp, hash, number), guard);
+        true
+    }
+
+    /// Takes an entry away that is as it was in `state`; the bytes that its value counted for. `None`: it is not.
+    pub(super) fn remove(&self, found: &Found<'_>, state: u64, guard: &Guard) -> Option<usize> {
+        let size = found.remove(state, guard)?;
+        self.entries.fetch_sub(1, Ordering::Relaxed);
+        self.leave(Chore::Unlink(found.node.hash, found.node.number), guard);
         Some(size)
     }
 
-    /// Takes the node of `key` out; its size.
-    pub(super) fn remove(&self, order: &mut Order, hash: u64, key: &[u8], guard: &Guard) -> Option<u64> {
-        let (link, node) = self.seek(hash, guard, |node| *node.key == *key)?;
-        Some(self.unlink(order, link, node, guard))
-    }
-
-    fn unlink(&self, order: &mut Order, link: *const Atomic<Node>, node: &Node, guard: &Guard) -> u64 {
-        // SAFETY: the link is a bucket, or in a node that is in its chain: only who holds the lock takes nodes out.
-        let link = unsafe { &*link };
-        let shared = link.load(Ordering::Relaxed, guard);
-        node.marked.retire();
-        link.store(node.next.load(Ordering::Relaxed, guard), Ordering::Release);
-        order.count -= 1;
-        let size = node.size.load(Ordering::Relaxed);
-        // SAFETY: no new reader finds it; those that have hold a guard.
-        unsafe { guard.defer_destroy(shared) };
-        size
-    }
-
-    /// Takes out expired nodes, `most` at most, of a portion of the chains, from `from` on.
-    pub(super) fn remove_expired(
-        &self,
-        order: &mut Order,
-        now: u64,
-        most: usize,
-        from: usize,
-        guard: &Guard,
-    ) -> Swept {
-        let mut swept = Swept::default();
-        let end = self.portion(from, |bucket| {
-            let mut link: *const Atomic<Node> = bucket;
-            let mut seen = 0;
-            loop {
-                // SAFETY: as in `unlink`.
-                let next = unsafe { &*link }.load(Ordering::Relaxed, guard);
-                // SAFETY: as in `seek`.
-                let Some(node) = (unsafe { next.as_ref() }) else { return seen };
-                seen += 1;
-                if swept.count < most && node.is_expired(now) {
-                    swept.size += self.unlink(order, link, node, guard);
-                    swept.count += 1;
-                } else {
-                    link = &node.next;
+    /// Takes a node that is gone out of its chain, by who holds the order: nobody else takes nodes out.
+    fn unlink(&self, hash: u64, number: u64, guard: &Guard) {
+        loop {
+            let mut link = self.bucket(hash);
+            let mut is_head = true;
+            let (node, next) = loop {
+                let next = link.load(Ordering::Acquire, guard);
+                // SAFETY: as in `find`.
+                let Some(node) = (unsafe { next.as_ref() }) else { return };
+                if node.number == number {
+                    break (next, node.next.load(Ordering::Relaxed, guard));
                 }
+                (link, is_head) = (&node.next, false);
+            };
+            // Only the first link is changed by others, who put nodes in.
+            if is_head {
+                let done = link.compare_exchange(node, next, Ordering::AcqRel, Ordering::Relaxed, guard);
+                if done.is_err() {
+                    continue;
+                }
+            } else {
+                link.store(next, Ordering::Release);
+            }
+            // SAFETY: no new reader finds it; those that have hold a guard.
+            return unsafe { guard.defer_destroy(node) };
+        }
+    }
+
+    /// Takes expired entries away, `most` at most, of a portion of the chains, from `from` on.
+    pub(super) fn remove_expired(&self, now: u64, most: usize, from: usize, guard: &Guard) -> Swept {
+        let mut swept = Swept::default();
+        let end = self.portion(from, guard, |found| {
+            let (state, expires, _) = found.value.peek();
+            if swept.count < most
+                && is_over(expires, now)
+                && let Some(size) = self.remove(&found, state, guard)
+            {
+                swept.size += super::counted(&found.node.key, size);
+                swept.count += 1;
             }
         });
         Swept { next: end, ..swept }
     }
 
     /// Makes the nodes of a portion of the chains expired, from `from` on; where the next portion begins.
-    pub(super) fn expire(&self, _held: &mut Order, from: usize, guard: &Guard) -> Option<usize> {
-        self.portion(from, |bucket| {
-            let mut seen = 0;
-            let mut next = bucket.load(Ordering::Acquire, guard);
-            // SAFETY: as in `seek`.
-            while let Some(node) = unsafe { next.as_ref() } {
-                node.expire(1);
-                seen += 1;
-                next = node.next.load(Ordering::Acquire, guard);
+    pub(super) fn expire(&self, from: usize, guard: &Guard) -> Option<usize> {
+        self.portion(from, guard, |found| {
+            let mut found = Some(found);
+            // A value that is written at this moment may be the one before `flush_all` or the one after it; not so one
+            // whose write was only begun.
+            while let Some(entry) = found.filter(|entry| !entry.expire(1, guard)) {
+                found = entry.node.found(guard);
             }
-            seen
         })
     }
 
-    /// Shows chains to `sweep`, which says how many nodes they have, until that is as much as may be done while others wait for
-    /// the lock; where to go on, if there are more.
-    pub(super) fn portion(
+    /// Shows the entries of chains to `show`, until that is as much as may be done at a time; where to go on, if there are
+    /// more.
+    pub(super) fn portion<'g>(
         &self,
         from: usize,
-        mut sweep: impl FnMut(&Atomic<Node>) -> usize,
+        guard: &'g Guard,
+        mut show: impl FnMut(Found<'g>),
     ) -> Option<usize> {
         let mut work = 0;
         for (at, bucket) in self.buckets.iter().enumerate().skip(from) {
             if work >= PORTION {
                 return Some(at);
             }
-            work += 1 + sweep(bucket) * NODE;
+            work += 1;
+            let mut next = bucket.load(Ordering::Acquire, guard);
+            // SAFETY: as in `find`.
+            while let Some(node) = unsafe { next.as_ref() } {
+                work += NODE;
+                if let Some(found) = node.found(guard) {
+                    show(found);
+                }
+                next = node.next.load(Ordering::Acquire, guard);
+            }
         }
         None
     }
 
-    /// The stamp of the least used node.
-    pub(super) fn oldest(&self, order: &mut Order, guard: &Guard) -> Option<u64> {
+    /// The node of that number, if it is not gone.
+    fn numbered<'g>(&self, hash: u64, number: u64, guard: &'g Guard) -> Option<Found<'g>> {
+        let mut next = self.bucket(hash).load(Ordering::Acquire, guard);
+        // SAFETY: as in `find`.
+        while let Some(node) = unsafe { next.as_ref() } {
+            if node.number == number {
+                return node.found(guard);
+            }
+            next = node.next.load(Ordering::Acquire, guard);
+        }
+        None
+    }
+
+    /// The least used entry, and its stamp.
+    pub(super) fn oldest<'g>(&self, order: &mut Order, guard: &'g Guard) -> Option<(u64, Found<'g>)> {
         loop {
             let Reverse((noted, hash, number)) = *order.heap.peek()?;
-            let Some((_, node)) = self.seek(hash, guard, |node| node.number == number) else {
+            let Some(found) = self.numbered(hash, number, guard) else {
                 order.heap.pop();
                 continue;
             };
-            let used = node.used();
+            let used = found.node.used();
             if used == noted {
-                return Some(used);
+                return Some((used, found));
             }
             // It was used since.
             order.heap.pop();
@@ -269,21 +316,38 @@ impl Stripe {
         }
     }
 
-    /// Takes the least used node out; its size.
-    pub(super) fn remove_oldest(&self, order: &mut Order, guard: &Guard) -> Option<u64> {
-        self.oldest(order, guard)?;
-        let Reverse((_, hash, number)) = order.heap.pop()?;
-        let (link, node) = self.seek(hash, guard, |node| node.number == number)?;
-        Some(self.unlink(order, link, node, guard))
+    /// An entry that was used longer ago than most, while another has the order: the oldest of the next few.
+    pub(super) fn sample<'g>(&self, guard: &'g Guard) -> Option<(u64, Found<'g>)> {
+        let from = self.swept_to.load(Ordering::Relaxed);
+        let mut oldest: Option<(u64, Found<'g>)> = None;
+        let mut consider = |found: Found<'g>| {
+            let used = found.node.used();
+            if oldest.is_none_or(|(stamp, _)| used < stamp) {
+                oldest = Some((used, found));
+            }
+        };
+        let mut next = self.portion(from, guard, &mut consider);
+        self.swept_to.store(next.unwrap_or(0), Ordering::Relaxed);
+        if oldest.is_some() {
+            return oldest;
+        }
+        // Few entries, all of them elsewhere.
+        while let Some(from) = next {
+            let mut consider = |found: Found<'g>| oldest = oldest.or(Some((found.node.used(), found)));
+            next = self.portion(from, guard, &mut consider).filter(|_| oldest.is_none());
+        }
+        oldest
     }
 
-    /// Shows every node, expired or not, until `show` says enough.
-    pub(super) fn for_each(&self, guard: &Guard, mut show: impl FnMut(&Node) -> bool) {
+    /// Shows every entry, expired or not, until `show` says enough.
+    pub(super) fn for_each<'g>(&self, guard: &'g Guard, mut show: impl FnMut(Found<'g>) -> bool) {
         for bucket in &self.buckets {
             let mut next: Shared<'_, Node> = bucket.load(Ordering::Acquire, guard);
-            // SAFETY: as in `seek`.
+            // SAFETY: as in `find`.
             while let Some(node) = unsafe { next.as_ref() } {
-                if !show(node) {
+                if let Some(found) = node.found(guard)
+                    && !show(found)
+                {
                     return;
                 }
                 next = node.next.load(Ordering::Acquire, guard);
@@ -291,29 +355,22 @@ impl Stripe {
         }
     }
 
-    /// How many nodes a chain has.
-    #[cfg(test)]
-    pub(super) fn nodes(&self, bucket: &Atomic<Node>, guard: &Guard) -> usize {
-        let mut next = bucket.load(Ordering::Acquire, guard);
-        let mut count = 0;
-        // SAFETY: as in `seek`.
-        while let Some(node) = unsafe { next.as_ref() } {
-            count += 1;
-            next = node.next.load(Ordering::Acquire, guard);
-        }
-        count
-    }
-
-    /// Makes the heap anew when most of it has gone.
+    /// Makes the heap again when most of it has gone.
     fn tidy(&self, order: &mut Order, guard: &Guard) {
-        if order.heap.len() > order.count * 2 + 64 {
+        if order.heap.len() > self.entries() * 2 + 64 {
             order.heap.clear();
             let heap = &mut order.heap;
-            self.for_each(guard, |node| {
+            self.for_each(guard, |Found { node, .. }| {
                 heap.push(Reverse((node.used(), node.hash, node.number)));
                 true
             });
         }
+    }
+
+    /// Holds the order, as a writer does that has lost its core.
+    #[cfg(test)]
+    pub(super) fn lock(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

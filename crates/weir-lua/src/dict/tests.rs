@@ -28,7 +28,7 @@ fn values_are_kept_replaced_and_removed() {
     assert_eq!(dict.set(b"b", text("3"), 0, 0, When::Present, true), Stored::NotFound);
     dict.delete(b"a");
     assert_eq!(read(&dict, "a"), None);
-    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn a_read_takes_no_lock() {
     });
 }
 
-/// No stripe is held for all of its nodes: `flush_all`, `flush_expired` and a `set` without room go by portions.
+/// No stripe is gone through at once: `flush_all`, `flush_expired` and a `set` without room go by portions.
 #[test]
-fn sweeps_hold_a_stripe_for_a_portion_at_a_time() {
+fn sweeps_go_by_portions() {
     let dict = Dict::new(1 << 24);
     let count = 20_000;
     for number in 0..count {
@@ -93,11 +93,7 @@ fn sweeps_hold_a_stripe_for_a_portion_at_a_time() {
     let (guard, mut from, mut portions, mut most) = (epoch::pin(), Some(0), 0, 0);
     while let Some(at) = from {
         let mut seen = 0;
-        from = stripe.portion(at, |bucket| {
-            let nodes = stripe.nodes(bucket, &guard);
-            seen += nodes;
-            nodes
-        });
+        from = stripe.portion(at, &guard, |_| seen += 1);
         (portions, most) = (portions + 1, most.max(seen));
     }
     // One chain may go beyond it.
@@ -106,7 +102,7 @@ fn sweeps_hold_a_stripe_for_a_portion_at_a_time() {
     dict.flush_all();
     assert_eq!(dict.keys(usize::MAX).len(), 0);
     assert_eq!((dict.flush_expired(7), dict.flush_expired(usize::MAX)), (7, count - 7));
-    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
 }
 
 /// A full dictionary in which nothing expires is not swept; where something does, that goes first while there are few.
@@ -122,12 +118,8 @@ fn what_has_expired_goes_before_what_was_used() {
     assert_eq!(put(&dict, "other", text("0123456789")), Stored::Yes(true));
     assert!(dict.expire(b"k050", 100_000));
     dict.stripes.iter().for_each(|stripe| {
-        stripe.for_each(&epoch::pin(), |node| {
-            if *node.key == *b"k050" {
-                node.expire(1);
-            }
-            true
-        });
+        let guard = epoch::pin();
+        stripe.for_each(&guard, |found| *found.node.key != *b"k050" || found.expire(1, &guard));
     });
     assert_eq!(put(&dict, "another", text("01234567")), Stored::Yes(false), "nobody living has gone for it");
     assert!(read(&dict, "k050").is_none() && read(&dict, "k001").is_some());
@@ -144,7 +136,7 @@ fn entries_expire_and_are_flushed() {
     dict.flush_all();
     assert_eq!((read(&dict, "a"), dict.keys(10).len()), (None, 0));
     assert_eq!((dict.flush_expired(1), dict.flush_expired(9)), (1, 1));
-    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -165,7 +157,7 @@ fn numbers_and_lists_are_changed() {
     dict.with_list(b"l", VecDeque::clear);
     assert!(dict.with_list(b"l", |list| list.len()).is_none(), "an empty list is none");
     dict.delete(b"n");
-    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
 }
 
 /// Readers and writers of the same few keys: no value is torn, none of another key.
@@ -185,7 +177,7 @@ fn a_key_that_is_set_again_is_always_there() {
         assert_eq!(read(&dict, "key").as_deref(), Some("value"));
     }
     writer.join().expect("the writer has not panicked");
-    assert_eq!(dict.used.load(Ordering::Relaxed), OVERHEAD + 8);
+    assert_eq!(dict.sums.used.load(Ordering::Relaxed), OVERHEAD + 8);
 }
 
 /// As compiled Lua reads: what it has as long as that holds, else the dictionary's. Of values that grow none is older than
@@ -255,8 +247,172 @@ fn threads_share_a_dictionary() {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     let total: u64 = dict.keys(usize::MAX).len() as u64;
-    assert!(total <= 50 && dict.used.load(Ordering::Relaxed) <= dict.capacity);
+    assert!(total <= 50 && dict.sums.used.load(Ordering::Relaxed) <= dict.capacity);
     dict.flush_all();
     dict.flush_expired(usize::MAX);
-    assert_eq!(dict.used.load(Ordering::Relaxed), 0);
+    assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
+}
+
+/// Does `work` in another thread; `None`: it waits for something.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Who waits may have given up.
+        let _ = done.send(work());
+    });
+    is_done.recv_timeout(std::time::Duration::from_secs(20)).ok()
+}
+
+/// A writer that lost its core in the middle of its work holds nobody up: with everything held that writers hold, all
+/// kinds of writes go through, with and without room.
+#[test]
+fn a_write_waits_for_no_other_writer() {
+    let dict = Arc::new(Dict::new(1 << 14));
+    for number in 0..40 {
+        put(&dict, &format!("key{number}"), text("1"));
+    }
+    let (held, is_held) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let holder = {
+        let dict = dict.clone();
+        std::thread::spawn(move || {
+            let _locks: Vec<_> = dict.stripes.iter().map(Stripe::lock).collect();
+            held.send(()).expect("the test waits");
+            // Also when the test has failed.
+            let _ = released.recv();
+        })
+    };
+    is_held.recv().expect("they are locked");
+    let written = in_time({
+        let dict = dict.clone();
+        move || all_kinds_of_writes(&dict)
+    });
+    drop(release);
+    holder.join().expect("the holder has not panicked");
+    assert!(written.is_some(), "a writer waits for one that is stopped");
+    dict.flush_all();
+    dict.flush_expired(usize::MAX);
+    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
+}
+
+fn all_kinds_of_writes(dict: &Dict) {
+    assert_eq!(put(dict, "key1", text("2")), Stored::Yes(false));
+    assert_eq!(put(dict, "key2", text(&"longer".repeat(100))), Stored::Yes(false));
+    assert_eq!(put(dict, "new", New::Number(1.0)), Stored::Yes(false));
+    let add = |value: Option<Seen<'_>>| match value {
+        Some(Seen::Number(number)) => Ok::<_, ()>((New::Number(number + 1.0), None)),
+        _ => Err(()),
+    };
+    assert_eq!(dict.update(b"new", add), Ok(Stored::Yes(false)));
+    assert!(dict.expire(b"key3", 100_000) && dict.expire(b"key2", 100_000));
+    dict.delete(b"key4");
+    assert_eq!(put(dict, "list", New::List(VecDeque::from([Item::Number(1.0)]))), Stored::Yes(false));
+    assert_eq!(dict.with_list(b"list", |list| list.pop_back()), Some(Some(Some(Item::Number(1.0)))));
+    assert_eq!(read(dict, "new").as_deref(), Some("Number(2.0)"));
+    assert_eq!((read(dict, "key4"), read(dict, "list")), (None, None));
+    let mut forced = false;
+    for number in 0..400 {
+        match put(dict, &format!("more{number}"), text("0123456789")) {
+            Stored::Yes(others) => forced |= others,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(forced && dict.sums.used.load(Ordering::Relaxed) <= dict.capacity);
+    dict.flush_all();
+    assert!(dict.flush_expired(usize::MAX) > 50);
+}
+
+/// A writer is stopped in the midst of the exchange of a value: others write the same key, and its own change, when it
+/// goes on, is not seen.
+#[test]
+fn a_change_that_is_half_done_is_passed_by() {
+    let dict = Arc::new(Dict::new(1 << 16));
+    put(&dict, "n", New::Number(1.0));
+    let guard = epoch::pin();
+    let hash = hash(b"n");
+    let found = dict.stripe(hash).find(hash, b"n", &guard).0.expect("it is there");
+    let Value::Small(small) = found.value else { panic!("a number is small") };
+    let (state, ..) = found.value.peek();
+    assert!(small.claim(state));
+    let added = in_time({
+        let dict = dict.clone();
+        move || {
+            let add = |value: Option<Seen<'_>>| match value {
+                Some(Seen::Number(number)) => Ok::<_, ()>((New::Number(number + 1.0), None)),
+                _ => Err(()),
+            };
+            (
+                dict.update(b"n", add),
+                dict.update(b"n", add),
+                put(&dict, "n", New::Number(7.0)),
+                read(&dict, "n"),
+            )
+        }
+    });
+    let yes = Stored::Yes(false);
+    assert_eq!(added, Some((Ok(yes), Ok(yes), yes, Some("Number(7.0)".to_owned()))));
+    assert!(!small.finish(state, &New::Number(100.0), 0, NEVER));
+    assert_eq!(read(&dict, "n").as_deref(), Some("Number(7.0)"));
+}
+
+/// Many writers of one number, some of which are stopped in the midst: nothing is lost, nothing counted twice.
+#[test]
+fn no_increment_is_lost() {
+    let dict = Arc::new(Dict::new(1 << 16));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let dict = dict.clone();
+            std::thread::spawn(move || {
+                for round in 0..2_500 {
+                    let add = |value: Option<Seen<'_>>| match value {
+                        Some(Seen::Number(number)) => Ok::<_, ()>((New::Number(number + 1.0), None)),
+                        None => Ok((New::Number(1.0), None)),
+                        Some(_) => Err(()),
+                    };
+                    assert_eq!(dict.update(b"n", add), Ok(Stored::Yes(false)));
+                    if round % 10 == writer {
+                        std::thread::yield_now();
+                    }
+                    // Entries come and go in the same chains.
+                    let other = format!("other{}", round % 7);
+                    if round % 2 == 0 {
+                        dict.delete(other.as_bytes())
+                    } else {
+                        put(&dict, &other, text("x"));
+                    }
+                }
+            })
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    assert_eq!(read(&dict, "n").as_deref(), Some("Number(10000.0)"));
+    assert_eq!(dict.told().waits, 0);
+    dict.flush_all();
+    dict.flush_expired(usize::MAX);
+    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
+}
+
+/// Callers of one list, which comes and goes: all that is pushed is popped once.
+#[test]
+fn lists_lose_nothing() {
+    use call::{Call, Outcome};
+    let dict = Arc::new(Dict::new(1 << 20));
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let dict = dict.clone();
+            std::thread::spawn(move || {
+                let mut sum = 0.0;
+                for number in 0..2_000 {
+                    let item = Item::Number(f64::from(number));
+                    let reply = Call::Push { key: b"list", item, left: thread % 2 == 0 }.perform(&dict);
+                    assert_eq!(reply.outcome, Outcome::Number);
+                    sum += Call::Pop { key: b"list", left: false }.perform(&dict).number;
+                }
+                sum
+            })
+        })
+        .collect();
+    let sum: f64 = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+    assert_eq!(sum, 4.0 * f64::from(2_000 * 1_999 / 2));
+    assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
 }

@@ -12,6 +12,7 @@ struct weir_glance {
     double stamp;
     double change;
     double wall;
+    double gap;
 };
 struct weir_mark {
     double version;

@@ -52,7 +52,8 @@ end
 -- Notes that an entry was used, as the server does.
 local function touch(mark)
     local stamp = glance.stamp + 1
-    glance.stamp, mark.used = stamp, stamp
+    glance.stamp = stamp
+    if stamp >= mark.used + glance.gap then mark.used = stamp end
 end
 
 local function look(zone, key, stale)

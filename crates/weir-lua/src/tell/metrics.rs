@@ -92,7 +92,10 @@ const DICTIONARIES: [OfDictionary; 4] = [
     ("weir_dict_capacity_bytes", "Size of a shared dictionary.", MetricKind::Gauge, |told| told.capacity),
     ("weir_dict_used_bytes", "Of it, in use.", MetricKind::Gauge, |told| told.used),
     ("weir_dict_entries", "Its entries.", MetricKind::Gauge, |told| told.entries),
-    ("weir_dict_wait_seconds", "How long its writers waited for one another.", MetricKind::Time, |told| {
-        told.waited_ns
-    }),
+    (
+        "weir_dict_wait_seconds",
+        "How long callers of one of its lists waited for one another.",
+        MetricKind::Time,
+        |told| told.waited_ns,
+    ),
 ];

@@ -1,6 +1,7 @@
 //! Asking issuers for the state of certificates: the server's own, to be stapled ([`stapling`]), and clients'
 //! ([`clients`]). Here is how a responder is asked: with GET over HTTP/1.0 (RFC 6960, appendix A.1), once, through the
-//! worker's own loop.
+//! calling thread's own loop: a client's certificate on its worker, stapling on the [thread](crate::services) that no worker
+//! holds up.
 
 pub(super) mod clients;
 pub(super) mod stapling;

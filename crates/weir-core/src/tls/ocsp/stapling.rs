@@ -11,6 +11,7 @@ use weir_tls::{Certificate, ServerConfig};
 
 use super::{Names, Responder};
 use crate::log::{self, Level};
+use crate::services;
 use crate::tls::server::Fixed;
 
 /// The stapling of one server.
@@ -95,7 +96,7 @@ impl Stapling {
         })
     }
 
-    /// `plain` (for HTTP/1, and HTTP/2 too) with what is known now, and begins to ask where that is old. On a worker.
+    /// `plain` (for HTTP/1, and HTTP/2 too) with what is known now, and begins to ask where that is old.
     pub(in crate::tls) fn config(
         self: &Arc<Self>,
         plain: &[ServerConfig; 2],
@@ -103,12 +104,19 @@ impl Stapling {
         names: &Names,
     ) -> ServerConfig {
         let now = weir_rt::unix_time().0;
+        let mut due = Vec::new();
         let mut state = self.lock();
         for (at, known) in state.known.iter_mut().enumerate() {
             if now >= known.refresh && !known.busy {
                 known.busy = true;
-                weir_rt::spawn(ask(Asking { stapling: self.clone(), at }, names.clone()));
+                due.push(at);
             }
+        }
+        if !due.is_empty() {
+            // Whoever asks takes the lock.
+            drop(state);
+            due.into_iter().for_each(|at| self.ask_soon(at, names));
+            state = self.lock();
         }
         let expired = |known: &Known| known.answer.as_ref().is_some_and(|held| held.until < now);
         if state.known.iter().any(expired) {
@@ -193,7 +201,7 @@ impl Asked {
     }
 }
 
-/// A question under way. Given up, by a worker that ends, it can be asked by another.
+/// A question under way. Given up, it can be asked again.
 struct Asking {
     stapling: Arc<Stapling>,
     at: usize,
@@ -202,6 +210,19 @@ struct Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         self.stapling.lock().known[self.at].busy = false;
+    }
+}
+
+impl Stapling {
+    /// Has an issuer asked by the thread that no worker holds up.
+    fn ask_soon(self: &Arc<Self>, at: usize, names: &Names) {
+        let (asking, names) = (Asking { stapling: self.clone(), at }, names.clone());
+        let begun = services::run(move || {
+            weir_rt::spawn(ask(asking, names));
+        });
+        if let Err(error) = begun {
+            log::cycle(Level::Alert, &format_args!("no thread to ask for OCSP responses: {error}"));
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! One mechanism, four [readers](reader::Reader): a reader gives the next list whenever there is one; a task takes it into
 //! use and keeps it on disk. What can't be read changes nothing: the last good list stays in use, and is the one that the
-//! next start begins with. The tasks run on a thread of their own, so that a source that hangs costs no request anything.
+//! next start begins with. The tasks run on the [thread](crate::services) that runs no requests, so that a source that hangs costs no
+//! request anything, and a worker that is stuck keeps no list from being followed.
 
 mod consul;
 mod etcd;

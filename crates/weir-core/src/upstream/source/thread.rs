@@ -1,16 +1,14 @@
-//! The thread that all sources share, and what it does for each.
+//! What is done for each source, on the [thread](crate::services) of what Weir does of its own accord.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use std::{io, thread};
-
-use weir_rt::{DriverChoice, Options, Remote, Runtime};
 
 use super::Source;
 use super::reader::Reader;
 use crate::log::{self, Level};
 use crate::server::notify::either;
+use crate::services;
 use crate::upstream::group::Group;
 use crate::upstream::origins::Origin;
 
@@ -20,45 +18,13 @@ pub(in crate::upstream) fn follow(group: &Arc<Group>) {
         return;
     };
     let weak = Arc::downgrade(group);
-    match remote() {
-        Ok(remote) => remote.run(Box::new(move || {
-            weir_rt::spawn(run(weak, source));
-        })),
-        Err(error) => {
-            let name = &group.name;
-            log::cycle(
-                Level::Alert,
-                &format_args!("no thread for the source of upstream \"{name}\": {error}"),
-            );
-        }
+    let begun = services::run(move || {
+        weir_rt::spawn(run(weak, source));
+    });
+    if let Err(error) = begun {
+        let name = &group.name;
+        log::cycle(Level::Alert, &format_args!("no thread for the source of upstream \"{name}\": {error}"));
     }
-}
-
-/// The thread, which is started with the first source and stays.
-fn remote() -> io::Result<Remote> {
-    static THREAD: Mutex<Option<Remote>> = Mutex::new(None);
-    let mut running = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(remote) = &*running {
-        return Ok(remote.clone());
-    }
-    let (sender, receiver) = mpsc::channel();
-    let serve = move || {
-        // It moves a few small messages: epoll has it ready with the fewest resources.
-        let name = "weir sources".to_owned();
-        let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
-        match Runtime::new(&options) {
-            Err(error) => drop(sender.send(Err(error))),
-            Ok(runtime) => {
-                // Who started it waits.
-                drop(sender.send(Ok(runtime.remote())));
-                runtime.block_on(std::future::pending::<()>());
-            }
-        }
-    };
-    thread::Builder::new().name("weir sources".to_owned()).spawn(serve)?;
-    let remote = receiver.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
-    *running = Some(remote.clone());
-    Ok(remote)
 }
 
 async fn run(group: Weak<Group>, source: Arc<Source>) {
@@ -116,8 +82,6 @@ fn tell(group: &Weak<Group>, source: &Source, why: String) {
     }
 }
 
-/// Receive buffers of the thread.
-const BUFFERS: u16 = 64;
 /// Milliseconds between attempts: after the first that failed, and at most.
 const AGAIN: (u64, u64) = (100, 2_000);
 /// How often is looked whether a group is still there.

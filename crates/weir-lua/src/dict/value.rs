@@ -1,0 +1,402 @@
+//! What entries hold. A short value is exchanged in place, any other one is replaced with the object that holds it.
+//!
+//! **No writer waits for another one**, wherever that has been stopped: whoever finds a change half done leaves it where
+//! it is, seals the object against its end, and puts another object in its place.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::{Item, NEVER, New, Seen};
+
+/// The value of an entry with its flags and the end of its life.
+pub(super) enum Value {
+    Small(Small),
+    Text { text: Box<[u8]>, flags: u32, expires: AtomicU64 },
+    List(List),
+}
+
+/// What is read of a value at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Glimpse<'s> {
+    pub(super) seen: Seen<'s>,
+    pub(super) flags: u32,
+    pub(super) expires: u64,
+    /// The state in which it was.
+    pub(super) state: u64,
+}
+
+impl Glimpse<'_> {
+    /// Whether no writer had begun to change it: of a value that is exchanged in place. Of any other one nothing is
+    /// remembered.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.state & (BUSY | SEALED) == 0
+    }
+}
+
+/// Where a reader copies a small value to.
+pub(crate) type Scratch = [u8; SMALL];
+
+/// Bytes of the longest text that is exchanged in place.
+pub(crate) const SMALL: usize = 256;
+
+impl Value {
+    /// `expires`: milliseconds, or [`NEVER`].
+    pub(super) fn new(value: &New<'_>, flags: u32, expires: u64) -> Value {
+        match value {
+            New::Text(text) if text.len() > SMALL => {
+                Value::Text { text: (*text).into(), flags, expires: AtomicU64::new(expires) }
+            }
+            New::List(list) => Value::List(List::new(list.clone(), flags, expires)),
+            value => Value::Small(Small::new(value, flags, expires)),
+        }
+    }
+
+    /// All of it, which belongs together whatever writers do meanwhile.
+    pub(super) fn read<'s>(&'s self, scratch: &'s mut Scratch) -> Glimpse<'s> {
+        let (seen, flags, expires) = match self {
+            Value::Small(small) => return small.read(scratch),
+            Value::Text { text, flags, expires } => (Seen::Text(text), *flags, expires),
+            Value::List(list) => (Seen::List, list.flags, &list.expires),
+        };
+        Glimpse { seen, flags, expires: expires.load(Ordering::Relaxed), state: SEALED }
+    }
+
+    /// As [`Value::read`] without the value: its state, when it expires, and the bytes it counts for.
+    pub(super) fn peek(&self) -> (u64, u64, usize) {
+        match self {
+            Value::Small(small) => small.peek(),
+            Value::Text { text, expires, .. } => (SEALED, expires.load(Ordering::Relaxed), text.len()),
+            Value::List(list) => (
+                SEALED,
+                list.expires.load(Ordering::Relaxed),
+                (list.charged.load(Ordering::Relaxed) >> 1) as usize,
+            ),
+        }
+    }
+
+    /// Takes care that nothing changes it from `state` on: `false`, it has changed already.
+    pub(super) fn seal(&self, state: u64) -> bool {
+        match self {
+            Value::Small(small) => small.seal(state),
+            Value::Text { .. } | Value::List(_) => true,
+        }
+    }
+
+    /// It has been taken out of its entry: the bytes it counted for. Once.
+    pub(super) fn close(&self) -> usize {
+        match self {
+            Value::Small(_) | Value::Text { .. } => self.peek().2,
+            Value::List(list) => (list.charged.fetch_or(CLOSED, Ordering::AcqRel) >> 1) as usize,
+        }
+    }
+}
+
+/// A short text, a number or a boolean, in one of two slots: a writer marks it as [busy](BUSY), fills the slot that is not
+/// current, and makes that the current one. A reader copies what is current and looks whether it still is; so it waits for
+/// nobody, and begins again only when a whole value was written meanwhile. A writer that finds another one at work
+/// [seals](SEALED) it: that one's change fails, and what is current stays.
+pub(super) struct Small {
+    /// The lowest bit is the slot, then [`BUSY`] and [`SEALED`]; the rest counts.
+    state: AtomicU64,
+    /// Two slots. Each: flags, kind and length; when it expires; the bytes.
+    words: Box<[AtomicU64]>,
+}
+
+impl Small {
+    fn new(value: &New<'_>, flags: u32, expires: u64) -> Small {
+        let len = if let New::Text(text) = value { text.len() } else { 0 };
+        let words = 2 * (HEAD + len.div_ceil(16).max(1) * 2);
+        let words = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let small = Small { state: AtomicU64::new(0), words };
+        small.fill(small.slot(0), value, flags, expires);
+        small
+    }
+
+    fn slot(&self, state: u64) -> &[AtomicU64] {
+        let (one, other) = self.words.split_at(self.words.len() / 2);
+        if state & SLOT == 0 { one } else { other }
+    }
+
+    /// Whether the value fits in the place of its own.
+    pub(super) fn takes(&self, value: &New<'_>) -> bool {
+        match value {
+            New::Text(text) => text.len() <= (self.words.len() / 2 - HEAD) * 8,
+            New::Number(_) | New::Boolean(_) => true,
+            New::List(_) => false,
+        }
+    }
+
+    /// Whether this is its value already, and no writer is about to change that.
+    pub(super) fn holds(&self, state: u64, value: &New<'_>, flags: u32, expires: u64) -> bool {
+        let New::Text(text) = value else { return false };
+        if state & (BUSY | SEALED) != 0 {
+            return false;
+        }
+        let slot = self.slot(state);
+        let is = |at: usize, word: u64| slot[at].load(Ordering::Relaxed) == word;
+        let (words, rest) = text.as_chunks::<8>();
+        is(0, head_of(flags, TEXT, text.len() as u64))
+            && is(1, expires)
+            && words.iter().zip(HEAD..).all(|(word, at)| is(at, u64::from_ne_bytes(*word)))
+            && (rest.is_empty() || is(HEAD + words.len(), last_word(rest)))
+            && self.is(state)
+    }
+
+    /// Whether the state is still that one, behind reads of a slot.
+    fn is(&self, state: u64) -> bool {
+        fence(Ordering::Acquire);
+        self.state.load(Ordering::Relaxed) == state
+    }
+
+    /// Begins to change it from a state in which no writer is at work; `false`: that is over.
+    pub(super) fn claim(&self, state: u64) -> bool {
+        state & (BUSY | SEALED) == 0
+            && self.state.compare_exchange(state, state | BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Ends the change that was [begun](Small::claim) from `state`, with a value that it [takes](Small::takes); `false`:
+    /// another writer has sealed it, nothing has changed.
+    pub(super) fn finish(&self, state: u64, value: &New<'_>, flags: u32, expires: u64) -> bool {
+        let next = (state & !(SLOT | BUSY | SEALED)) + COUNTED | (!state & SLOT);
+        // A reader that sees any of what follows sees that the slot is not current any more.
+        fence(Ordering::Release);
+        self.fill(self.slot(next), value, flags, expires);
+        self.state.compare_exchange(state | BUSY, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn seal(&self, state: u64) -> bool {
+        state & SEALED != 0
+            || self.state.compare_exchange(state, state | SEALED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn fill(&self, slot: &[AtomicU64], value: &New<'_>, flags: u32, expires: u64) {
+        let (kind, len) = match value {
+            New::Text(text) => {
+                let (words, rest) = text.as_chunks::<8>();
+                let put =
+                    |at: usize, word| slot[HEAD + at].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+                words.iter().enumerate().for_each(|(at, word)| put(at, *word));
+                if !rest.is_empty() {
+                    slot[HEAD + words.len()].store(last_word(rest), Ordering::Relaxed);
+                }
+                (TEXT, text.len() as u64)
+            }
+            New::Number(number) => {
+                slot[HEAD].store(number.to_bits(), Ordering::Relaxed);
+                (NUMBER, 8)
+            }
+            New::Boolean(value) => {
+                slot[HEAD].store(u64::from(*value), Ordering::Relaxed);
+                (BOOLEAN, 8)
+            }
+            New::List(_) => unreachable!("what `takes` refuses is not written"),
+        };
+        slot[0].store(head_of(flags, kind, len), Ordering::Relaxed);
+        slot[1].store(expires, Ordering::Relaxed);
+    }
+
+    /// What is current, and the state in which it was, behind `copy` of its slot.
+    fn current<T>(&self, mut copy: impl FnMut(&[AtomicU64]) -> T) -> (u64, T) {
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            let copied = copy(self.slot(state));
+            fence(Ordering::Acquire);
+            let after = self.state.load(Ordering::Relaxed);
+            // That a writer has begun, or was refused, changes nothing in the slot.
+            if (after | BUSY | SEALED) == (state | BUSY | SEALED) {
+                return (after, copied);
+            }
+        }
+    }
+
+    /// As [`Value::peek`].
+    pub(super) fn peek(&self) -> (u64, u64, usize) {
+        let (state, (head, expires)) =
+            self.current(|slot| (slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed)));
+        (state, expires, size_of(head))
+    }
+
+    fn read<'s>(&self, scratch: &'s mut Scratch) -> Glimpse<'s> {
+        let (state, (head, expires)) = self.current(|slot| {
+            let (head, expires) = (slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed));
+            // A head that a writer was in the midst of may be longer than the slot; it is read again.
+            let words = slot[HEAD..].iter().take(len_of(head).div_ceil(8));
+            for (word, to) in words.zip(scratch.as_chunks_mut::<8>().0) {
+                *to = word.load(Ordering::Relaxed).to_ne_bytes();
+            }
+            (head, expires)
+        });
+        let number = u64::from_ne_bytes(*scratch.first_chunk().expect("it is longer"));
+        let seen = match head >> 16 & 0xffff {
+            TEXT => Seen::Text(&scratch[..len_of(head)]),
+            NUMBER => Seen::Number(f64::from_bits(number)),
+            _ => Seen::Boolean(number != 0),
+        };
+        Glimpse { seen, flags: (head >> 32) as u32, expires, state }
+    }
+}
+
+/// A list, which is changed in place under a lock of its own: a call of a list waits only for calls of the same list.
+pub(super) struct List {
+    pub(super) items: Mutex<VecDeque<Item>>,
+    flags: u32,
+    pub(super) expires: AtomicU64,
+    /// Twice the bytes that it counts for, and [`CLOSED`].
+    charged: AtomicU64,
+}
+
+impl List {
+    fn new(items: VecDeque<Item>, flags: u32, expires: u64) -> List {
+        let charged = AtomicU64::new(2 * list_size(&items) as u64);
+        List { items: Mutex::new(items), flags, expires: AtomicU64::new(expires), charged }
+    }
+
+    /// Whether it belongs to no entry any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.charged.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Counts what it has become, by who holds its lock; what is added to the sum of the dictionary. An empty list is closed.
+    /// `None`: it was closed meanwhile, and the dictionary has counted it as it was.
+    pub(super) fn charge(&self, items: &VecDeque<Item>) -> Option<u64> {
+        let after = list_size(items) as u64;
+        let next = if items.is_empty() { CLOSED } else { 2 * after };
+        let before = self.charged.load(Ordering::Relaxed);
+        if before & CLOSED != 0 {
+            return None;
+        }
+        // Only who holds the lock changes the bytes: another closes it at most.
+        let counted = self.charged.compare_exchange(before, next, Ordering::AcqRel, Ordering::Relaxed);
+        counted.ok().map(|before| after.wrapping_sub(before >> 1))
+    }
+}
+
+/// The bytes that items count for.
+pub(super) fn list_size(items: &VecDeque<Item>) -> usize {
+    items.iter().map(Item::size).sum()
+}
+
+/// Whether what expires then has.
+pub(super) fn is_over(expires: u64, now: u64) -> bool {
+    expires != NEVER && expires <= now
+}
+
+fn head_of(flags: u32, kind: u64, len: u64) -> u64 {
+    u64::from(flags) << 32 | kind << 16 | len
+}
+
+/// The word of a text's last bytes, less than eight.
+fn last_word(rest: &[u8]) -> u64 {
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    u64::from_ne_bytes(last)
+}
+
+/// The bytes of a slot's value, from its first word.
+fn len_of(head: u64) -> usize {
+    (head & 0xffff) as usize
+}
+
+/// As [`New::size`].
+fn size_of(head: u64) -> usize {
+    if head >> 16 & 0xffff == BOOLEAN { 1 } else { len_of(head) }
+}
+
+/// Which slot is current.
+const SLOT: u64 = 1;
+/// A writer is at work.
+const BUSY: u64 = 2;
+/// What is current stays.
+const SEALED: u64 = 4;
+/// The rest counts.
+const COUNTED: u64 = 8;
+/// A list belongs to no entry any more.
+const CLOSED: u64 = 1;
+/// Words of a slot before its bytes.
+const HEAD: usize = 2;
+const TEXT: u64 = 0;
+const NUMBER: u64 = 1;
+const BOOLEAN: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(small: &Small, value: &New<'_>, flags: u32, expires: u64) -> bool {
+        let (state, ..) = small.peek();
+        small.takes(value) && small.claim(state) && small.finish(state, value, flags, expires)
+    }
+
+    fn small(text: &[u8]) -> Small {
+        Small::new(&New::Text(text), 7, NEVER)
+    }
+
+    /// Two values that have nothing in common but their length: whoever reads sees one of them whole, with its flags.
+    #[test]
+    fn a_reader_sees_one_value_or_the_other() {
+        let values = [[b'a'; 40], [b'b'; 40]];
+        let small = Small::new(&New::Text(&values[0]), 0, 0);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 0..50_000 {
+                    let which = round & 1;
+                    assert!(write(&small, &New::Text(&values[which]), which as u32, which as u64));
+                }
+            });
+            while !writer.is_finished() {
+                let mut scratch = [0; SMALL];
+                let Glimpse { seen, flags, expires, .. } = small.read(&mut scratch);
+                assert_eq!(expires, u64::from(flags));
+                assert!(matches!(seen, Seen::Text(text) if text == values[flags as usize]));
+            }
+        });
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let small = small(b"0123456789abcdef");
+        let mut scratch = [0; SMALL];
+        assert!(!write(&small, &New::Text(b"0123456789abcdefg"), 0, NEVER));
+        let read = small.read(&mut scratch);
+        assert!(matches!(
+            read,
+            Glimpse { seen: Seen::Text(b"0123456789abcdef"), flags: 7, expires: NEVER, .. }
+        ));
+        assert!(write(&small, &New::Text(b""), 0, 5));
+        assert!(matches!(
+            small.read(&mut scratch),
+            Glimpse { seen: Seen::Text(b""), flags: 0, expires: 5, .. }
+        ));
+        assert!(write(&small, &New::Number(1.5), 0, NEVER));
+        let read = small.read(&mut scratch);
+        assert!(matches!(read, Glimpse { seen: Seen::Number(1.5), flags: 0, expires: NEVER, .. }));
+    }
+
+    /// A writer that is passed by finds its change refused, however late it comes, and what is current stays.
+    #[test]
+    fn a_sealed_value_stays() {
+        let small = small(b"before");
+        let (state, ..) = small.peek();
+        assert!(small.claim(state) && !small.claim(state));
+        let (busy, ..) = small.peek();
+        assert!(!small.claim(busy) && small.seal(busy));
+        assert!(!small.finish(state, &New::Text(b"late"), 0, NEVER));
+        assert!(matches!(small.read(&mut [0; SMALL]).seen, Seen::Text(b"before")));
+        let (sealed, ..) = small.peek();
+        assert!(!small.claim(sealed) && !small.holds(sealed, &New::Text(b"before"), 7, NEVER));
+    }
+
+    #[test]
+    fn a_state_counts_and_changes_its_slot() {
+        let small = small(b"a");
+        let mut seen = Vec::new();
+        for number in 0..5 {
+            let (state, ..) = small.peek();
+            assert_eq!((state & 1, state & (BUSY | SEALED)), (number & 1, 0));
+            seen.push(state);
+            assert!(write(&small, &New::Number(number as f64), 0, NEVER));
+        }
+        assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
+    }
+}
