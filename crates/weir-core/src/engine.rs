@@ -253,6 +253,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             None
         }
         Verdict::Status(status) => {
+            x.unmatched.set(false);
             if status >= 400 {
                 if x.cause == Cause::None {
                     x.cause = Cause::of_status(status);

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 
 use weir_trace::{Kind, Site, Step};
 
+use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::plan::Plan;
 use crate::redirect::Redirect;
@@ -360,6 +361,9 @@ impl Walk {
     /// Reads a verdict as nginx's checker of the phase does; the end of the run, unless it goes on.
     #[inline]
     fn judge(&mut self, x: &mut Exchange, verdict: Verdict) -> Option<Verdict> {
+        if x.unmatched.get() && !x.response.header_sent {
+            return Some(unmatched(x));
+        }
         match (self.phase, verdict) {
             (_, Verdict::Respond) => Some(Verdict::Respond),
             // Only `Handler::wait` may wait, and that is over.
@@ -398,6 +402,14 @@ impl Walk {
         }
         None
     }
+}
+
+/// A pattern was given up: whatever was decided, the request is refused, and nothing of a response that was made goes out.
+#[cold]
+fn unmatched(x: &mut Exchange) -> Verdict {
+    x.response.clear();
+    x.response.body = Body::Empty;
+    Verdict::Status(500)
 }
 
 /// Finds the location of the URI and takes over its plan; an answer when the location itself has one.

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Error, LineCx};
+use weir_conf::{Error, FileId, LineCx, Source};
 use weir_sys::regex::{Flags, MatchError, Matcher, Regex};
 
 use crate::conf::registry::Registry;
 use crate::exchange::Exchange;
+use crate::log::Level;
 use crate::text::{Span, Text};
 use crate::variable::VarIndex;
 
@@ -20,6 +21,21 @@ pub struct Pattern {
     text: String,
     caseless: bool,
     named: Vec<(VarIndex, usize)>,
+    /// File and line, for the error log.
+    place: Box<str>,
+}
+
+/// A match was given up, for its steps, its time or for memory: whether the subject matches is not known. It is logged
+/// already, and the request ends with 500.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp;
+
+impl Exchange {
+    /// Whether a pattern was given up since this was asked last. What depends on it is not known then, be it only a
+    /// variable's value (`map`), so the request is refused as long as it can be.
+    pub fn refuse_unmatched(&self) -> bool {
+        self.unmatched.get() && self.unmatched.take()
+    }
 }
 
 impl Pattern {
@@ -49,7 +65,9 @@ impl Pattern {
     ) -> Result<Arc<Pattern>, Error> {
         let flags = Flags { caseless, ..Flags::default() };
         let regex = Regex::new(source, flags).map_err(|error| Error::new(error.to_string()).at(span))?;
+        let files = line.source();
         let registry: &mut Registry = line.ext();
+        let place = registry.shared::<Places>().place(files, span);
         let mut named = Vec::new();
         for (name, group) in regex.names() {
             match registry.define_assigned(&name) {
@@ -58,44 +76,78 @@ impl Pattern {
             }
         }
         let text = String::from_utf8_lossy(source).into_owned();
-        Ok(Arc::new(Pattern { regex, text, caseless, named }))
+        Ok(Arc::new(Pattern { regex, text, caseless, named, place }))
     }
 
     /// Matches `subject`, a span of the exchange's arena; on success `$1` and named groups are set.
-    pub fn captures(&self, x: &mut Exchange, subject: Span) -> bool {
+    ///
+    /// # Errors
+    /// The match was given up, which is logged; the response becomes 500 ([`Exchange::refuse_unmatched`]).
+    pub fn captures(&self, x: &mut Exchange, subject: Span) -> Result<bool, GivenUp> {
         let matched = with_matcher(|matcher| {
-            let text = x.arena.get(subject);
-            let Ok(Some(captures)) = self.regex.captures(matcher, text) else { return None };
+            let Some(captures) = self.regex.captures(matcher, x.arena.get(subject))? else { return Ok(None) };
             let group = |n| {
                 captures.span(n).map_or(Span::default(), |range| Span {
                     start: subject.start + range.start as u32,
                     end: subject.start + range.end as u32,
                 })
             };
-            Some((0..captures.len()).map(group).collect::<Vec<_>>())
+            Ok(Some((0..captures.len()).map(group).collect::<Vec<_>>()))
         });
-        let Some(groups) = matched else { return false };
+        let matched = matched.map_err(|error| self.give_up(x, x.arena.get(subject), error))?;
+        let Some(groups) = matched else { return Ok(false) };
         for &(index, group) in &self.named {
             let span = groups.get(group).copied().unwrap_or_default();
             x.set_variable(index, Text::Span(span));
         }
         x.captures.subject = subject;
         x.captures.groups = groups;
-        true
+        Ok(true)
     }
 
     /// Where the groups lie in `subject`, the first one the whole match, if it matches; sets nothing. A group that took
     /// no part is empty.
-    pub fn find(&self, subject: &[u8]) -> Option<Vec<Range<usize>>> {
+    ///
+    /// # Errors
+    /// As [`Pattern::captures`].
+    pub fn find(&self, x: &Exchange, subject: &[u8]) -> Result<Option<Vec<Range<usize>>>, GivenUp> {
         with_matcher(|matcher| {
-            let captures = self.regex.captures(matcher, subject).ok()??;
-            Some((0..captures.len()).map(|group| captures.span(group).unwrap_or_default()).collect())
+            let Some(captures) = self.regex.captures(matcher, subject)? else { return Ok(None) };
+            Ok(Some((0..captures.len()).map(|group| captures.span(group).unwrap_or_default()).collect()))
         })
+        .map_err(|error| self.give_up(x, subject, error))
     }
 
-    /// Whether `subject` matches; sets nothing.
-    pub fn is_match(&self, subject: &[u8]) -> bool {
-        with_matcher(|matcher| self.regex.is_match(matcher, subject).unwrap_or(false))
+    /// Whether `subject`, a text of the request `x`, matches; sets nothing.
+    ///
+    /// # Errors
+    /// As [`Pattern::captures`].
+    pub fn is_match_for(&self, x: &Exchange, subject: &[u8]) -> Result<bool, GivenUp> {
+        self.is_match(subject).map_err(|error| self.give_up(x, subject, error))
+    }
+
+    /// Whether `subject` matches, where there is no request: the caller decides what an error means, and logs it with
+    /// [`Pattern::explain`].
+    ///
+    /// # Errors
+    /// The match was given up: whether it matches is not known.
+    pub fn is_match(&self, subject: &[u8]) -> Result<bool, MatchError> {
+        with_matcher(|matcher| self.regex.is_match(matcher, subject))
+    }
+
+    /// Logs why a match was given up, and sees to it that the request ends with 500.
+    #[cold]
+    fn give_up(&self, x: &Exchange, subject: &[u8], error: MatchError) -> GivenUp {
+        x.log(Level::Alert, &self.explain(subject, error));
+        x.unmatched.set(true);
+        GivenUp
+    }
+
+    /// Why a match was given up: nginx's words, and where the pattern is written.
+    pub fn explain(&self, subject: &[u8], error: MatchError) -> String {
+        let subject = String::from_utf8_lossy(subject);
+        let place = if self.place.is_empty() { String::new() } else { format!(" in {}", self.place) };
+        format!("pcre2_match() failed: {} on \"{subject}\" using \"{}\"{place}", error.code(), self.text)
     }
 
     /// Where the groups of the first match in `subject` begin and end, the whole match first; one that took no part
@@ -174,6 +226,29 @@ pub fn match_text(pattern: &[u8], subject: &[u8]) -> Result<Option<Matched>, Str
             Err(format!("pcre2_match() failed: {} on \"{subject}\" using \"{pattern}\"", error.code()))
         }
     })
+}
+
+/// File and line of patterns, which are compiled in the order in which they are written: lines are counted on from the
+/// pattern before, since a large file may hold thousands.
+#[derive(Default)]
+struct Places {
+    file: FileId,
+    offset: usize,
+    line: usize,
+}
+
+impl Places {
+    /// `FILE:LINE`; empty for a text that is in no file.
+    fn place(&mut self, source: &Source, span: weir_conf::Span) -> Box<str> {
+        let Some(file) = source.file(span.file) else { return Box::default() };
+        let start = (span.start as usize).min(file.text.len());
+        if self.line == 0 || self.file != span.file || self.offset > start {
+            *self = Places { file: span.file, offset: 0, line: 1 };
+        }
+        self.line += memchr::memchr_iter(b'\n', &file.text[self.offset..start]).count();
+        self.offset = start;
+        format!("{}:{}", file.path.display(), self.line).into()
+    }
 }
 
 /// Patterns of pages kept by a worker: they may be made of what clients send, so their number is bounded.

@@ -135,7 +135,7 @@ impl Patterns {
         let matcher = match &mut *kept {
             Some(matcher) => matcher,
             none => none.insert(match self.limit {
-                0 => Matcher::new()?,
+                0 => Matcher::with_match_limit(MATCH_LIMIT)?,
                 limit => Matcher::with_match_limit(limit)?,
             }),
         };
@@ -195,3 +195,6 @@ fn read(letters: &[u8]) -> Result<Options, Wrong> {
     flags.lenient &= !options.longest;
     Ok(options)
 }
+/// Steps of a match unless `lua_regex_match_limit` says otherwise: scripts match what clients send more often than
+/// configurations do, and an error of theirs is no refused request.
+const MATCH_LIMIT: u32 = 1_000_000;

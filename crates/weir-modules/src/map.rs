@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_conf::names::{HTTP, ONE, TWO};
 use weir_conf::{Directive, LineCx, Result, Span};
-use weir_core::regex::Pattern;
+use weir_core::regex::{GivenUp, Pattern};
 use weir_core::variable::Script;
 use weir_core::{Exchange, Module, Text};
 
@@ -138,8 +138,14 @@ impl Table {
             };
             span.end = span.start + length as u32;
             source = Text::Span(span);
-            if let Some((_, script)) = self.patterns.iter().find(|(pattern, _)| pattern.captures(x, span)) {
-                return computed::value(x, script);
+            for (pattern, script) in &self.patterns {
+                match pattern.captures(x, span) {
+                    Ok(true) => return computed::value(x, script),
+                    Ok(false) => {}
+                    // The default is as nginx has it, but the request ends with 500: what hangs on the value may be
+                    // who is let in.
+                    Err(GivenUp) => break,
+                }
             }
         }
         drop(source);

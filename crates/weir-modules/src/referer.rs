@@ -136,6 +136,7 @@ impl Valid {
         }
     }
 
+    /// Whether the request comes from where it may. A pattern that is given up does not let it in, and ends it with 500.
     fn lets_in(&self, x: &Exchange) -> bool {
         if self.names.is_empty() && self.patterns.is_empty() && !self.server_names {
             return true;
@@ -158,7 +159,7 @@ impl Valid {
             }
             None => {
                 (self.server_names && is_server_name(x, name))
-                    || self.patterns.iter().any(|pattern| pattern.is_match(rest))
+                    || self.patterns.iter().any(|pattern| pattern.is_match_for(x, rest).unwrap_or(false))
             }
         }
     }
@@ -184,7 +185,7 @@ fn is_server_name(x: &Exchange, name: &[u8]) -> bool {
         ServerName::Head(rest) => name.len() > rest.len() && name.ends_with(rest),
         ServerName::Dot(rest) => name.ends_with(rest) || name == rest[1..],
         ServerName::Tail(start) => name.len() > start.len() && name.starts_with(start),
-        ServerName::Regex(pattern) => pattern.is_match(&name),
+        ServerName::Regex(pattern) => pattern.is_match_for(x, &name).unwrap_or(false),
     })
 }
 

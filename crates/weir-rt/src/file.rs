@@ -9,15 +9,18 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 mod links;
+mod trusted;
 
 use crate::process;
 
 pub use links::{Links, open_links};
+pub use trusted::{bind_private, open_trusted, open_trusted_dir, replace_file};
 
 /// An open file. Positions are given with each call, so one handle may be used by several transfers at once.
 #[derive(Debug)]
@@ -67,12 +70,15 @@ pub fn open(path: &Path) -> io::Result<FileHandle> {
     open_with(path, libc::O_RDONLY | libc::O_NONBLOCK, 0)
 }
 
-/// Opens a log for appending, creating it as 0644 less the umask.
+/// Opens a log for appending, creating it as 0644 less the umask. A link of another user is not followed: see
+/// [`open_trusted`].
 ///
 /// # Errors
 /// The errno of open(2).
 pub fn open_append(path: &Path) -> io::Result<FileHandle> {
-    open_with(path, libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT, 0o644)
+    let mut options = std::fs::OpenOptions::new();
+    let file = open_trusted(options.append(true).create(true).mode(0o644), path)?;
+    Ok(FileHandle::from(OwnedFd::from(file)))
 }
 
 /// Creates a file that must not exist, for reading and writing, with `mode` less the umask.

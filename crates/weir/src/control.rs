@@ -2,7 +2,6 @@
 //!
 //! What is spoken on it, and the threads that answer, are `weir-see`'s.
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +17,7 @@ pub(crate) fn bind(pid: &Path, owner: Option<u32>) -> Option<UnixListener> {
     let path = pid::socket(pid);
     // One left by a server that was killed; a living one has its pid file, and the address would be in use.
     let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).and_then(|listener| {
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        std::os::unix::fs::chown(&path, owner, None)?;
-        Ok(listener)
-    });
+    let listener = weir_rt::file::bind_private(&path, owner);
     let refused =
         |error| log::cycle(Level::Warn, &format_args!("no control socket \"{}\": {error}", path.display()));
     listener.map_err(refused).ok()

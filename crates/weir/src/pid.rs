@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use weir_rt::file::open_trusted;
+
 use crate::settings;
 
 /// A pid file that goes with its owner.
@@ -20,7 +22,8 @@ impl PidFile {
     /// Those of the file system.
     pub(crate) fn write(path: PathBuf) -> io::Result<PidFile> {
         // A server in the background has no umask: the mode is the whole truth.
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o644).open(&path)?;
+        let mut options = File::options();
+        let mut file = open_trusted(options.write(true).create(true).truncate(true).mode(0o644), &path)?;
         writeln!(file, "{}", std::process::id())?;
         Ok(PidFile { path })
     }
@@ -73,7 +76,7 @@ pub(crate) fn probe(path: &Path) -> io::Result<()> {
     match File::options().write(true).create_new(true).mode(0o644).open(path) {
         Ok(_) => std::fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            File::options().write(true).open(path).map(drop)
+            open_trusted(File::options().write(true), path).map(drop)
         }
         Err(error) => Err(error),
     }

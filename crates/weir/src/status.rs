@@ -3,13 +3,12 @@
 //! Its first line has the time at which the reload began, on the clock that all processes share, so whoever sent the
 //! signal knows whether what stands there is the answer to it. The other lines say what was wrong.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weir_rt::clock;
+use weir_rt::file::replace_file;
 
 use crate::pid;
 
@@ -31,14 +30,14 @@ impl Outcome {
     pub(crate) fn write(&self, pid: &Path) -> io::Result<()> {
         let path = pid::status(pid);
         let draft = path.with_extension("status.new");
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let mut text = Vec::new();
         let word = if self.result.is_ok() { "ok" } else { "failed" };
-        writeln!(file, "{} {word}", self.began)?;
+        writeln!(text, "{} {word}", self.began)?;
         for line in self.result.as_ref().err().into_iter().flatten() {
             // What shows the place in the file has further lines.
-            writeln!(file, "{}", line.replace('\n', "\n\t"))?;
+            writeln!(text, "{}", line.replace('\n', "\n\t"))?;
         }
-        std::fs::rename(&draft, &path)
+        replace_file(&path, &draft, 0o600, &text)
     }
 
     /// What stands beside the pid file.

@@ -11,7 +11,7 @@ use crate::conn::keepalive;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::plan::Plan;
-use crate::regex::Pattern;
+use crate::regex::{GivenUp, Pattern};
 use crate::text::Text;
 
 /// A location on one worker.
@@ -80,33 +80,36 @@ impl Locations {
 
     /// nginx's search: an exact location wins at once; else the longest prefix, then what is inside it, then the
     /// regular expressions beside it unless the prefix is `^~`.
-    fn find(&self, x: &mut Exchange, found: &mut Option<Rc<Plan>>) -> bool {
+    ///
+    /// # Errors
+    /// A pattern was given up.
+    fn find(&self, x: &mut Exchange, found: &mut Option<Rc<Plan>>) -> Result<bool, GivenUp> {
         if !self.exact.is_empty()
             && let Some(place) = self.exact.get(x.uri())
         {
             *found = Some(place.plan.clone());
-            return true;
+            return Ok(true);
         }
         let mut alone = false;
         if let Some((_, flag, place)) = self.prefix(x.uri()) {
             *found = Some(place.plan.clone());
             alone = *flag;
-            if place.inner.find(x, found) {
-                return true;
+            if place.inner.find(x, found)? {
+                return Ok(true);
             }
         }
         if alone {
-            return false;
+            return Ok(false);
         }
         for (pattern, place) in &self.patterns {
             let uri = x.request.uri;
-            if pattern.captures(x, uri) {
+            if pattern.captures(x, uri)? {
                 *found = Some(place.plan.clone());
-                place.inner.find(x, found);
-                return true;
+                place.inner.find(x, found)?;
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
     }
 
     /// A prefix location `uri/` for `uri`: proxying locations answer with a redirect to it.
@@ -130,7 +133,11 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
         return Some(verdict);
     }
     let mut found = None;
-    server.locations.find(x, &mut found);
+    // Which location the request belongs to is not known then, and so not who may ask: the server's settings hold.
+    if server.locations.find(x, &mut found).is_err() {
+        x.plan = server.plan.clone();
+        return Some(Verdict::Status(500));
+    }
     x.plan = found.unwrap_or_else(|| server.plan.clone());
     if x.plan.core.internal && !x.internal {
         return Some(Verdict::Status(404));

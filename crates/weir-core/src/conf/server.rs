@@ -25,7 +25,7 @@ use crate::log::{self, Level as Severity};
 use crate::module::Confs;
 use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
-use crate::regex::Pattern;
+use crate::regex::{GivenUp, Pattern};
 use crate::tls::{ClientPolicy, ServerTls, SslConf};
 use crate::variable::{Get, Table};
 use crate::worker::Worker;
@@ -514,12 +514,22 @@ impl Hosts {
 
     /// Points `x` at the server for its host: exact name, longest leading wildcard, longest trailing wildcard, first
     /// matching pattern, default.
-    pub fn choose(&self, x: &mut Exchange) {
+    ///
+    /// # Errors
+    /// A pattern was given up; `x` stays with the default server.
+    pub fn choose(&self, x: &mut Exchange) -> Result<(), GivenUp> {
         let host = x.arena.get(x.request.host);
-        let found = self.by_name(host).cloned();
-        let server = found.or_else(|| self.by_pattern(x)).unwrap_or_else(|| self.default.clone());
+        let (found, error) = match self.by_name(host).cloned() {
+            Some(server) => (Some(server), None),
+            None => match self.by_pattern(x) {
+                Ok(found) => (found, None),
+                Err(error) => (None, Some(error)),
+            },
+        };
+        let server = found.unwrap_or_else(|| self.default.clone());
         x.plan = server.plan.clone();
         x.server = server;
+        error.map_or(Ok(()), Err)
     }
 
     /// The server for `host` by its plain and wildcard names.
@@ -545,18 +555,31 @@ impl Hosts {
     }
 
     /// The server for `host`, by patterns as well; their captures are not wanted.
-    pub fn by_any_name(&self, host: &[u8]) -> Option<Rc<Server>> {
-        let by_pattern =
-            || self.patterns.iter().find(|(pattern, _)| pattern.is_match(host)).map(|(_, index)| *index);
-        self.index(host).or_else(by_pattern).map(|index| self.servers.get(index).clone())
+    ///
+    /// # Errors
+    /// Why a pattern was given up, for the log.
+    pub fn by_any_name(&self, host: &[u8]) -> Result<Option<Rc<Server>>, String> {
+        if let Some(index) = self.index(host) {
+            return Ok(Some(self.servers.get(index).clone()));
+        }
+        for (pattern, index) in &self.patterns {
+            if pattern.is_match(host).map_err(|error| pattern.explain(host, error))? {
+                return Ok(Some(self.servers.get(*index).clone()));
+            }
+        }
+        Ok(None)
     }
 
-    fn by_pattern(&self, x: &mut Exchange) -> Option<Rc<Server>> {
+    fn by_pattern(&self, x: &mut Exchange) -> Result<Option<Rc<Server>>, GivenUp> {
         let host = x.request.host;
         if host.start == host.end {
-            return None;
+            return Ok(None);
         }
-        let found = self.patterns.iter().find(|(pattern, _)| pattern.captures(x, host));
-        found.map(|(_, index)| self.servers.get(*index).clone())
+        for (pattern, index) in &self.patterns {
+            if pattern.captures(x, host)? {
+                return Ok(Some(self.servers.get(*index).clone()));
+            }
+        }
+        Ok(None)
     }
 }

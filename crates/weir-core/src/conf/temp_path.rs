@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, parse_number};
+use weir_rt::file::open_trusted_dir;
 
 use super::Configuration;
 
@@ -81,14 +82,17 @@ fn make(path: &Path) -> std::result::Result<(), String> {
 }
 
 fn give(path: &Path, uid: u32) -> std::result::Result<(), String> {
-    let meta = fs::metadata(path).map_err(|error| failed("stat", path, &error))?;
+    // What is given away is what was opened, and no link that the user has put there leads to it.
+    let directory = open_trusted_dir(path).map_err(|error| failed("open", path, &error))?;
+    let meta = directory.metadata().map_err(|error| failed("stat", path, &error))?;
     if meta.uid() != uid {
-        std::os::unix::fs::chown(path, Some(uid), None).map_err(|error| failed("chown", path, &error))?;
+        std::os::unix::fs::fchown(&directory, Some(uid), None)
+            .map_err(|error| failed("chown", path, &error))?;
     }
     let mode = meta.permissions().mode();
     if mode & 0o700 != 0o700 {
         let mode = fs::Permissions::from_mode(mode | 0o700);
-        fs::set_permissions(path, mode).map_err(|error| failed("chmod", path, &error))?;
+        directory.set_permissions(mode).map_err(|error| failed("chmod", path, &error))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::h1::Wire;
 use super::keepalive;
 use crate::exchange::Exchange;
 use crate::log::{Level, debug};
+use crate::regex::GivenUp;
 use crate::tls::accepted;
 
 /// Why there is no request to answer.
@@ -226,9 +227,9 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
     if let Some(authority) = named.or(host) {
         check_host(x, authority)?;
     }
-    if !choose_server(x) {
+    if let Err(status) = choose_server(x) {
         x.keep_alive = false;
-        return Err(NoHead::Refuse(421));
+        return Err(NoHead::Refuse(status));
     }
     if let (Some(_), Some(host)) = (named, host)
         && host::validate(x.arena.get(host)).is_err()
@@ -268,17 +269,23 @@ fn connect(x: &mut Exchange) -> Result<(), NoHead> {
     Err(NoHead::Refuse(status))
 }
 
-/// `false`: the name of the TLS handshake chose another server, and this one must not answer.
-fn choose_server(x: &mut Exchange) -> bool {
+/// Points `x` at its server.
+///
+/// # Errors
+/// 421: the name of the TLS handshake chose another server, and this one must not answer. 500: the pattern of a name was
+/// given up, so that which server is meant is not known.
+fn choose_server(x: &mut Exchange) -> Result<(), u16> {
     if x.connection.hosts.borrow().is_single() {
-        return true;
+        return Ok(());
     }
     let connection = x.connection.clone();
     let hosts = connection.hosts.borrow().clone();
-    hosts.choose(x);
+    hosts.choose(x).map_err(|GivenUp| 500_u16)?;
     match connection.named() {
-        Some((_, name)) if x.arena.get(x.request.host) != name.as_bytes() => !accepted::misdirected(x),
-        _ => true,
+        Some((_, name)) if x.arena.get(x.request.host) != name.as_bytes() && accepted::misdirected(x) => {
+            Err(421)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -131,9 +131,16 @@ impl Connection {
     }
 
     /// The handshake's name is known.
-    pub(crate) fn choose_by_name(&self, name: Option<&str>) {
-        let found = name.and_then(|name| self.hosts.borrow().by_any_name(name.as_bytes()));
-        *self.named.borrow_mut() = found;
+    ///
+    /// # Errors
+    /// Why the pattern of a server's name was given up: which server is meant is not known.
+    pub(crate) fn choose_by_name(&self, name: Option<&str>) -> Result<(), String> {
+        let found = match name {
+            Some(name) => self.hosts.borrow().by_any_name(name.as_bytes()),
+            None => Ok(None),
+        };
+        *self.named.borrow_mut() = found?;
+        Ok(())
     }
 }
 
@@ -164,8 +171,12 @@ impl Connection {
                 let before = self.hosts.replace(hosts);
                 let changed = before.words != self.hosts.borrow().words;
                 self.narrow(&generation);
-                if let Some(hello) = self.hello.get() {
-                    self.choose_by_name(hello.server_name.as_deref());
+                if let Some(hello) = self.hello.get()
+                    && let Err(reason) = self.choose_by_name(hello.server_name.as_deref())
+                {
+                    crate::log::connection(self, crate::log::Level::Alert, &reason);
+                    self.retired.set(true);
+                    return true;
                 }
                 changed
             }

@@ -104,6 +104,8 @@ pub struct Exchange {
     pub(crate) answered_already: bool,
     /// Header filters are not asked any more: they refused too many answers.
     pub(crate) unfiltered: bool,
+    /// A pattern was given up, and nobody has refused the request for it yet ([`Exchange::refuse_unmatched`]).
+    pub(crate) unmatched: Cell<bool>,
     /// Boundaries are recorded. Stands here as well as in [`Shared`], so that a boundary of a request of which nothing is
     /// recorded costs a test and a jump.
     pub(crate) recorded: Cell<bool>,
@@ -172,6 +174,7 @@ impl Exchange {
             body_filters: Vec::new(),
             answered_already: false,
             unfiltered: false,
+            unmatched: Cell::new(false),
             opening: false,
             recorded: Cell::new(false),
             answered: Site::OTHER,
@@ -230,6 +233,7 @@ impl Exchange {
         self.complete = false;
         self.answered_already = false;
         self.unfiltered = false;
+        self.unmatched.set(false);
         self.opening = false;
         self.body_sent = 0;
         self.busy = crate::conn::h1::HIGH;

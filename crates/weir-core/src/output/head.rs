@@ -3,6 +3,7 @@
 use weir_http::{Known, Method, Version};
 use weir_trace::Site;
 
+use crate::body::Body;
 use crate::conn::{Transport, heads, keepalive};
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
@@ -49,6 +50,12 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
     }
     x.pass_all(filters.get(passed..).unwrap_or_default());
     x.nowhere();
+    // The page for the 500 has passed the same filters: it goes out as it is.
+    if x.refuse_unmatched() && x.response.status != 500 {
+        x.response.clear();
+        x.response.body = Body::Empty;
+        return Head::Instead(Verdict::Status(500));
+    }
     settle(x);
     x.response.header_sent = true;
     match &x.transport {

@@ -88,7 +88,12 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
     }
     let mut hello = hello(connection, wire, received).await?;
     let said = std::mem::take(&mut hello.fields);
-    connection.choose_by_name(said.server_name.as_deref());
+    if let Err(reason) = connection.choose_by_name(said.server_name.as_deref()) {
+        // nginx's callback fails with an internal error, too: whose certificate is meant is not known.
+        log::connection(connection, Level::Alert, &reason);
+        reject(connection, wire, Refusal::Hello);
+        return None;
+    }
     let server = connection.server();
     let said = remember(connection, said, hook::is_asked(&server.plan));
     let tls = tls_of(connection, &server);

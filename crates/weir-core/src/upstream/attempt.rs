@@ -149,6 +149,10 @@ impl Run {
     ) -> Result<Run, Verdict> {
         let mut out = Outgoing { head: x.scratch.head(), ..Outgoing::default() };
         up.protocol.request(x, &mut out)?;
+        // A value of the request is not known: a pattern was given up. No server gets it.
+        if x.refuse_unmatched() {
+            return Err(Verdict::Status(500));
+        }
         if let Some(budget) = &group.group.retry_budget {
             group.purse.earn(budget);
         }

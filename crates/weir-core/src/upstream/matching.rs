@@ -166,20 +166,31 @@ impl Matching {
     /// For people: which rule does not hold.
     pub(super) fn judge(&self, answer: &Checked) -> std::result::Result<(), String> {
         for (name, wanted, value) in &self.headers {
-            let found = answer.values(name).any(|found| match value {
-                Value::Any => true,
-                Value::Text(text) => found == &**text,
-                Value::Pattern(pattern) => pattern.is_match(found),
-            });
+            let mut found = false;
+            for value_found in answer.values(name) {
+                found |= match value {
+                    Value::Any => true,
+                    Value::Text(text) => value_found == &**text,
+                    Value::Pattern(pattern) => is_match(pattern, value_found)?,
+                };
+            }
             if !wanted.is(found) {
                 return Err(format!("the header \"{name}\" did not match"));
             }
         }
-        match self.body.iter().all(|(wanted, pattern)| wanted.is(pattern.is_match(&answer.body))) {
-            true => Ok(()),
-            false => Err("the body did not match".to_owned()),
+        for (wanted, pattern) in &self.body {
+            if !wanted.is(is_match(pattern, &answer.body)?) {
+                return Err("the body did not match".to_owned());
+            }
         }
+        Ok(())
     }
+}
+
+/// Whether `pattern` matches; one that is given up, whether it must match or must not, is a reason to call the server
+/// unwell. The subject may be a whole body, so it is not shown.
+fn is_match(pattern: &Pattern, subject: &[u8]) -> std::result::Result<bool, String> {
+    pattern.is_match(subject).map_err(|error| pattern.explain(b"...", error))
 }
 
 fn count(line: &LineCx<'_>) -> Error {

@@ -261,6 +261,5 @@ impl Group {
 fn keep(path: &Path, text: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, path)
+    weir_rt::file::replace_file(path, Path::new(&beside), 0o644, text.as_bytes())
 }

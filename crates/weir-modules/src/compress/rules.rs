@@ -91,7 +91,8 @@ impl Rules {
         if x.request.field(Known::Via).is_some() && !self.allow_proxied(x) {
             return false;
         }
-        !agent.is_some_and(|agent| self.disable.iter().any(|pattern| pattern.is_match(agent)))
+        // A pattern that is given up disables it, as in nginx: an uncompressed response suits every client.
+        !agent.is_some_and(|agent| self.disable.iter().any(|pattern| pattern.is_match(agent).unwrap_or(true)))
     }
 
     /// Whether a response to a proxy's request is compressed.

@@ -29,8 +29,9 @@ impl Names {
     }
 
     /// The name of the script and what follows it in `uri`; all of it is the name where the pattern does not match.
-    fn split(&self, uri: &[u8]) -> (Range<usize>, Range<usize>) {
-        let groups = self.split.as_ref().and_then(|pattern| pattern.find(uri));
+    fn split(&self, x: &Exchange, uri: &[u8]) -> (Range<usize>, Range<usize>) {
+        // Given up, the request ends with 500 before it is sent: no script is run by the whole of the URI.
+        let groups = self.split.as_ref().and_then(|pattern| pattern.find(x, uri).unwrap_or(None));
         match groups.as_deref() {
             Some([_, name, info]) => (name.clone(), info.clone()),
             _ => (0..uri.len(), 0..0),
@@ -47,7 +48,7 @@ pub(super) const VARIABLES: &[Variable] = &[
 fn script_name(x: &mut Exchange) -> Option<Text> {
     let plan = x.plan.clone();
     let Some(names) = plan.kept::<Names>() else { return Some(Text::Span(x.request.uri)) };
-    let (name, _) = names.split(x.uri());
+    let (name, _) = names.split(x, x.uri());
     let span = part(x, name);
     if x.arena.get(span).last() != Some(&b'/') {
         return Some(Text::Span(span));
@@ -61,7 +62,7 @@ fn script_name(x: &mut Exchange) -> Option<Text> {
 fn path_info(x: &mut Exchange) -> Option<Text> {
     let plan = x.plan.clone();
     let Some(names) = plan.kept::<Names>() else { return Some(Text::EMPTY) };
-    let (_, info) = names.split(x.uri());
+    let (_, info) = names.split(x, x.uri());
     Some(Text::Span(part(x, info)))
 }
 

@@ -139,7 +139,8 @@ impl Rule {
         Ok(Rule { pattern, replacement: Script::compile(line, 1)? })
     }
 
-    /// The part of `value` from `from` on, changed; `None` where the rule does not fit.
+    /// The part of `value` from `from` on, changed; `None` where the rule does not fit, or its pattern is given up, which
+    /// makes the response a 500: no address that clients must not see goes out.
     fn apply(&self, x: &mut Exchange, value: &[u8], from: usize) -> Option<Vec<u8>> {
         let part = value.get(from..)?;
         let (start, end) = match &self.pattern {
@@ -155,7 +156,7 @@ impl Rule {
             }
             What::Regex(pattern) => {
                 let subject = x.arena.push(part);
-                pattern.captures(x, subject).then_some((from, value.len()))?
+                pattern.captures(x, subject).unwrap_or(false).then_some((from, value.len()))?
             }
         };
         let replacement = self.replacement.value(x);
@@ -207,7 +208,7 @@ impl Flags {
             }
             Cookie::Regex(pattern) => {
                 let subject: Span = x.arena.push(name);
-                pattern.captures(x, subject)
+                pattern.captures(x, subject).unwrap_or(false)
             }
         }
     }

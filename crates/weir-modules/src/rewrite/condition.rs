@@ -128,7 +128,7 @@ impl Condition {
             Condition::Match(variable, pattern, negative) => {
                 let subject = x.variable(*variable).unwrap_or(Text::EMPTY);
                 let subject = span(x, &subject);
-                Ok(matches(pattern, x, subject, run) != *negative)
+                Ok(matches(pattern, x, subject, run)? != *negative)
             }
             Condition::File(test, script, negative) => {
                 let path = value(x, script, run);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
 use weir_core::log::Level;
-use weir_core::regex::Pattern;
+use weir_core::regex::{GivenUp, Pattern};
 use weir_core::variable::Script;
 use weir_core::{Exchange, Span, Text, Verdict};
 use weir_http::Known;
@@ -76,8 +76,10 @@ impl Replace {
 
     pub(super) fn run(&self, x: &mut Exchange, run: &mut Run) -> Flow {
         let uri = x.request.uri;
-        if !matches(&self.pattern, x, uri, run) {
-            return Flow::Next;
+        match matches(&self.pattern, x, uri, run) {
+            Ok(true) => {}
+            Ok(false) => return Flow::Next,
+            Err(status) => return Flow::End(Verdict::Status(status)),
         }
         x.internal = true;
         x.request.uri_is_plain = false;
@@ -159,8 +161,16 @@ impl Replace {
 }
 
 /// Whether `subject` matches; logs it when `rewrite_log` is on, sets captures or clears them.
-pub(super) fn matches(pattern: &Pattern, x: &mut Exchange, subject: Span, run: &Run) -> bool {
-    let matched = pattern.captures(x, subject);
+///
+/// # Errors
+/// The status for a match that was given up.
+pub(super) fn matches(
+    pattern: &Pattern,
+    x: &mut Exchange,
+    subject: Span,
+    run: &Run,
+) -> std::result::Result<bool, u16> {
+    let matched = pattern.captures(x, subject).map_err(|GivenUp| 500_u16)?;
     if !matched {
         clear_captures(x);
     }
@@ -169,7 +179,7 @@ pub(super) fn matches(pattern: &Pattern, x: &mut Exchange, subject: Span, run: &
         let subject = lossy(x, subject);
         x.log(Level::Notice, &format_args!("\"{}\" {verb} \"{subject}\"", pattern.text()));
     }
-    matched
+    Ok(matched)
 }
 
 fn lossy(x: &Exchange, span: Span) -> String {

@@ -3,7 +3,6 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -205,12 +204,11 @@ impl Listener {
         {
             std::fs::remove_file(path)?;
         }
-        let listener = UnixListener::bind_addr(&address)?;
-        if let Some(path) = address.as_pathname() {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-            std::os::unix::fs::chown(path, owner, None)?;
+        match address.as_pathname() {
+            Some(path) => weir_rt::file::bind_private(path, owner),
+            None => UnixListener::bind_addr(&address),
         }
-        Ok(Listener::Unix(listener))
+        .map(Listener::Unix)
     }
 
     fn accept(&self) -> io::Result<Box<dyn Stream>> {

@@ -209,3 +209,60 @@ proptest! {
         }
     }
 }
+
+/// PCRE2's own limit, and so nginx's: what takes a few million steps is answered.
+#[test]
+fn a_match_of_some_million_steps_is_not_given_up() {
+    let regex = regex("^(?:a+)+$");
+    let subject = [&[b'a'; 22][..], b"!"].concat();
+    assert_eq!(regex.is_match(&mut matcher(), &subject), Ok(false));
+}
+
+/// Each place of the subject takes 2^21 steps, below the limit; all of them would take a quarter of an hour.
+#[test]
+fn a_match_that_is_long_at_each_place_is_given_up() {
+    let regex = regex("(?:a+)+$");
+    let subject = [&[b'a'; 21][..], b"!"].concat().repeat(2000);
+    assert_eq!(regex.is_match(&mut matcher(), &subject), Err(MatchError::Limit));
+}
+
+/// The JIT does not count what `.*` tries: a subject of 20,000 bytes would take hours.
+#[test]
+fn repeats_that_machine_code_does_not_count_are_given_up() {
+    let regex = regex("^x.*a.*a.*a.*a.*[=]");
+    let subject = [b"x", &[b'a'; 20_000][..]].concat();
+    assert_eq!(regex.is_match(&mut matcher(), &subject), Err(MatchError::Limit));
+}
+
+#[test]
+fn a_subject_that_the_jit_has_no_stack_for_is_matched_without_it() {
+    let regex = regex("^(?:(a)|b)*$");
+    let subject = [b'a'; 60_000];
+    let mut matcher = matcher();
+    assert_eq!(regex.is_match(&mut matcher, &subject), Ok(true));
+    assert_eq!(matcher.last().span(0), Some(0..60_000));
+    assert_eq!(regex.is_match(&mut matcher, b"ab"), Ok(true));
+}
+
+/// The first match is found where one call would find it, wherever windows end.
+#[test]
+fn windows_do_not_change_what_is_found() {
+    let subject = [&[b'-'; 130][..], b"ab", &[b'-'; 130], b"abc"].concat();
+    for (pattern, found) in [
+        ("(?<=-)ab", Some(130..132)),
+        ("-*abc", Some(132..265)),
+        ("a(?!bc)", Some(130..131)),
+        ("abc$", Some(262..265)),
+        ("$", Some(265..265)),
+        ("\\Gab", None),
+        ("(*NO_START_OPT)(*COMMIT)ab", None),
+        ("^ab", None),
+        ("\\Ba", None),
+        ("(?m)^ab", None),
+        ("zz", None),
+    ] {
+        let mut matcher = matcher();
+        let captures = regex(pattern).captures(&mut matcher, &subject).expect("within the limits");
+        assert_eq!(captures.and_then(|captures| captures.span(0)), found, "{pattern}");
+    }
+}

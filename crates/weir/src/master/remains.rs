@@ -1,11 +1,10 @@
 //! What a server process that was killed by a signal has left behind, for people: a file beside the pid file.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
 use weir_core::log::{self, Level};
+use weir_rt::file::replace_file;
 use weir_rt::process::End;
 use weir_see::remains::{self, Remains};
 
@@ -29,10 +28,8 @@ pub(super) fn keep(server: &Child, how: End, pid_file: &Path) {
     }
 }
 
-/// Whole or not at all, for its owner alone: paths of requests are in it.
+/// Whole or not at all, for its owner alone: paths of requests are in it. What is in it is the server process' own, so it
+/// is never written through a link that the process' user may have made.
 fn write(path: &Path, record: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("pftrace.new");
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    file.write_all(record)?;
-    std::fs::rename(&draft, path)
+    replace_file(path, &path.with_extension("pftrace.new"), 0o600, record)
 }

@@ -59,6 +59,25 @@ both_drivers! {
         assert_eq!(server.get("/").text(), "v");
     }
 
+    /// The directory of the pid file may belong to the server's user: a link that he puts there leads the master, which is
+    /// root, nowhere.
+    fn a_crash_record_is_not_written_through_a_link(driver) {
+        let conf = answering("v").replace("return", "trace sample=1/1; return");
+        let server = Server::builder(&conf).allow("exited on signal 11").start();
+        let dir = server.dir().path();
+        fs::write(dir.join("victim"), "as it was").expect("ours");
+        let draft = dir.join("nginx.pid.crash.pftrace.new");
+        std::os::unix::fs::symlink(dir.join("victim"), &draft).expect("ours");
+        let first = server_of(server.pid(), None);
+        assert_eq!(server.get("/before-the-crash").text(), "v");
+        wait_for("the record of it", || remembered(first, b"GET /before-the-crash").then_some(()));
+        kill(first, "SEGV");
+        server.error_log_line(&format!("what worker process {first} did last is in"));
+        assert_eq!(fs::read_to_string(dir.join("victim")).expect("there"), "as it was");
+        assert!(!draft.is_symlink() && dir.join("nginx.pid.crash.pftrace").is_file());
+        server_of(server.pid(), Some(first));
+    }
+
     /// As in nginx one that is ended by itself comes back.
     fn a_server_that_is_told_to_end_comes_back(driver) {
         let server = Server::start(&answering("v"));
@@ -172,4 +191,26 @@ fn deaths_in_a_row_are_slowed_down() {
     assert!(line.contains("[alert]") && line.contains("the next starts in"), "{line}");
     server_of(server.pid(), last);
     assert_eq!(server.get("/").text(), "v");
+}
+
+/// Debian's CVE-2016-1247 in nginx: logs in a directory of the server's user, opened by root through a link of his.
+#[test]
+fn links_of_the_servers_user_are_not_followed() {
+    if !is_root() {
+        return weir_test::skip("only root can make links that belong to others");
+    }
+    let lines = "error_log logs/error.log; master_process on; http { access_log logs/access.log;
+        server { listen 127.0.0.1:%%PORT%%; return 200 v; } }";
+    for name in ["logs/access.log", "nginx.pid"] {
+        let builder = Server::builder(lines).file("victim", "as it was").file("logs/error.log", "");
+        let link = builder.dir().join(name);
+        std::os::unix::fs::symlink(builder.dir().join("victim"), &link).expect("ours");
+        std::os::unix::fs::lchown(&link, Some(12345), None).expect("we are root");
+        let dir = builder.dir().to_owned();
+        let exit = builder.try_start().err().expect("it must not start");
+        assert!(!exit.status.success());
+        assert!(exit.stderr.contains("40: Too many levels of symbolic links"), "{name}: {}", exit.stderr);
+        assert!(exit.stderr.contains(name.rsplit('/').next().unwrap_or(name)), "{}", exit.stderr);
+        let _ = dir;
+    }
 }
