@@ -501,6 +501,27 @@ pub struct Counters {
     pub log_lost: Counter,
     /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::Abuse`].
     pub http2_abuse: [Counter; weir_http::h2::Abuse::COUNT],
+    /// What whoever deals connections to the workers counts of this one.
+    pub dealing: DealingCounters,
+}
+
+/// Connections between the workers, counted for one of them by the thread that deals them, on cache lines that no
+/// request of the worker writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct DealingCounters {
+    /// New connections that were dealt to the worker.
+    pub dealt: Counter,
+    /// Connections in its queue now: accepted, and not taken yet.
+    pub queued: Counter,
+    /// Connections that were taken out of its queue for another worker, because it was late or full.
+    pub handed_on: Counter,
+    /// Connections that it took over from other workers: out of their queues, or parked by them.
+    pub taken_over: Counter,
+    /// Connections that were the worker's and wait now for a request outside of it, where any worker may take them.
+    pub parked: Counter,
+    /// Connections that were asked to end so that shares become even.
+    pub evened_out: Counter,
 }
 
 /// What workers have counted together, each read without asking it: the numbers may belong to moments a little apart.

@@ -343,6 +343,7 @@ impl Core {
         self.stats.longest_poll_ns.max(busy_ns);
         self.stats.tasks_live.set(self.sched.live());
         sampler::mine().turn_ended(self.stamp.get(), stamp, busy_ns);
+        self.stats.turn_began.set(0);
         self.stamp.set(stamp);
         let mail = self.io.with(|io| io.turn(self, wait));
         if mail || self.mail_left.get() {
@@ -359,6 +360,7 @@ impl Core {
         self.stats.parked_ns.add(parked_ns);
         self.stats.turns.add(1);
         self.stamp.set(now);
+        self.stats.turn_began.set(now);
         sampler::mine().turn_began(now);
         self.turn.set(self.turn.get() + 1);
         self.received();

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::clock;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Counters of one worker's loop. Its thread adds with plain loads and stores (no read-modify-write), so a
@@ -48,9 +50,19 @@ counters! {
     accepted,
     /// Connected sockets open, accepted or made.
     connections_live,
+    /// The stamp ([`crate::clock::ticks`]) at which the turn began that the loop is in; 0 while it waits.
+    turn_began,
 }
 
 impl LoopStats {
+    /// How long the loop has been in its turn, in nanoseconds; 0 while it waits.
+    pub fn turn_ns(&self) -> u64 {
+        match self.turn_began.get() {
+            0 => 0,
+            began => clock::scale().ticks_to_ns(clock::ticks().saturating_sub(began)),
+        }
+    }
+
     /// Returns `longest_poll_ns` and starts it afresh.
     pub fn take_longest_poll_ns(&self) -> u64 {
         self.longest_poll_ns.0.swap(0, Relaxed)

@@ -4,6 +4,7 @@
 mod affinity;
 mod agent;
 mod crew;
+pub mod dealing;
 pub mod notify;
 mod sockets;
 mod thread;
