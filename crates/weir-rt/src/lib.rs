@@ -28,6 +28,7 @@ mod local;
 pub mod net;
 mod output;
 pub mod packets;
+pub mod poller;
 pub mod process;
 mod runtime;
 pub mod sampler;

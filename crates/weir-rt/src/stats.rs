@@ -63,6 +63,12 @@ impl LoopStats {
         }
     }
 
+    /// Counts an accept that failed for want of descriptors or memory: for a thread that accepts in the place of the
+    /// worker, which does not then.
+    pub fn accept_failed(&self) {
+        self.emfile.add(1);
+    }
+
     /// Returns `longest_poll_ns` and starts it afresh.
     pub fn take_longest_poll_ns(&self) -> u64 {
         self.longest_poll_ns.0.swap(0, Relaxed)

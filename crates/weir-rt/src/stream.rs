@@ -95,6 +95,17 @@ impl Stream {
         Stream::adopt(current(), fd)
     }
 
+    /// As [`Stream::from_fd`], of a socket that another thread has accepted, and made non-blocking by it. It counts as
+    /// accepted here.
+    ///
+    /// # Errors
+    /// The errno of epoll_ctl(2).
+    pub fn from_accepted(fd: OwnedFd) -> io::Result<Stream> {
+        let core = current();
+        core.stats.accepted.add(1);
+        Stream::adopt(core, fd)
+    }
+
     /// Takes over a connected, non-blocking socket.
     pub(crate) fn adopt(core: Rc<Core>, fd: OwnedFd) -> io::Result<Stream> {
         let index = core.io.with(|io| io.open(&core.stats, fd))?;

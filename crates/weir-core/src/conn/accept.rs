@@ -43,7 +43,7 @@ impl Door {
 /// closing the last one resets what is left in it.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Door>) {
     let held = worker.hold();
-    let mut told = Told::default();
+    let told = AcceptLog::default();
     while !door.closed.is_set() {
         match either(listener.accept(), door.closed.forever()).await {
             Some(Ok(stream)) => {
@@ -67,17 +67,17 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Door>) 
     drop(held);
 }
 
-/// When it was told last that accepting fails.
+/// When it was logged last that accepting fails.
 #[derive(Default)]
-struct Told(Option<u64>);
+pub(crate) struct AcceptLog(Cell<Option<u64>>);
 
-impl Told {
-    fn failed(&mut self, error: &std::io::Error) {
+impl AcceptLog {
+    pub(crate) fn failed(&self, error: &std::io::Error) {
         let now = weir_rt::now_ms();
-        if self.0.is_some_and(|told| now < told + TELL_MS) {
+        if self.0.get().is_some_and(|told| now < told + TELL_MS) {
             return;
         }
-        self.0 = Some(now);
+        self.0.set(Some(now));
         let errno = error.raw_os_error().unwrap_or(0);
         let text = weir_rt::file::errno_text(errno);
         log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {text})"));
@@ -85,7 +85,7 @@ impl Told {
 }
 
 /// Makes a connection of an accepted socket and starts its task.
-fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
+pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
     let (generation, serial, address) = door.to.borrow().clone();
     let fd = stream.fd();
     let peer = net::peer_addr(fd).unwrap_or(SockAddr::UNSPECIFIED);

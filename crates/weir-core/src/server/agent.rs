@@ -46,7 +46,7 @@ impl Agent {
         let everyone: Arc<[_]> = Arc::new([counters]);
         let commit = || {
             let everyone = everyone.clone();
-            move || thread::commit(everyone)
+            move || thread::commit(everyone, None)
         };
         on_each(&called, options.patience, commit).map_err(|_| late())?;
         agent.remote.run(Box::new(thread::release));

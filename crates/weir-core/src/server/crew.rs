@@ -13,6 +13,8 @@ use std::time::Duration;
 use weir_rt::Remote;
 use weir_trace::{NowReader, Recorder, RecorderReader};
 
+use super::acceptor::Player;
+use super::intake::Intake;
 use super::{Options, StartError, thread};
 use crate::conf::Configuration;
 use crate::log::{self, Level};
@@ -33,6 +35,8 @@ pub struct Thread {
     pub stats: Arc<weir_rt::LoopStats>,
     /// The event driver it runs on.
     pub driver: weir_rt::DriverKind,
+    /// Connections that were dealt to it.
+    pub(super) intake: Arc<Intake>,
 }
 
 /// The workers of a server, as they come and go. Clones are the same.
@@ -196,11 +200,21 @@ impl Crew {
         let exit = Exit { number, exit: self.exit.clone() };
         let started =
             thread::start(id as u8, (driver, options.watched), recorder, counters, stage.clone(), exit)?;
-        let thread::Started { handle, remote, now, stats, driver } = started;
+        let thread::Started { handle, remote, now, stats, driver, intake } = started;
         let (counters, recorder) = (seat.counters.clone(), seat.reader.clone());
-        let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver };
+        let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver, intake };
         seat.running = Some(Running { number, thread, stage, handle });
         Ok(remote)
+    }
+
+    /// Those that connections are dealt to, if there are `count` workers.
+    pub(super) fn players(&self, count: usize) -> Vec<Player> {
+        let player = |thread: Thread| {
+            let Thread { remote, counters, stats, intake, .. } = thread;
+            Player { intake, counters, stats, remote }
+        };
+        let working = |thread: &Thread| usize::from(thread.remote.worker()) < count;
+        self.threads.now().into_iter().filter(working).map(player).collect()
     }
 
     /// Lets a worker end once its connections have.

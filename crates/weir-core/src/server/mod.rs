@@ -1,10 +1,12 @@
 //! The server: worker threads, their sockets, reload and stop. No signals, no files: that is the program's business,
 //! so that any program can have a server inside.
 
+mod acceptor;
 mod affinity;
 mod agent;
 mod crew;
 pub mod dealing;
+pub(crate) mod intake;
 pub mod notify;
 mod sockets;
 mod thread;
@@ -26,6 +28,7 @@ use crate::upstream::Upstreams;
 use crate::upstream::health::Checker;
 use crate::worker::Worker;
 use crate::zone::Zones;
+use acceptor::Acceptor;
 use crew::{Called, Crew};
 
 pub use agent::Agent;
@@ -108,6 +111,8 @@ struct State {
     quitting: bool,
     /// `None` once the server ends.
     checker: Option<Checker>,
+    /// Deals connections to the workers, since there have been several.
+    acceptor: Option<Acceptor>,
 }
 
 /// Why a server could not start or reload; the text is nginx's.
@@ -158,6 +163,7 @@ impl Server {
                 sockets: Sockets::default(),
                 quitting: false,
                 checker: Some(Checker::default()),
+                acceptor: None,
             }),
             configuration: InForce::new(configuration.clone()),
         };
@@ -253,6 +259,10 @@ impl Server {
     ) -> Result<(), StartError> {
         Checker::prepare(configuration)?;
         let count = self.options.workers(configuration);
+        if count > 1 && state.acceptor.is_none() {
+            state.acceptor = Some(Acceptor::start()?);
+        }
+        let dealt = if count > 1 { sockets.dealt(configuration)? } else { Vec::new() };
         let called = self.crew.call_up(count, configuration, &self.options)?;
         if let Err(error) = prepare(configuration, &sockets, count, &called, self.options.patience) {
             called.iter().for_each(|worker| worker.remote.run(Box::new(thread::abandon)));
@@ -271,13 +281,19 @@ impl Server {
             caches.start();
         }
         let everyone: Arc<[_]> = self.crew.threads().counters().into();
+        let dealer = state.acceptor.as_ref().map(Acceptor::dealer);
         let commit = || {
-            let everyone = everyone.clone();
-            move || thread::commit(everyone)
+            let (everyone, dealer) = (everyone.clone(), dealer.clone());
+            move || thread::commit(everyone, dealer)
         };
         // It happens all the same, as soon as a worker that does not answer does.
         if on_each(&called, self.options.patience, commit).is_err() {
             log::cycle(Level::Alert, &"a worker is late in taking the configuration");
+        }
+        if let Some(acceptor) = &state.acceptor {
+            // Once the workers know the sockets, and before those that end are told to.
+            let most = configuration.main.worker_connections();
+            acceptor.update(dealt, self.crew.players(count), most);
         }
         // The workers have it: what a check takes back of the configuration before nobody sees any more.
         if let Some(checker) = &state.checker {
@@ -297,6 +313,9 @@ impl Server {
         state.sockets = Sockets::default();
         let limit = self.configuration().main.shutdown_timeout();
         self.crew.on_all(move || thread::quit(limit));
+        if let Some(acceptor) = &state.acceptor {
+            acceptor.close();
+        }
     }
 
     /// Stops at once: connections are closed where they are.
@@ -342,7 +361,7 @@ fn prepare(
     for worker in called {
         // Those above the number only finish what they have.
         let accepts = worker.id < count;
-        theirs.push(if accepts { sockets.of_worker(configuration, worker.id, count)? } else { Vec::new() });
+        theirs.push(if accepts { sockets.of_worker(configuration, count)? } else { Vec::new() });
     }
     let mut theirs = theirs.into_iter();
     let (done, results) = channel();

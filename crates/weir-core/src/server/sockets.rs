@@ -1,8 +1,9 @@
 //! The listening sockets: opened once, kept over reloads, lent to workers as duplicates, passed between processes.
 //!
-//! An address has one socket, which all workers accept from, or with `reuseport` one for each of them. A socket is
-//! never closed while its `listen` line stands, whatever happens to the number of workers: the kernel would reset what
-//! waits in its queue. With fewer workers than sockets some accept from several; with more, sockets are added.
+//! An address has one socket, or with `reuseport` as many as there are workers. The only worker accepts from all of
+//! them by itself; for several one thread does ([`acceptor`](super::acceptor)), whichever socket the kernel has chosen.
+//! A socket is never closed while its `listen` line stands, whatever happens to the number of workers: the kernel would
+//! reset what waits in its queue. With more workers than sockets, sockets are added.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Weak};
 use weir_rt::net::{self, SockAddr};
 
 use super::StartError;
+use super::acceptor::DealtSocket;
 use crate::conf::Configuration;
 use crate::conf::listen::Address;
 use crate::log::{self, Level};
@@ -76,14 +78,13 @@ struct Group {
     name: Arc<Name>,
 }
 
-/// A socket for one worker, and which address of the configuration it serves.
+/// A socket whose connections come to a worker, and which address of the configuration it serves.
 pub(crate) struct WorkerSocket {
-    pub(crate) fd: OwnedFd,
+    /// A duplicate of the only worker's own; `None`: another thread accepts, and deals to the workers.
+    pub(crate) fd: Option<OwnedFd>,
     pub(crate) address: usize,
     /// Tells sockets apart, whatever duplicates they come as.
     pub(crate) cookie: u64,
-    /// Other workers accept from it, too.
-    pub(crate) shared: bool,
 }
 
 impl Sockets {
@@ -171,25 +172,35 @@ impl Sockets {
         self.groups.iter().find(|group| group.addr == address.addr)
     }
 
-    /// The sockets that worker `id` of `workers` accepts from.
+    /// The sockets whose connections come to a worker, if there are so many `workers`.
     pub(crate) fn of_worker(
         &self,
         configuration: &Configuration,
-        id: usize,
         workers: usize,
     ) -> Result<Vec<WorkerSocket>, StartError> {
         let mut sockets = Vec::new();
-        for (index, address) in configuration.addresses.iter().enumerate() {
-            let Some(group) = self.find(address).filter(|_| address.wildcard_of.is_none()) else { continue };
-            // A line that lost its `reuseport` keeps its sockets: all workers accept from all of them.
-            let shared = !address.options.reuseport || group.fds.len() < workers;
-            let mine = group.fds.iter().enumerate().filter(|(at, _)| shared || at % workers == id);
-            for (_, fd) in mine {
-                let cookie = net::cookie(fd.as_raw_fd())?;
-                sockets.push(WorkerSocket { fd: fd.try_clone()?, address: index, cookie, shared });
-            }
+        for (address, fd) in self.of(configuration) {
+            let cookie = net::cookie(fd.as_raw_fd())?;
+            let own = if workers == 1 { Some(fd.try_clone()?) } else { None };
+            sockets.push(WorkerSocket { fd: own, address, cookie });
         }
         Ok(sockets)
+    }
+
+    /// The sockets that are accepted from by a thread for all workers.
+    pub(super) fn dealt(&self, configuration: &Configuration) -> Result<Vec<DealtSocket>, StartError> {
+        let socket = |(_, fd): (usize, &Arc<OwnedFd>)| {
+            Ok(DealtSocket { cookie: net::cookie(fd.as_raw_fd())?, fd: fd.clone() })
+        };
+        self.of(configuration).map(socket).collect()
+    }
+
+    /// The sockets with the index of their address in the configuration.
+    fn of<'a>(&'a self, configuration: &'a Configuration) -> impl Iterator<Item = (usize, &'a Arc<OwnedFd>)> {
+        configuration.addresses.iter().enumerate().flat_map(|(index, address)| {
+            let group = self.find(address).filter(|_| address.wildcard_of.is_none());
+            group.into_iter().flat_map(move |group| group.fds.iter().map(move |fd| (index, fd)))
+        })
     }
 
     /// Applies what may change of a socket that is open (`backlog=`, `deferred`, ...), once a reload can't fail any
@@ -276,9 +287,9 @@ mod tests {
         test::load(&format!("events {{ }} http {{ {http} }}"), &CORE_MODULES).expect("valid")
     }
 
-    fn cookies(sockets: &Sockets, conf: &Configuration, workers: usize) -> Vec<Vec<u64>> {
-        let of = |id| sockets.of_worker(conf, id, workers).expect("descriptors are left");
-        (0..workers).map(|id| of(id).iter().map(|socket| socket.cookie).collect()).collect()
+    fn cookies(sockets: &Sockets, conf: &Configuration, workers: usize) -> Vec<u64> {
+        let of = sockets.of_worker(conf, workers).expect("descriptors are left");
+        of.iter().map(|socket| socket.cookie).collect()
     }
 
     fn listening(parameters: &str) -> Configuration {
@@ -286,25 +297,26 @@ mod tests {
     }
 
     #[test]
-    fn workers_share_the_socket_of_an_address() {
+    fn only_a_single_worker_accepts_by_itself() {
         let conf = listening("");
         let sockets = Sockets::open(&conf, 3).expect("loopback binds");
-        let all = cookies(&sockets, &conf, 3);
-        assert_eq!((all[0].len(), &all[0]), (1, &all[1]));
-        assert_eq!(all[0], all[2]);
-        assert!(sockets.of_worker(&conf, 0, 3).expect("a socket")[0].shared);
+        let of = |workers| sockets.of_worker(&conf, workers).expect("a socket");
+        assert_eq!((of(3).len(), of(1).len()), (1, 1));
+        assert!(of(3)[0].fd.is_none() && of(1)[0].fd.is_some());
+        let dealt = sockets.dealt(&conf).expect("a socket");
+        assert_eq!((dealt.len(), dealt[0].cookie), (1, of(3)[0].cookie));
     }
 
     #[test]
     fn with_reuseport_no_socket_is_lost_whatever_the_number_of_workers() {
         let conf = listening("reuseport");
         let four = Sockets::open(&conf, 4).expect("loopback binds");
-        let all: Vec<u64> = cookies(&four, &conf, 4).concat();
+        let all = cookies(&four, &conf, 4);
         assert!(all.len() == 4 && (1..4).all(|at| all[at] != all[0]), "{all:?}");
         let two = four.reopen(&conf, 2).expect("nothing to open");
-        assert_eq!(cookies(&two, &conf, 2), [vec![all[0], all[2]], vec![all[1], all[3]]]);
+        assert_eq!(cookies(&two, &conf, 2), all);
         let six = two.reopen(&conf, 6).expect("two more");
-        let more = cookies(&six, &conf, 6).concat();
+        let more = cookies(&six, &conf, 6);
         assert!(more.len() == 6 && more[..4] == all[..], "{more:?}");
         assert_eq!(six.addresses(), four.addresses());
     }
@@ -314,10 +326,10 @@ mod tests {
         let (plain, reuse) = (listening(""), listening("reuseport"));
         let one = Sockets::open(&plain, 2).expect("loopback binds");
         let two = one.reopen(&reuse, 2).expect("the second joins the first");
-        let all = cookies(&two, &reuse, 2).concat();
-        assert!(all.len() == 2 && all[0] == cookies(&one, &plain, 1)[0][0], "{all:?}");
+        let all = cookies(&two, &reuse, 2);
+        assert!(all.len() == 2 && all[0] == cookies(&one, &plain, 1)[0], "{all:?}");
         let back = two.reopen(&plain, 3).expect("nothing to open");
-        assert_eq!(cookies(&back, &plain, 3), [all.clone(), all.clone(), all]);
+        assert_eq!(cookies(&back, &plain, 3), all);
     }
 
     #[test]

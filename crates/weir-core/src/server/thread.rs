@@ -10,19 +10,21 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Remote, Runtime};
+use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Remote, Runtime, Stream};
 use weir_trace::{Now, NowReader, Recorder, Settings};
 
+use super::acceptor::Dealer;
 use super::crew::{Exit, Stage};
+use super::intake::{Dealt, Intake};
 use super::notify::Notify;
 use super::sockets::WorkerSocket;
 use super::{Options, StartError, affinity::Affinity};
 use crate::conf::Configuration;
 use crate::conf::server::Generation;
-use crate::conn::accept::{self, Door};
+use crate::conn::accept::{self, AcceptLog, Door};
 use crate::housekeeping::{self, Watched};
 use crate::log::{self, Level};
-use crate::worker::{Counters, Worker};
+use crate::worker::{Counters, Held, Worker};
 
 thread_local! {
     static LOCAL: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
@@ -38,23 +40,50 @@ struct Local {
     /// The configurations before, until all workers have the one in force.
     before: RefCell<Vec<Rc<Generation>>>,
     affinity: Affinity,
+    /// Connections that were dealt to the worker, and whoever deals them.
+    intake: Arc<Intake>,
+    dealer: RefCell<Option<Arc<Dealer>>>,
+    /// A task waits for room for what is in the queue.
+    waits_for_room: Cell<bool>,
+    accept_log: AcceptLog,
     stage: Arc<Stage>,
     /// The thread may end.
     done: Notify,
     quitting: Cell<bool>,
 }
 
-/// A socket this worker accepts from.
+/// A socket whose connections come to this worker.
 struct Listening {
     cookie: u64,
     door: Rc<Door>,
+    by: By,
+}
+
+/// How connections of a socket come.
+enum By {
+    /// The worker accepts them.
+    Itself,
+    /// They are dealt to it. The worker does not end before it may forget the socket.
+    Dealing {
+        /// The socket is gone, and no more than its last connections come.
+        closing: bool,
+        _held: Held,
+    },
 }
 
 /// A configuration that can be taken into use.
 struct Prepared {
     generation: Rc<Generation>,
-    /// Cookie and address of each socket, with the listener for those that are new to this worker.
-    sockets: Vec<(u64, usize, Option<Listener>)>,
+    /// Cookie and address of each socket.
+    sockets: Vec<(u64, usize, Source)>,
+}
+
+/// Where the connections of a socket will come from.
+enum Source {
+    /// From the worker's own listener; `None`: it has one.
+    Own(Option<Listener>),
+    /// From the thread that deals them.
+    Dealt,
 }
 
 /// A thread that runs.
@@ -64,6 +93,7 @@ pub(super) struct Started {
     pub(super) now: NowReader,
     pub(super) stats: Arc<LoopStats>,
     pub(super) driver: DriverKind,
+    pub(super) intake: Arc<Intake>,
 }
 
 /// Starts worker `id`; it does nothing until it is given a configuration.
@@ -78,6 +108,8 @@ pub(super) fn start(
     let now = Now::new(u16::from(id));
     let reader = now.reader();
     let (ready, started) = channel();
+    let intake = Arc::new(Intake::new(counters.clone()));
+    let theirs = intake.clone();
     let handle =
         std::thread::Builder::new().name(format!("weir worker {id}")).stack_size(STACK).spawn(move || {
             let _exit = exit;
@@ -96,7 +128,7 @@ pub(super) fn start(
                         stats: runtime.stats(),
                     });
                     let watching = watched.map(housekeeping::watch);
-                    let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), stage));
+                    let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), theirs, stage));
                     LOCAL.set(Some(local.clone()));
                     // Who starts a thread waits for this.
                     let _ = ready.send(Ok((runtime.remote(), runtime.stats(), runtime.driver())));
@@ -115,7 +147,7 @@ pub(super) fn start(
             worker.leave()
         })?;
     match started.recv() {
-        Ok(Ok((remote, stats, driver))) => Ok(Started { handle, remote, now: reader, stats, driver }),
+        Ok(Ok((remote, stats, driver))) => Ok(Started { handle, remote, now: reader, stats, driver, intake }),
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
         Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
     }
@@ -164,14 +196,12 @@ pub(super) async fn prepare(
     }
     let mut prepared = Prepared { generation: Rc::new(generation), sockets: Vec::new() };
     for socket in sockets {
-        let known = local.listening.borrow().iter().any(|listening| listening.cookie == socket.cookie);
-        let listener = match (known, socket.shared) {
-            (true, _) => None,
-            (false, true) => Some(Listener::exclusive(socket.fd)),
-            (false, false) => Some(Listener::new(socket.fd)),
+        let source = match socket.fd {
+            None => Source::Dealt,
+            Some(_) if local.accepts_from(socket.cookie) => Source::Own(None),
+            Some(fd) => Source::Own(Some(Listener::new(fd).map_err(|error| error.to_string())?)),
         };
-        let listener = listener.transpose().map_err(|error| error.to_string())?;
-        prepared.sockets.push((socket.cookie, socket.address, listener));
+        prepared.sockets.push((socket.cookie, socket.address, source));
     }
     *local.prepared.borrow_mut() = Some(prepared);
     Ok(())
@@ -186,9 +216,10 @@ pub(super) fn abandon() {
 }
 
 /// Takes what was prepared into use. What goes on under the configuration before has its `worker_shutdown_timeout` to
-/// end. `everyone` is what all workers count.
-pub(super) fn commit(everyone: Arc<[Arc<Counters>]>) {
+/// end. `everyone` is what all workers count, `dealer` whoever deals connections to them.
+pub(super) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>) {
     let Some(local) = local() else { return };
+    *local.dealer.borrow_mut() = dealer;
     let Some(Prepared { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
     let worker = &local.worker;
     log::set_own(generation.configuration.main.error_log_open.clone());
@@ -221,6 +252,7 @@ pub(super) fn release() {
 /// unless it is called up again before.
 pub(super) fn retire() {
     let Some(local) = local() else { return };
+    // Nothing is dealt to it any more, nor waits in its queue.
     local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
     local.worker.close_after_answers(true);
     local.leave();
@@ -249,7 +281,7 @@ pub(super) fn quit(limit: Option<Duration>) {
     if local.quitting.replace(true) {
         return;
     }
-    local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
+    local.listen_no_more();
     local.worker.stop();
     local.leave();
     weir_rt::spawn(async move {
@@ -259,6 +291,32 @@ pub(super) fn quit(limit: Option<Duration>) {
             local.worker.wait_closed(left).await;
         }
         local.done.notify();
+    });
+}
+
+/// Takes connections that were dealt to this thread's worker, a bounded number; the rest at the next turn.
+pub(super) fn take_dealt() {
+    let Some(local) = local() else { return };
+    for _ in 0..PER_TURN {
+        if local.worker.is_full() && !local.worker.is_stopping() {
+            return local.wait_for_room();
+        }
+        let Some(dealt) = local.intake.pop() else { return };
+        if let Some(dealer) = &*local.dealer.borrow() {
+            dealer.taken();
+        }
+        local.take(dealt);
+    }
+    if !local.intake.is_empty() {
+        weir_rt::remote().run(Box::new(take_dealt));
+    }
+}
+
+/// No connection of the socket `cookie` can come any more, if it is gone.
+pub(super) fn finish(cookie: u64) {
+    let Some(local) = local() else { return };
+    local.listening.borrow_mut().retain(|listening| {
+        listening.cookie != cookie || !matches!(listening.by, By::Dealing { closing: true, .. })
     });
 }
 
@@ -274,7 +332,7 @@ pub(super) fn stop() {
 const STACK: usize = 16 << 20;
 
 impl Local {
-    fn new(worker: Rc<Worker>, stage: Arc<Stage>) -> Local {
+    fn new(worker: Rc<Worker>, intake: Arc<Intake>, stage: Arc<Stage>) -> Local {
         Local {
             worker,
             listening: RefCell::default(),
@@ -282,31 +340,96 @@ impl Local {
             turn: Cell::new(0),
             before: RefCell::default(),
             affinity: Affinity::default(),
+            intake,
+            dealer: RefCell::default(),
+            waits_for_room: Cell::new(false),
+            accept_log: AcceptLog::default(),
             stage,
             done: Notify::default(),
             quitting: Cell::new(false),
         }
     }
 
-    /// Accepts from `sockets` and from no others.
-    fn listen(&self, generation: &Rc<Generation>, sockets: Vec<(u64, usize, Option<Listener>)>) {
+    /// Whether the worker accepts from the socket `cookie` by itself.
+    fn accepts_from(&self, cookie: u64) -> bool {
+        let own = |listening: &Listening| listening.cookie == cookie && matches!(listening.by, By::Itself);
+        self.listening.borrow().iter().any(own)
+    }
+
+    /// Takes connections of `sockets` and of no others.
+    fn listen(&self, generation: &Rc<Generation>, sockets: Vec<(u64, usize, Source)>) {
         let serial = self.worker.serial();
         let mut old = self.listening.take();
         let mut listening = Vec::new();
-        for (cookie, address, listener) in sockets {
-            let known = old.iter().position(|listening| listening.cookie == cookie);
+        for (cookie, address, source) in sockets {
+            let dealt = matches!(source, Source::Dealt);
+            let known = old.iter().position(|listening| {
+                listening.cookie == cookie && matches!(listening.by, By::Dealing { .. }) == dealt
+            });
             if let Some(at) = known {
-                let kept = old.swap_remove(at);
+                let mut kept = old.swap_remove(at);
                 kept.door.lead(generation, serial, address);
+                kept.stays(true);
                 listening.push(kept);
-            } else if let Some(listener) = listener {
-                let door = Rc::new(Door::new(generation, serial, address));
-                weir_rt::spawn(accept::run(self.worker.clone(), listener, door.clone()));
-                listening.push(Listening { cookie, door });
+                continue;
+            }
+            let door = Rc::new(Door::new(generation, serial, address));
+            let by = match source {
+                Source::Dealt => By::Dealing { closing: false, _held: self.worker.hold() },
+                Source::Own(Some(listener)) => {
+                    weir_rt::spawn(accept::run(self.worker.clone(), listener, door.clone()));
+                    By::Itself
+                }
+                Source::Own(None) => continue,
+            };
+            listening.push(Listening { cookie, door, by });
+        }
+        *self.listening.borrow_mut() = listening;
+        self.close(old);
+    }
+
+    /// Takes no connections but those that have been accepted.
+    fn listen_no_more(&self) {
+        let all = self.listening.take();
+        self.close(all);
+    }
+
+    fn close(&self, gone: Vec<Listening>) {
+        for mut listening in gone {
+            match listening.by {
+                By::Itself => listening.door.close(),
+                By::Dealing { .. } => {
+                    listening.stays(false);
+                    self.listening.borrow_mut().push(listening);
+                }
             }
         }
-        old.into_iter().for_each(|gone| gone.door.close());
-        *self.listening.borrow_mut() = listening;
+    }
+
+    /// Begins a connection that was dealt to the worker.
+    fn take(&self, dealt: Dealt) {
+        let door = |listening: &&Listening| {
+            listening.cookie == dealt.cookie && matches!(listening.by, By::Dealing { .. })
+        };
+        let door = self.listening.borrow().iter().find(door).map(|listening| listening.door.clone());
+        // Of a socket that the worker does not know none is dealt to it.
+        let Some(door) = door else { return };
+        match Stream::from_accepted(dealt.fd) {
+            Ok(stream) => accept::take(&self.worker, stream, &door),
+            Err(error) => self.accept_log.failed(&error),
+        }
+    }
+
+    /// Goes on to take connections when one has ended.
+    fn wait_for_room(self: Rc<Self>) {
+        if self.intake.is_empty() || self.waits_for_room.replace(true) {
+            return;
+        }
+        weir_rt::spawn(async move {
+            self.worker.room().await;
+            self.waits_for_room.set(false);
+            take_dealt();
+        });
     }
 
     /// What waits for a time to come is told that there is none.
@@ -326,5 +449,15 @@ impl Local {
     }
 }
 
+impl Listening {
+    fn stays(&mut self, stays: bool) {
+        if let By::Dealing { closing, .. } = &mut self.by {
+            *closing = !stays;
+        }
+    }
+}
+
+/// Connections a worker takes out of its queue in one turn, so that a burst of new ones does not starve the old.
+const PER_TURN: u32 = 64;
 /// Requests that take longer are kept with their tree until a directive says otherwise.
 const SLOW: Duration = Duration::from_millis(200);

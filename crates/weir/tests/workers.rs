@@ -1,0 +1,211 @@
+//! Several workers: each has its share of the connections, and one that is stuck holds up nobody but those it serves.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use weir_test::{Client, Server, both_drivers, wait_for};
+
+use support::get;
+
+/// Locations that say which worker answers, and one that blocks its worker until the file `go` is there; the file
+/// `begun` says that it does. Bounded, so that a failed test ends.
+const LOCATIONS: &str = r#"
+    location / { content_by_lua_block { ngx.print(ngx.worker.id()) } }
+    location /block { content_by_lua_block {
+        io.open("%%DIR%%/begun", "w"):close()
+        os.execute("for n in `seq 3000`; do [ -e %%DIR%%/go ] && exit; sleep 0.02; done")
+        ngx.print(ngx.worker.id())
+    } }
+    location /burn { content_by_lua_block {
+        io.open("%%DIR%%/begun", "w"):close()
+        local ends = os.time() + 60
+        while os.time() < ends do
+            local go = io.open("%%DIR%%/go")
+            if go then go:close() break end
+        end
+        ngx.print(ngx.worker.id())
+    } }
+    location /status { stub_status; }
+"#;
+
+/// `workers` workers that listen as `listen` says.
+fn conf(workers: usize, listen: &str) -> String {
+    format!(
+        "worker_processes {workers}; events {{ worker_connections 1024; }} http {{ keepalive_timeout 600; keepalive_requests 1000000; server {{ {listen} {LOCATIONS} }} }}"
+    )
+}
+
+const TCP: &str = "listen 127.0.0.1:%%PORT%%;";
+
+/// Which worker answers the client.
+fn worker(client: &mut Client) -> usize {
+    let response = client.get("/");
+    assert_eq!(response.status, 200, "{response}");
+    response.text().trim().parse().unwrap_or_else(|_| panic!("{response}"))
+}
+
+/// How many of the clients each worker serves.
+fn shares(clients: &[(usize, Client)]) -> BTreeMap<usize, usize> {
+    let mut shares = BTreeMap::new();
+    for (worker, _) in clients {
+        *shares.entry(*worker).or_insert(0) += 1;
+    }
+    shares
+}
+
+/// So many clients connected at once, each with the worker that serves it.
+fn at_once(count: usize, connect: impl Fn() -> Client) -> Vec<(usize, Client)> {
+    let clients: Vec<Client> = (0..count).map(|_| connect()).collect();
+    clients.into_iter().map(|mut client| (worker(&mut client), client)).collect()
+}
+
+/// Whether no worker has more than 1.3 times the mean.
+fn are_even(shares: &BTreeMap<usize, usize>, workers: usize) -> bool {
+    let (all, largest) = (shares.values().sum::<usize>(), shares.values().max().copied().unwrap_or(0));
+    largest * workers * 10 <= all * 13
+}
+
+/// Runs `attempt` until the shares are even: on a busy machine a worker that has no processor for long is passed over
+/// like one that is stuck.
+#[track_caller]
+fn even_in_one_of_three(what: &str, attempt: impl Fn() -> Vec<BTreeMap<usize, usize>>) {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let shares = attempt();
+        if shares.iter().all(|shares| are_even(shares, 8)) {
+            return;
+        }
+        seen.push(shares);
+    }
+    panic!("{what}: {seen:?}");
+}
+
+/// Blocks a worker by `path`; its client, and the worker's number once `go` was called.
+struct Blocked {
+    client: Client,
+    go: std::path::PathBuf,
+}
+
+impl Blocked {
+    fn begin(server: &Server, path: &str) -> Blocked {
+        Blocked::on(server, path, server.client())
+    }
+
+    /// Blocks the worker that serves `client`.
+    fn on(server: &Server, path: &str, mut client: Client) -> Blocked {
+        let dir = server.dir().path();
+        client.send(get(path));
+        wait_for("the block", || dir.join("begun").exists().then_some(()));
+        Blocked { client, go: dir.join("go") }
+    }
+
+    /// Ends it; the number of the worker.
+    fn end(mut self) -> usize {
+        touch(&self.go);
+        self.client.response().text().trim().parse().expect("a worker's number")
+    }
+}
+
+fn touch(path: &Path) {
+    std::fs::write(path, "").expect("the directory of the test");
+}
+
+both_drivers! {
+    fn each_worker_has_its_share_of_connections_opened_at_once(driver) {
+        for listen in [TCP, "listen 127.0.0.1:%%PORT%% reuseport;"] {
+            even_in_one_of_three(listen, || {
+                let server = Server::start(&conf(8, listen));
+                vec![shares(&at_once(192, || server.client()))]
+            });
+        }
+    }
+
+    fn each_worker_has_its_share_of_connections_opened_one_by_one(driver) {
+        even_in_one_of_three("192, 96 of them gone, 96 more", || {
+            let server = Server::start(&conf(8, TCP));
+            let one = || {
+                let mut client = server.client();
+                (worker(&mut client), client)
+            };
+            let mut clients: Vec<_> = (0..192).map(|_| one()).collect();
+            let first = shares(&clients);
+            clients.retain(|(worker, _)| *worker >= 4);
+            let left = clients.len();
+            wait_for("the others' end", || {
+                let text = server.get("/status").text();
+                // The one that asks is counted, too.
+                text.starts_with(&format!("Active connections: {} ", left + 1)).then_some(())
+            });
+            clients.extend((left..192).map(|_| one()));
+            vec![first, shares(&clients)]
+        });
+    }
+
+    fn sockets_of_all_kinds_are_dealt(driver) {
+        let server = Server::start(&conf(4, "listen unix:%%DIR%%/s; listen 127.0.0.1:%%PORT%% proxy_protocol;"));
+        let unix = at_once(64, || Client::connect_unix(&server.dir().path().join("s")));
+        assert_eq!(shares(&unix).len(), 4, "{:?}", shares(&unix));
+        let proxied = at_once(64, || {
+            let mut client = server.client();
+            client.send("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n");
+            client
+        });
+        assert_eq!(shares(&proxied).len(), 4, "{:?}", shares(&proxied));
+    }
+
+    /// Nothing here is a matter of time: the block lasts until all the others have been served.
+    fn a_stuck_worker_gets_no_new_connections(driver) {
+        for (workers, path) in [(2, "/block"), (2, "/burn"), (8, "/block")] {
+            for listen in [TCP, "listen 127.0.0.1:%%PORT%% reuseport;"] {
+                let server = Server::start(&conf(workers, listen));
+                let blocked = Blocked::begin(&server, path);
+                let clients = at_once(100, || server.client());
+                let stuck = blocked.end();
+                assert_eq!(shares(&clients).get(&stuck), None, "{workers} {path} {listen}");
+            }
+        }
+    }
+
+    /// With as many idle connections as it may have, and all workers full, new clients are served all the same.
+    fn full_workers_close_idle_connections_for_new_ones(driver) {
+        let text = conf(2, TCP).replace("worker_connections 1024", "worker_connections 16");
+        let server = Server::start(&text);
+        let _idle = at_once(32, || server.client());
+        for _ in 0..40 {
+            assert_eq!(server.get("/").status, 200);
+        }
+        server.error_log_line("16 worker_connections are not enough, reusing connections");
+    }
+
+    /// With no idle one, a client waits until another has left.
+    fn a_client_waits_when_all_workers_are_full(driver) {
+        let text = conf(2, TCP).replace("worker_connections 1024", "worker_connections 4");
+        let server = Server::builder(&text).allow("worker_connections are not enough").start();
+        // Connections that have not asked are not idle.
+        let mut waiting: Vec<Client> = (0..8).map(|_| server.client()).collect();
+        waiting.iter_mut().for_each(|client| drop(client.send("GET / HTTP/1.1\r\n")));
+        let mut more: Vec<Client> = (0..6).map(|_| server.client()).collect();
+        more.iter_mut().for_each(|client| drop(client.send(get("/"))));
+        server.error_log_line("4 worker_connections are not enough");
+        waiting.drain(..6);
+        for client in &mut more {
+            assert_eq!(client.response().status, 200);
+        }
+    }
+
+    fn workers_that_a_reload_adds_get_their_share(driver) {
+        let mut server = Server::start(&conf(2, TCP));
+        let before = at_once(40, || server.client());
+        assert_eq!(shares(&before).len(), 2);
+        for (workers, all) in [(8, 8), (1, 1), (3, 3)] {
+            server.reload(&conf(workers, TCP));
+            // The reload is taken up when a new connection is served by one of the workers it adds, or by no other.
+            wait_for("shares", || {
+                let clients = at_once(48, || server.client());
+                (shares(&clients).len() == all).then_some(())
+            });
+        }
+    }
+}
