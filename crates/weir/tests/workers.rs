@@ -61,6 +61,15 @@ fn at_once(count: usize, connect: impl Fn() -> Client) -> Vec<(usize, Client)> {
     clients.into_iter().map(|mut client| (worker(&mut client), client)).collect()
 }
 
+/// Clients that all workers serve: one that has just begun, or has no processor, may get none of the first.
+#[track_caller]
+fn on_all(workers: usize, connect: impl Fn() -> Client) -> Vec<(usize, Client)> {
+    wait_for("a share of each worker", || {
+        let clients = at_once(workers * 10, &connect);
+        (shares(&clients).len() == workers).then_some(clients)
+    })
+}
+
 /// Whether no worker has more than 1.3 times the mean.
 fn are_even(shares: &BTreeMap<usize, usize>, workers: usize) -> bool {
     let (all, largest) = (shares.values().sum::<usize>(), shares.values().max().copied().unwrap_or(0));
@@ -90,11 +99,7 @@ struct Blocked {
 
 impl Blocked {
     fn begin(server: &Server, path: &str) -> Blocked {
-        Blocked::on(server, path, server.client())
-    }
-
-    /// Blocks the worker that serves `client`.
-    fn on(server: &Server, path: &str, mut client: Client) -> Blocked {
+        let mut client = server.client();
         let dir = server.dir().path();
         client.send(get(path));
         wait_for("the block", || dir.join("begun").exists().then_some(()));
@@ -145,14 +150,12 @@ both_drivers! {
 
     fn sockets_of_all_kinds_are_dealt(driver) {
         let server = Server::start(&conf(4, "listen unix:%%DIR%%/s; listen 127.0.0.1:%%PORT%% proxy_protocol;"));
-        let unix = at_once(64, || Client::connect_unix(&server.dir().path().join("s")));
-        assert_eq!(shares(&unix).len(), 4, "{:?}", shares(&unix));
-        let proxied = at_once(64, || {
+        on_all(4, || Client::connect_unix(&server.dir().path().join("s")));
+        on_all(4, || {
             let mut client = server.client();
             client.send("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n");
             client
         });
-        assert_eq!(shares(&proxied).len(), 4, "{:?}", shares(&proxied));
     }
 
     /// Nothing here is a matter of time: the block lasts until all the others have been served.
@@ -176,7 +179,8 @@ both_drivers! {
         for _ in 0..40 {
             assert_eq!(server.get("/").status, 200);
         }
-        server.error_log_line("16 worker_connections are not enough, reusing connections");
+        let line = server.error_log_line("16 worker_connections are not enough, reusing connections");
+        assert!(line.contains("[warn]"), "{line}");
     }
 
     /// With no idle one, a client waits until another has left.
@@ -185,10 +189,15 @@ both_drivers! {
         let server = Server::builder(&text).allow("worker_connections are not enough").start();
         // Connections that have not asked are not idle.
         let mut waiting: Vec<Client> = (0..8).map(|_| server.client()).collect();
-        waiting.iter_mut().for_each(|client| drop(client.send("GET / HTTP/1.1\r\n")));
+        for client in &mut waiting {
+            client.send("GET / HTTP/1.1\r\n");
+        }
         let mut more: Vec<Client> = (0..6).map(|_| server.client()).collect();
-        more.iter_mut().for_each(|client| drop(client.send(get("/"))));
-        server.error_log_line("4 worker_connections are not enough");
+        for client in &mut more {
+            client.send(get("/"));
+        }
+        let line = server.error_log_line("4 worker_connections are not enough");
+        assert!(line.contains("[alert]"), "{line}");
         waiting.drain(..6);
         for client in &mut more {
             assert_eq!(client.response().status, 200);
@@ -197,14 +206,13 @@ both_drivers! {
 
     fn workers_that_a_reload_adds_get_their_share(driver) {
         let mut server = Server::start(&conf(2, TCP));
-        let before = at_once(40, || server.client());
-        assert_eq!(shares(&before).len(), 2);
-        for (workers, all) in [(8, 8), (1, 1), (3, 3)] {
+        let _before = on_all(2, || server.client());
+        // More than it takes to make the shares of those equal that are new.
+        for workers in [8, 1, 3] {
             server.reload(&conf(workers, TCP));
-            // The reload is taken up when a new connection is served by one of the workers it adds, or by no other.
             wait_for("shares", || {
-                let clients = at_once(48, || server.client());
-                (shares(&clients).len() == all).then_some(())
+                let clients = at_once(160, || server.client());
+                (shares(&clients).len() == workers).then_some(())
             });
         }
     }
