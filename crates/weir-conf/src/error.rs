@@ -31,6 +31,11 @@ impl Error {
         Self { level: Level::Warn, ..Self::new(message) }
     }
 
+    /// As [`Error::warning`], of what should not be in production.
+    pub fn alert(message: impl Into<String>) -> Self {
+        Self { level: Level::Alert, ..Self::new(message) }
+    }
+
     /// Sets what it is about.
     pub fn at(self, span: Span) -> Self {
         Self { span: Some(span), ..self }
@@ -83,20 +88,23 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// nginx's names of the two levels a configuration gives.
+/// nginx's names of the levels a configuration gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The configuration cannot be used.
     Emerg,
+    /// It can be used, and should not be in production.
+    Alert,
     /// It can be used, and is probably not what was meant.
     Warn,
 }
 
 impl Level {
-    /// As nginx writes it: `emerg`, `warn`.
+    /// As nginx writes it: `emerg`, `alert`, `warn`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Emerg => "emerg",
+            Self::Alert => "alert",
             Self::Warn => "warn",
         }
     }
@@ -109,7 +117,7 @@ pub struct Errors(pub Vec<Error>);
 impl Errors {
     /// Whether nothing forbids the start; warnings do not.
     pub fn is_ok(&self) -> bool {
-        self.0.iter().all(|error| error.level == Level::Warn)
+        self.0.iter().all(|error| error.level != Level::Emerg)
     }
 
     /// Adds one.

@@ -150,6 +150,11 @@ impl<'a> LineCx<'a> {
         self.warnings.push(Error::warning(message).at(self.line.name.span));
     }
 
+    /// As [`LineCx::warn`], of what should not be in production.
+    pub fn alert(&mut self, message: impl Into<String>) {
+        self.warnings.push(Error::alert(message).at(self.line.name.span));
+    }
+
     /// Warns at argument `i` and goes on.
     pub fn warn_arg(&mut self, i: usize, message: impl Into<String>) {
         let span = self.args().get(i).unwrap_or(&self.line.name).span;

@@ -8,7 +8,7 @@
 use weir_http::{Method, Version};
 use weir_rt::clock;
 use weir_sys::probe;
-use weir_trace::{Cause, Kept, RequestRecord, Site, Step, Text, Why};
+use weir_trace::{Cause, Kept, RequestRecord, Site, SiteTable, Step, Text, Why};
 
 use crate::body::Body;
 use crate::error::{Error, Kind, Side};
@@ -86,6 +86,7 @@ pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
 /// Logs `x`, which is closed without an answer, with `status`.
 pub(crate) async fn close(x: &mut Exchange, status: u16) {
     x.cause = if status == 408 { Cause::ClientTimeout } else { Cause::ClientClosed };
+    x.abandoned.set(true);
     conclude(x, Next::Judge(Verdict::Close(status))).await;
     log(x).await;
     record(x);
@@ -252,6 +253,9 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             too_late(x, status);
             None
         }
+        Verdict::Done | Verdict::Close(_) | Verdict::Status(_) if x.instead.is_some() => {
+            x.instead.take().map(|instead| Next::Sent(Sent::Instead(instead)))
+        }
         Verdict::Status(status) => {
             x.unmatched.set(false);
             if status >= 400 {
@@ -269,17 +273,40 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
             x.mark(Site::step(Step::SpecialResponse));
             Some(Next::Judge(verdict))
         }
+        Verdict::Close(status) if !x.response.header_sent && !is_deliberate(x, status) => Some(unanswered(x)),
         Verdict::Close(status) => {
             x.keep_alive = false;
+            if matches!(status, 444 | 408)
+                && let Some(wire) = x.transport.h1()
+            {
+                wire.reset_at_close(x);
+            }
             x.response.status = status;
             None
         }
-        Verdict::Done => {
+        Verdict::Done if x.response.header_sent || x.is_subrequest() => {
             x.complete = true;
             None
         }
-        Verdict::Ok | Verdict::Declined | Verdict::Passed | Verdict::Wait => None,
+        Verdict::Done | Verdict::Ok | Verdict::Declined | Verdict::Passed | Verdict::Wait => {
+            Some(unanswered(x))
+        }
     }
+}
+
+/// A connection is closed without a response only by who says so: with 444, because the client has left or was too
+/// slow, or by [`Exchange::abandon`].
+fn is_deliberate(x: &Exchange, status: u16) -> bool {
+    matches!(status, 444 | 499 | 408) || x.abandoned.get() || x.body.is_gone() || x.is_subrequest()
+}
+
+/// A handler has ended without a response: nobody may be left with a closed connection and no line in the log.
+#[cold]
+fn unanswered(x: &mut Exchange) -> Next {
+    let handler = SiteTable::global().info(x.answered);
+    x.log_error(&format_args!("\"{}\" ended without a response in \"{}\"", handler.name, handler.location));
+    x.response.status = 0;
+    Next::Judge(Verdict::Status(500))
 }
 
 /// Header filters refuse each answer that is made because of the one before: the next one passes without them.

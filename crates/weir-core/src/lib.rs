@@ -45,6 +45,6 @@ pub mod zone;
 pub use conf::Configuration;
 pub use error::Error;
 pub use exchange::Exchange;
-pub use module::{Module, ModuleDef};
+pub use module::{Module, ModuleDef, Unnamed};
 pub use phase::{Handler, LocalFuture, Phase, Verdict};
 pub use text::{Arena, Span, Text};

@@ -18,6 +18,15 @@ use crate::variable::Variable;
 pub use confs::Confs;
 pub(crate) use confs::{Heirs, Kin, Settling};
 
+/// A block without a name of its own inside another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unnamed {
+    /// `if`, in a server or a location.
+    If,
+    /// `limit_except`
+    LimitExcept,
+}
+
 /// A module of the server.
 pub trait Module: 'static {
     /// Its name in traces, `-V` and documentation, as nginx names it without prefix (`gzip`, `limit_req`).
@@ -39,9 +48,9 @@ pub trait Module: 'static {
     /// Takes from `parent`, the block around, what `conf` leaves unset.
     fn inherit(_conf: &mut Self::Conf, _parent: &Self::Conf) {}
 
-    /// As [`Module::inherit`], before it, where the block is one without a name inside the other (`if`, `limit_except`):
-    /// takes what other blocks don't, such as where requests go.
-    fn nest(_conf: &mut Self::Conf, _parent: &Self::Conf) {}
+    /// As [`Module::inherit`], before it, where the block is one without a name inside the other: takes what other blocks
+    /// don't, such as where requests go.
+    fn nest(_conf: &mut Self::Conf, _parent: &Self::Conf, _block: Unnamed) {}
 
     /// Called once per block after inheritance: checks and derived values.
     ///
@@ -73,7 +82,7 @@ pub struct ModuleDef {
     pub(crate) check: fn(usize, &Line, Contexts) -> Result<(), Error>,
     pub(crate) set: fn(&mut dyn Any, usize, &mut LineCx<'_>) -> Result<(), Error>,
     pub(crate) inherit: fn(&mut dyn Any, &dyn Any),
-    pub(crate) nest: fn(&mut dyn Any, &dyn Any),
+    pub(crate) nest: fn(&mut dyn Any, &dyn Any, Unnamed),
     pub(crate) resolve: fn(&mut dyn Any, &mut Registry) -> Result<(), Error>,
     pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>) -> Result<(), Error>,
 }
@@ -109,10 +118,11 @@ impl ModuleDef {
                     parent.downcast_ref().expect("a block's conf at its module's index"),
                 );
             },
-            nest: |conf, parent| {
+            nest: |conf, parent, block| {
                 M::nest(
                     conf_of::<M>(conf),
                     parent.downcast_ref().expect("a block's conf at its module's index"),
+                    block,
                 );
             },
             resolve: |conf, registry| M::resolve(conf_of::<M>(conf), registry),

@@ -139,6 +139,8 @@ pub struct Entry {
     pub phase: Phase,
     /// Where its time goes.
     pub site: Site,
+    /// The number of its module in the list; 0 of one that runs before all modules.
+    pub(crate) rank: u16,
     /// The handler.
     pub handler: Box<dyn Handler>,
 }
@@ -153,8 +155,6 @@ pub(crate) struct Walk {
     end: u16,
     /// The location's own content handler is being asked.
     own: bool,
-    /// What `satisfy any` remembers for the end of the access phase.
-    refused: Option<u16>,
 }
 
 /// How far the phases came without waiting.
@@ -221,8 +221,23 @@ impl Walk {
     fn left(&mut self, x: &mut Exchange, site: Site, verdict: Verdict) -> Option<Phases> {
         x.close(site);
         x.answered = site;
-        let end = self.judge(x, verdict)?;
+        let Some(end) = self.judge(x, verdict) else {
+            if self.phase == Phase::Rewrite && !Rc::ptr_eq(&self.plan, &x.plan) {
+                self.follow_if(x);
+            }
+            return None;
+        };
         Some(self.ended(x, end))
+    }
+
+    /// An `if` has led into its own block: the modules behind `rewrite` go by its settings already, as in nginx.
+    fn follow_if(&mut self, x: &Exchange) {
+        let rank = self.asked().rank;
+        self.plan = x.plan.clone();
+        (self.at, self.end) = self.plan.range(Phase::Rewrite);
+        while self.at < self.end && self.plan.entry(self.at).rank <= rank {
+            self.at += 1;
+        }
     }
 
     /// The phases have come to `end`, which `auth_delay` may hold back when it is the access phase's 401, or 407.
@@ -247,7 +262,7 @@ impl Walk {
         let (at, end) = plan.range(from);
         // A request that begins with its content (a subrequest for another part of it) has come through all before.
         let own = from == Phase::Content && plan.content.is_some();
-        Walk { phase: from, plan, at: if own { end } else { at }, end, own, refused: None }
+        Walk { phase: from, plan, at: if own { end } else { at }, end, own }
     }
 
     /// The next handler to ask, or how the phases end.
@@ -295,15 +310,11 @@ impl Walk {
                     return Some(end);
                 }
                 self.plan = x.plan.clone();
-                let only_content = self.plan.is_only_content() && !x.uri_changed;
+                let only_content = self.plan.is_only_content() && !x.uri_changed && x.refused.is_none();
                 self.enter(if only_content { Phase::Content } else { Phase::Rewrite });
             }
             Phase::Rewrite | Phase::PostRewrite => match post_rewrite(x) {
                 PostRewrite::Go => {
-                    // An `if` may have led into its own block.
-                    if !Rc::ptr_eq(&self.plan, &x.plan) {
-                        self.plan = x.plan.clone();
-                    }
                     self.enter(Phase::Preaccess);
                 }
                 PostRewrite::Again => self.enter(Phase::FindConfig),
@@ -312,7 +323,7 @@ impl Walk {
             Phase::Preaccess if x.is_subrequest() => self.enter(Phase::Precontent),
             Phase::Preaccess => self.enter(Phase::Access),
             Phase::Access | Phase::PostAccess => {
-                if let Some(status) = self.refused.take() {
+                if let Some(status) = x.refused.take() {
                     if status == 403 {
                         x.log_error(&"access forbidden by rule");
                     }
@@ -389,13 +400,13 @@ impl Walk {
             Verdict::Ok if any => {
                 x.response.remove(weir_http::Known::WwwAuthenticate);
                 x.response.remove(weir_http::Known::ProxyAuthenticate);
-                self.refused = None;
+                x.refused = None;
                 self.at = self.end;
             }
             Verdict::Ok => {}
             Verdict::Status(status @ (401 | 403 | 407)) if any => {
-                if status != 403 || self.refused.is_none() {
-                    self.refused = Some(status);
+                if status != 403 || x.refused.is_none() {
+                    x.refused = Some(status);
                 }
             }
             end => return Some(end),

@@ -11,6 +11,7 @@ use crate::conf::core::Core;
 use crate::conf::server::Link;
 use crate::exchange::Exchange;
 use crate::filter::{HeaderEntry, HeaderFilter, Slot};
+use crate::module::Unnamed;
 use crate::phase::{Entry, Handler, Phase, Verdict};
 use crate::worker::Worker;
 
@@ -23,8 +24,9 @@ pub struct Plan {
     entries: Box<[Entry]>,
     /// Index of the first entry of each phase, and the number of all.
     first: [u16; 12],
-    /// The location's own content handler, which comes instead of the phase's.
-    pub content: Option<Entry>,
+    /// The location's own content handler, which comes instead of the phase's; that of an `if` may be the one of the
+    /// location around.
+    pub content: Option<Rc<Entry>>,
     /// Header filters in order of their slots.
     pub header_filters: Box<[HeaderEntry]>,
     /// The location as a whole, for counts by route.
@@ -141,7 +143,10 @@ pub struct PlanBuilder<'a> {
     pub instructed: &'a [Inserted],
     name: Rc<str>,
     entries: Vec<Entry>,
-    content: Option<Entry>,
+    /// The content handlers that modules offer, each with its module.
+    contents: Vec<(&'static str, Entry)>,
+    /// The number of the module that installs now, from 1.
+    pub(crate) rank: u16,
     header_filters: Vec<HeaderEntry>,
     auto_redirect: bool,
     profile: bool,
@@ -166,7 +171,8 @@ impl<'a> PlanBuilder<'a> {
             instructed: &[],
             name,
             entries: Vec::new(),
-            content: None,
+            contents: Vec::new(),
+            rank: 1,
             header_filters: Vec::new(),
             auto_redirect: false,
             profile: true,
@@ -185,19 +191,44 @@ impl<'a> PlanBuilder<'a> {
     /// Adds a handler to `phase`, behind those of the modules listed before. `module` names it in traces.
     pub fn handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(Kind::Handler(phase as u8), module);
-        self.entries.push(Entry { phase, site, handler: Box::new(handler) });
+        self.entries.push(Entry { phase, site, rank: self.rank, handler: Box::new(handler) });
     }
 
     /// Adds a handler to `phase` before those of all modules so far.
     pub fn first_handler(&mut self, phase: Phase, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(Kind::Handler(phase as u8), module);
-        self.entries.insert(0, Entry { phase, site, handler: Box::new(handler) });
+        self.entries.insert(0, Entry { phase, site, rank: 0, handler: Box::new(handler) });
     }
 
-    /// Makes `handler` the location's only content handler. The last module that asks for it wins, as in nginx.
+    /// Makes `handler` the location's only content handler. Where several modules ask for it the one wins whose directive
+    /// is the last of the block ([`Registry::claim_content`](crate::conf::registry::Registry::claim_content)), as in
+    /// nginx; without such a directive the last module.
     pub fn content(&mut self, module: &'static str, handler: impl Handler + 'static) {
         let site = self.site(Kind::Handler(Phase::Content as u8), module);
-        self.content = Some(Entry { phase: Phase::Content, site, handler: Box::new(handler) });
+        let entry = Entry { phase: Phase::Content, site, rank: self.rank, handler: Box::new(handler) };
+        self.contents.push((module, entry));
+    }
+
+    /// Decides which content handler the block has. `claimed` is the module of the last such directive in the block.
+    ///
+    /// An `if` without one of its own goes on with that of the location `around`, by its own settings where the module
+    /// hands them down ([`Module::nest`](crate::module::Module::nest)): nginx keeps the handler of the location when it
+    /// enters the block. For the methods of a `limit_except` it looks for the handler again, and only modules that hand
+    /// down where requests go are found.
+    pub(crate) fn take_content(
+        &mut self,
+        claimed: Option<&'static str>,
+        around: Option<(Unnamed, &Content)>,
+    ) -> Option<Content> {
+        let inherited = around.map(|(_, (module, _))| *module);
+        let place = |module: Option<&str>| self.contents.iter().position(|(own, _)| Some(*own) == module);
+        let at = match (place(claimed).or_else(|| place(inherited)), around) {
+            (Some(at), _) => at,
+            (None, Some((Unnamed::If, content))) => return Some(content.clone()),
+            (None, _) => self.contents.len().checked_sub(1)?,
+        };
+        let (module, entry) = self.contents.swap_remove(at);
+        Some((module, Rc::new(entry)))
     }
 
     /// Adds a header filter at `slot`.
@@ -237,7 +268,7 @@ impl<'a> PlanBuilder<'a> {
         &self.name
     }
 
-    pub(crate) fn build(mut self, core: Core, inside: Inside) -> Plan {
+    pub(crate) fn build(mut self, core: Core, content: Option<Content>, inside: Inside) -> Plan {
         // Stable: within a phase or slot the order of the module list counts.
         self.entries.sort_by_key(|entry| entry.phase);
         self.header_filters.sort_by_key(|entry| entry.slot);
@@ -256,7 +287,7 @@ impl<'a> PlanBuilder<'a> {
             core,
             entries: self.entries.into(),
             first,
-            content: self.content,
+            content: content.map(|(_, entry)| entry),
             header_filters: self.header_filters.into(),
             limit_except: inside.limit_except,
             nested: inside.nested.into(),
@@ -264,6 +295,9 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 }
+
+/// The content handler of a location, with its module.
+pub(crate) type Content = (&'static str, Rc<Entry>);
 
 /// The plans of a block's [`Level::Nested`] blocks.
 #[derive(Default)]

@@ -167,6 +167,11 @@ impl RequestBody {
         self.broken
     }
 
+    /// The client is not asked for it: `Expect: 100-continue` is met by the final status alone.
+    pub(crate) fn never_continue(&mut self) {
+        self.continued = true;
+    }
+
     /// Nobody will want it.
     pub(crate) fn discard(&mut self) {
         self.discarded = true;
@@ -317,25 +322,38 @@ impl Exchange {
     }
 
     async fn read_all(&mut self) -> Result<(), Error> {
-        let limit = self.plan.core.client_body_buffer_size;
-        let only_file = self.body.named || self.plan.core.client_body_in_file_only != InFileOnly::Off;
         if let Framing::Length(length) = self.body.framing
-            && length <= limit
-            && !only_file
+            && length <= self.plan.core.client_body_buffer_size
+            && !self.goes_to_file()
         {
             self.body.memory.reserve_exact(length as usize);
         }
         while let Some(piece) = self.body_piece().await? {
-            if self.body.file.is_none()
-                && !only_file
-                && (self.body.memory.len() + piece.len()) as u64 <= limit
-            {
-                self.body.memory.extend_from_slice(&piece);
-                continue;
-            }
-            crate::temp::append(self, piece).await?;
+            self.keep_piece(piece).await?;
         }
-        if only_file && self.body.file.is_none() {
+        self.end_reading().await
+    }
+
+    /// Whether even a short body is wanted as a file.
+    fn goes_to_file(&self) -> bool {
+        self.body.named || self.plan.core.client_body_in_file_only != InFileOnly::Off
+    }
+
+    /// In memory as long as there is room, else in a file.
+    async fn keep_piece(&mut self, piece: Vec<u8>) -> Result<(), Error> {
+        let length = (self.body.memory.len() + piece.len()) as u64;
+        if self.body.file.is_none()
+            && !self.goes_to_file()
+            && length <= self.plan.core.client_body_buffer_size
+        {
+            self.body.memory.extend_from_slice(&piece);
+            return Ok(());
+        }
+        crate::temp::append(self, piece).await
+    }
+
+    async fn end_reading(&mut self) -> Result<(), Error> {
+        if self.goes_to_file() && self.body.file.is_none() {
             crate::temp::append(self, Vec::new()).await?;
         }
         Ok(())

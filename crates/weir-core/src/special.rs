@@ -42,6 +42,9 @@ fn error_page(x: &mut Exchange, page: &ErrorPage, code: u16) -> Verdict {
         x.keep_alive = false;
     }
     x.response.error_page_done = true;
+    if page.overwrite.is_some_and(|status| status != 200) {
+        x.body.never_continue();
+    }
     x.response.err_status = match page.overwrite {
         Some(status) => status,
         None => code,
@@ -75,6 +78,7 @@ fn page(x: &mut Exchange, code: u16) -> Verdict {
     if code == 408 || code == 499 {
         return Verdict::Close(code);
     }
+    x.body.never_continue();
     let location = x.response.location.take();
     x.response.clear_entity();
     x.response.status = code;

@@ -119,7 +119,13 @@ pub struct LuaConf {
     pub(crate) sockets: SocketConf,
     /// Without effect, as in OpenResty: its functions are always there.
     load_resty_core: Option<bool>,
+    /// As if it was always on: workers learn of signals without handlers that interrupt calls.
+    sa_restart: Option<bool>,
 }
+
+/// Whether the alert about `lua_code_cache off` was given.
+#[derive(Default)]
+struct Uncached(bool);
 
 impl LuaConf {
     /// The place of a phase's script.
@@ -167,7 +173,23 @@ impl LuaConf {
     pub(crate) fn code_cache(&mut self, line: &mut LineCx<'_>) -> Result {
         line.flag(&mut self.code_cache)?;
         if self.code_cache == Some(false) {
-            line.warn("lua_code_cache is off; this will hurt performance");
+            self.uncached(line);
+        }
+        Ok(())
+    }
+
+    /// Said once, however many blocks turn the cache off.
+    fn uncached(&self, line: &mut LineCx<'_>) {
+        if !std::mem::replace(&mut line.ext::<Registry>().shared::<Uncached>().0, true) {
+            line.alert("lua_code_cache is off; this will hurt performance");
+        }
+    }
+
+    /// `lua_sa_restart on|off`
+    pub(crate) fn sa_restart(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.flag(&mut self.sa_restart)?;
+        if self.sa_restart == Some(false) {
+            line.warn("lua_sa_restart off has no effect, signals never interrupt system calls of scripts");
         }
         Ok(())
     }
@@ -207,7 +229,7 @@ impl LuaConf {
     /// `x_by_lua_block { code }`
     pub(crate) fn block(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
         let source = source(line, phase, block_of(line));
-        line.once(self.slot(phase), source)
+        self.set_script(line, phase, source)
     }
 
     /// `balancer_by_lua_block { code }`
@@ -232,6 +254,13 @@ impl LuaConf {
     /// `x_by_lua 'code'`
     pub(crate) fn inline(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
         let source = source(line, phase, Code::Inline(line.bytes(0).to_vec()));
+        self.set_script(line, phase, source)
+    }
+
+    fn set_script(&mut self, line: &mut LineCx<'_>, phase: Phase, source: Source) -> Result {
+        if phase == Phase::Content {
+            line.ext::<Registry>().claim_content(Phase::Content.label());
+        }
         line.once(self.slot(phase), source)
     }
 
@@ -239,7 +268,7 @@ impl LuaConf {
     pub(crate) fn file(&mut self, line: &mut LineCx<'_>, phase: Phase) -> Result {
         let code = file_of(line, 0)?;
         let source = source(line, phase, code);
-        line.once(self.slot(phase), source)
+        self.set_script(line, phase, source)
     }
 
     /// `set_by_lua_block $variable { code }`

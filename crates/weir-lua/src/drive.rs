@@ -19,7 +19,7 @@ use crate::handler::{Settings, prepare};
 use crate::op::{End, Piece, Results, Subrequest};
 use crate::run::{Run, Step};
 use crate::state::State;
-use crate::thread::Waiting;
+use crate::thread::{Status, Waiting};
 
 /// Runs a script to its end, which is what it ended with, if not with its last line.
 pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) -> Option<End> {
@@ -121,6 +121,15 @@ async fn of_request(
     default_type: bool,
 ) -> Option<End> {
     match waiting {
+        // Others go on beside it, and may end the request before the body is there.
+        Waiting::Body if run.has_others(at) => match x.read_body_beside(|cx| run.poll(cx)).await {
+            Some(Ok(())) => run.go_on(at, |_| 0),
+            Some(Err(error)) => return Some(End::Exit(i64::from(error.status()))),
+            None => {
+                run.threads.set(at, Status::Waiting(Waiting::Body));
+                run.asked.push_back(at);
+            }
+        },
         Waiting::Body => match x.read_body().await {
             Ok(()) => run.go_on(at, |_| 0),
             // As in OpenResty the script does not go on, the request ends with the status.

@@ -135,14 +135,16 @@ impl Script {
                 }
                 Verdict::Status(status)
             }
-            Some(End::Exit(-1)) => Verdict::Close(500),
+            Some(End::Exit(-1)) => x.abandon(500),
             Some(End::Exit(code)) if code < 200 && !content && !run.began => match code {
                 0 => Verdict::Ok,
                 _ => Verdict::Declined,
             },
-            Some(End::Exit(-5)) if content && !run.began => Verdict::Close(500),
+            Some(End::Exit(-5)) if content && !run.began => x.abandon(500),
             Some(End::Exit(code @ (444 | 499 | 408))) => Verdict::Close(code as u16),
             Some(End::Exit(code)) if code >= 200 && !run.began => self.exit(x, code),
+            // Under `satisfy any` a script that just ends lets the request pass.
+            None if self.phase == Phase::Access && !run.began => Verdict::Ok,
             _ if !content && !run.began => Verdict::Declined,
             _ if streaming => return None,
             // What has begun to answer is the answer, in whatever phase.

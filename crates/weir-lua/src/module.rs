@@ -11,7 +11,7 @@ use weir_core::conf::registry::Registry;
 use weir_core::filter::Slot;
 use weir_core::plan::{Level, PlanBuilder};
 use weir_core::variable::Variable;
-use weir_core::{Module, Phase as EnginePhase, inherit};
+use weir_core::{Module, Phase as EnginePhase, Unnamed, inherit};
 use weir_trace::Kind;
 
 use crate::balancer::{self, Balancers};
@@ -93,6 +93,8 @@ macro_rules! scripts {
                 .doc("Keeps so many bytes of each worker's last lines of the error log for ngx.errlog; off."),
             Row::new("lua_malloc_trim", HTTP, ONE, |conf, line| line.number(&mut conf.main.malloc_trim, ..))
                 .doc("Gives memory back to the system after so many requests of a worker; 0, the default, for never."),
+            Row::new("lua_sa_restart", HTTP, FLAG, LuaConf::sa_restart)
+                .doc("System calls of scripts go on behind a signal; on, and can't be turned off."),
             Row::new("lua_load_resty_core", HTTP, FLAG, LuaConf::load_resty_core)
                 .doc("Without effect: what lua-resty-core has is part of the server."),
             Row::new("lua_cpu_limit", HTTP, ONE, |conf, line| line.time_ms(&mut conf.main.cpu_limit))
@@ -243,6 +245,13 @@ impl Module for Lua {
     const VARIABLES: &'static [Variable] = VARIABLES;
 
     const ALONE: bool = true;
+
+    fn nest(conf: &mut LuaConf, parent: &LuaConf, block: Unnamed) {
+        // The methods of a `limit_except` have no content handler but files, as in OpenResty.
+        if block == Unnamed::If {
+            inherit!(conf, parent, content);
+        }
+    }
 
     fn inherit(conf: &mut LuaConf, parent: &LuaConf) {
         inherit!(

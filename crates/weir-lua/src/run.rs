@@ -32,7 +32,7 @@ pub(crate) struct Run {
     /// Who goes on, with how many values on its stack as results of what it called.
     ready: VecDeque<(usize, i32)>,
     /// Who waits for something the request itself must do, in the order in which it was asked for.
-    asked: VecDeque<usize>,
+    pub(crate) asked: VecDeque<usize>,
     /// What the coroutine that has just yielded asks for.
     pub(crate) op: Option<Op>,
     /// What that waits for, as traces tell it.

@@ -3,6 +3,7 @@
 use weir_conf::names::{LOCATION, NONE};
 use weir_conf::{Directive, Result};
 use weir_core::body::{Body, Buf};
+use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
 use weir_core::{Exchange, Handler, Module, Verdict};
 use weir_http::Method;
@@ -14,7 +15,8 @@ impl Module for EmptyGif {
     const NAME: &'static str = "empty_gif";
     type Conf = EmptyGifConf;
     const DIRECTIVES: &'static [Directive<EmptyGifConf>] =
-        &[Directive::<EmptyGifConf>::new("empty_gif", LOCATION, NONE, |conf, _| {
+        &[Directive::<EmptyGifConf>::new("empty_gif", LOCATION, NONE, |conf, line| {
+            line.ext::<Registry>().claim_content(Self::NAME);
             conf.on = true;
             Ok(())
         })

@@ -157,9 +157,13 @@ impl Field {
     fn new(addition: &Addition) -> Field {
         let name = &*addition.name;
         let known = classify(name);
-        let as_usual = known != Known::Other && known.name().as_bytes() == name;
+        let as_usual = known.name().as_bytes() == name;
         Field {
-            name: if as_usual { Name::Known(known) } else { Name::Other(Text::shared(name)) },
+            name: match known {
+                Known::Other => Name::Other(Text::shared(name)),
+                known if as_usual => Name::Known(known),
+                known => Name::Written(known, Text::shared(name)),
+            },
             value: Value::new(&addition.value),
             always: addition.always,
             how: match known {
@@ -204,7 +208,7 @@ fn last_modified(x: &mut Exchange, value: Text) {
 /// Puts the value in the place of the first field of that name; others of the name go.
 pub(crate) fn replace(x: &mut Exchange, known: Known, value: Text) {
     let headers = &mut x.response.headers;
-    let is = |header: &Header| matches!(header.name, Name::Known(name) if name == known);
+    let is = |header: &Header| header.name.known() == Some(known);
     let Some(first) = headers.iter().position(is) else { return x.response.add(known, value) };
     headers[first].value = value;
     let mut at = 0;

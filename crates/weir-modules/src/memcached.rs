@@ -9,7 +9,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::upstream::protocol::{Decode, Decoder, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::{Family, Reason, pass_to};
 use weir_core::variable::VarIndex;
-use weir_core::{Exchange, Module, Span, Verdict, inherit};
+use weir_core::{Exchange, Module, Span, Unnamed, Verdict, inherit};
 use weir_http::memcached::{self, BadTrailer, Value};
 use weir_http::{Field, Known, Method};
 
@@ -46,8 +46,11 @@ impl Module for Memcached {
             .doc("Values with one of these flags are compressed: Content-Encoding: gzip; 0, none."),
     ];
 
-    fn nest(conf: &mut MemcachedConf, parent: &MemcachedConf) {
-        inherit!(conf, parent, pass, key);
+    fn nest(conf: &mut MemcachedConf, parent: &MemcachedConf, block: Unnamed) {
+        // As in nginx the methods of a `limit_except` are not for memcached.
+        if block == Unnamed::If {
+            inherit!(conf, parent, pass, key);
+        }
     }
 
     fn inherit(conf: &mut MemcachedConf, parent: &MemcachedConf) {
@@ -95,6 +98,7 @@ pub struct MemcachedConf {
 impl MemcachedConf {
     fn set_pass(&mut self, line: &mut LineCx<'_>) -> Result {
         Pass::set_constant(&mut self.pass, line)?;
+        line.ext::<Registry>().claim_content(Memcached::NAME);
         let span = line.args()[0].span;
         self.key = Some(line.ext::<Registry>().use_variable("memcached_key", span));
         Ok(())

@@ -33,7 +33,10 @@ impl HeaderFilter for Filter {
         match evaluate(x) {
             None => Verdict::Passed,
             Some(etag::Verdict::Proceed) => Verdict::Ok,
-            Some(etag::Verdict::PreconditionFailed) => Verdict::Status(412),
+            Some(etag::Verdict::PreconditionFailed) => {
+                x.response.clear_head();
+                Verdict::Status(412)
+            }
             Some(etag::Verdict::NotModified) => {
                 not_modified(x);
                 Verdict::Ok

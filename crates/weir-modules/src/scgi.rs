@@ -8,7 +8,7 @@ use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
 use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::{Family, Settings, pass_to};
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_core::{Exchange, Module, Unnamed, Verdict, inherit};
 
 use crate::cgi::answer;
 use crate::cgi::params::{Param, Params};
@@ -26,6 +26,7 @@ impl Module for Scgi {
         family,
         [
             Row::new("scgi_pass", LOCATION.or(LOCATION_IF), ONE, |c: &mut ScgiConf, l| {
+                l.ext::<Registry>().claim_content(Scgi::NAME);
                 Pass::set(&mut c.pass, l)
             })
             .doc("Has requests answered by an SCGI application, or by one of a group."),
@@ -37,7 +38,7 @@ impl Module for Scgi {
         ]
     );
 
-    fn nest(conf: &mut ScgiConf, parent: &ScgiConf) {
+    fn nest(conf: &mut ScgiConf, parent: &ScgiConf, _: Unnamed) {
         inherit!(conf, parent, pass);
     }
 

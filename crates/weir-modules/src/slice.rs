@@ -183,7 +183,7 @@ impl Progress {
     fn fail(&self, x: &Exchange, why: std::fmt::Arguments<'_>) -> Verdict {
         self.broken.set(true);
         x.log_error(&why);
-        Verdict::Close(x.response.status)
+        x.abandon(x.response.status)
     }
 }
 

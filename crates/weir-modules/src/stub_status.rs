@@ -4,6 +4,7 @@
 use weir_conf::names::{LOCATION, NONE_OR_ONE, SERVER};
 use weir_conf::{Directive, Result};
 use weir_core::body::{Body, Buf};
+use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
 use weir_core::variable::Variable;
 use weir_core::worker::Counts;
@@ -17,7 +18,8 @@ impl Module for StubStatus {
     const NAME: &'static str = "stub_status";
     type Conf = StubStatusConf;
     const DIRECTIVES: &'static [Directive<StubStatusConf>] =
-        &[Directive::<StubStatusConf>::new("stub_status", SERVER.or(LOCATION), NONE_OR_ONE, |conf, _| {
+        &[Directive::<StubStatusConf>::new("stub_status", SERVER.or(LOCATION), NONE_OR_ONE, |conf, line| {
+            line.ext::<Registry>().claim_content(Self::NAME);
             conf.on = true;
             Ok(())
         })

@@ -12,7 +12,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::upstream::local::LocalGroup;
 use weir_core::upstream::protocol::{Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::{Family, Reason, pass_to};
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_core::{Exchange, Module, Unnamed, Verdict, inherit};
 use weir_http::Method;
 
 use crate::cgi::target::{Pass, Target};
@@ -54,7 +54,7 @@ impl Module for Tunnel {
             .doc("For how long other servers are tried; 0: without limit."),
     ];
 
-    fn nest(conf: &mut TunnelConf, parent: &TunnelConf) {
+    fn nest(conf: &mut TunnelConf, parent: &TunnelConf, _: Unnamed) {
         inherit!(conf, parent, pass);
     }
 
@@ -101,6 +101,7 @@ impl TunnelConf {
         } else {
             Pass::set(&mut self.pass, line)?;
         }
+        line.ext::<Registry>().claim_content(Tunnel::NAME);
         line.ext::<Registry>().accept_connect();
         Ok(())
     }

@@ -11,7 +11,7 @@ use weir_core::tls::Secure;
 use weir_core::tls::client::{ClientConf, ClientTls};
 use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::{Family, Settings, pass_to};
-use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_core::{Exchange, Module, Unnamed, Verdict, inherit};
 
 use crate::cgi::answer;
 use crate::cgi::params::{Param, Params};
@@ -30,6 +30,7 @@ impl Module for Uwsgi {
         ssl,
         [
             Row::new("uwsgi_pass", LOCATION.or(LOCATION_IF), ONE, |c: &mut UwsgiConf, l| {
+                l.ext::<Registry>().claim_content(Uwsgi::NAME);
                 Pass::set_behind(&mut c.pass, l, SCHEME)
             })
             .doc("Has requests answered by a uwsgi application, or by one of a group; suwsgi:// before it for TLS."),
@@ -50,7 +51,7 @@ impl Module for Uwsgi {
         ]
     );
 
-    fn nest(conf: &mut UwsgiConf, parent: &UwsgiConf) {
+    fn nest(conf: &mut UwsgiConf, parent: &UwsgiConf, _: Unnamed) {
         inherit!(conf, parent, pass);
     }
 

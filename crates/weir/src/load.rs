@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use weir::modules::MODULES;
-use weir_conf::{Failure, Files, MemoryFiles, RealFiles, Tree};
+use weir_conf::{Failure, Files, MemoryFiles, RealFiles, Source, Tree};
 use weir_core::Configuration;
 use weir_core::conf::build::build;
 use weir_core::conf::lint::lint;
@@ -28,6 +28,26 @@ pub(crate) struct Paths {
     pub prefix: PathBuf,
     /// `-g`
     pub globals: Option<String>,
+}
+
+/// What is to be said of a configuration that is used all the same.
+pub(crate) struct Remark {
+    level: Level,
+    text: String,
+}
+
+impl Remark {
+    fn of(error: &weir_conf::Error, source: &Source) -> Remark {
+        let level = match error.level {
+            weir_conf::Level::Alert => Level::Alert,
+            weir_conf::Level::Warn | weir_conf::Level::Emerg => Level::Warn,
+        };
+        Remark { level, text: error.render(source) }
+    }
+
+    pub(crate) fn log(&self) {
+        log::cycle(self.level, &self.text);
+    }
 }
 
 impl Paths {
@@ -114,7 +134,7 @@ impl Paths {
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
-    pub(crate) fn prepare(&self, files: &dyn Files) -> Result<(Configuration, Vec<String>), Vec<String>> {
+    pub(crate) fn prepare(&self, files: &dyn Files) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
         let (configuration, warnings) = self.load(files)?;
         settle(&configuration).map_err(|error| vec![error])?;
         Ok((configuration, warnings))
@@ -124,7 +144,7 @@ impl Paths {
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
-    pub(crate) fn load(&self, files: &dyn Files) -> Result<(Configuration, Vec<String>), Vec<String>> {
+    pub(crate) fn load(&self, files: &dyn Files) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
         self.build(self.tree(files)?)
     }
 
@@ -132,18 +152,19 @@ impl Paths {
     ///
     /// # Errors
     /// As there.
-    fn examine(&self, files: &dyn Files) -> Result<(Configuration, Vec<String>), Vec<String>> {
+    fn examine(&self, files: &dyn Files) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
         let tree = self.tree(files)?;
-        let traps: Vec<String> = lint(&tree).iter().map(|trap| trap.render(&tree.source)).collect();
+        let traps: Vec<Remark> = lint(&tree).iter().map(|trap| Remark::of(trap, &tree.source)).collect();
         let (configuration, mut warnings) = self.build(tree)?;
         warnings.extend(traps);
         Ok((configuration, warnings))
     }
 
-    fn build(&self, tree: Tree) -> Result<(Configuration, Vec<String>), Vec<String>> {
+    fn build(&self, tree: Tree) -> Result<(Configuration, Vec<Remark>), Vec<String>> {
         match build(tree, MODULES, self.prefix.clone()) {
             (Ok(configuration), warnings) => {
-                let warnings = warnings.iter().map(|warning| warning.render(&configuration.source)).collect();
+                let remarks = warnings.iter().map(|warning| Remark::of(warning, &configuration.source));
+                let warnings = remarks.collect();
                 Ok((configuration, warnings))
             }
             (Err((errors, tree)), _) => {
@@ -196,7 +217,7 @@ fn tested(line: &CommandLine) -> Option<Configuration> {
     let paths = Paths::of(line);
     let loaded = paths.examine(&RealFiles).and_then(|(configuration, warnings)| {
         for warning in warnings {
-            log::cycle(Level::Warn, &warning);
+            warning.log();
         }
         if !line.quiet {
             eprintln!("weir: the configuration file {} syntax is ok", paths.name());

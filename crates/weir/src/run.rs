@@ -83,7 +83,7 @@ fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
     let (configuration, warnings) = prepared?;
     let record = recorder.finish(privileged);
     for warning in warnings {
-        log::cycle(Level::Warn, &warning);
+        warning.log();
     }
     // The predecessor is in the background already, or wants to be in the foreground.
     let readiness = match configuration.main.daemon() && paths.conf.is_some() && !upgrade {

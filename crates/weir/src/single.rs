@@ -119,7 +119,7 @@ impl One {
     fn replace(&self) -> Result<(), Vec<String>> {
         let (configuration, warnings) = self.paths.prepare(&RealFiles)?;
         for warning in warnings {
-            log::cycle(Level::Warn, &warning);
+            warning.log();
         }
         let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
         let sockets =

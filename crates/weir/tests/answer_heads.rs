@@ -1,7 +1,7 @@
 //! Heads of servers' answers: what of them clients get, and what the log says of those that are none; what it says of
 //! clients' heads.
 
-use weir_test::{Backend, Server, both_drivers};
+use weir_test::{Backend, End, Server, both_drivers};
 
 /// A server that answers each request with what `answer` says of its path.
 fn answering(answer: fn(&str) -> String) -> Backend {
@@ -155,4 +155,85 @@ fn what_is_wrong_is_said_in_nginxs_words() {
     let exit = Server::builder(text).run(&["-t"]);
     let told = exit.stderr.contains("[warn] \"proxy_send_lowat\" is not supported, ignored in ");
     assert!(exit.status.success() && told, "{}", exit.stderr);
+}
+
+both_drivers! {
+    fn a_cached_hit_s_412_has_nothing_of_the_kept_response(driver) {
+        let backend = answering(|_| {
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Up: 1\r\nETag: \"a\"\r\nCache-Control: max-age=100\r\n\
+             Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhi".to_owned()
+        });
+        let conf = format!("http {{ proxy_cache_path %%DIR%%/c keys_zone=z:1m; server {{ listen 127.0.0.1:%%PORT%%;
+            location / {{ proxy_cache z; proxy_pass http://127.0.0.1:{}; add_header X-Own 1 always; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        assert_eq!(server.get("/").text(), "hi");
+        for _ in 0..2 {
+            let refused = server.client().request(get("/", "If-Match: \"no\"\r\n"));
+            assert_eq!(refused.status, 412);
+            let of_server = ["X-Up", "ETag", "Cache-Control", "Last-Modified"].map(|name| refused.field(name));
+            assert_eq!(of_server, [None; 4], "{}", refused.head_text());
+            assert_eq!(refused.all("X-Own"), ["1"]);
+        }
+        assert_eq!(server.client().request(get("/", "If-Match: \"a\"\r\n")).field("X-Up"), Some("1"));
+    }
+
+    fn an_etag_is_found_however_it_is_written(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%%; default_type text/plain;
+             location /low { content_by_lua_block { ngx.header.etag = '\"a\"' ngx.say('x') } }
+             location /more { more_set_headers 'eTAG: \"a\"'; content_by_lua_block { ngx.say('x') } }
+             location /added { add_header etag '\"a\"'; return 200 x; }
+             location /gzip { gzip on; gzip_min_length 1; add_header cache-control no-transform; gzip_types *;
+                 content_by_lua_block { ngx.header['CACHE-CONTROL'] = 'no-transform' ngx.header['content-encoding'] = 'x'
+                     ngx.print(('x'):rep(1000)) } } } }",
+        )
+        .driver(driver)
+        .start();
+        let low = server.client().request(get("/low", "If-None-Match: \"a\"\r\n"));
+        assert_eq!((low.status, low.text().as_str()), (304, ""));
+        assert!(low.head_text().contains("\r\netag: \"a\""), "as it was written: {}", low.head_text());
+        assert_eq!(server.client().request(get("/low", "If-None-Match: \"b\"\r\n")).status, 200);
+        assert_eq!(server.client().request(get("/low", "If-Match: \"b\"\r\n")).status, 412);
+        let coded = server.client().request(get("/gzip", "Accept-Encoding: gzip\r\n"));
+        assert_eq!(coded.all("content-encoding"), ["x"]);
+    }
+
+    fn a_444_resets_where_timed_out_connections_are_reset(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%%;
+             location /reset { reset_timedout_connection on; return 444; }
+             location /lua { reset_timedout_connection on; content_by_lua_block { ngx.exit(444) } }
+             location /fin { return 444; } } }",
+        )
+        .driver(driver)
+        .start();
+        let end = |path: &str| server.client().send(get(path, "")).rest();
+        assert_eq!(end("/reset"), (Vec::new(), End::Reset));
+        assert_eq!(end("/lua"), (Vec::new(), End::Reset));
+        assert_eq!(end("/fin"), (Vec::new(), End::Closed));
+    }
+
+    /// The body of a request that is refused or led elsewhere is not asked for.
+    fn a_redirect_comes_without_100_continue(driver) {
+        let server = Server::builder(
+            "http { server { listen 127.0.0.1:%%PORT%%;
+             location /rewrite { rewrite ^ /x permanent; }
+             location /proxied/ { proxy_pass http://127.0.0.1:1; }
+             location /lua { content_by_lua_block { ngx.redirect('/x') } }
+             location /exit { content_by_lua_block { ngx.exit(403) } }
+             location /page { error_page 404 =302 /y; return 404; }
+             location /y { return 200 y; } } }",
+        )
+        .driver(driver)
+        .file("html/dir/a", "")
+        .start();
+        let first = |path: &str| {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n");
+            let mut client = server.client();
+            client.send(head).response_to_head().status
+        };
+        let firsts = ["/rewrite", "/proxied", "/lua", "/dir"].map(first);
+        assert_eq!(firsts, [301, 301, 302, 301]);
+        assert_eq!(["/exit", "/page"].map(first), [403, 302]);
+    }
 }

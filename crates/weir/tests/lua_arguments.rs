@@ -151,3 +151,73 @@ both_drivers! {
         assert_eq!(get("/host").text(), "new\n");
     }
 }
+
+both_drivers! {
+    fn kinds_of_escaping_and_values_that_are_no_strings(driver) {
+        ask(driver, &[
+            ("local e = ngx.escape_uri t(e('a b+/?#%\"\\'<', 0), e('a b+/?#%\"\\'<', 1), e('a b+/?#%\"\\'<', 2))",
+             "a%20b+/%3F%23%25\"'<|a%20b%2B/%3F%23%25\"'<|a%20b%2B%2F%3F%23%25%22'%3C"),
+            ("local e = ngx.escape_uri t(e('a b+/?#%\"\\'<', 3), e('a b+/?#%\"\\'<', 4), e('a b+/?#%\"\\'<', 5))",
+             "a%20b+/?%23%25%22%27<|a%20b+/?#%%22%27<|a%20b+/?#%25\"'<"),
+            ("t(ngx.escape_uri('a b', 6), ngx.escape_uri('a/b', 1.5), ngx.escape_uri('a/b', 2.5))", "a%20b|a/b|a%2Fb"),
+            ("t(ngx.escape_uri(nil), ngx.escape_uri(false), ngx.escape_uri(true), ngx.unescape_uri(false))", "||true|"),
+            ("local ok, err = pcall(ngx.escape_uri, 'x', 7) t(ok, (err:gsub('.*: ', '')))", "false|\"type\" 7 out of range"),
+            ("local ok, err = pcall(ngx.escape_uri, 'x', '2') t(ok, (err:gsub('.*: ', '')))", "false|\"type\" is not a number"),
+        ]);
+    }
+
+    fn fields_are_added_as_openresty_adds_them(driver) {
+        const ADD: &str = "local add, get = require 'ngx.req'.add_header, function(name) \
+             local v = ngx.req.get_headers()[name] return type(v) == 'table' and table.concat(v, ',') or v end ";
+        let scripts: Vec<(String, &str)> = [
+            ("p(add, 'X-B')", "false|bad 'value' argument: string or table expected, got nil"),
+            ("p(add, 'X-B', {})", "false|bad 'value' argument: non-empty table expected"),
+            ("p(add, 'X-B', { a = 1 })", "false|bad 'value' argument: non-empty table expected"),
+            ("p(add, nil, 'x')", "false|bad 'name' argument: string expected, got nil"),
+            ("p(add, 'Content-Length', 'x')", "false|failed to set header"),
+            ("add('X-B', { 1, true }) add('X-B', 'c') t(get('x-b'))", "1,true,c"),
+            ("add('X-B', { nil, 2 }) t(get('x-b'))", "nil,2"),
+            ("add('X-B', '') t(get('x-b'))", ""),
+            ("add('Host', 'other') t(get('host'))", "other"),
+            ("req.set_header('X-B', { nil, 2 }) t(get('x-b'))", "nil,2"),
+            ("add('X-A', '2') t(get('x-a'))", "1,2"),
+            ("local r = require 'ngx.resp'.add_header r('X-R', { nil, 2 }) t(table.concat(ngx.header['X-R'], ','))", "nil,2"),
+        ]
+        .into_iter()
+        .map(|(script, said)| (format!("{ADD} {script}"), said))
+        .collect();
+        let scripts: Vec<(&str, &str)> = scripts.iter().map(|(script, said)| (&**script, *said)).collect();
+        ask(driver, &scripts);
+    }
+
+    fn a_redirect_names_the_unsafe_byte(driver) {
+        ask(driver, &[
+            ("p(ngx.redirect, '/a\\nb')", "false|unsafe byte \"0x0a\" in redirect uri \"/a\\x0Ab\""),
+            ("p(ngx.redirect, '/a\\127\"')", "false|unsafe byte \"0x7f\" in redirect uri \"/a\\x7F\\x22\""),
+            ("p(ngx.redirect, '/\\195\\169\\\\\\1')", "false|unsafe byte \"0x01\" in redirect uri \"/\\xC3\\xA9\\x5C\\x01\""),
+        ]);
+    }
+
+    fn sockets_say_what_is_wrong_with_arguments_of_tls(driver) {
+        ask(driver, &[
+            ("local s = ngx.socket.tcp() t(s:settrustedstore('x'))", "nil|bad store arg: cdata expected, got string"),
+            ("local s = ngx.socket.tcp() t(s:settrustedstore({}))", "nil|bad store arg: cdata expected, got table"),
+            ("local s = ngx.socket.tcp() local ok, e = pcall(s.settrustedstore, s) t(ok, (e:gsub('.*: ', '')))",
+             "false|socket is never created nor connected"),
+            ("local s = ngx.socket.tcp() local ok, e = pcall(s.sslhandshake, s, nil, {}) t(ok, (e:gsub('.*: ', '')))",
+             "false|cannot convert 'table' to 'const unsigned char *'"),
+            ("local s = ngx.socket.tcp() local ok, e = pcall(s.sslhandshake, s, nil, 12) t(ok, (e:gsub('.*: ', '')))",
+             "false|cannot convert 'number' to 'const unsigned char *'"),
+        ]);
+    }
+}
+
+#[test]
+fn what_hurts_performance_is_alerted_once() {
+    let conf = "http { lua_code_cache off; lua_sa_restart on; server { lua_code_cache off; listen 127.0.0.1:%%PORT%%;
+        location / { lua_code_cache off; content_by_lua_block { ngx.say(1) } } } }";
+    let exit = Server::builder(conf).run(&["-t"]);
+    assert!(exit.status.success(), "{}", exit.stderr);
+    let alerts = exit.stderr.matches("[alert] lua_code_cache is off; this will hurt performance").count();
+    assert_eq!(alerts, 1, "{}", exit.stderr);
+}

@@ -101,3 +101,38 @@ both_drivers! {
         assert_eq!(get(&server, "/kill"), "1\nnilalready waited or killed\nwent: \n");
     }
 }
+
+/// What a POST of which half of the body is held back is answered by a script; the rest is sent when nothing comes.
+fn half_sent(server: &Server, path: &str) -> weir_test::Response {
+    let mut client = server.client();
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab"));
+    client.response()
+}
+
+both_drivers! {
+    fn a_light_thread_ends_the_request_while_the_entry_reads_the_body(driver) {
+        let reading = "ngx.req.read_body() ngx.say('read')";
+        let beside = |code: &str| format!("ngx.thread.spawn(function() ngx.sleep(0.01) {code} end) {reading}");
+        let server = serve(driver, &[
+            content("/exit", &beside("ngx.exit(503)")),
+            content("/redirect", &beside("ngx.redirect('/x')")),
+            content("/exec", &beside("ngx.exec('/other')")),
+            content("/said", &beside("ngx.say('told') ngx.exit(200)")),
+            content("/later",
+                "local t = ngx.thread.spawn(function() for _ = 1, 20 do ngx.sleep(0.001) end ngx.req.read_body() return 'over' end)
+                 ngx.req.read_body() local _, said = ngx.thread.wait(t) ngx.say(said, ' ', ngx.req.get_body_data())"),
+            "location /other { return 200 other; }".to_owned(),
+            content("/pause", "ngx.sleep(0.02)"),
+        ].concat());
+        assert_eq!(half_sent(&server, "/exit").status, 503);
+        assert_eq!(half_sent(&server, "/redirect").status, 302);
+        assert_eq!(half_sent(&server, "/exec").text(), "other");
+        assert_eq!(half_sent(&server, "/said").text(), "told\n");
+        let mut client = server.client();
+        client.send("POST /later HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab");
+        // In two parts: the others have gone on between them.
+        assert_eq!(get(&server, "/pause"), "");
+        client.send("cd");
+        assert_eq!(client.response().text(), "over abcd\n");
+    }
+}

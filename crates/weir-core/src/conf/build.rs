@@ -11,7 +11,7 @@ use super::main_core::MainConf;
 use super::registry::Registry;
 use super::server_core::ServerCoreConf;
 use super::{Configuration, LocationConf, Matcher, ServerConf, http_core::HttpCoreConf, listen};
-use crate::module::{Confs, Heirs, Kin, ModuleDef, Settling};
+use crate::module::{Confs, Heirs, Kin, ModuleDef, Settling, Unnamed};
 use crate::regex::Pattern;
 use crate::resolver::DEFAULT_TIMEOUT;
 use crate::tls::SslConf;
@@ -48,7 +48,7 @@ pub fn build_with(
     let (addresses, problems) = listen::collect(&servers, &tree.source);
     for problem in problems {
         match problem.level {
-            weir_conf::Level::Warn => builder.warnings.push(problem),
+            weir_conf::Level::Warn | weir_conf::Level::Alert => builder.warnings.push(problem),
             weir_conf::Level::Emerg => builder.errors.push(problem),
         }
     }
@@ -316,6 +316,9 @@ impl<'t> Builder<'t> {
         if !instructed.is_empty() {
             confs.get_mut::<HttpCoreConf>().instructed.extend(instructed);
         }
+        if let Some(module) = self.registry.take_content() {
+            confs.get_mut::<HttpCoreConf>().content = Some(module);
+        }
         if let Err(error) = result {
             self.errors.push(error);
         }
@@ -348,7 +351,8 @@ impl<'t> Builder<'t> {
             heirs.settle(&mut location.confs, &mut self.settling());
             if let Some((_, confs)) = &mut location.limit_except {
                 confs.get_mut::<HttpCoreConf>().matcher = Some(location.matcher.clone());
-                Heirs::of(&location.confs, Kin::Nested).settle(confs, &mut self.settling());
+                Heirs::of(&location.confs, Kin::Nested(Unnamed::LimitExcept))
+                    .settle(confs, &mut self.settling());
             }
             self.settle_nested(&mut location.nested, &location.confs);
             self.settle_locations(&mut location.locations, &location.confs);
@@ -356,7 +360,7 @@ impl<'t> Builder<'t> {
     }
 
     fn settle_nested(&mut self, nested: &mut [Confs], parent: &Confs) {
-        let mut heirs = Heirs::of(parent, Kin::Nested);
+        let mut heirs = Heirs::of(parent, Kin::Nested(Unnamed::If));
         for confs in nested {
             heirs.settle(confs, &mut self.settling());
         }

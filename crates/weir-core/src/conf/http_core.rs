@@ -96,6 +96,8 @@ pub struct HttpCoreConf {
     pub matcher: Option<Matcher>,
     /// Instructions of other modules among those of `rewrite`; of this block alone.
     pub instructed: Vec<Inserted>,
+    /// The module of the last directive of this block that names a content handler.
+    pub content: Option<&'static str>,
     /// `root`, `alias`.
     pub root: Option<Root>,
     /// `types`.

@@ -9,6 +9,7 @@ pub mod listen;
 pub mod location;
 pub mod main_core;
 pub mod names;
+mod plans;
 pub mod registry;
 pub mod server;
 pub mod server_core;

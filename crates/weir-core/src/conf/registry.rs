@@ -30,6 +30,8 @@ pub struct Registry {
     /// See [`Registry::order`] and [`Registry::instruct`].
     order: u32,
     instructed: Vec<Inserted>,
+    /// See [`Registry::claim_content`].
+    content: Option<&'static str>,
     /// Where relative paths begin.
     pub paths: weir_conf::Paths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
@@ -51,6 +53,7 @@ impl Registry {
             accepts_connect: false,
             order: 0,
             instructed: Vec::new(),
+            content: None,
             paths,
             main: Default::default(),
         };
@@ -142,6 +145,17 @@ impl Registry {
     /// What the line just read has left with [`Registry::instruct`].
     pub(crate) fn take_instructed(&mut self) -> Vec<Inserted> {
         std::mem::take(&mut self.instructed)
+    }
+
+    /// Called by the setter of a directive that gives its block the content handler of `module`: as in nginx the last such
+    /// directive of a block counts.
+    pub fn claim_content(&mut self, module: &'static str) {
+        self.content = Some(module);
+    }
+
+    /// What the line just read has left with [`Registry::claim_content`].
+    pub(crate) fn take_content(&mut self) -> Option<&'static str> {
+        self.content.take()
     }
 
     /// The path of the location whose lines are being read; `None` outside of locations, in those by regular

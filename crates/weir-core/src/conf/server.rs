@@ -10,19 +10,18 @@ use std::sync::Arc;
 use weir_conf::Error;
 use weir_rt::net::SockAddr;
 
-use super::core::Core;
 use super::http_core::HttpCoreConf;
 use super::http2::{Http2Conf, Http2Settings};
 use super::listen::{Address, ServerName};
 use super::location::{Locations, Place};
 use super::names::Names;
+use super::plans::PlanMaker;
 use super::server_core::{ServerCoreConf, ServerSettings};
 use super::title::{Title, Titles};
 use super::{Configuration, LocationConf, Matcher, ServerConf};
 use crate::conn::Connection;
 use crate::exchange::{Exchange, Origin};
 use crate::log::{self, Level as Severity};
-use crate::module::Confs;
 use crate::phase::{Handler, Phase, Verdict};
 use crate::plan::{Inside, Level, Plan, PlanBuilder};
 use crate::regex::{GivenUp, Pattern};
@@ -327,20 +326,10 @@ impl Server {
         worker: &Rc<Worker>,
         title: &Title<'_>,
     ) -> Result<Server, Error> {
-        let modules = &link.configuration.modules;
-        let make = |confs: &Confs, level, name: &str, inside| -> Result<Rc<Plan>, Error> {
-            let mut core: Core = confs.get::<HttpCoreConf>().core();
-            core.http2_chunk_size = confs.get::<Http2Conf>().chunk();
-            let mut plan = PlanBuilder::new(worker, link, level, &core, Rc::from(name));
-            plan.instructed = &confs.get::<HttpCoreConf>().instructed;
-            confs.install(modules, &mut plan)?;
-            let (entries, core) = (plan, core.clone());
-            Ok(Rc::new(entries.build(core, inside)))
-        };
-        let nested = Self::nested(&conf.nested, &make, title.server())?;
-        let plan = make(&conf.confs, Level::Server, title.server(), Inside { nested, ..Inside::default() })?;
+        let maker = PlanMaker::new(worker, link);
+        let plan = maker.block(&conf.confs, None, &conf.nested, Level::Server, title.server())?;
         let mut named = Names::default();
-        let locations = Self::locations(&conf.locations, &make, title, &mut named)?;
+        let locations = Self::locations(&conf.locations, &maker, title, &mut named)?;
         Ok(Server::of(conf, link, plan, locations, named))
     }
 
@@ -349,7 +338,7 @@ impl Server {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, Level::Alone, &core, Rc::from("http"));
         conf.confs.install_alone(&link.configuration.modules, &mut plan)?;
-        let plan = Rc::new(plan.build(core.clone(), Inside::default()));
+        let plan = Rc::new(plan.build(core.clone(), None, Inside::default()));
         Ok(Server::of(conf, link, plan, Locations::default(), Names::default()))
     }
 
@@ -358,7 +347,7 @@ impl Server {
         let core = conf.confs.get::<HttpCoreConf>().core();
         let mut plan = PlanBuilder::new(worker, link, Level::Server, &core, Rc::from("failing"));
         plan.handler(Phase::PostRead, "core", Fails);
-        let plan = Rc::new(plan.build(core.clone(), Inside::default()));
+        let plan = Rc::new(plan.build(core.clone(), None, Inside::default()));
         Server::of(conf, link, plan, Locations::default(), Names::default())
     }
 
@@ -387,22 +376,16 @@ impl Server {
 
     fn locations(
         confs: &[LocationConf],
-        make: &impl Fn(&Confs, Level, &str, Inside) -> Result<Rc<Plan>, Error>,
+        maker: &PlanMaker<'_>,
         title: &Title<'_>,
         named: &mut Names<Rc<Plan>>,
     ) -> Result<Locations, Error> {
         let mut places = Vec::new();
         for conf in confs {
             let name = title.location(conf.matcher.name());
-            let limit_except = match &conf.limit_except {
-                Some((methods, confs)) => {
-                    Some((*methods, make(confs, Level::Nested, &name, Inside::default())?))
-                }
-                None => None,
-            };
-            let nested = Self::nested(&conf.nested, make, &name)?;
-            let plan = make(&conf.confs, Level::Location, &name, Inside { limit_except, nested })?;
-            let inner = Self::locations(&conf.locations, make, title, named)?;
+            let except = conf.limit_except.as_ref();
+            let plan = maker.block(&conf.confs, except, &conf.nested, Level::Location, &name)?;
+            let inner = Self::locations(&conf.locations, maker, title, named)?;
             match &conf.matcher {
                 Matcher::Named(name) => {
                     named.insert(name.clone().into_boxed_slice(), plan);
@@ -411,14 +394,6 @@ impl Server {
             }
         }
         Ok(Locations::new(places))
-    }
-
-    fn nested(
-        confs: &[Confs],
-        make: &impl Fn(&Confs, Level, &str, Inside) -> Result<Rc<Plan>, Error>,
-        name: &str,
-    ) -> Result<Vec<Rc<Plan>>, Error> {
-        confs.iter().map(|confs| make(confs, Level::Nested, name, Inside::default())).collect()
     }
 }
 

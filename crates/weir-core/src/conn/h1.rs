@@ -37,6 +37,8 @@ pub struct Wire {
     written: Cell<u64>,
     /// Sending failed or took too long.
     pub(super) broken: Cell<bool>,
+    /// The connection ends with a reset (`reset_timedout_connection`), and nothing is waited for before.
+    pub(super) resets: Cell<bool>,
     /// Between two requests.
     pub(crate) idle: Cell<bool>,
     /// Since when, in milliseconds of the worker's monotonic clock.
@@ -59,6 +61,7 @@ impl Wire {
             out: RefCell::default(),
             written: Cell::new(0),
             broken: Cell::new(false),
+            resets: Cell::new(false),
             idle: Cell::new(true),
             idle_since: Cell::new(weir_rt::now_ms()),
             kept_until: Cell::new(0),
@@ -548,6 +551,17 @@ async fn pace(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), Error> {
     wire.flush();
     wire.stream.flush();
     drained(x, wire, high / 2).await
+}
+
+impl Wire {
+    /// Nothing more is said to this client: where `reset_timedout_connection` is on the connection ends with a reset, which
+    /// leaves no socket in FIN_WAIT1. As in nginx not with TLS.
+    pub(crate) fn reset_at_close(&self, x: &Exchange) {
+        if x.plan.core.reset_timedout_connection && !self.stream.has_layer() {
+            self.stream.set_linger_reset();
+            self.resets.set(true);
+        }
+    }
 }
 
 /// Waits until at most `below` bytes are left to send.

@@ -149,7 +149,7 @@ impl Facts {
         };
         let field = |header: &crate::exchange::Header| match header.name {
             Name::Known(known) => Some((known, lasting(&header.value))),
-            Name::Other(_) => None,
+            Name::Written(..) | Name::Other(_) => None,
         };
         Some(Facts {
             plan: x.plan.clone(),

@@ -21,6 +21,9 @@ pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
         return;
     }
     x.worker.logs.written().await;
+    if wire.resets.get() {
+        return;
+    }
     let lingers = match x.plan.core.lingering_close {
         Lingering::Off => false,
         Lingering::On => {

@@ -182,11 +182,11 @@ impl Exchange {
     }
 
     fn field_name(&mut self, known: Known, name: &[u8]) -> Name {
-        // What compresses looks for `Content-Encoding` by its number, however a script has written it.
-        if known == Known::ContentEncoding || known != Known::Other && known.name().as_bytes() == name {
+        if known != Known::Other && known.name().as_bytes() == name {
             return Name::Known(known);
         }
-        Name::Other(Text::Span(self.arena.push(name)))
+        let text = Text::Span(self.arena.push(name));
+        Name::written(known, text, &self.arena)
     }
 }
 
@@ -224,6 +224,22 @@ mod tests {
             assert_eq!(fields(x), ["Host=B.example:80", "User-Agent=me"]);
             x.remove_request_fields(Named::Exactly(b"host"));
             assert!(x.request.head.host.is_none() && x.arena.get(x.request.host).is_empty());
+        });
+    }
+
+    /// Filters look for fields by their number: a script may write the name in any case.
+    #[test]
+    fn known_fields_of_a_response_are_found_in_any_case() {
+        run("server { }", HEAD, async |x: &mut Exchange| {
+            x.set_response_field(b"etag", "\"a\"".into());
+            x.add_response_field(b"cache-CONTROL", "no-store".into());
+            let text = |x: &Exchange, known| x.response.header(known).map(|value| x.text(value).to_vec());
+            assert_eq!(x.response.etag().map(|tag| x.text(tag).to_vec()), Some(b"\"a\"".to_vec()));
+            assert_eq!(text(x, Known::CacheControl), Some(b"no-store".to_vec()));
+            let names: Vec<_> = x.response.headers.iter().map(|h| h.name.bytes(&x.arena).to_vec()).collect();
+            assert_eq!(names, [b"etag".to_vec(), b"cache-CONTROL".to_vec()], "written as they were set");
+            x.response.remove(Known::Etag);
+            assert_eq!(x.response.headers.len(), 1);
         });
     }
 

@@ -106,6 +106,13 @@ pub struct Exchange {
     pub(crate) unfiltered: bool,
     /// A pattern was given up, and nobody has refused the request for it yet ([`Exchange::refuse_unmatched`]).
     pub(crate) unmatched: Cell<bool>,
+    /// What `satisfy any` remembers for the end of the access phase. As in nginx an internal redirect does not forget it: a
+    /// script that goes elsewhere has not let the request pass.
+    pub(crate) refused: Option<u16>,
+    /// What a header filter wants instead of the response whose head a handler was about to send.
+    pub(crate) instead: Option<Verdict>,
+    /// The connection is closed without a response on purpose ([`Exchange::abandon`]).
+    pub(crate) abandoned: Cell<bool>,
     /// Boundaries are recorded. Stands here as well as in [`Shared`], so that a boundary of a request of which nothing is
     /// recorded costs a test and a jump.
     pub(crate) recorded: Cell<bool>,
@@ -175,6 +182,9 @@ impl Exchange {
             answered_already: false,
             unfiltered: false,
             unmatched: Cell::new(false),
+            refused: None,
+            instead: None,
+            abandoned: Cell::new(false),
             opening: false,
             recorded: Cell::new(false),
             answered: Site::OTHER,
@@ -234,6 +244,8 @@ impl Exchange {
         self.answered_already = false;
         self.unfiltered = false;
         self.unmatched.set(false);
+        self.abandoned.set(false);
+        self.refused = None;
         self.opening = false;
         self.body_sent = 0;
         self.busy = crate::conn::h1::HIGH;
@@ -268,6 +280,9 @@ impl Exchange {
         }
         if self.alone.is_some() {
             self.alone = None;
+        }
+        if self.instead.is_some() {
+            self.instead = None;
         }
     }
 
@@ -331,6 +346,13 @@ impl Exchange {
     pub fn respond(&mut self, body: Body) -> Verdict {
         self.response.body = body;
         Verdict::Respond
+    }
+
+    /// The verdict that the connection is closed without a response, on purpose: what a script asks for with
+    /// `ngx.exit(ngx.ERROR)`. Whatever else ends without a response gets 500.
+    pub fn abandon(&self, status: u16) -> Verdict {
+        self.abandoned.set(true);
+        Verdict::Close(status)
     }
 
     /// Adds a body filter to this response. Called by header filters; the order is that of the slots.

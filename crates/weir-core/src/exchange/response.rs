@@ -19,6 +19,8 @@ pub struct Header {
 pub enum Name {
     /// One that Weir knows; compared as an integer, written in its usual form.
     Known(Known),
+    /// One that Weir knows, in another letter case than the usual one: compared as an integer, too, written as here.
+    Written(Known, Text),
     /// Any other, as it shall be written.
     Other(Text),
 }
@@ -28,7 +30,25 @@ impl Name {
     pub fn bytes<'a>(&'a self, arena: &'a Arena) -> &'a [u8] {
         match self {
             Name::Known(known) => known.name().as_bytes(),
-            Name::Other(text) => text.bytes(arena),
+            Name::Written(_, text) | Name::Other(text) => text.bytes(arena),
+        }
+    }
+
+    /// Which of the names that Weir knows it is, however it is written.
+    #[inline]
+    pub fn known(&self) -> Option<Known> {
+        match self {
+            Name::Known(known) | Name::Written(known, _) => Some(*known),
+            Name::Other(_) => None,
+        }
+    }
+
+    /// The name of a field that shall be written as `text`, which stands for `known`.
+    pub fn written(known: Known, text: Text, arena: &Arena) -> Name {
+        match known {
+            Known::Other => Name::Other(text),
+            known if known.name().as_bytes() == text.bytes(arena) => Name::Known(known),
+            known => Name::Written(known, text),
         }
     }
 
@@ -127,12 +147,12 @@ impl Response {
 
     /// The first field of that name among `headers`.
     pub fn header(&self, known: Known) -> Option<&Text> {
-        self.headers.iter().find(|h| matches!(h.name, Name::Known(k) if k == known)).map(|h| &h.value)
+        self.headers.iter().find(|h| h.name.known() == Some(known)).map(|h| &h.value)
     }
 
     /// Removes all fields of that name from `headers`.
     pub fn remove(&mut self, known: Known) {
-        self.headers.retain(|h| !matches!(h.name, Name::Known(k) if k == known));
+        self.headers.retain(|h| h.name.known() != Some(known));
     }
 
     /// `ETag`, wherever it came from.
@@ -149,6 +169,17 @@ impl Response {
         self.remove(Known::AcceptRanges);
         self.remove(Known::Etag);
         self.remove(Known::ContentEncoding);
+    }
+
+    /// What nginx clears when a header filter replaces a response by a page: everything that the handler has given it
+    /// (`ngx_http_clean_header`), so that nothing of a cached or an upstream's response is seen with a 412.
+    pub fn clear_head(&mut self) {
+        self.clear_entity();
+        (self.reason, self.content_type, self.charset, self.override_charset) = (None, None, None, None);
+        (self.location, self.server, self.date) = (None, None, None);
+        self.headers.clear();
+        self.trailers.clear();
+        (self.expect_trailers, self.vary_encoding) = (false, false);
     }
 
     /// At most `bytes` of the body wait for the client.

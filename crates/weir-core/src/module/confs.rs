@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use weir_conf::{Contexts, Error};
 
-use super::ModuleDef;
+use super::{ModuleDef, Unnamed};
 use crate::conf::registry::Registry;
 use crate::plan::PlanBuilder;
 
@@ -28,17 +28,28 @@ pub struct Confs {
 struct Base {
     /// By the module's place in the list; made when a block needs it first.
     confs: Box<[OnceLock<Conf>]>,
-    /// Those of blocks inside such blocks: with a name, and without one ([`Module::nest`](super::Module::nest)).
-    inside: [OnceLock<Arc<Base>>; 2],
+    /// Those of blocks inside such blocks: with a name, and of each kind without one ([`Module::nest`](super::Module::nest)).
+    inside: [OnceLock<Arc<Base>>; 3],
 }
 
 /// What a block is to the one around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kin {
     /// A block with a name of its own.
-    Inner = 0,
-    /// `if`, `limit_except`.
-    Nested = 1,
+    Inner,
+    /// One without.
+    Nested(Unnamed),
+}
+
+impl Kin {
+    /// Where its settings are among those of [`Base::inside`].
+    fn place(self) -> usize {
+        match self {
+            Kin::Inner => 0,
+            Kin::Nested(Unnamed::If) => 1,
+            Kin::Nested(Unnamed::LimitExcept) => 2,
+        }
+    }
 }
 
 /// Settles the blocks of one kind inside a block.
@@ -143,7 +154,8 @@ impl Confs {
     }
 
     pub(crate) fn install(&self, modules: &[&ModuleDef], plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
-        for (module, conf) in modules.iter().zip(self.all()) {
+        for (at, (module, conf)) in modules.iter().zip(self.all()).enumerate() {
+            plan.rank = number(at + 1);
             (module.install)(conf, plan)?;
         }
         Ok(())
@@ -168,7 +180,7 @@ impl Confs {
 impl<'p> Heirs<'p> {
     /// For the blocks inside a settled one.
     pub(crate) fn of(parent: &'p Confs, kin: Kin) -> Heirs<'p> {
-        let base = parent.base.inside[kin as usize].get_or_init(|| {
+        let base = parent.base.inside[kin.place()].get_or_init(|| {
             let confs = parent.base.confs.iter().map(|_| OnceLock::new()).collect();
             Arc::new(Base { confs, inside: Default::default() })
         });
@@ -226,8 +238,8 @@ impl<'p> Heirs<'p> {
     }
 
     fn inherit(&self, conf: &mut dyn Any, parent: &dyn Any, module: &ModuleDef, cx: &mut Settling<'_>) {
-        if self.kin == Kin::Nested {
-            (module.nest)(conf, parent);
+        if let Kin::Nested(block) = self.kin {
+            (module.nest)(conf, parent, block);
         }
         (module.inherit)(conf, parent);
         cx.resolve(module, conf);

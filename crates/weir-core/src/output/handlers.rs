@@ -21,7 +21,7 @@ impl Exchange {
     /// The client is gone or too slow; the handler should return [`Verdict::Close`].
     pub async fn send(&mut self, chain: Chain) -> Result<(), Error> {
         if !send_head(self).await {
-            // Imperative handlers can't start over; the filter's status becomes the response's.
+            // Imperative handlers can't start over: the engine makes what the filter wants once the handler has ended.
             return Err(Error {
                 kind: crate::error::Kind::Internal,
                 side: crate::error::Side::Server,

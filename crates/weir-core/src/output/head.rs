@@ -67,7 +67,7 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
 }
 
 /// Runs the header filters and hands the head to the connection, unless that was done before. `false`: a filter wants
-/// another response.
+/// another response, which the engine makes when the handler has ended ([`Exchange::instead`]).
 pub(crate) async fn send_head(x: &mut Exchange) -> bool {
     if x.response.header_sent {
         return true;
@@ -80,9 +80,17 @@ pub(crate) async fn send_head(x: &mut Exchange) -> bool {
                 x.mark(Site::HEADER);
                 return true;
             }
-            Head::Instead(_) => return false,
-            Head::Filter(at) if filtered(x, at).await.is_some() => return false,
-            Head::Filter(at) => from = at + 1,
+            Head::Instead(verdict) => {
+                x.instead = Some(verdict);
+                return false;
+            }
+            Head::Filter(at) => match filtered(x, at).await {
+                Some(verdict) => {
+                    x.instead = Some(verdict);
+                    return false;
+                }
+                None => from = at + 1,
+            },
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The rest of a body whose answer is under way: who passes it on reads it without the exchange, which is busy with the
-//! answer.
+//! The rest of a body whose response is under way: who passes it on reads it without the exchange, which is busy with the
+//! response. And bodies that are read while others go on.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use weir_rt::{Recv, Timer};
+use weir_trace::Site;
 
 use super::Framing;
 use crate::conn::Client;
@@ -13,6 +14,42 @@ use crate::conn::client::Bytes;
 use crate::conn::h1::Wire;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
+
+impl Exchange {
+    /// As [`Exchange::read_body`], unless `others` is ready before: `None`, and the next call goes on from there.
+    ///
+    /// # Errors
+    /// As [`Exchange::read_body`].
+    pub async fn read_body_beside(
+        &mut self,
+        others: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Option<Result<(), Error>> {
+        if self.body.read {
+            return Some(Ok(()));
+        }
+        self.enter(Site::BODY_READ);
+        let result = self.read_all_beside(others).await;
+        self.leave(Site::BODY_READ);
+        self.body.read = matches!(result, Some(Ok(())));
+        result
+    }
+
+    async fn read_all_beside(
+        &mut self,
+        mut others: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Option<Result<(), Error>> {
+        loop {
+            let kept = match self.body_piece_beside(&mut others).await? {
+                Ok(Some(piece)) => self.keep_piece(piece).await,
+                Ok(None) => return Some(self.end_reading().await),
+                Err(error) => Err(error),
+            };
+            if kept.is_err() {
+                return Some(kept);
+            }
+        }
+    }
+}
 
 /// See the module.
 pub(crate) struct Rest {

@@ -225,9 +225,10 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
                 x.response.last_modified = date::parse(x.arena.get(field.value));
             }
             // Written as the server wrote it, but for those that filters look for.
-            let same = x.arena.get(field.name) == known.name().as_bytes();
-            let name =
-                if same || matters(known) { Name::Known(known) } else { Name::Other(Text::Span(field.name)) };
+            let name = match matters(known) {
+                true => Name::Known(known),
+                false => Name::written(known, Text::Span(field.name), &x.arena),
+            };
             x.response.headers.push(Header { name, value });
         }
     }

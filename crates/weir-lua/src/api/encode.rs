@@ -126,17 +126,25 @@ fn crc32(l: State) -> Outcome {
 fn escape_uri(l: State) -> Outcome {
     let text = text_argument(&l, 1, "escape_uri")?;
     let kind = if l.is_none_or_nil(2) { Some(2.0) } else { l.number(2).filter(|_| l.string(2).is_none()) };
-    let kind = kind.ok_or_else(|| Raise::text("\"type\" is not a number"))?;
-    if kind.fract() != 0.0 || !(0.0..=6.0).contains(&kind) {
-        return Err(Raise::text(format!("\"type\" {kind} out of range")));
+    let kind = kind.ok_or_else(|| Raise::Plain("\"type\" is not a number".to_owned()))?;
+    if !(0.0..=6.0).contains(&kind) {
+        return Err(Raise::Plain(format!("\"type\" {kind} out of range")));
     }
     l.push_bytes(&escape_uri_text(&text, kind as i32));
     Ok(Done::Results(1))
 }
 
-/// `text` escaped as a whole URI (`kind` 0), or as a part of one.
+/// `text` escaped for what nginx numbers so: a whole URI (0), arguments (1), a part of a URI (2), HTML (3), a page that
+/// refreshes (4), memcached (5), a mail server (6). The sets are ngx_lua's own, not nginx's of the same names.
 pub(crate) fn escape_uri_text(text: &[u8], kind: i32) -> Vec<u8> {
-    let keeps = if kind == 0 { keeps_in_uri as fn(u8) -> bool } else { keeps_in_component };
+    let keeps: fn(u8) -> bool = match kind {
+        0 => |byte| is_visible(byte) && !matches!(byte, b'#' | b'%' | b'?'),
+        1 => |byte| is_visible(byte) && !matches!(byte, b'#' | b'%' | b'+' | b'?'),
+        3 => |byte| is_visible(byte) && !matches!(byte, b'"' | b'#' | b'%' | b'\''),
+        4 => |byte| is_visible(byte) && !matches!(byte, b'"' | b'\''),
+        5 | 6 => |byte| byte > b' ' && byte != b'%',
+        _ => keeps_in_component,
+    };
     let mut out = Vec::with_capacity(text.len());
     escape(text, keeps, &mut out);
     out
@@ -148,9 +156,9 @@ fn keeps_in_component(byte: u8) -> bool {
         || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'\'' | b'(' | b')' | b'*')
 }
 
-fn keeps_in_uri(byte: u8) -> bool {
+/// ASCII that is no space and no control character.
+fn is_visible(byte: u8) -> bool {
     (0x21..0x7f).contains(&byte)
-        && !matches!(byte, b'#' | b'%' | b'?' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
 }
 
 /// Appends `text` with `%XX` for what `keeps` does not.
@@ -169,13 +177,14 @@ pub(super) fn unsafe_byte(text: &[u8]) -> Option<u8> {
     text.iter().copied().find(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f)
 }
 
-/// Control characters as `\x0D`, as messages show them.
+/// What is not plain ASCII, quotes and backslashes as `\x0D`, as messages show them.
 pub(super) fn escaped_bytes(text: &[u8]) -> String {
     let mut out = String::new();
-    for byte in String::from_utf8_lossy(text).chars() {
+    for &byte in text {
         match byte {
-            '\0'..='\x1f' | '\x7f' => out.push_str(&format!("\\x{:02X}", u32::from(byte))),
-            byte => out.push(byte),
+            b'"' | b'\\' => out.push_str(&format!("\\x{byte:02X}")),
+            b' '..=b'~' => out.push(char::from(byte)),
+            byte => out.push_str(&format!("\\x{byte:02X}")),
         }
     }
     out

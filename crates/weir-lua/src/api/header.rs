@@ -8,7 +8,7 @@ use weir_http::{Known, classify};
 use super::{Done, Function, Outcome, Raise, control, encode, expect_string, function};
 use crate::handler::{Settings, Untyped};
 use crate::lend;
-use crate::phase::{OUTPUT, Phase, REQUEST};
+use crate::phase::{Phase, REQUEST};
 use crate::state::State;
 use crate::sys::kind;
 
@@ -21,13 +21,7 @@ pub(super) const TABLE: &[Function] = &[
         lend::exchange(|x| x.remove_request_fields(Named::Exactly(&name)))?;
         Ok(Done::Results(0))
     }),
-    function("req._add_header", OUTPUT, |l| {
-        let name = safe_name(&expect_string(&l, 1, "add_header")?);
-        for value in values(l, 2)? {
-            lend::exchange(|x| x.add_request_field(&name, &value))?;
-        }
-        Ok(Done::Results(0))
-    }),
+    function("req._add_header", REQUEST, add_request),
     function("resp._add_header", REQUEST, |l| {
         let name = safe_name(&expect_string(&l, 1, "add_header")?);
         if l.is_none_or_nil(2) {
@@ -132,8 +126,15 @@ fn get(l: State) -> Outcome {
     Ok(Done::Results(1))
 }
 
-/// A field's value or values but for empty ones, which are none; control characters are escaped.
+/// As [`listed`] but for empty values, which are none.
 fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
+    let mut list = listed(l, at)?;
+    list.retain(|value| !value.is_empty());
+    Ok(list)
+}
+
+/// A field's value or values; control characters are escaped.
+fn listed(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
     let one = |at: i32| -> Result<Vec<u8>, Raise> {
         let text = match l.kind(at) {
             kind::STRING | kind::NUMBER => {
@@ -161,7 +162,6 @@ fn values(l: State, at: i32) -> Result<Vec<Vec<u8>>, Raise> {
         }
         _ => list.push(one(at)?),
     }
-    list.retain(|value| !value.is_empty());
     Ok(list)
 }
 
@@ -233,6 +233,22 @@ pub(crate) fn safe_value(value: Vec<u8>) -> Vec<u8> {
     let mut safe = Vec::new();
     encode::escape(&value, |byte| byte >= 0x20 && byte != 0x7f || byte == b'\t', &mut safe);
     safe
+}
+
+/// `add_header` of `ngx.req`: its values stand beside those that are there, unless a request has but one of the name.
+fn add_request(l: State) -> Outcome {
+    let name = safe_name(&expect_string(&l, 1, "add_header")?);
+    let mut list = listed(l, 2)?;
+    let known = classify(&name);
+    if known == Known::ContentLength && list.iter().flatten().any(|byte| !byte.is_ascii_digit()) {
+        return Err(Raise::text("failed to set header"));
+    }
+    let only = matches!(known, Known::Host | Known::ContentLength).then(|| list.pop()).flatten();
+    lend::exchange(|x| match only {
+        Some(value) => x.set_request_field(&name, &value),
+        None => list.iter().for_each(|value| x.add_request_field(&name, value)),
+    })?;
+    Ok(Done::Results(0))
 }
 
 fn set_request(l: State) -> Outcome {

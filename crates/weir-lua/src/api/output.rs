@@ -56,8 +56,9 @@ fn echo(l: State, name: &str, end: &[u8]) -> Outcome {
     let much = text.len() > AHEAD;
     let headless = is_header_only()?;
     lend::run(|run| run.said = text)?;
-    begin()?;
+    // Nothing was said by a call that throws: the response is still to be decided.
     outcome?;
+    begin()?;
     if headless {
         // It counts for `Content-Length` all the same.
         return fail(l, "header only");

@@ -1,7 +1,7 @@
 -- Encoders, digests and times, compiled. What is out of the ordinary goes to the functions that raise the right errors.
 local ngx = ngx
 local C, out, text = ngx._fast.C, ngx._fast.out, ngx._fast.string
-local type, tostring = type, tostring
+local type, tostring, error = type, tostring, error
 
 -- `what` as the function table numbers it; nil counts as nothing, numbers and booleans as their text.
 local function of_text(what, name)
@@ -10,7 +10,7 @@ local function of_text(what, name)
         local value = ...
         if type(value) ~= "string" then
             if value == nil or what == 8 and type(value) == "table" then return other(...) end
-            value = tostring(value)
+            value = value and tostring(value) or what == 8 and "false" or ""
         end
         if C.text(what, value, #value, 0, out) == 1 then return text(out.at, out.len) end
         return other(...)
@@ -34,11 +34,16 @@ nothing_is_empty("sha1_bin")
 local escape_uri, encode_base64 = ngx.escape_uri, ngx.encode_base64
 function ngx.escape_uri(...)
     local value, kind = ...
-    if type(value) == "table" or type(value) == "userdata" then value = tostring(value) end
-    if type(value) == "string" and (kind == nil or kind == 2 or kind == 0) then
-        if C.text(3, value, #value, kind or 2, out) == 1 then return text(out.at, out.len) end
+    if type(value) ~= "string" then value = value and tostring(value) or "" end
+    if kind == nil then
+        kind = 2
+    elseif type(kind) ~= "number" then
+        error("\"type\" is not a number", 3)
+    elseif kind < 0 or kind > 6 then
+        error("\"type\" " .. kind .. " out of range", 3)
     end
-    return escape_uri(value, select(2, ...))
+    if C.text(3, value, #value, kind, out) == 1 then return text(out.at, out.len) end
+    return escape_uri(value, kind)
 end
 function ngx.encode_base64(...)
     local value, bare = ...

@@ -147,6 +147,17 @@ function req.set_header(name, value)
     end
     return set_header(name, value)
 end
+local add_header, add_response_header = req._add_header, resp._add_header
+function req._add_header(name, value)
+    if name == nil then error("bad 'name' argument: string expected, got nil", 2) end
+    if value == nil then error("bad 'value' argument: string or table expected, got nil", 2) end
+    if type(value) == "table" and #value == 0 then error("bad 'value' argument: non-empty table expected", 2) end
+    return add_header(tostring(name), texts(value))
+end
+function resp._add_header(name, value)
+    if value == nil then error("invalid header value", 2) end
+    return add_response_header(tostring(name), texts(value))
+end
 function req.clear_header(name)
     if type(name) ~= "string" then name = tostring(name) end
     if C.set_request_header(name, #name, nil, 0) == 1 then return end

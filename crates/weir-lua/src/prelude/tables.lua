@@ -91,12 +91,11 @@ local function remember_plain(name)
     plain[name], plain_count = 1, plain_count + 1
 end
 
--- A field's values as texts. What is none of Lua's strings is shown as Lua shows it; a list ends at its first nil.
+-- A field's values as texts. What is none of Lua's strings is shown as Lua shows it.
 local function texts(value)
     if type(value) ~= "table" then return tostring(value) end
     local list = {}
     for at = 1, #value do
-        if value[at] == nil then break end
         list[at] = tostring(value[at])
     end
     return list

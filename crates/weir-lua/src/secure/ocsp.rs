@@ -22,6 +22,10 @@ pub(super) const TABLE: &[Function] = &[
             l.push_bytes(b"no status req");
             return Ok(Done::Results(2));
         }
+        if response.is_empty() {
+            // What OpenSSL says to a response of no bytes.
+            return fail(l, "OPENSSL_malloc() failed");
+        }
         handshake.wishes.borrow_mut().status = Some(response);
         Ok(Done::Results(1))
     }),

@@ -46,12 +46,29 @@ pub(super) const TABLE: &[Function] = &[
         }
         Ok(Done::Results(0))
     }),
-    function("_socket.settrustedstore", 0, |l| fail(l, NO_OPENSSL)),
+    function("_socket.settrustedstore", 0, set_trusted_store),
     function("_socket.getsslpointer", 0, |l| fail(l, NO_OPENSSL)),
     function("_socket.getsslctx", 0, |l| fail(l, NO_OPENSSL)),
 ];
 
 const NO_OPENSSL: &str = "not there: TLS is not OpenSSL's here";
+
+/// `settrustedstore(store)`: nothing, which is what there is without one, or an `X509_STORE` of OpenSSL's, which TLS here
+/// can't make use of.
+fn set_trusted_store(l: State) -> Outcome {
+    match l.kind(2) {
+        kind::NIL | kind::NONE | kind::CDATA => {}
+        _ => return fail(l, &format!("bad store arg: cdata expected, got {}", l.kind_name(2))),
+    }
+    if socket(l)?.is_none() {
+        return Err(Raise::text("socket is never created nor connected"));
+    }
+    if l.kind(2) == kind::CDATA {
+        return fail(l, NO_OPENSSL);
+    }
+    l.push_boolean(true);
+    Ok(Done::Results(1))
+}
 
 /// What scripts have of a session.
 pub(super) struct Session(KeptSession);
@@ -79,6 +96,12 @@ fn handshake(l: State) -> Outcome {
     if top == 0 || top > 5 {
         let message = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen";
         return Err(Raise::text(format!("{message} {top}")));
+    }
+    if !matches!(l.kind(3), kind::NONE | kind::NIL | kind::STRING)
+        && (l.kind(3) != kind::BOOLEAN || l.boolean(3))
+    {
+        let given = l.kind_name(3);
+        return Err(Raise::text(format!("cannot convert '{given}' to 'const unsigned char *'")));
     }
     let conn = open(l)?;
     lend::log_plain(Level::Debug, &"lua tcp socket ssl handshake");

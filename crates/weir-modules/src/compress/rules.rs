@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result};
-use weir_core::exchange::Name;
 use weir_core::regex::Pattern;
 use weir_core::{Exchange, agent, inherit};
 use weir_http::{Known, Version, date};
@@ -129,7 +128,7 @@ fn is_expired(x: &Exchange, expires: &[u8]) -> bool {
 /// Whether `Cache-Control` has the directive `word` without an argument.
 fn cache_control_has(x: &Exchange, word: &[u8]) -> bool {
     let fields = x.response.headers.iter();
-    let values = fields.filter(|header| matches!(header.name, Name::Known(Known::CacheControl)));
+    let values = fields.filter(|header| header.name.known() == Some(Known::CacheControl));
     values.map(|header| x.text(&header.value)).any(|value| {
         // nginx begins anew behind a semicolon too, but what one ends is not the word.
         let elements = value.split_inclusive(|&byte| matches!(byte, b',' | b';'));

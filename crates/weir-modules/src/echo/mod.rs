@@ -13,6 +13,7 @@ use std::time::Duration;
 use weir_conf::names::{ANY_NUMBER, LOCATION, LOCATION_IF, MORE, NONE, ONE, ONE_OR_TWO, TWO};
 use weir_conf::{Contexts, Directive, LineCx, Result};
 use weir_core::body::{Buf, Chain};
+use weir_core::conf::registry::Registry;
 use weir_core::error::Error;
 use weir_core::filter::Slot;
 use weir_core::phase::LocalFuture;
@@ -20,7 +21,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::redirect::Redirect;
 use weir_core::subrequest::Include;
 use weir_core::variable::{Script, Variable};
-use weir_core::{Exchange, Handler, Module, Verdict, inherit};
+use weir_core::{Exchange, Handler, Module, Unnamed, Verdict, inherit};
 use weir_http::{Method, uri};
 use weir_trace::Kind;
 
@@ -38,27 +39,27 @@ impl Module for Echo {
             .doc("Says its arguments with spaces between and a line's end behind; -n without that."),
         Row::new("echo_duplicate", HERE, TWO, |conf, line| {
             let command = Command::Duplicate(Script::compile(line, 0)?, Script::compile(line, 1)?);
-            conf.push(command)
+            conf.push(line, command)
         })
         .doc("Says its second argument as often as the first one says."),
-        Row::new("echo_flush", HERE, NONE, |conf, _| conf.push(Command::Flush))
+        Row::new("echo_flush", HERE, NONE, |conf, line| conf.push(line, Command::Flush))
             .doc("What was said so far leaves now."),
         Row::new("echo_sleep", HERE, ONE, |conf, line| {
             let command = Command::Sleep(Script::compile(line, 0)?);
-            conf.push(command)
+            conf.push(line, command)
         })
         .doc("Waits for so many seconds, with fractions."),
         Row::new("echo_blocking_sleep", HERE, ONE, |conf, line| {
             let command = Command::Block(Script::compile(line, 0)?);
-            conf.push(command)
+            conf.push(line, command)
         })
         .doc("Sleeps and lets the worker do nothing else meanwhile: for seeing what a blocked loop is like."),
         Row::new("echo_foreach_split", HERE, TWO, |conf, line| {
             let command = Command::Foreach(Script::compile(line, 0)?, Script::compile(line, 1)?);
-            conf.push(command)
+            conf.push(line, command)
         })
         .doc("Does what follows up to echo_end for each part of its second argument between the first one; $echo_it."),
-        Row::new("echo_end", HERE, NONE, |conf, _| conf.push(Command::End))
+        Row::new("echo_end", HERE, NONE, |conf, line| conf.push(line, Command::End))
             .doc("Ends what echo_foreach_split does for each part."),
         Row::new("echo_before_body", HERE, ANY_NUMBER, |conf, line| {
             conf.before.push(Line::parse(line)?);
@@ -70,11 +71,11 @@ impl Module for Echo {
             Ok(())
         })
         .doc("As echo, behind the body of whatever answers."),
-        Row::new("echo_reset_timer", HERE, NONE, |conf, _| conf.push(Command::ResetTimer))
+        Row::new("echo_reset_timer", HERE, NONE, |conf, line| conf.push(line, Command::ResetTimer))
             .doc("$echo_timer_elapsed counts from here on."),
-        Row::new("echo_read_request_body", HERE, NONE, |conf, _| conf.push(Command::ReadBody))
+        Row::new("echo_read_request_body", HERE, NONE, |conf, line| conf.push(line, Command::ReadBody))
             .doc("Reads the request's body."),
-        Row::new("echo_request_body", HERE, NONE, |conf, _| conf.push(Command::SayBody))
+        Row::new("echo_request_body", HERE, NONE, |conf, line| conf.push(line, Command::SayBody))
             .doc("Says the request's body, if it was read."),
         Row::new("echo_location", HERE, ONE_OR_TWO, |conf, line| conf.location(line, true))
             .doc("Says what a subrequest for the path, with the arguments, is answered; then goes on."),
@@ -87,7 +88,7 @@ impl Module for Echo {
         Row::new("echo_exec", HERE, ONE_OR_TWO, |conf, line| {
             let target = Script::compile(line, 0)?;
             let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
-            conf.push(Command::Exec(target, args))
+            conf.push(line, Command::Exec(target, args))
         })
         .doc("Goes on in another location, a path with arguments or @name."),
         Row::new("echo_status", HERE, ONE, |conf, line| line.number(&mut conf.status, 100..=999))
@@ -95,8 +96,19 @@ impl Module for Echo {
     ];
     const VARIABLES: &'static [Variable] = variables::VARIABLES;
 
+    fn nest(conf: &mut EchoConf, parent: &EchoConf, block: Unnamed) {
+        if block == Unnamed::If && conf.commands.is_empty() {
+            conf.commands = parent.commands.clone();
+        }
+    }
+
     fn inherit(conf: &mut EchoConf, parent: &EchoConf) {
         inherit!(conf, parent, status);
+        for (own, around) in [(&mut conf.before, &parent.before), (&mut conf.after, &parent.after)] {
+            if own.is_empty() {
+                own.clone_from(around);
+            }
+        }
     }
 
     fn install(conf: &EchoConf, plan: &mut PlanBuilder<'_>) -> Result {
@@ -197,27 +209,27 @@ impl Line {
 }
 
 impl EchoConf {
-    fn push(&mut self, command: Command) -> Result {
+    /// The first of a block's commands makes `echo` answer there.
+    fn push(&mut self, line: &mut LineCx<'_>, command: Command) -> Result {
+        if self.commands.is_empty() {
+            line.ext::<Registry>().claim_content(Echo::NAME);
+        }
         self.commands.push(command);
         Ok(())
     }
 
     fn echo(&mut self, line: &mut LineCx<'_>) -> Result {
         let said = Line::parse(line)?;
-        self.push(Command::Echo(said))
+        self.push(line, Command::Echo(said))
     }
 
     fn location(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
         let path = Script::compile(line, 0)?;
         let args = if line.args().len() > 1 { Some(Script::compile(line, 1)?) } else { None };
-        self.push(Command::Subrequest(Subrequest {
-            method: Method::Get,
-            path,
-            args,
-            body: None,
-            file: None,
-            wait,
-        }))
+        self.push(
+            line,
+            Command::Subrequest(Subrequest { method: Method::Get, path, args, body: None, file: None, wait }),
+        )
     }
 
     fn subrequest(&mut self, line: &mut LineCx<'_>, wait: bool) -> Result {
@@ -239,7 +251,7 @@ impl EchoConf {
         if body.is_some() && file.is_some() {
             return Err(line.refuse("takes either -b or -f"));
         }
-        self.push(Command::Subrequest(Subrequest { method, path, args, body, file, wait }))
+        self.push(line, Command::Subrequest(Subrequest { method, path, args, body, file, wait }))
     }
 }
 
@@ -345,7 +357,8 @@ impl Say {
     }
 
     fn begin(&self, x: &mut Exchange) {
-        if x.response.status == 0 {
+        // Whatever a script has left there before: `echo_status` says the status, as in echo-nginx-module.
+        if !x.response.header_sent {
             x.response.status = self.status;
             x.set_content_type();
         }

@@ -18,7 +18,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::regex::Pattern;
 use weir_core::upstream::{Family, pass_to};
 use weir_core::variable::Variable;
-use weir_core::{Module, inherit};
+use weir_core::{Module, Unnamed, inherit};
 
 use crate::cgi::params::{Param, Params};
 use crate::cgi::target::Pass;
@@ -36,6 +36,7 @@ impl Module for FastCgi {
         family,
         [
             Row::new("fastcgi_pass", LOCATION.or(LOCATION_IF), ONE, |c: &mut FastCgiConf, l| {
+                l.ext::<Registry>().claim_content(FastCgi::NAME);
                 Pass::set(&mut c.pass, l)
             })
             .doc("Has requests answered by a FastCGI application, or by one of a group."),
@@ -59,7 +60,7 @@ impl Module for FastCgi {
     );
     const VARIABLES: &'static [Variable] = script::VARIABLES;
 
-    fn nest(conf: &mut FastCgiConf, parent: &FastCgiConf) {
+    fn nest(conf: &mut FastCgiConf, parent: &FastCgiConf, _: Unnamed) {
         inherit!(conf, parent, pass);
     }
 

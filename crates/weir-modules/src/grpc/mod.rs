@@ -16,7 +16,7 @@ use weir_core::tls::client::{ClientConf, ClientTls};
 use weir_core::upstream::protocol::{Framing, Head, Incoming, Outgoing, Protocol};
 use weir_core::upstream::settings::IGNORED;
 use weir_core::upstream::{Family, Reason, pass_to};
-use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_core::{Exchange, Module, Text, Unnamed, Verdict, inherit};
 use weir_http::Known;
 
 use crate::proxy::pass::Goal;
@@ -30,7 +30,10 @@ impl Module for Grpc {
     const NAME: &'static str = "grpc";
     type Conf = GrpcConf;
     const DIRECTIVES: &'static [Directive<GrpcConf>] = &[
-        Row::new("grpc_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| Pass::set(&mut c.pass, l))
+        Row::new("grpc_pass", LOCATION.or(LOCATION_IF), ONE, |c, l| {
+            l.ext::<Registry>().claim_content(Self::NAME);
+            Pass::set(&mut c.pass, l)
+        })
             .doc("Has requests answered by a gRPC server, or by one of a group; grpc:// or grpcs:// may stand before."),
         Row::new("grpc_set_header", ANY, TWO, |c, l| request::set_header(&mut c.set_headers, l))
             .doc("A field of requests to servers; an empty value leaves the field out."),
@@ -93,7 +96,7 @@ impl Module for Grpc {
             .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString."),
     ];
 
-    fn nest(conf: &mut GrpcConf, parent: &GrpcConf) {
+    fn nest(conf: &mut GrpcConf, parent: &GrpcConf, _: Unnamed) {
         inherit!(conf, parent, pass);
     }
 

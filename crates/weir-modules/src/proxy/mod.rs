@@ -17,7 +17,7 @@ use weir_core::plan::PlanBuilder;
 use weir_core::tls::client::ClientConf;
 use weir_core::upstream::{Family, ProxyHeader, pass_to};
 use weir_core::variable::{Script, Variable};
-use weir_core::{Module, inherit};
+use weir_core::{Module, Unnamed, inherit};
 
 use http::Http;
 use pass::Pass;
@@ -95,7 +95,7 @@ impl Module for Proxy {
     );
     const VARIABLES: &'static [Variable] = request::VARIABLES;
 
-    fn nest(conf: &mut ProxyConf, parent: &ProxyConf) {
+    fn nest(conf: &mut ProxyConf, parent: &ProxyConf, _: Unnamed) {
         inherit!(conf, parent, pass);
     }
 
@@ -179,6 +179,7 @@ impl ProxyConf {
         if self.pass.is_some() {
             return Err(line.refuse("is duplicate"));
         }
+        line.ext::<Registry>().claim_content(Proxy::NAME);
         let location = line.ext::<Registry>().location();
         self.pass = Some(Pass::parse(line, location)?);
         Ok(())

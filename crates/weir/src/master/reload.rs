@@ -112,7 +112,7 @@ impl Master {
         let (prepared, privileged) = privileged::collect(|| self.hatching.paths.prepare(&recorder));
         let (configuration, warnings) = prepared?;
         for warning in warnings {
-            log::cycle(Level::Warn, &warning);
+            warning.log();
         }
         let log = log::main_of(&configuration).map_err(|error| vec![error])?;
         let sockets =

@@ -97,11 +97,12 @@ fn compose(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
     }
     for header in &response.headers {
         let value = x.text(&header.value);
-        match header.name {
-            Name::Known(known) if is_of_connection(known) => {}
-            Name::Known(Known::SecWebsocketAccept) if response.status == 101 => {}
-            Name::Known(known) => coder.known(known, value, out),
-            Name::Other(ref name) => named(coder, name.bytes(&x.arena), value, &mut scratch, out),
+        match &header.name {
+            Name::Known(known) | Name::Written(known, _) if is_of_connection(*known) => {}
+            Name::Known(Known::SecWebsocketAccept) | Name::Written(Known::SecWebsocketAccept, _)
+                if response.status == 101 => {}
+            Name::Known(known) | Name::Written(known, _) => coder.known(*known, value, out),
+            Name::Other(name) => named(coder, name.bytes(&x.arena), value, &mut scratch, out),
         }
     }
     *x.worker.scratch.borrow_mut() = scratch;

@@ -1,0 +1,81 @@
+//! From the settings of a block to its plan, and to those of the blocks without a name inside it.
+
+use std::rc::Rc;
+
+use weir_conf::Error;
+
+use super::core::Core;
+use super::http_core::HttpCoreConf;
+use super::http2::Http2Conf;
+use super::server::Link;
+use crate::module::{Confs, ModuleDef, Unnamed};
+use crate::plan::{Content, Inside, Level, Plan, PlanBuilder};
+use crate::worker::Worker;
+
+/// Makes the plans of one server's blocks.
+pub(super) struct PlanMaker<'m> {
+    modules: &'m [&'static ModuleDef],
+    worker: &'m Rc<Worker>,
+    link: &'m Rc<Link>,
+}
+
+impl<'m> PlanMaker<'m> {
+    /// For one server on `worker`.
+    pub(super) fn new(worker: &'m Rc<Worker>, link: &'m Rc<Link>) -> Self {
+        PlanMaker { modules: &link.configuration.modules, worker, link }
+    }
+
+    /// The plan of a server or location, and of the blocks without a name inside it.
+    pub(super) fn block(
+        &self,
+        confs: &Confs,
+        except: Option<&(u32, Confs)>,
+        nested: &[Confs],
+        level: Level,
+        name: &str,
+    ) -> Result<Rc<Plan>, Error> {
+        let core = self.core(confs);
+        let mut plan = self.installed(confs, &core, level, name)?;
+        let content = plan.take_content(confs.get::<HttpCoreConf>().content, None);
+        let inner = |confs, block| self.unnamed(confs, name, block, content.as_ref());
+        let limit_except = match except {
+            Some((methods, confs)) => Some((*methods, inner(confs, Unnamed::LimitExcept)?)),
+            None => None,
+        };
+        let nested = nested.iter().map(|confs| inner(confs, Unnamed::If)).collect::<Result<_, _>>()?;
+        Ok(Rc::new(plan.build(core.clone(), content, Inside { limit_except, nested })))
+    }
+
+    fn unnamed(
+        &self,
+        confs: &Confs,
+        name: &str,
+        block: Unnamed,
+        around: Option<&Content>,
+    ) -> Result<Rc<Plan>, Error> {
+        let core = self.core(confs);
+        let mut plan = self.installed(confs, &core, Level::Nested, name)?;
+        let around = around.map(|content| (block, content));
+        let content = plan.take_content(confs.get::<HttpCoreConf>().content, around);
+        Ok(Rc::new(plan.build(core.clone(), content, Inside::default())))
+    }
+
+    fn core(&self, confs: &Confs) -> Core {
+        let mut core: Core = confs.get::<HttpCoreConf>().core();
+        core.http2_chunk_size = confs.get::<Http2Conf>().chunk();
+        core
+    }
+
+    fn installed<'c>(
+        &'c self,
+        confs: &'c Confs,
+        core: &'c Core,
+        level: Level,
+        name: &str,
+    ) -> Result<PlanBuilder<'c>, Error> {
+        let mut plan = PlanBuilder::new(self.worker, self.link, level, core, Rc::from(name));
+        plan.instructed = &confs.get::<HttpCoreConf>().instructed;
+        confs.install(self.modules, &mut plan)?;
+        Ok(plan)
+    }
+}
