@@ -126,10 +126,24 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
 /// # Errors
 /// The errno of sched_getaffinity(2).
 pub fn affinity() -> io::Result<Vec<usize>> {
+    affinity_of(0)
+}
+
+/// The CPUs that the process' first thread may run on, which is never bound: what taskset(1) and cpusets leave.
+///
+/// # Errors
+/// The errno of sched_getaffinity(2).
+pub fn process_affinity() -> io::Result<Vec<usize>> {
+    // SAFETY: no pointers. A process' number is that of its first thread.
+    affinity_of(unsafe { libc::getpid() })
+}
+
+/// The CPUs of a thread; 0 is the calling one.
+fn affinity_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
     // SAFETY: integers only, for which zero is a value: the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is writable for its size; 0 is the calling thread.
-    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
+    // SAFETY: `set` is writable for its size.
+    check(unsafe { libc::sched_getaffinity(thread, size_of_val(&set), &mut set) })?;
     // SAFETY: the numbers are within the set.
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
@@ -417,17 +431,10 @@ pub(crate) fn give_way(nice: i32) {
 /// with equal slices, 0.2 ms with longer ones. Much longer would be turns that are far apart on a busy core.
 const SLICE_NS: u64 = 3_000_000;
 
-/// Lets the calling thread run on all cores that the process' first thread may use, though its creator was bound to some. If
-/// that can't be done, it works where it is.
-pub(crate) fn unbind() {
-    // SAFETY: integers only, for which zero is a value: the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is valid for its size during both calls; a process' number is that of its first thread, 0 the caller.
-    unsafe {
-        if libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set) == 0 {
-            libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
-        }
-    }
+/// Lets the calling thread run on all cores that the process' first thread may use, though its creator, a worker, was bound to
+/// some: whoever starts a thread for all workers calls it there first. If that can't be done, it works where it is.
+pub fn unbind() {
+    let _ = process_affinity().and_then(|cpus| set_affinity(&cpus));
 }
 
 /// The calling thread's scheduling policy and niceness.

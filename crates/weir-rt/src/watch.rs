@@ -202,6 +202,7 @@ impl Hub {
 
     /// The life of the thread.
     fn run(&self) {
+        crate::process::unbind();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         loop {
             let fd = self.epoll.as_raw_fd();

@@ -5,6 +5,7 @@ mod support;
 use std::collections::HashSet;
 use std::fs;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_test::{Client, Server, both_drivers, wait_for};
@@ -227,8 +228,7 @@ both_drivers! {
 
     /// `worker_cpu_affinity`, also after a reload.
     fn workers_stay_on_their_cpus(driver) {
-        let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
-        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("always listed");
+        let allowed = allowed_cpus();
         if !(allowed.trim().starts_with("0-") || allowed.trim().starts_with("0,1")) {
             // No program that could be installed changes that: nothing to require.
             return eprintln!("not shown: of the CPUs 0 and 1 this process may use {}", allowed.trim());
@@ -244,15 +244,63 @@ both_drivers! {
         });
         server.reload(&conf("worker_cpu_affinity auto;"));
         wait_for("one CPU each", || (cpus(&server) == ["0", "1"]).then_some(()));
+        // Workers ask again what they may use: by then each is bound to one.
+        server.reload(&conf("worker_cpu_affinity auto; worker_shutdown_timeout 1s;"));
+        server.reload(&conf("worker_cpu_affinity auto;"));
+        wait_for("still one CPU each", || (cpus(&server) == ["0", "1"]).then_some(()));
         let none = "1".to_owned() + &"0".repeat(700);
         server.reload(&conf(&format!("worker_cpu_affinity {none};")));
         let line = server.error_log_line("sched_setaffinity() failed");
         assert!(line.contains("[alert]") && line.ends_with("sched_setaffinity() failed (22: Invalid argument)"), "{line}");
     }
+
+    /// The process was given one CPU, and not the first: `auto` gives out that one.
+    fn affinity_auto_keeps_to_the_cpus_of_the_process(driver) {
+        let allowed = allowed_cpus();
+        let last = allowed.split([',', '-']).next_back().expect("never empty").to_owned();
+        if allowed == last {
+            return eprintln!("not shown: there is one CPU");
+        }
+        let conf = "worker_processes 2; worker_cpu_affinity auto; http { server { listen 127.0.0.1:%%PORT%%; return 200 v; } }";
+        let builder = Server::builder(conf);
+        let bound = builder.dir().join("bound");
+        let script = format!("#!/bin/sh\nexec taskset -c {last} {} \"$@\"\n", env!("CARGO_BIN_EXE_weir"));
+        fs::write(&bound, script).expect("written");
+        fs::set_permissions(&bound, fs::Permissions::from_mode(0o755)).expect("the test's own file");
+        let server = builder.binary(bound).driver(driver).start();
+        wait_for("the CPU of the process", || (cpus(&server) == [last.clone(), last.clone()]).then_some(()));
+        assert!(!server.error_log().contains("sched_setaffinity() failed"), "{}", server.error_log());
+    }
+
+    /// Threads that work for all workers do not share the one CPU of the worker that started them.
+    fn helping_threads_are_not_bound_to_a_worker_s_cpu(driver) {
+        let allowed = allowed_cpus();
+        let conf = "worker_processes 2; worker_cpu_affinity auto; http {
+            access_log %%DIR%%/access.log; proxy_cache_path %%DIR%%/cache keys_zone=z:1m;
+            server { listen 127.0.0.1:%%PORT%%; location / { return 200 v; }
+                location /cached { proxy_cache z; proxy_pass http://127.0.0.1:%%PORT%%/; } } }";
+        let server = Server::builder(conf).driver(driver).start();
+        assert_eq!(server.client().get("/cached").text(), "v");
+        for name in ["weir log", "weir cache"] {
+            wait_for(name, || (cpus_of(&server, |thread| thread == name) == [allowed.clone()]).then_some(()));
+        }
+    }
+}
+
+fn allowed_cpus() -> String {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let allowed =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("always listed");
+    allowed.trim().to_owned()
 }
 
 /// The CPUs that each worker may use, as the system lists them.
 fn cpus(server: &Server) -> Vec<String> {
+    cpus_of(server, |name| name.starts_with("weir worker"))
+}
+
+/// The same of all threads whose name is `wanted`, in the order of their names.
+fn cpus_of(server: &Server, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server lives");
     let mut found: Vec<(String, String)> = tasks
         .filter_map(|task| {
@@ -261,7 +309,7 @@ fn cpus(server: &Server) -> Vec<String> {
                 |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned());
             Some((field("Name:")?, field("Cpus_allowed_list:")?))
         })
-        .filter(|(name, _)| name.starts_with("weir worker"))
+        .filter(|(name, _)| wanted(name))
         .collect();
     found.sort();
     found.into_iter().map(|(_, cpus)| cpus).collect()

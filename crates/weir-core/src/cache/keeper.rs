@@ -35,6 +35,7 @@ pub(super) fn keep(cache: &Arc<Cache>) {
     KEEPER.wake.notify_one();
     let cold = cache.clone();
     let loader = thread::Builder::new().name("weir loader".to_owned()).spawn(move || {
+        weir_rt::process::unbind();
         load(&cold);
         cold.cold.store(false, Relaxed);
     });
@@ -88,6 +89,7 @@ impl Keeper {
 
     /// The thread; it ends with the last cache.
     fn run(&self) {
+        weir_rt::process::unbind();
         loop {
             let mut state = self.lock();
             state.caches.retain(|cache| cache.strong_count() > 0);

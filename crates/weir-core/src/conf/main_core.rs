@@ -1,10 +1,12 @@
 //! Directives outside of `http`: the process, its workers, `events`.
 
+mod cpus;
 mod set;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use weir_conf::names::*;
@@ -12,6 +14,7 @@ use weir_conf::{Directive, Result};
 use weir_rt::DriverChoice;
 use weir_rt::process::{self, User};
 
+use self::cpus::CpuTopology;
 use super::registry::Registry;
 use crate::cidr::Cidr;
 use crate::log::{ErrorLog, LogSpec};
@@ -65,6 +68,8 @@ pub struct MainConf {
     pub key_pool: Option<(Option<usize>, i32)>,
     /// `worker_cpu_affinity`
     pub worker_cpu_affinity: Option<Affinity>,
+    /// The CPUs of `worker_cpu_affinity auto`, in the order of workers; looked up by the first that asks.
+    cpu_order: OnceLock<Vec<usize>>,
     /// `worker_shutdown_timeout`, milliseconds.
     pub worker_shutdown_timeout: Option<u64>,
     /// `working_directory`
@@ -111,7 +116,7 @@ pub enum Processes {
 /// `worker_cpu_affinity`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affinity {
-    /// Each worker gets a CPU of its own, of those in the mask, or of all.
+    /// Each worker gets a CPU of its own, of those that the process may use and are in the mask.
     Auto(Option<Vec<usize>>),
     /// The CPUs of each worker; the last set is for all further ones.
     Masks(Vec<Vec<usize>>),
@@ -236,10 +241,26 @@ impl MainConf {
     pub fn affinity(&self, id: usize) -> Option<Vec<usize>> {
         match self.worker_cpu_affinity.as_ref()? {
             Affinity::Masks(masks) => masks.get(id).or(masks.last()).cloned(),
-            Affinity::Auto(Some(cpus)) => Some(vec![*cpus.get(id % cpus.len().max(1))?]),
-            Affinity::Auto(None) => Some(vec![id % process::cpu_count()]),
+            Affinity::Auto(mask) => {
+                let order = self.cpu_order.get_or_init(|| auto_order(mask.as_deref()));
+                Some(vec![*order.get(id % order.len().max(1))?])
+            }
         }
     }
+}
+
+/// The CPUs that `worker_cpu_affinity auto` gives out. Of a mask that names none that the process may use, those of the mask:
+/// binding fails then, and the log says so, as in nginx.
+fn auto_order(mask: Option<&[usize]>) -> Vec<usize> {
+    // A worker that asks may be bound to one already.
+    let allowed = process::process_affinity().unwrap_or_else(|_| (0..process::cpu_count()).collect());
+    let both: Vec<usize> =
+        allowed.iter().copied().filter(|cpu| mask.is_none_or(|mask| mask.contains(cpu))).collect();
+    let chosen = match (mask, both.is_empty()) {
+        (Some(mask), true) => mask,
+        _ => &both,
+    };
+    CpuTopology::read(Path::new("/sys/devices/system"), chosen).order(chosen)
 }
 
 // The alias tells the closures of the table what `c` is.
@@ -281,7 +302,7 @@ const TABLE: &[Row] = &[
     Row::new("ssl_key_pool", MAIN, ONE_OR_TWO, set::key_pool)
         .doc("The threads that use slow keys: threads=N at most, as many as cores, and nice=N, 0 to 19, how far they give way to others; 15."),
     Row::new("worker_cpu_affinity", MAIN, MORE, set::worker_cpu_affinity)
-        .doc("The CPUs of each worker as masks, or auto with a mask of those to use."),
+        .doc("The CPUs of each worker as masks, or auto with a mask of those to use: one each of those the process may use, cores before second threads of cores, NUMA nodes one after the other."),
     Row::new("worker_rlimit_nofile", MAIN, ONE, |c, line| line.number(&mut c.worker_rlimit_nofile, 0..))
         .doc("The limit on open files."),
     Row::new("worker_rlimit_core", MAIN, ONE, |c, line| line.offset(&mut c.worker_rlimit_core))

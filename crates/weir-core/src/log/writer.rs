@@ -249,6 +249,7 @@ impl Writer {
 
     /// The thread.
     fn run(&self) {
+        weir_rt::process::unbind();
         let mut held = Held::default();
         let mut spoken = 0;
         loop {

@@ -47,6 +47,7 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<Remote> {
     let (sender, receiver) = mpsc::channel();
     let run = move || {
         // It moves a few small messages: epoll has it ready with the fewest resources.
+        weir_rt::process::unbind();
         let name = "weir resolver".to_owned();
         let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
         match Runtime::new(&options) {

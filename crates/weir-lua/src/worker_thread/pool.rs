@@ -117,6 +117,7 @@ impl Drop for Pool {
 impl Shared {
     /// A thread's life.
     fn run(&self) {
+        weir_rt::process::unbind();
         let vm = Vm::start(self.main.clone(), std::rc::Weak::new());
         while let Some((call, slot)) = self.next() {
             if let Some(slot) = slot.upgrade() {

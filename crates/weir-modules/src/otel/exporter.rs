@@ -82,6 +82,7 @@ fn begin(settings: &Settings) -> Option<SyncSender<Finished>> {
     let (ending, ended) = sync_channel(1);
     let settings = settings.clone();
     let run = move || {
+        weir_rt::process::unbind();
         let name = "weir otel".to_owned();
         let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
         match Runtime::new(&options) {

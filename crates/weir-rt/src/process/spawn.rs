@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use super::{End, affinity, check, set_affinity};
+use super::{End, affinity, check, process_affinity, set_affinity};
 use crate::signal;
 
 /// A program with its arguments.
@@ -89,10 +89,8 @@ fn text(bytes: &[u8]) -> &OsStr {
 
 /// Gives the child what the calling thread, a worker, has kept from itself: signals, and CPUs.
 fn set_free(command: &mut Command) {
-    // SAFETY: no pointers.
-    let count = usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1);
-    let bound = affinity().is_ok_and(|cpus| cpus.len() < count);
-    let all: Vec<usize> = (0..count).collect();
+    let all = process_affinity().unwrap_or_default();
+    let bound = affinity().is_ok_and(|cpus| cpus != all);
     let free = move || {
         signal::unblock_all()?;
         signal::set_default(signal::SIGSYS)?;

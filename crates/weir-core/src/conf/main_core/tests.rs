@@ -118,12 +118,21 @@ fn workers_run_on_the_cpus_of_their_masks() {
     let conf = main("worker_cpu_affinity 0101 1000;");
     assert_eq!(conf.affinity(0), Some(vec![0, 2]));
     assert_eq!((conf.affinity(1), conf.affinity(9)), (Some(vec![3]), Some(vec![3])));
-    let conf = main("worker_cpu_affinity auto 0101;");
-    assert_eq!(
-        (conf.affinity(0), conf.affinity(1), conf.affinity(2)),
-        (Some(vec![0]), Some(vec![2]), Some(vec![0]))
-    );
-    assert_eq!(main("worker_cpu_affinity auto;").affinity(0), Some(vec![0]));
+    let allowed = process::process_affinity().expect("Linux says");
+    let given = |line: &str, workers: usize| {
+        let conf = main(line);
+        let mut cpus: Vec<usize> = (0..workers).filter_map(|id| Some(conf.affinity(id)?[0])).collect();
+        cpus.sort_unstable();
+        cpus
+    };
+    let auto = "worker_cpu_affinity auto;";
+    assert_eq!(given(auto, allowed.len()), allowed, "each that the process may use, once");
+    assert_eq!(given(auto, 2 * allowed.len()), allowed.iter().flat_map(|cpu| [*cpu; 2]).collect::<Vec<_>>());
+    let first = format!("worker_cpu_affinity auto 1{};", "0".repeat(allowed[0]));
+    assert_eq!(given(&first, 2), [allowed[0]; 2]);
+    // None of the mask is there: binding fails later, and says so.
+    let absent = format!("worker_cpu_affinity auto 11{};", "0".repeat(900));
+    assert_eq!(given(&absent, 2), [900, 901]);
     let auto = main("worker_processes auto;");
     assert_eq!(auto.workers(), process::cpu_count());
 }

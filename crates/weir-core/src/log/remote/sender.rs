@@ -62,12 +62,15 @@ fn start_thread() -> io::Result<weir_rt::Remote> {
     let (told, hear) = mpsc::channel();
     let name = "weir log sockets".to_owned();
     let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
-    let run = move || match Runtime::new(&options) {
-        Err(error) => drop(told.send(Err(error))),
-        Ok(runtime) => {
-            // Who started it waits.
-            drop(told.send(Ok(runtime.remote())));
-            runtime.block_on(std::future::pending::<()>());
+    let run = move || {
+        weir_rt::process::unbind();
+        match Runtime::new(&options) {
+            Err(error) => drop(told.send(Err(error))),
+            Ok(runtime) => {
+                // Who started it waits.
+                drop(told.send(Ok(runtime.remote())));
+                runtime.block_on(std::future::pending::<()>());
+            }
         }
     };
     std::thread::Builder::new().name("weir log sockets".to_owned()).spawn(run)?;
