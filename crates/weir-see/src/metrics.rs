@@ -8,7 +8,7 @@ use weir_core::figures::{self, MetricKind};
 use weir_core::housekeeping;
 use weir_trace::{Histogram, Kind, Site, SiteInfo, SiteTable, SiteTotals, StatusCounts};
 
-use crate::source::{BRIEFLY, Source, scale};
+use crate::source::{BRIEFLY, Source, Thread, scale};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,7 +146,7 @@ fn sites(out: &mut Out, totals: &[(Site, SiteTotals)], exemplars: &HashMap<Site,
 fn workers(out: &mut Out, source: &Source) {
     let all = source.workers();
     let views = housekeeping::handle().workers();
-    let row = |of: fn(&crate::source::Thread) -> u64| {
+    let row = |of: fn(&Thread) -> u64| {
         all.iter().map(move |worker| (format!("worker=\"{}\"", worker.recorder.worker()), of(worker)))
     };
     out.counter("weir_connections_accepted", "Connections accepted.", row(|w| w.counters.accepted.get()));
@@ -179,6 +179,7 @@ fn workers(out: &mut Out, source: &Source) {
         "Connections that wait for a request.",
         row(|w| w.counters.waiting.get()),
     );
+    dealing(out, &all);
     out.gauge("weir_requests_in_flight", "Requests being answered.", row(|w| w.counters.writing.get()));
     let thread = |of: fn(&housekeeping::ThreadUse) -> u64| {
         let known = views.iter().filter_map(move |view| Some((view.worker, of(view.thread.as_ref()?))));
@@ -205,6 +206,48 @@ fn workers(out: &mut Out, source: &Source) {
             out.buckets(name, &labels, &of(&worker.recorder), &[]);
         }
     }
+}
+
+/// Connections between workers.
+fn dealing(out: &mut Out, all: &[Thread]) {
+    let row = |of: fn(&Thread) -> u64| {
+        all.iter().map(move |worker| (format!("worker=\"{}\"", worker.recorder.worker()), of(worker)))
+    };
+    out.counter(
+        "weir_connections_dealt",
+        "New connections dealt to the worker.",
+        row(|w| w.counters.dealing.dealt.get()),
+    );
+    out.counter(
+        "weir_connections_handed_on",
+        "Connections that went on at another worker.",
+        row(|w| w.counters.dealing.handed_on.get()),
+    );
+    out.counter(
+        "weir_connections_taken_over",
+        "Connections taken over from other workers.",
+        row(|w| w.counters.dealing.taken_over.get()),
+    );
+    out.counter(
+        "weir_connections_evened_out",
+        "Connections asked to end so that shares become even.",
+        row(|w| w.counters.dealing.evened_out.get()),
+    );
+    out.gauge(
+        "weir_connections_parked",
+        "Idle connections that any worker may take.",
+        row(|w| w.counters.dealing.parked.get()),
+    );
+    out.gauge(
+        "weir_connections_queued",
+        "Connections accepted, and not taken by the worker yet.",
+        row(|w| w.counters.dealing.queued.get()),
+    );
+    out.seconds_gauge(
+        "weir_loop_turn_seconds",
+        "How long the turn has taken that the loop is in.",
+        row(|w| w.stats.turn_ns()),
+    );
 }
 
 /// Loops that are in a turn longer than allowed, by the request that holds them.
@@ -284,6 +327,12 @@ impl Out {
     fn gauge(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, u64)>) {
         self.head(name, "gauge", help);
         rows.for_each(|(labels, value)| self.sample(name, &labels, value.to_string()));
+    }
+
+    /// A gauge of nanoseconds, as seconds.
+    fn seconds_gauge(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, u64)>) {
+        self.head(name, "gauge", help);
+        rows.for_each(|(labels, ns)| self.sample(name, &labels, seconds(ns)));
     }
 
     fn sample(&mut self, name: &str, labels: &str, value: String) {

@@ -61,7 +61,7 @@ pub use histogram::Histogram;
 pub use keep::{Rule, Slow};
 pub use kept::{Kept, Watch, Why};
 pub use live::{RecorderReader, SiteCounts, SiteTotals, StatusCounts};
-pub use model::{Sample, Stall, WaitKind};
+pub use model::{Sample, Stall, StallConnections, WaitKind};
 pub use now::{Blame, InFlight, Now, NowReader, Run, Ticket};
 pub use phases::PhaseMap;
 pub use record::{Cause, RequestId, RequestRecord, Text};

@@ -123,6 +123,19 @@ pub struct Stall {
     pub sample: Sample,
     /// Requests that were ready meanwhile, with the ticks each lost to it.
     pub victims: Vec<(RequestId, u64)>,
+    /// What became of connections meanwhile; `None` where there is no other worker.
+    pub connections: Option<StallConnections>,
+}
+
+/// Connections of a worker that is in a turn that takes too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct StallConnections {
+    /// Went on at other workers: they had waited in its queue, or were parked.
+    pub handed_on: u64,
+    /// Came meanwhile, and were dealt to other workers.
+    pub dealt_elsewhere: u64,
+    /// Had to wait for the turn to end if there was something to do: open, or still in its queue.
+    pub stayed: u64,
 }
 
 #[cfg(test)]

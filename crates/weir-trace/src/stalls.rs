@@ -108,6 +108,8 @@ impl Stall {
             (mine.time, mine.vm_state, mine.frames) = (theirs.time, theirs.vm_state, theirs.frames);
         }
         self.victims.extend(other.victims);
+        // Who looks later has counted on.
+        self.connections = other.connections.or(self.connections);
     }
 }
 
@@ -117,7 +119,7 @@ const VICTIMS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Sample;
+    use crate::model::{Sample, StallConnections};
     use crate::site::Site;
 
     #[test]
@@ -139,6 +141,16 @@ mod tests {
         assert_eq!((stall.sample.site, stall.sample.request.0, stall.sample.frames.len()), (Site(70), 9, 2));
         stalls.add(Stall { start: 200, duration: 10, ..Stall::default() });
         assert_eq!((stalls.list().len(), stalls.count()), (2, 2));
+    }
+
+    #[test]
+    fn connections_are_as_the_last_look_found_them() {
+        let stalls = Stalls::new(1);
+        let seen = |handed_on| Some(StallConnections { handed_on, dealt_elsewhere: 5, stayed: 2 });
+        for connections in [seen(1), seen(3), None] {
+            stalls.add(Stall { start: 100, duration: 60, connections, ..Stall::default() });
+        }
+        assert_eq!(stalls.list()[0].connections, seen(3));
     }
 
     #[test]

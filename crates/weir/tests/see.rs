@@ -141,7 +141,7 @@ both_drivers! {
             // On a busy machine a worker may be told to be blocked, too.
             let rows = workers.lines().filter(|line| !line.contains(" is blocked for "));
             assert_eq!(rows.count(), 4, "{workers}");
-            for head in ["conns", "csw/s", "minflt/s", "majflt/s", "disk/s", "memory"] {
+            for head in ["conns", "share", "dealt", "handed on", "taken over", "parked", "queued", "lag", "csw/s", "minflt/s", "majflt/s", "disk/s", "memory"] {
                 assert!(workers.contains(head), "{workers}");
             }
             assert!(says(&server, &["top", "upstreams", "-b", "-d", "0"]).starts_with("peer"));

@@ -66,6 +66,16 @@ both_drivers! {
         let took = asked.elapsed();
         let line = metrics.lines().find(|line| line.starts_with("weir_worker_blocked_seconds{")).unwrap_or_else(|| panic!("{metrics}"));
         assert!(line.contains(&id) && line.contains("location=\"/burn\""), "{line}");
+        let turn = metrics.lines().find_map(|line| line.strip_prefix("weir_loop_turn_seconds{worker=\"0\"} "));
+        assert!(turn.and_then(|turn| turn.parse::<f64>().ok()).is_some_and(|turn| turn > 0.0), "{turn:?}");
+        for name in ["dealt_total", "handed_on_total", "taken_over_total", "evened_out_total", "parked", "queued"] {
+            assert!(metrics.contains(&format!("weir_connections_{name}{{worker=\"0\"}} ")), "{name}: {metrics}");
+        }
+        let workers = server.says(&["top", "workers", "--json", "-d", "0"]);
+        let turn = workers.split_once("\"turn_ns\":").map(|(_, rest)| rest.split([',', '}']).next().unwrap_or_default());
+        assert!(turn.and_then(|turn| turn.parse::<u64>().ok()).is_some_and(|turn| turn > 0), "{workers}");
+        let doctor = server.says(&["doctor"]);
+        assert!(doctor.contains("no   stuck worker  worker 0 for ") && doctor.contains("in location /burn"), "{doctor}");
         assert!(Client::connect(server.admin).get("/reqs").text().contains(&id));
         // The watchdog looks every few milliseconds.
         let blocked = wait_for("the stall", || {

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use weir_rt::clock;
 use weir_rt::sampler::{self, LongTurn, Place};
 use weir_sys::probe;
-use weir_trace::{RequestId, Sample, Site, Stall};
+use weir_trace::{RequestId, Sample, Site, Stall, StallConnections};
 
-use super::Entry;
 use super::usage::InKernel;
+use super::{Entry, Watched};
 
 /// What is remembered of each worker between two looks, by the probe's serial number.
 #[derive(Default)]
@@ -29,8 +29,20 @@ struct Seen {
     /// Turns when last looked, and for how many looks they have been the same.
     turns: u64,
     still: u32,
+    /// The turn that the last look found, and what had been counted of connections then and before that turn.
+    turn: u64,
+    counted: Counted,
+    before: Counted,
     /// The stall that was found last, and whether it has its stack.
     stall: Option<Found>,
+}
+
+/// What is counted of connections between workers.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    handed_on: u64,
+    /// Dealt to others.
+    elsewhere: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -59,10 +71,12 @@ impl Watchdog {
         let calm = self.last.is_none_or(|last| last.elapsed() >= ALERT);
         let pause = limit.map_or(UNWATCHED, |limit| if calm { 3 * limit } else { limit });
         let idle = Next { wait: pause, quiet: true, asked: false };
+        let dealt: u64 = entries.iter().map(|entry| entry.watched.counters.dealing.dealt.get()).sum();
         let ticks = limit.map(|limit| clock::scale().ns_to_ticks(limit.as_nanos() as u64));
         entries.iter().fold(idle, |next, entry| {
             let seen = self.workers.entry(entry.serial).or_default();
-            let busy = seen.look(entry, ticks.unwrap_or(u64::MAX));
+            let alone = entries.len() == 1;
+            let busy = seen.look(entry, (!alone).then_some(dealt), ticks.unwrap_or(u64::MAX));
             if busy.stalls {
                 self.last = Some(Instant::now());
             }
@@ -112,12 +126,17 @@ struct Busy {
 }
 
 impl Seen {
-    fn look(&mut self, entry: &Entry, limit: u64) -> Busy {
+    /// `dealt`: connections that all workers were dealt; `None` for a worker that has no others.
+    fn look(&mut self, entry: &Entry, dealt: Option<u64>, limit: u64) -> Busy {
         let (probe, stalls) = (entry.watched.probe, entry.watched.recorder.stalls());
         let mut noted = false;
+        self.count(entry, dealt.unwrap_or(0));
+        let connections = dealt.map(|_| self.connections(entry));
         probe.long_turns(|LongTurn { start, end }| {
             noted = true;
-            stalls.add(Stall { start, duration: end - start, ..Stall::default() });
+            // Between two looks there may have been several: what was counted is the last one's.
+            let connections = connections.filter(|_| start == self.turn);
+            stalls.add(Stall { start, duration: end - start, connections, ..Stall::default() });
             if probe::traces_blocked() {
                 let worker = entry.watched.recorder.worker().into();
                 probe::loop_blocked(worker, clock::scale().ticks_to_ns(end - start));
@@ -141,15 +160,41 @@ impl Seen {
         if age < limit {
             return Busy { due: Some(limit - age), ..done };
         }
+        let connections = dealt.map(|_| self.connections(entry));
         let known = self.stall.is_some_and(|found| found.start == since);
         if known {
-            stalls.add(Stall { start: since, duration: age, ..Stall::default() });
+            stalls.add(Stall { start: since, duration: age, connections, ..Stall::default() });
             return Busy { stalls: true, ..done };
         }
         self.stall = Some(Found { start: since, end: None, has_stack: false });
-        stalls.add(describe(entry, since, age));
+        stalls.add(Stall { connections, ..describe(entry, since, age) });
         // One that ends at this moment needs no stack.
         Busy { due: None, asked: probe.ask().is_ok(), stalls: true }
+    }
+
+    /// Takes note of what is counted, and when the worker is in another turn than at the last look, of what was then.
+    fn count(&mut self, entry: &Entry, dealt: u64) {
+        let Watched { probe, counters, .. } = &entry.watched;
+        let before = self.counted;
+        self.counted = Counted {
+            handed_on: counters.dealing.handed_on.get(),
+            elsewhere: dealt.saturating_sub(counters.dealing.dealt.get()),
+        };
+        match probe.busy_since() {
+            // The turn that was found last may have ended since: its account goes on until another one is found.
+            0 => {}
+            turn if turn == self.turn => {}
+            turn => (self.turn, self.before) = (turn, before),
+        }
+    }
+
+    fn connections(&self, entry: &Entry) -> StallConnections {
+        let counters = &entry.watched.counters;
+        StallConnections {
+            handed_on: self.counted.handed_on.saturating_sub(self.before.handed_on),
+            dealt_elsewhere: self.counted.elsewhere.saturating_sub(self.before.elsewhere),
+            stayed: counters.active.get() + counters.dealing.queued.get(),
+        }
     }
 }
 

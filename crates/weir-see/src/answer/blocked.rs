@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_core::housekeeping::{self, WorkerStall};
 use weir_rt::clock;
 use weir_rt::sampler::Frame;
-use weir_trace::{RequestId, Stall};
+use weir_trace::{RequestId, Stall, StallConnections};
 
 use super::{Failure, Reply, pause, reqs};
 use crate::control::protocol::Question;
@@ -98,6 +98,11 @@ fn text(told: &WorkerStall, now: u64) -> String {
         }
         out.push('\n');
     }
+    if let Some(StallConnections { handed_on, dealt_elsewhere, stayed }) = stall.connections {
+        out.push_str(&format!(
+            "  connections: {handed_on} handed on to other workers, {dealt_elsewhere} new ones dealt to others, {stayed} stayed\n"
+        ));
+    }
     for frame in &sample.frames {
         out.push_str(&format!("    {}\n", address(*frame)));
     }
@@ -124,6 +129,11 @@ fn json(told: &WorkerStall, now: u64) -> String {
             json.key("syscall").text(&syscall(number));
         }
         json.key("wait_channel").text(&stall.wait_channel);
+        if let Some(connections) = stall.connections {
+            json.key("connections_handed_on").raw(connections.handed_on);
+            json.key("connections_dealt_elsewhere").raw(connections.dealt_elsewhere);
+            json.key("connections_stayed").raw(connections.stayed);
+        }
         json.key("stack").list(|json| sample.frames.iter().for_each(|frame| json.text(&address(*frame))));
         json.key("victims").list(|json| {
             for (request, ticks) in &stall.victims {

@@ -12,7 +12,7 @@ use super::queue::extension;
 use super::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
-use crate::source::{BRIEFLY, Source, scale};
+use crate::source::{BRIEFLY, Source, Thread, scale};
 use crate::table::{Cell, Column, Report};
 
 /// The table of the time `every`.
@@ -231,12 +231,32 @@ pub(crate) fn facts(source: &Source) -> String {
     let refused = housekeeping.refused().unwrap_or_else(|| "no".to_owned());
     let counter = if clock::ticks_are_counter() { "the CPU's counter" } else { "the kernel's clock" };
     format!(
-        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\n",
+        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\n{}{}",
         std::process::id(),
         workers.len(),
         source.uptime().as_secs(),
         settings.cpu_hz,
+        shares(&workers),
+        stuck(),
     )
+}
+
+/// How many connections each worker has.
+fn shares(workers: &[Thread]) -> String {
+    let share = |worker: &Thread| {
+        let (counters, dealing) = (&worker.counters, &worker.counters.dealing);
+        (counters.active.get() + dealing.parked.get() + dealing.queued.get()).to_string()
+    };
+    format!("shares {}\n", workers.iter().map(share).collect::<Vec<_>>().join(" "))
+}
+
+/// A line for each worker that is stuck.
+fn stuck() -> String {
+    let line = |blocked: super::blocked::Blocked| {
+        let time = crate::table::time(blocked.ns);
+        format!("stuck worker {} for {time} in location {}\n", blocked.worker, blocked.location)
+    };
+    super::blocked::now().into_iter().map(line).collect()
 }
 
 /// A window at most.

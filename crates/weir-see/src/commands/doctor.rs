@@ -113,8 +113,48 @@ fn server(asked: &Asked, locate: Locate<'_>) -> Vec<Finding> {
         fact("uptime"),
         fact("clock")
     );
-    vec![finding("server", true, running), samples, blocked]
+    let mut findings = vec![finding("server", true, running), samples, blocked];
+    let shares: Vec<u64> = fact("shares").split(' ').filter_map(|share| share.parse().ok()).collect();
+    findings.extend(even(&shares));
+    let stuck = facts.lines().filter_map(|line| line.strip_prefix("stuck "));
+    findings.extend(stuck.map(|who| {
+        finding(
+            "stuck worker",
+            false,
+            format!("{who}: `weir blocked` has its stack, `weir reqs` the request"),
+        )
+    }));
+    findings
 }
+
+/// Whether each worker has about as many connections as the others. `None` with one worker, or of a server that does not say.
+fn even(shares: &[u64]) -> Option<Finding> {
+    if shares.len() < 2 {
+        return None;
+    }
+    let all: u64 = shares.iter().sum();
+    let (worker, &largest) = shares.iter().enumerate().max_by_key(|(_, share)| **share)?;
+    let times = largest as f64 * shares.len() as f64 / all.max(1) as f64;
+    // Of a few connections chance gives one worker twice as many.
+    if all < FEW * shares.len() as u64 || times <= UNEVEN {
+        return Some(finding(
+            "shares",
+            true,
+            format!("{all} connections, {largest} of them with worker {worker}"),
+        ));
+    }
+    let why = "long connections of a time when it had fewer, or the kernel deals them (reuseport): see `weir top workers`";
+    Some(finding(
+        "shares",
+        false,
+        format!("worker {worker} has {largest} of {all} connections, {times:.1} times the mean: {why}"),
+    ))
+}
+
+/// Connections a worker, on average, from which on shares are judged.
+const FEW: u64 = 16;
+/// The largest share over the mean that is called even.
+const UNEVEN: f64 = 1.3;
 
 fn text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
@@ -133,4 +173,31 @@ fn json(findings: &[Finding]) -> String {
             });
         }
     }) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(shares: &[u64]) -> (bool, String) {
+        let Finding { good, says, .. } = even(shares).expect("several workers");
+        (good, says)
+    }
+
+    #[test]
+    fn uneven_shares_are_a_finding() {
+        let (good, text) = says(&[1, 190, 1, 0, 0, 0, 0, 0]);
+        assert!(
+            !good && text.starts_with("worker 1 has 190 of 192 connections, 7.9 times the mean: "),
+            "{text}"
+        );
+        assert!(says(&[24, 25, 23, 24]).0 && says(&[31, 24, 20, 21]).0, "within 1.3 times the mean");
+        assert!(!says(&[33, 21, 21, 21]).0);
+    }
+
+    #[test]
+    fn few_connections_and_one_worker_are_not_judged() {
+        assert!(says(&[0, 30]).0 && says(&[0, 0]).0);
+        assert!(even(&[500]).is_none() && even(&[]).is_none());
+    }
 }

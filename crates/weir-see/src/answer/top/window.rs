@@ -31,6 +31,40 @@ pub(super) struct WorkerFigures {
     pub(super) connection_ms: u64,
     pub(super) watched: Duration,
     pub(super) stalls: u64,
+    pub(super) dealing: DealingFigures,
+}
+
+/// What is counted of a worker's connections where they are dealt.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DealingFigures {
+    pub(super) dealt: u64,
+    pub(super) handed_on: u64,
+    pub(super) taken_over: u64,
+    pub(super) parked: u64,
+    pub(super) queued: u64,
+    /// How long the turn has taken that the loop is in.
+    pub(super) turn_ns: u64,
+}
+
+impl DealingFigures {
+    fn of(worker: &Thread) -> DealingFigures {
+        let dealing = &worker.counters.dealing;
+        DealingFigures {
+            dealt: dealing.dealt.get(),
+            handed_on: dealing.handed_on.get(),
+            taken_over: dealing.taken_over.get(),
+            parked: dealing.parked.get(),
+            queued: dealing.queued.get(),
+            turn_ns: worker.stats.turn_ns(),
+        }
+    }
+}
+
+impl WorkerFigures {
+    /// Its share of the connections: those too that wait for it, or for any worker.
+    pub(super) fn share(&self) -> u64 {
+        self.active + self.dealing.parked + self.dealing.queued
+    }
 }
 
 impl Snapshot {
@@ -50,6 +84,7 @@ impl Snapshot {
             connection_ms: view(worker).map_or(0, |view| view.connection_ms),
             watched: view(worker).map_or(Duration::ZERO, |view| view.watched),
             stalls: view(worker).map_or(0, |view| view.stalls),
+            dealing: DealingFigures::of(worker),
         };
         Snapshot {
             at: Instant::now(),

@@ -35,9 +35,16 @@ fn row(window: &Window, number: usize, before: &WorkerFigures, now: &WorkerFigur
         Cell::text(number.to_string()),
         Cell::Rate(window.rate(now.requests.saturating_sub(before.requests))),
         Cell::Rate(connections(before, now)),
+        Cell::share(now.share(), window.workers.iter().map(|(_, now)| now.share()).sum()),
         Cell::Count(now.waiting),
         Cell::Count(now.writing),
         Cell::Rate(window.rate(now.accepted.saturating_sub(before.accepted))),
+        Cell::Count(now.dealing.dealt.saturating_sub(before.dealing.dealt)),
+        Cell::Count(now.dealing.handed_on.saturating_sub(before.dealing.handed_on)),
+        Cell::Count(now.dealing.taken_over.saturating_sub(before.dealing.taken_over)),
+        Cell::Count(now.dealing.parked),
+        Cell::Count(now.dealing.queued),
+        Cell::Time(now.dealing.turn_ns),
         Cell::share(busy, busy + parked),
         share(|thread| thread.cpu_ns),
         share(|thread| thread.run_queue_ns),
@@ -65,14 +72,21 @@ fn connections(before: &WorkerFigures, now: &WorkerFigures) -> f64 {
 }
 
 /// The column of the process' memory.
-const MEMORY: usize = 15;
-const COLUMNS: [Column; 16] = [
+const MEMORY: usize = 22;
+const COLUMNS: [Column; 23] = [
     Column("worker", "worker"),
     Column("req/s", "requests_per_second"),
     Column("conns", "connections"),
+    Column("share", "share_connections"),
     Column("idle", "connections_idle"),
     Column("answering", "requests_in_flight"),
     Column("accept/s", "accepted_per_second"),
+    Column("dealt", "connections_dealt"),
+    Column("handed on", "connections_handed_on"),
+    Column("taken over", "connections_taken_over"),
+    Column("parked", "connections_parked"),
+    Column("queued", "connections_queued"),
+    Column("lag", "turn_ns"),
     Column("busy", "share_busy"),
     Column("cpu", "share_cpu"),
     Column("runq", "share_run_queue"),
