@@ -33,6 +33,7 @@ fn remote() -> io::Result<Remote> {
     }
     let (sender, receiver) = mpsc::channel();
     let serve = move || {
+        weir_rt::process::unbind();
         // It moves a few small messages: epoll has it ready with the fewest resources.
         let name = NAME.to_owned();
         let options = Options { driver: DriverChoice::Epoll, buffers: BUFFERS, name, ..Options::default() };
