@@ -11,6 +11,7 @@ use weir_sys::probe;
 use weir_trace::{Cause, Kept, RequestRecord, Site, SiteTable, Step, Text, Why};
 
 use crate::body::Body;
+use crate::conn::h2::Stream;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;
@@ -22,6 +23,8 @@ use crate::{redirect, special, subrequest};
 pub(crate) enum Rest {
     /// Its answer.
     Answer(Course, Wait),
+    /// The way of its answer to the client, whose window or turn has not come: `$bytes_sent` is what left.
+    Unsent,
     /// Its `post_action`.
     After,
     /// Its log phase, from this handler on.
@@ -44,6 +47,14 @@ pub(crate) fn serve(x: &mut Exchange) -> Option<Rest> {
             return Some(Rest::Answer(course, wait));
         }
     }
+    if x.transport.h2().is_some_and(Stream::is_unsent) {
+        return Some(Rest::Unsent);
+    }
+    logged(x)
+}
+
+/// What follows when the answer of `x` has left; what of it has to wait is left to [`rest`].
+pub(crate) fn logged(x: &mut Exchange) -> Option<Rest> {
     if x.plan.core.post_action.is_some() {
         return Some(Rest::After);
     }
@@ -59,6 +70,13 @@ pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
     match rest {
         Rest::Answer(course, wait) => {
             go_on(x, course, wait).await;
+            sent(x).await;
+            after(x).await;
+            log(x).await;
+        }
+        Rest::Unsent => {
+            attach(x);
+            sent(x).await;
             after(x).await;
             log(x).await;
         }
@@ -78,6 +96,7 @@ pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
 pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
     x.cause = Cause::of_status(status);
     conclude(x, Next::Judge(Verdict::Status(status))).await;
+    sent(x).await;
     after(x).await;
     log(x).await;
     record(x);
@@ -90,6 +109,17 @@ pub(crate) async fn close(x: &mut Exchange, status: u16) {
     conclude(x, Next::Judge(Verdict::Close(status))).await;
     log(x).await;
     record(x);
+}
+
+/// Waits until the answer has left through its stream's window, as long as `send_timeout` allows.
+async fn sent(x: &mut Exchange) {
+    if x.complete
+        && x.transport.h2().is_some_and(Stream::is_unsent)
+        && let Err(error) = output::drained(x).await
+    {
+        x.complete = false;
+        broken(x, error);
+    }
 }
 
 /// `post_action`: the request goes on elsewhere when its answer is out, however it came out. Boxed, since few do. One

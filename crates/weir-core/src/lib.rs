@@ -36,6 +36,7 @@ mod temp;
 pub mod text;
 pub mod tls;
 pub mod trace;
+mod trim;
 pub mod upstream;
 pub mod variable;
 pub mod wire;

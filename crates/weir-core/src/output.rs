@@ -466,9 +466,16 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
 /// The response is complete as far as the handler goes; large ones are waited for, so that `$request_time` and
 /// `$bytes_sent` tell what the client got.
 async fn finish(x: &mut Exchange) -> Result<(), Error> {
+    if let Some(stream) = x.transport.h2() {
+        stream.clone().settle(x);
+    }
+    drained(x).await
+}
+
+/// Waits until what was handed over has left.
+pub(crate) async fn drained(x: &mut Exchange) -> Result<(), Error> {
     let site = Site::step(ConnStep::Write);
     if let Some(stream) = x.transport.h2().cloned() {
-        stream.settle(x);
         x.open(site);
         let drained = stream.drained(x, 0).await;
         x.close(site);

@@ -86,6 +86,8 @@ pub struct Worker {
     doors: Cell<usize>,
     /// When it was told last that connections are closed to make room.
     crowded: Cell<Option<u64>>,
+    /// A task looks whether memory is to be given back.
+    pub(crate) is_trimming: Cell<bool>,
     offset: Cell<(u64, i32)>,
 }
 
@@ -127,6 +129,7 @@ impl Worker {
             closing: Cell::new(false),
             doors: Cell::new(0),
             crowded: Cell::new(None),
+            is_trimming: Cell::new(false),
             offset: Cell::new((time, clock::local_offset(time) / 60)),
         })
     }

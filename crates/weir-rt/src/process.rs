@@ -180,6 +180,17 @@ pub fn trim_memory() {
     }
 }
 
+/// Bytes of this process in memory; 0 where that can't be known. Opens and reads a file.
+pub fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| {
+        let resident = text.split(' ').nth(1)?;
+        resident.parse::<u64>().ok()
+    });
+    // SAFETY: no pointers; every system knows the size of its pages.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.unwrap_or_default() * u64::try_from(size).unwrap_or_default()
+}
+
 /// Lets the calling thread's sleeps end up to `ns` nanoseconds late, so that they end together with something else
 /// (50 µs is what threads begin with).
 pub fn set_timer_slack(ns: u32) {

@@ -411,10 +411,11 @@ impl Exchange {
         self.complete
     }
 
-    /// Bytes that left behind the head, chunk framing included (`$body_bytes_sent`).
+    /// Bytes that left after the head (`$body_bytes_sent`): as in nginx with the framing of chunks, without that of HTTP/2.
     pub fn body_bytes_sent(&self) -> u64 {
-        match self.transport {
-            Transport::H1(_) | Transport::H2(_) => self.bytes_sent().saturating_sub(self.header_size),
+        match &self.transport {
+            Transport::H1(_) => self.bytes_sent().saturating_sub(self.header_size),
+            Transport::H2(stream) => stream.content(),
             _ => self.body_sent,
         }
     }

@@ -100,10 +100,23 @@ impl Connection {
         self.store.get(key).map_or(0, |stream| stream.pending)
     }
 
+    /// Bytes that could be sent of a stream beside all that was announced: until then its content need not be in memory.
+    /// What other streams may not send for their own windows takes nothing of the connection's.
+    pub fn window(&self, key: Key) -> u64 {
+        let Some(stream) = self.store.get(key) else { return 0 };
+        let ahead = self.store.streams().map(|stream| stream.pending.min(stream.send.room())).sum();
+        stream.send.room().saturating_sub(stream.pending).min(self.send.room().saturating_sub(ahead))
+    }
+
     /// Whether something of a stream is still to be sent that was announced, if only its end.
     pub fn is_unsent(&self, key: Key) -> bool {
         let unsent = |stream: &Stream| stream.state.sends() && (stream.pending > 0 || stream.last);
         self.store.get(key).is_some_and(unsent)
+    }
+
+    /// Whether something was announced that was not asked for, maybe because the stream was reset.
+    pub fn is_pending(&self, key: Key) -> bool {
+        self.store.get(key).is_some_and(|stream| stream.pending > 0 || (stream.last && stream.state.sends()))
     }
 
     /// Writes the head of a DATA frame with all of a stream's content, `bytes`, where that is one frame, may be sent, and

@@ -103,6 +103,10 @@ impl Store {
         self.ids.iter().map(|(_, place)| Key(*place))
     }
 
+    pub(super) fn streams(&self) -> impl Iterator<Item = &Stream> {
+        self.places.iter().flatten()
+    }
+
     pub(super) fn streams_mut(&mut self) -> impl Iterator<Item = (Key, &mut Stream)> {
         let places = self.places.iter_mut().enumerate();
         places.filter_map(|(place, stream)| Some((Key(place as u32), stream.as_mut()?)))

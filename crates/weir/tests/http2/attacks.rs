@@ -1,7 +1,7 @@
 //! Clients that do too much, too little, or what they may not.
 
 use weir_http::h2::Code;
-use weir_test::{Server, both_drivers};
+use weir_test::{Server, both_drivers, wait_for};
 
 use crate::client::Client;
 
@@ -19,18 +19,22 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 /// `GET /ok`, without tables.
 const GET: &[u8] = b"\x82\x86\x04\x03/ok\x01\x01a";
 
+/// Far above what a thousand streams take that hold nothing of their content, and far below what 32 KB of each would be.
+const LITTLE: u64 = 48 << 20;
+
 both_drivers! {
-    /// Those whose allowance a second is small beside the flood: of WINDOW_UPDATE frames 20,000 a second are allowed, which a busy
-    /// machine may take longer for (weir-http tests that one, by a clock of its own).
     fn floods_end_the_connection_and_have_a_name_in_the_log(driver) {
         let server = Server::start(CONF);
         let resets = |at: u32| [frame(1, 5, 2 * at + 1, GET), frame(3, 0, 2 * at + 1, &[0, 0, 0, 8])].concat();
         let continuation = |at: u32| frame(if at == 0 { 1 } else { 9 }, 0, 1, if at == 0 { GET } else { b"" });
-        let floods: [(&str, Vec<u8>); 4] = [
+        let bomb = [&b"\x82\x86\x84\x01\x01a\x40\x7f\xa1\x1e"[..], &[b'x'; 4000], b"\0"].concat();
+        let floods: [(&str, Vec<u8>); 6] = [
             ("rapid reset", (0..2000).flat_map(resets).collect()),
             ("CONTINUATION flood", (0..1000).flat_map(continuation).collect()),
             ("PING flood", frame(6, 0, 0, &[0; 8]).repeat(5000)),
             ("SETTINGS flood", frame(4, 0, 0, &[]).repeat(1000)),
+            ("header bomb", [frame(1, 5, 1, &bomb), frame(1, 5, 3, &[0xbe; 16_000])].concat()),
+            ("WINDOW_UPDATE flood", frame(8, 0, 0, &[0, 0, 0, 1]).repeat(200_000)),
         ];
         for (name, flood) in floods {
             let mut client = Client::connect(server.addr(0));
@@ -80,6 +84,28 @@ both_drivers! {
         client.until("a reset", |client| client.answers[&key].reset.is_some());
         assert_eq!(client.answers[&key].body.len(), 1000);
         assert_eq!(client.fetch("/ok").text(), "ok", "the connection lives");
+    }
+
+    /// A file stays on the disk until its stream's window opens, and what such connections did take goes back to the system.
+    fn windows_that_never_open_hold_little_memory(driver) {
+        let server = Server::builder(
+            "http { send_timeout 600s; server { listen 127.0.0.1:%%PORT%%; http2 on; root %%DIR%%; location /ok { return 200 ok; } } }")
+            .file("file", vec![b'x'; 200_000]).start();
+        assert_eq!(Client::connect(server.addr(0)).fetch("/ok").text(), "ok");
+        let before = server.resident_bytes();
+        let stalled = || {
+            let mut client = Client::with_window(server.addr(0), 0);
+            client.until("settings", |client| client.conn.is_settled());
+            (0..100).for_each(|_| drop(client.get("/file")));
+            client.until("all heads", |client| client.answers.values().all(|answer| answer.status == 200));
+            client
+        };
+        let clients: Vec<_> = (0..10).map(|_| stalled()).collect();
+        let during = server.resident_bytes();
+        assert!(during < before + LITTLE, "{} KB more with a thousand streams", (during - before) >> 10);
+        drop(clients);
+        wait_for("memory that comes back", || (server.resident_bytes() < before + LITTLE / 2).then_some(()));
+        assert_eq!(Client::connect(server.addr(0)).fetch("/ok").text(), "ok");
     }
 
     fn a_server_without_http_2_is_not_asked_by_it(driver) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
-use weir_test::{Server, Signal, both_drivers, require_program};
+use weir_test::{Server, Signal, both_drivers, require_program, wait_for};
 
 use super::tls::own;
 
@@ -130,6 +130,8 @@ both_drivers! {
         let running = Running::start(&go, &url(&server, 0));
         for round in 2..6 {
             server.reload(&conf(1, &round.to_string()));
+            let begun = || (server.error_log().matches("reconfiguring").count() >= round - 1).then_some(());
+            wait_for("the reload", begun);
         }
         running.end();
         let running = Running::start(&go, &url(&server, 0));

@@ -75,6 +75,8 @@ both_drivers! {
         ignored(|port| conf(port, ""), |server, _, _| server.signal(Signal::Quit));
         ignored(|port| conf(port, ""), |server, port, client| {
             server.reload(&conf(port, "add_header X-New 1;"));
+            let asked = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            wait_for("the new servers", || server.raw(asked).windows(5).any(|part| part == b"X-New").then_some(()));
             // By the new servers.
             assert_eq!(client.fetch("/").text(), "on");
         });

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod client;
+mod counts;
 mod go;
 mod grpc;
 mod late;

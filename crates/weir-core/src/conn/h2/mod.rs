@@ -5,12 +5,14 @@
 //! connection ([`Mux`]) and wakes it. So all answers to what one receive brought leave in one write, in the order of
 //! their priorities, and a request that does not wait allocates nothing: exchange, stream and slot are used again.
 //!
-//! * `mod.rs`: the task; * `mux.rs`: what streams and connection share; * `stream.rs`: a request's end of it;
+//! * `mod.rs`: the task; * `mux.rs`: what streams and connection share; * `pump.rs`: content that leaves;
+//!   * `stream.rs`: a request's end of it;
 //!   * `head.rs`: header sections as requests; * `encode.rs`: responses as header sections.
 
 mod encode;
 mod head;
 mod mux;
+mod pump;
 mod request;
 mod stream;
 pub(crate) mod upgrade;
@@ -27,6 +29,7 @@ use super::h1::{HIGH, Wire};
 use super::keepalive;
 use crate::exchange::Exchange;
 use crate::log::{self, Level};
+use crate::trim;
 use crate::worker::Worker;
 
 pub(crate) use mux::Mux;
@@ -163,6 +166,7 @@ async fn finish(mux: &Rc<Mux>) {
         }
     }
     mux.ended().await;
+    trim::trim_later(&mux.worker);
 }
 
 /// Ends our direction and reads what still comes: closing over unread bytes would reset the connection, and what was

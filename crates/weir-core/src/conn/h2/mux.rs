@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use weir_http::h2::{Abuse, Code, Config, Event, Failure, Grant, Key};
+use weir_http::h2::{Abuse, Code, Config, Event, Failure, Key};
 use weir_http::{h2, hpack};
 
 use super::encode::Blocks;
 use super::request;
-use crate::body::{Buf, Chain};
+use crate::body::Chain;
 use crate::conn::Connection;
 use crate::conn::h1::{HIGH, Wire};
 use crate::exchange::Exchange;
@@ -39,6 +39,10 @@ pub(crate) struct Mux {
     lingering: Cell<u32>,
     looked_ms: Cell<u64>,
     due: RefCell<Vec<Key>>,
+    /// Requests of this turn whose answers are whole and not composed.
+    pub(super) held: RefCell<Vec<(Key, Box<Exchange>)>>,
+    /// Streams whose content stays in its file until their windows open.
+    pub(super) starved: RefCell<Vec<Key>>,
     /// `http2_recv_buffer_size`
     pub(super) read_window: u32,
 }
@@ -50,6 +54,8 @@ pub(super) struct Slot {
     pub(super) chain: Chain,
     /// Bytes of all its frames (`$bytes_sent`).
     pub(super) written: u64,
+    /// Bytes of content in them (`$body_bytes_sent`).
+    pub(super) content: u64,
     /// Content that came and was not taken.
     pub(super) input: VecDeque<Vec<u8>>,
     /// No more content comes.
@@ -66,9 +72,9 @@ pub(super) struct Slot {
     pub(super) broken: bool,
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
     /// the answer, or to send the rest of the request, which is dropped.
-    until: Option<u64>,
+    pub(super) until: Option<u64>,
     /// How long that is from each piece that it takes.
-    patience: u64,
+    pub(super) patience: u64,
     /// It is the request that is not over.
     lingers: bool,
     /// Bytes that were dropped meanwhile.
@@ -84,7 +90,7 @@ pub(super) struct Slot {
 impl Slot {
     /// Empties the slot for another stream, keeping its memory.
     fn renew(&mut self) {
-        let Slot { chain, written, input, ended, discarded, closed, detached, fault, .. } = self;
+        let Slot { chain, written, content, input, ended, discarded, closed, detached, fault, .. } = self;
         (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
         // Mostly both are empty, and emptying takes more than looking.
         if !chain.is_empty() {
@@ -93,7 +99,7 @@ impl Slot {
         if !input.is_empty() {
             input.clear();
         }
-        (*written, *fault) = (0, None);
+        (*written, *content, *fault) = (0, 0, None);
         (*ended, *discarded, *closed, *detached) = (false, false, false, false);
         (self.reader, self.writer, self.watcher) = (None, None, None);
     }
@@ -139,6 +145,8 @@ impl Mux {
             lingering: Cell::new(0),
             looked_ms: Cell::new(0),
             due: RefCell::default(),
+            held: RefCell::default(),
+            starved: RefCell::default(),
             read_window: settings.recv_buffer_size.max(settings.body_preread_size),
         })
     }
@@ -175,6 +183,8 @@ impl Mux {
             }
         }
         self.pump();
+        self.feed();
+        request::settle(self, spare);
         self.look();
         self.serving.set(false);
     }
@@ -314,61 +324,6 @@ impl Mux {
         slot.ended = ended;
     }
 
-    /// Composes as much of the streams' content as may be sent now.
-    pub(super) fn pump(&self) {
-        while self.wire.pending() <= HIGH {
-            let mut h2 = self.h2.borrow_mut();
-            let mut grant = None;
-            let mut slots = self.slots.borrow_mut();
-            if !h2.has_data() {
-                break;
-            }
-            self.wire.frame(|out| grant = h2.next_data(out));
-            let Some(Grant { key, len, end }) = grant else { break };
-            if let Some(slot) = slots.get_mut(key.index()) {
-                self.take(&mut slot.chain, len);
-                slot.written += len + h2::HEAD as u64;
-            }
-            let pending = h2.pending(key);
-            drop(h2);
-            if let Some(slot) = slots.get_mut(key.index()) {
-                if let Some(until) = &mut slot.until {
-                    *until = weir_rt::now_ms() + slot.patience;
-                }
-                let over = end || (pending == 0 && slot.fault.is_some());
-                if pending <= HIGH / 2
-                    && let Some(writer) = slot.writer.take()
-                {
-                    writer.wake();
-                }
-                if slot.detached && over {
-                    drop(slots);
-                    self.detach(key, true);
-                }
-            }
-        }
-    }
-
-    /// Moves `len` bytes of `chain` behind the head of their frame; all of its pieces are in memory. Small ones are
-    /// copied, others go as they are: the bytes of a file that many ask for stay in the processor's cache, and a burst
-    /// needs no memory of its own.
-    fn take(&self, chain: &mut Chain, len: u64) {
-        let mut left = len;
-        while left > 0
-            && let Some(buf) = chain.pop()
-        {
-            let part = buf.len().min(left);
-            left -= part;
-            if part == buf.len() {
-                self.wire.queue(buf);
-                continue;
-            }
-            let buf = divisible(buf);
-            self.wire.queue(buf.slice(0, part));
-            chain.unpop(buf.slice(part, buf.len()));
-        }
-    }
-
     /// The exchange of a stream is over: what is left of its answer is sent, then it is forgotten. `complete`: the answer
     /// is whole as far as the exchange goes.
     pub(super) fn detach(&self, key: Key, complete: bool) {
@@ -438,6 +393,7 @@ impl Mux {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(key.index()) else { return };
             slot.chain.clear();
+            self.starved.borrow_mut().retain(|starved| *starved != key);
             if slot.until.take().is_some() {
                 self.lingering.set(self.lingering.get() - 1);
             }
@@ -566,14 +522,6 @@ fn longest_frame(head: &weir_http::h1::Limits) -> u32 {
         return h2::MIN_FRAME;
     }
     u32::try_from(head.max_head).unwrap_or(u32::MAX).min((1 << 24) - 1)
-}
-
-/// `buf` in a form whose parts are no copies.
-fn divisible(buf: Buf) -> Buf {
-    match buf {
-        Buf::Bytes(bytes) => Buf::shared(bytes.into()),
-        other => other,
-    }
 }
 
 /// Requests that are served at a stretch.

@@ -9,6 +9,7 @@ use super::{Stream, exchange, head};
 use crate::conn::Transport;
 use crate::conn::h1::begin_trace;
 use crate::conn::head::NoHead;
+use crate::engine::Rest;
 use crate::exchange::Exchange;
 use crate::{engine, read};
 
@@ -42,11 +43,38 @@ pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Bo
             over(mux, key, &x);
             Some(x)
         }
+        Some(Rest::Unsent) => {
+            mux.held.borrow_mut().push((key, x));
+            None
+        }
         Some(rest) => {
             later(mux, key, x, Task::Answer(rest));
             None
         }
     }
+}
+
+/// Logs the requests whose answers this turn has composed. Those for which there was no room, or no window, become tasks.
+pub(super) fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+    if mux.held.borrow().is_empty() {
+        return;
+    }
+    let mut held = std::mem::take(&mut *mux.held.borrow_mut());
+    for (key, mut x) in held.drain(..) {
+        let unsent = x.transport.h2().is_some_and(Stream::is_unsent);
+        let rest = if unsent { Some(Rest::Unsent) } else { engine::logged(&mut x) };
+        match rest {
+            Some(rest) => later(mux, key, x, Task::Answer(rest)),
+            None => {
+                over(mux, key, &x);
+                if let Some(other) = spare.replace(x) {
+                    mux.worker.give_exchange(other);
+                }
+            }
+        }
+    }
+    // Its memory is used again.
+    mux.held.replace(held);
 }
 
 fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: Task) {
@@ -79,7 +107,7 @@ fn count(x: &mut Exchange, mux: &Mux) {
 
 /// What is left of a request that has to wait.
 enum Task {
-    Answer(engine::Rest),
+    Answer(Rest),
     Refuse(NoHead),
 }
 

@@ -36,9 +36,19 @@ impl Stream {
         self.with(|slot| slot.written)
     }
 
+    /// Bytes of content in them.
+    pub(crate) fn content(&self) -> u64 {
+        self.with(|slot| slot.content)
+    }
+
     /// The client has reset it, or is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.with(|slot| slot.closed)
+    }
+
+    /// Something of the answer is still to be composed, or can't be any more.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.mux.h2.borrow().is_pending(self.key)
     }
 
     /// All of the request's content has come and was taken.
@@ -101,12 +111,12 @@ impl Stream {
                 _ if !sent => {}
                 Buf::Bytes(bytes) if copied => {
                     self.mux.wire.stream.give_spare(bytes);
-                    return self.wrote(composed);
+                    return self.wrote_whole(composed, len);
                 }
-                _ if copied => return self.wrote(composed),
+                _ if copied => return self.wrote_whole(composed, len),
                 buf => {
                     self.mux.wire.queue(buf);
-                    return self.wrote(composed + len);
+                    return self.wrote_whole(composed + len, len);
                 }
             }
         }
@@ -148,7 +158,11 @@ impl Stream {
         let rate = rate::of(x);
         let mut before = x.body_sent.saturating_sub(chain.len());
         while let Some(buf) = chain.pop() {
-            let most = if buf.memory().is_some() { buf.len() } else { READ };
+            // A file is read when the client lets more of it come: a hundred windows that never open hold nothing.
+            let most = match buf.memory() {
+                Some(_) => buf.len(),
+                None => self.window(x).await?.clamp(LEAST, READ),
+            };
             let part = match rate {
                 Some(rate) => buf.len().min(most).min(self.allowed(x, rate, before).await?),
                 None => buf.len().min(most),
@@ -219,11 +233,34 @@ impl Stream {
         self.mux.h2.borrow().pending(self.key)
     }
 
-    /// Waits until at most `below` bytes of the body are left to send.
+    /// Waits until the client lets more of the body come than what was given; how many bytes.
+    async fn window(&self, x: &mut Exchange) -> Result<u64, Error> {
+        let window = || self.mux.h2.borrow().window(self.key);
+        if window() == 0 {
+            self.until(x, || {
+                let open = window() > 0;
+                if !open {
+                    self.mux.starve(self.key);
+                }
+                open
+            })
+            .await?;
+        }
+        Ok(window())
+    }
+
+    /// Waits until at most `below` bytes of the body are left to send; of 0, until the stream's end has left, too, which may
+    /// be a frame of its own.
     pub(crate) async fn drained(&self, x: &mut Exchange, below: u64) -> Result<(), Error> {
-        if self.pending() <= below {
+        let done = || if below == 0 { !self.is_unsent() } else { self.pending() <= below };
+        if done() {
             return Ok(());
         }
+        self.until(x, done).await
+    }
+
+    /// Waits for what the client has to do, as long as it takes something in each `send_timeout`.
+    async fn until(&self, x: &mut Exchange, done: impl Fn() -> bool) -> Result<(), Error> {
         self.mux.wake();
         let interval = x.plan.core.send_timeout;
         let timer = Timer::new();
@@ -233,10 +270,10 @@ impl Stream {
             if self.is_closed() {
                 return Poll::Ready(Err(Error::CLIENT_CLOSED));
             }
-            let now = self.pending();
-            if now <= below {
+            if done() {
                 return Poll::Ready(Ok(()));
             }
+            let now = self.pending();
             if now < left {
                 left = now;
                 timer.touch(interval);
@@ -347,6 +384,11 @@ impl Stream {
         self.with(|slot| slot.fault.is_some())
     }
 
+    fn wrote_whole(&self, bytes: u64, content: u64) {
+        self.with_mut(|slot| slot.content += content);
+        self.wrote(bytes);
+    }
+
     fn wrote(&self, bytes: u64) {
         self.with_mut(|slot| slot.written += bytes);
         self.mux.wake();
@@ -363,3 +405,5 @@ impl Stream {
 
 /// Files are read in pieces of this many bytes.
 const READ: u64 = 32 * 1024;
+/// ... and of at least so many, however small the window is.
+const LEAST: u64 = 4 * 1024;

@@ -1,0 +1,234 @@
+//! What the log says was sent is what came, on every transport and from every source of a body: bills are made from it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use weir_test::{DEADLINE, Driver, Server, both_drivers, require_program, wait_for};
+
+use super::attacks::frame;
+use super::tls::own;
+
+/// Bytes that came: all of them, and those of the body; as in nginx with the framing of chunks, and without that of HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Came {
+    whole: u64,
+    body: u64,
+}
+
+const SIZES: [usize; 7] = [0, 1, 8192, 8193, 65_536, 65_537, 1 << 20];
+
+fn connect(addr: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(addr).expect("the server listens");
+    socket.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+    socket
+}
+
+/// By HTTP/1, on a connection that the server closes.
+fn ask_h1(addr: SocketAddr, version: &str, method: &str, path: &str, fields: &[(&str, &str)]) -> Came {
+    let mut socket = connect(addr);
+    let mut head = format!("{method} {path} HTTP/{version}\r\nHost: a\r\nConnection: close\r\n");
+    fields.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+    socket.write_all(format!("{head}\r\n").as_bytes()).expect("the server reads");
+    let mut all = Vec::new();
+    socket.read_to_end(&mut all).expect("an answer");
+    let head = all.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+    Came { whole: all.len() as u64, body: (all.len() - head) as u64 }
+}
+
+fn literal(name: &str, value: &str) -> Vec<u8> {
+    assert!(name.len() < 127 && value.len() < 127);
+    [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+}
+
+/// By HTTP/2 without TLS, frame by frame.
+fn ask_h2(addr: SocketAddr, method: &str, path: &str, fields: &[(&str, &str)]) -> Came {
+    let mut socket = connect(addr);
+    let usual = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "a")];
+    let block: Vec<u8> = usual.iter().chain(fields).flat_map(|(name, value)| literal(name, value)).collect();
+    let wide = [&[0, 4][..], &(1_u32 << 30).to_be_bytes()].concat();
+    let mut out = weir_http::h2::PREFACE.to_vec();
+    out.extend(
+        [frame(4, 0, 0, &wide), frame(8, 0, 0, &(1_u32 << 30).to_be_bytes()), frame(1, 5, 1, &block)]
+            .concat(),
+    );
+    socket.write_all(&out).expect("the server reads");
+    let mut came = Came { whole: 0, body: 0 };
+    loop {
+        let mut head = [0; 9];
+        socket.read_exact(&mut head).expect("a frame");
+        let [a, b, c, kind, flags, .., stream] = head;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        socket.read_exact(&mut vec![0; length as usize]).expect("a whole frame");
+        assert!(kind != 3 && kind != 7, "an end: {head:?}");
+        if stream == 1 && kind < 2 {
+            came.whole += 9 + u64::from(length);
+            came.body += if kind == 0 { u64::from(length) } else { 0 };
+            if flags & 1 == 1 {
+                return came;
+            }
+        }
+    }
+}
+
+/// What was logged of the request with that number.
+fn logged(server: &Server, number: usize) -> Came {
+    let file = server.dir().path().join("sent.log");
+    wait_for("the line of the request", || {
+        let text = std::fs::read_to_string(&file).ok()?;
+        let line = text.lines().find(|line| line.contains(&format!("?id={number} ")))?.to_owned();
+        let mut words = line.split(' ').skip(1).map(|word| word.parse().expect("a number"));
+        Some(Came { whole: words.next()?, body: words.next()? })
+    })
+}
+
+fn serve(driver: Driver) -> Server {
+    let pair = own("localhost");
+    let mut builder = Server::builder(
+        "http { log_format sent '$request_uri $bytes_sent $body_bytes_sent'; access_log sent.log sent;
+            ssl_certificate a.crt; ssl_certificate_key a.key; root files; sub_filter_types *;
+            proxy_cache_path cache keys_zone=kept:1m; gzip_types *; gzip_min_length 1;
+            server { listen 127.0.0.1:%%PORT_0%%; listen 127.0.0.1:%%PORT_1%% ssl; http2 on;
+                error_page 404 /pages/8193;
+                location /plain/ { alias files/; sendfile off; }
+                location /sendfile/ { alias files/; sendfile on; }
+                location /threads/ { alias files/; aio threads; }
+                location /direct/ { alias files/; directio 512; }
+                location /kept_open/ { alias files/; open_file_cache max=10; }
+                location /gzip/ { alias files/; gzip on; }
+                location /sub/ { alias files/; sub_filter y z; sub_filter_once off; }
+                location /ssi/ { ssi on; ssi_types *; alias includes/; }
+                location /pages/ { alias files/; }
+                location /print/ { content_by_lua_block { ngx.print(string.rep('x', tonumber(ngx.var.uri:match('%d+')))) } }
+                location /say/ { content_by_lua_block {
+                    for _ = 1, tonumber(ngx.var.uri:match('%d+')) / 1000 do ngx.say(string.rep('x', 999)) end } }
+                location /return { return 200 'some text'; }
+                location /buffered/ { proxy_pass http://127.0.0.1:%%PORT_2%%/; }
+                location /unbuffered/ { proxy_buffering off; proxy_pass http://127.0.0.1:%%PORT_2%%/; }
+                location /cached/ { proxy_cache kept; proxy_cache_valid any 1h; proxy_cache_key $uri;
+                    proxy_pass http://127.0.0.1:%%PORT_2%%/; }
+                location /slice/ { slice 10k; proxy_cache kept; proxy_cache_key $uri$slice_range; proxy_cache_valid any 1h;
+                    proxy_set_header Range $slice_range; proxy_http_version 1.1; proxy_pass http://127.0.0.1:%%PORT_2%%/; } }
+            server { listen 127.0.0.1:%%PORT_2%%; access_log off; } }",
+    )
+    .file("a.crt", &pair.certificate)
+    .file("a.key", &pair.key)
+    .driver(driver);
+    for size in SIZES {
+        builder = builder
+            .file(&format!("files/{size}"), vec![b'x'; size])
+            .file(&format!("includes/{size}"), format!("<!--#include virtual=\"/pages/{size}\" -->"));
+    }
+    builder.start()
+}
+
+const SOURCES: [&str; 15] = [
+    "plain",
+    "sendfile",
+    "threads",
+    "direct",
+    "kept_open",
+    "gzip",
+    "sub",
+    "ssi",
+    "print",
+    "say",
+    "buffered",
+    "unbuffered",
+    "cached",
+    "cached",
+    "slice",
+];
+
+both_drivers! {
+    fn the_log_says_what_came(driver) {
+        let server = serve(driver);
+        let (addr, mut wrong, mut number) = (server.addr(0), Vec::new(), 0);
+        let mut all = |method: &str, path: &str, fields: &[(&str, &str)]| {
+            for transport in ["1.0", "1.1", "2"] {
+                number += 1;
+                let path = format!("{path}?id={number}");
+                let came = match transport {
+                    "2" => ask_h2(addr, method, &path, fields),
+                    version => ask_h1(addr, version, method, &path, fields),
+                };
+                let logged = logged(&server, number);
+                if came != logged {
+                    wrong.push(format!("HTTP/{transport} {method} {path} {fields:?}: {came:?}, but {logged:?}"));
+                }
+            }
+        };
+        for source in SOURCES {
+            for size in SIZES {
+                let fields: &[_] = if source == "gzip" { &[("accept-encoding", "gzip")] } else { &[] };
+                all("GET", &format!("/{source}/{size}"), fields);
+            }
+        }
+        for path in ["/return", "/none", "/plain/65536", "/print/20000", "/buffered/20000"] {
+            all("GET", path, &[]);
+            all("HEAD", path, &[]);
+        }
+        for source in ["plain", "sendfile", "cached", "buffered"] {
+            all("GET", &format!("/{source}/65536"), &[("range", "bytes=100-50099")]);
+            all("GET", &format!("/{source}/65536"), &[("range", "bytes=100-50099,60000-60099")]);
+            all("GET", &format!("/{source}/65536"), &[("range", "bytes=70000-")]);
+        }
+        all("GET", "/plain/65536", &[("if-modified-since", "Fri, 31 Dec 2100 23:59:59 GMT")]);
+        assert!(wrong.is_empty(), "{} of {number}:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    /// Over TLS, by curl, which counts the body without frames.
+    fn the_log_says_what_came_over_tls(driver) {
+        let Some(curl) = require_program("curl") else { return };
+        let server = serve(driver);
+        let mut number = 0;
+        for source in ["plain", "sendfile", "buffered", "print"] {
+            for size in SIZES {
+                for version in ["--http1.0", "--http1.1", "--http2"] {
+                    number += 1;
+                    let mut command = Command::new(&curl);
+                    command.args(["-sSk", "--noproxy", "*", "--max-time", "90", "-o", "/dev/null", "-w", "%{size_download}", version]);
+                    command.arg(format!("https://{}/{source}/{size}?id={number}", server.addr(1)));
+                    let output = command.output().expect("curl runs");
+                    let body: u64 = String::from_utf8_lossy(&output.stdout).parse().expect("a number");
+                    let logged = logged(&server, number).body;
+                    let what = format!("{version} {source} {size}: {body} came, {logged} logged");
+                    assert_eq!(body, size as u64, "{what}");
+                    let chunked = version == "--http1.1" && source == "print";
+                    assert!(logged == body || (chunked && logged > body && logged <= body + 1000), "{what}");
+                }
+            }
+        }
+    }
+
+    /// A client that leaves got no more than was logged, and what was logged is not what it never could get.
+    fn the_log_says_what_a_client_that_left_could_get(driver) {
+        let server = serve(driver);
+        std::fs::File::create(server.dir().path().join("files/big")).and_then(|file| file.set_len(64 << 20)).expect("a file");
+        let mut socket = connect(server.addr(0));
+        socket.write_all(b"GET /plain/big?id=1 HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
+        let mut part = vec![0; 100_000];
+        socket.read_exact(&mut part).expect("some of it");
+        drop(socket);
+        let came = logged(&server, 1);
+        assert!(came.whole >= 100_000 && came.body < 64 << 20, "{came:?}");
+        let mut socket = connect(server.addr(0));
+        let block: Vec<u8> = [(":method", "GET"), (":scheme", "http"), (":path", "/plain/big?id=2"), (":authority", "a")]
+            .iter().flat_map(|(name, value)| literal(name, value)).collect();
+        let out = [&weir_http::h2::PREFACE[..], &frame(4, 0, 0, &[]), &frame(1, 5, 1, &block)].concat();
+        socket.write_all(&out).expect("the server reads");
+        let mut part = vec![0; 60_000];
+        socket.read_exact(&mut part).expect("some of it");
+        socket.write_all(&frame(3, 0, 1, &[0, 0, 0, 8])).expect("the server reads");
+        let came = logged(&server, 2);
+        assert!(came.body <= 65_535 && came.whole >= 59_000, "what the window allowed: {came:?}");
+        // One that asks for little and resets it before its window opens: nothing of the body was sent.
+        let mut socket = connect(server.addr(0));
+        let block: Vec<u8> = [(":method", "GET"), (":scheme", "http"), (":path", "/plain/65536?id=3"), (":authority", "a")]
+            .iter().flat_map(|(name, value)| literal(name, value)).collect();
+        let closed = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+        let out = [&weir_http::h2::PREFACE[..], &closed, &frame(1, 5, 1, &block), &frame(3, 0, 1, &[0, 0, 0, 8])].concat();
+        socket.write_all(&out).expect("the server reads");
+        assert_eq!(logged(&server, 3).body, 0);
+    }
+}
