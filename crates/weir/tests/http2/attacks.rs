@@ -96,7 +96,9 @@ both_drivers! {
         let stalled = || {
             let mut client = Client::with_window(server.addr(0), 0);
             client.until("settings", |client| client.conn.is_settled());
-            (0..100).for_each(|_| drop(client.get("/file")));
+            for _ in 0..100 {
+                let _key = client.get("/file");
+            }
             client.until("all heads", |client| client.answers.values().all(|answer| answer.status == 200));
             client
         };
