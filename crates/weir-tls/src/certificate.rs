@@ -6,7 +6,7 @@ pub use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
 
 use crate::error::{Error, content};
-use crate::{der, facts, pem};
+use crate::{der, facts, pem, revocation};
 
 /// How long using a key takes, and so where that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,12 +129,19 @@ pub fn chain_of_der(der: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
 /// The revocation lists of `text`.
 ///
 /// # Errors
-/// There is none.
+/// There is none, or one is malformed.
 pub fn crls(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let blocks = pem::blocks(text).into_iter();
     let lists: Vec<Vec<u8>> =
         blocks.filter(|block| block.label == "X509 CRL").map(|block| block.bytes).collect();
-    if lists.is_empty() { Err(content("no start line: Expecting: X509 CRL")) } else { Ok(lists) }
+    if lists.is_empty() {
+        return Err(content("no start line: Expecting: X509 CRL"));
+    }
+    // What can't be read would be as if it were not there.
+    match lists.iter().all(|list| revocation::read(list).is_some()) {
+        true => Ok(lists),
+        false => Err(content("bad CRL encoding")),
+    }
 }
 
 /// A certificate as PEM.

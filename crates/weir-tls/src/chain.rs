@@ -7,13 +7,15 @@
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::der_parser::Oid;
-use x509_parser::extensions::{ParsedExtension, X509Extension};
+use x509_parser::extensions::{NSCertType, ParsedExtension, X509Extension};
 use x509_parser::oid_registry::{
-    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_NAME_CONSTRAINTS, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
+    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_CERT_TYPE, OID_X509_EXT_NAME_CONSTRAINTS,
+    OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
 };
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
+use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
+use crate::revocation::RevocationLists;
 use crate::verify::{algorithms, verify};
 
 /// What is trusted.
@@ -60,6 +62,7 @@ problems! {
     BAD_SIGNATURE 7 "certificate signature failure",
     NOT_YET_VALID 9 "certificate is not yet valid",
     EXPIRED 10 "certificate has expired",
+    CRL_NOT_YET_VALID 11 "CRL is not yet valid",
     CRL_EXPIRED 12 "CRL has expired",
     CRL_SIGNATURE 8 "CRL signature failure",
     SELF_SIGNED 18 "self-signed certificate",
@@ -72,6 +75,8 @@ problems! {
     PURPOSE 26 "unsuitable certificate purpose",
     CRITICAL 34 "unhandled critical extension",
     NO_CRL_SIGN 35 "key usage does not include CRL signing",
+    CRL_CRITICAL 36 "unhandled critical CRL extension",
+    CRL_SCOPE 44 "different CRL scope",
     NAME_CONSTRAINTS 51 "unsupported name constraint type",
     APPLICATION 50 "application verification failure",
     INVALID_CA 79 "invalid CA certificate",
@@ -216,50 +221,18 @@ impl<'p, 'c> Path<'p, 'c> {
 
     /// Of several problems the last counts for clients, the first for servers.
     fn revocation(&self, crls: &[Vec<u8>], purpose: Purpose, now: ASN1Time) -> Result<(), Problem> {
-        let mut found = Ok(());
-        let lists: Vec<CertificateRevocationList<'_>> = crls
-            .iter()
-            .filter_map(|der| CertificateRevocationList::from_der(der).ok().map(|(_, list)| list))
-            .collect();
+        let (mut found, lists) = (Ok(()), RevocationLists::read(crls));
         for (at, certificate) in self.0.iter().enumerate() {
             let issuer = self.0.get(at + 1).unwrap_or(certificate);
-            let own = lists.iter().filter(|list| list.issuer().as_raw() == certificate.issuer().as_raw());
-            let own = own.max_by_key(|list| list.last_update().timestamp());
-            let own = own.ok_or(Problem::NO_CRL);
-            let state = own.and_then(|own| revoked(certificate, issuer, own, now));
-            if state.is_err() {
-                found = state;
-            }
-            if purpose == Purpose::Server {
-                found?;
+            for problem in lists.problems(certificate, issuer, now) {
+                found = Err(problem);
+                if purpose == Purpose::Server {
+                    return found;
+                }
             }
         }
         found
     }
-}
-
-fn revoked(
-    certificate: &X509Certificate<'_>,
-    issuer: &X509Certificate<'_>,
-    list: &CertificateRevocationList<'_>,
-    now: ASN1Time,
-) -> Result<(), Problem> {
-    if let Ok(Some(usage)) = issuer.key_usage()
-        && !usage.value.crl_sign()
-    {
-        return Err(Problem::NO_CRL_SIGN);
-    }
-    let all = algorithms().all;
-    let signed = all_with(all, list.signature_algorithm.oid().as_bytes());
-    if !verify(&signed, issuer, list.tbs_cert_list.as_ref(), &list.signature_value.data) {
-        return Err(Problem::CRL_SIGNATURE);
-    }
-    if list.next_update().is_some_and(|next| now > next) {
-        return Err(Problem::CRL_EXPIRED);
-    }
-    let serial = certificate.raw_serial();
-    let listed = list.iter_revoked_certificates().any(|it| it.raw_serial() == serial);
-    if listed { Err(Problem::REVOKED) } else { Ok(()) }
 }
 
 pub(crate) type Algorithm = &'static dyn rustls::pki_types::SignatureVerificationAlgorithm;
@@ -317,6 +290,7 @@ fn extensions(certificate: &X509Certificate<'_>) -> Result<(), Problem> {
                 | ParsedExtension::ExtendedKeyUsage(_)
                 | ParsedExtension::SubjectAlternativeName(_)
                 | ParsedExtension::CertificatePolicies(_)
+                | ParsedExtension::CRLDistributionPoints(_)
                 | ParsedExtension::NSCertType(_)
                 | ParsedExtension::SubjectKeyIdentifier(_)
                 | ParsedExtension::AuthorityKeyIdentifier(_)
@@ -330,6 +304,13 @@ fn extensions(certificate: &X509Certificate<'_>) -> Result<(), Problem> {
 
 fn leaf_purpose(certificate: &X509Certificate<'_>, purpose: Purpose, alone: bool) -> Result<(), Problem> {
     extended(certificate, purpose)?;
+    let fits = |kind: NSCertType| match purpose {
+        Purpose::Client => kind.ssl_client(),
+        Purpose::Server => kind.ssl_server(),
+    };
+    if netscape(certificate)?.is_some_and(|kind| !fits(kind)) {
+        return Err(Problem::PURPOSE);
+    }
     match certificate.key_usage() {
         Ok(Some(usage)) => {
             let signs = usage.value.digital_signature() || usage.value.key_agreement();
@@ -343,6 +324,16 @@ fn leaf_purpose(certificate: &X509Certificate<'_>, purpose: Purpose, alone: bool
         }
         Ok(None) => Ok(()),
         Err(_) => Err(Problem::MALFORMED),
+    }
+}
+
+/// What Netscape's extension says a certificate is for.
+fn netscape(certificate: &X509Certificate<'_>) -> Result<Option<NSCertType>, Problem> {
+    let found = certificate.tbs_certificate.get_extension_unique(&OID_X509_EXT_CERT_TYPE);
+    match found.map_err(|_| Problem::MALFORMED)?.map(|it| it.parsed_extension()) {
+        None => Ok(None),
+        Some(ParsedExtension::NSCertType(kind)) => Ok(Some(*kind)),
+        Some(_) => Err(Problem::MALFORMED),
     }
 }
 

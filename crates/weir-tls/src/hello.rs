@@ -3,15 +3,20 @@
 //! [`Acceptor`] collects records until the message is whole, however it is cut, and keeps them: the [`Hello`] that comes
 //! out begins a [`crate::Handshake`] with these very bytes.
 
-use std::borrow::Cow;
-
 use crate::error::{Error, content};
+use crate::offer::Offer;
 
-/// Collects a connection's first message.
+/// Collects a connection's first message. Each byte is looked at once, however small the records are.
 #[derive(Debug, Default)]
 pub struct Acceptor {
     /// Records as received.
     records: Vec<u8>,
+    /// Where what was not looked at begins.
+    at: usize,
+    /// Bytes of the record at `at` that are still to come.
+    left: usize,
+    /// What is in the records up to `at`: the message with its header.
+    message: Vec<u8>,
 }
 
 /// Bytes of records that may be collected. The message itself is at most 64 KB (rustls takes no longer ones).
@@ -32,18 +37,75 @@ impl Acceptor {
             out.extend_from_slice(&DECODE_ERROR);
             Err(content(text))
         };
-        let message = match message(&self.records) {
-            Message::Incomplete if self.records.len() > MAX => {
+        let end = match self.advance() {
+            Progress::Incomplete if self.records.len() > MAX => {
                 return refuse(out, "the ClientHello is too long");
             }
-            Message::Incomplete => return Ok(None),
-            Message::Wrong => return refuse(out, "wrong version number"),
-            Message::Whole(message) => message,
+            Progress::Incomplete => return Ok(None),
+            Progress::Wrong => return refuse(out, "wrong version number"),
+            Progress::Whole(end) => end,
         };
-        match HelloFields::parse(&message) {
-            Some(fields) => Ok(Some(Hello { records: std::mem::take(&mut self.records), fields })),
+        match HelloFields::parse(&self.message[4..end]) {
+            Some(fields) => {
+                let offer = Offer::of(&fields);
+                Ok(Some(Hello { records: self.take_records(end), fields, offer }))
+            }
             None => refuse(out, "the ClientHello is malformed"),
         }
+    }
+
+    /// Looks at what came since the last time.
+    fn advance(&mut self) -> Progress {
+        loop {
+            let new = &self.records[self.at..];
+            if self.left == 0 {
+                match *new {
+                    [kind, ..] if kind != HANDSHAKE => return Progress::Wrong,
+                    [_, major, ..] if major != 3 => return Progress::Wrong,
+                    _ => {}
+                }
+                let Some(header) = new.get(..5) else { return Progress::Incomplete };
+                self.left = usize::from(header[3]) << 8 | usize::from(header[4]);
+                if self.left == 0 || self.left > 16 * 1024 + 256 {
+                    return Progress::Wrong;
+                }
+                self.at += 5;
+                continue;
+            }
+            let piece = &new[..self.left.min(new.len())];
+            if piece.is_empty() {
+                return Progress::Incomplete;
+            }
+            self.message.extend_from_slice(piece);
+            (self.at, self.left) = (self.at + piece.len(), self.left - piece.len());
+            if self.message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
+                return Progress::Wrong;
+            }
+            if let Some(head) = self.message.get(..4) {
+                let length = usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]);
+                if self.message.len() >= 4 + length {
+                    return Progress::Whole(4 + length);
+                }
+            }
+        }
+    }
+
+    /// The records, for the handshake. A message in many small ones is put into as few as can be, since rustls looks at all
+    /// of them with each; what is signed is the message.
+    fn take_records(&mut self, end: usize) -> Vec<u8> {
+        let records = std::mem::take(&mut self.records);
+        let few = self.at <= end + 5 * (end / RECORD + 2);
+        if few || self.left > 0 || self.message.len() > end {
+            return records;
+        }
+        let mut joined = Vec::with_capacity(end + 64);
+        for piece in self.message.chunks(RECORD) {
+            joined.extend_from_slice(&[HANDSHAKE, records[1], records[2]]);
+            joined.extend_from_slice(&(piece.len() as u16).to_be_bytes());
+            joined.extend_from_slice(piece);
+        }
+        joined.extend_from_slice(&records[self.at..]);
+        joined
     }
 
     /// Whether anything came.
@@ -52,50 +114,15 @@ impl Acceptor {
     }
 }
 
-enum Message<'r> {
+enum Progress {
     Incomplete,
     Wrong,
-    /// Without its header of four bytes.
-    Whole(Cow<'r, [u8]>),
+    /// The message ends there.
+    Whole(usize),
 }
 
-/// The first handshake message in `records`; where it lies, if it is in one of them, as nearly all are.
-fn message(records: &[u8]) -> Message<'_> {
-    let (mut rest, mut joined) = (records, Cow::Borrowed(&[][..]));
-    loop {
-        match *rest {
-            [kind, ..] if kind != HANDSHAKE => return Message::Wrong,
-            [_, major, ..] if major != 3 => return Message::Wrong,
-            _ => {}
-        }
-        let Some((header, behind)) = rest.split_at_checked(5) else { return Message::Incomplete };
-        let len = usize::from(header[3]) << 8 | usize::from(header[4]);
-        if len == 0 || len > 16 * 1024 + 256 {
-            return Message::Wrong;
-        }
-        let piece = &behind[..len.min(behind.len())];
-        match joined.is_empty() {
-            true => joined = Cow::Borrowed(piece),
-            false => joined.to_mut().extend_from_slice(piece),
-        }
-        if joined.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
-            return Message::Wrong;
-        }
-        if let Some(head) = joined.get(..4) {
-            let end = 4 + (usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]));
-            if joined.len() >= end {
-                return Message::Whole(match joined {
-                    Cow::Borrowed(joined) => Cow::Borrowed(&joined[4..end]),
-                    Cow::Owned(joined) => Cow::Owned(joined[4..end].to_vec()),
-                });
-            }
-        }
-        match behind.get(len..) {
-            Some(next) => rest = next,
-            None => return Message::Incomplete,
-        }
-    }
-}
+/// The most that a record holds.
+const RECORD: usize = 16 * 1024;
 
 /// A ClientHello, with the records it came in.
 #[derive(Clone, Debug)]
@@ -103,6 +130,8 @@ pub struct Hello {
     pub(crate) records: Vec<u8>,
     /// What it says.
     pub fields: HelloFields,
+    /// What a handshake can come of.
+    pub(crate) offer: Offer,
 }
 
 /// What a ClientHello says. Numbers are those of the IANA registries.
@@ -326,9 +355,31 @@ mod tests {
                 let (first, second) = bytes.split_at(cut);
                 assert!(acceptor.handle(first, &mut out).expect("good so far").is_none(), "{size} {cut}");
                 let hello = acceptor.handle(second, &mut out).expect("good").expect("whole");
-                assert_eq!((hello.records.len(), out.len()), (bytes.len(), 0));
+                let joined = records(200);
+                let expected = if size > 7 { &bytes } else { &joined };
+                assert_eq!((&hello.records, out.len()), (expected, 0), "{size} {cut}");
             }
         }
+    }
+
+    /// 80 KB in records of one byte, received one by one: with each looked at again this took a minute.
+    #[test]
+    fn small_records_are_looked_at_once() {
+        let mut whole = vec![1, 0, 0x33, 0];
+        whole.resize(13_000, 7);
+        let (mut acceptor, mut out) = (Acceptor::default(), Vec::new());
+        for byte in whole {
+            assert!(acceptor.handle(&[22, 3, 1, 0, 1, byte], &mut out).expect("good so far").is_none());
+        }
+        assert_eq!((acceptor.at, acceptor.message.len()), (78_000, 13_000));
+    }
+
+    #[test]
+    fn what_follows_the_message_stays_behind_it() {
+        let mut bytes = records(3);
+        bytes.extend([20, 3, 3, 0, 1, 1]);
+        let hello = Acceptor::default().handle(&bytes, &mut Vec::new()).expect("good").expect("whole");
+        assert_eq!(hello.records, [records(200), vec![20, 3, 3, 0, 1, 1]].concat());
     }
 
     #[test]

@@ -13,12 +13,13 @@ use rustls::{DistinguishedName, SignatureAlgorithm, SupportedCipherSuite};
 use crate::certificate::{Certificate, Effort};
 use crate::compress::Zlib;
 use crate::elsewhere::Elsewhere;
-use crate::error::Error;
+use crate::error::{Error, content};
 use crate::hello::Hello;
+use crate::offer::Unfit;
 use crate::secrets::{Noting, Secrets};
 use crate::session::{self, Session, Side, Signatures};
 use crate::suites::{self, Protocols};
-use crate::tickets::{SessionCache, Tickets};
+use crate::tickets::{ServerSessions, SessionCache, Tickets};
 use crate::verify;
 
 /// What a server offers.
@@ -91,7 +92,12 @@ impl ServerConfig {
             None => Arc::new(NoServerSessionStorage {}),
         };
         match &settings.tickets {
-            Some(tickets) => config.ticketer = Arc::new(tickets.clone()),
+            Some(tickets) => {
+                config.ticketer = Arc::new(tickets.clone());
+                // With tickets rustls takes no early data and promises none; what a client sends nevertheless, of another
+                // server's session, is then skipped up to here (RFC 8446, section 4.2.10).
+                config.max_early_data_size = config.max_early_data_size.max(SKIPPED);
+            }
             None if settings.cache.is_none() => config.send_tls13_tickets = 0,
             None => {}
         }
@@ -110,17 +116,26 @@ impl ServerConfig {
     /// The same with other certificates, for one handshake.
     #[must_use]
     pub fn with_certificates(&self, certificates: Vec<Certificate>) -> ServerConfig {
-        self.of_server(certificates, None)
+        self.of_server(certificates, None, None)
     }
 
-    /// The same for another server: with its certificates, and its tickets if any are given out.
+    /// The same for another server: with its certificates, its tickets if any are given out, and its part of the cache if
+    /// there is one.
     #[must_use]
-    pub fn of_server(&self, certificates: Vec<Certificate>, tickets: Option<Tickets>) -> ServerConfig {
+    pub fn of_server(
+        &self,
+        certificates: Vec<Certificate>,
+        tickets: Option<Tickets>,
+        sessions: Option<ServerSessions>,
+    ) -> ServerConfig {
         let mut config = (*self.rustls).clone();
         let effort = longest(&certificates);
         config.cert_resolver = Arc::new(Resolver(certificates));
         if let Some(tickets) = tickets {
             config.ticketer = Arc::new(tickets);
+        }
+        if let Some(sessions) = sessions {
+            config.session_storage = Arc::new(sessions);
         }
         ServerConfig { rustls: Arc::new(config), effort, ..self.clone() }
     }
@@ -171,6 +186,10 @@ impl ServerConfig {
     }
 }
 
+/// Bytes of early data that are not taken and skipped: a record of the largest size, looked at again with each receive that
+/// brings part of it.
+const SKIPPED: u32 = 16 * 16 * 1024;
+
 /// A configuration in which all else is rustls' default.
 fn plain(
     provider: Arc<CryptoProvider>,
@@ -213,7 +232,11 @@ impl ResolvesServerCert for Resolver {
         let schemes = hello.signature_schemes();
         let usable = || self.0.iter().filter_map(|it| Some((it, it.0.key.choose_scheme(schemes)?.scheme())));
         let cheap = |(it, _): &(&Certificate, _)| it.0.key.algorithm() != SignatureAlgorithm::RSA;
-        let (certificate, scheme) = usable().find(cheap).or_else(|| usable().next())?;
+        let Some((certificate, scheme)) = usable().find(cheap).or_else(|| usable().next()) else {
+            // rustls finds out itself that nothing fits, and says handshake_failure as TLS has it; without any certificate it
+            // says access_denied, by which scanners take the server for broken.
+            return self.0.first().map(|certificate| certificate.0.clone());
+        };
         Signatures::note_own(scheme);
         Some(certificate.0.clone())
     }
@@ -240,6 +263,8 @@ pub struct Handshake {
     secrets: Option<Box<Secrets>>,
     /// Its random bytes, if they were chosen before.
     random: Option<[u8; 32]>,
+    /// Why it cannot begin.
+    unfit: Option<Unfit>,
 }
 
 impl Handshake {
@@ -252,7 +277,9 @@ impl Handshake {
         let answers_early = config.rustls.send_half_rtt_data;
         let signatures = Signatures::default();
         let (early, secrets) = (Vec::new(), Some(Secrets::new()));
-        Ok(Handshake { conn, input: hello.records, early, answers_early, signatures, secrets, random: None })
+        let unfit = hello.offer.unfit(config.protocols);
+        let input = hello.records;
+        Ok(Handshake { conn, input, early, answers_early, signatures, secrets, random: None, unfit })
     }
 
     /// The same with random bytes that were chosen before. Where TLS 1.3 is offered and 1.2 agreed upon, the last eight are
@@ -268,6 +295,10 @@ impl Handshake {
     /// # Errors
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
+        if let Some(Unfit { alert, text }) = self.unfit {
+            out.extend_from_slice(&[21, 3, 1, 0, 2, 2, alert]);
+            return Err(content(text));
+        }
         self.input.extend_from_slice(received);
         let from = out.len();
         let Handshake { conn, input, early, signatures, secrets, .. } = self;

@@ -6,6 +6,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::error::{Error, content};
+use crate::p521::SECP521R1;
 use crate::secrets::Random;
 
 /// `ssl_protocols`
@@ -178,32 +179,45 @@ pub fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
     DEFAULT_KX_GROUPS.to_vec()
 }
 
-/// The groups of a list like `X25519:prime256v1`; `auto` is the default. A name behind `?` may be unknown.
+/// The groups of a list like `X25519:prime256v1`; `auto` is the default. What can't be had is left out ([`lacking_groups`]).
 ///
 /// # Errors
-/// A name is unknown or cannot be had here, or none is left.
+/// None is left.
 pub fn select_groups(list: &str) -> Result<Vec<&'static dyn SupportedKxGroup>, Error> {
     if list == "auto" {
         return Ok(default_groups());
     }
     let mut groups: Vec<&'static dyn SupportedKxGroup> = Vec::new();
-    for word in list.split([':', '/']).filter(|word| !word.is_empty()) {
-        let name = word.trim_start_matches(['?', '*']);
-        let number = GROUPS.iter().find(|(_, names)| names.iter().any(|n| n.eq_ignore_ascii_case(name)));
-        let group = number.and_then(|(number, _)| {
-            ALL_KX_GROUPS.iter().find(|group| u16::from(group.name()) == *number).copied()
-        });
-        match group {
-            Some(group) => groups.push(group),
-            None if word.contains('?') => {}
-            None => {
-                return Err(Error::Unsupported(format!(
-                    "the group \"{name}\" can't be had; there are X25519MLKEM768, X25519, prime256v1, secp384r1"
-                )));
-            }
+    for group in group_words(list).filter_map(|(name, _)| group(name)) {
+        if !groups.iter().any(|it| it.name() == group.name()) {
+            groups.push(group);
         }
     }
-    if groups.is_empty() { Err(content("no group is left")) } else { Ok(groups) }
+    if groups.is_empty() {
+        return Err(Error::Unsupported(format!("none of these groups can be had; there are {THERE_ARE}")));
+    }
+    Ok(groups)
+}
+
+/// The names of a list that can't be had here, but for those behind `?`, which may be unknown.
+pub fn lacking_groups(list: &str) -> Vec<&str> {
+    let lacks = |(name, optional): &(&str, bool)| !optional && *name != "auto" && group(name).is_none();
+    group_words(list).filter(lacks).map(|(name, _)| name).collect()
+}
+
+/// The groups that can be had.
+pub const THERE_ARE: &str = "X25519MLKEM768, X25519, prime256v1, secp384r1, secp521r1";
+
+/// Names, and whether they may be unknown.
+fn group_words(list: &str) -> impl Iterator<Item = (&str, bool)> {
+    let words = list.split([':', '/']).filter(|word| !word.is_empty());
+    words.map(|word| (word.trim_start_matches(['?', '*']), word.contains('?')))
+}
+
+fn group(name: &str) -> Option<&'static dyn SupportedKxGroup> {
+    let (number, _) = GROUPS.iter().find(|(_, names)| names.iter().any(|n| n.eq_ignore_ascii_case(name)))?;
+    let mut all = ALL_KX_GROUPS.iter().copied().chain([SECP521R1]);
+    all.find(|group| u16::from(group.name()) == *number)
 }
 
 /// OpenSSL's name of a version.
@@ -393,6 +407,13 @@ mod tests {
         assert_eq!(names("X25519:P-256:secp384r1"), ["X25519", "prime256v1", "secp384r1"]);
         assert_eq!(names("?x448:prime256v1"), ["prime256v1"]);
         assert_eq!(names("auto").first(), Some(&"X25519MLKEM768"));
-        assert!(select_groups("secp521r1").is_err());
+        assert_eq!(names("auto").len(), default_groups().len());
+        assert_eq!(
+            names("x448:P-521:nothing:secp521r1"),
+            ["secp521r1"],
+            "each once, what can't be had left out"
+        );
+        assert_eq!(lacking_groups("x448:P-521:?ffdhe2048:nothing"), ["x448", "nothing"]);
+        assert!(select_groups("x448").is_err());
     }
 }

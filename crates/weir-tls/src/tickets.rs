@@ -252,6 +252,43 @@ impl StoresServerSessions for SessionCache {
     }
 }
 
+/// The sessions of one server in a cache that it may share with others.
+#[derive(Debug)]
+pub struct ServerSessions {
+    cache: Arc<SessionCache>,
+    /// Which server's.
+    context: Vec<u8>,
+}
+
+impl ServerSessions {
+    /// The part of `cache` that `context` names: sessions of others are not taken.
+    pub fn new(cache: &Arc<SessionCache>, context: &[u8]) -> ServerSessions {
+        ServerSessions { cache: cache.clone(), context: digest(&SHA256, context).as_ref().to_vec() }
+    }
+
+    fn name(&self, id: &[u8]) -> Vec<u8> {
+        [&self.context[..], id].concat()
+    }
+}
+
+impl StoresServerSessions for ServerSessions {
+    fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
+        self.cache.put(self.name(&id), session)
+    }
+
+    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.cache.get(&self.name(id))
+    }
+
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.cache.take(&self.name(id))
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
 impl fmt::Debug for SessionCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionCache({})", self.max)
@@ -287,6 +324,14 @@ mod tests {
         let both = TicketKeys::given(&[new, old]).expect("keys").tickets(b"", 9);
         assert_eq!(both.decrypt(&ticket.expect("sealed")).as_deref(), Some(&b"x"[..]));
         assert!(TicketKeys::given(&[vec![0; 49]]).is_err());
+    }
+
+    #[test]
+    fn a_session_in_a_shared_cache_is_its_servers() {
+        let cache = Arc::new(SessionCache::new(10 * BYTES as u64, 300));
+        let [a, b] = [b"a", b"b"].map(|context| ServerSessions::new(&cache, context));
+        assert!(a.put(vec![1], vec![7]));
+        assert_eq!((b.get(&[1]), b.take(&[1]), a.take(&[1])), (None, None, Some(vec![7])));
     }
 
     #[test]

@@ -236,7 +236,9 @@ both_drivers! {
         for default in DEFAULTS {
             for own in [true, false] {
                 let server = certificates.start(&conf(default, own, B), driver);
-                for row in rows(default, own) {
+                // Half of the versions are enough for the other driver.
+                let mixed = |row: &Row| driver == Driver::Epoll || row.tls13 == row.http2;
+                for row in rows(default, own).filter(mixed) {
                     let (expected, said) = (row.expected(), ask(&server, &certificates, row));
                     count += 1;
                     if said != expected {
@@ -245,7 +247,7 @@ both_drivers! {
                 }
             }
         }
-        assert_eq!(count, 2560);
+        assert_eq!(count, if driver == Driver::Epoll { 2560 } else { 1280 });
         assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
     }
 }
@@ -312,4 +314,58 @@ fn what_a_server_without_certificate_trusts_must_be_there() {
         .file("ca1.crt", &own.certificate)
         .run(&["-t"]);
     assert!(!exit.status.success() && exit.stderr.contains("nowhere.crt"), "{}", exit.stderr);
+}
+
+/// A list of `authority` that has `serials`, begun in `year`; `authorities`: it is for authorities only.
+fn list(authority: &Pair, year: i32, serials: &[u64], authorities: bool) -> String {
+    let revoked = |serial: &u64| rcgen::RevokedCertParams {
+        serial_number: rcgen::SerialNumber::from(*serial),
+        revocation_time: rcgen::date_time_ymd(2020, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let place = rcgen::CrlIssuingDistributionPoint {
+        distribution_point: rcgen::CrlDistributionPoint { uris: vec!["http://a/".to_owned()] },
+        scope: Some(rcgen::CrlScope::CaCertsOnly),
+    };
+    let params = rcgen::CertificateRevocationListParams {
+        this_update: rcgen::date_time_ymd(year, 1, 1),
+        next_update: rcgen::date_time_ymd(2099, 1, 1),
+        crl_number: rcgen::SerialNumber::from(u64::from(year.unsigned_abs())),
+        issuing_distribution_point: authorities.then_some(place),
+        revoked_certs: serials.iter().map(revoked).collect(),
+        key_identifier_method: rcgen::KeyIdMethod::Sha256,
+    };
+    params.signed_by(&authority.issuer()).expect("signed").pem().expect("text")
+}
+
+both_drivers! {
+    /// Of clients (`ssl_crl`, of a server without a certificate of its own, too) and of servers (`proxy_ssl_crl`).
+    fn a_revoked_certificate_is_refused_whatever_other_lists_there_are(driver) {
+        let ca = authority("ca");
+        let revoked = ca.issue_number("revoked", 5);
+        let base = list(&ca, 2021, &[5], false);
+        let other = list(&ca, 2024, &[], true);
+        for crl in [base.clone(), format!("{base}{other}"), other, list(&ca, 2090, &[], false)] {
+            let server = Server::builder(
+                "http {
+                    server { listen 127.0.0.1:%%PORT%% ssl; server_name a; ssl_certificate own.crt; ssl_certificate_key own.key;
+                        ssl_verify_client optional_no_ca; return 200 a; }
+                    server { listen 127.0.0.1:%%PORT%% ssl; server_name b;
+                        ssl_verify_client on; ssl_client_certificate ca.crt; ssl_crl crl; return 200 b; }
+                    server { listen 127.0.0.1:%%PORT_1%%; location / { proxy_pass https://127.0.0.1:%%PORT%%;
+                        proxy_ssl_verify on; proxy_ssl_trusted_certificate ca.crt; proxy_ssl_name revoked; proxy_ssl_crl crl; } } }",
+            )
+            .file("own.crt", &revoked.certificate)
+            .file("own.key", &revoked.key)
+            .file("ca.crt", &ca.certificate)
+            .file("crl", &crl)
+            .driver(driver)
+            .start();
+            let config = client_of(true, Some(revoked.shown()), "http/1.1", true);
+            let mut it = TlsClient::connect(server.addr(0), "b", &config);
+            assert_eq!(said(&it.get("/", "b").text()), "400 The SSL certificate error");
+            assert_eq!(weir_test::Client::connect(server.addr(1)).get("/").status, 502);
+        }
+    }
 }

@@ -209,8 +209,115 @@ both_drivers! {
             assert_eq!(it.facts().peer, pair.shown().chain());
             assert_eq!(it.get("/", name).text(), "ok");
         }
-        assert!(TlsClient::cut(server.addr(0), "c.example.com", &client(true, None), 1000).is_err());
+        let lacking = TlsClient::cut(server.addr(0), "c.example.com", &client(true, None), 1000);
+        let told = lacking.err().expect("there is no such certificate");
+        assert!(told.contains("alert internal error"), "{told}");
         let _ = server.error_log_line("cannot load certificate");
+        let _ = server.error_log_line("SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)");
+    }
+
+    /// RFC 8446, section 6.2 and 9.2; OpenSSL's for each.
+    fn a_hello_that_nothing_comes_of_gets_the_alert_that_says_why(driver) {
+        let pair = own("a.example.com");
+        let server = Server::builder(&conf("return 200;", ""))
+            .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+        let (groups, signatures) = (extension(10, &[0, 2, 0, 0x1d]), extension(13, &[0, 2, 4, 3]));
+        let versions = extension(43, &[2, 3, 4]);
+        let share = extension(51, &[&[0, 36, 0, 0x1d, 0, 32][..], &[9; 32]].concat());
+        for (why, version, suite, extensions, alert) in [
+            ("TLS 1.1", 2, 0xc02b, &[][..], 70),
+            ("an old cipher", 3, 0x002f, &[&groups, &signatures][..], 40),
+            ("an old signature", 3, 0xc02b, &[&groups, &extension(13, &[0, 2, 1, 1])], 40),
+            ("an old group", 3, 0xc02b, &[&extension(10, &[0, 2, 0, 1]), &signatures], 40),
+            ("a cipher of 1.3", 3, 0x1304, &[&groups, &signatures, &versions, &share], 40),
+            ("no key share", 3, 0x1301, &[&groups, &signatures, &versions], 109),
+            ("no signatures", 3, 0x1301, &[&groups, &versions, &share], 109),
+            ("no groups", 3, 0x1301, &[&signatures, &versions, &share], 109),
+        ] {
+            let answer = server.raw(hello(version, suite, &extensions.iter().flat_map(|it| it.iter().copied()).collect::<Vec<_>>()));
+            assert_eq!((answer.first(), answer.get(5..)), (Some(&21), Some(&[2, alert][..])), "{why}: {answer:?}");
+        }
+    }
+
+    fn a_group_that_is_named_is_offered(driver) {
+        let pair = own("a.example.com");
+        let only = |tls13: bool| {
+            let settings = weir_tls::ClientSettings {
+                protocols: weir_tls::suites::Protocols { tls12: !tls13, tls13 },
+                suites: weir_tls::suites::default_suites(),
+                groups: weir_tls::suites::select_groups("P-521").expect("it is there"),
+                certificate: None,
+                alpn: Vec::new(),
+                tell_name: true,
+                sessions: 0,
+                key_log: None,
+            };
+            weir_tls::ClientConfig::new(&settings).expect("a client")
+        };
+        for (directive, there) in [("", false), ("ssl_ecdh_curve X448:X25519:secp521r1:brainpoolP256r1;", true)] {
+            let server = Server::builder(&conf(&format!("{directive} return 200 $ssl_curve;"), ""))
+                .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+            for tls13 in [false, true] {
+                let made = TlsClient::cut(server.addr(0), "a.example.com", &only(tls13), 1000);
+                let said = made.map(|mut it| it.get("/", "a.example.com").text());
+                match said {
+                    Ok(curve) => assert!(there && curve == "secp521r1", "{curve}"),
+                    Err(why) => assert!(!there && why.contains("handshake failure"), "{why}"),
+                }
+            }
+        }
+    }
+
+    fn a_line_that_is_too_long_is_logged_as_without_tls(driver) {
+        let pair = own("a.example.com");
+        let server = Server::builder(&conf("return 200;", ""))
+            .file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+        let mut it = TlsClient::connect(server.addr(0), "a.example.com", &client(true, None));
+        assert_eq!(it.get(&format!("/{}", "a".repeat(9000)), "a").status, 414);
+        let logged = server.access_log_lines(1).concat();
+        assert!(logged.contains("\"GET /aaaa") && logged.contains("aaa\" 414 "), "{logged}");
+    }
+}
+
+/// A ClientHello of version 3.`version` with one cipher suite.
+fn hello(version: u8, suite: u16, extensions: &[u8]) -> Vec<u8> {
+    let mut body = vec![3, version];
+    body.extend([7; 32]);
+    body.extend([0, 0, 2]);
+    body.extend(suite.to_be_bytes());
+    body.extend([1, 0]);
+    body.extend((extensions.len() as u16).to_be_bytes());
+    body.extend(extensions);
+    let mut message = vec![1, 0];
+    message.extend((body.len() as u16).to_be_bytes());
+    message.extend(body);
+    let mut record = vec![22, 3, 1];
+    record.extend((message.len() as u16).to_be_bytes());
+    record.extend(message);
+    record
+}
+
+fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &(content.len() as u16).to_be_bytes(), content].concat()
+}
+
+#[test]
+fn words_of_tls_are_taken_in_any_case_and_what_cannot_be_had_is_left_out() {
+    let pair = own("a.example.com");
+    for (directive, words) in [
+        ("ssl_protocols tlsv1.1 TLSV1.2;", Some("\"tlsv1.1\" can't be had")),
+        ("ssl_ecdh_curve X25519:X448;", Some("the group \"X448\" can't be had")),
+        ("ssl_ecdh_curve x25519:p-521;", None),
+        ("ssl_conf_command Groups X448:P-256;", Some("the group \"X448\" can't be had")),
+        ("ssl_verify_client OFF; ssl_ocsp Off; ssl_session_tickets ON;", None),
+    ] {
+        let exit = Server::builder(&conf(directive, ""))
+            .file("a.crt", &pair.certificate)
+            .file("a.key", &pair.key)
+            .run(&["-t"]);
+        assert!(exit.status.success(), "{directive}: {}", exit.stderr);
+        assert_eq!(words.is_some(), exit.stderr.contains("[warn]"), "{directive}: {}", exit.stderr);
+        assert!(exit.stderr.contains(words.unwrap_or_default()), "{directive}: {}", exit.stderr);
     }
 }
 
@@ -247,7 +354,7 @@ fn what_is_wrong_is_said_in_nginxs_words() {
             "ssl_ciphers AES128-SHA;",
             "SSL_CTX_set_cipher_list(\"AES128-SHA\") failed (SSL: error:0A0000B9:SSL routines::no cipher match",
         ),
-        ("ssl_ecdh_curve secp521r1;", "the group \"secp521r1\" can't be had"),
+        ("ssl_ecdh_curve X448;", "none of these groups can be had"),
         ("ssl_protocols TLSv1;", "none of these protocols can be had"),
         ("ssl_protocols TLSv2;", "invalid value \"TLSv2\""),
         ("ssl_session_cache shared:x:1k;", "session cache \"shared:x:1k\" is too small"),
@@ -273,6 +380,8 @@ fn what_is_wrong_is_said_in_nginxs_words() {
             "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"",
         ),
         ("ssl_dhparam nowhere;", "BIO_new_file(\""),
+        ("ssl on;", "unknown directive \"ssl\": each address has its own, \"listen ... ssl\""),
+        ("ssl_ecdh_curve X448:nothing;", "none of these groups can be had"),
         ("ssl_ech_file x;", "\"ssl_ech_file\" can't be had"),
     ] {
         let stderr = refused(more, &files);

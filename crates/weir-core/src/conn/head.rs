@@ -196,7 +196,9 @@ fn line_end(x: &Exchange, at: u32) -> u32 {
 
 /// `$request` of a head that could not be read: what there is of its first line.
 fn first_line(x: &mut Exchange) {
-    if x.request.line.start != x.request.line.end {
+    let line = x.request.line;
+    // Of a line that is whole and longer than what is kept the beginning is shown.
+    if line.start != line.end && line.end <= x.arena.mark() {
         return;
     }
     let kept = x.arena.get(Span { start: 0, end: x.arena.mark() });

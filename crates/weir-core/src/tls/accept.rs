@@ -116,8 +116,8 @@ async fn agree(worker: &Rc<Worker>, connection: &Rc<Connection>, wire: &Rc<Wire>
             return None;
         }
     };
-    let config = configured(&greeting, &server, &tls, current, &choice).await?;
-    let (config, sessions) = match otherwise(config, &mut choice, &greeting) {
+    let config = configured(&greeting, &server, &tls, current, &choice).await;
+    let (config, sessions) = match config.and_then(|config| otherwise(config, &mut choice, &greeting)) {
         Ok(config) => config,
         Err(refusal) => {
             reject(connection, wire, refusal);
@@ -152,17 +152,17 @@ async fn configured(
     tls: &Arc<ServerTls>,
     (configs, stapling): (Configs, Option<Arc<Stapling>>),
     choice: &Choice,
-) -> Option<ServerConfig> {
+) -> Result<ServerConfig, Refusal> {
     let Greeting { worker, connection, .. } = greeting;
     let http2 = connection.takes_http2();
     let config = &configs[usize::from(http2)];
     if choice.cleared || !choice.certificates.is_empty() || choice.status.is_some() {
-        return Some(hook::chosen(config, choice, tls.fixed()));
+        return Ok(hook::chosen(config, choice, tls.fixed()));
     }
     if !tls.computed.is_empty() {
         return compute(worker, connection, server, tls, config).await;
     }
-    Some(match &stapling {
+    Ok(match &stapling {
         Some(stapling) => stapling.config(&configs, http2, &names(server, true)),
         None => config.clone(),
     })
@@ -245,7 +245,11 @@ async fn complete(
     tls: &ServerTls,
     (config, random): (&ServerConfig, Option<[u8; 32]>),
 ) -> Option<(Session, Vec<u8>)> {
-    let begun = Handshake::new(hello, config).map_err(|error| failed(connection, &error)).ok()?;
+    let begun = Handshake::new(hello, config).map_err(|error| {
+        wire.stream.send(INTERNAL_ERROR.to_vec());
+        failed(connection, &error);
+    });
+    let begun = begun.ok()?;
     let (mut handshake, mut received) = (begun.with_random(random), Vec::new());
     let effort = tls.effort(config);
     loop {
@@ -315,7 +319,7 @@ async fn compute(
     server: &Rc<Server>,
     tls: &Arc<ServerTls>,
     config: &ServerConfig,
-) -> Option<ServerConfig> {
+) -> Result<ServerConfig, Refusal> {
     let mut x = worker.take_exchange(connection, server);
     let mut names = Vec::new();
     for (certificate, key) in &tls.computed {
@@ -336,13 +340,10 @@ async fn compute(
             weir_rt::blocking(move || names.into_iter().map(load).collect()).await
         }
     };
-    match loaded {
-        Ok(loaded) => Some(config.with_certificates(loaded.into_iter().chain(tls.fixed()).collect())),
-        Err(message) => {
-            log::connection(connection, Level::Error, &format_args!("{message} while SSL handshaking"));
-            None
-        }
-    }
+    loaded.map(|loaded| tls.with_computed(config, loaded)).map_err(|message| {
+        log::connection(connection, Level::Error, &format_args!("{message} while SSL handshaking"));
+        Refusal::Certificate
+    })
 }
 
 fn absolute(prefix: &Path, name: String) -> String {
@@ -365,6 +366,9 @@ fn lost(connection: &Connection, gone: &Recv, action: &str) {
     };
     log::connection(connection, Level::Info, &format_args!("{how} while {action}"));
 }
+
+/// A fatal alert.
+const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
 const HANDSHAKING: &str = "SSL handshaking";
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_tls::suites;
-use weir_tls::{Certificate, Effort, ServerConfig, ServerSettings, SessionCache, TicketKeys, facts};
+use weir_tls::{
+    Certificate, Effort, ServerConfig, ServerSessions, ServerSettings, SessionCache, TicketKeys, facts,
+};
 
 use super::cache::Cache;
 use super::clients::ClientTrust;
@@ -37,6 +39,8 @@ pub(super) struct Common {
     configs: [ServerConfig; 2],
     /// Keys of tickets; `None`: none are given out.
     tickets: Option<TicketKeys>,
+    /// Where sessions are kept that are not in tickets.
+    cache: Option<Arc<SessionCache>>,
     /// Names that clients are told, as encoded.
     subjects: Vec<Vec<u8>>,
     pub(super) passwords: Vec<Vec<u8>>,
@@ -112,10 +116,37 @@ impl ServerTls {
             return None;
         }
         let configs = configs.get_or_insert_with(|| {
-            let context = context(fixed, &self.common.subjects, &self.written);
-            Arc::new(self.common.with(fixed.iter().map(|it| it.certificate.clone()).collect(), &context))
+            let context = self.context(fixed, &[]);
+            let certificates: Vec<Certificate> = fixed.iter().map(|it| it.certificate.clone()).collect();
+            Arc::new(
+                self.common.configs.each_ref().map(|it| self.common.with(it, certificates.clone(), &context)),
+            )
         });
         Some((configs.clone(), stapling.clone()))
+    }
+
+    /// `config` with certificates whose names were computed, beside those that are fixed. Its sessions are theirs.
+    pub(super) fn with_computed(&self, config: &ServerConfig, loaded: Vec<Certificate>) -> ServerConfig {
+        let current = self.current();
+        let context = self.context(&current.fixed, &loaded);
+        let fixed = current.fixed.iter().map(|it| it.certificate.clone());
+        self.common.with(config, loaded.into_iter().chain(fixed).collect(), &context)
+    }
+
+    /// What a session belongs to, as for nginx: the certificates, and whose clients' are taken. What clients are asked for
+    /// is beyond nginx.
+    fn context(&self, fixed: &[Fixed], computed: &[Certificate]) -> Vec<u8> {
+        let mut context = format!("HTTP {:?} ", self.common.settings.verify).into_bytes();
+        let own = fixed.iter().map(|it| &it.certificate).chain(computed);
+        let own = own.filter_map(|it| it.chain().first()).map(|der| der.as_ref());
+        for part in own.chain(self.common.subjects.iter().map(Vec::as_slice)) {
+            context.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            context.extend_from_slice(part);
+        }
+        for name in &self.written {
+            context.extend_from_slice(name.as_bytes());
+        }
+        context
     }
 
     /// What is offered, without certificates.
@@ -160,6 +191,7 @@ impl Common {
             settings: settings.clone(),
             configs: [plain, http2],
             tickets,
+            cache: offered.cache,
             subjects,
             passwords: conf.passwords()?,
             kept: Cache::new(conf.certificate_cache.flatten()),
@@ -169,11 +201,11 @@ impl Common {
         })
     }
 
-    fn with(&self, certificates: Vec<Certificate>, context: &[u8]) -> [ServerConfig; 2] {
-        let lifetime = lifetime(&self.settings);
-        let tickets = self.tickets.as_ref().map(|keys| keys.tickets(context, lifetime));
-        let with = |config: &ServerConfig| config.of_server(certificates.clone(), tickets.clone());
-        self.configs.each_ref().map(with)
+    /// `config` with these certificates, and sessions that belong to `context`.
+    fn with(&self, config: &ServerConfig, certificates: Vec<Certificate>, context: &[u8]) -> ServerConfig {
+        let tickets = self.tickets.as_ref().map(|keys| keys.tickets(context, lifetime(&self.settings)));
+        let sessions = self.cache.as_ref().map(|cache| ServerSessions::new(cache, context));
+        config.of_server(certificates, tickets, sessions)
     }
 
     /// Fetched stapling; where there is a file, that is stapled.
@@ -351,20 +383,6 @@ fn ticket_keys(conf: &Settings) -> Result<TicketKeys, String> {
         keys.push(key);
     }
     TicketKeys::given(&keys).map_err(|error| error.to_string())
-}
-
-/// What a session belongs to, as for nginx: the certificates, and whose clients' are taken.
-fn context(fixed: &[Fixed], subjects: &[Vec<u8>], names: &[Arc<str>]) -> Vec<u8> {
-    let mut context = b"HTTP".to_vec();
-    let own = fixed.iter().filter_map(|it| it.certificate.chain().first()).map(|der| der.as_ref());
-    for part in own.chain(subjects.iter().map(Vec::as_slice)) {
-        context.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        context.extend_from_slice(part);
-    }
-    for name in names {
-        context.extend_from_slice(name.as_bytes());
-    }
-    context
 }
 
 /// nginx's default of `ssl_buffer_size`.

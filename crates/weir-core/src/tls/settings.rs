@@ -318,10 +318,11 @@ pub(crate) fn absolute(line: &LineCx<'_>, i: usize) -> String {
 pub(crate) fn protocols(slot: &mut Option<Protocols>, line: &mut LineCx<'_>) -> Result {
     let mut wanted = Protocols { tls12: false, tls13: false };
     for i in 0..line.args().len() {
-        match line.arg(i) {
-            "TLSv1.2" => wanted.tls12 = true,
-            "TLSv1.3" => wanted.tls13 = true,
-            "SSLv2" | "SSLv3" | "TLSv1" | "TLSv1.1" => {
+        // In any case, as nginx has it.
+        match line.arg(i).to_ascii_lowercase().as_str() {
+            "tlsv1.2" => wanted.tls12 = true,
+            "tlsv1.3" => wanted.tls13 = true,
+            "sslv2" | "sslv3" | "tlsv1" | "tlsv1.1" => {
                 let message = format!("\"{}\" can't be had: there are TLSv1.2 and TLSv1.3", line.arg(i));
                 line.warn_arg(i, message);
             }
@@ -348,7 +349,16 @@ fn curves(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
     suites::select_groups(list).map_err(|error| {
         line.fail_arg(0, format!("SSL_CTX_set1_curves_list(\"{list}\") failed {}", files::ssl(&error)))
     })?;
+    warn_of_groups(line, 0);
     line.once(&mut c.set().curves, list.to_owned())
+}
+
+/// Says which groups of argument `i` can't be had; the others are used.
+fn warn_of_groups(line: &mut LineCx<'_>, i: usize) {
+    let list = line.arg(i).to_owned();
+    for name in suites::lacking_groups(&list) {
+        line.warn_arg(i, format!("the group \"{name}\" can't be had: there are {}", suites::THERE_ARE));
+    }
 }
 
 /// `ssl_session_cache off | none | [builtin[:size]] [shared:name:size]`
@@ -400,7 +410,7 @@ fn conf_command(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 
 /// The commands that choose algorithms, for servers and clients: TLS 1.2's ciphers, TLS 1.3's, and groups, each with its
 /// place. `false`: the command is another one.
-pub(crate) fn algorithms(slots: [&mut Option<String>; 3], line: &LineCx<'_>) -> Result<bool> {
+pub(crate) fn algorithms(slots: [&mut Option<String>; 3], line: &mut LineCx<'_>) -> Result<bool> {
     let [ciphers, ciphersuites, groups] = slots;
     let (name, value) = (line.arg(0), line.arg(1));
     let (slot, checked) = match name {
@@ -411,6 +421,9 @@ pub(crate) fn algorithms(slots: [&mut Option<String>; 3], line: &LineCx<'_>) -> 
     };
     checked.map_err(|error| failed_command(line, &error.to_string()))?;
     *slot = Some(value.to_owned());
+    if matches!(name, "Curves" | "Groups") {
+        warn_of_groups(line, 1);
+    }
     Ok(true)
 }
 
@@ -485,11 +498,17 @@ fn ech_file(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
 
 const NO_AUTHORITY: &str = "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client";
 
+/// `ssl on|off`, which nginx had until 1.25.1.
+fn gone(_: &mut SslConf, line: &mut LineCx<'_>) -> Result {
+    Err(line.fail("unknown directive \"ssl\": each address has its own, \"listen ... ssl\""))
+}
+
 type Row = Directive<SslConf>;
 
 const HERE: Contexts = HTTP.or(SERVER);
 
 pub(super) const TABLE: &[Row] = &[
+    Row::new("ssl", HERE, ONE, gone).doc("An error, as in nginx since 1.25.1: `listen ... ssl` takes its place."),
     Row::new("ssl_certificate", HERE, ONE, |c, line| push_file(&mut c.certificates, line))
         .doc("The server's certificate in PEM, others of its chain behind it; several of different kinds; variables."),
     Row::new("ssl_certificate_key", HERE, ONE_OR_TWO, certificate_key)
@@ -505,7 +524,7 @@ pub(super) const TABLE: &[Row] = &[
     Row::new("ssl_ciphers", HERE, ONE, |c, line| ciphers(&mut c.set().ciphers, line))
         .doc("The ciphers of TLS 1.2 in OpenSSL's language; there are six, with ECDHE and AEAD."),
     Row::new("ssl_ecdh_curve", HERE, ONE, curves)
-        .doc("The groups of the key exchange: X25519MLKEM768, X25519, prime256v1, secp384r1; auto."),
+        .doc("The groups of the key exchange: X25519MLKEM768, X25519, prime256v1, secp384r1, secp521r1; auto, which is without the last."),
     Row::new("ssl_dhparam", HERE, ONE, dhparam).doc("Has no effect, of which a warning tells: there are no ciphers with DHE."),
     Row::new("ssl_prefer_server_ciphers", HERE, FLAG, |c, line| line.flag(&mut c.set().prefer_server_ciphers))
         .doc("The server's order of ciphers counts, not the client's; off."),

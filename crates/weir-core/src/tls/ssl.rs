@@ -1,7 +1,7 @@
 //! Servers that speak TLS (nginx's `ngx_http_ssl_module`): `listen ... ssl`, certificates, sessions, clients' certificates.
 //!
 //! There are TLS 1.2 and 1.3, the six ciphers of TLS 1.2 that have ECDHE and AEAD, and the groups X25519MLKEM768, X25519,
-//! prime256v1 and secp384r1. What else a directive asks for is an error or a warning that says so. Not there are DHE,
+//! prime256v1, secp384r1 and, where it is named, secp521r1. What else a directive asks for is an error or a warning that says so. Not there are DHE,
 //! renegotiation, engines and OpenSSL's key stores, keys encrypted with other ciphers than AES, Encrypted ClientHello.
 //! A client's certificate is judged by our own path building, with OpenSSL's verdicts; certificates with name constraints
 //! are refused, since nothing holds names to them.

@@ -35,6 +35,19 @@ impl Pair {
         issued(name, Some(self), false, KeyPair::generate().expect("a key"))
     }
 
+    /// The same with the number `serial`.
+    pub(crate) fn issue_number(&self, name: &str, serial: u64) -> Pair {
+        let mut issued = self.issue(name);
+        issued.params.serial_number = Some(rcgen::SerialNumber::from(serial));
+        let signed = issued.params.signed_by(&issued.pair, &self.issuer()).expect("signed");
+        Pair { certificate: signed.pem(), ..issued }
+    }
+
+    /// What signs certificates and lists.
+    pub(crate) fn issuer(&self) -> Issuer<'_, &KeyPair> {
+        Issuer::from_params(&self.params, &self.pair)
+    }
+
     /// As a client shows it.
     pub(crate) fn shown(&self) -> Certificate {
         let chain = certificate::chain(self.certificate.as_bytes()).expect("a certificate");
@@ -62,7 +75,7 @@ fn issued(name: &str, by: Option<&Pair>, ca: bool, pair: KeyPair) -> Pair {
     }
     let certificate = match by {
         None => params.self_signed(&pair),
-        Some(by) => params.signed_by(&pair, &Issuer::from_params(&by.params, &by.pair)),
+        Some(by) => params.signed_by(&pair, &by.issuer()),
     };
     Pair { certificate: certificate.expect("signed").pem(), key: pair.serialize_pem(), params, pair }
 }

@@ -1,0 +1,100 @@
+//! Hellos that no handshake can come of, with the alerts that TLS and OpenSSL have for them. rustls says handshake_failure
+//! for most.
+
+use crate::hello::HelloFields;
+use crate::suites::Protocols;
+
+/// What a ClientHello offers and has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Offer {
+    tls12: bool,
+    tls13: bool,
+    signatures: bool,
+    groups: bool,
+    key_share: bool,
+    /// An earlier session.
+    psk: bool,
+}
+
+/// Why a handshake cannot begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unfit {
+    /// The alert's number (RFC 8446, section 6).
+    pub(crate) alert: u8,
+    /// OpenSSL's words.
+    pub(crate) text: &'static str,
+}
+
+impl Offer {
+    pub(crate) fn of(hello: &HelloFields) -> Offer {
+        let has = |kind| hello.extension_of(kind).is_some();
+        let (tls12, tls13) = match hello.supported_versions() {
+            Some(versions) => (versions.contains(&TLS12), versions.contains(&TLS13)),
+            // Without the extension a later version means 1.2 (RFC 8446, section 4.2.1).
+            None => (hello.versions.first().is_some_and(|version| *version >= TLS12), false),
+        };
+        Offer {
+            tls12,
+            tls13,
+            signatures: has(SIGNATURES),
+            groups: has(GROUPS),
+            key_share: has(KEY_SHARE),
+            psk: has(PRE_SHARED_KEY),
+        }
+    }
+
+    /// Why a server that has these versions cannot go on; what else is wrong rustls says.
+    pub(crate) fn unfit(&self, protocols: Protocols) -> Option<Unfit> {
+        let tls13 = self.tls13 && protocols.tls13;
+        if !tls13 && !(self.tls12 && protocols.tls12) {
+            return Some(Unfit { alert: 70, text: "error:0A000102:SSL routines::unsupported protocol" });
+        }
+        // RFC 8446, section 9.2.
+        let missing = |text| Some(Unfit { alert: 109, text });
+        match self {
+            _ if !tls13 || self.psk => None,
+            Offer { signatures: false, .. } => {
+                missing("error:0A000070:SSL routines::missing sigalgs extension")
+            }
+            Offer { key_share: false, .. } => missing("error:0A000065:SSL routines::no suitable key share"),
+            Offer { groups: false, .. } => {
+                missing("error:0A0000D1:SSL routines::missing supported groups extension")
+            }
+            _ => None,
+        }
+    }
+}
+
+const TLS12: u16 = 0x0303;
+const TLS13: u16 = 0x0304;
+const GROUPS: u16 = 10;
+const SIGNATURES: u16 = 13;
+const PRE_SHARED_KEY: u16 = 41;
+const KEY_SHARE: u16 = 51;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alerts_are_openssls() {
+        let both = Protocols::default();
+        let whole =
+            Offer { tls12: true, tls13: true, signatures: true, groups: true, key_share: true, psk: false };
+        let alert = |offer: Offer, protocols| offer.unfit(protocols).map(|it| it.alert);
+        let old = Protocols { tls12: true, tls13: false };
+        assert_eq!(alert(whole, both), None);
+        assert_eq!(alert(Offer::default(), both), Some(70));
+        assert_eq!(alert(Offer { tls12: false, ..whole }, old), Some(70));
+        assert_eq!(alert(Offer { tls13: false, ..whole }, Protocols { tls12: false, tls13: true }), Some(70));
+        for lacks in [
+            Offer { signatures: false, ..whole },
+            Offer { groups: false, ..whole },
+            Offer { key_share: false, ..whole },
+        ] {
+            assert_eq!(alert(lacks, both), Some(109));
+            assert_eq!(alert(lacks, old), None, "TLS 1.2 needs none of them");
+            assert_eq!(alert(Offer { psk: true, ..lacks }, both), None);
+        }
+    }
+}
