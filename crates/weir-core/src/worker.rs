@@ -1,9 +1,10 @@
 //! What one thread owns: its generation, free lists, clock and sinks. `Rc`-shared inside the thread, never leaves it.
 
+mod counters;
+
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_http::date::{Cached, Memo};
@@ -21,8 +22,11 @@ use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
 use crate::recent::Recent;
 use crate::server;
+use crate::server::acceptor::Dealer;
 use crate::server::notify::{Notify, either};
 use crate::trace::Present;
+
+pub use counters::{Counter, Counters, Counts, DealingCounters};
 
 /// The number of the privileged agent, which is none of the workers.
 pub const AGENT: u8 = u8::MAX - 1;
@@ -88,6 +92,8 @@ pub struct Worker {
     crowded: Cell<Option<u64>>,
     /// A task looks whether memory is to be given back.
     pub(crate) is_trimming: Cell<bool>,
+    /// Whoever deals connections to the workers, where there are several.
+    dealer: RefCell<Option<Arc<Dealer>>>,
     offset: Cell<(u64, i32)>,
 }
 
@@ -130,6 +136,7 @@ impl Worker {
             doors: Cell::new(0),
             crowded: Cell::new(None),
             is_trimming: Cell::new(false),
+            dealer: RefCell::new(None),
             offset: Cell::new((time, clock::local_offset(time) / 60)),
         })
     }
@@ -253,9 +260,30 @@ impl Worker {
     /// Registers an open connection; it is counted until what is returned is dropped.
     pub(crate) fn open(self: &Rc<Self>, wire: &Rc<Wire>, connection: &Rc<Connection>) -> Open {
         self.counters.accepted.add(1);
+        self.reopen(wire, connection)
+    }
+
+    /// As [`Worker::open`], of a connection that was counted as accepted before.
+    pub(crate) fn reopen(self: &Rc<Self>, wire: &Rc<Wire>, connection: &Rc<Connection>) -> Open {
         self.counters.active.add(1);
         let at = self.wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
         Open { worker: self.clone(), at }
+    }
+
+    /// From here on connections are dealt by `dealer`, or accepted by the worker.
+    pub(crate) fn set_dealer(&self, dealer: Option<Arc<Dealer>>) {
+        *self.dealer.borrow_mut() = dealer;
+    }
+
+    /// Whoever deals connections to the worker.
+    pub(crate) fn dealer(&self) -> Option<Arc<Dealer>> {
+        self.dealer.borrow().clone()
+    }
+
+    /// Whether connections are dealt to the worker.
+    #[inline]
+    pub(crate) fn has_dealer(&self) -> bool {
+        self.dealer.borrow().is_some()
     }
 
     /// Open connections of clients, `most` of them.
@@ -349,6 +377,26 @@ impl Worker {
             wire.timer.arm(0);
         }
         !idle.is_empty()
+    }
+
+    /// Has `count` connections end that can't be parked, those first that wait for a request: clients of HTTP/2 are sent
+    /// GOAWAY, those of HTTP/1 over TLS get `Connection: close` with their next response. What has become another
+    /// protocol goes on.
+    pub(crate) fn even_out(&self, count: u64) {
+        let mut wires = self.open_wires();
+        wires.retain(|(wire, connection)| {
+            (wire.multiplexed.get() || connection.is_tls())
+                && connection.requests.get() > 0
+                && !connection.retired.get()
+        });
+        wires.sort_by_key(|(wire, _)| !wire.idle.get());
+        for (wire, connection) in wires.iter().take(count as usize) {
+            connection.retired.set(true);
+            self.counters.dealing.evened_out.add(1);
+            if wire.multiplexed.get() {
+                wire.timer.arm(0);
+            }
+        }
     }
 
     /// Waits until a connection was closed, for `ms` milliseconds at most.
@@ -484,104 +532,6 @@ impl<T> Slots<T> {
 
     fn iter(&self) -> impl Iterator<Item = &T> {
         self.values.iter().flatten()
-    }
-}
-
-/// Counters of one worker: written by it alone, read by anyone (relaxed load and store, no read-modify-write).
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Connections accepted.
-    pub accepted: Counter,
-    /// Connections open now.
-    pub active: Counter,
-    /// Connections that wait for a request.
-    pub waiting: Counter,
-    /// Requests whose head was read.
-    pub requests: Counter,
-    /// Requests being answered.
-    pub writing: Counter,
-    /// Log lines that could not be written.
-    pub log_lost: Counter,
-    /// HTTP/2 connections that were ended for what their client did too much of, by [`weir_http::h2::Abuse`].
-    pub http2_abuse: [Counter; weir_http::h2::Abuse::COUNT],
-    /// What whoever deals connections to the workers counts of this one.
-    pub dealing: DealingCounters,
-}
-
-/// Connections between the workers, counted for one of them by the thread that deals them, on cache lines that no
-/// request of the worker writes.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct DealingCounters {
-    /// New connections that were dealt to the worker.
-    pub dealt: Counter,
-    /// Connections in its queue now: accepted, and not taken yet.
-    pub queued: Counter,
-    /// Connections that were taken out of its queue for another worker, because it was late or full.
-    pub handed_on: Counter,
-    /// Connections that it took over from other workers: out of their queues, or parked by them.
-    pub taken_over: Counter,
-    /// Connections that were the worker's and wait now for a request outside of it, where any worker may take them.
-    pub parked: Counter,
-    /// Connections that were asked to end so that shares become even.
-    pub evened_out: Counter,
-}
-
-/// What workers have counted together, each read without asking it: the numbers may belong to moments a little apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Requests whose head was read.
-    pub requests: u64,
-    /// Connections open now.
-    pub active: u64,
-    /// Requests being answered.
-    pub writing: u64,
-    /// Connections that wait for a request.
-    pub waiting: u64,
-}
-
-impl Counts {
-    /// The sums.
-    pub fn of(workers: &[Arc<Counters>]) -> Counts {
-        let sum = |of: fn(&Counters) -> &Counter| workers.iter().map(|counters| of(counters).get()).sum();
-        Counts {
-            accepted: sum(|counters| &counters.accepted),
-            requests: sum(|counters| &counters.requests),
-            active: sum(|counters| &counters.active),
-            writing: sum(|counters| &counters.writing),
-            waiting: sum(|counters| &counters.waiting),
-        }
-    }
-
-    /// The connections that neither wait for a request nor are being answered.
-    pub fn reading(&self) -> u64 {
-        self.active.saturating_sub(self.writing + self.waiting)
-    }
-}
-
-/// A number with one writer.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `n`; only from the one writing thread.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// Takes `n` off; only from the one writing thread.
-    #[inline]
-    pub fn sub(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
-    }
-
-    /// The number.
-    #[inline]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -23,12 +23,12 @@ impl Poller {
         // SAFETY: the same.
         let event = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         let poller = Poller { epoll, event };
-        // Edge-triggered: each write is told once and none has to be read back.
+        // Edge-triggered: each write is reported once and none has to be read back.
         poller.control(libc::EPOLL_CTL_ADD, &poller.event, libc::EPOLLIN | libc::EPOLLET, WAKE)?;
         Ok(poller)
     }
 
-    /// Tells `token` as long as `fd` has something to read or accept. Not `u64::MAX`, which is the poller's own.
+    /// Reports `token` as long as `fd` has something to read or accept. Not `u64::MAX`, which is the poller's own.
     ///
     /// # Errors
     /// The errno of epoll_ctl(2).
@@ -36,7 +36,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, token)
     }
 
-    /// Tells `token` once, when `fd` has something to read or its peer has left.
+    /// Reports `token` once, when `fd` has something to read or its peer has left.
     ///
     /// # Errors
     /// The errno of epoll_ctl(2).
@@ -45,7 +45,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_ADD, fd, events, token)
     }
 
-    /// Tells nothing of `fd` any more.
+    /// Reports nothing of `fd` any more.
     pub fn forget(&self, fd: &impl AsFd) {
         // Fails only if it is not there, which is what is wanted.
         let _absent = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
@@ -58,13 +58,13 @@ impl Poller {
         unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Waits until something is ready, somebody calls [`Poller::wake`] or `ms` milliseconds have passed, and puts the
+    /// Waits until something is ready, [`Poller::wake`] is called or `ms` milliseconds have passed, and puts the
     /// tokens of what is ready into `ready`.
     pub fn wait(&self, ms: Option<u64>, ready: &mut Vec<u64>) {
         ready.clear();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let ms = ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
-        // SAFETY: room for as many events as are told. EINTR, the only error that can be met, counts as no events.
+        // SAFETY: room for as many events as are asked for. EINTR, the only error that can be met, counts as no events.
         let count =
             unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS as i32, ms) };
         let count = usize::try_from(count).unwrap_or(0);
@@ -100,7 +100,7 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

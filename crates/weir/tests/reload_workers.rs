@@ -17,7 +17,7 @@ const EXITED: &str = "exited with code 0";
 /// `workers` workers that answer with `word`; `listen` has more parameters.
 fn conf(workers: usize, listen: &str, word: &str) -> String {
     format!(
-        "worker_processes {workers}; error_log %%DIR%%/error.log notice; http {{ keepalive_requests 1000000; server {{ listen 127.0.0.1:%%PORT%% {listen}; location / {{ return 200 {word}; }} location /big {{ root html; }} }} }}"
+        "worker_processes {workers}; admin 127.0.0.1:%%PORT_1%%; error_log %%DIR%%/error.log notice; http {{ keepalive_requests 1000000; client_header_timeout 600; server {{ listen 127.0.0.1:%%PORT%% {listen}; location / {{ return 200 {word}; }} location /big {{ root html; }} }} }}"
     )
 }
 
@@ -26,6 +26,13 @@ fn threads(server: &Server) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server lives");
     let name = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("comm")).ok();
     tasks.filter_map(name).filter(|name| name.starts_with("weir worker")).count()
+}
+
+/// Connections that workers have.
+fn open(server: &Server) -> u64 {
+    let metrics = Client::connect(server.addr(1)).get("/metrics").text();
+    let rows = metrics.lines().filter_map(|line| line.strip_prefix("weir_connections{")?.split(' ').nth(1));
+    rows.map(|number| number.parse::<u64>().expect("a number")).sum()
 }
 
 /// How often a worker ended with a configuration so far, and the numbers of those workers.
@@ -94,10 +101,9 @@ both_drivers! {
         let mut server = Server::start(&conf(3, "reuseport", "v0"));
         // A thread gives itself its name.
         wait_for("three workers", || (threads(&server) == 3).then_some(()));
+        // Those that have not asked yet stay with their workers.
         let mut clients: Vec<Client> = (0..24).map(|_| server.client()).collect();
-        for client in &mut clients {
-            assert_serves(client, "/", "v0");
-        }
+        wait_for("connections", || (open(&server) == 24).then_some(()));
         server.reload(&conf(1, "reuseport", "v1"));
         wait_for("three ended", || (exits(&server).0 >= 3).then_some(()));
         let (mut kept, mut ended) = (0, 0);
@@ -117,9 +123,7 @@ both_drivers! {
     fn a_worker_is_called_back(driver) {
         let mut server = Server::start(&conf(4, "reuseport", "v0"));
         let mut clients: Vec<Client> = (0..40).map(|_| server.client()).collect();
-        for client in &mut clients {
-            assert_serves(client, "/", "v0");
-        }
+        wait_for("connections", || (open(&server) == 40).then_some(()));
         for (number, workers) in [1, 4, 1, 4].into_iter().enumerate() {
             server.reload(&conf(workers, "reuseport", &format!("v{number}x")));
             wait_for("all ended", || (exits(&server).0 >= 4 * (number + 1)).then_some(()));

@@ -1,4 +1,4 @@
-//! Several workers: each has its share of the connections, and one that is stuck holds up nobody but those it serves.
+//! Several workers: each has its share of the connections, and one that is stuck holds up only those it serves.
 
 mod support;
 
@@ -28,6 +28,7 @@ const LOCATIONS: &str = r#"
         ngx.print(ngx.worker.id())
     } }
     location /status { stub_status; }
+    location /count { return 200 "$connection $connection_requests"; }
 "#;
 
 /// `workers` workers that listen as `listen` says.
@@ -113,6 +114,18 @@ impl Blocked {
     }
 }
 
+/// Connections that the workers have now, not counting those that are parked.
+fn open_at_workers(server: &Server) -> u64 {
+    open_at(server, 1)
+}
+
+/// The same, where the admin's address is number `admin`.
+fn open_at(server: &Server, admin: usize) -> u64 {
+    let metrics = Client::connect(server.addr(admin)).get("/metrics").text();
+    let rows = metrics.lines().filter_map(|line| line.strip_prefix("weir_connections{")?.split(' ').nth(1));
+    rows.map(|number| number.parse::<u64>().expect("a number")).sum()
+}
+
 fn touch(path: &Path) {
     std::fs::write(path, "").expect("the directory of the test");
 }
@@ -169,6 +182,64 @@ both_drivers! {
                 assert_eq!(shares(&clients).get(&stuck), None, "{workers} {path} {listen}");
             }
         }
+    }
+
+    /// An idle connection belongs to no worker: one that a stuck worker had is served by another, and is still the same.
+    fn an_idle_connection_of_a_stuck_worker_is_served_by_another(driver) {
+        for path in ["/block", "/burn"] {
+            let server = Server::start(&format!("admin 127.0.0.1:%%PORT_1%%; {}", conf(2, TCP)));
+            let mut clients = on_all(2, || server.client());
+            let count = |client: &mut Client| {
+                let text = client.get("/count").text();
+                let (number, requests) = text.split_once(' ').expect("two numbers");
+                (number.to_owned(), requests.parse::<u64>().expect("a number"))
+            };
+            let numbers: Vec<_> = clients.iter_mut().map(|(_, client)| count(client)).collect();
+            wait_for("idle connections", || (open_at_workers(&server) == 0).then_some(()));
+            assert!(server.get("/status").text().contains(&format!("Waiting: {}", clients.len())));
+            let (_, first) = clients.remove(0);
+            let blocked = Blocked::on(&server, path, first);
+            for ((_, client), (number, requests)) in clients.iter_mut().zip(&numbers[1..]) {
+                assert_eq!(count(client), (number.clone(), requests + 1), "{path}");
+            }
+            let now: Vec<usize> = clients.iter_mut().map(|(_, client)| worker(client)).collect();
+            let stuck = blocked.end();
+            assert!(!now.contains(&stuck), "{path}: {stuck} of {now:?}");
+            assert!(server.error_log().is_empty() || !server.error_log().contains("[error]"));
+        }
+    }
+
+    /// They end as they would with their worker.
+    fn idle_connections_end_in_their_time_and_with_the_server(driver) {
+        let text = conf(2, TCP).replace("keepalive_timeout 600", "keepalive_timeout 3");
+        let server = Server::start(&text);
+        for (_, mut client) in at_once(10, || server.client()) {
+            client.expect_close();
+        }
+        let mut server = Server::start(&format!("admin 127.0.0.1:%%PORT_1%%; {}", conf(2, TCP)));
+        let mut clients = at_once(10, || server.client());
+        wait_for("idle connections", || (open_at_workers(&server) == 0).then_some(()));
+        // What the client has closed meanwhile is known.
+        clients.pop();
+        wait_for("the end of one", || server.get("/status").text().contains("Waiting: 9").then_some(()));
+        assert!(server.quit().status.success());
+        clients.iter_mut().for_each(|(_, client)| client.expect_close());
+    }
+
+    /// A reload that takes the line away, or leaves one worker, finds the idle ones where they are.
+    fn idle_connections_go_by_the_newest_configuration(driver) {
+        let two = |listen: &str| format!("admin 127.0.0.1:%%PORT_2%%; {}", conf(2, listen));
+        let mut server = Server::start(&two(&format!("{TCP} listen 127.0.0.1:%%PORT_1%%;")));
+        let mut kept = at_once(6, || server.client());
+        let mut gone = at_once(6, || Client::connect(server.addr(1)));
+        wait_for("idle connections", || (open_at(&server, 2) == 0).then_some(()));
+        server.reload(&two(TCP));
+        gone.iter_mut().for_each(|(_, client)| client.expect_close());
+        kept.iter_mut().for_each(|(_, client)| assert!(worker(client) < 2));
+        wait_for("idle connections", || (open_at(&server, 2) == 0).then_some(()));
+        server.reload(&format!("admin 127.0.0.1:%%PORT_2%%; {}", conf(1, TCP)));
+        wait_for("their only worker", || (open_at(&server, 2) == 6).then_some(()));
+        kept.iter_mut().for_each(|(_, client)| assert_eq!(worker(client), 0));
     }
 
     /// With as many idle connections as it may have, and all workers full, new clients are served all the same.

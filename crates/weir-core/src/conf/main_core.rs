@@ -314,9 +314,9 @@ const TABLE: &[Row] = &[
     Row::new("worker_connections", EVENTS, ONE, set::worker_connections)
         .doc("Connections of one worker; 512."),
     Row::new("multi_accept", EVENTS, FLAG, |c, line| line.flag(&mut c.multi_accept))
-        .doc("Accepted for nginx's files; a worker accepts all that wait, a few each turn."),
+        .doc("Accepted for nginx's files; all that wait are accepted, a bounded number at a time."),
     Row::new("accept_mutex", EVENTS, FLAG, |c, line| line.flag(&mut c.accept_mutex))
-        .doc("Accepted for nginx's files; the kernel wakes one worker for a connection."),
+        .doc("Accepted for nginx's files; one thread accepts for several workers."),
     Row::new("accept_mutex_delay", EVENTS, ONE, |c, line| line.time_ms(&mut c.accept_mutex_delay))
         .doc("Accepted for nginx's files; there is no accept mutex."),
     Row::new("debug_connection", EVENTS, ONE, set::debug_connection).doc(

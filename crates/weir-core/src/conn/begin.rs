@@ -27,7 +27,8 @@ pub(crate) async fn serve(
     if two {
         Box::pin(h2::run(worker, connection, wire)).await;
     } else {
-        h1::run(worker, connection, wire).await;
+        let idle = connection.server().settings.client_header_timeout;
+        h1::run(worker, connection, wire, idle).await;
     }
 }
 

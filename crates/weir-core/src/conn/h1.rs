@@ -7,18 +7,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::Context;
 
-use weir_http::h1::{chunk_head, last_chunk};
 use weir_rt::{Chunk, Recv, Stream, Timer, clock};
-use weir_trace::{Site, Step, WaitKind};
+use weir_trace::{Site, Step};
 
 use super::head::{self, NoHead};
 use super::input::Input;
-use super::keepalive;
+pub(crate) use super::write::{drained, write_body};
 use super::{Connection, Transport};
-use crate::body::{Buf, Chain};
-use crate::error::Error;
+use super::{keepalive, parked};
+use crate::body::Buf;
 use crate::exchange::Exchange;
 use crate::worker::Worker;
 use crate::{engine, read};
@@ -49,6 +47,8 @@ pub struct Wire {
     pub(crate) multiplexed: Cell<bool>,
     /// `tcp_nodelay off` was applied.
     delays: Cell<bool>,
+    /// Bytes that the kernel took before the connection was parked.
+    sent_before: u64,
 }
 
 impl Wire {
@@ -67,13 +67,22 @@ impl Wire {
             kept_until: Cell::new(0),
             multiplexed: Cell::new(false),
             delays: Cell::new(false),
+            sent_before: 0,
         }
+    }
+
+    /// That of a connection which was parked.
+    pub(super) fn resumed(stream: Stream, written: u64, kept_until: u64) -> Wire {
+        let mut wire = Wire::new(stream);
+        (wire.written, wire.sent_before) = (Cell::new(written), written);
+        wire.kept_until.set(kept_until);
+        wire
     }
 
     /// Bytes handed over so far; once the connection broke, those that reached the kernel.
     pub fn written(&self) -> u64 {
         if self.broken.get() || self.stream.error().is_some() {
-            self.stream.sent()
+            self.sent_before + self.stream.sent()
         } else {
             self.written.get()
         }
@@ -152,21 +161,33 @@ impl Wire {
     }
 }
 
-/// A connection from its first byte to its last.
-pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc<Wire>) {
-    let mut idle = connection.server().settings.client_header_timeout;
+/// A connection from its first byte, for which it waits `idle` milliseconds, to its last, or until it is parked.
+pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc<Wire>, idle: u64) {
+    let (mut idle, mut wire) = (idle, wire);
+    // It could not be parked in this wait.
+    let mut stays = false;
     loop {
         wire.idle.set(true);
         wire.idle_since.set(weir_rt::now_ms());
         // Bytes of the first request may have come with a PROXY protocol header.
         let waits = wire.input.borrow().is_empty();
         if waits {
-            wire.timer.arm(idle);
+            let until = weir_rt::now_ms().saturating_add(idle);
+            let parks = !stays && parked::is_wanted(&worker, &connection, idle);
+            wire.timer.arm(if parks { parked::PARK_MS } else { idle });
             worker.counters.waiting.add(1);
             let received = wire.stream.recv(Some(&wire.timer)).await;
             worker.counters.waiting.sub(1);
             match received {
                 Recv::Data(buf) => wire.input.borrow_mut().push(buf),
+                Recv::TimedOut if parks && !connection.retired.get() && !worker.is_stopping() => {
+                    match Box::pin(parked::park(&worker, &connection, wire, until)).await {
+                        Ok(()) => return,
+                        Err(ours) => (wire, stays) = (ours, true),
+                    }
+                    idle = until.saturating_sub(weir_rt::now_ms());
+                    continue;
+                }
                 gone => {
                     keepalive::gone(&connection, &worker, &gone);
                     break;
@@ -174,6 +195,7 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
             }
         }
         wire.idle.set(false);
+        stays = false;
         let mut busy = Busy::new(&worker, &connection);
         let answered = match answer(&mut busy, &wire) {
             Ok(timeout) => {
@@ -484,108 +506,11 @@ pub(crate) fn is_copied(buf: &Buf) -> bool {
     buf.memory().is_some_and(|bytes| bytes.len() <= COPIED)
 }
 
-/// Hands over a part of the body, at the rate that is allowed.
-pub(crate) async fn write_body(
-    x: &mut Exchange,
-    wire: &Rc<Wire>,
-    chain: &mut Chain,
-    last: bool,
-    flush: bool,
-) -> Result<(), Error> {
-    if x.response.chunked {
-        return chunked(x, wire, chain, last, flush).await;
-    }
-    let rate = super::rate::of(x);
-    while let Some(buf) = chain.pop() {
-        match rate {
-            Some(rate) => Box::pin(super::rate::write(x, wire, buf, rate)).await?,
-            None => wire.queue(buf),
-        }
-        pace(x, wire).await?;
-    }
-    if flush {
-        wire.flush();
-        wire.stream.flush();
-    }
-    Ok(())
-}
-
-async fn chunked(
-    x: &mut Exchange,
-    wire: &Rc<Wire>,
-    chain: &mut Chain,
-    last: bool,
-    flush: bool,
-) -> Result<(), Error> {
-    if !chain.is_empty() {
-        let size = chain.len();
-        if size <= COPIED as u64 {
-            wire.compose(|out| chunk_head(out, size));
-        } else {
-            wire.frame(|out| chunk_head(out, size));
-        }
-        while let Some(buf) = chain.pop() {
-            wire.queue(buf);
-        }
-        wire.frame(|out| out.extend_from_slice(b"\r\n"));
-    }
-    if last {
-        wire.compose(|out| {
-            let trailers = x.response.trailers.iter();
-            last_chunk(out, trailers.map(|t| (t.name.bytes(&x.arena), t.value.bytes(&x.arena))));
-        });
-    }
-    if flush {
-        wire.flush();
-        wire.stream.flush();
-    }
-    pace(x, wire).await
-}
-
-/// Above the high-water mark the writer waits until the client took half of it.
-async fn pace(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), Error> {
-    let high = x.response.ahead.map_or(x.busy, |ahead| ahead.min(x.busy));
-    if wire.pending() <= high {
-        return Ok(());
-    }
-    wire.flush();
-    wire.stream.flush();
-    drained(x, wire, high / 2).await
-}
-
-impl Wire {
-    /// Nothing more is said to this client: where `reset_timedout_connection` is on the connection ends with a reset, which
-    /// leaves no socket in FIN_WAIT1. As in nginx not with TLS.
-    pub(crate) fn reset_at_close(&self, x: &Exchange) {
-        if x.plan.core.reset_timedout_connection && !self.stream.has_layer() {
-            self.stream.set_linger_reset();
-            self.resets.set(true);
-        }
-    }
-}
-
-/// Waits until at most `below` bytes are left to send.
-pub(crate) async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Result<(), Error> {
-    wire.flush();
-    wire.stream.flush();
-    wire.timer.arm(x.plan.core.send_timeout);
-    let shared = x.shared.clone();
-    let drained = |cx: &mut Context<'_>| wire.stream.poll_drained(cx, below, Some(&wire.timer));
-    let sent = shared.waiting_until(WaitKind::ClientWrite, drained).await;
-    sent.map_err(|error| {
-        wire.broken.set(true);
-        if error == weir_rt::SendError::TimedOut && x.plan.core.reset_timedout_connection {
-            wire.stream.set_linger_reset();
-        }
-        Error::from(error)
-    })
-}
-
 /// More than this many bytes composed or queued make a writer wait.
 pub(crate) const HIGH: u64 = 64 * 1024;
 /// Pieces up to this size are copied behind the head instead of being sent by their own vector. A file of 10 KB costs
 /// 3 % less of a request on io_uring, 1.5 % on epoll, when it is not.
-const COPIED: usize = 4 * 1024;
+pub(super) const COPIED: usize = 4 * 1024;
 /// Bytes between pieces of bodies: a chunk's end and the next one's head, a head of HTTP/2 and that of its first frame.
 const FRAME: usize = 128;
 
@@ -605,7 +530,7 @@ mod tests {
             // glibc keeps blocks of up to 1,032 bytes in a list of the thread's own.
             assert!(size_of_val(&busy) <= 1032, "{} bytes", size_of_val(&busy));
             drop(busy);
-            let idle = run(worker, connection, wire);
+            let idle = run(worker, connection, wire, 1000);
             assert!(size_of_val(&idle) <= 512, "{} bytes", size_of_val(&idle));
         });
     }

@@ -12,10 +12,12 @@ pub mod input;
 pub(crate) mod keepalive;
 mod linger;
 mod nobody;
+pub(crate) mod parked;
 mod proxy;
 mod rate;
 #[cfg(test)]
 pub(crate) mod testing;
+mod write;
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};

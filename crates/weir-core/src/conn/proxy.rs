@@ -95,7 +95,7 @@ mod tests {
             let (worker, connection) = (x.worker.clone(), x.connection.clone());
             weir_rt::spawn(async move {
                 if read(&connection, &wire).await {
-                    h1::run(worker, connection, wire).await;
+                    h1::run(worker, connection, wire, 60_000).await;
                 }
             });
             for piece in pieces {

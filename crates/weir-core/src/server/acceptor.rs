@@ -18,11 +18,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_rt::poller::{self, Poller};
-use weir_rt::{LoopStats, Remote};
+use weir_rt::{LoopStats, Remote, clock};
 
-use super::dealing::{WorkerChoice, WorkerLoad};
+use super::dealing::{Evening, WorkerChoice, WorkerLoad};
 use super::intake::{Dealt, Intake};
+use super::parking::ParkingLot;
 use super::{StartError, thread};
+use crate::conf::Configuration;
+use crate::conf::listen::Address;
+use crate::conn::parked::ParkedConnection;
 use crate::log::{self, Level};
 use crate::worker::Counters;
 
@@ -35,6 +39,7 @@ pub(super) struct Acceptor {
 /// A worker that connections are dealt to.
 #[derive(Clone)]
 pub(super) struct Player {
+    pub(super) id: u8,
     pub(super) intake: Arc<Intake>,
     pub(super) counters: Arc<Counters>,
     pub(super) stats: Arc<LoopStats>,
@@ -60,9 +65,13 @@ impl Acceptor {
             most: 0,
             sockets: Vec::new(),
             finishing: Vec::new(),
+            lot: ParkingLot::default(),
+            reused: None,
+            evening: Evening::default(),
+            even_at: None,
             choice: WorkerChoice::new(0),
             polling: Polling::On,
-            told: None,
+            logged: None,
             look_ms: LOOK_MS,
         };
         let (poller, crowded, ended) = (Poller::new()?, AtomicBool::new(false), AtomicBool::new(false));
@@ -73,12 +82,24 @@ impl Acceptor {
         Ok(Acceptor { dealer, handle: Some(handle) })
     }
 
-    /// From here on accepts from `sockets`, and deals to `players`, each of whom may have `most` connections. What waits
-    /// in sockets that are gone is still dealt, what waits for workers that are gone goes to others. Returns when that
-    /// is done.
-    pub(super) fn update(&self, sockets: Vec<DealtSocket>, players: Vec<Player>, most: u64) {
-        self.dealer.table().update(&self.dealer.poller, sockets, players, most);
-        self.dealer.poller.wake();
+    /// From here on accepts from `sockets`, and deals to `players`. What waits in sockets that are gone is still dealt,
+    /// what waits for workers that are gone goes to others; idle connections whose address is gone are closed. Returns
+    /// when that is done.
+    pub(super) fn update(&self, conf: &Configuration, sockets: Vec<DealtSocket>, players: Vec<Player>) {
+        let poller = &self.dealer.poller;
+        let mut table = self.dealer.table();
+        table.update(poller, sockets, players, conf.main.worker_connections());
+        let protocols =
+            |address: &Address| (address.addr.clone(), [address.proxy_protocol, address.ssl, address.http2]);
+        let addresses: Vec<_> = conf.addresses.iter().map(protocols).collect();
+        for token in table.lot.tokens(|parked| !parked.belongs_to(&addresses)) {
+            drop(table.unpark(poller, token));
+        }
+        if table.players.len() < 2 {
+            table.unpark_all(poller);
+        }
+        drop(table);
+        poller.wake();
     }
 
     /// For workers to say that they have room again.
@@ -86,13 +107,15 @@ impl Acceptor {
         self.dealer.clone()
     }
 
-    /// Accepts no more. What waits in the sockets' queues is dealt before this returns.
+    /// Accepts no more. What waits in the sockets' queues, and what is parked, is dealt before this returns.
     pub(super) fn close(&self) {
+        let poller = &self.dealer.poller;
         let mut table = self.dealer.table();
         let (players, most) = (table.players.clone(), table.most);
-        table.update(&self.dealer.poller, Vec::new(), players, most);
+        table.unpark_all(poller);
+        table.update(poller, Vec::new(), players, most);
         drop(table);
-        self.dealer.poller.wake();
+        poller.wake();
     }
 }
 
@@ -109,7 +132,7 @@ impl Drop for Acceptor {
 /// What the thread, the server and the workers share.
 pub(crate) struct Dealer {
     poller: Poller,
-    /// No worker has room: whoever takes something from its queue says so.
+    /// No worker has room: a worker that takes something from its queue says so.
     crowded: AtomicBool,
     ended: AtomicBool,
     table: Mutex<Table>,
@@ -121,6 +144,22 @@ impl Dealer {
         if self.crowded.load(Ordering::SeqCst) {
             self.poller.wake();
         }
+    }
+
+    /// Keeps an idle connection until its client asks or its time is over. It is given back where none is kept: the
+    /// server ends, or has a single worker.
+    pub(crate) fn park(&self, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>> {
+        let mut table = self.table();
+        if table.players.len() < 2 || table.sockets.is_empty() {
+            return Err(parked);
+        }
+        let earlier = table.lot.deadline().is_none_or(|deadline| parked.deadline < deadline);
+        table.park(&self.poller, parked)?;
+        drop(table);
+        if earlier {
+            self.poller.wake();
+        }
+        Ok(())
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -136,10 +175,15 @@ impl Dealer {
             }
             let mut table = self.table();
             table.look();
-            for &cookie in &ready {
-                table.accept_from(cookie);
+            for &token in &ready {
+                match ParkingLot::is_token(token) {
+                    true => table.wake_up(&self.poller, token),
+                    false => table.accept_from(&self.poller, token),
+                }
             }
+            table.expire(&self.poller);
             table.rescue();
+            table.even_out();
             table.finish();
             wait = table.wait();
             table.apply(&self.poller);
@@ -167,10 +211,16 @@ struct Table {
     sockets: Vec<PolledSocket>,
     /// Cookies of sockets that are closed: connections of theirs may be in queues, and workers may be those of then.
     finishing: Vec<(u64, Vec<Player>)>,
+    lot: ParkingLot,
+    /// When it was logged last that idle connections are closed to make room.
+    reused: Option<Instant>,
+    evening: Evening,
+    /// When it is looked next whether shares are even; `None`: once something was dealt.
+    even_at: Option<Instant>,
     choice: WorkerChoice,
     polling: Polling,
     /// When it was logged last that accepting fails.
-    told: Option<Instant>,
+    logged: Option<Instant>,
     /// How long until the next look at queues that are not empty.
     look_ms: u64,
 }
@@ -194,7 +244,7 @@ impl Table {
     }
 
     /// Accepts what waits in a socket, a bounded number, as long as a worker has room.
-    fn accept_from(&mut self, cookie: u64) {
+    fn accept_from(&mut self, poller: &Poller, cookie: u64) {
         let Some(fd) = self.socket(cookie) else { return };
         for _ in 0..AT_ONCE {
             if self.polling != Polling::On {
@@ -204,8 +254,11 @@ impl Table {
                 self.polling = Polling::Crowded;
                 return;
             };
+            if self.loads[at].is_full() {
+                self.make_room(poller, at);
+            }
             match self.accept(&fd) {
-                Some(fd) => self.deal(at, Dealt { fd, cookie }),
+                Some(fd) => self.deal(at, Dealt::New { fd, cookie }),
                 None => return,
             }
         }
@@ -231,10 +284,10 @@ impl Table {
         if let Some(player) = self.players.first() {
             player.stats.accept_failed();
         }
-        if self.told.is_some_and(|told| now < told + Duration::from_millis(TELL_MS)) {
+        if self.logged.is_some_and(|logged| now < logged + Duration::from_millis(TELL_MS)) {
             return;
         }
-        self.told = Some(now);
+        self.logged = Some(now);
         let errno = error.raw_os_error().unwrap_or(0);
         let text = weir_rt::file::errno_text(errno);
         log::cycle(Level::Crit, &format_args!("accept4() failed ({errno}: {text})"));
@@ -243,6 +296,9 @@ impl Table {
     /// Puts a connection into the queue of a worker.
     fn deal(&mut self, at: usize, dealt: Dealt) {
         self.players[at].counters.dealing.dealt.add(1);
+        if self.even_at.is_none() {
+            self.even_at = Some(Instant::now() + EVEN);
+        }
         self.hand(at, dealt);
         self.look_ms = LOOK_MS;
     }
@@ -254,6 +310,80 @@ impl Table {
             // Without captures the closure is no allocation.
             player.remote.run(Box::new(thread::take_dealt));
         }
+    }
+
+    /// Keeps a connection for the worker that had it.
+    fn park(&mut self, poller: &Poller, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>> {
+        let Some(from) = self.player(parked.from) else { return Err(parked) };
+        let token = self.lot.insert(parked);
+        let watched = self.lot.get(token).is_some_and(|parked| poller.watch_once(&parked.fd, token).is_ok());
+        if !watched {
+            // Out of memory: its worker keeps it.
+            return self.lot.remove(token).map_or(Ok(()), Err);
+        }
+        self.players[from].counters.dealing.parked.add(1);
+        Ok(())
+    }
+
+    /// Takes a connection out of the lot.
+    fn unpark(&mut self, poller: &Poller, token: u64) -> Option<Box<ParkedConnection>> {
+        let parked = self.lot.remove(token)?;
+        poller.forget(&parked.fd);
+        if let Some(from) = self.player(parked.from) {
+            self.players[from].counters.dealing.parked.sub(1);
+            if let Some(load) = self.loads.get_mut(from) {
+                load.parked = load.parked.saturating_sub(1);
+            }
+        }
+        Some(parked)
+    }
+
+    /// A parked connection's client asks, or has left, or its time is over: a worker goes on with it.
+    fn wake_up(&mut self, poller: &Poller, token: u64) {
+        let Some(parked) = self.unpark(poller, token) else { return };
+        let from = self.player(parked.from);
+        // Without workers it can not be served.
+        let Some(at) = self.choice.choose_again(&self.loads, from).or(from) else { return };
+        if from != Some(at) {
+            self.players[at].counters.dealing.taken_over.add(1);
+        }
+        self.hand(at, Dealt::Again(parked));
+        self.look_ms = LOOK_MS;
+    }
+
+    fn unpark_all(&mut self, poller: &Poller) {
+        self.look();
+        for token in self.lot.tokens(|_| true) {
+            self.wake_up(poller, token);
+        }
+    }
+
+    fn expire(&mut self, poller: &Poller) {
+        for token in self.lot.expired(clock::monotonic_ms()) {
+            self.wake_up(poller, token);
+        }
+    }
+
+    /// Closes an eighth of the connections that are parked for a full worker, 32 at most, those first that wait longest.
+    fn make_room(&mut self, poller: &Poller, at: usize) {
+        let id = self.players[at].id;
+        let parked = self.lot.tokens(|parked| parked.from == id);
+        if parked.is_empty() {
+            return; // the worker looks for some among its own
+        }
+        let now = Instant::now();
+        if self.reused.is_none_or(|logged| now >= logged + Duration::from_millis(REUSED_MS)) {
+            self.reused = Some(now);
+            let text = format_args!("{} worker_connections are not enough, reusing connections", self.most);
+            log::cycle(Level::Warn, &text);
+        }
+        for &token in parked.iter().take((parked.len() / 8).clamp(1, 32)) {
+            drop(self.unpark(poller, token));
+        }
+    }
+
+    fn player(&self, id: u8) -> Option<usize> {
+        self.players.iter().position(|player| player.id == id)
     }
 
     /// What waits for a worker that is late, or full, goes to one that has time.
@@ -277,12 +407,24 @@ impl Table {
         }
     }
 
+    /// Has workers end connections whose clients will be dealt to others, once a second while shares are uneven.
+    fn even_out(&mut self) {
+        let now = Instant::now();
+        if self.even_at.is_none_or(|at| now < at) {
+            return;
+        }
+        for (at, count) in self.evening.check(&self.loads) {
+            self.players[at].remote.run(Box::new(move || thread::even_out(count)));
+        }
+        self.even_at = self.evening.goes_on().then(|| now + EVEN);
+    }
+
     /// Workers may forget the sockets of which no connection waits any more.
     fn finish(&mut self) {
         let Table { finishing, players, .. } = self;
         finishing.retain(|(cookie, known)| {
             let cookie = *cookie;
-            if players.iter().any(|player| player.intake.has(cookie)) {
+            if players.iter().any(|player| player.intake.may_have(cookie)) {
                 return true;
             }
             known.iter().for_each(|player| player.remote.run(Box::new(move || thread::finish(cookie))));
@@ -297,6 +439,9 @@ impl Table {
             Polling::Starved(_) => Some(RETRY_MS),
             Polling::Crowded => Some(CROWDED_MS),
         };
+        let parked = self.lot.deadline().map(|at| at.saturating_sub(clock::monotonic_ms()) + 1);
+        let even = self.even_at.map(|at| at.saturating_duration_since(Instant::now()).as_millis() as u64 + 1);
+        let retry = [retry, parked, even].into_iter().flatten().min();
         let queued = self.players.iter().any(|player| !player.intake.is_empty());
         if !queued && self.finishing.is_empty() {
             return retry;
@@ -328,6 +473,7 @@ impl Table {
         self.most = u64::MAX; // what was accepted, or waits in a socket that is closed, is not refused
         self.look();
         let retired: Vec<Player> = before.into_iter().filter(|player| !self.plays(player)).collect();
+        self.adopt_parked(&retired);
         for gone in &retired {
             while let Some(dealt) = gone.intake.pop() {
                 gone.counters.dealing.handed_on.add(1);
@@ -355,8 +501,24 @@ impl Table {
             self.finishing.push((gone.socket.cookie, known));
         }
         self.most = most;
+        self.even_at = Some(Instant::now() + EVEN);
         self.look_ms = LOOK_MS;
         self.finish();
+    }
+
+    /// What was parked by workers that are gone is counted for those that are left, by turns.
+    fn adopt_parked(&mut self, retired: &[Player]) {
+        if self.players.is_empty() {
+            return;
+        }
+        for gone in retired {
+            for (turn, token) in self.lot.tokens(|parked| parked.from == gone.id).into_iter().enumerate() {
+                let player = &self.players[turn % self.players.len()];
+                gone.counters.dealing.parked.sub(1);
+                player.counters.dealing.parked.add(1);
+                self.lot.belongs_now(token, player.id);
+            }
+        }
     }
 
     fn plays(&self, player: &Player) -> bool {
@@ -368,7 +530,7 @@ impl Table {
         for _ in 0..DRAIN_MOST {
             let Some(at) = self.choice.choose(&self.loads) else { return };
             let Some(fd) = self.accept(&gone.fd) else { return };
-            self.deal(at, Dealt { fd, cookie: gone.cookie });
+            self.deal(at, Dealt::New { fd, cookie: gone.cookie });
         }
     }
 }
@@ -397,5 +559,9 @@ const LOOK_MS: u64 = 3;
 const CROWDED_MS: u64 = 50;
 /// How long accepting pauses when it fails.
 const RETRY_MS: u64 = 50;
+/// How often it is looked whether shares are even.
+const EVEN: Duration = Duration::from_secs(1);
+/// That connections are closed to make room is logged once in so many milliseconds, as in nginx.
+const REUSED_MS: u64 = 1000;
 /// That it fails is logged every half a second at most, as nginx tries.
 const TELL_MS: u64 = 500;

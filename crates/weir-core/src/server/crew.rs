@@ -211,7 +211,7 @@ impl Crew {
     pub(super) fn players(&self, count: usize) -> Vec<Player> {
         let player = |thread: Thread| {
             let Thread { remote, counters, stats, intake, .. } = thread;
-            Player { intake, counters, stats, remote }
+            Player { id: remote.worker(), intake, counters, stats, remote }
         };
         let working = |thread: &Thread| usize::from(thread.remote.worker()) < count;
         self.threads.now().into_iter().filter(working).map(player).collect()

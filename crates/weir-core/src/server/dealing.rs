@@ -58,11 +58,27 @@ impl WorkerChoice {
     /// the new one, or lets it wait for the next that ends. `None`: none of them has room even for that.
     pub fn choose(&mut self, loads: &[WorkerLoad]) -> Option<usize> {
         let chosen = self.best(loads, |load| !load.is_full()).or_else(|| {
-            // Its shares are equal: what tells them apart is who is late.
+            // Their shares are equal: some may be late.
             self.best(loads, |load| load.queued == 0)
         })?;
         self.next = (chosen + 1) % loads.len();
         Some(chosen)
+    }
+
+    /// The worker for a connection that was parked by worker `from`, and of which `loads` no longer know: that one, which
+    /// has most of what its requests need in its caches, unless it is late, or has an eighth more than the one with the
+    /// smallest share.
+    pub fn choose_again(&mut self, loads: &[WorkerLoad], from: Option<usize>) -> Option<usize> {
+        let best = self.best(loads, |load| !load.is_full());
+        let kept = from.filter(|&from| {
+            let smallest = best.map_or(u64::MAX, |best| loads[best].share());
+            loads.get(from).is_some_and(|load| {
+                !load.is_late()
+                    && !load.is_full()
+                    && load.share() <= smallest.saturating_add(smallest / 8 + SLACK)
+            })
+        });
+        kept.or(best).or_else(|| self.choose(loads))
     }
 
     /// The worker for what waits in the queue of worker `from`; `None`: it stays there. It is moved only from one
@@ -90,13 +106,67 @@ impl WorkerChoice {
     }
 }
 
+/// Says of which workers connections are to end, so that their clients connect again, where shares stay uneven: for
+/// connections that live long and can't be moved. Called once a second.
+#[derive(Clone, Debug, Default)]
+pub struct Evening {
+    /// By worker: how often in a row its share was too large.
+    uneven: Vec<u32>,
+}
+
+impl Evening {
+    /// Of which workers how many connections should end now: of those whose share has been [`UNEVEN`] times the mean for
+    /// [`PATIENT`] calls, a fiftieth of what they have, and no more than brings them to the mean.
+    pub fn check(&mut self, loads: &[WorkerLoad]) -> Vec<(usize, u64)> {
+        self.uneven.resize(loads.len(), 0);
+        let mean = loads.iter().map(WorkerLoad::share).sum::<u64>() / (loads.len() as u64).max(1);
+        let mut ends = Vec::new();
+        for (at, load) in loads.iter().enumerate() {
+            let share = load.share();
+            let much = share * UNEVEN.1 > mean * UNEVEN.0 + SLACK * UNEVEN.1;
+            self.uneven[at] = if much { self.uneven[at] + 1 } else { 0 };
+            if self.uneven[at] >= PATIENT {
+                ends.push((at, (share / 50).clamp(1, share - mean)));
+            }
+        }
+        ends
+    }
+
+    /// Whether a worker's share was too large at the last call.
+    pub fn goes_on(&self) -> bool {
+        self.uneven.iter().any(|&times| times > 0)
+    }
+}
+
+/// Calls in a row that find a share too large before anything is done: what is uneven for a moment, new connections mend.
+const PATIENT: u32 = 3;
+/// So many times the mean is uneven, as a fraction.
+const UNEVEN: (u64, u64) = (13, 10);
 /// From here on a turn is late: an ordinary one takes well below a millisecond, and a client may wait for a stuck worker
 /// 5 ms more than for a busy machine at the most.
 pub const LATE_US: u64 = 3_000;
 
+/// Shares that differ by no more than this are even: those of a few connections always are not.
+const SLACK: u64 = 2;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parked_connection_goes_back_to_its_worker_unless_that_is_late_or_has_more_than_others() {
+        let mut loads = idle(3);
+        let mut choice = WorkerChoice::new(0);
+        assert_eq!(choice.choose_again(&loads, Some(1)), Some(1));
+        loads[1].open = SLACK + 1;
+        assert_eq!(choice.choose_again(&loads, Some(1)), Some(0));
+        loads.iter_mut().for_each(|load| load.open = 80);
+        loads[1].open += 10;
+        assert_eq!(choice.choose_again(&loads, Some(1)), Some(1));
+        loads[1].turn_us = LATE_US;
+        assert_ne!(choice.choose_again(&loads, Some(1)), Some(1));
+        assert_eq!(choice.choose_again(&loads, None), Some(0));
+    }
 
     fn idle(count: usize) -> Vec<WorkerLoad> {
         vec![WorkerLoad { most: 512, ..WorkerLoad::default() }; count]
@@ -163,7 +233,35 @@ mod tests {
     }
 
     #[test]
+    fn shares_that_stay_uneven_are_evened_out_at_a_bounded_rate() {
+        let mut loads = idle(4);
+        loads[2].open = 400;
+        let mut evening = Evening::default();
+        assert_eq!((evening.check(&loads), evening.check(&loads)), (vec![], vec![]));
+        assert!(evening.goes_on());
+        let mut seconds = 0;
+        // Clients that are asked to go connect again.
+        while evening.goes_on() && seconds < 1000 {
+            for (at, count) in evening.check(&loads) {
+                assert!(count <= loads[at].open / 50 + 1);
+                loads[at].open -= count;
+                let gained = dealt(&mut loads, count as usize);
+                assert_eq!(gained.iter().sum::<u64>(), 400);
+            }
+            seconds += 1;
+        }
+        assert!((10..200).contains(&seconds), "{seconds}");
+        let largest = loads.iter().map(WorkerLoad::share).max();
+        assert!(largest <= Some(133), "{loads:?}");
+        let mut few = idle(4);
+        few[0].open = 2;
+        let mut evening = Evening::default();
+        assert!((0..10).all(|_| evening.check(&few).is_empty()));
+    }
+
+    #[test]
     fn no_workers_no_choice() {
+        assert_eq!(Evening::default().check(&[]), []);
         assert_eq!(WorkerChoice::new(7).choose(&[]), None);
     }
 }

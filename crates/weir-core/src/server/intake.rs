@@ -5,19 +5,25 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::conn::parked::ParkedConnection;
 use crate::worker::Counters;
 
 /// A connection on its way to a worker.
-pub(crate) struct Dealt {
-    pub(crate) fd: OwnedFd,
-    /// Which of the server's sockets it came by.
-    pub(crate) cookie: u64,
+pub(crate) enum Dealt {
+    /// A new one.
+    New {
+        fd: OwnedFd,
+        /// Which of the server's sockets it came by.
+        cookie: u64,
+    },
+    /// One that was parked.
+    Again(Box<ParkedConnection>),
 }
 
 /// The queue of one worker.
 pub(crate) struct Intake {
     queue: Mutex<VecDeque<Dealt>>,
-    /// Of which the length of the queue is told, changed under its lock.
+    /// Among them is the length of the queue, changed under its lock.
     counters: Arc<Counters>,
 }
 
@@ -26,7 +32,7 @@ impl Intake {
         Intake { queue: Mutex::default(), counters }
     }
 
-    /// Adds a connection; `true`: the queue was empty, so that the worker has to be told.
+    /// Adds a connection; `true`: the queue was empty, so that the worker has to be woken.
     pub(crate) fn push(&self, dealt: Dealt) -> bool {
         let mut queue = self.queue();
         queue.push_back(dealt);
@@ -42,9 +48,12 @@ impl Intake {
         Some(dealt)
     }
 
-    /// Whether a connection waits that came by the socket of this cookie.
-    pub(crate) fn has(&self, cookie: u64) -> bool {
-        self.queue().iter().any(|dealt| dealt.cookie == cookie)
+    /// Whether a connection waits that came by the socket of this cookie, or may have.
+    pub(crate) fn may_have(&self, cookie: u64) -> bool {
+        self.queue().iter().any(|dealt| match dealt {
+            Dealt::New { cookie: other, .. } => *other == cookie,
+            Dealt::Again(_) => true,
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,13 +1,14 @@
 //! The server: worker threads, their sockets, reload and stop. No signals, no files: that is the program's business,
 //! so that any program can have a server inside.
 
-mod acceptor;
+pub(crate) mod acceptor;
 mod affinity;
 mod agent;
 mod crew;
 pub mod dealing;
 pub(crate) mod intake;
 pub mod notify;
+mod parking;
 mod sockets;
 mod thread;
 
@@ -281,7 +282,7 @@ impl Server {
             caches.start();
         }
         let everyone: Arc<[_]> = self.crew.threads().counters().into();
-        let dealer = state.acceptor.as_ref().map(Acceptor::dealer);
+        let dealer = state.acceptor.as_ref().filter(|_| count > 1).map(Acceptor::dealer);
         let commit = || {
             let (everyone, dealer) = (everyone.clone(), dealer.clone());
             move || thread::commit(everyone, dealer)
@@ -292,8 +293,7 @@ impl Server {
         }
         if let Some(acceptor) = &state.acceptor {
             // Once the workers know the sockets, and before those that end are told to.
-            let most = configuration.main.worker_connections();
-            acceptor.update(dealt, self.crew.players(count), most);
+            acceptor.update(configuration, dealt, self.crew.players(count));
         }
         // The workers have it: what a check takes back of the configuration before nobody sees any more.
         if let Some(checker) = &state.checker {
@@ -324,6 +324,7 @@ impl Server {
         let mut state = self.state();
         state.quitting = true;
         state.checker = None;
+        state.acceptor = None;
         state.sockets = Sockets::default();
     }
 

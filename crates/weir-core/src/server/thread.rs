@@ -22,6 +22,7 @@ use super::{Options, StartError, affinity::Affinity};
 use crate::conf::Configuration;
 use crate::conf::server::Generation;
 use crate::conn::accept::{self, AcceptLog, Door};
+use crate::conn::parked;
 use crate::housekeeping::{self, Watched};
 use crate::log::{self, Level};
 use crate::worker::{Counters, Held, Worker};
@@ -40,9 +41,8 @@ struct Local {
     /// The configurations before, until all workers have the one in force.
     before: RefCell<Vec<Rc<Generation>>>,
     affinity: Affinity,
-    /// Connections that were dealt to the worker, and whoever deals them.
+    /// Connections that were dealt to the worker.
     intake: Arc<Intake>,
-    dealer: RefCell<Option<Arc<Dealer>>>,
     /// A task waits for room for what is in the queue.
     waits_for_room: Cell<bool>,
     accept_log: AcceptLog,
@@ -219,12 +219,13 @@ pub(super) fn abandon() {
 /// end. `everyone` is what all workers count, `dealer` whoever deals connections to them.
 pub(super) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>) {
     let Some(local) = local() else { return };
-    *local.dealer.borrow_mut() = dealer;
+
     let Some(Prepared { generation, sockets }) = local.prepared.borrow_mut().take() else { return };
     let worker = &local.worker;
     log::set_own(generation.configuration.main.error_log_open.clone());
     local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
     worker.know(everyone);
+    worker.set_dealer(dealer);
     worker.close_after_answers(false);
     let before = worker.switch(generation.clone());
     crate::trace::configure(worker, &generation.configuration);
@@ -252,7 +253,8 @@ pub(super) fn release() {
 /// unless it is called up again before.
 pub(super) fn retire() {
     let Some(local) = local() else { return };
-    // Nothing is dealt to it any more, nor waits in its queue.
+    // Nothing is dealt to it any more, nor waits in its queue, nor is parked for it.
+    local.worker.set_dealer(None);
     local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
     local.worker.close_after_answers(true);
     local.leave();
@@ -302,13 +304,20 @@ pub(super) fn take_dealt() {
             return local.wait_for_room();
         }
         let Some(dealt) = local.intake.pop() else { return };
-        if let Some(dealer) = &*local.dealer.borrow() {
+        if let Some(dealer) = local.worker.dealer() {
             dealer.taken();
         }
         local.take(dealt);
     }
     if !local.intake.is_empty() {
         weir_rt::remote().run(Box::new(take_dealt));
+    }
+}
+
+/// Ends `count` connections of this thread's worker whose clients other workers are to serve.
+pub(super) fn even_out(count: u64) {
+    if let Some(local) = local() {
+        local.worker.even_out(count);
     }
 }
 
@@ -341,7 +350,6 @@ impl Local {
             before: RefCell::default(),
             affinity: Affinity::default(),
             intake,
-            dealer: RefCell::default(),
             waits_for_room: Cell::new(false),
             accept_log: AcceptLog::default(),
             stage,
@@ -408,13 +416,16 @@ impl Local {
 
     /// Begins a connection that was dealt to the worker.
     fn take(&self, dealt: Dealt) {
-        let door = |listening: &&Listening| {
-            listening.cookie == dealt.cookie && matches!(listening.by, By::Dealing { .. })
+        let (fd, cookie) = match dealt {
+            Dealt::New { fd, cookie } => (fd, cookie),
+            Dealt::Again(parked) => return parked::resume(&self.worker, parked),
         };
+        let door =
+            |listening: &&Listening| listening.cookie == cookie && matches!(listening.by, By::Dealing { .. });
         let door = self.listening.borrow().iter().find(door).map(|listening| listening.door.clone());
         // Of a socket that the worker does not know none is dealt to it.
         let Some(door) = door else { return };
-        match Stream::from_accepted(dealt.fd) {
+        match Stream::from_accepted(fd) {
             Ok(stream) => accept::take(&self.worker, stream, &door),
             Err(error) => self.accept_log.failed(&error),
         }
