@@ -6,6 +6,7 @@
 //! costs a worker a lock and no change of threads.
 
 mod conf;
+pub(crate) mod kept;
 mod names;
 mod sockets;
 mod thread;
@@ -208,6 +209,7 @@ impl Shared {
 
     fn start(self: &Arc<Self>, state: &mut State) {
         if matches!(state.thread, Thread::None) {
+            kept::recall(&self.config, &mut state.engine);
             state.thread = match thread::start(self.clone()) {
                 Ok(remote) => Thread::Running(remote),
                 Err(error) => {

@@ -31,12 +31,14 @@ pub(crate) struct Known {
     pub(crate) records: Vec<Data>,
     pub(crate) until: u64,
     pub(crate) refresh: u64,
+    /// When it is no use as a stale answer either, however long those last: it was kept from another process.
+    pub(crate) last: u64,
 }
 
 impl Known {
     pub(crate) fn new(records: Vec<Data>, now: u64, lasts: u64) -> Known {
         // In its last tenth it is asked for again in advance, when somebody asks.
-        Known { records, until: now + lasts, refresh: now + lasts - lasts / 10 }
+        Known { records, until: now + lasts, refresh: now + lasts - lasts / 10, last: u64::MAX }
     }
 
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
@@ -55,7 +57,7 @@ impl Entry {
 
     /// What held, not longer than `stale` ago.
     pub(crate) fn stale(&self, now: u64, stale: u64) -> Option<&Known> {
-        self.known.as_ref().filter(|known| now < known.until.saturating_add(stale))
+        self.known.as_ref().filter(|known| now < known.until.saturating_add(stale) && now < known.last)
     }
 
     /// As [`Entry::stale`], if it was something.
@@ -81,6 +83,11 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn get(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(key)
+    }
+
+    /// All that is known.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&Key, &Known)> {
+        self.entries.iter().filter_map(|(key, entry)| Some((key, entry.known.as_ref()?)))
     }
 
     pub(crate) fn entry(&mut self, key: &Key) -> &mut Entry {

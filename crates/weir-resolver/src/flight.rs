@@ -243,6 +243,7 @@ impl Resolver {
     }
 
     fn found(&mut self, now: u64, key: Key, known: Known) {
+        self.changes += 1;
         let entry = self.entry(&key);
         entry.known = Some(known);
         entry.failure = None;
@@ -267,6 +268,7 @@ impl Resolver {
         let lasts = (u64::from(seconds) * 1000).min(valid.unwrap_or(u64::MAX));
         entry.denials = 0;
         entry.known = Some(Known::new(Vec::new(), now, lasts));
+        self.changes += 1;
         self.tell(now, &key);
     }
 

@@ -16,6 +16,7 @@
 mod answer;
 mod cache;
 mod flight;
+mod kept;
 mod name;
 mod query;
 mod resolver;

@@ -79,6 +79,8 @@ pub struct Resolver {
     answers: HashMap<Question, Arc<Answer>>,
     hosts: HashMap<Name, Vec<IpAddr>>,
     numbers: u64,
+    /// See [`Resolver::changes`].
+    pub(crate) changes: u64,
 }
 
 /// What a socket is for.
@@ -157,6 +159,7 @@ impl Resolver {
             answers: HashMap::new(),
             hosts: HashMap::new(),
             numbers: 0,
+            changes: 0,
         };
         resolver.beat_all(0);
         resolver
@@ -188,6 +191,11 @@ impl Resolver {
         self.transmits.extend(gone.into_keys().map(Transmit::Close));
         self.timers.retain(|(_, timer)| !matches!(timer, Timer::Heartbeat(..)));
         self.beat_all(now);
+    }
+
+    /// How often something new became known: what [`Resolver::keep`] gives is another text then.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// What is known, if it need not be asked for. In the last tenth of its time it is asked for again meanwhile.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weir_test::{Asked, NameServer, Say, Server, both_drivers, wait_for};
+use weir_test::{Asked, NameServer, Say, Server, TempDir, both_drivers, wait_for};
 
 fn here() -> Vec<IpAddr> {
     vec![[127, 0, 0, 1].into()]
@@ -30,6 +30,67 @@ fn logs(server: &Server, text: &str) {
 }
 
 both_drivers! {
+    /// With dead name servers a server that starts knows what the one before has known, as long as a stale answer lasts.
+    fn names_outlive_the_process(driver) {
+        for (kept, status) in [("resolver_cache %%DIR%%/../weir-names-KEY;", 200), ("resolver_cache off;", 502)] {
+            let folder = TempDir::new();
+            let kept = kept.replace("%%DIR%%/../weir-names-KEY", &folder.path().join("names").display().to_string());
+            let dns = NameServer::start(|_| Say::Addresses(here(), 1));
+            let conf = format!(
+                "http {{ {kept} resolver {} ipv6=off; resolver_timeout 3s;
+                   upstream u {{ zone u 64k; server a.example:%%PORT_1%% resolve; }}
+                   server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }}
+                   location /computed {{ proxy_pass http://$arg_h:%%PORT_1%%/; }} }}
+                   server {{ listen 127.0.0.1:%%PORT_1%%; return 200 there; }} }}",
+                dns.address()
+            );
+            let ask = |server: &Server| [server.get("/").status, server.get("/computed?h=b.example").status];
+            let mut first = Server::start(&conf);
+            assert_eq!(ask(&first), [200, 200]);
+            if status == 200 {
+                wait_for("the file", || {
+                    let file = std::fs::read_dir(folder.path().join("names")).ok()?.flatten().next()?;
+                    let text = std::fs::read_to_string(file.path()).ok()?;
+                    (text.contains("a.example") && text.contains("b.example")).then_some(())
+                });
+            }
+            assert!(first.quit().status.success());
+            dns.set(|_| Say::Silence);
+            let second = Server::builder(&conf).allow("could not be resolved").allow("no live upstreams").start();
+            assert_eq!(ask(&second), [status, status], "{kept}");
+        }
+    }
+
+    /// A request that comes before the group has its first address waits for it, and no longer than the look-up takes.
+    fn the_first_address_is_waited_for(driver) {
+        for (found, status) in [(true, 200), (false, 502)] {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let released = std::sync::Mutex::new(released);
+            let dns = NameServer::start(move |_| {
+                // Both questions, for A and AAAA, wait until the test goes on.
+                let _ = released.lock().expect("no panic").recv_timeout(weir_test::DEADLINE);
+                if found { Say::Addresses(here(), 60) } else { Say::Code(3) }
+            });
+            let server = Server::builder(&format!(
+                "http {{ resolver {} ipv6=off; resolver_timeout 60s;
+                   upstream u {{ zone u 64k; server a.example:%%PORT_1%% resolve; }}
+                   server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }}
+                   server {{ listen 127.0.0.1:%%PORT_1%%; return 200 there; }} }}",
+                dns.address()
+            )).allow("no live upstreams").start();
+            let mut clients = [server.client(), server.client()];
+            for client in &mut clients {
+                client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            }
+            wait_for("the question", || (dns.asked() > 0).then_some(()));
+            assert!(!server.error_log().contains("no live upstreams"), "{}", server.error_log());
+            drop(release);
+            for client in &mut clients {
+                assert_eq!(client.response().status, status, "found: {found}");
+            }
+        }
+    }
+
     /// The name is asked for once, and what cannot be had is told in nginx's words.
     fn names_in_proxy_pass(driver) {
         let dns = NameServer::start(|asked| match (&*asked.name, asked.kind) {

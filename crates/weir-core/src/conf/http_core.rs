@@ -7,6 +7,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -166,6 +167,8 @@ pub struct HttpCoreConf {
     pub resolver: Option<Arc<Resolver>>,
     /// `resolver_timeout`.
     pub resolver_timeout: Option<u64>,
+    /// `resolver_cache`; the inner `None` is `off`.
+    pub resolver_cache: Option<Option<Arc<PathBuf>>>,
     /// `auth_delay`.
     pub auth_delay: Option<u64>,
     /// `if_modified_since`.

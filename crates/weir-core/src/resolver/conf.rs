@@ -1,12 +1,13 @@
 //! `resolver address... [parameters]`, read alike in all blocks.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, parse_number, parse_time_ms, parse_time_s};
 use weir_resolver::Settings;
 
 use super::{Config, Resolver};
+use crate::privileged;
 use crate::upstream::group::split_port;
 
 /// `resolver_timeout`, milliseconds.
@@ -71,8 +72,7 @@ fn servers(line: &LineCx<'_>, at: usize, text: &str) -> Result<Vec<SocketAddr>> 
         return Err(fail("no host"));
     }
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    let found = (host, port.unwrap_or(PORT)).to_socket_addrs().map_err(|_| fail("host not found"))?;
-    Ok(found.collect())
+    privileged::look_up(host, port.unwrap_or(PORT)).map_err(|_| fail("host not found"))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::time::Duration;
 use weir_resolver::{Token, Transmit, system};
 use weir_rt::{DriverChoice, Options, Remote, Runtime, clock};
 
+use super::kept::Keeper;
 use super::{Config, Shared, sockets};
 use crate::server::notify::{Notify, either};
 
@@ -64,7 +65,7 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<Remote> {
 }
 
 async fn run(shared: &Arc<Shared>, here: Rc<Loop>) {
-    let mut files = Files::default();
+    let (mut files, mut keeper) = (Files::default(), Keeper::default());
     while !shared.over.load(Relaxed) {
         shared.told.store(false, Relaxed);
         let (transmits, next) = {
@@ -76,7 +77,9 @@ async fn run(shared: &Arc<Shared>, here: Rc<Loop>) {
             state.engine.handle_timeout(now);
             state.deliver();
             let transmits: Vec<_> = std::iter::from_fn(|| state.engine.poll_transmit()).collect();
-            (transmits, state.engine.poll_timeout().map(|at| at.saturating_sub(now)))
+            let kept = keeper.follow(now, &shared.config, &state.engine);
+            let next = state.engine.poll_timeout().into_iter().chain(kept).min();
+            (transmits, next.map(|at| at.saturating_sub(now)))
         };
         for transmit in transmits {
             perform(shared, &here, transmit);

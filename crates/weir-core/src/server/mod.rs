@@ -25,6 +25,7 @@ use crate::conf::Configuration;
 use crate::conf::server::Generation;
 use crate::housekeeping;
 use crate::log::{self, Level};
+use crate::resolver::kept::{self, CacheFolder};
 use crate::upstream::Upstreams;
 use crate::upstream::health::Checker;
 use crate::worker::Worker;
@@ -275,6 +276,8 @@ impl Server {
         // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
         self.configuration.set(configuration.clone(), &sockets);
         state.sockets = sockets;
+        let folder = configuration.tables.shared::<CacheFolder>().and_then(|folder| folder.0.clone());
+        kept::keep_in(folder);
         if let Some(upstreams) = configuration.tables.shared::<Upstreams>() {
             upstreams.follow();
         }

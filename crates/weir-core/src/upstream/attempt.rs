@@ -1,5 +1,6 @@
 //! A request's way through the servers of a group: try after try, until one answers or no other may be asked.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -264,7 +265,44 @@ impl Run {
         if lease.is_some() || !tried.is_empty() {
             return Ok(lease);
         }
+        if let Some(limit) = group.group.awaits_names()
+            && let Some(lease) = Box::pin(self.first_address(x, group, tried, limit)).await?
+        {
+            return Ok(Some(lease));
+        }
         Box::pin(self.queue(x, group, tried)).await
+    }
+
+    /// Waits for the first addresses of the group's names: a request that comes right after the start comes before them.
+    /// Not longer than a look-up may take, nor than tries may.
+    async fn first_address(
+        &self,
+        x: &mut Exchange,
+        group: &Rc<LocalGroup>,
+        tried: &mut Tried,
+        limit: u64,
+    ) -> Result<Option<Lease>, Failed> {
+        let limit = match self.up.settings.next_timeout {
+            0 => limit,
+            tries => limit.min(tries),
+        };
+        let timer = weir_rt::Timer::new();
+        timer.arm(limit);
+        loop {
+            let seen = group.group.changes();
+            if let Some(lease) = group.pick(x, tried) {
+                return Ok(Some(lease));
+            }
+            if timer.expired() || group.group.awaits_names().is_none() {
+                return Ok(None);
+            }
+            let mut changed = pin!(group.group.clone().changed(seen));
+            let next = poll_fn(|cx| match changed.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => timer.poll_expired(cx),
+            });
+            self.unless_gone(x, WaitKind::Resolver, next).await?;
+        }
     }
 
     async fn queue(

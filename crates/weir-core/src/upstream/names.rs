@@ -39,6 +39,8 @@ pub(crate) struct Named {
     /// The millisecond of the monotonic clock of the last answer; 0: there was none.
     answered: AtomicU64,
     followed: AtomicBool,
+    /// The first look-up has ended, well or not.
+    settled: AtomicBool,
 }
 
 impl Named {
@@ -93,6 +95,7 @@ impl Named {
             answer: Mutex::new(None),
             answered: AtomicU64::new(0),
             followed: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
         })
     }
 
@@ -116,6 +119,7 @@ impl Named {
             answer: Mutex::new(self.answer()),
             answered: AtomicU64::new(self.answered.load(Relaxed)),
             followed: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
         }
     }
 
@@ -226,6 +230,19 @@ impl Group {
         }
     }
 
+    /// For how many milliseconds a request may wait for the first addresses of the group's names, which are being looked up
+    /// for the first time; `None`: none is.
+    pub(super) fn awaits_names(&self) -> Option<u64> {
+        let (_, timeout) = self.names.resolver.get()?;
+        let awaited = |named: &Named| {
+            named.followed.load(Relaxed) && !named.settled.load(Relaxed) && named.answer().is_none()
+        };
+        let origins = self.origins();
+        let awaits =
+            origins.list.iter().any(|origin| matches!(&origin.place, Place::Name(named) if awaited(named)));
+        awaits.then_some(*timeout)
+    }
+
     /// What became of a name; `false`: it is no server of the group any more. One that is not there has no addresses;
     /// one that nobody could tell about keeps those it has.
     fn found(&self, named: &Arc<Named>, found: resolver::Found) -> bool {
@@ -234,10 +251,15 @@ impl Group {
         if !origins.list.iter().any(listed) {
             return false;
         }
+        named.settled.store(true, Relaxed);
         match found {
             Ok(answer) => named.set(Some(answer)),
             Err(Failure::Code(3)) => named.set(None),
-            Err(_) => return true,
+            Err(_) => {
+                // Nobody waits for its first address any more.
+                self.wake_waiting();
+                return true;
+            }
         }
         self.rebuild(&origins, &self.members());
         true

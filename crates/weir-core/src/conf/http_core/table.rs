@@ -53,6 +53,8 @@ pub(super) const TABLE: &[Row] = &[
     .doc("The name servers that are asked for names at run time."),
     Row::new("resolver_timeout", ANY, ONE, |c, line| line.time_ms(&mut c.resolver_timeout))
         .doc("How long name servers are waited for; 30s."),
+    Row::new("resolver_cache", HTTP, ONE, |c, line| crate::resolver::kept::set(&mut c.resolver_cache, line))
+        .doc("Weir's own: a folder in which what is known of names outlives the server; off."),
     Row::new("auth_delay", ANY, ONE, |c, line| line.time_ms(&mut c.auth_delay))
         .doc("How long an answer 401 is held back; 0."),
     Row::new("error_page", ANY_OR_IF, TWO_OR_MORE, set::error_page)

@@ -88,7 +88,7 @@ mod tests {
                 "2: \"try_files\" is not in force inside of this \"if\", which has \"add_header\"",
             ),
             (
-                "location / { proxy_pass http://a;\nif ($a) { proxy_pass http://b; } }",
+                "location / { proxy_pass http://[::1];\nif ($a) { proxy_pass http://[::2]; } }",
                 "2: \"proxy_pass\" in this \"if\" and \"proxy_pass\" in its location both answer: the \"if\" wins whole",
             ),
             (
@@ -106,7 +106,7 @@ mod tests {
             "location / { try_files $uri /x; if ($a) { return 403; } if ($b) { rewrite ^ /b last; } }",
             "location / { try_files $uri /x; if ($a) { set $b 1; } if ($c) { add_header A 1; return 204; } }",
             "location / { if ($a) { expires 1h; } }",
-            "location / { proxy_pass http://a; if ($a) { expires 1h; } }",
+            "location / { proxy_pass http://[::1]; if ($a) { expires 1h; } }",
             "if ($a) { set $b 1; } location / { try_files $uri /x; }",
         ] {
             assert_eq!(found(good), [""; 0], "{good}");

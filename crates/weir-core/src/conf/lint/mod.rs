@@ -9,6 +9,7 @@ mod cache_key;
 mod client_host;
 mod headers;
 mod if_content;
+mod looked_up;
 mod pattern;
 mod reach;
 
@@ -89,7 +90,7 @@ fn visit(scope: &Scope<'_>, found: &mut Vec<Error>) {
     }
 }
 
-const TRAPS: [fn(&Scope<'_>, &mut Vec<Error>); 7] = [
+const TRAPS: [fn(&Scope<'_>, &mut Vec<Error>); 8] = [
     reach::trap,
     headers::trap,
     if_content::trap,
@@ -97,6 +98,7 @@ const TRAPS: [fn(&Scope<'_>, &mut Vec<Error>); 7] = [
     client_host::trap,
     backtrack::trap,
     cache_key::trap,
+    looked_up::trap,
 ];
 const BLOCKS: [&str; 5] = ["http", "server", "location", "if", "limit_except"];
 
