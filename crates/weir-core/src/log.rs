@@ -24,6 +24,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use weir_conf::Error;
@@ -275,7 +276,7 @@ pub fn startup(message: &dyn Display) {
         .log
         .as_ref()
         .is_none_or(|log| log.files(Level::Emerg, false).any(|file| file.0.target == Target::Stderr));
-    if !told {
+    if !told && !LED.load(Relaxed) {
         eprintln!("weir: [emerg] {message}");
     }
 }
@@ -306,8 +307,12 @@ fn main(level: Level, line: &[u8], short: &[u8], all: bool) {
         return log.put(level, line, all);
     }
     // No thread may be started yet, since `daemon` forks: written here.
-    main.early.iter().flat_map(|log| log.files(level, false)).for_each(|file| file.write_now(level, line));
-    if level <= EARLY_STDERR {
+    let mut told = false;
+    for file in main.early.iter().flat_map(|log| log.files(level, false)) {
+        told |= file.0.target == Target::Stderr;
+        file.write_now(level, line);
+    }
+    if level <= EARLY_STDERR && !told {
         // A standard error that is closed has nobody to tell.
         let _ = std::io::stderr().write_all(short);
     }
@@ -334,13 +339,13 @@ pub fn set_main(log: ErrorLog) {
     MAIN.write().unwrap_or_else(PoisonError::into_inner).log = Some(log);
 }
 
-/// Messages before the configuration is read go to the file at `path` too, and those of a configuration without
+/// Messages before the configuration is read go to `target` too, and those of a configuration without
 /// `error_log` (`-e`).
 ///
 /// # Errors
 /// The errno of open(2).
-pub fn open_early(path: &Path) -> std::io::Result<()> {
-    let file = LogFile::open(&Target::File(path.to_path_buf()), None)?;
+pub fn open_early(target: &Target) -> std::io::Result<()> {
+    let file = LogFile::open(target, None)?;
     let log = ErrorLog::to(file, Level::Notice);
     MAIN.write().unwrap_or_else(PoisonError::into_inner).early = Some(log);
     Ok(())
@@ -377,7 +382,9 @@ pub fn lead_stderr() -> Result<(), String> {
     let Some(file) = main.log.as_ref().and_then(|log| log.files(Level::Stderr, false).next()) else {
         return Ok(());
     };
-    file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))
+    file.lead_stderr().map_err(|error| format!("dup2(STDERR) failed ({})", line::io(&error)))?;
+    LED.store(true, Relaxed);
+    Ok(())
 }
 
 /// The main log of a configuration that names none.
@@ -405,6 +412,8 @@ thread_local! {
     static OWN: RefCell<Option<ErrorLog>> = const { RefCell::new(None) };
 }
 
+/// Standard error leads to the main log.
+static LED: AtomicBool = AtomicBool::new(false);
 /// Read for messages without a request only.
 static MAIN: RwLock<Main> = RwLock::new(Main { early: None, log: None });
 /// From this level on messages also go to standard error while the server starts.

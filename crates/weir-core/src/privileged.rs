@@ -1,24 +1,34 @@
-//! Small files that a configuration needs whole when it is built and that only root may read, as keys are.
+//! What a configuration takes from outside of its own text and what the server process may find otherwise than its
+//! master: small files that only root may read, as keys are; the addresses of names; whether the start was root's.
 //!
-//! A module reads them by [`read`], never by itself. A master remembers what was read while it built a configuration
-//! ([`collect`]) and passes it with the configuration; the server process, which may not read the files, builds the
-//! same with these contents ([`give`]).
+//! A module asks here ([`read`], [`look_up`], [`is_root`]), never by itself. A master remembers what it found while it
+//! built a configuration ([`collect`]) and passes it with the configuration; the server process, which is another user
+//! by then, builds the same from that ([`give`]).
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Contents by path.
-pub type Contents = HashMap<PathBuf, Vec<u8>>;
+use weir_rt::process;
+
+/// What a build has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Contents by path.
+    pub files: HashMap<PathBuf, Vec<u8>>,
+    /// The addresses of names with `port`, in the system's order.
+    pub names: HashMap<(String, u16), Vec<SocketAddr>>,
+}
 
 /// The whole of a file, or what was given for it.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if let Some(given) = mode().given.as_ref().and_then(|given| given.get(path)) {
+    if let Some(given) = mode().given.as_ref().and_then(|given| given.files.get(path)) {
         return Ok(given.clone());
     }
     let content = std::fs::read(path)?;
@@ -28,21 +38,50 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Runs `build`, and returns with its result what [`read`] has read meanwhile. Not to be nested, nor for two threads at
-/// once: a process builds one configuration at a time.
-pub fn collect<R>(build: impl FnOnce() -> R) -> (R, Contents) {
+/// The addresses that the system knows for a name, or those that were given for it, with `port`. Waits: for building
+/// only.
+///
+/// # Errors
+/// Those of getaddrinfo(3).
+pub fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let key = (name.to_owned(), port);
+    if let Some(given) = mode().given.as_ref().and_then(|given| given.names.get(&key)) {
+        return Ok(given.clone());
+    }
+    // Not below the lock: a name server may take its time.
+    let found: Vec<SocketAddr> = (name, port).to_socket_addrs()?.collect();
+    if let Some(collected) = &mut mode().collected {
+        collected.names.insert(key, found.clone());
+    }
+    Ok(found)
+}
+
+/// Whether root has started the program. A process that has become another user since, and one that was forked by a
+/// master, builds what root's would be: the first call, which is for the first configuration, decides.
+pub fn is_root() -> bool {
+    static ROOT: OnceLock<bool> = OnceLock::new();
+    *ROOT.get_or_init(process::is_root)
+}
+
+/// Runs `build`, and returns with its result what it has found. Not to be nested, nor for two threads at once: a process
+/// builds one configuration at a time.
+pub fn collect<R>(build: impl FnOnce() -> R) -> (R, Findings) {
     mode().collected = Some(Collected::default());
     let result = build();
     let collected = mode().collected.take().unwrap_or_default();
-    (result, collected.contents())
+    (result, collected.findings())
 }
 
-/// What was read so far. Contents lie one behind the other: pieces of their own would leave holes between what a
+/// What was found so far. Contents lie one behind the other: pieces of their own would leave holes between what a
 /// configuration keeps of very many of them.
 #[derive(Default)]
 struct Collected {
     bytes: Vec<u8>,
     places: HashMap<PathBuf, Range<usize>>,
+    names: HashMap<(String, u16), Vec<SocketAddr>>,
 }
 
 impl Collected {
@@ -55,20 +94,21 @@ impl Collected {
         self.places.insert(path.to_path_buf(), start..self.bytes.len());
     }
 
-    fn contents(self) -> Contents {
-        let Collected { bytes, places } = self;
-        places.into_iter().map(|(path, place)| (path, bytes[place].to_vec())).collect()
+    fn findings(self) -> Findings {
+        let Collected { bytes, places, names } = self;
+        let files = places.into_iter().map(|(path, place)| (path, bytes[place].to_vec())).collect();
+        Findings { files, names }
     }
 }
 
-/// Until the result is dropped, [`read`] gives these contents for their paths.
-pub fn give(contents: Contents) -> Given {
-    mode().given = Some(contents);
+/// Until the result is dropped, these are what is found.
+pub fn give(findings: Findings) -> Given {
+    mode().given = Some(findings);
     Given(())
 }
 
-/// Contents are given while it lives; see [`give`].
-#[must_use = "the contents are given while it lives"]
+/// Findings are given while it lives; see [`give`].
+#[must_use = "the findings are given while it lives"]
 pub struct Given(());
 
 impl Drop for Given {
@@ -79,7 +119,7 @@ impl Drop for Given {
 
 struct Mode {
     collected: Option<Collected>,
-    given: Option<Contents>,
+    given: Option<Findings>,
 }
 
 fn mode() -> MutexGuard<'static, Mode> {
@@ -92,17 +132,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_can_be_given() {
+    fn what_was_found_can_be_given() {
         let folder = weir_test::TempDir::new();
         let path = folder.path().join("key");
         std::fs::write(&path, "key").expect("ours");
-        let (content, collected) = collect(|| read(&path).expect("there"));
+        let (content, collected) = collect(|| {
+            look_up("localhost", 1).expect("every system knows it");
+            read(&path).expect("there")
+        });
         assert_eq!(content, b"key");
         // What other tests have read meanwhile is there, too.
-        assert_eq!(collected.get(&path).map(Vec::as_slice), Some(&b"key"[..]));
+        assert_eq!(collected.files.get(&path).map(Vec::as_slice), Some(&b"key"[..]));
         std::fs::remove_file(&path).expect("ours");
         assert!(read(&path).is_err());
-        let given = give(collected);
+        let key = ("localhost".to_owned(), 1);
+        assert!(collected.names[&key].iter().all(|at| at.ip().is_loopback()), "{:?}", collected.names);
+        let address: SocketAddr = "192.0.2.1:1".parse().expect("an address");
+        let elsewhere = [(key, vec![address])].into();
+        let given = give(Findings { names: elsewhere, ..collected });
+        assert_eq!(look_up("localhost", 1).expect("given"), [address]);
         assert_eq!(read(&path).expect("given"), b"key");
         drop(given);
         assert!(read(&path).is_err());

@@ -3,11 +3,10 @@
 //! It runs first of all, and once more before the access checks where the location has settings of its own; an
 //! address that was replaced stays for the rest of the request.
 
-use std::net::ToSocketAddrs;
-
 use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::plan::{Level, PlanBuilder};
+use weir_core::privileged;
 use weir_core::variable::Variable;
 use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
 use weir_http::Known;
@@ -95,9 +94,8 @@ impl RealipConf {
 /// The addresses of a host name, asked for while the configuration is read.
 fn resolve(line: &mut LineCx<'_>) -> Result<Vec<Cidr>> {
     let name = line.arg(0);
-    let found = (name, 0).to_socket_addrs().map(|addrs| addrs.map(|addr| Cidr::host(addr.ip())).collect());
-    match found {
-        Ok(addrs) => Ok(addrs),
+    match privileged::look_up(name, 0) {
+        Ok(found) => Ok(found.iter().map(|address| Cidr::host(address.ip())).collect()),
         Err(_) => Err(line.fail_arg(0, format!("host not found in set_real_ip_from \"{name}\""))),
     }
 }

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 mod addr;
 mod option;
@@ -180,6 +180,31 @@ pub fn unlink(addr: &SockAddr) -> io::Result<()> {
     match addr {
         SockAddr::Unix(unix) => unix.path().map_or(Ok(()), std::fs::remove_file),
         _ => Ok(()),
+    }
+}
+
+/// Removes the file of a unix socket that a killed process has left: one that refuses connections since nobody listens.
+/// Whether there was such a file. Anything else by that name stays: a file that is no socket, a link, and a socket that
+/// is listened on, even if its queue is full.
+///
+/// # Errors
+/// The errno of unlink(2).
+pub fn remove_stale(addr: &SockAddr) -> io::Result<bool> {
+    let SockAddr::Unix(unix) = addr else { return Ok(false) };
+    let Some(path) = unix.path() else { return Ok(false) };
+    if !std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        return Ok(false);
+    }
+    // Non-blocking: a full queue is EAGAIN instead of a wait.
+    let probe = stream_socket(addr)?;
+    let raw = addr.to_raw();
+    // SAFETY: `raw` holds `len` initialised bytes at the pointer for the time of the call.
+    let connected = check(unsafe { libc::connect(probe.as_raw_fd(), raw.as_ptr(), raw.len()) });
+    match connected {
+        Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
+            std::fs::remove_file(path).map(|()| true)
+        }
+        _ => Ok(false),
     }
 }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_conf::{Files, RealFiles};
-use weir_core::privileged::Contents;
+use weir_core::privileged::Findings;
 use weir_core::wire::{Reader, Writer};
 
 /// The files of a configuration as they were read.
@@ -18,8 +18,8 @@ use weir_core::wire::{Reader, Writer};
 pub(crate) struct Record {
     texts: BTreeMap<PathBuf, Vec<u8>>,
     patterns: BTreeMap<PathBuf, Vec<PathBuf>>,
-    /// Keys and their like, which modules have read.
-    pub privileged: Contents,
+    /// What building it has found besides: keys and their like, addresses of names.
+    pub findings: Findings,
 }
 
 impl Files for Record {
@@ -37,9 +37,9 @@ impl Files for Record {
 pub(crate) struct Recorder(RefCell<Record>);
 
 impl Recorder {
-    /// What was read, with what modules have read besides.
-    pub(crate) fn finish(self, privileged: Contents) -> Record {
-        Record { privileged, ..self.0.into_inner() }
+    /// What was read, with what building it has found besides.
+    pub(crate) fn finish(self, findings: Findings) -> Record {
+        Record { findings, ..self.0.into_inner() }
     }
 }
 
@@ -99,6 +99,8 @@ pub(crate) struct WantsAgent(pub bool);
 pub(crate) enum Answer {
     /// It accepts connections.
     Ready(WantsAgent),
+    /// It could not start; the reasons, which it has logged.
+    Failed(Vec<String>),
     /// The configuration is in force, or why it is not.
     Reloaded(Result<WantsAgent, Vec<String>>),
 }
@@ -118,10 +120,7 @@ impl Order {
                     out.path(pattern);
                     out.list(paths.iter(), |out, path| out.path(path));
                 });
-                out.list(record.privileged.iter(), |out, (path, content)| {
-                    out.path(path);
-                    out.bytes(content);
-                });
+                write_findings(&mut out, &record.findings);
                 out.list(sockets.iter(), |out, socket| {
                     out.bytes(socket.address.as_bytes());
                     out.number(u64::from(socket.reuseport));
@@ -149,7 +148,7 @@ impl Order {
                         .list(|from| Some((from.path()?, from.list(Reader::path)?)))?
                         .into_iter()
                         .collect(),
-                    privileged: files(&mut from)?,
+                    findings: findings(&mut from)?,
                 },
                 sockets: from.list(|from| {
                     let address = from.string()?;
@@ -174,6 +173,10 @@ impl Answer {
                 out.number(READY);
                 out.number(u64::from(*wanted));
             }
+            Answer::Failed(lines) => {
+                out.number(FAILED);
+                out.list(lines.iter(), |out, line| out.bytes(line.as_bytes()));
+            }
             Answer::Reloaded(Ok(WantsAgent(wanted))) => {
                 out.number(RELOADED);
                 out.number(u64::from(*wanted));
@@ -191,6 +194,7 @@ impl Answer {
         let mut from = Reader(bytes);
         let answer = match from.number()? {
             READY => Answer::Ready(WantsAgent(from.number()? != 0)),
+            FAILED => Answer::Failed(from.list(Reader::string)?),
             RELOADED => Answer::Reloaded(Ok(WantsAgent(from.number()? != 0))),
             REFUSED => Answer::Reloaded(Err(from.list(Reader::string)?)),
             _ => return None,
@@ -205,6 +209,29 @@ const READY: u64 = 3;
 const RELOADED: u64 = 4;
 const REFUSED: u64 = 5;
 const AGENT: u64 = 6;
+const FAILED: u64 = 7;
+
+fn write_findings(out: &mut Writer, findings: &Findings) {
+    out.list(findings.files.iter(), |out, (path, content)| {
+        out.path(path);
+        out.bytes(content);
+    });
+    out.list(findings.names.iter(), |out, ((name, port), addresses)| {
+        out.bytes(name.as_bytes());
+        out.number(u64::from(*port));
+        out.list(addresses.iter(), |out, address| out.bytes(address.to_string().as_bytes()));
+    });
+}
+
+fn findings(from: &mut Reader<'_>) -> Option<Findings> {
+    let files = files(from)?;
+    let names = from.list(|from| {
+        let key = (from.string()?, u16::try_from(from.number()?).ok()?);
+        Some((key, from.list(|from| from.string()?.parse().ok())?))
+    })?;
+    let names = names.into_iter().collect();
+    Some(Findings { files, names })
+}
 
 /// The files of a record.
 fn files<C: FromIterator<(PathBuf, Vec<u8>)>>(from: &mut Reader<'_>) -> Option<C> {
@@ -222,7 +249,10 @@ mod tests {
         let record = Record {
             texts: [("/a".into(), b"x;".to_vec()), ("/b\u{fe}".into(), Vec::new())].into(),
             patterns: [("/c/*".into(), vec!["/c/1".into(), "/c/2".into()]), ("/d/*".into(), vec![])].into(),
-            privileged: [("/key".into(), b"secret".to_vec())].into(),
+            findings: Findings {
+                files: [("/key".into(), b"secret".to_vec())].into(),
+                names: [(("a.test".to_owned(), 80), vec!["[::1]:80".parse().expect("an address")])].into(),
+            },
         };
         let sockets = vec![Socket { address: "127.0.0.1:80".to_owned(), reuseport: true, index: 3 }];
         Order::Reload(Bundle { record, sockets, logs: vec!["/l".into()] })
@@ -236,7 +266,10 @@ mod tests {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         let refused = Answer::Reloaded(Err(vec!["why".to_owned(), String::new()]));
-        for answer in [Answer::Ready(WantsAgent(true)), Answer::Reloaded(Ok(WantsAgent(false))), refused] {
+        let failed = Answer::Failed(vec!["why".to_owned()]);
+        for answer in
+            [Answer::Ready(WantsAgent(true)), Answer::Reloaded(Ok(WantsAgent(false))), refused, failed]
+        {
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
         }
     }
@@ -267,7 +300,7 @@ mod tests {
         assert_eq!(recorder.read(&one).expect("there"), b"a;");
         assert!(recorder.read(&folder.join("two.conf")).is_err());
         std::fs::remove_dir_all(&folder).expect("ours");
-        let record = recorder.finish(Contents::new());
+        let record = recorder.finish(Findings::default());
         assert_eq!(record.glob(&pattern).expect("recorded"), found);
         assert_eq!(record.read(&one).expect("recorded"), b"a;");
         let missing = record.read(&folder.join("two.conf")).expect_err("not read");

@@ -1,6 +1,6 @@
 //! nginx's command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -29,8 +29,12 @@ pub(crate) enum Action {
     Run,
     /// `-h`, `-?`
     Help,
+    /// `--help`, `help`: to standard output, for a pager.
+    LongHelp,
     /// `-v`
     Version,
+    /// `--version`: to standard output.
+    LongVersion,
     /// `-V`
     Configure,
     /// `-t`
@@ -63,6 +67,17 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
     let mut arguments = arguments.iter();
     while let Some(word) = arguments.next() {
         let bytes = word.as_bytes();
+        match bytes {
+            b"--help" | b"help" => {
+                line.action = Action::LongHelp;
+                continue;
+            }
+            b"--version" => {
+                line.action = Action::LongVersion;
+                continue;
+            }
+            _ => {}
+        }
         let Some(letters) = bytes.strip_prefix(b"-") else {
             return Err(format!("invalid option: \"{}\"", word.to_string_lossy()));
         };
@@ -87,6 +102,27 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<CommandLine, String> {
         }
     }
     Ok(line)
+}
+
+/// The command among the arguments, and all others: options may stand before it, too. A word that is the value of one of
+/// nginx's options is no command.
+pub(crate) fn command(
+    arguments: &[OsString],
+    is_command: impl Fn(&OsStr) -> bool,
+) -> Option<(&OsStr, Vec<OsString>)> {
+    let mut at = 0;
+    while let Some(word) = arguments.get(at) {
+        let takes_value = ["-c", "-p", "-e", "-g", "-s", "--socket"].iter().any(|option| word == option);
+        match () {
+            () if takes_value => at += 2,
+            () if is_command(word) => {
+                let rest = arguments[at + 1..].iter().chain(&arguments[..at]).cloned().collect();
+                return Some((word, rest));
+            }
+            () => at += 1,
+        }
+    }
+    None
 }
 
 impl CommandLine {
@@ -145,6 +181,37 @@ mod tests {
         assert_eq!(line.prefix, Some("/srv/".into()));
         assert_eq!(line.globals.as_deref(), Some("daemon off;"));
         assert_eq!(read(&["-s", "reload"]).map(|line| line.action), Ok(Action::Signal(Signal::Reload)));
+    }
+
+    #[test]
+    fn a_command_is_found_behind_options() {
+        let found = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let (name, rest) = command(&words, |word| word == "top" || word == "trace")?;
+            let rest: Vec<_> = rest.iter().map(|word| word.to_string_lossy()).collect();
+            Some(format!("{}: {}", name.to_string_lossy(), rest.join(" ")))
+        };
+        for (words, expected) in [
+            (&["top", "routes", "-c", "f"][..], Some("top: routes -c f")),
+            (&["-c", "f", "top", "routes"], Some("top: routes -c f")),
+            (&["--json", "-p", "top", "trace", "/x"], Some("trace: /x --json -p top")),
+            (&["--socket", "trace", "-n", "3", "top"], Some("top: --socket trace -n 3")),
+            (&["-c", "top"], None),
+            (&["-s", "trace", "-t"], None),
+            (&["-c"], None),
+            (&[], None),
+        ] {
+            assert_eq!(found(words).as_deref(), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn long_words_are_known() {
+        for (word, action) in
+            [("--help", Action::LongHelp), ("help", Action::LongHelp), ("--version", Action::LongVersion)]
+        {
+            assert_eq!(read(&[word]).map(|line| line.action), Ok(action), "{word}");
+        }
     }
 
     #[test]

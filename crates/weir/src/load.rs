@@ -13,7 +13,7 @@ use weir_core::conf::build::build;
 use weir_core::conf::lint::lint;
 use weir_core::conf::main_core::MainConf;
 use weir_core::conf::temp_path;
-use weir_core::log::{self, Level};
+use weir_core::log::{self, Level, Target};
 use weir_rt::net;
 
 use crate::cli::CommandLine;
@@ -177,22 +177,24 @@ impl Paths {
 /// How a configuration is read.
 type Load = fn(&Path, &Path, &dyn Files, fn(&[u8]) -> bool, Option<&str>) -> Result<Tree, Box<Failure>>;
 
-/// Opens the file that messages go to until the configuration names one: `-e`, or `logs/error.log`. As in nginx a
+/// Opens what messages go to until the configuration names a log: `-e`, where `stderr` is standard error, or
+/// `logs/error.log`. As in nginx a
 /// configuration that can't be read is told there, too; but a folder without `logs` is nothing to complain about.
 pub(crate) fn open_error_log(line: &CommandLine) {
     let paths = Paths::of(line);
-    let path = match &line.error_log {
-        Some(path) => paths.prefix.join(path),
+    let target = match &line.error_log {
+        Some(path) if path == Path::new("stderr") => Target::Stderr,
+        Some(path) => Target::File(paths.prefix.join(path)),
         None if paths.conf.is_none() => return,
-        None => paths.prefix.join("logs/error.log"),
+        None => Target::File(paths.prefix.join("logs/error.log")),
     };
-    if let Err(error) = log::open_early(&path)
+    if let Err(error) = log::open_early(&target)
         && line.error_log.is_some()
     {
-        let (path, reason) = (path.display(), settings::reason(&error));
+        let reason = settings::reason(&error);
         log::cycle(
             Level::Alert,
-            &format_args!("could not open error log file: open() \"{path}\" failed ({reason})"),
+            &format_args!("could not open error log file: open() \"{target}\" failed ({reason})"),
         );
     }
 }

@@ -33,12 +33,10 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let arguments: Vec<_> = arguments.collect();
-    if let Some((name, rest)) = arguments.split_first()
-        && commands::is_command(name)
-    {
-        return match name == "lua" && !lua::asks_a_server(rest) {
-            true => lua::run(rest),
-            false => trace::command(name, rest),
+    if let Some((name, rest)) = cli::command(&arguments, commands::is_command) {
+        return match name == "lua" && !lua::asks_a_server(&rest) {
+            true => lua::run(&rest),
+            false => trace::command(name, &rest),
         };
     }
     let line = match cli::parse(&arguments) {
@@ -52,8 +50,10 @@ fn main() -> ExitCode {
         load::open_error_log(&line);
     }
     match line.action {
-        Action::Help => version::help(),
-        Action::Version => version::short(),
+        Action::Help => version::help(&mut std::io::stderr()),
+        Action::LongHelp => version::help(&mut std::io::stdout()),
+        Action::Version => version::short(&mut std::io::stderr()),
+        Action::LongVersion => version::short(&mut std::io::stdout()),
         Action::Configure => version::long(),
         Action::Test => load::test(&line),
         Action::Dump => load::dump(&line),

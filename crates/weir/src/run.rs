@@ -79,9 +79,9 @@ fn start(line: &CommandLine) -> Result<Start, Vec<String>> {
     let inherited = Inherited::take();
     let (upgrade, notify) = (inherited.upgrade, Notify::from_environment());
     let (paths, recorder) = (Paths::of(line), Recorder::default());
-    let (prepared, privileged) = privileged::collect(|| paths.prepare(&recorder));
+    let (prepared, findings) = privileged::collect(|| paths.prepare(&recorder));
     let (configuration, warnings) = prepared?;
-    let record = recorder.finish(privileged);
+    let record = recorder.finish(findings);
     for warning in warnings {
         warning.log();
     }

@@ -42,27 +42,37 @@ pub(crate) struct Inheritance {
 pub(crate) fn run(inheritance: Inheritance) -> i32 {
     log::threaded(true);
     run::log_panics();
-    let code = match start(inheritance) {
-        Ok(process) => {
-            process.wait();
+    let Inheritance { configuration, sockets, control, channel, paths, remains } = inheritance;
+    let started = start(configuration, sockets, control, remains, &channel);
+    let failed = match started {
+        Ok((server, admin, signals)) => {
+            Process { server, admin, signals, channel, paths }.wait();
             weir_lua::agent::wait_gone(FAREWELL);
-            0
+            None
         }
         Err(errors) => {
-            for error in errors {
-                log::startup(&error);
-            }
-            FATAL
+            errors.iter().for_each(|error| log::startup(error));
+            Some((channel, errors))
         }
     };
     weir_modules::otel::flush();
     log::cycle(Level::Notice, &"exit");
     log::flush();
-    code
+    let Some((channel, errors)) = failed else { return 0 };
+    // Last of all: a master that knows of the failure may end this process before it has logged why. One that is gone
+    // has nobody to tell.
+    let _ = channel.send(&Answer::Failed(errors).encode(), &[]);
+    FATAL
 }
 
-fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
-    let Inheritance { configuration, sockets, control, channel, paths, remains } = inheritance;
+/// Serves; `channel` is told of it.
+fn start(
+    configuration: Arc<Configuration>,
+    sockets: Sockets,
+    control: Option<UnixListener>,
+    remains: Option<Remains>,
+    channel: &Channel,
+) -> Result<(Server, Admin, Signals), Vec<String>> {
     let signals = Signals::new(&SIGNALS).map_err(failed("signalfd() failed"))?;
     for fault in [signal::SIGSEGV, signal::SIGBUS] {
         signal::set_default(fault).map_err(failed("sigaction() failed"))?;
@@ -85,7 +95,7 @@ fn start(inheritance: Inheritance) -> Result<Process, Vec<String>> {
     let ready = Answer::Ready(WantsAgent(server.configuration().wants_agent()));
     channel.send(&ready.encode(), &[]).map_err(failed("the master process can't be told"))?;
     log::lead_stderr().map_err(|error| vec![error])?;
-    Ok(Process { server, admin, signals, channel, paths })
+    Ok((server, admin, signals))
 }
 
 /// The process.
@@ -186,7 +196,7 @@ impl Process {
     /// Builds what the master has built, and takes it into use.
     fn reload(&self, bundle: Bundle, fds: Vec<OwnedFd>) -> Result<(), Vec<String>> {
         let Bundle { mut record, sockets, logs } = bundle;
-        let keys = privileged::give(std::mem::take(&mut record.privileged));
+        let found = privileged::give(std::mem::take(&mut record.findings));
         let mut fds = fds.into_iter();
         let parts: Vec<(Socket, OwnedFd)> = sockets.into_iter().zip(fds.by_ref()).collect();
         let given = log::give(logs.into_iter().zip(fds).collect::<Vec<(PathBuf, OwnedFd)>>());
@@ -194,7 +204,7 @@ impl Process {
         let (configuration, _) = self.paths.load(&record)?;
         let main_log = log::main_of(&configuration).map_err(|error| vec![error])?;
         drop(given);
-        drop(keys);
+        drop(found);
         let sockets = import(&configuration, parts)?;
         self.server.reload_with(Arc::new(configuration), sockets).map_err(lines)?;
         self.admin.update(&self.server.configuration());

@@ -1,14 +1,18 @@
 //! `-v`, `-V` and `-h`.
 
+use std::io::Write;
 use std::process::ExitCode;
 
-/// The version of nginx whose behaviour is followed; tools parse it from `-V`.
-pub(crate) const NGINX: &str = "1.31.5";
+/// Tools parse it from `-V`.
+pub(crate) use weir_core::NGINX_VERSION as NGINX;
 
-/// `-v`
-pub(crate) fn short() -> ExitCode {
-    eprintln!("{}", product());
-    ExitCode::SUCCESS
+/// `-v`; as nginx's to standard error, `--version` to standard output.
+pub(crate) fn short(out: &mut dyn Write) -> ExitCode {
+    written(writeln!(out, "{}", product()))
+}
+
+fn written(result: std::io::Result<()>) -> ExitCode {
+    if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// `-V`, in nginx's form, since tools parse it.
@@ -29,11 +33,11 @@ fn product() -> String {
     format!("nginx version: nginx/{NGINX} (weir {})", env!("CARGO_PKG_VERSION"))
 }
 
-/// `-h`
-pub(crate) fn help() -> ExitCode {
-    eprintln!("{}", product());
-    eprintln!("{HELP}\n\nCommands (each has --help):\n{}", weir_see::commands::summary().trim_end());
-    ExitCode::SUCCESS
+/// `-h`, `--help`
+pub(crate) fn help(out: &mut dyn Write) -> ExitCode {
+    let commands = weir_see::commands::summary();
+    let text = format!("{}\n{HELP}\n\nCommands (each has --help):\n{}", product(), commands.trim_end());
+    written(writeln!(out, "{text}"))
 }
 
 /// What is built in and no default of nginx's.
@@ -58,11 +62,11 @@ const WITH: [&str; 16] = [
 const HELP: &str = "\
 Usage: weir [-?hvVtTq] [-s signal] [-p prefix]
             [-e filename] [-c filename] [-g directives]
-       weir COMMAND [-c filename] [-p prefix]   asks a running server
+       weir [-c filename] [-p prefix] COMMAND   asks a running server
 
 Options:
-  -?,-h         : this help
-  -v            : show version and exit
+  -?,-h,--help  : this help
+  -v,--version  : show version and exit
   -V            : show version and configure options then exit
   -t            : test configuration and exit
   -T            : test configuration, dump it and exit

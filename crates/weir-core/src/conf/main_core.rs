@@ -19,6 +19,7 @@ use super::registry::Registry;
 use crate::cidr::Cidr;
 use crate::log::{ErrorLog, LogSpec};
 use crate::module::Module;
+use crate::privileged;
 
 /// The module of the main context and of `events`.
 pub struct MainCore;
@@ -185,7 +186,7 @@ impl MainConf {
     /// The user and the group that a server started by root becomes; `None`: it stays who it is. Without `user` that is
     /// nobody, as in nginx, since a master keeps root for what needs it; one process alone goes on as root.
     pub fn run_as(&self) -> Option<(User, u32)> {
-        if !process::is_root() {
+        if !privileged::is_root() {
             return None;
         }
         if self.user.is_some() || !self.master_process() {
@@ -283,7 +284,7 @@ const TABLE: &[Row] = &[
         .doc("The working folder, for core files."),
     Row::new("env", MAIN, ONE, set::env)
         .doc("Keeps a variable of the environment, or sets it: NAME or NAME=VALUE."),
-    Row::new("load_module", MAIN, ONE, set::load_module).doc("Refused: modules are built in."),
+    Row::new("load_module", MAIN, ONE, set::load_module).doc("Ignored for modules that are known, since they are built in or not there; others are refused."),
     Row::new("ssl_engine", MAIN, ONE, set::ssl_engine).doc("Refused: there are no engines."),
     Row::new("pcre_jit", MAIN, FLAG, |c, line| line.flag(&mut c.pcre_jit))
         .doc("Accepted for nginx's files; patterns are compiled to machine code wherever that is possible."),

@@ -10,7 +10,7 @@ mod sender;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self as unix, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use weir_conf::{Error, LineCx};
 use weir_rt::net::SockAddr;
+
+use crate::privileged;
 
 pub(super) use lines::drain;
 pub use lines::{SocketLog, SocketLogState};
@@ -59,8 +61,9 @@ impl Remote {
             Ok(address) => address,
             Err(_) if !names => return Err("no address in log server"),
             Err(_) => {
-                let found = rest.to_socket_addrs().ok().and_then(|mut found| found.next());
-                found.ok_or("host not found in log server")?
+                let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
+                let found = port.and_then(|port| privileged::look_up(host, port).ok());
+                found.and_then(|found| found.first().copied()).ok_or("host not found in log server")?
             }
         };
         Ok(Some(Remote { name: name.to_owned(), server: server.into(), udp }))

@@ -3,7 +3,7 @@
 //! In a buffer each message stands behind its length, since a message is one datagram and may hold anything.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self as unix, UnixDatagram};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +15,7 @@ use weir_rt::net::SockAddr;
 use super::Level;
 use super::file::Failure;
 use super::line::LONGEST;
+use crate::privileged;
 
 /// A syslog server and how messages to it are marked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,14 +163,15 @@ fn address(text: &str) -> Result<SockAddr, String> {
         return text.parse().map_err(|error| format!("{error} in syslog server \"{text}\""));
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let unknown = || format!("host not found in syslog server \"{text}\"");
     // The colons of `[::1]` are none before a port.
-    let usual_port = text.rsplit_once(':').is_none_or(|(_, port)| port.contains(']'));
-    let mut found = match usual_port {
-        true => (bare, PORT).to_socket_addrs(),
-        false => text.to_socket_addrs(),
-    }
-    .map_err(|_| format!("host not found in syslog server \"{text}\""))?;
-    found.next().map(SockAddr::from).ok_or_else(|| format!("host not found in syslog server \"{text}\""))
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| unknown())?),
+        _ => (bare, PORT),
+    };
+    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let found = privileged::look_up(host, port).map_err(|_| unknown())?;
+    found.first().copied().map(SockAddr::from).ok_or_else(unknown)
 }
 
 /// The socket to a server: made when the first message leaves, and anew when one could not.

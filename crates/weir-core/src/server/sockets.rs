@@ -220,7 +220,7 @@ impl Sockets {
 
 impl Group {
     fn open(address: &Address) -> std::io::Result<Group> {
-        let fd = net::listen(&address.addr, &address.options)?;
+        let fd = listen(address)?;
         // Port 0: further sockets of a reuseport group share what the first got.
         let bound = net::local_addr(fd.as_raw_fd())?;
         Ok(Group {
@@ -246,6 +246,19 @@ impl Group {
         }
         self.reuseport = address.options.reuseport;
         Ok(self)
+    }
+}
+
+/// Listens. A unix socket's file that nobody listens on any more was left by a server that was killed, and is no reason
+/// not to start.
+fn listen(address: &Address) -> std::io::Result<OwnedFd> {
+    let listen = || net::listen(&address.addr, &address.options);
+    match listen() {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && net::remove_stale(&address.addr)? => {
+            log::cycle(Level::Notice, &format_args!("removed {}, on which nobody listened", address.addr));
+            listen()
+        }
+        result => result,
     }
 }
 

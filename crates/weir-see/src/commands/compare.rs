@@ -110,9 +110,9 @@ fn server(word: &str, locate: Locate<'_>) -> Result<Option<PathBuf>, String> {
         };
     }
     if meta.is_file() {
-        let prefix = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let conf = std::path::absolute(path).map_err(|error| format!("\"{word}\": {error}"))?;
-        let place = Place { conf: Some(conf), prefix: Some(prefix.to_path_buf()), socket: None };
+        // Its prefix is found as for all other commands.
+        let place = Place { conf: Some(conf), ..Place::default() };
         return locate(&place).map(Some);
     }
     Ok(Some(path.to_path_buf()))

@@ -37,11 +37,18 @@ impl Asked {
                 asked.words.push(word);
                 continue;
             }
+            let known = || choices.iter().chain(COMMON);
             let (name, glued) = match word.split_once('=').filter(|_| word.starts_with("--")) {
                 Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
-                None => (word, None),
+                // As nginx's: `-cFILE`.
+                None => match known().find(|choice| glues(choice, &word)) {
+                    Some(choice) => {
+                        (choice.name.to_owned(), Some(OsString::from(&word[choice.name.len()..])))
+                    }
+                    None => (word, None),
+                },
             };
-            let choice = choices.iter().chain(COMMON).find(|choice| choice.name == name);
+            let choice = known().find(|choice| choice.name == name);
             let Some(choice) = choice else {
                 return Err(format!("unknown option \"{name}\"; --help lists those there are"));
             };
@@ -85,6 +92,11 @@ impl Asked {
             _ => self.values.push((name, value.to_string_lossy().into_owned())),
         }
     }
+}
+
+/// Whether `word` is this option, of one letter, with its value right after it.
+fn glues(choice: &Choice, word: &str) -> bool {
+    choice.name.len() == 2 && !choice.value.is_empty() && word.len() > 2 && word.starts_with(choice.name)
 }
 
 /// What `--help` prints.
@@ -145,6 +157,8 @@ mod tests {
             read(&["/img/", "-n", "3", "--flow", "--socket=/run/s", "-p", "/srv", "-n", "4"]).expect("valid");
         assert_eq!((asked.words.as_slice(), asked.value("-n")), (&["/img/".to_owned()][..], Some("4")));
         assert!(asked.has("--flow") && !asked.has("--json"));
+        let glued = read(&["-c/etc/a.conf", "-n5"]).expect("valid");
+        assert_eq!((glued.value("-n"), glued.place.conf), (Some("5"), Some("/etc/a.conf".into())));
         assert_eq!((asked.place.socket, asked.place.prefix), (Some("/run/s".into()), Some("/srv".into())));
     }
 

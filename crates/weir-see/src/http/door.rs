@@ -193,17 +193,12 @@ pub(super) enum Listener {
 impl Listener {
     /// Binds; a unix socket is `owner`'s then, if one is named, and nobody else's.
     pub(super) fn bind(address: &SockAddr, owner: Option<u32>) -> io::Result<Listener> {
+        // One that nobody listens on was left by a server that was killed.
+        weir_rt::net::remove_stale(address)?;
         let address = match Target::of(address)? {
             Target::Tcp(address) => return TcpListener::bind(address).map(Listener::Tcp),
             Target::Unix(address) => address,
         };
-        // A name that nobody listens behind was left by a server that was killed.
-        let dead = UnixStream::connect_addr(&address);
-        if let Some(path) = address.as_pathname()
-            && dead.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        {
-            std::fs::remove_file(path)?;
-        }
         match address.as_pathname() {
             Some(path) => weir_rt::file::bind_private(path, owner),
             None => UnixListener::bind_addr(&address),

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use weir_core::log::{self, Level};
-use weir_rt::process::{Channel, End, Fork, fork};
-use weir_rt::signal;
+use weir_rt::process::{self, Channel, End, Fork, fork};
+use weir_rt::signal::{self, Received, Signals};
 use weir_see::remains::Remains;
 
 use super::{FATAL, Hatching, Reload};
@@ -26,12 +26,22 @@ pub(super) struct Child {
     pub(super) ready: bool,
     /// Memory in which it leaves what it did last.
     pub(super) remains: Option<Remains>,
+    /// Why it could not start, which it has logged.
+    pub(super) reasons: Vec<String>,
 }
 
 impl Child {
     /// One that was just started, and is not told anything.
     pub(super) fn new(name: &'static str, pid: u32) -> Child {
-        Child { name, pid, channel: None, started: Instant::now(), ready: false, remains: None }
+        Child {
+            name,
+            pid,
+            channel: None,
+            started: Instant::now(),
+            ready: false,
+            remains: None,
+            reasons: Vec::new(),
+        }
     }
 
     /// Sends it a signal; that it has just ended is no news.
@@ -54,6 +64,44 @@ impl Child {
         channel.send(&order.encode(), &fds)
     }
 
+    /// Waits until it says something or has ended, however long its scripts take. Signals that do not end the start are
+    /// put off until `later`.
+    ///
+    /// # Errors
+    /// The signal by which somebody wants the start to end.
+    fn await_word(&self, signals: &Signals, later: &mut Vec<Received>) -> Result<(), String> {
+        let Some(channel) = &self.channel else { return Ok(()) };
+        loop {
+            let ready = process::readable([signals.as_fd(), channel.as_fd()], None);
+            let [signalled, said] = ready.map_err(|error| settings::reason(&error))?;
+            if said {
+                return Ok(());
+            }
+            while let Some(received) = signalled.then(|| signals.receive()).flatten() {
+                if let signal::SIGTERM | signal::SIGINT | signal::SIGQUIT = received.signal {
+                    return Err(format!("signal {} came before it was ready", received.signal));
+                }
+                later.push(received);
+            }
+        }
+    }
+
+    /// Of one that has ended without a word, which is a crash: how.
+    fn silent_end(&self) -> String {
+        self.kill(signal::SIGKILL);
+        let end = Instant::now() + LATER;
+        while Instant::now() < end {
+            match process::reap() {
+                Some(ended) if ended.pid == self.pid => {
+                    return format!("worker process {} {} before it was ready", self.pid, words(ended.how));
+                }
+                Some(_) => {}
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        format!("worker process {} did not start", self.pid)
+    }
+
     /// What it says; `None`: nothing more.
     pub(super) fn receive(&self) -> Option<Answer> {
         let message = self.channel.as_ref()?.receive().ok()??;
@@ -66,20 +114,22 @@ impl Hatching {
     ///
     /// # Errors
     /// It did not come so far; what it had to say of it, it has said itself.
-    pub(super) fn first(&mut self) -> Result<(Child, WantsAgent), Vec<String>> {
+    pub(super) fn first(&mut self, signals: &Signals) -> Result<(Child, WantsAgent), Vec<String>> {
         let spawned = self.spawn(&mut Reload::default());
         let mut child = spawned.map_err(|error| {
             vec![format!("fork() failed while spawning \"worker process\" ({})", settings::reason(&error))]
         })?;
+        if let Err(why) = child.await_word(signals, &mut self.early) {
+            child.kill(signal::SIGKILL);
+            return Err(vec![format!("worker process {} did not start: {why}", child.pid)]);
+        }
         match child.receive() {
             Some(Answer::Ready(wants)) => {
                 child.ready = true;
                 Ok((child, wants))
             }
-            _ => {
-                child.kill(signal::SIGKILL);
-                Err(vec![format!("worker process {} did not start", child.pid)])
-            }
+            Some(Answer::Failed(_)) => Err(vec![format!("worker process {} did not start", child.pid)]),
+            _ => Err(vec![child.silent_end()]),
         }
     }
 

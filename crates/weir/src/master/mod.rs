@@ -55,9 +55,10 @@ pub(crate) fn run(start: Start, program: Program) -> Result<(), Vec<String>> {
             sockets: start.sockets,
             record: start.record,
         },
+        early: Vec::new(),
     };
     announce();
-    let (server, wants_agent) = hatching.first().inspect_err(|_| {
+    let (server, wants_agent) = hatching.first(&start.signals).inspect_err(|_| {
         // The name is ours, as the pid file would have been.
         let _ = std::fs::remove_file(crate::pid::socket(&pid_path));
     })?;
@@ -132,6 +133,8 @@ struct Hatching {
     title: Option<Title>,
     control: Option<UnixListener>,
     cycle: Cycle,
+    /// Signals that came while the first server was starting.
+    early: Vec<Received>,
 }
 
 /// A configuration with what was opened for it.
@@ -154,6 +157,9 @@ enum Stage {
 impl Master {
     /// Handles signals and the server's words until nobody is left to look after.
     fn look_after(&mut self) {
+        for received in std::mem::take(&mut self.hatching.early) {
+            self.handle(received);
+        }
         while self.stage == Stage::Serving || self.server.is_some() || !self.leaving.is_empty() {
             if let Err(error) = self.turn() {
                 log::cycle(Level::Alert, &format_args!("poll() failed ({})", settings::reason(&error)));
@@ -313,6 +319,7 @@ impl Master {
                 self.employ(wants);
             }
             Some(Answer::Reloaded(result)) => self.reloaded(result),
+            Some(Answer::Failed(reasons)) => server.reasons = reasons,
             // It is about to end; how, SIGCHLD tells.
             None => server.channel = None,
         }
@@ -344,7 +351,7 @@ impl Master {
     }
 
     fn server_ended(&mut self, server: &Child, how: End) {
-        if self.stage != Stage::Serving || self.restore(how) {
+        if self.stage != Stage::Serving || self.restore(server, how) {
             return;
         }
         self.dismiss_agent();

@@ -109,7 +109,7 @@ impl Master {
     /// Builds and opens everything.
     fn prepare(&self) -> Result<Next, Vec<String>> {
         let recorder = Recorder::default();
-        let (prepared, privileged) = privileged::collect(|| self.hatching.paths.prepare(&recorder));
+        let (prepared, findings) = privileged::collect(|| self.hatching.paths.prepare(&recorder));
         let (configuration, warnings) = prepared?;
         for warning in warnings {
             warning.log();
@@ -118,7 +118,7 @@ impl Master {
         let sockets =
             run::open(&configuration, &self.hatching.cycle.sockets, |line| log::cycle(Level::Emerg, &line))?;
         let cycle =
-            Cycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(privileged) };
+            Cycle { configuration: Arc::new(configuration), sockets, record: recorder.finish(findings) };
         Ok(Next { cycle, log })
     }
 
@@ -162,7 +162,7 @@ impl Master {
     }
 
     /// The server process has ended. When it was to replace another, that one goes on: `true`.
-    pub(super) fn restore(&mut self, how: End) -> bool {
+    pub(super) fn restore(&mut self, child: &Child, how: End) -> bool {
         let Some(Replacing { began, before, server, retired }) = self.reload.replacing.take() else {
             return false;
         };
@@ -174,7 +174,12 @@ impl Master {
             self.respawn.at = Some(Instant::now());
         }
         (self.server, self.retired) = (server, retired);
-        self.conclude(began, Err(vec![format!("the new worker process {} before it was ready", words(how))]));
+        let ended = format!("the new worker process {} before it was ready", words(how));
+        log::cycle(Level::Emerg, &ended);
+        self.notify.unchanged();
+        // The process has logged its reasons itself.
+        single::tell(&self.pid, began, Err(child.reasons.iter().cloned().chain([ended]).collect()));
+        self.begin_again();
         true
     }
 
@@ -212,6 +217,11 @@ impl Master {
     /// Says what became of it, and does what was asked for meanwhile.
     fn conclude(&mut self, began: u64, result: Result<(), Vec<String>>) {
         single::conclude(&self.notify, &self.pid, began, result);
+        self.begin_again();
+    }
+
+    /// HUP came while a reload was under way: the next one.
+    fn begin_again(&mut self) {
         if std::mem::take(&mut self.reload.again) {
             self.begin();
         }

@@ -9,6 +9,7 @@ mod commands;
 mod logs;
 mod reload;
 mod respawn;
+mod starts;
 mod systemd;
 mod upgrade;
 

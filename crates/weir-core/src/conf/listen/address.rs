@@ -1,10 +1,12 @@
 //! The first argument of `listen`: `80`, `*:80`, `127.0.0.1`, `[::]:80`, `host:80`, `unix:/path`, ranges of ports.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 
 use weir_rt::net::{SockAddr, UnixAddr};
+
+use crate::privileged;
 
 /// The addresses that `text` stands for, none twice, or nginx's name of what is wrong.
 pub(crate) fn parse(text: &[u8]) -> Result<Vec<SockAddr>, &'static str> {
@@ -93,8 +95,8 @@ fn resolve(host: &[u8]) -> Result<Vec<IpAddr>, &'static str> {
     if let Ok(ip) = host.parse::<Ipv4Addr>() {
         return Ok(vec![ip.into()]);
     }
-    let found = (host, 0).to_socket_addrs().map_err(|_| "host not found")?;
-    let mut ips: Vec<IpAddr> = found.map(|addr| addr.ip()).collect();
+    let found = privileged::look_up(host, 0).map_err(|_| "host not found")?;
+    let mut ips: Vec<IpAddr> = found.iter().map(|address| address.ip()).collect();
     ips.sort_by_key(IpAddr::is_ipv6);
     if ips.is_empty() { Err("host not found") } else { Ok(ips) }
 }
