@@ -49,3 +49,6 @@ pub use exchange::Exchange;
 pub use module::{Module, ModuleDef, Unnamed};
 pub use phase::{Handler, LocalFuture, Phase, Verdict};
 pub use text::{Arena, Span, Text};
+
+/// The version of nginx whose behaviour is followed: `-v`, `$nginx_version`.
+pub const NGINX_VERSION: &str = "1.31.5";

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use weir_test::{
-    FcgiApp, FcgiOut, FcgiRequest, Response, Server, Signal, both_drivers, require_program, send_signal,
-    wait_for,
+    Backend, FcgiApp, FcgiOut, FcgiRequest, Response, Server, Signal, both_drivers, require_program,
+    send_signal, wait_for,
 };
 
 use FcgiOut::{End, Raw, Stderr, Stdout};
@@ -247,6 +247,53 @@ both_drivers! {
         let server = Server::start(&conf(app.port()));
         let request = "GET http://A:81/ HTTP/1.1\r\nHost: Other\r\nX-Two: 1\r\nCookie: a=1\r\nx-two: 2\r\nCookie: b=2\r\n\r\n";
         assert_eq!(server.client().request(request).text(), "1, 2|a=1; b=2|a:81");
+    }
+
+    /// The guard against a field that programs take for a setting of theirs, and the host of who names none.
+    fn what_is_written_empty_is_withheld(driver) {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let noted = sent.clone();
+        let app = FcgiApp::start(move |request| {
+            *noted.lock().expect("no panic") = request.params.clone();
+            let names = ["HTTP_PROXY", "HTTP_X_A", "HTTP_X_B", "HTTP_X_C", "EMPTY", "HTTP_", "HTTP_HOST"];
+            let values = names.map(|name| format!("{name}={:?}", request.param(name)));
+            FcgiOut::answer(&format!("\r\n{}", values.join(" ")))
+        });
+        let server = Server::start(&format!(
+            "http {{ server {{ listen 127.0.0.1:%%PORT%%; server_name named; location / {{ fastcgi_pass 127.0.0.1:{};
+                fastcgi_param HTTP_PROXY \"\"; fastcgi_param HTTP_x_a ''; fastcgi_param HTTP_X_B $arg_none; fastcgi_param EMPTY '';
+                fastcgi_param HTTP_ ''; }} }} }}",
+            app.port()
+        ));
+        let fields = "Proxy: evil\r\nX-A: 1\r\nX-B: 2\r\nX-C: 3\r\n";
+        let answer = server.client().request(format!("GET / HTTP/1.0\r\n{fields}\r\n"));
+        assert_eq!(
+            answer.text(),
+            "HTTP_PROXY=\"\" HTTP_X_A=\"\" HTTP_X_B=\"\" HTTP_X_C=\"3\" EMPTY=\"\" HTTP_=\"\" HTTP_HOST=\"named\""
+        );
+        let sent = sent.lock().expect("no panic").clone();
+        for (name, there) in [("HTTP_PROXY", false), ("HTTP_x_a", false), ("HTTP_X_B", true), ("EMPTY", true), ("HTTP_", true)] {
+            assert_eq!(sent.iter().any(|(known, _)| known == name), there, "{name}: {sent:?}");
+        }
+    }
+
+    /// The end of what is not sent on is not waited for, and yet the try has ended.
+    fn a_head_alone_has_its_time(driver) {
+        let app = Backend::start(|visit| {
+            if visit.bytes(8).is_some() {
+                visit.send(out("Content-Type: a/b\r\n\r\n").bytes());
+                visit.hang();
+            }
+        });
+        let server = Server::start(&format!(
+            "http {{ log_format t '$request_method [$upstream_response_time]'; access_log %%DIR%%/access.log t;
+                server {{ listen 127.0.0.1:%%PORT%%; location / {{ fastcgi_pass 127.0.0.1:{}; }} }} }}",
+            app.port()
+        ));
+        let mut client = server.client();
+        assert_eq!(client.request("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
+        let lines = server.access_log_lines(1);
+        assert!(lines[0].starts_with("HEAD [0.") || lines[0].starts_with("HEAD [1"), "{lines:?}");
     }
 
     fn connections_are_kept_when_both_sides_wish(driver) {

@@ -26,6 +26,7 @@ const EXTRA: [&str; 24] = [
     "proxy_protocol",
     "proxy_upgrade",
     "queue",
+    "resolver_cache",
     "retry_budget",
     "scgi_cache_purge",
     "server_product",

@@ -36,6 +36,64 @@ fn full() -> (TcpListener, Vec<TcpStream>) {
 }
 
 both_drivers! {
+    /// nginx's `auto_redirect`: of a path that no location has, to the proxied location that has it with a slash, by that
+    /// location's settings. What is expected is what nginx answers.
+    fn a_path_without_its_slash_is_redirected_only_where_no_location_has_it(driver) {
+        let backend = Backend::answering("backend");
+        let pass = format!("proxy_pass http://127.0.0.1:{};", backend.port());
+        let server = serve(
+            "log_format where '$uri $status';",
+            &format!(
+                "add_header X-Of server; return 404 none;
+                location /a {{ return 200 own; }} location /a/ {{ {pass} }}
+                location ^~ /b {{ return 200 own; }} location ^~ /b/ {{ {pass} }}
+                location = /c {{ return 200 own; }} location /c/ {{ {pass} }}
+                location /d/ {{ add_header X-Of location; access_log %%DIR%%/d.log where; {pass} }}
+                location = /e/ {{ {pass} }}
+                location = /f/ {{ return 200 exact; }} location /f/ {{ add_header X-Of prefix; {pass} }}
+                location /g {{ location ^~ /g/ {{ {pass} }} return 200 outer; }}
+                location /h {{ return 200 outer; location /h {{ return 200 inner; }} location /h/ {{ {pass} }} }}
+                location ~ ^/i {{ location /i/ {{ add_header X-Of location; {pass} }} return 200 pattern; }}
+                location ~ ^/j {{ return 200 pattern; }} location /j/ {{ {pass} }}
+                location /k/ {{ internal; {pass} }}
+                location /l/ {{ client_max_body_size 1; {pass} }}
+                location /m/ {{ return 200 no_proxy; }}
+                location /n/ {{ {pass} }} location /n-o/ {{ {pass} }} location /n.o/ {{ {pass} }}"
+            ).replacen("return 404 none;", "", 1),
+        );
+        let ask = |request: String| {
+            let response = server.client().request(request);
+            let of = |name| response.field(name).unwrap_or("").to_owned();
+            let location = of("location");
+            let to = location.strip_prefix("http://localhost").unwrap_or(&location);
+            let to = to.find('/').map_or("", |at| &to[at..]).to_owned();
+            let text = if response.status == 200 { response.text() } else { String::new() };
+            (response.status, to + &text, of("x-of"))
+        };
+        let get = |path: &str| ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        for (path, status, said, of) in [
+            ("/a", 200, "own", "server"),
+            ("/b", 200, "own", "server"),
+            ("/c", 200, "own", "server"),
+            ("/d?x=1", 301, "/d/?x=1", "location"),
+            ("/e", 301, "/e/", "server"),
+            ("/f", 301, "/f/", "server"),
+            ("/g", 301, "/g/", "server"),
+            ("/h", 200, "inner", "server"),
+            ("/i", 200, "backend", "location"),
+            ("/j", 301, "/j/", "server"),
+            ("/k", 404, "", ""),
+            ("/m", 404, "", ""),
+            ("/n", 301, "/n/", "server"),
+            ("/n-o", 301, "/n-o/", "server"),
+            ("/n.o", 301, "/n.o/", "server"),
+        ] {
+            assert_eq!(get(path), (status, said.to_owned(), of.to_owned()), "{path}");
+        }
+        assert_eq!(ask(upload("/l", 5) + "hello").0, 413);
+        wait_for("the location's log", || (server.dir().read("d.log") == "/d 301\n").then_some(()));
+    }
+
     fn what_an_answer_says_twice_is_heard_once(driver) {
         let backend = Backend::start(|visit| {
             while let Some(head) = visit.head() {

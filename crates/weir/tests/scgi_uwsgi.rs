@@ -286,6 +286,29 @@ both_drivers! {
         }
     }
 
+    /// The guard against a field that programs take for a setting of theirs, and the host of who names none.
+    fn what_is_written_empty_is_withheld(driver) {
+        for protocol in ["scgi", "uwsgi"] {
+            let got = Arc::new(Mutex::new(Vec::new()));
+            let noted = got.clone();
+            let backend = Backend::start(move |visit| {
+                if let Some((_, pairs, _)) = read(visit, protocol) {
+                    *noted.lock().expect("no panic") = pairs;
+                    visit.send("Status: 200 OK\r\nContent-Type: a/b\r\n\r\nok");
+                }
+            });
+            let server = Server::start(&format!(
+                "http {{ server {{ listen 127.0.0.1:%%PORT%%; server_name named; location / {{
+                    {protocol}_param HTTP_PROXY ''; {protocol}_param CONTENT_LENGTH 0; {protocol}_pass 127.0.0.1:{}; }} }} }}",
+                backend.port()
+            ));
+            assert_eq!(server.client().request("GET / HTTP/1.0\r\nProxy: evil\r\nX-A: 1\r\n\r\n").text(), "ok");
+            let got = got.lock().expect("no panic").clone();
+            let value = |name: &str| got.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+            assert_eq!(["HTTP_PROXY", "HTTP_X_A", "HTTP_HOST"].map(value), [None, Some("1"), Some("named")], "{protocol}: {got:?}");
+        }
+    }
+
     fn what_does_not_fit_is_refused(driver) {
         let server = Server::builder(
             "http { map $uri $long { default 'a'; volatile; } server { listen 127.0.0.1:%%PORT%%;

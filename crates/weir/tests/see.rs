@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use weir_test::{Client, DEADLINE, Response, Server, both_drivers, require_program, wait_for};
+use weir_test::{Backend, Client, DEADLINE, Response, Server, both_drivers, require_program, wait_for};
 
 const CONF: &str = "worker_processes 2; admin 127.0.0.1:%%PORT_1%%; admin unix:%%DIR%%/admin.sock;
     admin 127.0.0.1:%%PORT_2%% token=0123456789abcdef;
@@ -123,6 +123,36 @@ fn stopped_after(server: &Server, pause: Duration) -> (ExitStatus, String) {
 }
 
 both_drivers! {
+    /// What `mirror` makes is work that no client waits for, and is seen as other requests are.
+    fn copies_of_requests_are_seen(driver) {
+        let backends = [Backend::answering("a"), Backend::answering("b")];
+        let ports = [&backends[0], &backends[1]].map(Backend::port);
+        let server = Server::start(&format!(
+            "http {{ upstream first {{ server 127.0.0.1:{}; }} upstream second {{ server 127.0.0.1:{}; }}
+             server {{ listen 127.0.0.1:%%PORT_0%%; location / {{ mirror /copy; proxy_pass http://first; }}
+             location /copy {{ internal; proxy_pass http://second; }} }} }}",
+            ports[0], ports[1]
+        ));
+        wait_for("control socket", || server.dir().path().join("nginx.pid.sock").exists().then_some(()));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut client = server.client();
+                while !done.load(Relaxed) {
+                    assert_eq!(client.get("/some/path").text(), "a");
+                }
+            });
+            let seen = std::panic::catch_unwind(|| {
+                let tree = says(&server, &["trace", "--match", "location=/copy", "-n", "1"]);
+                assert!(tree.contains("/copy") && tree.contains("proxy"), "{tree}");
+                says_once(&server, &["top", "-b"], |table| table.contains("/copy"));
+                says_once(&server, &["top", "upstreams", "-b"], |table| table.contains(&ports[1].to_string()));
+            });
+            done.store(true, Relaxed);
+            seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+    }
+
     fn tables_of_what_goes_on(driver) {
         let server = started();
         loaded(&server, || {

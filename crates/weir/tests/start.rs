@@ -65,7 +65,142 @@ fn without_http_nothing_of_it_is_made() {
     assert_eq!(names, ["nginx.conf"]);
 }
 
+/// Configurations of real servers name what Weir has built in, has not yet or never will have: what has no effect here is
+/// a warning, as long as something is left to serve.
+#[test]
+fn what_is_not_here_yet_is_told_and_the_rest_is_served() {
+    let folder = TempDir::new();
+    let server = |listen: &str| format!("events {{ }} http {{ access_log off; server {{ {listen} }} }}");
+    let tcp = "listen 127.0.0.1:0;";
+    for (text, warning) in [
+        ("load_module modules/ngx_http_headers_more_filter_module.so; events { }", "is built in, ignored"),
+        ("load_module /usr/lib/nginx/modules/ndk_http_module.so; events { }", "is built in, ignored"),
+        ("load_module modules/ngx_http_image_filter_module.so; events { }", "Weir does not have module"),
+        ("load_module modules/ngx_stream_module.so; events { }", "Weir does not have module"),
+        ("quic_bpf on; events { }", "the \"quic_bpf\" directive is ignored"),
+        (
+            &server(&format!("{tcp} http3 on;")),
+            "Weir does not speak HTTP/3 yet, the \"http3\" directive is ignored",
+        ),
+        (
+            &server(&format!("{tcp} http3_hq on; quic_retry on; quic_gso on;")),
+            "\"quic_retry\" directive is ignored",
+        ),
+        (
+            &server(&format!("listen 443 quic reuseport; {tcp}")),
+            "the \"listen ... quic\" directive is ignored",
+        ),
+        // Words of enumerations in any case, and what nginx has in one list for two directives.
+        (
+            &server(&format!(
+                "{tcp} proxy_next_upstream Error UPDATING; proxy_cache_use_stale NON_IDEMPOTENT; satisfy ANY;"
+            )),
+            "",
+        ),
+        (
+            &server(&format!("{tcp} add_header A $http3; http3_max_concurrent_streams 9; quic_host_key k;")),
+            "",
+        ),
+    ] {
+        let (said, good) = tested(&folder, text);
+        assert!(good && said.contains(warning), "{text}: {said}");
+        assert_eq!(said.contains("[warn]"), !warning.is_empty(), "{text}: {said}");
+    }
+}
+
+#[test]
+fn what_can_never_be_served_is_an_error_that_says_why() {
+    let folder = TempDir::new();
+    let http = |text: &str| format!("events {{ }} http {{ access_log off; {text} }}");
+    for (text, error, hint) in [
+        (
+            "load_module modules/my_own.so; events { }",
+            "module \"modules/my_own.so\" can't be loaded",
+            "built into",
+        ),
+        (
+            "events { } stream { server { listen 1; } }",
+            "unknown directive \"stream\"",
+            "TCP and UDP are not proxied",
+        ),
+        ("events { } mail { server { } }", "unknown directive \"mail\"", "no proxy for mail"),
+        (&http("server { ssl on; }"), "unknown directive \"ssl\"", "\"listen ... ssl\" has taken its place"),
+        (
+            &http("server { image_filter off; }"),
+            "unknown directive \"image_filter\"",
+            "ngx_http_image_filter_module",
+        ),
+        (
+            &http("server { listen 443 quic; }"),
+            "the server listens for HTTP/3 only",
+            "add a \"listen ... ssl\"",
+        ),
+        (&http("server { listen 443 quic ssl; }"), "\"ssl\" parameter is incompatible with \"quic\"", ""),
+        (&http("server { http3 maybe; }"), "it must be \"on\" or \"off\"", ""),
+        (
+            &http("upstream u { server none.invalid; } server { location / { proxy_pass http://u; } }"),
+            "host not found in upstream \"none.invalid\"",
+            "resolve;\" in an",
+        ),
+        (
+            &http("server { location / { proxy_pass http://none.invalid; } }"),
+            "host not found in upstream \"none.invalid\"",
+            "resolve;\" in an",
+        ),
+    ] {
+        let (said, good) = tested(&folder, text);
+        assert!(!good && said.contains(error) && said.contains(hint), "{text}: {said}");
+        assert!(!said.contains("did you mean"), "{text}: {said}");
+    }
+}
+
+/// What is wrong with a value that several blocks inherit is said once, where it is written; and what each server mends
+/// for itself is not wrong, as in nginx.
+#[test]
+fn an_inherited_mistake_is_told_once_at_its_place() {
+    let folder = TempDir::new();
+    let locations = "location / { fastcgi_pass 127.0.0.1:1; } location /b { fastcgi_pass 127.0.0.1:1; }";
+    for (http, error) in [
+        (
+            format!(
+                "access_log off; fastcgi_buffer_size 10m; server {{ listen 127.0.0.1:0; {locations} }} server {{ listen 127.0.0.1:0; }}"
+            ),
+            "\"fastcgi_busy_buffers_size\" must be less than the size of all \"fastcgi_buffers\" minus one buffer in nginx.conf:",
+        ),
+        (
+            format!("access_log none/access.log; server {{ listen 127.0.0.1:0; {locations} }}"),
+            "open() \"none/access.log\" failed (2: No such file or directory) in nginx.conf:",
+        ),
+        (
+            format!("access_log off; error_log none/error.log; server {{ listen 127.0.0.1:0; {locations} }}"),
+            "open() \"none/error.log\" failed (2: No such file or directory) in nginx.conf:",
+        ),
+        (
+            "server { listen 127.0.0.1:0; } server { listen 127.0.0.1:0; }".to_owned(),
+            "open() \"logs/access.log\" failed (2: No such file or directory)",
+        ),
+    ] {
+        let (said, good) = tested(&folder, &format!("events {{ }} http {{ {http} }}"));
+        assert!(!good && said.matches("[emerg]").count() == 1 && said.contains(error), "{http}: {said}");
+    }
+    let mended =
+        "access_log off; proxy_buffer_size 128k; server { listen 127.0.0.1:0; proxy_buffers 4 256k; }";
+    assert!(tested(&folder, &format!("events {{ }} http {{ {mended} }}")).1);
+}
+
 both_drivers! {
+    /// As `-v` says, whatever the server calls itself: applications compare it.
+    fn the_version_is_that_of_the_nginx_that_is_followed(driver) {
+        for product in ["", "server_product cat/7;"] {
+            let server = Server::start(&format!(
+                "http {{ {product} server {{ listen 127.0.0.1:%%PORT%%; return 200 $nginx_version; }} }}"
+            ));
+            let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("-v").output().expect("the program runs");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(said.contains(&format!("nginx/{} ", server.get("/").text())), "{said}");
+        }
+    }
+
     /// What waits for its first request, or for the end of one, is of the old configuration; what waits for another
     /// request is not.
     fn a_shutdown_timeout_ends_what_a_reload_left_behind(driver) {

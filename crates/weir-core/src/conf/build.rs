@@ -10,7 +10,7 @@ use weir_http::Method;
 use super::main_core::MainConf;
 use super::registry::Registry;
 use super::server_core::ServerCoreConf;
-use super::{Configuration, LocationConf, Matcher, ServerConf, http_core::HttpCoreConf, listen};
+use super::{Configuration, LocationConf, Matcher, ServerConf, absent, http_core::HttpCoreConf, listen};
 use crate::module::{Confs, Heirs, Kin, ModuleDef, Settling, Unnamed};
 use crate::regex::Pattern;
 use crate::resolver::DEFAULT_TIMEOUT;
@@ -145,7 +145,9 @@ impl<'t> Builder<'t> {
                 _ => self.directive(line, Contexts::HTTP, &mut confs),
             }
         }
+        self.registry.settles_http = true;
         Heirs::of(main, Kin::Inner).settle(&mut confs, &mut self.settling());
+        self.registry.settles_http = false;
         confs.share();
         let core = confs.get::<HttpCoreConf>();
         let timeout = core.resolver_timeout.unwrap_or(DEFAULT_TIMEOUT);
@@ -334,6 +336,9 @@ impl<'t> Builder<'t> {
         let declared = self.index.get(name).into_iter().flatten().map(|(_, _, contexts)| *contexts);
         match declared.chain(structural).reduce(Contexts::or) {
             Some(contexts) => Signature::not_allowed(line, contexts),
+            None if let Some(hint) = absent::directive(name) => {
+                Error::new(format!("unknown directive \"{name}\"")).at(line.name.span).hint(hint)
+            }
             None => {
                 let names = self.index.keys().copied().chain(STRUCTURE.iter().map(|block| block.name));
                 Signature::unknown(line, names)

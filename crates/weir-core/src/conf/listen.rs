@@ -57,6 +57,8 @@ pub struct Listen {
     pub ssl: bool,
     /// `http2`
     pub http2: bool,
+    /// `quic`: the line listens on nothing here.
+    pub quic: bool,
     /// The line; `None` for the address that a server without `listen` has.
     pub span: Option<Span>,
 }
@@ -74,12 +76,13 @@ impl Listen {
         for i in 1..line.args().len() {
             parameters::set(&mut listen, line, i)?;
         }
+        parameters::check_quic(&listen, line)?;
         Ok(listen)
     }
 
     /// What a server without `listen` has: port 80 of all addresses, or 8000 for who may not bind 80.
     pub fn implied() -> Listen {
-        let port = if weir_rt::process::is_root() { 80 } else { 8000 };
+        let port = if crate::privileged::is_root() { 80 } else { 8000 };
         Listen { addrs: vec![address::any(port)], ..Listen::default() }
     }
 }

@@ -1,5 +1,6 @@
 //! The locations of a server, and how one is found for a URI.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,13 +32,24 @@ pub struct Locations {
     /// For each prefix the index of the longest other one that it begins with.
     shorter: Vec<Option<u32>>,
     patterns: Vec<(Arc<Pattern>, Place)>,
-    /// One of the prefixes redirects its path without the last slash to itself.
-    redirects: bool,
+    /// Locations with a path `dir/` that redirect `dir` to themselves, sorted by `dir`: nginx's `auto_redirect`.
+    redirects: Vec<(Box<[u8]>, Rc<Plan>)>,
+}
+
+/// What a search among locations has come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LocationSearch {
+    /// Nothing that ends the search: the locations beside may have a pattern that matches.
+    Open,
+    /// The last location found is the one.
+    Found,
+    /// The last location found is `dir/`, for a path `dir` that no location has.
+    MissingSlash,
 }
 
 impl Locations {
     pub(crate) fn new(places: Vec<(Matcher, Place)>) -> Locations {
-        let mut locations = Locations::default();
+        let mut locations = Locations { redirects: redirects(&places), ..Locations::default() };
         for (matcher, place) in places {
             match matcher {
                 Matcher::Exact(path) => {
@@ -49,7 +61,6 @@ impl Locations {
             }
         }
         locations.prefixes.sort_by(|a, b| a.0.cmp(&b.0));
-        locations.redirects = locations.prefixes.iter().any(|(.., place)| place.plan.auto_redirect());
         let paths = locations.prefixes.iter().enumerate();
         locations.shorter = paths.map(|(at, _)| locations.longest_before(at)).collect();
         locations
@@ -78,50 +89,80 @@ impl Locations {
         }
     }
 
-    /// nginx's search: an exact location wins at once; else the longest prefix, then what is inside it, then the
-    /// regular expressions beside it unless the prefix is `^~`.
+    /// nginx's search: an exact location wins at once; then a redirect to the path with a slash, unless a prefix is the
+    /// whole path; else the longest prefix, then what is inside it, then the regular expressions beside it unless the
+    /// prefix is `^~`.
     ///
     /// # Errors
     /// A pattern was given up.
-    fn find(&self, x: &mut Exchange, found: &mut Option<Rc<Plan>>) -> Result<bool, GivenUp> {
+    fn find(&self, x: &mut Exchange, found: &mut Option<Rc<Plan>>) -> Result<LocationSearch, GivenUp> {
         if !self.exact.is_empty()
             && let Some(place) = self.exact.get(x.uri())
         {
             *found = Some(place.plan.clone());
-            return Ok(true);
+            return Ok(LocationSearch::Found);
+        }
+        let prefix = self.prefix(x.uri());
+        if prefix.is_none_or(|(path, ..)| path.len() < x.uri().len())
+            && let Some(plan) = self.with_slash(x.uri())
+        {
+            *found = Some(plan.clone());
+            return Ok(LocationSearch::MissingSlash);
         }
         let mut alone = false;
-        if let Some((_, flag, place)) = self.prefix(x.uri()) {
+        if let Some((_, flag, place)) = prefix {
             *found = Some(place.plan.clone());
             alone = *flag;
-            if place.inner.find(x, found)? {
-                return Ok(true);
+            match place.inner.find(x, found)? {
+                LocationSearch::Open => {}
+                ended => return Ok(ended),
             }
         }
-        if alone {
-            return Ok(false);
-        }
+        if alone { Ok(LocationSearch::Open) } else { self.find_pattern(x, found) }
+    }
+
+    fn find_pattern(
+        &self,
+        x: &mut Exchange,
+        found: &mut Option<Rc<Plan>>,
+    ) -> Result<LocationSearch, GivenUp> {
         for (pattern, place) in &self.patterns {
             let uri = x.request.uri;
             if pattern.captures(x, uri)? {
                 *found = Some(place.plan.clone());
+                // As in nginx a location inside of a pattern never redirects: its handler gets the path as it is.
                 place.inner.find(x, found)?;
-                return Ok(true);
+                return Ok(LocationSearch::Found);
             }
         }
-        Ok(false)
+        Ok(LocationSearch::Open)
     }
 
-    /// A prefix location `uri/` for `uri`: proxying locations answer with a redirect to it.
-    fn with_slash(&self, uri: &[u8]) -> Option<&Place> {
-        let is = |path: &[u8]| path.len() == uri.len() + 1 && path.ends_with(b"/") && path.starts_with(uri);
-        let at = self.prefixes.partition_point(|(path, ..)| &**path <= uri);
-        self.prefixes[at..]
-            .iter()
-            .take_while(|(path, ..)| path.starts_with(uri))
-            .find(|(path, ..)| is(path))
-            .map(|(_, _, place)| place)
+    /// The location `uri/` that redirects `uri` to itself.
+    fn with_slash(&self, uri: &[u8]) -> Option<&Rc<Plan>> {
+        self.redirects.binary_search_by(|(path, _)| (**path).cmp(uri)).ok().map(|at| &self.redirects[at].1)
     }
+}
+
+/// The locations that redirect their path without its last slash to themselves. Where a path has an exact location and
+/// a prefix, one of them that redirects is enough, and the exact one's settings are in force, as in nginx.
+fn redirects(places: &[(Matcher, Place)]) -> Vec<(Box<[u8]>, Rc<Plan>)> {
+    let mut found: BTreeMap<&[u8], (bool, bool, &Rc<Plan>)> = BTreeMap::new();
+    for (matcher, place) in places {
+        let (path, exact) = match matcher {
+            Matcher::Exact(path) => (path.as_slice(), true),
+            Matcher::Prefix(path, _) => (path.as_slice(), false),
+            Matcher::Regex(_) | Matcher::Named(_) => continue,
+        };
+        let Some((b'/', path)) = path.split_last() else { continue };
+        let entry = found.entry(path).or_insert((exact, false, &place.plan));
+        entry.1 |= place.plan.auto_redirect();
+        if exact {
+            *entry = (true, entry.1, &place.plan);
+        }
+    }
+    let redirecting = found.into_iter().filter(|(_, (_, redirects, _))| *redirects);
+    redirecting.map(|(path, (_, _, plan))| (path.into(), plan.clone())).collect()
 }
 
 /// Finds the location of the URI and points `x` at its plan. An answer when the location has one of its own:
@@ -129,15 +170,12 @@ impl Locations {
 pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
     let server = x.server.clone();
     x.uri_changed = false;
-    if let Some(verdict) = missing_slash(x, &server.locations) {
-        return Some(verdict);
-    }
     let mut found = None;
     // Which location the request belongs to is not known then, and so not who may ask: the server's settings hold.
-    if server.locations.find(x, &mut found).is_err() {
+    let Ok(search) = server.locations.find(x, &mut found) else {
         x.plan = server.plan.clone();
         return Some(Verdict::Status(500));
-    }
+    };
     x.plan = found.unwrap_or_else(|| server.plan.clone());
     if x.plan.core.internal && !x.internal {
         return Some(Verdict::Status(404));
@@ -152,7 +190,7 @@ pub(crate) fn find(x: &mut Exchange) -> Option<Verdict> {
             x.log_error(&format_args!("client intended to send too large body: {length} bytes"));
             Some(Verdict::Status(413))
         }
-        _ => None,
+        _ => (search == LocationSearch::MissingSlash).then(|| redirect_to_slash(x)),
     }
 }
 
@@ -173,15 +211,8 @@ fn limit_except(x: &mut Exchange) {
     }
 }
 
-/// nginx's `auto_redirect`: `/dir` is sent to `/dir/` when only the latter is a location with a handler that proxies.
-fn missing_slash(x: &mut Exchange, locations: &Locations) -> Option<Verdict> {
-    if !locations.redirects {
-        return None;
-    }
-    let place = locations.with_slash(x.uri())?;
-    if !place.plan.auto_redirect() || locations.exact.contains_key(x.uri()) {
-        return None;
-    }
+/// nginx's `auto_redirect`: `/dir` is sent to `/dir/` when only the latter is a location, with a handler that proxies.
+fn redirect_to_slash(x: &mut Exchange) -> Verdict {
     let (uri, args) = (x.request.uri, x.request.args);
     let start = x.arena.mark();
     let escaped = {
@@ -198,5 +229,5 @@ fn missing_slash(x: &mut Exchange, locations: &Locations) -> Option<Verdict> {
     let target: Span = x.arena.since(start);
     x.response.remove(Known::Location);
     x.response.location = Some(Text::Span(target));
-    Some(Verdict::Status(301))
+    Verdict::Status(301)
 }

@@ -1,8 +1,10 @@
 //! A configuration: read once, shared by all workers, installed on each.
 
+mod absent;
 pub mod build;
 pub mod core;
 pub mod http2;
+pub mod http3;
 pub mod http_core;
 pub mod lint;
 pub mod listen;
@@ -36,11 +38,12 @@ pub use main_core::MainCore;
 pub use server_core::ServerCore;
 
 /// The modules that every configuration needs, the first of any list.
-pub static CORE_MODULES: [ModuleDef; 6] = [
+pub static CORE_MODULES: [ModuleDef; 7] = [
     ModuleDef::of::<MainCore>(),
     ModuleDef::of::<ServerCore>(),
     ModuleDef::of::<HttpCore>(),
     ModuleDef::of::<http2::Http2>(),
+    ModuleDef::of::<http3::Http3>(),
     ModuleDef::of::<Profile>(),
     ModuleDef::of::<Ssl>(),
 ];

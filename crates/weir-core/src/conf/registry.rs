@@ -32,6 +32,8 @@ pub struct Registry {
     instructed: Vec<Inserted>,
     /// See [`Registry::claim_content`].
     content: Option<&'static str>,
+    /// The settings of `http` itself are being settled: nothing is served by them alone, and blocks inside may say more.
+    pub(crate) settles_http: bool,
     /// Where relative paths begin.
     pub paths: weir_conf::Paths,
     /// The settings outside of `http`; complete when `http` is read, whatever the order in the file.
@@ -54,6 +56,7 @@ impl Registry {
             order: 0,
             instructed: Vec::new(),
             content: None,
+            settles_http: false,
             paths,
             main: Default::default(),
         };

@@ -36,6 +36,10 @@ impl Module for ServerCore {
 
     fn resolve(conf: &mut ServerCoreConf, _registry: &mut Registry) -> Result {
         let Some(span) = conf.span else { return Ok(()) };
+        if let Some(quic) = conf.quic.filter(|_| !conf.over_tcp) {
+            let message = "the server listens for HTTP/3 only, which Weir does not speak yet";
+            return Err(Error::new(message).at(quic).hint("add a \"listen ... ssl\" beside it"));
+        }
         // There may be very many servers.
         conf.listens.shrink_to_fit();
         conf.names.shrink_to_fit();
@@ -58,6 +62,9 @@ pub struct ServerCoreConf {
     pub listens: Vec<Listen>,
     /// There is a `listen` line, also a wrong one: no address is implied.
     pub listening: bool,
+    /// The first `listen ... quic`, and whether there is another `listen` beside.
+    quic: Option<Span>,
+    over_tcp: bool,
     /// `server_name`, all names in order.
     pub names: Vec<ServerName>,
     /// How each of the names is written, in letters as nginx keeps them, and where.
@@ -131,8 +138,6 @@ pub struct Product {
     pub name: String,
     /// With version: `weir/0.1.0`.
     pub full: String,
-    /// The version alone (`$nginx_version`); empty if there is none.
-    pub version: String,
     /// The `Server` field with version, line end included.
     pub line_on: Vec<u8>,
     /// The `Server` field without version, line end included.
@@ -142,11 +147,10 @@ pub struct Product {
 impl Product {
     /// From `name` or `name/version`.
     pub fn new(full: &str) -> Product {
-        let (name, version) = full.split_once('/').unwrap_or((full, ""));
+        let name = full.split_once('/').map_or(full, |(name, _)| name);
         Product {
             name: name.to_owned(),
             full: full.to_owned(),
-            version: version.to_owned(),
             line_on: format!("Server: {full}\r\n").into_bytes(),
             line_off: format!("Server: {name}\r\n").into_bytes(),
         }
@@ -269,8 +273,16 @@ fn server_product(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
 /// `listen address[:port] [parameter ...]`
 fn listen(conf: &mut ServerCoreConf, line: &mut LineCx<'_>) -> Result {
     conf.listening = true;
-    let listen = Listen::parse(line)?;
-    conf.listens.push(listen);
+    match Listen::parse(line) {
+        Ok(Listen { quic: true, span, .. }) => {
+            conf.quic = conf.quic.or(span);
+            line.warn("Weir does not speak HTTP/3 yet, the \"listen ... quic\" directive is ignored");
+        }
+        listen => {
+            conf.over_tcp = true;
+            conf.listens.push(listen?);
+        }
+    }
     Ok(())
 }
 
@@ -428,10 +440,7 @@ mod tests {
         let limits = settings.limits();
         assert_eq!((limits.max_line, limits.max_head, limits.max_fields), (16 << 10, 24 << 10, 5));
         let product = settings.product;
-        assert_eq!(
-            (product.name.as_str(), product.full.as_str(), product.version.as_str()),
-            ("nginx", "nginx/1.31.5", "1.31.5")
-        );
+        assert_eq!((product.name.as_str(), product.full.as_str()), ("nginx", "nginx/1.31.5"));
         assert_eq!(product.line_on, b"Server: nginx/1.31.5\r\n");
     }
 

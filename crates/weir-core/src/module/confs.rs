@@ -248,7 +248,10 @@ impl<'p> Heirs<'p> {
 
 impl Settling<'_> {
     fn resolve(&mut self, module: &ModuleDef, conf: &mut dyn Any) {
-        if let Err(error) = (module.resolve)(conf, self.registry) {
+        // What is wrong with an inherited value is so in each block that inherits it, and is said once.
+        if let Err(error) = (module.resolve)(conf, self.registry)
+            && !self.errors.contains(&error)
+        {
             self.errors.push(error);
         }
     }

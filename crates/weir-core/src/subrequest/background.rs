@@ -1,20 +1,23 @@
 //! Subrequests that nobody waits for: copies of a request that live on by themselves (`mirror`).
 
 use super::{SubrequestOptions, Taking, answer, child};
+use crate::engine;
 use crate::exchange::Exchange;
 use crate::phase::Phase;
 
 impl Exchange {
     /// Starts a subrequest for the path `uri`, with `args`, and goes on at once: its answer is thrown away. It has
     /// copies of what it needs of this request, its variables and its body included, so it may outlive it; a worker
-    /// that stops gracefully waits for it. It is in no trace, and logged only where `log_subrequest` is on.
+    /// that stops gracefully waits for it. It is in flight by itself, with a number, a tree and figures of its own, and
+    /// logged only where `log_subrequest` is on.
     ///
     /// A subrequest makes none: an error is logged in its place.
     pub fn background(&mut self, uri: &[u8], args: &[u8], options: SubrequestOptions) {
         self.begin_background((uri, args), options, Phase::ServerRewrite, |_| ());
     }
 
-    /// As [`Exchange::background`], for the same location again: it begins with its content, after `prepare`.
+    /// As [`Exchange::background`], for the same location again: it begins with its content, after `prepare`. It is in no
+    /// trace: the location's figures are of requests that clients made.
     pub(crate) fn background_again(
         &mut self,
         uri: &[u8],
@@ -44,10 +47,27 @@ impl Exchange {
         prepare(&mut x);
         let busy = self.worker.busy();
         weir_rt::spawn(async move {
+            let seen = from != Phase::Content;
+            if seen {
+                begin_copy(&mut x);
+            }
             answer(&mut x, from).await;
+            if seen {
+                engine::record(&mut x);
+            }
             let worker = x.worker.clone();
             worker.give_exchange(x);
             drop(busy);
         });
     }
+}
+
+/// The copy `x` begins to run, as a request does whose head was read.
+fn begin_copy(x: &mut Exchange) {
+    // How long the connection waited to be accepted is its first request's.
+    x.nth = 0;
+    crate::conn::h1::begin_trace(x, None);
+    let presence = &x.shared.presence;
+    presence.set_parent(None);
+    presence.enter(x.arena.get(x.request.method_span), x.uri());
 }

@@ -502,6 +502,15 @@ fn paced(x: &mut Exchange, script: Option<&Script>, rest: Vec<u8>) -> (Vec<u8>, 
     }
 }
 
+impl Drop for Answer {
+    /// A body of which the client gets nothing (HEAD) is not waited for: the try ends here.
+    fn drop(&mut self) {
+        if self.open.is_some() {
+            self.tries.end(None);
+        }
+    }
+}
+
 impl Source for Answer {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
         self.poll_upload(cx);

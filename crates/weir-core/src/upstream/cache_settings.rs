@@ -279,11 +279,7 @@ impl CacheSettings {
 pub const UPDATING: u32 = 0x1000;
 
 /// The words of `_cache_use_stale`: those of `_next_upstream`, but that nothing is repeated here.
-pub const STALE: [(&str, u32); Reason::WORDS.len()] = {
-    let mut words = Reason::WORDS;
-    words[Reason::NON_IDEMPOTENT_AT] = ("updating", UPDATING);
-    words
-};
+pub const STALE: [(&str, u32); Reason::WORDS.len()] = Reason::WORDS;
 
 /// The words of `_cache_methods`.
 pub const METHODS: [(&str, u32); 3] = [

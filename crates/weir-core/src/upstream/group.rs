@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_rt::net::SockAddr;
 
+use crate::privileged;
+
 use super::balance::Method;
 use super::budget::Budget;
 use super::changes::Changes;
@@ -204,7 +206,6 @@ impl Group {
 /// # Errors
 /// nginx's words: `host not found in upstream "..."`, `invalid port in upstream "..."`.
 pub fn resolve(host: &str, default_port: u16) -> Result<Vec<SockAddr>, String> {
-    use std::net::ToSocketAddrs;
     if host.starts_with("unix:") {
         let address =
             host.parse().map_err(|_| format!("no path in the unix domain socket in upstream \"{host}\""))?;
@@ -217,9 +218,21 @@ pub fn resolve(host: &str, default_port: u16) -> Result<Vec<SockAddr>, String> {
     let port = port.unwrap_or(default_port);
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     let found =
-        (bare, port).to_socket_addrs().map_err(|_| format!("host not found in upstream \"{host}\""))?;
-    let addrs: Vec<SockAddr> = found.map(SockAddr::from).collect();
+        privileged::look_up(bare, port).map_err(|_| format!("host not found in upstream \"{host}\""))?;
+    let addrs: Vec<SockAddr> = found.into_iter().map(SockAddr::from).collect();
     if addrs.is_empty() { Err(format!("host not found in upstream \"{host}\"")) } else { Ok(addrs) }
+}
+
+/// The error of what [`resolve`] or [`Upstreams::named`](super::Upstreams::named) says. A name that is not known yet is
+/// no error where it is looked up later.
+pub fn unresolved(message: String) -> weir_conf::Error {
+    let error = weir_conf::Error::new(message);
+    if !error.message.starts_with("host not found") {
+        return error;
+    }
+    error.hint(
+        "\"server NAME resolve;\" in an \"upstream\" with a \"zone\", and a \"resolver\", look it up while the server runs",
+    )
 }
 
 /// Whether `host` needs a port and has none.

@@ -63,6 +63,7 @@ mod secure;
 mod send;
 pub mod settings;
 mod sites;
+mod sizes;
 pub mod source;
 mod sticky;
 mod store;

@@ -10,7 +10,7 @@ use weir_conf::{
 
 use super::balance::{Better, Method, Timed};
 use super::budget::Budget;
-use super::group::{Group, Keep, Members, resolve};
+use super::group::{Group, Keep, Members, resolve, unresolved};
 use super::guide::Draft;
 use super::health::HealthCheck;
 use super::matching;
@@ -151,7 +151,9 @@ impl UpstreamConf {
         }
         let place = match Named::parse(line, resolve_later, service)? {
             Some(named) => Place::Name(Arc::new(named)),
-            None => Place::Fixed(resolve(line.arg(0), 80).map_err(|message| line.fail_arg(0, message))?),
+            None => Place::Fixed(
+                resolve(line.arg(0), 80).map_err(|message| unresolved(message).at(line.args()[0].span))?,
+            ),
         };
         self.servers.push(Origin { backup, model, place });
         Ok(())

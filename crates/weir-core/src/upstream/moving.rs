@@ -73,12 +73,18 @@ impl Group {
             let origins = self.origins();
             (origins.list.clone(), self.members())
         };
-        let mut peers: Vec<_> = members.all().cloned().collect();
+        let primary = members.primary.iter().map(|peer| (peer.clone(), false));
+        let mut peers: Vec<_> =
+            primary.chain(members.backup.iter().map(|peer| (peer.clone(), true))).collect();
         let listed = |origin: &Origin| {
-            let (own, rest) = std::mem::take(&mut peers)
-                .into_iter()
-                .partition(|peer: &Arc<Peer>| peer.server == origin.model.server);
-            peers = rest;
+            // Several lines may name one server: each has as many peers as it made.
+            let mut left = origin.peers().len();
+            let own = peers.extract_if(.., |(peer, backup)| {
+                let own = left > 0 && origin.has_made(peer, *backup);
+                left -= usize::from(own);
+                own
+            });
+            let own = own.map(|(peer, _)| peer).collect();
             let mut json = Json::default();
             origin.write(&mut json);
             let resolved = match &origin.place {

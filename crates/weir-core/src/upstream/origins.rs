@@ -167,8 +167,17 @@ impl Origin {
         }
     }
 
+    /// Whether `peer` is as those of [`Origin::peers`].
+    pub(super) fn has_made(&self, peer: &Peer, backup: bool) -> bool {
+        match &self.place {
+            Place::Fixed(_) => backup == self.backup && peer.is_set_as(&self.model),
+            // What names say may change weights, and who is a backup.
+            Place::Name(_) => peer.server == self.model.server && peer.bind == self.model.bind,
+        }
+    }
+
     /// Its peers, each with whether it is to be asked when others fail.
-    fn peers(&self) -> Vec<(Peer, bool)> {
+    pub(super) fn peers(&self) -> Vec<(Peer, bool)> {
         let peer = |addr: &SockAddr| Peer {
             name: addr.to_string().into(),
             addr: addr.clone(),

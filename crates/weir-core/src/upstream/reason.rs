@@ -43,8 +43,9 @@ impl Reason {
     /// Never another.
     pub const OFF: Reason = Reason(0x8000_0000);
 
-    /// The words of `*_next_upstream`.
-    pub const WORDS: [(&str, u32); 12] = [
+    /// The words of `*_next_upstream` and `*_cache_use_stale`. As in nginx each takes the other's one word, too, which says
+    /// nothing there.
+    pub const WORDS: [(&str, u32); 13] = [
         ("error", Reason::ERROR.0),
         ("timeout", Reason::TIMEOUT.0),
         ("invalid_header", Reason::INVALID_HEADER.0),
@@ -56,11 +57,9 @@ impl Reason {
         ("http_403", Reason::HTTP_403.0),
         ("http_404", Reason::HTTP_404.0),
         ("http_429", Reason::HTTP_429.0),
+        ("updating", super::cache_settings::UPDATING),
         ("off", Reason::OFF.0),
     ];
-
-    /// Where `non_idempotent` is in [`Reason::WORDS`].
-    pub(super) const NON_IDEMPOTENT_AT: usize = 3;
 
     /// The reason that an answer with this status is, if it can be one.
     pub fn of_status(status: u16) -> Option<Reason> {

@@ -4,12 +4,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use weir_conf::{Bufs, Error, LineCx, Result, parse_size};
+use weir_conf::{Bufs, Error, LineCx, Result, Span, parse_size};
 use weir_rt::net::SockAddr;
 
 use super::cache_settings::{CacheFamily, CacheSettings, Store};
 use super::field_names::FieldNames;
 use super::reason::Reason;
+use super::sizes::Sizes;
 use crate::conf::registry::Registry;
 use crate::conf::temp_path::{TempPath, TempPaths};
 use crate::variable::Script;
@@ -44,6 +45,8 @@ pub struct Family {
     pub buffers: Option<Bufs>,
     /// `_busy_buffers_size`
     pub busy_buffers_size: Option<u64>,
+    /// The last line that says something of sizes: what does not fit together is shown there.
+    pub sizes_at: Option<Span>,
     /// `_max_temp_file_size`
     pub max_temp_file_size: Option<u64>,
     /// `_temp_file_write_size`
@@ -196,7 +199,7 @@ impl Family {
             read_timeout,
             buffering
         );
-        inherit!(conf, parent, request_buffering, buffer_size, buffers, busy_buffers_size);
+        inherit!(conf, parent, request_buffering, buffer_size, buffers, busy_buffers_size, sizes_at);
         inherit!(
             conf,
             parent,
@@ -220,40 +223,12 @@ impl Family {
     /// # Errors
     /// nginx's words for sizes that do not fit together.
     pub fn resolve(&mut self, prefix: &'static str, hidden: &[&str], registry: &mut Registry) -> Result {
-        let page = 4096;
-        let buffer_size = self.buffer_size.unwrap_or(page);
-        let buffers = self.buffers.unwrap_or(Bufs { number: 8, size: page });
-        if buffers.number < 2 {
-            return Err(Error::new(format!("there must be at least 2 \"{prefix}_buffers\"")));
+        let sizes = Sizes::of(self);
+        // As in nginx what a server or a location has in the end is checked: it may say more than `http`.
+        if !registry.settles_http {
+            sizes.check(prefix).map_err(|message| Error { span: self.sizes_at, ..Error::new(message) })?;
         }
-        let largest = buffer_size.max(buffers.size);
-        let busy = self.busy_buffers_size.unwrap_or(2 * largest);
-        if busy < largest {
-            return Err(Error::new(format!(
-                "\"{prefix}_busy_buffers_size\" must be equal to or greater than the maximum of the value of \
-                 \"{prefix}_buffer_size\" and one of the \"{prefix}_buffers\""
-            )));
-        }
-        if busy > (buffers.number - 1) * buffers.size {
-            return Err(Error::new(format!(
-                "\"{prefix}_busy_buffers_size\" must be less than the size of all \"{prefix}_buffers\" minus one buffer"
-            )));
-        }
-        let max_temp_file_size = self.max_temp_file_size.unwrap_or(1 << 30);
-        if max_temp_file_size != 0 && max_temp_file_size < largest {
-            return Err(Error::new(format!(
-                "\"{prefix}_max_temp_file_size\" must be equal to zero to disable temporary files usage or must be \
-                 equal to or greater than the maximum of the value of \"{prefix}_buffer_size\" and one of the \
-                 \"{prefix}_buffers\""
-            )));
-        }
-        let temp_file_write_size = self.temp_file_write_size.unwrap_or(2 * largest);
-        if temp_file_write_size < largest {
-            return Err(Error::new(format!(
-                "\"{prefix}_temp_file_write_size\" must be equal to or greater than the maximum of the value of \
-                 \"{prefix}_buffer_size\" and one of the \"{prefix}_buffers\""
-            )));
-        }
+        let Sizes { buffer_size, buffers, max_temp_file_size, temp_file_write_size, .. } = sizes;
         let folder = registry.paths.prefix.join(format!("{prefix}_temp"));
         let temp_path = self
             .temp_path
@@ -466,15 +441,30 @@ macro_rules! upstream_directives {
                 .doc("Reads answers as fast as they come, not as the client takes them."),
             Line::new(concat!($prefix, "_request_buffering"), ANY, FLAG, |c, l| l.flag(&mut c.$family.request_buffering))
                 .doc("Sends requests when they are there whole."),
-            Line::new(concat!($prefix, "_buffer_size"), ANY, ONE, |c, l| l.size(&mut c.$family.buffer_size))
+            Line::new(concat!($prefix, "_buffer_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.size(&mut c.$family.buffer_size)
+            })
                 .doc("The longest head of an answer."),
-            Line::new(concat!($prefix, "_buffers"), ANY, TWO, |c, l| l.bufs(&mut c.$family.buffers))
+            Line::new(concat!($prefix, "_buffers"), ANY, TWO, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.bufs(&mut c.$family.buffers)
+            })
                 .doc("How much of an answer is read ahead of the client in memory."),
-            Line::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| l.size(&mut c.$family.busy_buffers_size))
+            Line::new(concat!($prefix, "_busy_buffers_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.size(&mut c.$family.busy_buffers_size)
+            })
                 .doc("How much of an answer may be on its way to the client while more is read."),
-            Line::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| l.offset(&mut c.$family.max_temp_file_size))
+            Line::new(concat!($prefix, "_max_temp_file_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.offset(&mut c.$family.max_temp_file_size)
+            })
                 .doc("How much of an answer is read ahead in a file where memory does not hold it; 0: none."),
-            Line::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| l.size(&mut c.$family.temp_file_write_size))
+            Line::new(concat!($prefix, "_temp_file_write_size"), ANY, ONE, |c, l| {
+                c.$family.sizes_at = Some(l.line().name.span);
+                l.size(&mut c.$family.temp_file_write_size)
+            })
                 .doc("How much is written to that file at a time."),
             Line::new(concat!($prefix, "_temp_path"), ANY, Args::range(1, 4), |c, l| {
                 $crate::conf::http_core::TempPath::set(&mut c.$family.temp_path, l)

@@ -32,17 +32,33 @@ impl Param {
     }
 }
 
+impl Param {
+    /// `HTTP_PROXY ""`, the usual guard against a field that programs take for a setting of theirs.
+    fn is_withheld(&self) -> bool {
+        self.name.len() > PREFIX.len()
+            && self.name.starts_with(PREFIX)
+            && self.value.constant().is_some_and(<[u8]>::is_empty)
+    }
+}
+
 /// The parameters of one location, on one worker.
 pub(crate) struct Params {
     list: Vec<(Arc<str>, Value, bool)>,
+    /// Names `HTTP_…` of parameters that are written empty: nothing is sent by that name, not the client's field either.
+    withheld: Vec<Arc<str>>,
     /// The client's fields follow.
     fields: bool,
 }
 
 impl Params {
     pub(crate) fn new(written: &[Param], fields: bool) -> Params {
+        let (withheld, sent): (Vec<_>, Vec<_>) = written.iter().partition(|param| param.is_withheld());
         let one = |param: &Param| (param.name.clone(), Value::new(&param.value), param.if_not_empty);
-        Params { list: written.iter().map(one).collect(), fields }
+        Params {
+            list: sent.into_iter().map(one).collect(),
+            withheld: withheld.into_iter().map(|param| param.name.clone()).collect(),
+            fields,
+        }
     }
 
     /// Shows every parameter of `x` to `each`, in the order they are sent.
@@ -54,8 +70,11 @@ impl Params {
                 each(name.as_bytes(), value);
             }
         }
-        if !x.request.host.is_empty() && !self.sets(HOST) {
-            each(HOST, &host(x));
+        if !self.sets(HOST) {
+            let host = host(x);
+            if !host.is_empty() {
+                each(HOST, &host);
+            }
         }
         if x.asks_for_cache() {
             let (modified, etag) = x.cache_validators();
@@ -70,8 +89,10 @@ impl Params {
         }
     }
 
+    /// As in nginx letter case does not count.
     fn sets(&self, name: &[u8]) -> bool {
-        self.list.iter().any(|(set, ..)| set.as_bytes() == name)
+        let names = self.list.iter().map(|(set, ..)| set).chain(&self.withheld);
+        names.into_iter().any(|set| set.as_bytes().eq_ignore_ascii_case(name))
     }
 
     fn fields(&self, x: &Exchange, mut each: impl FnMut(&[u8], &[u8])) {
@@ -95,8 +116,11 @@ impl Params {
 }
 
 /// The host that was asked for, in the target or in its field, as nginx has it from 1.31: with its port, whether the
-/// client's fields are passed or not.
+/// client's fields are passed or not. Where none was, the server's name (nginx's `$host$is_request_port$request_port`).
 fn host(x: &Exchange) -> Vec<u8> {
+    if x.request.host.is_empty() {
+        return x.server.settings.name.clone();
+    }
     let mut host = x.arena.get(x.request.host).to_vec();
     if !x.request.port.is_empty() {
         host.push(b':');
@@ -106,6 +130,8 @@ fn host(x: &Exchange) -> Vec<u8> {
 }
 
 const HOST: &[u8] = b"HTTP_HOST";
+/// What the names of the client's fields begin with.
+const PREFIX: &str = "HTTP_";
 
 /// `X-Real-Ip` as `HTTP_X_REAL_IP`.
 fn upper(name: &[u8]) -> Vec<u8> {

@@ -5,10 +5,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_conf::{Error, LineCx, Result, Span as Place};
+use weir_conf::{LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
 use weir_core::upstream::Upstreams;
-use weir_core::upstream::group::{Group, lacks_port};
+use weir_core::upstream::group::{Group, lacks_port, unresolved};
 use weir_core::upstream::local::LocalGroup;
 use weir_core::variable::Script;
 use weir_core::worker::Worker;
@@ -87,7 +87,7 @@ impl Pass {
         let Some(text) = self.script.constant() else { return Ok(()) };
         let text = String::from_utf8_lossy(text).into_owned();
         let found = registry.shared::<Upstreams>().named(&text, None);
-        self.group = Some(found.map_err(|message| Error::new(message).at(self.place))?);
+        self.group = Some(found.map_err(|message| unresolved(message).at(self.place))?);
         Ok(())
     }
 

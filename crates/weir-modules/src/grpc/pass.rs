@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
+use weir_core::upstream::group::unresolved;
 use weir_core::upstream::local::LocalGroup;
 use weir_core::upstream::{Group, Upstreams};
 use weir_core::variable::Script;
@@ -96,7 +97,7 @@ impl Pass {
     pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
         if let To::Fixed { address, group } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&address.host, None);
-            *group = Some(found.map_err(|message| Error::new(message).at(self.place))?);
+            *group = Some(found.map_err(|message| unresolved(message).at(self.place))?);
         }
         Ok(())
     }

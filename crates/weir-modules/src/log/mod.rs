@@ -47,7 +47,10 @@ impl Module for Log {
         }
         if !conf.written.is_empty() {
             let open = |log: &Written| log.open(registry.shared::<Buffers>());
-            conf.open = Some(conf.written.iter().map(open).collect::<Result<_, _>>()?);
+            let opened = conf.written.iter().map(open).collect::<Result<Arc<[_]>, _>>();
+            // One that can't be opened is there all the same for blocks inside: they do not open the usual one.
+            conf.open = Some(opened.as_ref().map_or_else(|_| Arc::default(), Clone::clone));
+            opened?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
+use weir_core::upstream::group::unresolved;
 use weir_core::upstream::local::LocalGroup;
 use weir_core::upstream::{Group, Upstreams};
 use weir_core::variable::Script;
@@ -124,7 +125,7 @@ impl Pass {
         let place = self.place;
         if let To::Fixed { url, group } = &mut self.to {
             let found = registry.shared::<Upstreams>().named(&url.host, Some(url.port()));
-            *group = Some(found.map_err(|message| Error::new(message).at(place))?);
+            *group = Some(found.map_err(|message| unresolved(message).at(place))?);
         }
         Ok(())
     }

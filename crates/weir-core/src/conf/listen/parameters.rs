@@ -1,7 +1,7 @@
 //! The other arguments of `listen`.
 
 use weir_conf::{Error, LineCx, Result, parse_number, parse_size, parse_time_s};
-use weir_rt::net::Keepalive;
+use weir_rt::net::{Keepalive, ListenOptions};
 
 use super::Listen;
 
@@ -16,7 +16,7 @@ pub(super) fn set(listen: &mut Listen, line: &mut LineCx<'_>, i: usize) -> Resul
             let instead = "use the \"http2\" directive instead";
             line.warn(format!("the \"listen ... http2\" directive is deprecated, {instead}"));
         }
-        b"quic" => return Err(requires(line, i, "ngx_http_v3_module")),
+        b"quic" => listen.quic = true,
         text => {
             socket(listen, line, i, text)?;
             listen.bind = true;
@@ -107,6 +107,21 @@ fn wrong(line: &LineCx<'_>, i: usize, name: &str) -> Error {
     line.fail_arg(i, format!("invalid {name} \"{}\"", line.arg(i)))
 }
 
-fn requires(line: &LineCx<'_>, i: usize, module: &str) -> Error {
-    line.fail_arg(i, format!("the \"{}\" parameter requires {module}", line.arg(i)))
+/// What QUIC has no use for, in nginx's words.
+pub(super) fn check_quic(listen: &Listen, line: &LineCx<'_>) -> Result {
+    let options = &listen.options;
+    let usual = ListenOptions::default();
+    let wrong = [
+        ("fastopen", options.fastopen.is_some()),
+        ("backlog", options.backlog != usual.backlog),
+        ("deferred", options.deferred),
+        ("ssl", listen.ssl),
+        ("http2", listen.http2),
+        ("so_keepalive", options.keepalive.is_some()),
+        ("proxy_protocol", listen.proxy_protocol),
+    ];
+    match wrong.iter().find(|(_, given)| listen.quic && *given) {
+        Some((name, _)) => Err(line.refuse(format!("\"{name}\" parameter is incompatible with \"quic\""))),
+        None => Ok(()),
+    }
 }

@@ -85,7 +85,13 @@ fn wrong_lines_are_refused_in_nginx_words_at_their_place() {
             "accept filters \"accept_filter=x\" are not supported on this platform, ignored",
             20,
         ),
-        ("80 quic", "the \"quic\" parameter requires ngx_http_v3_module", 20),
+        ("80 quic", "the server listens for HTTP/3 only, which Weir does not speak yet", 10),
+        ("80 quic ssl", "\"listen\" directive \"ssl\" parameter is incompatible with \"quic\"", 10),
+        (
+            "80 so_keepalive=on quic",
+            "\"listen\" directive \"so_keepalive\" parameter is incompatible with \"quic\"",
+            10,
+        ),
     ] {
         let text = format!("http {{\nserver {{ listen {listen}; }}\n}}");
         assert_eq!(headlines(&text, &CORE_MODULES), [format!("{error} in weir.conf:2:{column}")], "{listen}");

@@ -1,22 +1,23 @@
 //! Setters of the main context and of `events` that need more than a stock one.
 
 use std::io;
-use std::net::ToSocketAddrs;
 
-use weir_conf::{LineCx, Result, parse_number};
+use weir_conf::{Error, LineCx, Result, parse_number};
 use weir_rt::DriverChoice;
 use weir_rt::process;
 
 use super::{Affinity, MOST_WORKERS, MainConf, Processes, ThreadPool};
 use crate::cidr::Cidr;
+use crate::conf::absent;
 use crate::log::LogSpec;
+use crate::privileged;
 
 /// `user user [group]`
 pub(super) fn user(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
     if conf.user.is_some() {
         return Err(line.refuse("is duplicate"));
     }
-    if !process::is_root() {
+    if !privileged::is_root() {
         line.warn(
             "the \"user\" directive makes sense only if the master process runs with super-user privileges, ignored",
         );
@@ -63,8 +64,18 @@ pub(super) fn env(conf: &mut MainConf, line: &mut LineCx<'_>) -> Result {
 
 /// `load_module file`
 pub(super) fn load_module(_: &mut MainConf, line: &mut LineCx<'_>) -> Result {
+    let file = line.arg(0).to_owned();
+    match absent::module(&file) {
+        Some(true) => line.warn(format!("module \"{file}\" is built in, ignored")),
+        Some(false) => line.warn(format!("Weir does not have module \"{file}\", ignored")),
+        None => return Err(unknown_module(line)),
+    }
+    Ok(())
+}
+
+fn unknown_module(line: &LineCx<'_>) -> Error {
     let hint = "modules are built into the server; remove the line if its directives are known without it";
-    Err(line.fail_arg(0, format!("module \"{}\" can't be loaded", line.arg(0))).hint(hint))
+    line.fail_arg(0, format!("module \"{}\" can't be loaded", line.arg(0))).hint(hint)
 }
 
 /// `ssl_engine device`
@@ -224,10 +235,10 @@ pub(super) fn debug_connection(conf: &mut MainConf, line: &mut LineCx<'_>) -> Re
         conf.debug_connections.push(cidr);
         return Ok(());
     }
-    let found = (line.arg(0), 0).to_socket_addrs();
+    let found = privileged::look_up(line.arg(0), 0);
     let found = found
         .map_err(|_| line.fail_arg(0, format!("host not found in debug_connection \"{}\"", line.arg(0))))?;
-    conf.debug_connections.extend(found.map(|address| Cidr::host(address.ip().to_canonical())));
+    conf.debug_connections.extend(found.iter().map(|address| Cidr::host(address.ip().to_canonical())));
     Ok(())
 }
 

@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use weir_http::{h1, proxy_protocol};
 use weir_rt::net::{self, SockAddr, TcpInfo};
 
-use super::copied;
 use crate::conn::Proxied;
 use crate::exchange::Exchange;
 use crate::text::{Arena, Span, Text};
@@ -129,10 +128,10 @@ fn tcpinfo(x: &mut Exchange, field: fn(&TcpInfo) -> u32) -> Option<Text> {
     super::number(x, u64::from(field(&info)))
 }
 
-/// `$nginx_version`: the version of whatever product `server_product` names.
-pub(super) fn version(x: &mut Exchange) -> Option<Text> {
-    let server = x.server.clone();
-    copied(x, server.settings.product.version.as_bytes())
+/// `$nginx_version`: that of the nginx whose behaviour is followed, as `-v` says. Applications compare it
+/// (`SERVER_SOFTWARE`), whatever the server calls itself.
+pub(super) fn version(_: &mut Exchange) -> Option<Text> {
+    Some(Text::Static(crate::NGINX_VERSION.as_bytes()))
 }
 
 /// `$hostname`: in lower case; asked for once.
