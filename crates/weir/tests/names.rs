@@ -72,7 +72,7 @@ both_drivers! {
                 if found { Say::Addresses(here(), 60) } else { Say::Code(3) }
             });
             let server = Server::builder(&format!(
-                "http {{ resolver {} ipv6=off; resolver_timeout 60s;
+                "http {{ resolver {} ipv6=off; resolver_timeout 600s;
                    upstream u {{ zone u 64k; server a.example:%%PORT_1%% resolve; }}
                    server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://u; }} }}
                    server {{ listen 127.0.0.1:%%PORT_1%%; return 200 there; }} }}",

@@ -262,6 +262,7 @@ impl Group {
             }
         }
         self.rebuild(&origins, &self.members());
+        self.wake_waiting();
         true
     }
 }
