@@ -72,7 +72,7 @@ both_drivers! {
         assert_eq!(server.get("/before-the-crash").text(), "v");
         wait_for("the record of it", || remembered(first, b"GET /before-the-crash").then_some(()));
         kill(first, "SEGV");
-        server.error_log_line(&format!("what worker process {first} did last is in"));
+        let _ = server.error_log_line(&format!("what worker process {first} did last is in"));
         assert_eq!(fs::read_to_string(dir.join("victim")).expect("there"), "as it was");
         assert!(!draft.is_symlink() && dir.join("nginx.pid.crash.pftrace").is_file());
         server_of(server.pid(), Some(first));

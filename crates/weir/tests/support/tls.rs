@@ -179,6 +179,7 @@ impl TlsClient {
     }
 
     /// What comes next, of whatever protocol.
+    #[allow(dead_code, reason = "each test file uses its own part")]
     pub(crate) fn bytes(&mut self) -> Vec<u8> {
         while self.received.is_empty() {
             assert!(self.more(), "the server closed the connection");
