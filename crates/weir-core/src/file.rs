@@ -136,8 +136,8 @@ impl From<Span> for PathText {
 
 /// The path of the request's URI under `root` or `alias` (nginx's `ngx_http_map_uri_to_path`).
 ///
-/// The path may hold any byte but `/` sequences that the URI's normalisation removed; a NUL in it, which only
-/// variables can bring, makes every call on it fail with `ENOENT`.
+/// The path may hold any byte but `/` sequences that the URI's normalisation removed; a NUL in it, which variables can bring
+/// and which marks a URI that leads out of the directory, makes every call on it fail with `ENOENT`.
 pub fn map_uri(x: &mut Exchange) -> PathText {
     // The end of the arena, so that the URI goes on where it ends.
     let root = root(x);
@@ -148,8 +148,30 @@ pub fn map_uri(x: &mut Exchange) -> PathText {
         Some(Alias::Whole) if x.add_uri_to_alias => 0,
         Some(Alias::Whole) => uri.end - uri.start,
     };
-    x.arena.copy(Span { start: (uri.start + skip).min(uri.end), end: uri.end });
+    let rest = Span { start: (uri.start + skip).min(uri.end), end: uri.end };
+    if climbs(x, rest) {
+        mark_climbing(x, rest);
+    }
+    x.arena.copy(rest);
     PathText { span: x.arena.since(root.start), root: root.end - root.start }
+}
+
+/// To be called between what `root` gave and `rest`, which is to follow: if `rest` leads out of that directory, the path
+/// becomes one that no file has.
+pub fn mark_climbing(x: &mut Exchange, rest: Span) {
+    if weir_http::uri::is_unsafe(x.arena.get(rest)) {
+        let uri = String::from_utf8_lossy(x.uri()).into_owned();
+        x.log_error(&format_args!("unsafe URI \"{uri}\" was detected"));
+        x.arena.push(b"\0");
+    }
+}
+
+/// Whether `rest`, what of the URI follows `root` or `alias`, leads out of their directory. What clients send was normalised,
+/// so only an `alias` that cuts into a segment (`/als../x` of a location `/als`), or what a rewrite made, can do that.
+fn climbs(x: &Exchange, rest: Span) -> bool {
+    let rest = x.arena.get(rest);
+    let cut = rest.starts_with(b"..") && matches!(rest.get(2), None | Some(b'/'));
+    cut || (!x.request.uri_is_plain && weir_http::uri::is_unsafe(rest))
 }
 
 /// Writes `root` or `alias` at the end of the arena and names it (`$document_root`). A relative one that variables gave is

@@ -122,6 +122,9 @@ fn text(x: &mut Exchange, script: &Script) -> Span {
 fn path(x: &mut Exchange, name: Span, computed: bool) -> PathText {
     let name = Span { start: name.start + replaced(x, name, computed), end: name.end };
     let root = file::root(x);
+    if computed {
+        file::mark_climbing(x, name);
+    }
     x.arena.copy(name);
     PathText { span: x.arena.since(root.start), root: root.end - root.start }
 }

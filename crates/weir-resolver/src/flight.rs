@@ -60,7 +60,15 @@ impl Resolver {
         self.alive(server);
         let Some(query) = self.queries.get_mut(&id) else { return };
         if response.truncated && !stream {
-            return self.attempt(now, id, server, true);
+            // Each copy of such a datagram, and each server that sends one, would open a connection of its own.
+            if !std::mem::replace(&mut query.streamed, true) {
+                return self.attempt(now, id, server, true);
+            }
+            if query.attempts.iter().any(|attempt| attempt.stream) {
+                return;
+            }
+            // The connection has failed: what this server has can't be had.
+            return self.fail_attempt(now, id, token, Some(2));
         }
         match query.meaning(response) {
             // A server of before 1999, perhaps.
@@ -116,6 +124,7 @@ impl Resolver {
             asked: 0,
             code: None,
             attempts: Vec::new(),
+            streamed: false,
             until,
         };
         self.queries.insert(id, query);
@@ -128,6 +137,7 @@ impl Resolver {
         let order = self.servers.order();
         let Some(query) = self.queries.get_mut(&id) else { return };
         query.code = None;
+        query.streamed = false;
         query.order = order;
         query.order.reverse();
         for attempt in query.attempts.drain(..) {

@@ -25,6 +25,8 @@ pub(crate) struct Query {
     pub(crate) code: Option<u8>,
     /// Sockets whose answers are waited for.
     pub(crate) attempts: Vec<Attempt>,
+    /// A connection was opened for it, since a datagram was truncated: there is one at the most for each name that is asked.
+    pub(crate) streamed: bool,
     /// When it is given up.
     pub(crate) until: u64,
 }

@@ -31,6 +31,8 @@ enum Server {
     Lying,
     /// Cuts every datagram off.
     Truncating,
+    /// Cuts every datagram off, and sends that a hundred times.
+    Flooding,
     /// Does not know options.
     Old,
 }
@@ -163,6 +165,12 @@ impl World {
             Server::Good(ms) => (ms, Some(good(self, RCODE::NoError))),
             Server::Says(code) => (1, Some(good(self, code))),
             Server::Truncating => (1, Some(self.reply(&query, RCODE::NoError, !stream))),
+            Server::Flooding if stream => (5, Some(good(self, RCODE::NoError))),
+            Server::Flooding => {
+                let cut = self.reply(&query, RCODE::NoError, true);
+                self.coming.extend((0..100).map(|_| (self.now + 1, token, Some(cut.clone()))));
+                (2, Some(cut))
+            }
             Server::Old if query.opt().is_some() => (1, Some(good(self, RCODE::FormatError))),
             Server::Old => (1, Some(good(self, RCODE::NoError))),
             Server::Lying => {
@@ -286,6 +294,13 @@ fn what_is_cut_off_is_asked_for_over_tcp_and_old_servers_without_options() {
     let asked = old.asked;
     assert_eq!(old.addresses("none.example"), Err(Failure::Code(3)));
     assert_eq!(old.asked, asked + 1, "it is known to be old");
+}
+
+#[test]
+fn copies_of_what_is_cut_off_open_no_further_connections() {
+    let mut world = world(&[Server::Flooding], |_| ());
+    assert_eq!(world.addresses("www.example"), Ok(vec![ip(1)]));
+    assert_eq!(world.asked, 2, "a datagram and a stream");
 }
 
 #[test]

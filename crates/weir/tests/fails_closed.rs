@@ -2,7 +2,9 @@
 
 mod support;
 
-use weir_test::{Backend, Driver, Server, both_drivers};
+use std::sync::{Arc, Mutex};
+
+use weir_test::{Backend, Driver, FcgiApp, FcgiOut, Server, both_drivers};
 
 /// Patterns that explode on many letters: rules as they are written, whose last alternative is what they are for.
 const CONF: &str = r#"http {
@@ -112,5 +114,108 @@ both_drivers! {
         let (server, _backend) = start(driver);
         let response = get(&server, "/map", &format!("X-Map: {}!\r\n", "a".repeat(20)));
         assert_eq!(response.text(), "passed\n");
+    }
+
+    /// What a server speaks after an upgrade is seen by no location: HTTP/2 must not be it.
+    fn only_named_protocols_are_upgraded_to(driver) {
+        let heads = Arc::new(Mutex::new(String::new()));
+        let seen = heads.clone();
+        let backend = Backend::start(move |visit| {
+            while let Some(head) = visit.head() {
+                seen.lock().expect("no panic").push_str(&head.to_ascii_lowercase());
+                if !visit.answer("ok") {
+                    return;
+                }
+            }
+        });
+        let conf = "http { server { listen 127.0.0.1:%%PORT%%; proxy_pass http://127.0.0.1:%%PORT1%%;
+            location /on { proxy_upgrade on; proxy_pass http://127.0.0.1:%%PORT1%%; }
+            location /named { proxy_upgrade x-own; proxy_pass http://127.0.0.1:%%PORT1%%; }
+            location /recipe { proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;
+                proxy_pass http://127.0.0.1:%%PORT1%%; } } }";
+        let conf = conf.replacen("proxy_pass http://127.0.0.1:%%PORT1%%;\n", "\n", 1);
+        let server = Server::builder(&conf.replace("%%PORT1%%", &backend.port().to_string())).driver(driver).start();
+        let ask = |path: &str, wish: &str| {
+            heads.lock().expect("no panic").clear();
+            let fields = format!("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {wish}\r\nHTTP2-Settings: AAMAAABk\r\n");
+            assert_eq!(get(&server, path, &fields).text(), "ok");
+            let head = heads.lock().expect("no panic").clone();
+            assert!(!head.contains("http2-settings"), "{path} {wish}: {head}");
+            head
+        };
+        for path in ["/on", "/named"] {
+            for wish in ["h2c", "H2C", "h2c, foo", "TLS/1.0"] {
+                assert!(!ask(path, wish).contains("upgrade"), "{path} {wish}");
+            }
+        }
+        assert!(ask("/on", "WebSocket, h2c").contains("\nupgrade: websocket\r\nconnection: upgrade"));
+        assert!(ask("/named", "x-own").contains("\nupgrade: x-own\r\n"));
+        assert!(!ask("/named", "websocket").contains("upgrade"));
+        ask("/recipe", "h2c");
+    }
+
+    fn a_101_that_nobody_asked_for_is_a_bad_gateway(driver) {
+        let backend = Backend::start(|visit| {
+            while visit.head().is_some() {
+                if !visit.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n") {
+                    return;
+                }
+            }
+        });
+        let app = FcgiApp::start(|_| FcgiOut::answer("Status: 101 Switching Protocols\r\n\r\n"));
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+            location / {{ proxy_pass http://127.0.0.1:{0}; }}
+            location /on {{ proxy_upgrade on; proxy_pass http://127.0.0.1:{0}; }}
+            location /fcgi {{ fastcgi_pass 127.0.0.1:{1}; }} }} }}", backend.port(), app.port());
+        let server = Server::builder(&conf).driver(driver).allow("upstream sent 101").start();
+        for (path, fields) in [("/", ""), ("/on", ""), ("/fcgi", ""), ("/on", "Upgrade: h2c\r\nConnection: upgrade\r\n"),
+            ("/", "Upgrade: websocket\r\nConnection: upgrade\r\n")] {
+            assert_eq!(get(&server, path, fields).status, 502, "{path} {fields}");
+        }
+    }
+
+    /// nginx compares lengths only, and writes beside the directory.
+    fn copies_stay_in_the_directory_of_an_alias(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%;
+            location /dav/ { alias %%DIR%%/dav/; dav_methods PUT DELETE MKCOL COPY MOVE; } } }")
+            .driver(driver).file("dav/f", "text").file("dav/a/x", "text").file("html/x", "x").allow("").start();
+        let copy = |from: &str, to: &str| {
+            server.client().request(format!("COPY {from} HTTP/1.1\r\nHost: a.test\r\nDestination: {to}\r\n\r\n")).status
+        };
+        for to in ["/abcd../html/pwn", "/abcd../pwn", "/zzzz/g", "/da", "http://a.test.evil/dav/g",
+            "http://a.test@evil/dav/g", "http://a.testb/dav/g", "http://a.test:80x/dav/g"] {
+            assert_eq!(copy("/dav/f", to), 400, "{to}");
+        }
+        for to in ["/dav/a/n?/", "/dav/a/n/?/", "/dav/a/n/"] {
+            let status = copy("/dav/a/", to);
+            assert!((400..500).contains(&status), "{to}: {status}");
+        }
+        let dir = server.dir().path();
+        for made in ["pwn", "html/pwn", "dav/g", "dav/a/n"] {
+            assert!(!dir.join(made).exists(), "{made}");
+        }
+        assert_eq!(copy("/dav/f", "http://a.test:80/dav/g"), 204);
+        assert_eq!(copy("/dav/f", "/dav/h"), 204);
+        assert!(dir.join("dav/g").exists() && dir.join("dav/h").exists());
+    }
+
+    fn paths_that_lead_upwards_are_mapped_to_nothing(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; root %%DIR%%/html;
+            location /als { alias %%DIR%%/html/; }
+            location /try { alias %%DIR%%/html/; try_files $uri =404; }
+            location /rewritten { rewrite ^ /$arg_f break; }
+            location /lua { rewrite_by_lua_block { ngx.req.set_uri('/' .. ngx.var.arg_f) } }
+            location /pcall { content_by_lua_block { ngx.say(pcall(ngx.req.set_uri, '/../x')) } } } }")
+            .driver(driver).file("html/a.txt", "a").file("secret.txt", "SECRET").allow("").start();
+        for path in ["/als../secret.txt", "/try../secret.txt", "/rewritten?f=../secret.txt", "/lua?f=../secret.txt",
+            "/rewritten?f=x/../../secret.txt"] {
+            let response = get(&server, path, "");
+            assert!(response.status >= 400 && !response.text().contains("SECRET"), "{path}: {}", response.status);
+        }
+        assert_eq!(get(&server, "/als/a.txt", "").text(), "a");
+        assert_eq!(get(&server, "/rewritten?f=a.txt", "").text(), "a");
+        assert_eq!(get(&server, "/lua?f=a.txt", "").text(), "a");
+        let said = get(&server, "/pcall", "").text();
+        assert!(said.starts_with("falseunsafe uri") || said.contains("unsafe uri"), "{said}");
     }
 }

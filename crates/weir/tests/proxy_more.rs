@@ -300,7 +300,11 @@ fn mistakes_are_told() {
         ("upstream u { server 127.0.0.1:1; retry_budget 5; }", "invalid value \"5\""),
         ("upstream u { server 127.0.0.1:1; retry_budget 5% max=3; }", "invalid parameter \"max=3\""),
         ("server { proxy_protocol v3; }", "invalid value \"v3\""),
-        ("server { proxy_upgrade maybe; }", "invalid value \"maybe\" in \"proxy_upgrade\" directive"),
+        (
+            "server { proxy_upgrade h2c; }",
+            "HTTP/2 can't be passed: its requests would be seen by no location",
+        ),
+        ("server { proxy_upgrade on websocket; }", "invalid parameter \"on\""),
     ] {
         let Err(exit) = Server::builder(&format!("http {{ {text} }}")).try_start() else {
             panic!("{text}: loaded")

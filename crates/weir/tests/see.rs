@@ -415,3 +415,20 @@ both_drivers! {
         assert!(output.status.success() && said.is_empty(), "{said}");
     }
 }
+
+/// Who does not send his head keeps nobody out who does, and the texts of the configuration show no token.
+#[test]
+fn sockets_that_trickle_do_not_shut_the_admin_listener() {
+    let server = Server::start(CONF);
+    let shown =
+        admin(&server, &format!("/text?file={}/nginx.conf&line=1", server.dir().path().display())).text();
+    assert!(shown.contains("token=***") && !shown.contains("0123456789abcdef"), "{shown}");
+    let mut trickling: Vec<Client> = (0..40).map(|_| door(&server, 2)).collect();
+    trickling.iter_mut().for_each(|client| drop(client.try_send("G")));
+    let token = "Authorization: Bearer 0123456789abcdef\r\n";
+    for _ in 0..3 {
+        assert_eq!(asked(&server, 2, "/metrics", token).status, 200);
+        trickling.iter_mut().for_each(|client| drop(client.try_send("E")));
+    }
+    assert_eq!(asked(&server, 2, "/metrics", "").status, 401);
+}

@@ -126,6 +126,11 @@ fn set_uri(l: State) -> Outcome {
     if uri.is_empty() {
         return Err(Raise::text("attempt to use zero-length uri"));
     }
+    // Nothing looks at it any more before it is mapped to a file.
+    if weir_http::uri::is_unsafe(&uri) && uri.split(|byte| *byte == b'/').any(|segment| segment == b"..") {
+        let shown = encode::escaped_bytes(&uri);
+        return Err(Raise::text(format!("unsafe uri \"{shown}\": it leads upwards")));
+    }
     let (jump, binary) = (flag(l, 2, "set_uri")?, flag(l, 3, "set_uri")?);
     if !binary && let Some(bad) = encode::unsafe_byte(&uri) {
         let shown = encode::escaped_bytes(&uri);

@@ -33,8 +33,10 @@ pub(crate) fn read(
     };
     if let Head::Complete(_) = found {
         let bodiless = x.request.method == Method::Head || matches!(incoming.status, 204 | 304);
-        incoming.upgraded =
-            incoming.status == 101 && x.request.fields.iter().any(|field| field.known == Known::Upgrade);
+        incoming.upgraded = incoming.status == 101;
+        if incoming.upgraded && !x.request.fields.iter().any(|field| field.known == Known::Upgrade) {
+            return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
+        }
         incoming.decoder = match incoming.content_length {
             _ if bodiless => Decoder::None,
             Some(0) => Decoder::None,

@@ -125,7 +125,8 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
         x.log_error(&format_args!("unsafe URI \"{uri}\" was detected"));
         return Err(invalid(x));
     };
-    if x.uri().ends_with(b"/") != field.ends_with(b"/") {
+    let ends = (field.ends_with(b"/"), parsed.path.ends_with(b"/"));
+    if ends != (x.uri().ends_with(b"/"), x.uri().ends_with(b"/")) {
         let uri = String::from_utf8_lossy(x.uri()).into_owned();
         let why = format_args!(
             "both URI \"{uri}\" and \"Destination\" URI \"{shown}\" should be either collections or non-collections"
@@ -133,13 +134,19 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
         return Err(refuse(x, 409, why));
     }
     if let Some(Alias::Prefix(len)) = x.plan.core.alias
-        && parsed.path.len() < len
+        && !is_below(x.uri(), &parsed.path, len)
     {
         return Err(invalid(x));
     }
     check_depth(x)?;
     let place = place_of(x, &parsed.path);
     Ok(Goal { field, place })
+}
+
+/// Whether `path` is in the location of `source`, whose first `len` bytes `alias` replaces, and what follows them leads
+/// into its directory. (nginx asks for the length alone: `/abcd../x` leaves the directory of an `alias` for `/dav/`.)
+fn is_below(source: &[u8], path: &[u8], len: usize) -> bool {
+    path.get(..len).is_some_and(|start| source.starts_with(start)) && !uri::is_unsafe(&path[len..])
 }
 
 /// Why a destination is none of this server.
@@ -163,7 +170,12 @@ fn path<'f>(x: &mut Exchange, field: &'f [u8]) -> Result<&'f [u8], Elsewhere> {
     let rest = field.strip_prefix(scheme).ok_or(Elsewhere::Invalid)?;
     let rest = rest.strip_prefix(&*host).ok_or(Elsewhere::OtherHost)?;
     let slash = rest.iter().position(|byte| *byte == b'/').ok_or(Elsewhere::Invalid)?;
-    Ok(&rest[slash..])
+    // Else the name only begins like this host's: `a.example.org`, or `a@example.org`.
+    match &rest[..slash] {
+        [] => Ok(&rest[slash..]),
+        [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => Ok(&rest[slash..]),
+        _ => Err(Elsewhere::OtherHost),
+    }
 }
 
 /// The place of another path than the request's in the same location.
@@ -204,7 +216,8 @@ fn overlap(x: &Exchange, source: &Place, goal: &Goal) -> Option<Verdict> {
             format!("both URI \"{uri}\" and \"Destination\" URI \"{field}\" point to the same location");
         return Some(refuse(x, 403, why));
     }
-    let nested = goal.place.slash && (to.starts_with(from) || from.starts_with(to));
+    let folders = source.slash || goal.place.slash;
+    let nested = folders && (to.starts_with(from) || from.starts_with(to));
     nested.then(|| not_to_collection(x, goal, 403))
 }
 

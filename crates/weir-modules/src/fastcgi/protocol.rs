@@ -108,6 +108,12 @@ impl FastCgiProtocol {
                 coming.head.extend_from_slice(bytes.get(range).unwrap_or_default());
                 let most = self.settings.buffer_size as usize;
                 if let Some(len) = head::read(x, &coming.head, most, incoming)? {
+                    // What follows is records, and nothing else can be agreed upon.
+                    if incoming.status == 101 {
+                        return Err(
+                            "upstream sent 101 to a request that asked for no other protocol".to_owned()
+                        );
+                    }
                     let used = start + (len - before);
                     coming.reader.unread(end - used);
                     return Ok(Head::Complete(used));

@@ -14,14 +14,15 @@ use weir_http::{Field, Known, Method, Version};
 use super::pass::Goal;
 use super::request::{self, Fields};
 use super::rewrite::{self, Cookies, Rule};
+use super::upgrade::{self, Upgrades};
 use crate::answer_head;
 
 /// A location's way of speaking HTTP.
 pub(super) struct Http {
     pub(super) fields: Fields,
     pub(super) version: u8,
-    /// The client's wish for another protocol is passed on.
-    pub(super) upgrade: bool,
+    /// The protocols that a client may change to.
+    pub(super) upgrade: Upgrades,
     pub(super) method: Option<Script>,
     pub(super) body: Option<Script>,
     pub(super) settings: Arc<Settings>,
@@ -115,8 +116,10 @@ impl Http {
         incoming: &mut Incoming,
     ) -> Result<Head, String> {
         let method = if request::is_head(self, x) { Method::Head } else { Method::Get };
-        let upgraded =
-            head.status == 101 && x.request.fields.iter().any(|field| field.known == Known::Upgrade);
+        let upgraded = head.status == 101;
+        if upgraded && !upgrade::was_asked(self, x) {
+            return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
+        }
         incoming.keep_alive = head.keep_alive() && head.status != 101;
         incoming.upgraded = upgraded;
         incoming.decoder = match head.body_length(method) {

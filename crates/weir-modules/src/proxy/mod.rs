@@ -9,6 +9,7 @@ pub(crate) mod request;
 mod rewrite;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use weir_conf::names::{LIMIT_EXCEPT, LOCATION, LOCATION_IF};
 use weir_conf::{Directive, LineCx, Result};
@@ -23,6 +24,7 @@ use http::Http;
 use pass::Pass;
 use request::{Fields, SetHeaders};
 use rewrite::{Cookies, Flags, Rule, Rules};
+use upgrade::Upgrades;
 
 /// The module.
 pub struct Proxy;
@@ -65,8 +67,8 @@ impl Module for Proxy {
             Row::new("proxy_http_version", ANY, ONE, |c: &mut ProxyConf, l| l
                 .one_of(&mut c.version, &[("1.0", 10), ("1.1", 11), ("2", 20)]))
             .doc("The version of HTTP spoken to servers: 1.0, 1.1, 2."),
-            Row::new("proxy_upgrade", ANY, FLAG, |c: &mut ProxyConf, l| l.flag(&mut c.upgrade))
-                .doc("Passes the client's wish for another protocol (WebSocket) on; off."),
+            Row::new("proxy_upgrade", ANY, MORE, |c: &mut ProxyConf, l| Upgrades::set(&mut c.upgrade, l))
+                .doc("Passes the client's wish for another protocol on: on for websocket, or names; never h2c; off."),
             Row::new("proxy_protocol", ANY, ONE, ProxyConf::set_protocol)
                 .doc("Begins connections to servers with the client's addresses (PROXY protocol): on or v1, v2; off."),
             Row::new("proxy_cache_convert_head", ANY, FLAG, |c: &mut ProxyConf, l| l
@@ -137,7 +139,7 @@ impl Module for Proxy {
             cookies,
             fields,
             version: conf.version.unwrap_or(11),
-            upgrade: conf.upgrade.unwrap_or(false),
+            upgrade: conf.upgrade.clone().unwrap_or_default(),
             method: conf.method.clone(),
             body: conf.body.clone(),
             settings: settings.clone(),
@@ -165,7 +167,7 @@ pub struct ProxyConf {
     body: Option<Script>,
     method: Option<Script>,
     version: Option<u8>,
-    upgrade: Option<bool>,
+    upgrade: Option<Upgrades>,
     redirects: Option<Rules<Rule>>,
     cookie_domains: Option<Rules<Rule>>,
     cookie_paths: Option<Rules<Rule>>,

@@ -55,6 +55,11 @@ impl Fields {
         self.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name))
     }
 
+    /// The value of the field that the configuration sets by this name, in any case.
+    pub(super) fn set_value(&self, name: &str) -> Option<&Value> {
+        self.set.iter().find(|(set, _)| set.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
     /// `Host`, if it is set.
     pub(crate) fn host(&self, x: &mut Exchange) -> Option<Text> {
         self.host.as_ref().map(|value| value.get(x))
@@ -111,7 +116,7 @@ fn goes(name: &[u8], value: &[u8]) -> bool {
 }
 
 /// Fields of the client that belong to its own connection, or are composed anew.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     "Host",
     "Connection",
     "Proxy-Connection",
@@ -121,6 +126,8 @@ const OWN: [&str; 9] = [
     "Keep-Alive",
     "Expect",
     "Upgrade",
+    // Of the connection (RFC 7540 section 3.2.1): without it no server takes an `Upgrade: h2c`, whoever wrote that.
+    "HTTP2-Settings",
 ];
 
 /// Composes the request for `x`.
@@ -167,7 +174,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     if out.framing == Framing::Chunked && !http.fields.sets("Transfer-Encoding") {
         out.head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    if http.upgrade && http.version == 11 {
+    if !http.upgrade.is_empty() && http.version == 11 {
         upgrade(http, x, &mut out.head);
     }
     for (name, value) in http.fields.conditions(x) {
@@ -221,7 +228,7 @@ fn websocket(http: &Http, x: &mut Exchange) -> Option<Vec<u8>> {
             let value = value.get(x);
             is_websocket(x.text(&value))
         }
-        None => http.upgrade && !http.fields.sets("Connection"),
+        None => !http.upgrade.of(b"websocket").is_empty() && !http.fields.sets("Connection"),
     };
     if !passed || !is_websocket(x.arena.get(wish)) || x.request.method != Method::Get {
         return None;
@@ -248,8 +255,11 @@ fn client(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
 fn upgrade(http: &Http, x: &Exchange, head: &mut Vec<u8>) {
     let wish = x.request.fields.iter().find(|field| field.known == Known::Upgrade);
     if let Some(wish) = wish.filter(|_| !http.fields.sets("Upgrade") && !http.fields.sets("Connection")) {
-        h1::field(head, b"Upgrade", x.arena.get(wish.value));
-        head.extend_from_slice(b"Connection: upgrade\r\n");
+        let names = http.upgrade.of(x.arena.get(wish.value));
+        if !names.is_empty() {
+            h1::field(head, b"Upgrade", &names.join(&b", "[..]));
+            head.extend_from_slice(b"Connection: upgrade\r\n");
+        }
     }
 }
 

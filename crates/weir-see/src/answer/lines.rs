@@ -36,7 +36,7 @@ pub(crate) fn lines(source: &Source, question: &Question) -> Result<String, Fail
             json.nested(|json| {
                 json.key("file").text(&place.path.to_string_lossy());
                 json.key("line").raw(place.line);
-                json.key("text").text(&shown(line));
+                json.key("text").text(&without_secret(&shown(line)));
             });
         }
     });
@@ -67,10 +67,32 @@ pub(crate) fn text(source: &Source, question: &Question) -> Result<String, Failu
         json.key("file").text(file);
         json.key("first").raw(first);
         json.key("lines").list(|json| {
-            text.lines().skip(first - 1).take(2 * AROUND + 1).for_each(|line| json.text(line));
+            text.lines()
+                .skip(first - 1)
+                .take(2 * AROUND + 1)
+                .for_each(|line| json.text(&without_secret(line)));
         });
     });
     Ok(text + "\n")
+}
+
+/// A line without the tokens of `admin` listeners: who may ask one of them may not ask all.
+fn without_secret(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find("token=") {
+        let end = at + "token=".len();
+        out.push_str(&rest[..end]);
+        out.push_str("***");
+        let value = &rest[end..];
+        let quote = rest[..at].chars().next_back().filter(|c| matches!(c, '"' | '\''));
+        let stop = match quote {
+            Some(quote) => value.find(quote),
+            None => value.find(|c: char| c.is_whitespace() || c == ';'),
+        };
+        rest = &value[stop.unwrap_or(value.len())..];
+    }
+    out + rest
 }
 
 /// The configuration's lines again, from the texts that were read when it was loaded.
@@ -161,6 +183,16 @@ const AROUND: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_are_not_shown() {
+        assert_eq!(without_secret("admin 0.0.0.0:1 token=abc; # x"), "admin 0.0.0.0:1 token=***; # x");
+        assert_eq!(
+            without_secret("admin a 'token=a b' \"token=c\" token=d"),
+            "admin a 'token=***' \"token=***\" token=***"
+        );
+        assert_eq!(without_secret("root html;"), "root html;");
+    }
 
     const CONF: &str = "http {\n gzip on;\n server {\n  server_name a;\n  location /x {\n   sub_filter a b;\n  }\n }\n\
         server {\n  server_name b;\n  sub_filter c d;\n  location /x { }\n  location ~ \\.php$ {\n   location /y { }\n  }\n } }";

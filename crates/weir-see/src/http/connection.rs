@@ -1,12 +1,12 @@
 //! A connection of the admin listener: heads in, answers out, until either side has enough.
 
 use std::io::{self, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_http::h1::{self, Limits, Parse, RequestHead};
 use weir_http::{Known, Method, Version};
 
-use super::door::{Shared, Stream};
+use super::door::{Place, Shared, Stream};
 use super::route;
 use crate::answer::{Failure, Reply};
 
@@ -21,6 +21,7 @@ pub(super) struct Request {
     pub(super) host: String,
     pub(super) authorization: String,
     pub(super) content_type: String,
+    pub(super) origin: String,
     pub(super) body: Vec<u8>,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
@@ -47,8 +48,8 @@ impl Answer {
 }
 
 /// Serves requests one after the other.
-pub(super) fn run(stream: Box<dyn Stream>, door: &Shared) -> io::Result<()> {
-    let mut line = Line { stream, input: Vec::new() };
+pub(super) fn run(stream: Box<dyn Stream>, door: &Shared, place: &Place) -> io::Result<()> {
+    let mut line = Line { stream, input: Vec::new(), until: Instant::now() };
     for _ in 0..REQUESTS {
         let request = match line.request() {
             Ok(Some(request)) => request,
@@ -59,7 +60,8 @@ pub(super) fn run(stream: Box<dyn Stream>, door: &Shared) -> io::Result<()> {
                     .send(&Request::default(), &Answer::text(status, "what was sent is no good request\n"));
             }
         };
-        let mut responder = Responder { line: &mut line, request: &request, started: false, stopped: false };
+        let mut responder =
+            Responder { line: &mut line, request: &request, place, started: false, stopped: false };
         route::answer(door, &request, &mut responder)?;
         if !request.keep_alive || responder.stopped {
             return Ok(());
@@ -79,13 +81,15 @@ enum Refused {
 struct Line {
     stream: Box<dyn Stream>,
     input: Vec<u8>,
+    /// When the request that is read must be here.
+    until: Instant,
 }
 
 impl Line {
     /// The next request; `None` when the client sends no more.
     fn request(&mut self) -> Result<Option<Request>, Refused> {
         let mut head = RequestHead::default();
-        self.stream.set_patience(Some(IDLE)).map_err(Refused::Broken)?;
+        self.until = Instant::now() + IDLE;
         loop {
             match head.parse(&self.input, &LIMITS) {
                 Ok(Parse::Complete) => break,
@@ -106,6 +110,7 @@ impl Line {
             return Err(Refused::Bad(413));
         }
         let length = head.content_length.unwrap_or(0) as usize;
+        self.until = Instant::now() + IDLE;
         while self.input.len() < length {
             if self.read().map_err(Refused::Broken)? == 0 {
                 return Ok(None);
@@ -115,7 +120,17 @@ impl Line {
         Ok(Some(request))
     }
 
+    /// Reads, up to the end of the request's time: who sends a byte now and then keeps no place for longer than others.
     fn read(&mut self) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_patience(Some(left))?;
+        self.receive()
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
         let mut piece = [0; 4096];
         let length = self.stream.read(&mut piece)?;
         self.input.extend_from_slice(&piece[..length]);
@@ -137,6 +152,10 @@ impl Line {
 fn read_head(head: &RequestHead, buf: &[u8]) -> Request {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let field = |known| head.field(known).map_or(String::new(), |field| text(field.value.of(buf)));
+    let named = |name: &[u8]| {
+        let found = head.fields.iter().find(|field| field.name.of(buf).eq_ignore_ascii_case(name));
+        found.map_or(String::new(), |field| text(field.value.of(buf)))
+    };
     let target = text(head.path().of(buf));
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     Request {
@@ -147,6 +166,7 @@ fn read_head(head: &RequestHead, buf: &[u8]) -> Request {
         host: field(Known::Host),
         authorization: field(Known::Authorization),
         content_type: field(Known::ContentType),
+        origin: named(b"origin"),
         body: Vec::new(),
         version: head.version,
         keep_alive: head.keep_alive(),
@@ -170,11 +190,17 @@ fn head(request: &Request, status: u16, media_type: &str) -> Vec<u8> {
 pub(super) struct Responder<'a> {
     line: &'a mut Line,
     request: &'a Request,
+    place: &'a Place,
     started: bool,
     stopped: bool,
 }
 
 impl Responder<'_> {
+    /// The request may be answered: its connection counts among those that do. `false`: there are too many.
+    pub(super) fn keep_place(&self) -> bool {
+        self.place.keep()
+    }
+
     /// A whole answer.
     pub(super) fn send(&mut self, answer: &Answer) -> io::Result<()> {
         self.line.send(self.request, answer)
@@ -221,7 +247,7 @@ impl Responder<'_> {
 
     /// Whether the client has closed its side. What it sends meanwhile is its next request.
     fn is_gone(&mut self) -> bool {
-        let read = self.line.stream.set_patience(None).and_then(|()| self.line.read());
+        let read = self.line.stream.set_patience(None).and_then(|()| self.line.receive());
         let gone = match read {
             Ok(length) => length == 0 || self.line.input.len() > AHEAD,
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,

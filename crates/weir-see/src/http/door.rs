@@ -1,11 +1,13 @@
 //! A listening address of the admin listener, and the thread that waits at it.
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_core::log::{self, Level};
@@ -24,8 +26,12 @@ pub(super) struct Shared {
     address: SockAddr,
     token: Mutex<Option<String>>,
     closed: AtomicBool,
-    /// Connections open.
+    /// Connections open, of which nobody knows yet whether they may ask.
     open: AtomicUsize,
+    /// Those that have shown that they may.
+    known: AtomicUsize,
+    /// How the former are closed, oldest first.
+    strangers: Mutex<VecDeque<(u64, Box<dyn Close>)>>,
     pub(super) source: Arc<Source>,
 }
 
@@ -42,6 +48,8 @@ impl Door {
             token: Mutex::new(token),
             closed: AtomicBool::new(false),
             open: AtomicUsize::new(0),
+            known: AtomicUsize::new(0),
+            strangers: Mutex::default(),
             source,
         });
         let waiting = shared.clone();
@@ -134,9 +142,33 @@ impl Shared {
         }
     }
 
+    fn strangers(&self) -> MutexGuard<'_, VecDeque<(u64, Box<dyn Close>)>> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection `id` is closed, or known.
+    fn forget(&self, id: u64) {
+        self.strangers().retain(|(stranger, _)| *stranger != id);
+    }
+
     fn start(self: &Arc<Self>, mut stream: Box<dyn Stream>) {
-        let place = Place(self.clone());
-        if self.open.fetch_add(1, Ordering::Relaxed) >= MOST {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let place = Place { door: self.clone(), id, known: Cell::new(false) };
+        let open = self.open.fetch_add(1, Ordering::Relaxed);
+        let mut strangers = self.strangers();
+        // The oldest of them goes: it has had its time, and a head that is sent at once is read at once.
+        if strangers.len() >= MOST
+            && let Some((_, oldest)) = strangers.pop_front()
+        {
+            oldest.close();
+        }
+        match stream.closer() {
+            Ok(closer) => strangers.push_back((id, closer)),
+            Err(error) => return log::cycle(Level::Info, &format_args!("admin connection: {error}")),
+        }
+        drop(strangers);
+        if open >= 2 * MOST {
             // Who does not even read this has nothing to complain about.
             let _ = stream.write_all(
                 b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -144,7 +176,7 @@ impl Shared {
             return;
         }
         let serve = move || {
-            if let Err(error) = connection::run(stream, &place.0) {
+            if let Err(error) = connection::run(stream, &place.door, &place) {
                 log::cycle(Level::Info, &format_args!("admin connection: {error}"));
             }
             drop(place);
@@ -155,12 +187,37 @@ impl Shared {
     }
 }
 
-/// One of the places for connections; given back when dropped.
-struct Place(Arc<Shared>);
+/// One of the places for connections; given back when dropped. There are [`MOST`] for those that have not shown yet that they
+/// may ask, each for [`connection`]'s time of a head at most, and as many others for those that have: who may not ask
+/// takes no place from who may.
+pub(super) struct Place {
+    door: Arc<Shared>,
+    id: u64,
+    known: Cell<bool>,
+}
+
+impl Place {
+    /// The connection's client may ask. `false`: too many of those are open.
+    pub(super) fn keep(&self) -> bool {
+        if self.known.get() {
+            return true;
+        }
+        if self.door.known.fetch_add(1, Ordering::Relaxed) >= MOST {
+            self.door.known.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        self.door.open.fetch_sub(1, Ordering::Relaxed);
+        self.door.forget(self.id);
+        self.known.set(true);
+        true
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.door.forget(self.id);
+        let places = if self.known.get() { &self.door.known } else { &self.door.open };
+        places.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -168,6 +225,28 @@ impl Drop for Place {
 pub(super) trait Stream: Read + Write + Send {
     /// How long a read may take; `None`: it does not wait at all.
     fn set_patience(&self, time: Option<Duration>) -> io::Result<()>;
+
+    /// What closes it while its own thread reads.
+    fn closer(&self) -> io::Result<Box<dyn Close>>;
+}
+
+/// Closes a connection from another thread.
+pub(super) trait Close: Send {
+    /// Both ways: a read that waits ends.
+    fn close(&self);
+}
+
+impl Close for TcpStream {
+    fn close(&self) {
+        // Fails where the client has done it before.
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+impl Close for UnixStream {
+    fn close(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
 }
 
 impl Stream for TcpStream {
@@ -175,12 +254,20 @@ impl Stream for TcpStream {
         self.set_nonblocking(time.is_none())?;
         time.map_or(Ok(()), |time| self.set_read_timeout(Some(time)))
     }
+
+    fn closer(&self) -> io::Result<Box<dyn Close>> {
+        Ok(Box::new(self.try_clone()?))
+    }
 }
 
 impl Stream for UnixStream {
     fn set_patience(&self, time: Option<Duration>) -> io::Result<()> {
         self.set_nonblocking(time.is_none())?;
         time.map_or(Ok(()), |time| self.set_read_timeout(Some(time)))
+    }
+
+    fn closer(&self) -> io::Result<Box<dyn Close>> {
+        Ok(Box::new(self.try_clone()?))
     }
 }
 

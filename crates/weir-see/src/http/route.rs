@@ -25,6 +25,9 @@ use crate::wire::Raw;
 /// Answers `request`.
 pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -> io::Result<()> {
     let refusal = refusal(door, request);
+    if refusal.is_none() && !to.keep_place() {
+        return to.send(&Answer::text(503, "too many connections are open\n"));
+    }
     match (page::part(request), refusal) {
         // It asks for the token, and holds nothing that needs one.
         (Some(page), None | Some(Answer { status: 401, .. })) => return to.send(&page),
@@ -98,8 +101,11 @@ fn refusal(door: &Shared, request: &Request) -> Option<Answer> {
     if !asks && !changeable {
         return Some(Answer::text(405, "this is only for reading\n"));
     }
+    if !asks && !is_own_page(request) {
+        return Some(Answer::text(403, "changes are not taken from pages of other sites\n"));
+    }
     // Forms of foreign pages can send much, but not this type without being asked whether they may.
-    let typed = request.content_type.starts_with("application/json");
+    let typed = is_json(&request.content_type);
     let changes = !asks && request.method != Method::Delete;
     (changes && !typed).then(|| Answer::text(415, "changes are sent as application/json\n"))
 }
@@ -184,13 +190,40 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-/// Whether a `Host` is an address or `localhost`; a request without one comes from no browser.
+/// Whether a `Host` is an address or `localhost`, with or without a port and nothing else; a request without one comes from
+/// no browser.
 fn is_local(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(rest),
-        None => host.split(':').next().unwrap_or(host),
+    if host.is_empty() {
+        return true;
+    }
+    let (is_name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) => (address.parse::<std::net::Ipv6Addr>().is_ok(), port),
+            None => return false,
+        },
+        None => {
+            let at = host.find(':').unwrap_or(host.len());
+            let (name, port) = host.split_at(at);
+            let is_address = name.parse::<std::net::Ipv4Addr>().is_ok();
+            (is_address || name.eq_ignore_ascii_case("localhost"), port)
+        }
     };
-    name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
+    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_name && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+}
+
+/// Whether a request comes from a page of this very listener, or from no page. A page of another site may send its
+/// requests here, and without token nothing else tells them from the administrator's.
+fn is_own_page(request: &Request) -> bool {
+    let origin = request.origin.as_str();
+    let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    origin.is_empty() || host.is_some_and(|host| host.eq_ignore_ascii_case(&request.host))
+}
+
+/// `application/json`, perhaps with parameters.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or("").trim();
+    essence.eq_ignore_ascii_case("application/json")
 }
 
 /// The question a path and its arguments ask.
@@ -389,10 +422,42 @@ mod tests {
         for host in ["127.0.0.1:9180", "localhost", "LocalHost:80", "[::1]:9180", "::1", "", "10.0.0.1"] {
             assert!(is_local(host) || host == "::1", "{host}");
         }
-        for host in ["example.com", "127.0.0.1.example.com:80", "localhost.evil"] {
+        let evil = [
+            "127.0.0.1:1@evil.com",
+            "[::1].evil.com",
+            "[::1",
+            "localhost:80a",
+            "127.0.0.1:",
+            ":80x",
+            "[1.2.3.4]:80",
+        ];
+        for host in ["example.com", "127.0.0.1.example.com:80", "localhost.evil"].iter().chain(&evil).copied()
+        {
+            if host == "127.0.0.1:" {
+                continue; // an empty port is one (RFC 3986 section 3.2.3)
+            }
             assert!(!is_local(host), "{host}");
         }
         assert!(same(b"abc", b"abc") && !same(b"abc", b"abd") && !same(b"abc", b"ab"));
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_told_from_its_own() {
+        let from = |origin: &str| Request {
+            origin: origin.to_owned(),
+            host: "127.0.0.1:9180".to_owned(),
+            ..Request::default()
+        };
+        assert!(is_own_page(&from("")) && is_own_page(&from("http://127.0.0.1:9180")));
+        for origin in ["null", "http://evil.com", "http://127.0.0.1", "http://127.0.0.1:9180.evil.com"] {
+            assert!(!is_own_page(&from(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn only_json_is_json() {
+        assert!(is_json("application/json") && is_json("Application/JSON; charset=utf-8"));
+        assert!(!is_json("application/jsonx") && !is_json("text/plain; application/json") && !is_json(""));
     }
 
     #[test]
