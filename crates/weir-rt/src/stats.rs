@@ -7,8 +7,10 @@ use crate::clock;
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Counters of one worker's loop. Its thread adds with plain loads and stores (no read-modify-write), so a
-        /// reader sees each counter right but not all of them at one instant.
+        /// reader sees each counter right but not all of them at one instant. In cache lines of its own (two, which x86
+        /// fetches together).
         #[derive(Default)]
+        #[repr(align(128))]
         pub struct LoopStats { $(pub(crate) $name: Counter,)* }
 
         /// A copy of all counters, taken one after the other.
@@ -116,6 +118,12 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::LoopStats;
+
+    /// No two workers' counters are in one cache line, wherever the allocator puts them.
+    #[test]
+    fn counters_share_no_cache_line() {
+        assert_eq!((align_of::<LoopStats>(), size_of::<LoopStats>() % 128), (128, 0));
+    }
 
     #[test]
     fn maxima_are_taken_and_start_afresh() {

@@ -1,4 +1,5 @@
-//! A worker's side of its logs: lines gather in its own buffers and are handed over once a turn of the loop.
+//! A worker's side of its logs: lines gather in its own buffers and are handed over once a turn of the loop, those of logs
+//! that have buffers a few milliseconds later.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -96,8 +97,18 @@ impl Inner {
     async fn run(self: Rc<Self>) {
         loop {
             self.dirty.notified().await;
+            let until = weir_rt::now_ms() + GATHERED_MS;
+            while self.is_patient() && weir_rt::now_ms() < until {
+                let left = Duration::from_millis(until.saturating_sub(weir_rt::now_ms()));
+                either(self.dirty.notified(), weir_rt::sleep(left)).await;
+            }
             self.hand_over();
         }
+    }
+
+    /// Whether all that waits is of logs with buffers, whose lines nobody expects in their files yet.
+    fn is_patient(&self) -> bool {
+        self.pending.borrow().iter().all(|batch| batch.file.buffering.is_some())
     }
 
     fn take(&self, file: &LogFile) -> Vec<u8> {
@@ -132,6 +143,9 @@ impl Inner {
     }
 }
 
+/// Milliseconds for which lines of logs with buffers gather at their worker: handing over takes cache lines that all workers
+/// write, which is then done 100 times a second and not with each turn of the loop.
+const GATHERED_MS: u64 = 10;
 /// With so many bytes of one log the turn's end is not waited for.
 const HANDED_OVER: usize = 128 << 10;
 /// How long a connection that ends waits for its line. A write takes microseconds and its thread's turn on a busy

@@ -56,7 +56,7 @@ fn describe_peer(json: &mut Json, peer: &Peer) {
         json.key("weight").raw(peer.weight);
         json.key("health").text(peer.health(now).as_str());
         optional(json, "since", Some(state.since()).filter(|since| *since > 0));
-        json.key("in_flight").raw(state.conns.load(Relaxed));
+        json.key("in_flight").raw(state.in_flight());
         json.key("requests").raw(totals.requests);
         json.key("failed").raw(totals.failed);
         json.key("fails").raw(state.fails.load(Relaxed));

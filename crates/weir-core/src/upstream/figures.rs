@@ -5,9 +5,12 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A worker's account of a peer.
+/// A worker's account of a peer; in cache lines of its own (two, which x86 fetches together).
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Figures {
+    /// Connections in use, of a peer whose number of them nobody compares.
+    in_flight: AtomicU32,
     requests: AtomicU64,
     failed: AtomicU64,
     /// Requests by the time to the head of their answer, see [`bucket`].
@@ -17,6 +20,7 @@ pub(super) struct Figures {
 impl Default for Figures {
     fn default() -> Figures {
         Figures {
+            in_flight: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             times: [const { AtomicU32::new(0) }; BUCKETS],
@@ -25,6 +29,21 @@ impl Default for Figures {
 }
 
 impl Figures {
+    /// A try begins.
+    pub(super) fn begin(&self) {
+        self.in_flight.store(self.in_flight.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// A try that [began](Figures::begin) has ended.
+    pub(super) fn end(&self) {
+        self.in_flight.store(self.in_flight.load(Relaxed) - 1, Relaxed);
+    }
+
+    /// Tries that began and have not ended.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+
     /// An answer's head came `micros` microseconds after its request had a peer.
     pub(super) fn answered(&self, micros: u64) {
         let bucket = &self.times[bucket(micros)];

@@ -81,6 +81,18 @@ impl Members {
         self.primary.iter().chain(&self.backup)
     }
 
+    /// The same for one worker, which counts the references to them alone. What is known of each is all workers'.
+    pub(super) fn own(&self, method: &Method) -> Members {
+        let own = |peer: &Arc<Peer>| {
+            let is_compared = peer.max_conns > 0 || method.compares_connections();
+            Arc::new(Peer { is_compared, ..Peer::clone(peer) })
+        };
+        Members {
+            primary: self.primary.iter().map(own).collect(),
+            backup: self.backup.iter().map(own).collect(),
+        }
+    }
+
     /// Whether these are the very peers of `other`.
     fn are(&self, other: &Members) -> bool {
         let same = |a: &[Arc<Peer>], b: &[Arc<Peer>]| {

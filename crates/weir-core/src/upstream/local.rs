@@ -141,7 +141,7 @@ struct Chooser {
 impl Chooser {
     fn new(group: &Group) -> Chooser {
         let version = group.version();
-        let members = group.members();
+        let members = Arc::new(group.members().own(&group.method));
         let count = members.all().count();
         let tries = members.all().filter(|peer| !peer.is_down()).count();
         let ids = group.sticky.as_ref().map(|sticky| sticky.ids(&members)).unwrap_or_default();
@@ -181,8 +181,12 @@ impl LocalGroup {
 
     /// The use of a peer that counts as chosen.
     pub(super) fn lease(self: &Rc<Self>, peer: Arc<Peer>) -> Lease {
+        let account = self.account(&peer);
+        if !peer.is_compared {
+            account.figures.begin();
+        }
         Lease {
-            account: self.account(&peer),
+            account,
             peer,
             group: self.clone(),
             failed: false,
@@ -312,6 +316,9 @@ impl Drop for Lease {
             self.peer.state.time.add(timed, elapsed, clock::monotonic_ns(), self.failed);
         }
         self.account.figures.done(self.failed);
+        if !self.peer.is_compared {
+            self.account.figures.end();
+        }
         if self.peer.done(self.failed) {
             self.group.group.changes.tell();
         }
@@ -320,5 +327,43 @@ impl Drop for Lease {
             learned.store();
         }
         self.group.line.next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::upstream::balance::RoundRobin;
+
+    fn group(method: Method, max_conns: u32) -> Arc<Group> {
+        let peer = Peer { max_conns, ..Peer::plain("127.0.0.1:80".parse().expect("an address"), "a") };
+        let members = Members { primary: vec![Arc::new(peer)], backup: Vec::new() };
+        Arc::new(Group::new("u", method, Keep::default(), members, true))
+    }
+
+    /// References to the group's peer, and connections that are counted for all and by this worker, while a request uses it.
+    fn in_use(group: &Arc<Group>) -> (usize, u32, u32) {
+        let local = Rc::new(LocalGroup::new(group));
+        let members = group.members();
+        let peer = &members.primary[0];
+        let own = Arc::new(members.own(&group.method));
+        let before = Arc::strong_count(peer);
+        let chosen = RoundRobin::new(&own).next(&mut Tried::default(), |_| true).expect("a peer");
+        let lease = local.lease(chosen);
+        let references = Arc::strong_count(peer) - before;
+        let counted = (references, peer.state.conns.load(Relaxed), peer.state.in_flight());
+        drop(lease);
+        assert_eq!((peer.state.conns.load(Relaxed), peer.state.in_flight()), (0, 0));
+        counted
+    }
+
+    /// Round robin without `max_conns`: no cache line that another worker writes, neither for references nor for counts.
+    #[test]
+    fn a_request_writes_its_worker_s_own_lines() {
+        assert_eq!(in_use(&group(Method::RoundRobin, 0)), (0, 0, 1));
+        assert_eq!(in_use(&group(Method::RoundRobin, 5)), (0, 1, 1), "the limit is for all workers together");
+        assert_eq!(in_use(&group(Method::LeastConn, 0)), (0, 1, 1), "it compares what all workers use");
     }
 }

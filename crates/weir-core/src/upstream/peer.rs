@@ -40,6 +40,9 @@ pub struct Peer {
     pub bind: Option<SockAddr>,
     /// Its connections are kept apart from others to the same address.
     pub lane: Option<Arc<Lane>>,
+    /// Its connections are counted where all workers see them at once: its limit or its group's method compares the
+    /// number. Otherwise each worker counts its own.
+    pub(super) is_compared: bool,
     /// What changes.
     pub state: Arc<PeerState>,
 }
@@ -56,7 +59,7 @@ pub struct Lane {
 /// What is known of a peer, by all workers together.
 #[derive(Debug, Default)]
 pub struct PeerState {
-    /// Connections in use.
+    /// Connections in use, of peers that [are compared](Peer::is_compared) by them; see [`PeerState::in_flight`].
     pub conns: AtomicU32,
     /// Failures in the current interval.
     pub fails: AtomicU32,
@@ -151,6 +154,12 @@ impl PeerState {
         totals
     }
 
+    /// Connections in use by all workers.
+    pub fn in_flight(&self) -> u32 {
+        let all = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        self.conns.load(Relaxed) + all.iter().map(|one| one.in_flight()).sum::<u32>()
+    }
+
     /// From now on it is what it has just become.
     fn turned(&self) {
         self.since.store(weir_rt::clock::unix_time().0, Relaxed);
@@ -220,6 +229,7 @@ impl Peer {
             route: "".into(),
             bind: None,
             lane: None,
+            is_compared: true,
             state: Arc::default(),
         }
     }
@@ -295,7 +305,9 @@ impl Peer {
     /// Begins a new interval when the last one is over: called when the peer is chosen.
     pub fn chosen(&self, now: u64) {
         let state = &self.state;
-        state.conns.fetch_add(1, Relaxed);
+        if self.is_compared {
+            state.conns.fetch_add(1, Relaxed);
+        }
         if now.saturating_sub(state.checked.load(Relaxed)) > self.fail_timeout {
             state.checked.store(now, Relaxed);
         }
@@ -316,7 +328,9 @@ impl Peer {
     /// A try has ended; one that [`failed`](Peer::fail) has been counted. `true`: by this one the peer is back.
     pub fn done(&self, failed: bool) -> bool {
         let state = &self.state;
-        state.conns.fetch_sub(1, Relaxed);
+        if self.is_compared {
+            state.conns.fetch_sub(1, Relaxed);
+        }
         // It answered in an interval that began after its last failure: that one is forgotten.
         if !failed
             && state.fails.load(Relaxed) > 0

@@ -150,7 +150,7 @@ fn push_peer(l: State, peer: &Peer, id: usize) {
     // How far a worker has come in its turn is its own; all of them begin so.
     number(l, c"current_weight", 0);
     number(l, c"effective_weight", peer.weight.into());
-    number(l, c"conns", state.conns.load(Relaxed).into());
+    number(l, c"conns", state.in_flight().into());
     number(l, c"fails", state.fails.load(Relaxed).into());
     number(l, c"max_fails", peer.max_fails.into());
     number(l, c"fail_timeout", peer.fail_timeout);

@@ -56,6 +56,11 @@ impl Method {
         matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))
     }
 
+    /// Whether it asks how many connections of all workers are in use.
+    pub(super) fn compares_connections(&self) -> bool {
+        matches!(self, Method::LeastConn | Method::LeastTime(_) | Method::Random { two: Some(_) })
+    }
+
     /// The directive.
     pub fn name(&self) -> &'static str {
         match self {

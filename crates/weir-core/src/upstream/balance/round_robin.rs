@@ -114,7 +114,7 @@ impl Balancer for RoundRobin {
             return;
         }
         let mut turns = self.primary.iter_mut().chain(&mut self.backup);
-        if let Some(turn) = turns.find(|turn| Arc::ptr_eq(&turn.peer, peer)) {
+        if let Some(turn) = turns.find(|turn| Arc::ptr_eq(&turn.peer.state, &peer.state)) {
             turn.effective = (turn.effective - i64::from(peer.weight / peer.max_fails)).max(0);
         }
     }
