@@ -69,8 +69,8 @@ impl Moment {
             stalls: views.iter().map(|view| view.stalls).sum(),
             // Without /proc there are zeros, which the table shows as such.
             process: housekeeping.process().unwrap_or_default(),
-            connections: workers.iter().map(|worker| worker.counters.active.get()).sum(),
-            idle: workers.iter().map(|worker| worker.counters.waiting.get()).sum(),
+            connections: workers.iter().map(|worker| worker.counters.active.get() + parked(worker)).sum(),
+            idle: workers.iter().map(|worker| worker.counters.waiting.get() + parked(worker)).sum(),
             sent: sent(source),
             room: source.ask(BRIEFLY, Worker::most).answers.into_iter().fold(0, u64::saturating_add),
             queued: workers
@@ -239,6 +239,11 @@ pub(crate) fn facts(source: &Source) -> String {
         shares(&workers),
         stuck(),
     )
+}
+
+/// Connections that wait for a request outside of the worker.
+fn parked(worker: &Thread) -> u64 {
+    worker.counters.dealing.parked.get()
 }
 
 /// How many connections each worker has.
