@@ -263,6 +263,28 @@ both_drivers! {
         assert_eq!(client.response().text(), "done");
     }
 
+    /// While a worker is stuck new connections are the other one's, and the stall says so.
+    fn a_stall_says_what_became_of_connections(driver) {
+        let _holder = HOLDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+        let running = started(driver, 2);
+        let mut client = Client::connect(running.address);
+        FREE.store(false, Relaxed);
+        let enough = Enough;
+        client.send("GET /stuck HTTP/1.1\r\nHost: h\r\n\r\n");
+        let connections = weir_test::wait_for("new connections beside the stall", || {
+            let stalls = housekeeping::handle().stalls();
+            let stall = stalls.into_iter().find(|stall| stall.ongoing && running.is_mine(stall))?;
+            for _ in 0..4 {
+                assert_eq!(Client::connect(running.address).get("/a.txt").text(), "a file");
+            }
+            stall.stall.connections.filter(|connections| connections.dealt_elsewhere >= 4)
+        });
+        assert!(connections.stayed >= 1, "{connections:?}");
+        drop(enough);
+        assert_eq!(client.response().text(), "done");
+    }
+
     /// The burn is what the samples show, with its place; the sleep and the block take no processor.
     fn samples_show_who_burns(driver) {
         let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
