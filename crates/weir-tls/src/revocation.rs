@@ -365,7 +365,7 @@ mod tests {
             ca.verdict(vec![ca.list(begins, ends, &[], extensions)], Purpose::Client).map_err(|it| it.code)
         };
         assert_eq!(alone("24", "40", &[]), Ok(()));
-        assert_eq!(alone("24", "40", &[scope(ONLY_USERS)]), Ok(()));
+        assert_eq!(alone("24", "40", &[scope(ONLY_USERS)]), Err(44), "the authority needs a list as well");
         assert_eq!(alone("24", "40", &[scope(ONLY_AUTHORITIES)]), Err(44));
         assert_eq!(alone("24", "40", &[scope(INDIRECT)]), Err(3));
         assert_eq!(alone("24", "40", &[critical(27, &[2, 1, 1])]), Err(3));
@@ -391,12 +391,14 @@ mod tests {
         };
         for (ca, expected) in [
             (with(point(&[&names(here)])), Ok(())),
-            (with(point(&[&names("http://a/2.crl")])), Err(44)),
-            (with(point(&[&names(here), &[0x81, 2, 6, 0x40]])), Err(44)),
-            (Authority::new(Vec::new()), Err(44)),
+            (with(point(&[&names("http://a/2.crl")])), Err(Problem::REVOKED)),
+            (with(point(&[&names(here), &[0x81, 2, 6, 0x40]])), Err(Problem::REVOKED)),
+            (Authority::new(Vec::new()), Err(Problem::REVOKED)),
         ] {
-            let list = ca.list("24", "40", &[], &[scope(&names(here))]);
-            assert_eq!(ca.verdict(vec![list], Purpose::Client).map_err(|it| it.code), expected);
+            // The older one is for all, and has the certificate.
+            let newer = ca.list("24", "40", &[], &[scope(&names(here))]);
+            let lists = vec![ca.list("21", "40", &[5], &[]), newer];
+            assert_eq!(ca.verdict(lists, Purpose::Client), expected);
         }
     }
 
