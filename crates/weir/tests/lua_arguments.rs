@@ -190,6 +190,14 @@ both_drivers! {
         ask(driver, &scripts);
     }
 
+    fn what_can_t_be_logged_is_told_as_openresty_tells_it(driver) {
+        ask(driver, &[
+            ("p(ngx.log, ngx.DEBUG, print)", "false|bad argument #1 to '?' (string, number, boolean, or nil expected, got function)"),
+            ("p(ngx.log, ngx.DEBUG, 'a', 1ULL)", "false|bad argument #2 to '?' (string, number, boolean, or nil expected, got cdata)"),
+            ("p(ngx.log, ngx.DEBUG, io.stdout)", "false|bad argument #1 to '?' (string, number, boolean, or nil expected, got userdata)"),
+        ]);
+    }
+
     fn a_redirect_names_the_unsafe_byte(driver) {
         ask(driver, &[
             ("p(ngx.redirect, '/a\\nb')", "false|unsafe byte \"0x0a\" in redirect uri \"/a\\x0Ab\""),

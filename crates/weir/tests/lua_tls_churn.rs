@@ -145,6 +145,8 @@ http {
                 assert(good and until_when > ngx.time(), until_when)
                 assert(not ocsp.validate_ocsp_response(answer:sub(1, -2), chain))
                 assert(not ocsp.validate_ocsp_response(answer, crt))
+                local set, why = ocsp.set_ocsp_status_resp("")
+                assert(set == nil and why == "OPENSSL_malloc() failed" or why == "no status req", why)
                 assert(ocsp.set_ocsp_status_resp(answer))
             end
         }

@@ -6,6 +6,7 @@ use super::{Done, Function, Outcome, Raise, expect_number, function, output_text
 use crate::lend;
 use crate::phase::Phase;
 use crate::state::State;
+use crate::sys::kind;
 use crate::trap;
 
 pub(super) const TABLE: &[Function] = &[
@@ -68,7 +69,7 @@ fn write(l: State, level: Level, from: i32) -> Outcome {
     let mut text = b"[lua] ".to_vec();
     text.extend_from_slice(l.caller(1).as_bytes());
     for at in from..=l.top() {
-        if l.kind(at) == crate::sys::kind::TABLE {
+        if l.kind(at) == kind::TABLE {
             // `__tostring`, or the type and address, as the prelude has made of it.
             return Err(Raise::argument(
                 at + 1 - from,
@@ -76,7 +77,14 @@ fn write(l: State, level: Level, from: i32) -> Outcome {
                 "expected table to have __tostring metamethod",
             ));
         }
-        output_text(l, at, &mut text, &|reason| Raise::argument(at + 1 - from, "log", reason))?;
+        let other = |reason: &str| match l.kind(at) {
+            kind::FUNCTION | kind::THREAD | kind::USERDATA | kind::CDATA => {
+                let reason = format!("string, number, boolean, or nil expected, got {}", l.kind_name(at));
+                Raise::argument(at + 1 - from, "log", &reason)
+            }
+            _ => Raise::argument(at + 1 - from, "log", reason),
+        };
+        output_text(l, at, &mut text, &other)?;
     }
     let message = String::from_utf8_lossy(&text);
     lend::log(level, &message);
