@@ -40,6 +40,7 @@ impl Run {
             transparent: peer.bind.is_none() && settings.bind.as_ref().is_some_and(|bind| bind.transparent),
             rcvbuf: settings.socket_rcvbuf,
             sndbuf: settings.socket_sndbuf,
+            nodelay: x.plan.core.tcp_nodelay,
         };
         let connect = Box::pin(Connection::open(&peer.addr, &how, settings.connect_timeout));
         let opened = match self.unless_gone(x, WaitKind::UpstreamConnect, connect).await? {

@@ -50,10 +50,16 @@ pub(crate) struct Opening<'a> {
     pub(crate) rcvbuf: Option<u64>,
     /// `SO_SNDBUF` likewise.
     pub(crate) sndbuf: Option<u64>,
+    /// `tcp_nodelay`: small messages of a stream or tunnel leave at once, though what left before is not acknowledged; else each
+    /// waits for 40 ms where both ends talk by turns. One system call for a connection.
+    pub(crate) nodelay: bool,
 }
 
 impl Opening<'_> {
-    fn apply(&self, socket: &OwnedFd) -> io::Result<()> {
+    fn apply(&self, socket: &OwnedFd, addr: &SockAddr) -> io::Result<()> {
+        if self.nodelay && !matches!(addr, SockAddr::Unix(_)) {
+            weir_rt::net::nodelay(socket.as_raw_fd(), true)?;
+        }
         let buffers = [(SocketOption::ReceiveBuffer, self.rcvbuf), (SocketOption::SendBuffer, self.sndbuf)];
         for (option, bytes) in buffers {
             if let Some(bytes) = bytes {
@@ -78,7 +84,7 @@ impl Connection {
         let timer = Timer::new();
         timer.arm(ms);
         let socket = weir_rt::net::stream_socket(addr)?;
-        how.apply(&socket)?;
+        how.apply(&socket, addr)?;
         let connect = Stream::connect_with(socket, addr);
         let stream = match crate::server::notify::either(connect, timer.wait()).await {
             Some(connected) => connected?,
@@ -155,5 +161,23 @@ impl Connection {
     /// Bytes of the current request that were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.stream.sent().saturating_sub(self.sent_before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn sockets_send_small_messages_at_once_unless_told_otherwise() {
+        let addr = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+        for nodelay in [true, false] {
+            let socket = weir_rt::net::stream_socket(&addr).expect("a socket");
+            let how = Opening { nodelay, ..Opening::default() };
+            how.apply(&socket, &addr).expect("TCP has the option");
+            assert_eq!(TcpStream::from(socket).nodelay().expect("a socket"), nodelay);
+        }
     }
 }
