@@ -104,8 +104,13 @@ impl Connection {
     /// What other streams may not send for their own windows takes nothing of the connection's.
     pub fn window(&self, key: Key) -> u64 {
         let Some(stream) = self.store.get(key) else { return 0 };
+        let own = stream.send.room().saturating_sub(stream.pending);
+        if own == 0 {
+            // Of many streams whose windows stay closed each is asked again and again.
+            return 0;
+        }
         let ahead = self.store.streams().map(|stream| stream.pending.min(stream.send.room())).sum();
-        stream.send.room().saturating_sub(stream.pending).min(self.send.room().saturating_sub(ahead))
+        own.min(self.send.room().saturating_sub(ahead))
     }
 
     /// Whether something of a stream is still to be sent that was announced, if only its end.
