@@ -30,7 +30,7 @@ pub fn open_trusted(options: &OpenOptions, path: &Path) -> io::Result<File> {
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => path = followed(&path)?,
             // Of a directory that must be one, a link says this.
             Err(error) if error.raw_os_error() == Some(libc::ENOTDIR) => {
-                path = followed(&path).map_err(|_| error)?
+                path = followed(&path).map_err(|_| error)?;
             }
             result => return result,
         }
