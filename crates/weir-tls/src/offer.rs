@@ -46,7 +46,7 @@ impl Offer {
     /// Why a server that has these versions cannot go on; what else is wrong rustls says.
     pub(crate) fn unfit(&self, protocols: Protocols) -> Option<Unfit> {
         let tls13 = self.tls13 && protocols.tls13;
-        if !tls13 && !(self.tls12 && protocols.tls12) {
+        if !(tls13 || self.tls12 && protocols.tls12) {
             return Some(Unfit { alert: 70, text: "error:0A000102:SSL routines::unsupported protocol" });
         }
         // RFC 8446, section 9.2.

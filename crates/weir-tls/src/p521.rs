@@ -44,7 +44,7 @@ impl ActiveKeyExchange for P521Exchange {
             return Err(invalid());
         }
         let peer = UnparsedPublicKey::new(&ECDH_P521, peer);
-        agree_ephemeral(self.private, &peer, (), |secret| Ok(SharedSecret::from(secret)))
+        agree_ephemeral(self.private, peer, (), |secret| Ok(SharedSecret::from(secret)))
             .map_err(|()| invalid())
     }
 
