@@ -60,8 +60,7 @@ impl ParkingLot {
 
     /// Tokens of those that `wanted`, the one that waits longest first.
     pub(super) fn tokens(&self, wanted: impl Fn(&ParkedConnection) -> bool) -> Vec<u64> {
-        let wanted = |(_, parked): &(&u64, &Box<ParkedConnection>)| wanted(parked);
-        self.connections.iter().filter(wanted).map(|(token, _)| *token).collect()
+        self.connections.iter().filter(|(_, parked)| wanted(parked)).map(|(token, _)| *token).collect()
     }
 }
 
