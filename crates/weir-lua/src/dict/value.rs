@@ -158,7 +158,7 @@ impl Small {
     /// Ends the change that was [begun](Small::claim) from `state`, with a value that it [takes](Small::takes); `false`:
     /// another writer has sealed it, nothing has changed.
     pub(super) fn finish(&self, state: u64, value: &New<'_>, flags: u32, expires: u64) -> bool {
-        let next = (state & !(SLOT | BUSY | SEALED)) + COUNTED | (!state & SLOT);
+        let next = ((state & !(SLOT | BUSY | SEALED)) + COUNTED) | (!state & SLOT);
         // A reader that sees any of what follows sees that the slot is not current any more.
         fence(Ordering::Release);
         self.fill(self.slot(next), value, flags, expires);
