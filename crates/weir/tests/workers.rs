@@ -100,7 +100,11 @@ struct Blocked {
 
 impl Blocked {
     fn begin(server: &Server, path: &str) -> Blocked {
-        let mut client = server.client();
+        Blocked::on(server, path, server.client())
+    }
+
+    /// By the request of `client`.
+    fn on(server: &Server, path: &str, mut client: Client) -> Blocked {
         let dir = server.dir().path();
         client.send(get(path));
         wait_for("the block", || dir.join("begun").exists().then_some(()));

@@ -376,7 +376,7 @@ fn no_increment_is_lost() {
                     // Entries come and go in the same chains.
                     let other = format!("other{}", round % 7);
                     if round % 2 == 0 {
-                        dict.delete(other.as_bytes())
+                        dict.delete(other.as_bytes());
                     } else {
                         put(&dict, &other, text("x"));
                     }
