@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
@@ -21,7 +21,7 @@ struct Temporary(PathBuf);
 impl Temporary {
     fn new() -> Temporary {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("weir-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("weir-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         Temporary(std::env::temp_dir().join(name))
     }
 
