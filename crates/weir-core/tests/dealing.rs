@@ -194,7 +194,8 @@ impl Simulation {
             Arrivals::Bursts => (100_000, (rate / 10.0) as usize),
         };
         self.plan(after, Event::Arrive(next));
-        let taken = matches!(self.scenario.arrivals, Arrivals::Bursts) || self.connections.len() % 16 == 0;
+        let taken =
+            matches!(self.scenario.arrivals, Arrivals::Bursts) || self.connections.len().is_multiple_of(16);
         if taken && count > 0 {
             self.plan(SOON, Event::Sample);
         }

@@ -13,7 +13,7 @@ use weir_core::module::Row;
 use weir_core::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 24] = [
+const EXTRA: [&str; 25] = [
     "admin",
     "fastcgi_cache_purge",
     "least_time",

@@ -1,5 +1,6 @@
 //! HTTP over TLS, end to end.
 
+#[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "support/tls.rs"]
 mod support;
 

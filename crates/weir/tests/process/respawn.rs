@@ -207,7 +207,7 @@ fn links_of_the_servers_user_are_not_followed() {
         std::os::unix::fs::symlink(builder.dir().join("victim"), &link).expect("ours");
         std::os::unix::fs::lchown(&link, Some(12345), None).expect("we are root");
         let dir = builder.dir().to_owned();
-        let exit = builder.try_start().err().expect("it must not start");
+        let exit = builder.try_start().expect_err("it must not start");
         assert!(!exit.status.success());
         assert!(exit.stderr.contains("40: Too many levels of symbolic links"), "{name}: {}", exit.stderr);
         assert!(exit.stderr.contains(name.rsplit('/').next().unwrap_or(name)), "{}", exit.stderr);
