@@ -24,11 +24,13 @@ pub(crate) fn trim_later(worker: &Rc<Worker>) {
     weir_rt::spawn(async move {
         for _ in 0..TRIES {
             weir_rt::sleep(PAUSE).await;
-            let Some(worker) = worker.upgrade() else { return };
-            if worker.counters.writing.get() == 0 {
-                trim();
-                worker.is_trimming.set(false);
+            let Some(is_quiet) = worker.upgrade().map(|worker| worker.counters.writing.get() == 0) else {
                 return;
+            };
+            if is_quiet {
+                // Not on the loop: others may come meanwhile.
+                weir_rt::blocking(trim).await;
+                break;
             }
         }
         if let Some(worker) = worker.upgrade() {

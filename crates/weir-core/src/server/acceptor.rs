@@ -345,6 +345,9 @@ impl Table {
         // Without workers it can not be served.
         let Some(at) = self.choice.choose_again(&self.loads, from).or(from) else { return };
         if from != Some(at) {
+            if let Some(from) = from {
+                self.players[from].counters.dealing.handed_on.add(1);
+            }
             self.players[at].counters.dealing.taken_over.add(1);
         }
         self.hand(at, Dealt::Again(parked));

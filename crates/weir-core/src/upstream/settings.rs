@@ -279,9 +279,10 @@ impl Family {
         Ok(())
     }
 
-    /// What [`Family::resolve`] made.
+    /// What [`Family::resolve`] made, as a copy of the caller's: each request counts a reference, and workers that count in
+    /// one place would write the same cache line.
     pub fn settings(&self) -> Option<Arc<Settings>> {
-        self.resolved.clone()
+        self.resolved.as_deref().cloned().map(Arc::new)
     }
 
     fn hidden(&self, default: &[&str]) -> FieldNames {

@@ -73,6 +73,8 @@ pub(super) struct Slot {
     /// Its exchange is over, and until then (milliseconds of the worker's clock) the client has time to take the rest of
     /// the answer, or to send the rest of the request, which is dropped.
     pub(super) until: Option<u64>,
+    /// It is among the [`Mux::starved`].
+    pub(super) starved: bool,
     /// How long that is from each piece that it takes.
     pub(super) patience: u64,
     /// It is the request that is not over.
@@ -92,6 +94,7 @@ impl Slot {
     fn renew(&mut self) {
         let Slot { chain, written, content, input, ended, discarded, closed, detached, fault, .. } = self;
         (self.broken, self.until, self.lingers, self.dropped) = (false, None, false, 0);
+        self.starved = false;
         // Mostly both are empty, and emptying takes more than looking.
         if !chain.is_empty() {
             chain.clear();
@@ -389,11 +392,11 @@ impl Mux {
 
     /// Forgets a stream.
     fn release(&self, key: Key) {
+        self.relieve(key);
         let (unread, fault): (usize, _) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(key.index()) else { return };
             slot.chain.clear();
-            self.starved.borrow_mut().retain(|starved| *starved != key);
             if slot.until.take().is_some() {
                 self.lingering.set(self.lingering.get() - 1);
             }

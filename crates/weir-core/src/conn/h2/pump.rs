@@ -31,7 +31,9 @@ impl Mux {
                     *until = weir_rt::now_ms() + slot.patience;
                 }
                 let over = end || (pending == 0 && slot.fault.is_some());
+                // Of a window that opens byte by byte each would wake a writer that needs more than that: see `feed`.
                 if pending <= HIGH / 2
+                    && !slot.starved
                     && let Some(writer) = slot.writer.take()
                 {
                     writer.wake();
@@ -53,8 +55,11 @@ impl Mux {
         let (h2, mut slots) = (self.h2.borrow(), self.slots.borrow_mut());
         starved.retain(|key| {
             let waits = h2.window(*key) == 0;
-            if !waits && let Some(writer) = slots.get_mut(key.index()).and_then(|slot| slot.writer.take()) {
-                writer.wake();
+            if !waits && let Some(slot) = slots.get_mut(key.index()) {
+                slot.starved = false;
+                if let Some(writer) = slot.writer.take() {
+                    writer.wake();
+                }
             }
             waits
         });
@@ -62,9 +67,21 @@ impl Mux {
 
     /// Has the stream's writer woken when there is a window for what it has not announced.
     pub(super) fn starve(&self, key: Key) {
-        let mut starved = self.starved.borrow_mut();
-        if !starved.contains(&key) {
-            starved.push(key);
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = slots.get_mut(key.index())
+            && !std::mem::replace(&mut slot.starved, true)
+        {
+            self.starved.borrow_mut().push(key);
+        }
+    }
+
+    /// The stream's writer waits for no window, or no longer.
+    pub(super) fn relieve(&self, key: Key) {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = slots.get_mut(key.index())
+            && std::mem::take(&mut slot.starved)
+        {
+            self.starved.borrow_mut().retain(|starved| *starved != key);
         }
     }
 

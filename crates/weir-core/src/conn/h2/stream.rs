@@ -237,14 +237,16 @@ impl Stream {
     async fn window(&self, x: &mut Exchange) -> Result<u64, Error> {
         let window = || self.mux.h2.borrow().window(self.key);
         if window() == 0 {
-            self.until(x, || {
+            let waited = self.until(x, || {
                 let open = window() > 0;
                 if !open {
                     self.mux.starve(self.key);
                 }
                 open
-            })
-            .await?;
+            });
+            let waited = waited.await;
+            self.mux.relieve(self.key);
+            waited?;
         }
         Ok(window())
     }
