@@ -174,7 +174,7 @@ impl Field {
     }
 
     fn set(&self, x: &mut Exchange) {
-        let value = self.value.get(x);
+        let value = self.value.field(x);
         let empty = x.text(&value).is_empty();
         match self.how {
             How::Add if empty || self.stands_already(x, &value) => {}
@@ -279,7 +279,7 @@ impl BodyFilter for Trailers {
         if input.last {
             let ordinary = is_ordinary(x.response.status);
             for field in self.fields.iter().filter(|field| ordinary || field.always) {
-                let value = field.value.get(x);
+                let value = field.value.field(x);
                 if !x.text(&value).is_empty() {
                     x.response.trailers.push(Header { name: field.name.clone(), value });
                 }

@@ -218,7 +218,7 @@ impl HeaderFilter for Output {
             }
             for (name, value) in &command.fields {
                 let value =
-                    value.as_ref().map(|value| value.get(x)).filter(|value| !x.text(value).is_empty());
+                    value.as_ref().map(|value| value.field(x)).filter(|value| !x.text(value).is_empty());
                 match value {
                     Some(value) if command.action == Action::Add => x.add_response_field(name, value),
                     Some(value) => x.set_response_field(name, value),
@@ -246,7 +246,7 @@ impl Handler for Input {
                 if command.action == Action::Replace && x.request_field(name).is_none() {
                     continue;
                 }
-                let value = value.as_ref().map_or(Text::EMPTY, |value| value.get(x));
+                let value = value.as_ref().map_or(Text::EMPTY, |value| value.field(x));
                 let value = x.text(&value).to_vec();
                 if value.is_empty() {
                     x.remove_request_fields(named(name, command.action == Action::Clear));

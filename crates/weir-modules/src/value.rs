@@ -21,6 +21,17 @@ impl Value {
         }
     }
 
+    /// The value in `x` as a field may have it: [`Exchange::field_value`]. What the configuration writes itself is as it is.
+    pub(crate) fn field(&self, x: &mut Exchange) -> Text {
+        match self {
+            Value::Constant(text) => text.clone(),
+            Value::Script(script) => {
+                let value = script.value(x);
+                x.field_value(value)
+            }
+        }
+    }
+
     /// The value in `x`.
     pub(crate) fn get(&self, x: &mut Exchange) -> Text {
         match self {

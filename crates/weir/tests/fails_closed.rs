@@ -218,4 +218,39 @@ both_drivers! {
         let said = get(&server, "/pcall", "").text();
         assert!(said.starts_with("falseunsafe uri") || said.contains("unsafe uri"), "{said}");
     }
+
+    /// nginx sends such line ends as they are: response splitting, and fields of a client's own for servers.
+    fn line_ends_of_variables_end_no_field(driver) {
+        let heads = Arc::new(Mutex::new(String::new()));
+        let seen = heads.clone();
+        let backend = Backend::start(move |visit| {
+            while let Some(head) = visit.head() {
+                seen.lock().expect("no panic").push_str(&head);
+                if !visit.answer("ok") {
+                    return;
+                }
+            }
+        });
+        for (setting, statuses) in [("", [200, 400, 200]), ("invalid_header_values drop;", [200, 400, 200]),
+            ("invalid_header_values reject;", [500, 500, 500]), ("invalid_header_values off;", [200, 302, 200])] {
+            let conf = format!("http {{ server {{ {setting} listen 127.0.0.1:%%PORT%%;
+                location /add {{ add_header X-Uri $uri always; return 200 ok; }}
+                location /to {{ return 302 http://a$uri; }}
+                location /pass {{ proxy_set_header X-Uri $uri; proxy_pass http://127.0.0.1:{}/; }} }} }}", backend.port());
+            let server = Server::builder(&conf).driver(driver).allow("").start();
+            heads.lock().expect("no panic").clear();
+            for (path, status) in ["/add", "/to", "/pass"].into_iter().zip(statuses) {
+                let said = server.raw(format!("GET {path}%0d%0aX-Evil:%20y HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+                let said = String::from_utf8_lossy(&said).into_owned();
+                assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{setting} {path}: {said}");
+                assert_eq!(said.contains("\nX-Evil"), setting.contains("off") && path != "/pass", "{setting} {path}: {said}");
+            }
+            let head = heads.lock().expect("no panic").clone();
+            assert_eq!(head.contains("\nX-Evil"), setting.contains("off"), "{setting}: {head}");
+            let plain = server.raw("GET /add HTTP/1.0\r\nX: a\x01b\r\n\r\n");
+            let status = if setting.contains("reject") { "400" } else { "200" };
+            assert!(String::from_utf8_lossy(&plain).starts_with(&format!("HTTP/1.1 {status}")), "{setting}");
+            assert!(server.get("/add/x").field("x-uri") == Some("/add/x"));
+        }
+    }
 }

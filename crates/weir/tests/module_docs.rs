@@ -13,9 +13,10 @@ use weir_core::module::Row;
 use weir_core::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
-const EXTRA: [&str; 25] = [
+const EXTRA: [&str; 26] = [
     "admin",
     "fastcgi_cache_purge",
+    "invalid_header_values",
     "least_time",
     "peak_ewma",
     "profile",

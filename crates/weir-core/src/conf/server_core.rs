@@ -28,6 +28,7 @@ impl Module for ServerCore {
             max_headers,
             ignore_invalid_headers,
             underscores_in_headers,
+            invalid_header_values,
             merge_slashes,
             connection_pool_size,
             product
@@ -51,6 +52,27 @@ impl Module for ServerCore {
         }
         Ok(())
     }
+}
+
+/// What becomes of a field whose value holds control bytes (RFC 9110 section 5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidValues {
+    /// It is taken, as in nginx.
+    Off,
+    /// The field is left out.
+    Drop,
+    /// The request is refused.
+    Reject,
+}
+
+impl InvalidValues {
+    const NAMES: &[(&str, InvalidValues)] =
+        &[("off", InvalidValues::Off), ("drop", InvalidValues::Drop), ("reject", InvalidValues::Reject)];
+}
+
+/// Whether a field's value holds control bytes other than the tab.
+pub(crate) fn has_control(value: &[u8]) -> bool {
+    value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
 }
 
 /// The settings of one block as written; `None` where nothing was. Times are milliseconds, sizes bytes.
@@ -81,6 +103,8 @@ pub struct ServerCoreConf {
     pub ignore_invalid_headers: Option<bool>,
     /// `underscores_in_headers`.
     pub underscores_in_headers: Option<bool>,
+    /// `invalid_header_values`.
+    pub invalid_header_values: Option<InvalidValues>,
     /// `merge_slashes`.
     pub merge_slashes: Option<bool>,
     /// `connection_pool_size`.
@@ -123,6 +147,10 @@ pub struct ServerSettings {
     pub ignore_invalid_headers: bool,
     /// `underscores_in_headers`.
     pub underscores_in_headers: bool,
+    /// `invalid_header_values` for fields of clients.
+    pub invalid_received: InvalidValues,
+    /// The same for values that the configuration's variables make.
+    pub invalid_made: InvalidValues,
     /// `merge_slashes`.
     pub merge_slashes: bool,
     /// Requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
@@ -176,6 +204,8 @@ impl ServerCoreConf {
             max_headers: self.max_headers.unwrap_or(1000),
             ignore_invalid_headers: self.ignore_invalid_headers.unwrap_or(true),
             underscores_in_headers: self.underscores_in_headers.unwrap_or(false),
+            invalid_received: self.invalid_header_values.unwrap_or(InvalidValues::Off),
+            invalid_made: self.invalid_header_values.unwrap_or(InvalidValues::Drop),
             merge_slashes: self.merge_slashes.unwrap_or(true),
             accepts_connect: self.accepts_connect,
             product: self.product.clone().unwrap_or_default(),
@@ -318,6 +348,10 @@ const TABLE: &[Row] = &[
         line.flag(&mut c.underscores_in_headers)
     })
     .doc("Takes field names with underscores as valid; off."),
+    Row::new("invalid_header_values", HTTP_OR_SERVER, ONE, |c, line| {
+        line.one_of(&mut c.invalid_header_values, InvalidValues::NAMES)
+    })
+    .doc("Fields whose values hold control bytes: off passes them, drop leaves them out, reject refuses (400, 500); drop for values that variables make, off for those of clients."),
     Row::new("merge_slashes", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.merge_slashes))
         .doc("Takes several slashes in a URI as one; on."),
     Row::new("server_product", HTTP_OR_SERVER, ONE, server_product)

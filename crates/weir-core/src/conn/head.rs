@@ -9,6 +9,7 @@ use weir_trace::{Site, Step, WaitKind};
 
 use super::h1::Wire;
 use super::keepalive;
+use crate::conf::server_core::{InvalidValues, has_control};
 use crate::exchange::Exchange;
 use crate::log::{Level, debug};
 use crate::regex::GivenUp;
@@ -242,6 +243,7 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
         return Err(refuse(x, bad));
     }
     drop_invalid(x);
+    judge_values(x)?;
     match x.request.head.method {
         Method::Connect => return connect(x),
         Method::Trace => {
@@ -362,6 +364,31 @@ fn drop_invalid(x: &mut Exchange) {
     let head = &mut x.request.head;
     head.fields.retain(|field| !field.is_invalid(underscores));
     head.host = head.fields.iter().position(|field| field.known == Known::Host).map(|at| at as u16);
+}
+
+/// `invalid_header_values` for what the client has sent.
+fn judge_values(x: &mut Exchange) -> Result<(), NoHead> {
+    let setting = x.server.settings.invalid_received;
+    if setting == InvalidValues::Off {
+        return Ok(());
+    }
+    let Exchange { arena, request, .. } = x;
+    let bad = |field: &weir_http::Field| has_control(arena.get(field.value));
+    if !request.head.fields.iter().any(bad) {
+        return Ok(());
+    }
+    request.head.fields.retain(|field| !bad(field));
+    let head = &mut request.head;
+    head.host = head.fields.iter().position(|field| field.known == Known::Host).map(|at| at as u16);
+    x.log(
+        Level::Info,
+        &"client sent control bytes in the value of a header field while reading client request headers",
+    );
+    if setting == InvalidValues::Drop {
+        return Ok(());
+    }
+    x.keep_alive = false;
+    Err(NoHead::Refuse(400))
 }
 
 /// Splits and normalises the target. `host:port` has no path, and stands for the root.

@@ -3,6 +3,8 @@
 use weir_http::{Field, Known, classify, date};
 
 use super::{Exchange, Header, Name};
+use crate::conf::server_core::{InvalidValues, has_control};
+use crate::log::Level;
 use crate::text::{Span, Text};
 
 /// Which fields are meant.
@@ -26,6 +28,25 @@ impl Named<'_> {
 }
 
 impl Exchange {
+    /// A value that variables have made, as a field may have it: control bytes, which would end its line, are judged by
+    /// `invalid_header_values`. A value that is left out is empty; one that is refused makes the response a 500.
+    pub fn field_value(&self, value: Text) -> Text {
+        if !has_control(self.text(&value)) || self.server.settings.invalid_made == InvalidValues::Off {
+            return value;
+        }
+        self.refuse_value(&value);
+        Text::EMPTY
+    }
+
+    #[cold]
+    fn refuse_value(&self, value: &Text) {
+        let shown = self.text(value).escape_ascii();
+        self.log(Level::Warn, &format_args!("control bytes in the value of a header field: \"{shown}\""));
+        if self.server.settings.invalid_made == InvalidValues::Reject {
+            self.unmatched.set(true);
+        }
+    }
+
     /// Gives the response's field `name` the value; others of the name go. What the server composes itself (type,
     /// length, date, server, location) is replaced.
     pub fn set_response_field(&mut self, name: &[u8], value: Text) {

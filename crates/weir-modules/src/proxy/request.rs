@@ -76,7 +76,7 @@ impl Fields {
 
     /// The fields of a request in HTTP/2: those that are set, the length of the content, the client's others.
     pub(crate) fn section(&self, x: &mut Exchange, length: Option<u64>, client: bool, section: &mut Section) {
-        let values: Vec<Text> = self.set.iter().map(|(_, value)| value.get(x)).collect();
+        let values: Vec<Text> = self.set.iter().map(|(_, value)| value.field(x)).collect();
         for ((name, _), value) in self.set.iter().zip(&values) {
             let value = x.text(value);
             if !value.is_empty() && goes(name.as_bytes(), value) {
@@ -159,7 +159,7 @@ pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Resu
     }
     let mut closes = false;
     for (name, value) in &http.fields.set {
-        let value = value.get(x);
+        let value = value.field(x);
         let value = x.text(&value);
         if !value.is_empty() {
             closes |= name.eq_ignore_ascii_case("Connection") && value.eq_ignore_ascii_case(b"close");
@@ -296,7 +296,7 @@ pub(crate) fn length(x: &Exchange, body: Option<&[u8]>, framing: Framing) -> Opt
 
 /// `Host`: as set, else as `proxy_pass` names the server; HTTP/1.1 must have one.
 fn host(http: &Http, x: &mut Exchange) -> Text {
-    let set = http.fields.host.as_ref().map(|value| value.get(x));
+    let set = http.fields.host.as_ref().map(|value| value.field(x));
     match set {
         Some(set) if http.version < 11 || !x.text(&set).is_empty() => set,
         _ => proxy_host(x).unwrap_or(Text::EMPTY),

@@ -63,7 +63,14 @@ impl Return {
         match self {
             Return::Status(status) => Verdict::Status(*status),
             Return::Redirect(status, target) => {
-                x.response.location = Some(target.get(x));
+                let written = target.get(x);
+                let was_empty = x.text(&written).is_empty();
+                let value = if let Value::Constant(_) = target { written } else { x.field_value(written) };
+                // Left out for what it holds: a redirect to nowhere would lead a client to itself.
+                if !was_empty && x.text(&value).is_empty() {
+                    return Verdict::Status(400);
+                }
+                x.response.location = Some(value);
                 Verdict::Status(*status)
             }
             Return::Text(status, text) => {
