@@ -252,7 +252,11 @@ both_drivers! {
         let conf = "http { lua_code_cache off; upstream u { balancer_by_lua_file b.lua; balancer_keepalive 4; }
                 server { listen 127.0.0.1:%%PORT%%; location / { proxy_pass http://u; } } }";
         let script = format!("assert(require('ngx.balancer').set_current_peer('127.0.0.1', {}))", backend.port());
-        let server = Server::builder(conf).file("b.lua", &script).driver(driver).start();
+        let server = Server::builder(conf)
+            .file("b.lua", &script)
+            .allow("lua_code_cache is off; this will hurt performance")
+            .driver(driver)
+            .start();
         let mut client = server.client();
         assert_eq!(client.get("/").status, 200);
         assert_eq!(client.get("/").status, 200);
