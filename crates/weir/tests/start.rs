@@ -124,7 +124,11 @@ fn what_can_never_be_served_is_an_error_that_says_why() {
             "TCP and UDP are not proxied",
         ),
         ("events { } mail { server { } }", "unknown directive \"mail\"", "no proxy for mail"),
-        (&http("server { ssl on; }"), "unknown directive \"ssl\"", "each address has its own, \"listen ... ssl\""),
+        (
+            &http("server { ssl on; }"),
+            "unknown directive \"ssl\"",
+            "each address has its own, \"listen ... ssl\"",
+        ),
         (
             &http("server { image_filter off; }"),
             "unknown directive \"image_filter\"",
