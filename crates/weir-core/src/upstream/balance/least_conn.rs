@@ -32,7 +32,8 @@ impl Balancer for LeastConn {
         let least =
             free.map(|peer| load(peer)).reduce(|best, this| if less(this, best) { this } else { best });
         let Some(least) = least else { return self.turn.any(tried) };
-        self.turn.primary(tried, |peer| !less(least, load(peer)))
+        // Other workers count meanwhile: with none left that is as free as the least was, the next one in turn serves.
+        self.turn.primary(tried, |peer| !less(least, load(peer))).or_else(|| self.turn.any(tried))
     }
 
     fn done(&mut self, peer: &Arc<Peer>, failed: bool) {

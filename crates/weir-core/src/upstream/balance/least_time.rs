@@ -161,7 +161,8 @@ impl Balancer for LeastTime {
         let cost = |peer: &Peer| cost(peer, time(peer).unwrap_or(best));
         let Some(least) = free().map(|peer| cost(peer)).reduce(f64::min) else { return self.turn.any(tried) };
         // What differs by less than a twentieth is the same, and taken in turn.
-        self.turn.primary(tried, |peer| cost(peer) <= least * 1.05)
+        // Other workers count and measure meanwhile: nobody may be as good any more.
+        self.turn.primary(tried, |peer| cost(peer) <= least * 1.05).or_else(|| self.turn.any(tried))
     }
 
     fn done(&mut self, peer: &Arc<Peer>, failed: bool) {
