@@ -4,8 +4,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use weir_test::{Client, Server, both_drivers, wait_for};
+use weir_test::{Backend, Client, Server, both_drivers, wait_for};
 
 use support::get;
 
@@ -118,6 +119,27 @@ impl Blocked {
     }
 }
 
+/// A server that answers when it has two requests.
+fn in_pairs() -> Backend {
+    let heads = AtomicUsize::new(0);
+    Backend::start(move |visit| {
+        while visit.head().is_some() {
+            let whole = heads.fetch_add(1, SeqCst) / 2 * 2 + 2;
+            wait_for("the other request", || (heads.load(SeqCst) >= whole).then_some(()));
+            visit.answer("served");
+        }
+    })
+}
+
+/// Has both ask that server.
+fn pair(one: &mut Client, other: &mut Client) {
+    one.send(get("/proxied"));
+    other.send(get("/proxied"));
+    for client in [one, other] {
+        assert_eq!(client.response().text(), "served");
+    }
+}
+
 /// Connections that the workers have now, not counting those that are parked.
 fn open_at_workers(server: &Server) -> u64 {
     open_at(server, 1)
@@ -211,6 +233,29 @@ both_drivers! {
             assert!(!now.contains(&stuck), "{path}: {stuck} of {now:?}");
             assert!(server.error_log().is_empty() || !server.error_log().contains("[error]"));
         }
+    }
+
+    /// What a worker has not used for a while serves the others' requests, also while it is stuck.
+    fn idle_connections_to_servers_are_of_use_to_all_workers(driver) {
+        let backend = in_pairs();
+        let text = conf(2, TCP).replace("server {", &format!("upstream u {{ server 127.0.0.1:{}; keepalive 4; }} server {{ location /proxied {{ proxy_pass http://u; }}", backend.port()));
+        let server = Server::start(&format!("admin 127.0.0.1:%%PORT_1%%; {text}"));
+        let mut clients = on_all(2, || server.client());
+        let mut stuck = clients.remove(0);
+        let other = clients.iter().position(|(worker, _)| *worker != stuck.0).expect("one of the other worker");
+        let mut other = clients.remove(other);
+        // One connection for each worker: both wait until the server has both.
+        pair(&mut stuck.1, &mut other.1);
+        assert_eq!(backend.visits(), 2);
+        wait_for("connections for any worker", || {
+            Client::connect(server.addr(1)).get("/use").text().contains("2 idle, 2 for any worker").then_some(())
+        });
+        let blocked = Blocked::on(&server, "/block", stuck.1);
+        // The one worker that is left uses both.
+        let mut more = server.client();
+        pair(&mut other.1, &mut more);
+        assert_eq!(backend.visits(), 2);
+        blocked.end();
     }
 
     /// They end as they would with their worker.

@@ -106,9 +106,9 @@ impl Connection {
     /// Takes it from this worker's event loop, for any worker to use; `None`: it is of no use.
     pub(super) async fn park(self, peer: &Peer, since: u64) -> Option<Parked> {
         let (requests, opened) = (self.requests, self.opened);
-        let (addr, bind) = (peer.addr.clone(), peer.bind.clone());
+        let (addr, bind, state) = (peer.addr.clone(), peer.bind.clone(), peer.state.clone());
         let (fd, unasked) = self.stream.into_fd().await.ok()?;
-        unasked.is_empty().then_some(Parked { fd, addr, bind, requests, opened, since })
+        unasked.is_empty().then_some(Parked { fd, addr, bind, state, requests, opened, since })
     }
 
     /// Takes it over, on this worker; `None`: the event loop has no room.

@@ -102,6 +102,11 @@ impl Group {
         list.iter().map(listed).collect()
     }
 
+    /// Idle connections that any worker may take.
+    pub fn idle_of_all(&self) -> u64 {
+        self.idle.count() as u64
+    }
+
     /// Whether the list was changed at run time.
     pub fn is_moved(&self) -> bool {
         self.origins().moved

@@ -1,8 +1,10 @@
 //! Connections kept between requests: a worker's own, newest first, and [those of all workers](super::idle).
 //!
 //! `keepalive N` counts for the process: half of it is shared out among the workers, and what overflows a worker's share
-//! goes to the list of all, where any worker looks before it connects. So a worker that is stuck, or has nothing to do,
-//! keeps few from the others. With one worker all are its own.
+//! goes to the list of all, where any worker looks before it connects. What a worker has not used for [`PARK_MS`] goes there,
+//! too. So a worker that is stuck, or has nothing to do, keeps few from the others: of those it has just used its share at
+//! most. They can't be taken from a worker that is stuck: what a server sends meanwhile goes to its ring. With one
+//! worker all are its own.
 //!
 //! A worker's own idle sockets stay registered with its event loop, so that whether the server has closed one is known
 //! without a system call when it is to be used again. One task per group, alive only while connections are kept, closes
@@ -16,7 +18,7 @@ use std::time::Duration;
 use super::connection::Connection;
 use super::group::{Group, Keep};
 use super::h2::{Connecting, Session};
-use super::idle::Common;
+use super::idle::{Common, Parked};
 use super::peer::Peer;
 use crate::tls::Secure;
 use crate::worker::Worker;
@@ -27,6 +29,8 @@ pub(crate) struct Pool {
     common: Arc<Common>,
     idle: RefCell<Vec<Idle>>,
     swept: Cell<bool>,
+    /// Places of its share that are empty because their connections are in the list of all.
+    lent: Rc<Cell<usize>>,
     /// Connections that speak HTTP/2, busy and idle ones.
     sessions: RefCell<Vec<Rc<Session>>>,
     /// Those that are being made.
@@ -47,6 +51,7 @@ impl Pool {
             common,
             idle: RefCell::default(),
             swept: Cell::new(false),
+            lent: Rc::default(),
             sessions: RefCell::default(),
             connecting: Connecting::default(),
         }
@@ -150,25 +155,50 @@ impl Pool {
             crowded.or((idle.len() > own).then_some(0)).map(|at| idle.remove(at))
         };
         if let Some(overflow) = overflow {
-            self.park(overflow, share.common);
+            self.park(overflow, share.common, false);
         }
+        self.repay(share.own);
         if !self.swept.replace(true) {
             weir_rt::spawn(sweep(self.clone(), worker.clone()));
         }
     }
 
-    /// Gives a connection to all workers, of which so many may be kept; one that can't leave its worker is closed.
-    fn park(&self, idle: Idle, most: usize) {
-        if most == 0 || idle.connection.is_bound() || idle.peer.lane.is_some() {
+    /// Gives a connection to all workers, of which so many may be kept, and those whose places are `lent`; one that can't
+    /// leave its worker is closed.
+    fn park(&self, idle: Idle, most: usize, lent: bool) {
+        if (most == 0 && !lent) || !idle.can_leave() {
             return;
         }
-        let common = self.common.clone();
+        let (common, places) = (self.common.clone(), self.lent.clone());
         weir_rt::spawn(async move {
             let Idle { connection, peer, since } = idle;
-            if let Some(parked) = connection.park(&peer, since).await {
-                common.push(parked, most);
+            if let Some(parked) = connection.park(&peer, since).await
+                && common.push(parked, most, lent)
+                && lent
+            {
+                places.set(places.get() + 1);
             }
         });
+    }
+
+    /// Gives what was not used for a while to all workers.
+    fn lend(&self, workers: usize) {
+        if workers == 1 {
+            return;
+        }
+        let unused = |idle: &mut Idle| idle_for(idle.since) >= PARK_MS && idle.can_leave();
+        let unused: Vec<_> = self.idle.borrow_mut().extract_if(.., unused).collect();
+        let share = Share::of(self.keep.connections, workers);
+        unused.into_iter().for_each(|idle| self.park(idle, share.common, true));
+    }
+
+    /// Of `own` places those are used again that are not empty.
+    fn repay(&self, own: usize) {
+        let lent = self.lent.get();
+        let excess = (self.idle.borrow().len() + lent).saturating_sub(own).min(lent);
+        if excess > 0 && self.common.repay(excess) {
+            self.lent.set(lent - excess);
+        }
     }
 
     /// Closes connections to peers that are no members any more.
@@ -198,6 +228,27 @@ impl Pool {
         limit(peer, connection.own.map_or(self.keep.timeout, |own| own.timeout))
     }
 
+    /// Closes what is of no use to any worker.
+    fn sweep_common(&self, stopping: bool) {
+        let common = &self.common;
+        if common.is_empty() || !(stopping || common.is_to_be_swept(weir_rt::now_ms(), self.look())) {
+            return;
+        }
+        let limit = |parked: &Parked| {
+            let learned = parked.state.idle.limit().unwrap_or(u64::MAX);
+            learned.min(self.keep.timeout)
+        };
+        common.keep_only(|parked| !stopping && idle_for(parked.since) < limit(parked));
+        if let [one] = &common.sweep()[..] {
+            one.state.idle.closed_after(idle_for(one.since));
+        }
+    }
+
+    /// Milliseconds between two looks at what is idle.
+    fn look(&self) -> u64 {
+        self.keep.timeout.clamp(10, LOOK)
+    }
+
     /// Closes what is of no use; `false`: nothing is left.
     fn clean(&self, stopping: bool) -> bool {
         let old = {
@@ -218,10 +269,15 @@ impl Pool {
             one.peer.state.idle.closed_after(idle_for(one.since));
         }
         drop(old);
-        if !self.common.is_empty() {
-            self.common.keep_only(|parked| !stopping && idle_for(parked.since) < self.keep.timeout);
-        }
+        self.sweep_common(stopping);
         !self.idle.borrow().is_empty() || !self.common.is_empty()
+    }
+}
+
+impl Idle {
+    /// It has no state of its worker's.
+    fn can_leave(&self) -> bool {
+        !self.connection.is_bound() && self.peer.lane.is_none()
     }
 }
 
@@ -236,8 +292,9 @@ fn idle_for(since: u64) -> u64 {
 }
 
 impl Drop for Pool {
-    /// Nobody can find its sessions any more: each ends with its last call.
+    /// No request can find its sessions any more: each ends with its last call.
     fn drop(&mut self) {
+        self.common.repay(self.lent.get());
         for session in self.sessions.get_mut() {
             session.retire();
         }
@@ -267,9 +324,10 @@ impl Share {
 }
 
 async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
-    let every = Duration::from_millis(pool.keep.timeout.clamp(10, LOOK));
+    let every = Duration::from_millis(pool.look());
     loop {
         weir_rt::sleep(every).await;
+        pool.lend(worker.colleagues());
         if !pool.clean(worker.is_stopping()) {
             pool.swept.set(false);
             return;
@@ -279,6 +337,8 @@ async fn sweep(pool: Rc<Pool>, worker: Rc<Worker>) {
 
 /// Milliseconds between two looks at idle connections, at most.
 pub(super) const LOOK: u64 = 500;
+/// For so many milliseconds a connection is its worker's that does not use it. One that is used more often pays nothing.
+const PARK_MS: u64 = 1000;
 
 #[cfg(test)]
 mod tests {

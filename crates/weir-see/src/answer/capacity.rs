@@ -18,6 +18,8 @@ pub(super) struct Capacity {
     buffers: (u64, u64),
     /// Connections to servers, kept for later requests.
     idle: u64,
+    /// Those of them that any worker may take.
+    common: u64,
     /// Bytes that wait for the thread that writes logs.
     queued: u64,
     zones: Vec<Zone>,
@@ -39,6 +41,7 @@ impl Capacity {
             format!("{} {} of {}", fullest.addr, fullest.waiting, fullest.room)
         });
         let asked = source.ask(BRIEFLY, |worker: &Worker| (weir_rt::buffers(), worker.upstreams.idle()));
+        let common = super::upstreams::groups(&source.configuration()).map(|group| group.idle_of_all()).sum();
         Capacity {
             listeners: (sum(|backlog| backlog.waiting), sum(|backlog| backlog.room), fullest),
             files: blocking::pool_stats(),
@@ -47,7 +50,8 @@ impl Capacity {
             buffers: asked.answers.iter().fold((0, 0), |(used, all), ((free, count), _)| {
                 (used + u64::from(count - free), all + u64::from(*count))
             }),
-            idle: asked.answers.iter().map(|(_, idle)| idle).sum(),
+            idle: asked.answers.iter().map(|(_, idle)| idle).sum::<u64>() + common,
+            common,
             queued: weir_core::log::queued(),
             zones: zones(source),
         }
@@ -78,7 +82,11 @@ impl Capacity {
             ]);
         }
         rows.push(["buffers".to_owned(), of(self.buffers.0, self.buffers.1), nothing(), nothing()]);
-        rows.push(["to servers".to_owned(), format!("{} idle", self.idle), nothing(), nothing()]);
+        let idle = match self.common {
+            0 => format!("{} idle", self.idle),
+            common => format!("{} idle, {common} for any worker", self.idle),
+        };
+        rows.push(["to servers".to_owned(), idle, nothing(), nothing()]);
         rows.push(["log queue".to_owned(), bytes(self.queued), nothing(), nothing()]);
         rows.extend(self.zones.iter().map(|zone| {
             let earlier = before.zones.iter().find(|other| other.name == zone.name);

@@ -60,7 +60,7 @@ fn apply(group: &Arc<Group>, change: &Change) -> Result<(), Refusal> {
     }
 }
 
-fn groups(configuration: &Configuration) -> impl Iterator<Item = &Arc<Group>> {
+pub(super) fn groups(configuration: &Configuration) -> impl Iterator<Item = &Arc<Group>> {
     configuration.tables.shared::<Upstreams>().into_iter().flat_map(Upstreams::iter)
 }
 
