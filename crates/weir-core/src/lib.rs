@@ -10,6 +10,7 @@ pub mod cache;
 pub mod cidr;
 pub mod conf;
 pub mod conn;
+pub mod descriptors;
 mod engine;
 pub mod error;
 pub mod exchange;

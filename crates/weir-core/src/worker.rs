@@ -17,6 +17,7 @@ use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
 use crate::conn::h1::Wire;
 use crate::conn::heads::Heads;
+use crate::descriptors::{self, ConnectionLimit};
 use crate::exchange::{Exchange, Kinds};
 use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
@@ -333,43 +334,68 @@ impl Worker {
         !self.is_busy() && self.doors.get() == 0
     }
 
-    /// How many connections may be open at a time: `worker_connections`.
+    /// How many connections may be open at a time: `worker_connections`, or fewer for want of descriptors.
     pub fn most(&self) -> u64 {
-        self.generation.borrow().as_ref().map_or(u64::MAX, |g| g.configuration.main.worker_connections())
+        self.limit().most
     }
 
-    /// Whether `worker_connections` are open.
+    fn limit(&self) -> ConnectionLimit {
+        let generation = self.generation.borrow();
+        generation.as_ref().map_or(ConnectionLimit::NONE, |generation| {
+            ConnectionLimit::of_worker(generation.configuration.main.worker_connections())
+        })
+    }
+
+    /// Whether as many connections are open as may be.
     pub(crate) fn is_full(&self) -> bool {
         self.counters.active.get() >= self.most()
     }
 
-    /// Waits while `worker_connections` are open, for the sake of a connection that has come. As in nginx some of those
-    /// that wait for a request are closed for it.
+    /// Whether a listener may accept connections that nobody has asked it for yet: each takes a descriptor.
+    pub(crate) fn accepts_ahead(&self) -> bool {
+        descriptors::of_clients().saturating_sub(self.counters.active.get()) > AHEAD
+    }
+
+    /// Waits while as many connections are open as may be, for the sake of a connection that has come. As in nginx some
+    /// of those that wait for a request are closed for it.
     pub(crate) async fn room(&self) {
         let mut told = false;
         while self.is_full() {
-            let limit = self.most();
-            if self.reuse() {
-                let now = weir_rt::now_ms();
-                if self.crowded.get().is_none_or(|told| now >= told + TELL_MS) {
-                    self.crowded.set(Some(now));
-                    let text = format_args!("{limit} worker_connections are not enough, reusing connections");
-                    log::cycle(Level::Warn, &text);
+            let limit = self.limit();
+            if self.reuse(limit) {
+                if self.may_tell() {
+                    log::cycle(Level::Warn, &format_args!("{limit}, reusing connections"));
                 }
-            } else if !std::mem::replace(&mut told, true) {
-                log::cycle(Level::Alert, &format_args!("{limit} worker_connections are not enough"));
+            } else if !std::mem::replace(&mut told, true) && (!limit.by_descriptors || self.may_tell()) {
+                log::cycle(limit.level(), &limit);
             }
-            self.closed.notified().await;
+            // Some may have been idle for long enough by then.
+            self.wait_closed(if limit.by_descriptors { REUSED_AFTER_MS / 4 } else { u64::MAX }).await;
         }
         // Another listener may wait, too, and there may be room for both.
         self.closed.notify();
     }
 
+    /// Whether it was not told for a while that there is no room.
+    fn may_tell(&self) -> bool {
+        let now = weir_rt::now_ms();
+        let may = self.crowded.get().is_none_or(|told| now >= told + TELL_MS);
+        if may {
+            self.crowded.set(Some(now));
+        }
+        may
+    }
+
     /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
-    /// `false`: there is none.
-    fn reuse(&self) -> bool {
+    /// `false`: there is none. For want of descriptors, which nginx closes nothing for, none that has not asked yet, or
+    /// may be about to ask again.
+    fn reuse(&self, limit: ConnectionLimit) -> bool {
         let mut idle = self.open_wires();
-        idle.retain(|(wire, connection)| wire.idle.get() && !connection.retired.get());
+        let since = weir_rt::now_ms().saturating_sub(REUSED_AFTER_MS);
+        idle.retain(|(wire, connection)| {
+            let unused = connection.requests.get() > 0 && wire.idle_since.get() <= since;
+            wire.idle.get() && !connection.retired.get() && (unused || !limit.by_descriptors)
+        });
         idle.sort_by_key(|(wire, _)| wire.idle_since.get());
         let count = (idle.len() / 8).clamp(1, 32);
         for (wire, connection) in idle.iter().take(count) {
@@ -537,5 +563,10 @@ impl<T> Slots<T> {
 
 /// That connections are closed to make room is told once in so many milliseconds, as in nginx.
 const TELL_MS: u64 = 1000;
+/// For how long a connection must have waited for a request to be closed for want of descriptors.
+const REUSED_AFTER_MS: u64 = 1000;
+/// With fewer connections to come until descriptors are short, each is accepted by itself: a burst may bring as many as
+/// a listener's queue holds at once, and a turn's accepts more.
+const AHEAD: u64 = 511 + 64;
 /// Exchanges kept for reuse; more than this many requests at once on one worker allocate.
 const FREE_EXCHANGES: usize = 256;

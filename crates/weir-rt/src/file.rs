@@ -347,7 +347,8 @@ impl From<FileHandle> for OwnedFd {
 /// The errnos that tell a missing file from a forbidden one from a broken server.
 pub mod errno {
     pub use libc::{
-        EACCES, EEXIST, EIO, EISDIR, ELOOP, EMLINK, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, EPERM, EXDEV,
+        EACCES, EEXIST, EIO, EISDIR, ELOOP, EMFILE, EMLINK, ENAMETOOLONG, ENFILE, ENOENT, ENOSPC, ENOTDIR,
+        EPERM, EXDEV,
     };
 }
 

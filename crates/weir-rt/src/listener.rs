@@ -94,6 +94,12 @@ impl Listener {
         self.core.io.with(|io| io.resume_accept(self.index));
     }
 
+    /// Whether connections may be accepted that nobody has asked for yet, which spares system calls. Each takes a
+    /// descriptor. A listener does so unless it is told otherwise; then it accepts one when [`Listener::accept`] waits.
+    pub fn accept_ahead(&self, on: bool) {
+        self.core.io.with(|io| io.accept_ahead(self.index, on));
+    }
+
     /// The descriptor, for addresses and options.
     pub fn fd(&self) -> RawFd {
         self.core.io.with(|io| io.listener_fd(self.index))

@@ -45,6 +45,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Door>) 
     let held = worker.hold();
     let told = AcceptLog::default();
     while !door.closed.is_set() {
+        listener.accept_ahead(worker.accepts_ahead());
         match either(listener.accept(), door.closed.forever()).await {
             Some(Ok(stream)) => {
                 if worker.is_full() {

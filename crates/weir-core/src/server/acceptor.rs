@@ -27,6 +27,7 @@ use super::{StartError, thread};
 use crate::conf::Configuration;
 use crate::conf::listen::Address;
 use crate::conn::parked::ParkedConnection;
+use crate::descriptors::ConnectionLimit;
 use crate::log::{self, Level};
 use crate::worker::Counters;
 
@@ -62,7 +63,7 @@ impl Acceptor {
         let table = Table {
             players: Vec::new(),
             loads: Vec::new(),
-            most: 0,
+            most: ConnectionLimit::NONE,
             sockets: Vec::new(),
             finishing: Vec::new(),
             lot: ParkingLot::default(),
@@ -88,7 +89,8 @@ impl Acceptor {
     pub(super) fn update(&self, conf: &Configuration, sockets: Vec<DealtSocket>, players: Vec<Player>) {
         let poller = &self.dealer.poller;
         let mut table = self.dealer.table();
-        table.update(poller, sockets, players, conf.main.worker_connections());
+        let most = ConnectionLimit::of_worker(conf.main.worker_connections());
+        table.update(poller, sockets, players, most);
         let protocols =
             |address: &Address| (address.addr.clone(), [address.proxy_protocol, address.ssl, address.http2]);
         let addresses: Vec<_> = conf.addresses.iter().map(protocols).collect();
@@ -206,8 +208,8 @@ struct Table {
     players: Vec<Player>,
     /// What the players publish, as of this round, with what was dealt in it.
     loads: Vec<WorkerLoad>,
-    /// `worker_connections`
-    most: u64,
+    /// Of each player.
+    most: ConnectionLimit,
     sockets: Vec<PolledSocket>,
     /// Cookies of sockets that are closed: connections of theirs may be in queues, and workers may be those of then.
     finishing: Vec<(u64, Vec<Player>)>,
@@ -234,7 +236,7 @@ struct PolledSocket {
 impl Table {
     /// Takes note of what the workers publish.
     fn look(&mut self) {
-        let most = self.most;
+        let most = self.most.most;
         self.loads.clear();
         self.loads.extend(self.players.iter().map(|player| player.load(most)));
         match self.polling {
@@ -377,8 +379,7 @@ impl Table {
         let now = Instant::now();
         if self.reused.is_none_or(|logged| now >= logged + Duration::from_millis(REUSED_MS)) {
             self.reused = Some(now);
-            let text = format_args!("{} worker_connections are not enough, reusing connections", self.most);
-            log::cycle(Level::Warn, &text);
+            log::cycle(Level::Warn, &format_args!("{}, reusing connections", self.most));
         }
         for &token in parked.iter().take((parked.len() / 8).clamp(1, 32)) {
             drop(self.unpark(poller, token));
@@ -471,9 +472,15 @@ impl Table {
         }
     }
 
-    fn update(&mut self, poller: &Poller, sockets: Vec<DealtSocket>, players: Vec<Player>, most: u64) {
+    fn update(
+        &mut self,
+        poller: &Poller,
+        sockets: Vec<DealtSocket>,
+        players: Vec<Player>,
+        most: ConnectionLimit,
+    ) {
         let before = std::mem::replace(&mut self.players, players);
-        self.most = u64::MAX; // what was accepted, or waits in a socket that is closed, is not refused
+        self.most = ConnectionLimit::NONE; // what was accepted, or waits in a socket that is closed, is not refused
         self.look();
         let retired: Vec<Player> = before.into_iter().filter(|player| !self.plays(player)).collect();
         self.adopt_parked(&retired);

@@ -23,6 +23,7 @@ use weir_rt::DriverChoice;
 use crate::cache::Caches;
 use crate::conf::Configuration;
 use crate::conf::server::Generation;
+use crate::descriptors;
 use crate::housekeeping;
 use crate::log::{self, Level};
 use crate::resolver::kept::{self, CacheFolder};
@@ -272,6 +273,7 @@ impl Server {
             return Err(error);
         }
         sockets.adjust(configuration);
+        descriptors::share_out(count);
         housekeeping::handle().set(configuration.trace().into());
         // Before the workers let go of theirs: who closes a socket last must be one that accepts what waits in it.
         self.configuration.set(configuration.clone(), &sockets);

@@ -8,6 +8,8 @@ use weir_rt::{Recv, Stream, Timer};
 
 use super::idle::Parked;
 use super::peer::Peer;
+use crate::descriptors::socket_when_free;
+use crate::server::notify::either;
 use crate::tls::Secure;
 
 /// A connection to a server, while it is used or kept.
@@ -83,10 +85,12 @@ impl Connection {
     pub(crate) async fn open(addr: &SockAddr, how: &Opening<'_>, ms: u64) -> io::Result<Connection> {
         let timer = Timer::new();
         timer.arm(ms);
-        let socket = weir_rt::net::stream_socket(addr)?;
-        how.apply(&socket, addr)?;
-        let connect = Stream::connect_with(socket, addr);
-        let stream = match crate::server::notify::either(connect, timer.wait()).await {
+        let connect = async {
+            let socket = socket_when_free(addr).await?;
+            how.apply(&socket, addr)?;
+            Stream::connect_with(socket, addr).await
+        };
+        let stream = match either(connect, timer.wait()).await {
             Some(connected) => connected?,
             None => return Err(io::ErrorKind::TimedOut.into()),
         };

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
+use weir_core::descriptors::socket_when_free;
 use weir_core::log::Level;
 use weir_core::resolver;
 use weir_rt::net::{self, SockAddr};
@@ -268,7 +269,12 @@ impl Dial {
         };
         let peer = Rc::new(Peer { host: self.host.clone(), port: self.port, address: text });
         let failed = |error: std::io::Error| error.raw_os_error().unwrap_or(0);
-        let socket = net::stream_socket(address).map_err(|error| errno_words(failed(error)))?;
+        let timer = Timer::new();
+        timer.arm(timeout);
+        let socket = match either(socket_when_free(address), timer.wait()).await {
+            Some(socket) => socket.map_err(|error| errno_words(failed(error)))?,
+            None => return Err(self.timed_out(&peer)),
+        };
         if let Some(local) = &self.bind
             && let Err(error) = self.bind_to(socket.as_raw_fd(), local)
         {
@@ -277,8 +283,6 @@ impl Dial {
             self.notes.push(Level::Crit, format!("bind({host}) failed ({errno}: {text}){peer}"));
             return Err(errno_words(errno));
         }
-        let timer = Timer::new();
-        timer.arm(timeout);
         match either(Stream::connect_with(socket, address), timer.wait()).await {
             Some(Ok(stream)) => {
                 let conn = Rc::new(Conn::new(Line::Own(stream), peer, self.settings.nodelay));
@@ -298,11 +302,13 @@ impl Dial {
                 }
                 Err(errno_words(errno))
             }
-            None => {
-                self.error(&format_args!("lua tcp socket connect timed out{peer}"));
-                Err("timeout".to_owned())
-            }
+            None => Err(self.timed_out(&peer)),
         }
+    }
+
+    fn timed_out(&self, peer: &Peer) -> Refused {
+        self.error(&format_args!("lua tcp socket connect timed out{peer}"));
+        "timeout".to_owned()
     }
 
     fn bind_to(&self, fd: i32, local: &SockAddr) -> std::io::Result<()> {

@@ -36,6 +36,8 @@ pub(crate) struct ListenerSlot {
     pub(crate) paused: bool,
     /// Several workers or processes wait for this socket: wake one of them (epoll).
     pub(crate) exclusive: bool,
+    /// So many are accepted before the task takes them: [`AHEAD_MAX`] or one.
+    pub(crate) ahead: usize,
     pub(crate) closing: bool,
     pub(crate) accepted: VecDeque<OwnedFd>,
     /// An errno that ends accepting, 0 for none.
@@ -79,6 +81,7 @@ impl Listeners {
             accepting: Accepting::Off,
             paused: false,
             exclusive,
+            ahead: AHEAD_MAX,
             closing: false,
             accepted: VecDeque::new(),
             error: 0,
@@ -130,6 +133,15 @@ impl Io {
         self.arm_accept(i);
     }
 
+    /// Accepts ahead or not, from the next accept on.
+    pub(crate) fn accept_ahead(&mut self, i: u32, on: bool) {
+        let ahead = if on { AHEAD_MAX } else { 1 };
+        let slot = self.listeners.slot(i);
+        if std::mem::replace(&mut slot.ahead, ahead) != ahead && slot.accepting == Accepting::Armed {
+            self.disarm_accept(i);
+        }
+    }
+
     /// Whether the kernel no longer accepts for this listener.
     pub(crate) fn accept_stopped(&mut self, i: u32) -> bool {
         matches!(self.listeners.slot(i).accepting, Accepting::Off | Accepting::Starved(_))
@@ -138,14 +150,17 @@ impl Io {
     pub(crate) fn arm_accept(&mut self, i: u32) {
         let slot = self.listeners.slot(i);
         let Some(fd) = slot.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
-        if slot.accepting != Accepting::Off || slot.paused || slot.closing || slot.accepted.len() >= AHEAD_MAX
+        if slot.accepting != Accepting::Off
+            || slot.paused
+            || slot.closing
+            || slot.accepted.len() >= slot.ahead
         {
             return;
         }
         let data = tag(Kind::Accept, slot.generation, i);
         let armed = match &mut self.backend {
             Backend::Uring(uring) => {
-                uring.arm_accept(fd, data);
+                uring.arm_accept(fd, data, slot.ahead > 1);
                 Ok(())
             }
             Backend::Epoll(epoll) => epoll.listen_on(fd, data, slot.exclusive),
@@ -231,7 +246,7 @@ impl Io {
                 core.stats.accepted.add(1);
                 slot.accepted.push_back(fd);
                 core.sched.notify(&mut slot.waiter);
-                if slot.accepted.len() >= AHEAD_MAX {
+                if slot.accepted.len() >= slot.ahead {
                     self.disarm_accept(i);
                 }
             }

@@ -193,9 +193,17 @@ impl Uring {
         self.start_on(slot, Ops::HANGUP, poll.user_data(tag(Kind::Hangup, slot.generation, i)));
     }
 
-    pub(crate) fn arm_accept(&mut self, fd: RawFd, data: u64) {
+    /// Accepts one connection, or (`multi`) all that come.
+    pub(crate) fn arm_accept(&mut self, fd: RawFd, data: u64, multi: bool) {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        self.start(opcode::AcceptMulti::new(Fd(fd)).flags(flags).build().user_data(data));
+        let entry = match multi {
+            true => opcode::AcceptMulti::new(Fd(fd)).flags(flags).build(),
+            false => {
+                let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
+                opcode::Accept::new(Fd(fd), no_address, no_length).flags(flags).build()
+            }
+        };
+        self.start(entry.user_data(data));
     }
 
     /// Ends one operation; its completion still comes.
