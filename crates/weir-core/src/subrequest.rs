@@ -357,13 +357,8 @@ fn headers(x: &Exchange) -> Vec<(Vec<u8>, Vec<u8>)> {
     let response = &x.response;
     let mut headers = Vec::with_capacity(response.headers.len() + 4);
     let mut add = |name: &[u8], value: Vec<u8>| headers.push((name.to_vec(), value));
-    if let Some(kind) = &response.content_type {
-        let mut value = x.text(kind).to_vec();
-        if let Some(charset) = &response.charset {
-            value.extend_from_slice(b"; charset=");
-            value.extend_from_slice(x.text(charset));
-        }
-        add(b"Content-Type", value);
+    if let Some(kind) = response.typed_whole(&x.arena) {
+        add(b"Content-Type", kind);
     }
     if let Some(length) = response.content_length {
         add(b"Content-Length", length.to_string().into_bytes());

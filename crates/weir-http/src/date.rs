@@ -92,7 +92,8 @@ fn days_of_month(year: i64, month: i64) -> i64 {
 
 /// Reads an HTTP date (RFC 9110, section 5.6.7) in any of its three forms: `Sun, 06 Nov 1994 08:49:37 GMT`,
 /// `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`. As nginx, the name of the day is not checked and
-/// what follows the time is ignored; two-digit years below 70 are of this century.
+/// what follows the time is ignored; two-digit years below 70 are of this century. Months count in any letter case, where
+/// nginx looks at some letters of the name only (and takes `JAN` for July).
 ///
 /// Returns seconds since the epoch, negative before 1970; `None` when the text is not a date.
 pub fn parse(text: &[u8]) -> Option<i64> {
@@ -105,7 +106,7 @@ fn usual_form(text: &[u8; 29]) -> Option<i64> {
         return None;
     };
     let [h, h1, b':', i, i1, b':', s, s1, ..] = time else { return None };
-    let month = MONTHS.iter().position(|name| **name == [*m, *o, *n])? as i64 + 1;
+    let month = month_number([*m, *o, *n])?;
     let (day, year) = (two(d, d1)?, two(y, y1)? * 100 + two(y2, y3)?);
     let (hour, minute, second) = (two(h, h1)?, two(i, i1)?, two(s, s1)?);
     let good = [w, e, k].iter().all(|letter| letter.is_ascii_alphabetic())
@@ -114,6 +115,13 @@ fn usual_form(text: &[u8; 29]) -> Option<i64> {
         && second < 60
         && (1..=days_of_month(year, month)).contains(&day);
     good.then(|| days_from_civil(year, month, day) * DAY + hour * 3600 + minute * 60 + second)
+}
+
+fn month_number(name: [u8; 3]) -> Option<i64> {
+    let numbered = || MONTHS.iter().zip(1..);
+    let exact = numbered().find(|(month, _)| **month == &name);
+    let (_, number) = exact.or_else(|| numbered().find(|(month, _)| month.eq_ignore_ascii_case(&name)))?;
+    Some(number)
 }
 
 /// The number of two digits.
@@ -177,7 +185,7 @@ impl Reader<'_> {
     fn month(&mut self) -> Option<i64> {
         let (name, rest) = self.0.split_first_chunk::<3>()?;
         self.0 = rest;
-        MONTHS.iter().zip(1..).find(|(month, _)| **month == name).map(|(_, number)| number)
+        month_number(*name)
     }
 
     /// asctime's day: two digits, or a space and one, or one.

@@ -80,9 +80,7 @@ impl Filter {
     }
 
     fn several(&self, x: &mut Exchange, parts: Vec<ByteRange>, length: u64) {
-        let kind = x.response.content_type.take();
-        let kind = kind.as_ref().map_or(&b""[..], |kind| x.text(kind));
-        let charset = x.response.charset.as_ref().map(|charset| x.text(charset));
+        let (kind, charset) = x.response.typed(&x.arena).unwrap_or_default();
         let layout = Multipart::new(boundary(), kind, charset);
         x.response.charset = None;
         x.response.content_type = Some(Text::Span(x.arena.write(|out| layout.content_type(out))));

@@ -46,6 +46,41 @@ both_drivers! {
         assert_eq!((answer.text(), answer.field("Content-Type")), ("in".to_owned(), Some("text/css; charset=utf-8")));
     }
 
+    /// nginx, HAProxy and all others: byte for byte, unless `charset` gives it another one.
+    fn a_type_is_sent_as_its_server_wrote_it(driver) {
+        const TYPES: [&str; 6] = [
+            "text/plain;charset=utf-8", "text/html;  Charset=\"UTF-8\"", "text/css; a=b;charset=x", "text/html; charset=",
+            "text/html;charset=koi8-r", "text/html; charset=utf-8",
+        ];
+        let backend = answering(|path| {
+            let at: usize = path.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number");
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Type: {}\r\n\r\na", TYPES[at])
+        });
+        let conf = format!(r#"http {{ proxy_cache_path %%DIR%%/c keys_zone=z:1m; charset_map koi8-r utf-8 {{ E1 C3A1; }}
+            server {{ listen 127.0.0.1:%%PORT%%; add_header X-Type $sent_http_content_type;
+                location / {{ proxy_pass http://127.0.0.1:{port}; proxy_force_ranges on; }}
+                location /kept/ {{ proxy_cache z; proxy_cache_valid 1h; proxy_pass http://127.0.0.1:{port}; }}
+                location /lua/ {{ proxy_pass http://127.0.0.1:{port};
+                    header_filter_by_lua_block {{ ngx.header["X-Lua"] = ngx.header.content_type }} }}
+                location /sub/ {{ content_by_lua_block {{
+                    ngx.print(ngx.location.capture("/" .. ngx.var.uri:match("%d+")).header["Content-Type"]) }} }}
+                location /forced/ {{ charset utf-8; override_charset on; proxy_pass http://127.0.0.1:{port}; }}
+                location /same/ {{ charset utf-8; proxy_pass http://127.0.0.1:{port}; }}
+            }} }}"#, port = backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        for (at, kind) in TYPES.iter().enumerate() {
+            for path in ["/", "/kept/", "/kept/", "/lua/", "/same/"] {
+                let answer = server.get(&format!("{path}{at}"));
+                assert_eq!(answer.field("Content-Type"), Some(*kind), "{path}");
+                assert_eq!(answer.field("X-Type"), Some(*kind), "{path}");
+                assert!(path != "/lua/" || answer.field("X-Lua") == Some(kind), "{answer}");
+            }
+            assert_eq!(server.get(&format!("/sub/{at}")).text(), *kind);
+        }
+        assert_eq!(server.get("/forced/4").field("Content-Type"), Some("text/html; charset=utf-8"));
+        assert_eq!(server.get("/forced/1").field("Content-Type"), Some("text/html; charset=utf-8"));
+    }
+
     fn forced_ranges_are_not_offered_where_one_is_given(driver) {
         let backend = answering(|_| {
             "HTTP/1.1 200 OK\r\nAccept-Ranges: bytes\r\nContent-Length: 5\r\n\r\nhello".to_owned()

@@ -48,6 +48,15 @@ fn answer(visit: &mut Visit, head: &str, target: &str, count: usize) -> bool {
         "cookie" => fields = "Set-Cookie: a=b\r\n",
         "vary" => fields = "Vary: X-V, X-W\r\n",
         "star" => fields = "Vary: *\r\n",
+        "stars" => fields = "Vary: *\r\nVary: *\r\n",
+        "starlast" => fields = "Vary: X-V\r\nVary: *\r\n",
+        "starin" => fields = "Vary: X-V , *,X-W\r\n",
+        "starname" => fields = "Vary: X*\r\n",
+        "capitals" => fields = "Expires: Thu, 31 DEC 2099 00:00:01 GMT\r\n",
+        "small" => fields = "Expires: Thu, 31 jan 2099 00:00:01 GMT\r\n",
+        "dashes" => fields = "Expires: Thursday, 31-DEC-38 00:00:01 GMT\r\n",
+        "asctime" => fields = "Expires: Thu DEC 31 00:00:01 2099\r\n",
+        "nomonth" => fields = "Expires: Thu, 31 XXX 2099 00:00:01 GMT\r\n",
         "past" | "meanwhile" => fields = "X-Accel-Expires: @1\r\n",
         "swr" => {
             fields = "Cache-Control: max-age=1, stale-while-revalidate=3600, stale-if-error=3600\r\nX-Accel-Expires: @1\r\n";
@@ -345,6 +354,30 @@ fn ask(server: &Server, backend: &Backend) -> (Vec<String>, usize) {
 }
 
 both_drivers! {
+    /// RFC 9111 section 4.1: no request can be compared with what `*` stands for, wherever it is. nginx looks at the
+    /// whole value alone.
+    fn what_varies_by_everything_is_not_kept(driver) {
+        let backend = counting();
+        let server = Server::start(&CONF.replace("BACKEND", &backend.port().to_string()));
+        for path in ["/star", "/stars", "/starlast", "/starin"] {
+            for _ in 0..2 {
+                assert_eq!(server.get(path).field("X-Cache"), Some("MISS []"), "{path}");
+            }
+        }
+        let states = [server.get("/starname"), server.get("/starname")];
+        assert_eq!(states.map(|response| response.field("X-Cache").map(str::to_owned)), ["MISS []", "HIT []"].map(|state| Some(state.to_owned())));
+    }
+
+    /// nginx takes months in capitals, as far as their letters are those that it looks at.
+    fn months_count_in_any_letter_case(driver) {
+        let backend = counting();
+        let server = Server::start(&CONF.replace("BACKEND", &backend.port().to_string()));
+        for (path, second) in [("/capitals", "HIT []"), ("/small", "HIT []"), ("/dashes", "HIT []"), ("/asctime", "HIT []"), ("/nomonth", "MISS []")] {
+            assert_eq!(server.get(path).field("X-Cache"), Some("MISS []"), "{path}");
+            assert_eq!(server.get(path).field("X-Cache"), Some(second), "{path}");
+        }
+    }
+
     fn answers_come_from_where_nginx_s_do(driver) {
         let backend = counting();
         let conf = CONF.replace("BACKEND", &backend.port().to_string());

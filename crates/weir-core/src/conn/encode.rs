@@ -27,14 +27,14 @@ pub(crate) fn head(x: &Exchange, out: &mut Vec<u8>) {
     }
     server(x, out);
     date(x, out);
-    if let Some(kind) = &response.content_type
+    if let Some((kind, charset)) = response.typed(&x.arena)
         && !response.not_modified
     {
         out.extend_from_slice(b"Content-Type: ");
-        out.extend_from_slice(x.text(kind));
-        if let Some(charset) = &response.charset {
+        out.extend_from_slice(kind);
+        if let Some(charset) = charset {
             out.extend_from_slice(b"; charset=");
-            out.extend_from_slice(x.text(charset));
+            out.extend_from_slice(charset);
         }
         out.extend_from_slice(b"\r\n");
     }

@@ -3,7 +3,7 @@
 use weir_http::Known;
 
 use crate::body::Body;
-use crate::text::{Arena, Text};
+use crate::text::{Arena, Span, Text};
 
 /// A field of a response: its name, known or as written, and its value.
 #[derive(Clone, Debug)]
@@ -74,6 +74,9 @@ pub struct Response {
     pub content_type: Option<Text>,
     /// Charset added to the type.
     pub charset: Option<Text>,
+    /// The type and charset as an upstream wrote them. It is sent as long as [`Response::content_type`] and
+    /// [`Response::charset`] are parts of it.
+    pub(crate) written_type: Option<Span>,
     /// The charset that an upstream wants its response recoded to (`X-Accel-Charset`).
     pub override_charset: Option<Text>,
     /// `Content-Length`; without one the body is chunked or ends with the connection.
@@ -182,6 +185,34 @@ impl Response {
         (self.expect_trailers, self.vary_encoding) = (false, false);
     }
 
+    /// `Content-Type` as it is sent: the type, and the charset to be added to it. What an upstream wrote, however it
+    /// did, is sent as it came unless its type or charset was changed.
+    pub fn typed<'a>(&'a self, arena: &'a Arena) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+        if let Some(whole) = self.as_written() {
+            return Some((arena.get(whole), None));
+        }
+        let (kind, charset) = (self.content_type.as_ref()?, self.charset.as_ref());
+        Some((kind.bytes(arena), charset.map(|charset| charset.bytes(arena))))
+    }
+
+    /// The type and charset as an upstream wrote them, unless they were changed: what is put into the arena later has
+    /// another place.
+    pub(crate) fn as_written(&self) -> Option<Span> {
+        let whole = self.written_type?;
+        let (Text::Span(kind), Text::Span(charset)) = (self.content_type.as_ref()?, self.charset.as_ref()?)
+        else {
+            return None;
+        };
+        let of_it = kind.start == whole.start && charset.start > whole.start && charset.end <= whole.end;
+        of_it.then_some(whole)
+    }
+
+    /// [`Response::typed`] in one piece.
+    pub fn typed_whole(&self, arena: &Arena) -> Option<Vec<u8>> {
+        let (kind, charset) = self.typed(arena)?;
+        Some(charset.map_or_else(|| kind.to_vec(), |charset| [kind, b"; charset=", charset].concat()))
+    }
+
     /// At most `bytes` of the body wait for the client.
     pub fn bound(&mut self, bytes: u64) {
         self.ahead = Some(self.ahead.map_or(bytes, |other| other.min(bytes)));
@@ -194,6 +225,7 @@ impl Response {
             reason,
             content_type,
             charset,
+            written_type,
             override_charset,
             content_length,
             last_modified,
@@ -227,6 +259,7 @@ impl Response {
                 *text = None;
             }
         }
+        *written_type = None;
         headers.clear();
         trailers.clear();
         if !matches!(body, Body::Empty) {

@@ -267,23 +267,27 @@ fn content_type(x: &mut Exchange, up: &Upstream, value: Span) {
     x.response.content_type = Some(Text::Span(kind));
     if let Some(charset) = charset {
         x.response.charset = Some(Text::Span(charset));
+        x.response.written_type = Some(value);
     }
 }
 
-/// Where the type ends, and where its charset begins and ends; `None` when there is none.
+/// Where the type with its other parameters ends, and where its charset begins and ends; `None` when there is none.
 fn charset(text: &[u8]) -> Option<(usize, usize, usize)> {
-    let semicolon = text.iter().position(|byte| *byte == b';')?;
-    let rest = text.get(semicolon + 1..)?;
-    let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
-    let name = rest.get(blanks..)?;
-    if !name.get(..8)?.eq_ignore_ascii_case(b"charset=") {
-        return None;
+    let semicolons = text.iter().enumerate().filter(|(_, byte)| **byte == b';').map(|(at, _)| at);
+    for semicolon in semicolons {
+        let rest = text.get(semicolon + 1..)?;
+        let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
+        let name = rest.get(blanks..)?;
+        if !name.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"charset=")) {
+            continue;
+        }
+        let start = semicolon + 1 + blanks + 8;
+        let value = text.get(start..)?;
+        let quoted = value.first() == Some(&b'"') && value.len() > 1 && value.last() == Some(&b'"');
+        let (start, end) = if quoted { (start + 1, text.len() - 1) } else { (start, text.len()) };
+        return Some((semicolon, start, end));
     }
-    let start = semicolon + 1 + blanks + 8;
-    let value = text.get(start..)?;
-    let quoted = value.first() == Some(&b'"') && value.len() > 1 && value.last() == Some(&b'"');
-    let (start, end) = if quoted { (start + 1, text.len() - 1) } else { (start, text.len()) };
-    Some((semicolon, start, end))
+    None
 }
 
 /// Whether the answer is read as fast as it comes: by the configuration, or as its `X-Accel-Buffering` says.
@@ -330,5 +334,7 @@ mod tests {
         assert_eq!(parts("text/html; charset=utf-8"), Some(("text/html", "utf-8")));
         assert_eq!(parts("text/html;charset=\"utf-8\""), Some(("text/html", "utf-8")));
         assert_eq!(parts("multipart/mixed; boundary=x"), None);
+        assert_eq!(parts("text/html; a=b;charset=c"), Some(("text/html; a=b", "c")));
+        assert_eq!(parts("text/html; char"), None);
     }
 }

@@ -54,7 +54,7 @@ impl Fetch {
                 _ => {}
             }
         }
-        judged.keeps &= !judged.freshness.refused && judged.vary.len() <= VARY && judged.vary != b"*";
+        judged.keeps &= !judged.freshness.refused && judged.vary.len() <= VARY && !names_all(&judged.vary);
         judged
     }
 
@@ -209,6 +209,12 @@ fn head_text(x: &Exchange, incoming: &Incoming) -> Vec<u8> {
     }
     text.extend_from_slice(b"\r\n");
     text
+}
+
+/// Whether one of the names is `*`: the response depends on what no later request can be compared by (RFC 9111
+/// section 4.1). nginx looks at `*` alone.
+fn names_all(vary: &[u8]) -> bool {
+    vary.split(|byte| *byte == b',').any(|name| name.trim_ascii() == b"*")
 }
 
 /// As long as nginx lets `Vary` be.

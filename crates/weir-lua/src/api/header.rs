@@ -38,12 +38,7 @@ pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
 /// The type, and the charset with it.
 fn content_type(x: &Exchange) -> Option<Vec<u8>> {
-    let mut kind = x.text(x.response.content_type.as_ref()?).to_vec();
-    if let Some(charset) = &x.response.charset {
-        kind.extend_from_slice(b"; charset=");
-        kind.extend_from_slice(x.text(charset));
-    }
-    Some(kind)
+    x.response.typed_whole(&x.arena)
 }
 
 /// The answer's fields as scripts see them.

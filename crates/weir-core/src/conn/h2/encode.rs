@@ -64,13 +64,13 @@ fn compose(x: &Exchange, coder: &mut Encoder, out: &mut Vec<u8>) {
     server(x, coder, out);
     date(x, coder, out);
     let mut scratch = std::mem::take(&mut *x.worker.scratch.borrow_mut());
-    if let Some(kind) = &response.content_type
+    if let Some((kind, charset)) = response.typed(&x.arena)
         && !response.not_modified
     {
-        match &response.charset {
-            None => coder.known(Known::ContentType, x.text(kind), out),
+        match charset {
+            None => coder.known(Known::ContentType, kind, out),
             Some(charset) => {
-                let parts = [x.text(kind), b"; charset=", x.text(charset)];
+                let parts = [kind, b"; charset=", charset];
                 coder.known(Known::ContentType, joined(&mut scratch, &parts), out);
             }
         }

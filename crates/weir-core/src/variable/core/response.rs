@@ -64,6 +64,10 @@ pub(super) fn content_type(x: &mut Exchange) -> Option<Text> {
     if x.response.not_modified {
         return None;
     }
+    // What an upstream wrote is seen as it is from the beginning.
+    if let Some(whole) = x.response.as_written() {
+        return Some(Text::Span(whole));
+    }
     let charset = if x.response.header_sent { x.response.charset.clone() } else { None };
     let Some(charset) = charset else { return Some(kind) };
     let start = x.arena.mark();
