@@ -1,0 +1,1 @@
+"""The differential harness behind `conformance/differ`: its parts, by role."""

@@ -1,0 +1,175 @@
+"""Two servers with many configurations at a time: each a `server` block at a port of its own, equal on both sides."""
+
+import dataclasses
+import re
+import time
+
+from . import client, comparison, servers
+
+PORTS = 60
+"""Configurations of one start, at the most."""
+
+
+@dataclasses.dataclass
+class Case:
+    """A configuration with the requests that it gets, in order, and what came out."""
+
+    configuration: object
+    requests: list
+    found: list = dataclasses.field(default_factory=list)
+    """Pairs of (place of the request or None, Difference)."""
+    is_valid: bool = True
+    done: int = 0
+    """How many requests were compared."""
+
+
+class Bench:
+    """The two servers and their upstream servers."""
+
+    def __init__(self, nginx, weir, upstream, ports):
+        self.nginx, self.weir, self.upstream, self.ports = nginx, weir, upstream, ports
+        self.sides = (nginx, weir)
+        self.comparison = comparison.Comparison(nginx, weir)
+        self.starts = 0
+
+    def run(self, cases):
+        """Runs cases that share their directives of `http`."""
+        for case in cases:
+            case.found, case.is_valid, case.done = [], True, 0
+        left = self._accepted(list(cases))
+        if not left:
+            return
+        try:
+            self.starts += 1
+            for side in self.sides:
+                side.start(self.ports[0])
+            for place, case in enumerate(left):
+                self._ask(case, self.ports[place])
+        except servers.StartError as error:
+            self._not_started(left, error)
+        finally:
+            for side in self.sides:
+                side.stop()
+
+    def _not_started(self, cases, error):
+        """A start that fails after a good `-t`, or a server that ended: each case by itself, to know whose it is."""
+        for side in self.sides:
+            side.stop()
+        if len(cases) > 1:
+            for case in cases:
+                self.run([case])
+            return
+        alive = [str(side.is_alive()) for side in self.sides]
+        cases[0].found.append((None, comparison.Difference("starts", alive[0], f"{alive[1]} {str(error)[:60]}")))
+
+    def write(self, cases):
+        """Writes the configurations of both sides; gives for each side which lines are whose."""
+        places = []
+        for side in self.sides:
+            plain = [side.filled(level.text, 0) for level in cases[0].configuration.plain] if cases else []
+            text, lines = side.head() + "".join(f"{line}\n" for line in plain), []
+            for number, case in enumerate(cases):
+                zones, block = case.configuration.texts(side, number)
+                http2 = "http2 on; " if any(request.http2 for request in case.requests) else ""
+                block = block.replace("%PORT%", str(self.ports[number])).replace("%LISTEN%", http2)
+                first = text.count("\n") + 1
+                text += f"{zones}\n{block}"
+                lines.append((first, text.count("\n")))
+            side.write(text + "}\n")
+            places.append(lines)
+        return places
+
+    def _accepted(self, cases):
+        """Takes out what either side refuses, and compares what they say of it."""
+        while cases:
+            places = self.write(cases)
+            for side, lines in zip(self.sides, places):
+                if (message := side.check()) is not None:
+                    self._refused(cases, lines, message)
+                    break
+            else:
+                return cases
+        return cases
+
+    def _refused(self, cases, lines, message):
+        """Finds whose the error is and takes it out of `cases`."""
+        number = re.search(r"server\.conf:(\d+)", message)
+        places = [place for place, (first, last) in enumerate(lines) if number and first <= int(number[1]) <= last]
+        if not places and len(cases) > 1:
+            places = [self._bisected(cases)]
+        case = cases.pop(places[0] if places else 0)
+        case.is_valid = False
+        self.write([case])
+        said = [side.check() for side in self.sides]
+        classes = [comparison.message_class(text) for text in said]
+        if classes[0] != classes[1]:
+            case.found.append((None, comparison.Difference("accepts", *classes)))
+
+    def _bisected(self, cases):
+        """The place of a case that is refused by itself, or with those before it."""
+        low, high = 0, len(cases)
+        while high - low > 1:
+            middle = (low + high) // 2
+            self.write(cases[:middle])
+            if any(side.check() is not None for side in self.sides):
+                high = middle
+            else:
+                low = middle
+        return low
+
+    def _ask(self, case, port):
+        """All requests of a case, one at a time, and its log."""
+        for side in self.sides:
+            side.log_lines()
+        clients = ({}, {})
+        for place, request in enumerate(case.requests):
+            responses = [client.exchange(side.address, port, request) for side in self.sides]
+            for ports, response in zip(clients, responses):
+                ports[str(response.port)] = place
+            differences = self.comparison.responses(*responses, request)
+            received = self._received()
+            if not any(difference.aspect == "status" for difference in differences):
+                differences += self.comparison.upstream(*received)
+            case.found += [(place, difference) for difference in differences]
+            case.done += 1
+            for side in self.sides:
+                if not side.is_alive():
+                    raise servers.StartError(f"{side.name} died at {request.method} {request.target}: {side.last_words()}")
+        self._compare_logs(case, clients)
+
+    def _received(self):
+        """What both upstream servers got; a mirrored request may come a little later."""
+        found = [self.upstream.take(side.address) for side in self.sides]
+        until = time.monotonic() + 0.3
+        while len(found[0]) != len(found[1]) and time.monotonic() < until:
+            time.sleep(0.01)
+            for place, side in enumerate(self.sides):
+                found[place] += self.upstream.take(side.address)
+        return found
+
+    def _compare_logs(self, case, clients):
+        """The lines of each request, found by the ports of its two connections."""
+        lines = [side.log_lines() for side in self.sides]
+        until = time.monotonic() + 0.5
+        while len(lines[0]) != len(lines[1]) and time.monotonic() < until:
+            time.sleep(0.02)
+            for place, side in enumerate(self.sides):
+                lines[place] += side.log_lines()
+        logged = [by_request(side, ports) for side, ports in zip(lines, clients)]
+        # What differs in the response is not told a second time from the log.
+        whole = {place for place, difference in case.found if difference.aspect in ("status", "body", "end", "whole")}
+        head = {place for place, difference in case.found if difference.aspect.startswith(("framing", "field:", "interim", "line"))}
+        for place in range(len(case.requests)):
+            for difference in self.comparison.log_lines(logged[0].get(place, []), logged[1].get(place, [])):
+                if place not in whole and not (place in head and difference.aspect in ("log:sent", "log:type", "log:body")):
+                    case.found.append((place, difference))
+
+
+def by_request(lines, ports):
+    """The lines of the log, without the client's port and without those of the probe, by the place of their request."""
+    found = {}
+    for line in lines:
+        port, _, rest = line.partition("|")
+        if not rest.startswith('"GET /probe HTTP/1.1"'):
+            found.setdefault(ports.get(port), []).append(rest)
+    return found

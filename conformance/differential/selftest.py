@@ -1,0 +1,119 @@
+"""Tests of the harness's own parts that need no server."""
+
+import random
+import unittest
+
+from . import allowed, comparison, configuration, covering, directives, generator, minimiser, request, sources
+
+
+class CoveringArrayTest(unittest.TestCase):
+    """The covering array covers what can be covered."""
+
+    def test_small_array_covers_all_pairs(self):
+        members = [(name, value) for name in "abcdef" for value in (1, 2)]
+        array = covering.CoveringArray(members, lambda member: member, 1, lambda row, member: all(member[0] != other[0] for other in row))
+        for _ in range(40):
+            array.row(6)
+        self.assertEqual(array.names.covered(), 15)
+        self.assertEqual(array.values.covered(), 60)
+
+    def test_same_seed_same_rows(self):
+        rows = [[covering.CoveringArray(list("abcdefgh"), lambda member: (member, ""), 5).row(3) for _ in range(2)] for _ in range(2)]
+        self.assertEqual(rows[0], rows[1])
+
+    def test_rows_that_end_count_only_their_pairs(self):
+        array = covering.CoveringArray(["end", "a", "b"], lambda member: (member, ""), 1, ends=lambda member: member == "end")
+        array._count([0, 1, 2])
+        self.assertEqual(array.names.covered(), 2)
+
+
+class GeneratorTest(unittest.TestCase):
+    """Configurations keep the rules of blocks."""
+
+    def test_configurations_are_sound_and_repeat(self):
+        first, again = ([generator.Generator(7, 4).start(20) for _ in range(1)][0] for _ in range(2))
+        self.assertEqual(first, again)
+        for made, requests in first:
+            self.assertEqual(len(requests), 4)
+            blocks = {level.block for level in made.levels}
+            self.assertTrue("nested" not in blocks or made.nested)
+            self.assertTrue("named" not in blocks or made.named)
+
+    def test_every_directive_is_in_a_known_block(self):
+        for level in directives.levels():
+            self.assertIn(level.block, directives.BLOCKS.values())
+        self.assertEqual(len(set(directives.levels())), len(directives.levels()))
+
+    def test_parts_can_be_taken_away(self):
+        made = generator.Generator(3, 1).start(1)[0][0]
+        self.assertEqual(made.only(made.parts()), made)
+        self.assertEqual(made.only([]).parts(), [])
+        self.assertEqual(made.only([]).source, made.source)
+
+
+class RequestTest(unittest.TestCase):
+    """Requests and their bytes."""
+
+    def test_bytes(self):
+        self.assertEqual(request.Request().bytes(), b"GET /t/page.txt HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        chunked = request.Request(method="POST", body=b"abcd", framing="trailers")
+        self.assertTrue(chunked.bytes().endswith(b"\r\n\r\n2\r\nab\r\n2\r\ncd\r\n0\r\nX-Trailer: t\r\n\r\n"))
+
+    def test_parts_can_be_taken_away(self):
+        made = configuration.Configuration(sources.SOURCES[0])
+        source = request.RequestGenerator(random.Random(2))
+        for one in (source.request(made) for _ in range(300)):
+            self.assertEqual(one.only(one.parts()), one)
+            self.assertEqual(one.only([]).method, "GET")
+
+
+class MinimiserTest(unittest.TestCase):
+    """Delta debugging finds what is needed, and no more."""
+
+    def test_one_part(self):
+        self.assertEqual(minimiser.ddmin(list(range(20)), lambda lists: [7 in one for one in lists]), [7])
+
+    def test_two_parts_far_apart(self):
+        self.assertEqual(minimiser.ddmin(list(range(20)), lambda lists: [{2, 17} <= set(one) for one in lists]), [2, 17])
+
+    def test_nothing_is_needed(self):
+        self.assertEqual(minimiser.ddmin(list(range(5)), lambda lists: [True for _ in lists]), [])
+
+
+class AllowedTest(unittest.TestCase):
+    """The list is narrow, and what it covers is what it says."""
+
+    def test_no_rule_is_any(self):
+        self.assertEqual([problem for rule in allowed.read() for problem in rule.problems()], [])
+
+    def test_broad_rules_are_refused(self):
+        for rule in (allowed.Rule("x", "status", ["a"]), allowed.Rule("r" * 30, ".*", ["a"]), allowed.Rule("r" * 30, "status"), allowed.Rule("r" * 30, "status", [".*"])):
+            self.assertNotEqual(list(rule.problems()), [])
+
+    def test_all_of_a_rule_must_hold(self):
+        rule = allowed.Rule("r" * 30, "field:x", ["source: lua", "method: .*"], ["http2"], "^$", "1")
+        met = comparison.Difference("field:x", "", "1")
+        self.assertTrue(rule.covers({"source: lua", "method: GET"}, met))
+        self.assertFalse(rule.covers({"source: lua", "method: GET", "http2"}, met))
+        self.assertFalse(rule.covers({"source: lua"}, met))
+        self.assertFalse(rule.covers({"source: lua", "method: GET"}, comparison.Difference("field:x", "1", "1")))
+
+
+class ComparisonTest(unittest.TestCase):
+    """What is equal enough."""
+
+    def test_times_of_the_clock(self):
+        self.assertTrue(comparison.same_times("expires", ["Thu, 01 Jan 1970 00:00:01 GMT"], ["Thu, 01 Jan 1970 00:00:03 GMT"]))
+        self.assertFalse(comparison.same_times("expires", ["Thu, 01 Jan 1970 00:00:01 GMT"], ["Thu, 01 Jan 1970 01:00:01 GMT"]))
+
+    def test_classes_of_messages(self):
+        self.assertEqual(comparison.message_class('nginx: [emerg] "a" directive is not allowed here in /x:1'), "not allowed here")
+        self.assertEqual(comparison.message_class(None), "accepted")
+
+
+def run():
+    """0 where all tests pass."""
+    suite = unittest.TestSuite()
+    for test in (CoveringArrayTest, GeneratorTest, RequestTest, MinimiserTest, AllowedTest, ComparisonTest):
+        suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(test))
+    return 0 if unittest.TextTestRunner(verbosity=1).run(suite).wasSuccessful() else 1
