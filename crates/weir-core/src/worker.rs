@@ -17,6 +17,7 @@ use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
 use crate::conn::h1::Wire;
 use crate::conn::heads::Heads;
+use crate::conn::parked;
 use crate::descriptors::{self, ConnectionLimit};
 use crate::exchange::{Exchange, Kinds};
 use crate::file::Files;
@@ -405,18 +406,24 @@ impl Worker {
         !idle.is_empty()
     }
 
-    /// Has `count` connections end that can't be parked, those first that wait for a request: clients of HTTP/2 are sent
-    /// GOAWAY, those of HTTP/1 over TLS get `Connection: close` with their next response. What has become another
-    /// protocol goes on.
+    /// Has `count` connections leave, those first that wait for a request: plain ones of HTTP/1 go to another worker,
+    /// clients of HTTP/2 are sent GOAWAY, those of HTTP/1 over TLS get `Connection: close` with their next response. What
+    /// has become another protocol goes on.
     pub(crate) fn even_out(&self, count: u64) {
         let mut wires = self.open_wires();
         wires.retain(|(wire, connection)| {
-            (wire.multiplexed.get() || connection.is_tls())
-                && connection.requests.get() > 0
-                && !connection.retired.get()
+            let may = wire.multiplexed.get() || connection.is_tls() || parked::can_leave(self, connection);
+            may && connection.requests.get() > 0 && !connection.retired.get() && !wire.moves.get()
         });
         wires.sort_by_key(|(wire, _)| !wire.idle.get());
         for (wire, connection) in wires.iter().take(count as usize) {
+            if !wire.multiplexed.get() && parked::can_leave(self, connection) {
+                wire.moves.set(true);
+                if wire.idle.get() {
+                    wire.timer.arm(0);
+                }
+                continue;
+            }
             connection.retired.set(true);
             self.counters.dealing.evened_out.add(1);
             if wire.multiplexed.get() {

@@ -286,3 +286,35 @@ fn traps_are_warnings_of_the_test_only() {
     let server = Server::start(text);
     assert!(!server.dir().read("error.log").contains("exponential"));
 }
+
+/// What nginx's files say of accepting and Weir does otherwise is said at its place; what both do alike is not.
+#[test]
+fn lines_of_accepting_that_are_ignored_are_said_by_t() {
+    let run = |lines: &str| {
+        let text =
+            format!("events {{\n{lines} }}\nhttp {{ server {{ listen 127.0.0.1:%%PORT%%; return 204; }} }}");
+        let Exit { status, stderr, .. } = Server::builder(&text).run(&["-t"]);
+        assert!(status.success(), "{stderr}");
+        stderr
+    };
+    let warned = run("accept_mutex on;\nmulti_accept off;\naccept_mutex_delay 1s;");
+    for (expected, line) in [
+        (
+            "[warn] \"accept_mutex on\" is ignored: one thread accepts for all workers and deals connections to them in ",
+            2,
+        ),
+        ("[warn] \"multi_accept off\" is ignored: all connections that wait are accepted in ", 3),
+        (
+            "[warn] \"accept_mutex_delay\" is ignored: one thread accepts for all workers, none waits for a mutex in ",
+            4,
+        ),
+    ] {
+        let place = format!("nginx.conf:{line}");
+        assert!(
+            warned.lines().any(|found| found.contains(expected) && found.contains(&place)),
+            "{expected}: {warned}"
+        );
+    }
+    let silent = run("accept_mutex off; multi_accept on;");
+    assert!(!silent.contains("[warn]"), "{silent}");
+}

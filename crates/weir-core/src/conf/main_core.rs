@@ -314,12 +314,12 @@ const TABLE: &[Row] = &[
     Row::new("use", EVENTS, ONE, set::driver).doc("The event driver: io_uring or epoll; by probing."),
     Row::new("worker_connections", EVENTS, ONE, set::worker_connections)
         .doc("Connections of one worker; 512."),
-    Row::new("multi_accept", EVENTS, FLAG, |c, line| line.flag(&mut c.multi_accept))
-        .doc("Accepted for nginx's files; all that wait are accepted, a bounded number at a time."),
-    Row::new("accept_mutex", EVENTS, FLAG, |c, line| line.flag(&mut c.accept_mutex))
-        .doc("Accepted for nginx's files; one thread accepts for several workers."),
-    Row::new("accept_mutex_delay", EVENTS, ONE, |c, line| line.time_ms(&mut c.accept_mutex_delay))
-        .doc("Accepted for nginx's files; there is no accept mutex."),
+    Row::new("multi_accept", EVENTS, FLAG, set::multi_accept)
+        .doc("It is always on: all that wait are accepted, a bounded number at a time; off is warned about."),
+    Row::new("accept_mutex", EVENTS, FLAG, set::accept_mutex)
+        .doc("It is always off: one thread accepts for several workers; on is warned about."),
+    Row::new("accept_mutex_delay", EVENTS, ONE, set::accept_mutex_delay)
+        .doc("Accepted for nginx's files with a warning; there is no accept mutex."),
     Row::new("debug_connection", EVENTS, ONE, set::debug_connection).doc(
         "Connections from this address or network, or unix:, are logged at all levels, to all error logs.",
     ),

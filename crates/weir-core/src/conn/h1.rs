@@ -43,6 +43,8 @@ pub struct Wire {
     pub(crate) idle_since: Cell<u64>,
     /// A graceful stop does not close the idle connection before this time (`keepalive_min_timeout`); 0: at once.
     pub(crate) kept_until: Cell<u64>,
+    /// It goes to another worker, if it can, when it waits for a request next.
+    pub(crate) moves: Cell<bool>,
     /// It is an HTTP/2 connection: its task looks what it has to do when the timer expires.
     pub(crate) multiplexed: Cell<bool>,
     /// `tcp_nodelay off` was applied.
@@ -65,6 +67,7 @@ impl Wire {
             idle: Cell::new(true),
             idle_since: Cell::new(weir_rt::now_ms()),
             kept_until: Cell::new(0),
+            moves: Cell::new(false),
             multiplexed: Cell::new(false),
             delays: Cell::new(false),
             sent_before: 0,
@@ -174,13 +177,21 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
         if waits {
             let until = weir_rt::now_ms().saturating_add(idle);
             let parks = !stays && parked::is_wanted(&worker, &connection, idle);
-            wire.timer.arm(if parks { parked::PARK_MS } else { idle });
-            worker.counters.waiting.add(1);
-            let received = wire.stream.recv(Some(&wire.timer)).await;
-            worker.counters.waiting.sub(1);
+            let moves = parks && wire.moves.get() && Box::pin(is_sent(&wire, idle)).await;
+            let received = if moves || connection.retired.get() {
+                Recv::TimedOut
+            } else {
+                wire.timer.arm(if parks { parked::PARK_MS } else { idle });
+                worker.counters.waiting.add(1);
+                let received = wire.stream.recv(Some(&wire.timer)).await;
+                worker.counters.waiting.sub(1);
+                received
+            };
+            let parks = parks || wire.moves.get();
             match received {
                 Recv::Data(buf) => wire.input.borrow_mut().push(buf),
                 Recv::TimedOut if parks && !connection.retired.get() && !worker.is_stopping() => {
+                    wire.moves.set(false);
                     match Box::pin(parked::park(&worker, &connection, wire, until)).await {
                         Ok(()) => return,
                         Err(ours) => (wire, stays) = (ours, true),
@@ -221,6 +232,12 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
         wire.timer.arm(connection.hosts.borrow().default().plan.core.send_timeout);
         let _ = wire.stream.drained(0, Some(&wire.timer)).await;
     }
+}
+
+/// Whether the client takes what was sent within `ms` milliseconds.
+async fn is_sent(wire: &Wire, ms: u64) -> bool {
+    wire.timer.arm(ms);
+    wire.stream.drained(0, Some(&wire.timer)).await.is_ok() && wire.stream.unsent() == 0
 }
 
 /// What a busy connection waits for.

@@ -44,6 +44,11 @@ struct Record {
 }
 
 impl ParkedConnection {
+    /// Whether its client has asked already: what came while it was given up wakes no poller.
+    pub(crate) fn has_asked(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
     /// Whether its address is one of `addresses`, and connections to it begin as this one did.
     pub(crate) fn belongs_to(&self, addresses: &[(SockAddr, [bool; 3])]) -> bool {
         addresses
@@ -54,8 +59,12 @@ impl ParkedConnection {
 
 /// Whether a connection that waits for `idle` milliseconds is to be parked before they are over.
 pub(super) fn is_wanted(worker: &Worker, connection: &Connection, idle: u64) -> bool {
-    idle > PARK_MS
-        && worker.has_dealer()
+    idle > PARK_MS && can_leave(worker, connection)
+}
+
+/// Whether a connection can go to another worker between two requests.
+pub(crate) fn can_leave(worker: &Worker, connection: &Connection) -> bool {
+    worker.has_dealer()
         && connection.requests.get() > 0
         && connection.states.get().is_none()
         && connection.tls.get().is_none()

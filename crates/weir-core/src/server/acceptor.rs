@@ -10,6 +10,8 @@
 //! worker that does not know the socket: [`Acceptor::update`] is called once the workers have the configuration, and a
 //! worker keeps its [`Door`](crate::conn::accept::Door) of a socket that is gone until no queue has a connection of it.
 
+mod evening;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -317,6 +319,11 @@ impl Table {
     /// Keeps a connection for the worker that had it.
     fn park(&mut self, poller: &Poller, parked: Box<ParkedConnection>) -> Result<(), Box<ParkedConnection>> {
         let Some(from) = self.player(parked.from) else { return Err(parked) };
+        if parked.has_asked() {
+            self.look();
+            self.deal_again(parked, Some(from));
+            return Ok(());
+        }
         let token = self.lot.insert(parked);
         let watched = self.lot.get(token).is_some_and(|parked| poller.watch_once(&parked.fd, token).is_ok());
         if !watched {
@@ -344,6 +351,11 @@ impl Table {
     fn wake_up(&mut self, poller: &Poller, token: u64) {
         let Some(parked) = self.unpark(poller, token) else { return };
         let from = self.player(parked.from);
+        self.deal_again(parked, from);
+    }
+
+    /// A worker goes on with a connection that worker `from` had.
+    fn deal_again(&mut self, parked: Box<ParkedConnection>, from: Option<usize>) {
         // Without workers it can not be served.
         let Some(at) = self.choice.choose_again(&self.loads, from).or(from) else { return };
         if from != Some(at) {
@@ -409,18 +421,6 @@ impl Table {
         if moved {
             self.look_ms = LOOK_MS;
         }
-    }
-
-    /// Has workers end connections whose clients will be dealt to others, once a second while shares are uneven.
-    fn even_out(&mut self) {
-        let now = Instant::now();
-        if self.even_at.is_none_or(|at| now < at) {
-            return;
-        }
-        for (at, count) in self.evening.check(&self.loads) {
-            self.players[at].remote.run(Box::new(move || thread::even_out(count)));
-        }
-        self.even_at = self.evening.goes_on().then(|| now + EVEN);
     }
 
     /// Workers may forget the sockets of which no connection waits any more.

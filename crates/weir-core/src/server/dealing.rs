@@ -94,6 +94,12 @@ impl WorkerChoice {
         (chosen != from).then_some(chosen)
     }
 
+    /// The worker for what is parked for worker `from`; `None`: none has less by two, or room.
+    pub fn relief(&self, loads: &[WorkerLoad], from: usize) -> Option<usize> {
+        let to = self.best(loads, |load| !load.is_full())?;
+        (loads[to].share() + 1 < loads.get(from)?.share()).then_some(to)
+    }
+
     /// Of the workers that `may`, one that is not late if there is one, and of those the one with the smallest share,
     /// then the fewest requests in flight, then the next in turn.
     fn best(&self, loads: &[WorkerLoad], may: impl Fn(&WorkerLoad) -> bool) -> Option<usize> {
@@ -230,6 +236,20 @@ mod tests {
         loads[2].turn_us = 0;
         loads[0].turn_us = LATE_US - 1;
         assert_eq!(choice.rescue(&loads, 0), None, "it turns");
+    }
+
+    #[test]
+    fn what_is_parked_goes_to_those_with_the_least_until_shares_are_even() {
+        let mut loads = idle(3);
+        (loads[0].parked, loads[1].open) = (12, 2);
+        let choice = WorkerChoice::new(0);
+        while let Some(to) = choice.relief(&loads, 0) {
+            loads[0].parked -= 1;
+            loads[to].parked += 1;
+        }
+        assert_eq!(loads.iter().map(WorkerLoad::share).collect::<Vec<_>>(), [5, 5, 4]);
+        loads[1..].iter_mut().for_each(|load| (load.open, load.most) = (1, 1));
+        assert_eq!(choice.relief(&loads, 0), None, "the others are full");
     }
 
     #[test]
