@@ -1,8 +1,9 @@
 //! Whether a certificate is trusted, with OpenSSL's verdicts: nginx shows them, and answers by them.
 //!
 //! A path is built from the peer's certificate over those it sent and those that are trusted, up to a trusted one that
-//! signed itself. Then everything along it is checked. nginx lets OpenSSL go on after a problem, so the verdict is
-//! about the last one found; the order here is OpenSSL's.
+//! signed itself, or as far as it goes. Then everything along it is checked, in OpenSSL's order. nginx lets OpenSSL go on
+//! after a problem of a client's certificate, so the verdict is about the last one found: what `optional_no_ca` lets pass
+//! is a stranger's certificate, but not one that has expired. Of a server's certificate it is the first.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
@@ -74,6 +75,7 @@ problems! {
     PATH_LENGTH 25 "path length constraint exceeded",
     PURPOSE 26 "unsuitable certificate purpose",
     CRITICAL 34 "unhandled critical extension",
+    NO_CERT_SIGN 32 "key usage does not include certificate signing",
     NO_CRL_SIGN 35 "key usage does not include CRL signing",
     CRL_CRITICAL 36 "unhandled critical CRL extension",
     CRL_SCOPE 44 "different CRL scope",
@@ -128,14 +130,17 @@ pub fn verified(
         return Err(Problem::MALFORMED);
     }
     let trusted: Vec<X509Certificate<'_>> = trust.certificates.iter().filter_map(|der| read(der)).collect();
-    // nginx lets OpenSSL go on after a client's problem: of a lone certificate it then finds the next one.
-    let path = Path::build(&sent, &trusted).map_err(|problem| match (problem, purpose) {
-        (Problem::UNVERIFIED_LEAF, Purpose::Server) => Problem::NO_LOCAL_ISSUER,
-        _ => problem,
-    })?;
     let now = i64::try_from(now).ok().and_then(|now| ASN1Time::from_timestamp(now).ok());
     let now = now.ok_or(Problem::MALFORMED)?;
-    path.check(&trust.crls, depth, purpose, now)?;
+    let (path, mut problems) = Path::build(&sent, &trusted, depth);
+    path.check(&trust.crls, purpose, now, &mut problems);
+    let verdict = match purpose {
+        Purpose::Client => problems.last(),
+        Purpose::Server => problems.first(),
+    };
+    if let Some(problem) = verdict {
+        return Err(*problem);
+    }
     let all = || chain.iter().chain(&trust.certificates);
     let of = |parsed: &&X509Certificate<'_>| {
         all().find(|der| read(der).is_some_and(|it| same(&it, parsed))).cloned()
@@ -147,91 +152,99 @@ fn read(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
 }
 
-/// Certificates from the peer's own to a trusted root.
+/// Certificates from the peer's own to a trusted root, or as far as there are any.
 struct Path<'p, 'c>(Vec<&'p X509Certificate<'c>>);
 
 /// A path that gets no further than this is none: OpenSSL stops at 100 as well.
 const MAX_PATH: usize = 100;
 
 impl<'p, 'c> Path<'p, 'c> {
+    /// The path, and why it leads to nobody who is trusted.
     fn build(
         sent: &'p [X509Certificate<'c>],
         trusted: &'p [X509Certificate<'c>],
-    ) -> Result<Path<'p, 'c>, Problem> {
+        depth: usize,
+    ) -> (Path<'p, 'c>, Vec<Problem>) {
         let mut path = vec![&sent[0]];
+        // The certificate itself and the trusted end do not count.
+        let longest = depth.saturating_add(2).min(MAX_PATH);
         let mut over_trusted = false;
         loop {
-            let Some(&last) = path.last() else { return Err(Problem::MALFORMED) };
+            let last = path[path.len() - 1];
             let is_trusted = trusted.iter().any(|it| same(it, last));
+            let too_long = (path.len() > longest - 1).then_some(Problem::TOO_LONG);
             if issued(last, last) {
-                return match (is_trusted, path.len()) {
-                    (true, _) => Ok(Path(path)),
-                    (false, 1) => Err(Problem::SELF_SIGNED),
-                    (false, _) => Err(Problem::SELF_SIGNED_IN_CHAIN),
+                let problem = match (is_trusted, path.len()) {
+                    (true, _) => return (Path(path), Vec::new()),
+                    (false, 1) => Problem::SELF_SIGNED,
+                    (false, _) => Problem::SELF_SIGNED_IN_CHAIN,
                 };
+                return (Path(path), too_long.into_iter().chain([problem]).collect());
             }
-            over_trusted |= is_trusted;
+            over_trusted |= is_trusted && path.len() > 1;
             let fresh = |it: &&X509Certificate<'_>| !path.iter().any(|used| same(used, it));
             let from_trusted = trusted.iter().filter(fresh).find(|it| issued(it, last));
             let next = from_trusted.or_else(|| {
                 if over_trusted { None } else { sent[1..].iter().filter(fresh).find(|it| issued(it, last)) }
             });
             match next {
-                Some(next) if path.len() < MAX_PATH => path.push(next),
-                Some(_) => return Err(Problem::TOO_LONG),
-                None if over_trusted => return Err(Problem::NO_ISSUER),
-                None if path.len() == 1 => return Err(Problem::UNVERIFIED_LEAF),
-                None => return Err(Problem::NO_LOCAL_ISSUER),
-            }
-        }
-    }
-
-    fn check(&self, crls: &[Vec<u8>], depth: usize, purpose: Purpose, now: ASN1Time) -> Result<(), Problem> {
-        let path = &self.0;
-        // The trusted end does not count.
-        if path.len() > depth.saturating_add(2) {
-            return Err(Problem::TOO_LONG);
-        }
-        for (at, certificate) in path.iter().enumerate() {
-            extensions(certificate)?;
-            if at == 0 {
-                leaf_purpose(certificate, purpose, path.len() == 1)?;
-            } else {
-                authority(certificate, at - 1, purpose)?;
-            }
-        }
-        if !crls.is_empty() {
-            self.revocation(crls, purpose, now)?;
-        }
-        for (at, certificate) in path.iter().enumerate() {
-            let issuer = path.get(at + 1).unwrap_or(certificate);
-            if !signed_by(certificate, issuer) {
-                return Err(Problem::BAD_SIGNATURE);
-            }
-            let validity = certificate.validity();
-            if now < validity.not_before {
-                return Err(Problem::NOT_YET_VALID);
-            }
-            if now > validity.not_after {
-                return Err(Problem::EXPIRED);
-            }
-        }
-        Ok(())
-    }
-
-    /// Of several problems the last counts for clients, the first for servers.
-    fn revocation(&self, crls: &[Vec<u8>], purpose: Purpose, now: ASN1Time) -> Result<(), Problem> {
-        let (mut found, lists) = (Ok(()), RevocationLists::read(crls));
-        for (at, certificate) in self.0.iter().enumerate() {
-            let issuer = self.0.get(at + 1).unwrap_or(certificate);
-            for problem in lists.problems(certificate, issuer, now) {
-                found = Err(problem);
-                if purpose == Purpose::Server {
-                    return found;
+                Some(next) if path.len() < longest => path.push(next),
+                _ => {
+                    let problem = if over_trusted { Problem::NO_ISSUER } else { Problem::NO_LOCAL_ISSUER };
+                    return (Path(path), too_long.into_iter().chain([problem]).collect());
                 }
             }
         }
-        found
+    }
+
+    /// What is wrong along it, in OpenSSL's order: uses, revocation, signatures and times.
+    fn check(&self, crls: &[Vec<u8>], purpose: Purpose, now: ASN1Time, problems: &mut Vec<Problem>) {
+        let path = &self.0;
+        for (at, certificate) in path.iter().enumerate() {
+            problems.extend(extensions(certificate).err());
+            if at == 0 {
+                problems.extend(leaf_purpose(certificate, purpose, path.len() == 1).err());
+            } else {
+                problems.extend(authority(certificate, at - 1, purpose));
+            }
+        }
+        if !crls.is_empty() {
+            let lists = RevocationLists::read(crls);
+            for (at, certificate) in path.iter().enumerate() {
+                let issuer = path.get(at + 1).unwrap_or(certificate);
+                problems.extend(lists.problems(certificate, issuer, now));
+            }
+        }
+        self.signatures_and_times(now, problems);
+    }
+
+    /// From the far end. That end's own signature is nobody's proof (many old roots have one of SHA-1), and it is not
+    /// looked at where the path breaks off.
+    fn signatures_and_times(&self, now: ASN1Time, problems: &mut Vec<Problem>) {
+        let path = &self.0;
+        for (at, certificate) in path.iter().enumerate().rev() {
+            match path.get(at + 1) {
+                None if issued(certificate, certificate) => {}
+                None if at == 0 => problems.push(Problem::UNVERIFIED_LEAF),
+                None => continue,
+                Some(issuer) => {
+                    let usage = issuer.key_usage().ok().flatten();
+                    if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
+                        problems.push(Problem::NO_CERT_SIGN);
+                    }
+                    if !signed_by(certificate, issuer) {
+                        problems.push(Problem::BAD_SIGNATURE);
+                    }
+                }
+            }
+            let validity = certificate.validity();
+            if now < validity.not_before {
+                problems.push(Problem::NOT_YET_VALID);
+            }
+            if now > validity.not_after {
+                problems.push(Problem::EXPIRED);
+            }
+        }
     }
 }
 
@@ -352,22 +365,26 @@ fn extended(certificate: &X509Certificate<'_>, purpose: Purpose) -> Result<(), P
     }
 }
 
-/// Whether a certificate may issue others, `below` of them authorities themselves.
-fn authority(certificate: &X509Certificate<'_>, below: usize, purpose: Purpose) -> Result<(), Problem> {
-    let usage = certificate.key_usage().map_err(|_| Problem::MALFORMED)?;
-    if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
-        return Err(Problem::INVALID_CA);
-    }
-    match certificate.basic_constraints().map_err(|_| Problem::MALFORMED)? {
-        Some(constraints) if !constraints.value.ca => return Err(Problem::INVALID_CA),
-        Some(constraints) => {
-            if constraints.value.path_len_constraint.is_some_and(|most| below > most as usize) {
-                return Err(Problem::PATH_LENGTH);
-            }
-        }
+/// Why a certificate may not issue others, `below` of them authorities themselves.
+fn authority(certificate: &X509Certificate<'_>, below: usize, purpose: Purpose) -> Vec<Problem> {
+    let (Ok(usage), Ok(constraints)) = (certificate.key_usage(), certificate.basic_constraints()) else {
+        return vec![Problem::MALFORMED];
+    };
+    let signs = usage.is_none_or(|usage| usage.value.key_cert_sign());
+    let is_authority = match &constraints {
+        Some(constraints) => constraints.value.ca,
         // Old roots say nothing.
-        None if issued(certificate, certificate) && certificate.extensions().is_empty() => {}
-        None => return Err(Problem::INVALID_CA),
-    }
-    extended(certificate, purpose)
+        None => issued(certificate, certificate) && certificate.extensions().is_empty(),
+    };
+    let valid = signs && is_authority;
+    let most = constraints.and_then(|it| it.value.path_len_constraint);
+    [
+        (!valid).then_some(Problem::INVALID_CA),
+        // OpenSSL finds that it is no authority for this purpose either.
+        if valid { extended(certificate, purpose).err() } else { Some(Problem::PURPOSE) },
+        most.is_some_and(|most| below > most as usize).then_some(Problem::PATH_LENGTH),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

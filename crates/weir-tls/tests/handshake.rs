@@ -288,19 +288,25 @@ fn verdicts_are_openssls() {
     let (by_root, by_both) = (trust(&[&root]), trust(&[&root, &middle]));
     assert_eq!(check(&[&leaf, &middle], &by_root, 1), Ok(()));
     assert_eq!(check(&[&leaf], &by_both, 1), Ok(()));
-    assert_eq!(check(&[&leaf], &by_both, 0), Err(Problem::TOO_LONG));
+    assert_eq!(check(&[&leaf], &by_both, 0), Err(Problem::NO_ISSUER), "the root is one too far");
+    assert_eq!(check(&[&leaf, &middle], &by_root, 0), Err(Problem::NO_LOCAL_ISSUER));
     assert_eq!(check(&[&leaf], &by_root, 1), Err(Problem::UNVERIFIED_LEAF));
     assert_eq!(check(&[&leaf, &middle], &trust(&[]), 1), Err(Problem::NO_LOCAL_ISSUER));
     assert_eq!(check(&[&leaf], &trust(&[&middle]), 1), Err(Problem::NO_ISSUER));
     assert_eq!(check(&[&leaf, &middle, &root], &trust(&[&lone]), 2), Err(Problem::SELF_SIGNED_IN_CHAIN));
     assert_eq!(check(&[&lone], &by_root, 1), Err(Problem::SELF_SIGNED));
     assert_eq!(check(&[&lone], &trust(&[&lone]), 1), Ok(()));
-    assert_eq!(check(&[&pretender, &leaf, &middle], &by_root, 5), Err(Problem::INVALID_CA));
+    assert_eq!(check(&[&pretender, &leaf, &middle], &by_root, 5), Err(Problem::PURPOSE));
     assert_eq!(
         chain::check(&[der(&root)], &by_root, 1, Purpose::Client, 100_000_000_000),
         Err(Problem::EXPIRED)
     );
     assert_eq!(chain::check(&[der(&root)], &by_root, 1, Purpose::Client, 5), Err(Problem::NOT_YET_VALID));
+    // Of a stranger's, too: the verdict on a client is the last that is found, on a server the first.
+    let old = |it: &Authority, purpose| chain::check(&[der(it)], &trust(&[]), 1, purpose, 100_000_000_000);
+    assert_eq!(old(&leaf, Purpose::Client), Err(Problem::EXPIRED));
+    assert_eq!(old(&leaf, Purpose::Server), Err(Problem::NO_LOCAL_ISSUER));
+    assert_eq!(old(&lone, Purpose::Client), Err(Problem::EXPIRED));
 }
 
 #[test]

@@ -279,6 +279,32 @@ both_drivers! {
         assert_eq!(ask(&server, &certificates, nameless), "421 Misdirected Request", "nobody was asked");
     }
 
+    /// It lets strangers pass. A stranger's certificate that has expired, or that an authority should not have issued, is
+    /// refused nevertheless, as in nginx: the verdict is the last that is found.
+    fn optional_no_ca_lets_strangers_pass_and_nothing_else(driver) {
+        let stranger = authority("stranger");
+        let leaf = stranger.issue("leaf");
+        let mut of_leaf = leaf.issue("of a leaf");
+        of_leaf.certificate += &leaf.certificate;
+        let certificates = Certificates::new();
+        for own in [true, false] {
+            let server = certificates.start(&conf("optional_no_ca", own, "ssl_verify_client optional_no_ca;"), driver);
+            for (shown, refused) in [
+                (&stranger.issue("now"), false),
+                (&stranger.issue_between("past", 2001, 2002), true),
+                (&stranger.issue_between("future", 2090, 2091), true),
+                (&of_leaf, true),
+            ] {
+                for (name, tls13) in [("a", true), ("a", false), ("b", true), ("b", false)] {
+                    let config = client_of(tls13, Some(shown.shown()), "http/1.1", true);
+                    let said = said(&TlsClient::connect(server.addr(0), name, &config).get("/", name).text());
+                    let expected = if refused { "400 The SSL certificate error" } else { &format!("{name} FAILED") };
+                    assert_eq!(said, expected, "own certificate: {own}");
+                }
+            }
+        }
+    }
+
     /// A session tells who the client was; whether that is trusted is found out again.
     fn a_resumed_session_is_judged_by_the_server_that_is_asked_for(driver) {
         let certificates = Certificates::new();

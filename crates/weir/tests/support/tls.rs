@@ -43,6 +43,15 @@ impl Pair {
         Pair { certificate: signed.pem(), ..issued }
     }
 
+    /// The same, valid between the beginnings of two years.
+    pub(crate) fn issue_between(&self, name: &str, from: i32, until: i32) -> Pair {
+        let mut issued = self.issue(name);
+        issued.params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        issued.params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let signed = issued.params.signed_by(&issued.pair, &self.issuer()).expect("signed");
+        Pair { certificate: signed.pem(), ..issued }
+    }
+
     /// What signs certificates and lists.
     pub(crate) fn issuer(&self) -> Issuer<'_, &KeyPair> {
         Issuer::from_params(&self.params, &self.pair)
