@@ -271,6 +271,83 @@ both_drivers! {
         assert_eq!(backend.heads(), expected + 2);
     }
 
+    /// One bit, anywhere: the times, the head, a body that is kept in memory and one that is sent from its file.
+    fn a_flipped_bit_is_noticed(driver) {
+        for size in [5_000, 3_000_000] {
+            let large = pattern(size);
+            let body = large.clone();
+            let backend = Backend::start(move |visit| {
+                while visit.head().is_some() {
+                    visit.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-A: b\r\n\r\n", body.len()));
+                    visit.send(&body);
+                }
+            });
+            let text = conf(&backend, "", "proxy_cache_valid 1h; proxy_force_ranges on;");
+            let server = Server::builder(&text).allow("cache file").start();
+            let asked = |fields: &str| {
+                server.client().request(format!("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"))
+            };
+            assert_eq!(asked("").field("X-Cache"), Some("MISS"));
+            let file = files(&server.dir().path().join("cache")).remove(0);
+            let whole = fs::read(&file).expect("readable");
+            let start = whole.len() - size;
+            for (at, fields) in [
+                (18, ""), (27, ""), (50, ""), (start - 8, ""), (start, ""), (start + size / 2, ""), (whole.len() - 1, ""),
+                // In another part than the one that is asked for.
+                (start + size / 2, "Range: bytes=0-9\r\n"),
+            ] {
+                let mut other = whole.clone();
+                other[at] ^= 4;
+                let aside = server.dir().path().join("aside");
+                fs::write(&aside, &other).and_then(|()| fs::rename(&aside, &file)).expect("writable");
+                let response = asked(fields);
+                assert_eq!(response.field("X-Cache"), Some("MISS"), "byte {at} of {}", whole.len());
+                assert!(large.starts_with(&response.body) && !response.body.is_empty());
+                // Who asked for a part may have it before the file is there.
+                let again = wait_for("a hit", || Some(asked("")).filter(|hit| hit.field("X-Cache") == Some("HIT")));
+                assert!(again.body == large, "byte {at}");
+            }
+            let line = server.error_log_line("has a body that does not fit its checksum");
+            assert!(line.contains("[crit]") && line.contains(&*file.to_string_lossy()), "{line}");
+        }
+    }
+
+    /// What is damaged is removed at once, also where nothing comes to take its place.
+    fn a_damaged_file_is_removed(driver) {
+        let backend = Backend::answering("whole");
+        let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;"))
+            .allow("cache file").allow("connect() failed").allow("no live upstreams").start();
+        assert_eq!(told(&server.get("/")), "MISS whole");
+        backend.kill();
+        let file = files(&server.dir().path().join("cache")).remove(0);
+        let mut bytes = fs::read(&file).expect("readable");
+        *bytes.last_mut().expect("a body") ^= 1;
+        let aside = server.dir().path().join("aside");
+        fs::write(&aside, &bytes).and_then(|()| fs::rename(&aside, &file)).expect("writable");
+        assert_eq!(server.get("/").status, 502);
+        assert!(!file.exists());
+    }
+
+    /// Files of an earlier process are checked first, whoever comes meanwhile.
+    fn a_large_file_of_another_process_is_served(driver) {
+        let large = pattern(9_000_000);
+        let backend = Backend::answering(&String::from_utf8_lossy(&large.iter().map(|byte| byte & 0x7f).collect::<Vec<_>>()));
+        let text = format!("worker_processes 2; {}", conf(&backend, "", "proxy_cache_valid 1h;"));
+        let first = Server::start(&text);
+        let fetched = first.get("/");
+        assert_eq!(fetched.field("X-Cache"), Some("MISS"));
+        let file = files(&first.dir().path().join("cache")).remove(0);
+        let name = file.strip_prefix(first.dir().path()).expect("below it").to_str().expect("ASCII").to_owned();
+        let second = Server::builder(&text).file(&name, fs::read(&file).expect("readable")).start();
+        support::together(6, |_| {
+            for _ in 0..3 {
+                let response = second.get("/");
+                assert_eq!(response.field("X-Cache"), Some("HIT"));
+                assert!(response.body == fetched.body);
+            }
+        });
+    }
+
     fn without_its_folder_answers_come_from_the_server(driver) {
         let backend = Backend::answering("all the same");
         let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;")).allow("failed (2:").start();

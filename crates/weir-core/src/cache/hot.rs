@@ -15,6 +15,7 @@ use std::sync::Arc;
 use weir_http::{Field, Known, Span};
 use weir_rt::file::Meta;
 
+use super::body;
 use super::head::{Bad, Times};
 use super::index::{Cache, Entry};
 use super::key::Key;
@@ -120,25 +121,26 @@ impl Hot {
     /// Looks into the file of `ticket`, whose key is `text`; `name` is what it is remembered by.
     pub async fn read(&self, ticket: &Ticket, text: &[u8], name: &[u8]) -> Looked {
         let path = ticket.file();
-        let raw = match read::open(&path, false) {
-            Ok(None) => {
-                let path = path.clone();
-                weir_rt::blocking(move || read::open(&path, true)).await
-            }
-            result => result,
+        let (raw, parsed) = match load(&path).await {
+            Ok(loaded) => loaded,
+            Err(looked) => return looked,
         };
-        let raw = match raw {
-            Ok(Some(raw)) => raw,
-            Ok(None) => return Looked::Nothing,
-            Err(error) if matches!(error.raw_os_error(), Some(ENOENT | ENOTDIR) | None) => {
-                return Looked::Nothing;
+        match parsed {
+            Err(bad) => {
+                body::remove(&path, &raw.meta, bad).await;
+                Looked::Bad(bad)
             }
-            Err(error) => return Looked::Failed(error),
-        };
-        match read::parse(&raw) {
-            Err(bad) => Looked::Bad(bad),
             Ok(parsed) if parsed.key != text => Looked::Collision,
             Ok(parsed) => {
+                let meta = raw.meta;
+                let raw = match body::checked(ticket, raw, &parsed).await {
+                    Ok(Some(raw)) => raw,
+                    Ok(None) => {
+                        body::remove(&path, &meta, Bad::Body).await;
+                        return Looked::Bad(Bad::Body);
+                    }
+                    Err(error) => return Looked::Failed(error),
+                };
                 let answer = Rc::new(Answer::new(parsed, &raw, &path, ticket));
                 self.put(name.into(), answer.clone());
                 if answer.body.is_none() {
@@ -148,6 +150,35 @@ impl Hot {
                 Looked::Answer(answer)
             }
         }
+    }
+}
+
+/// The file at `path` and what it says, or why there is none.
+async fn load(path: &Path) -> Result<(Raw, Result<Parsed, Bad>), Looked> {
+    let again = || {
+        let path = path.to_path_buf();
+        weir_rt::blocking(move || read::open(&path, true))
+    };
+    let raw = match read::open(path, false) {
+        Ok(None) => again().await,
+        result => result,
+    };
+    let raw = raw.map_err(unread)?.ok_or(Looked::Nothing)?;
+    match read::parse(&raw) {
+        // Its times may have been written while they were read.
+        Err(Bad::Damaged) => {
+            let raw = again().await.map_err(unread)?.ok_or(Looked::Nothing)?;
+            let parsed = read::parse(&raw);
+            Ok((raw, parsed))
+        }
+        parsed => Ok((raw, parsed)),
+    }
+}
+
+fn unread(error: io::Error) -> Looked {
+    match error.raw_os_error() {
+        Some(ENOENT | ENOTDIR) | None => Looked::Nothing,
+        _ => Looked::Failed(error),
     }
 }
 

@@ -37,6 +37,10 @@ pub(super) struct Entry {
     used: AtomicU64,
     /// When that was when it got its place in the table's order.
     linked: AtomicU64,
+    /// Which file's body was found whole last; 0: none's.
+    pub(super) checked: AtomicU64,
+    /// Somebody checks it.
+    pub(super) checking: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -46,6 +50,8 @@ pub(super) struct State {
     pub(super) uses: u64,
     /// There is a file.
     pub(super) exists: bool,
+    /// It was found that there is none.
+    pub(super) absent: bool,
     /// How large that is, in whole blocks.
     pub(super) size: u64,
     /// Somebody fetches it; with [`Turn`](super::Turn) until when he may take.
@@ -132,7 +138,7 @@ impl Cache {
     /// A request asks for `key`; what was asked for less than `min_uses` times is not kept.
     pub fn look_up(self: &Arc<Self>, key: Key, min_uses: u64) -> Found {
         let now = weir_rt::clock::monotonic_ms();
-        let Some((entry, new)) = self.entry(key, now) else { return Found::Full };
+        let Some((entry, _)) = self.entry(key, now) else { return Found::Full };
         let cold = self.cold.load(Relaxed);
         let mut state = entry.state();
         match state.error {
@@ -142,7 +148,7 @@ impl Cache {
         }
         state.uses += 1;
         let scarce = min_uses > 1 && state.uses < min_uses && !state.exists;
-        let look = state.exists || (cold && (new || state.uses == 1));
+        let look = state.exists || (cold && !state.absent);
         if scarce && !look {
             return Found::Scarce;
         }
@@ -193,6 +199,7 @@ impl Cache {
         let mut state = entry.state();
         let before = if state.exists { state.size } else { 0 };
         (state.exists, state.error, state.size) = (true, None, blocks(size));
+        state.absent = false;
         self.size.fetch_add(state.size, Relaxed);
         self.size.fetch_sub(before, Relaxed);
         let most = self.settings().max_size;
@@ -204,6 +211,7 @@ impl Cache {
     /// The file of `entry` is not there any more, or is no answer.
     pub(super) fn lost(&self, entry: &Entry) {
         let mut state = entry.state();
+        state.absent = true;
         if std::mem::take(&mut state.exists) {
             self.size.fetch_sub(std::mem::take(&mut state.size), Relaxed);
         }
@@ -324,7 +332,8 @@ impl Store for Cache {
 impl Entry {
     fn new(key: Key, now: u64) -> Entry {
         let state = Mutex::default();
-        Entry { key, used: AtomicU64::new(now), linked: AtomicU64::new(now), state }
+        let (used, linked) = (AtomicU64::new(now), AtomicU64::new(now));
+        Entry { key, used, linked, checked: AtomicU64::new(0), checking: AtomicBool::new(false), state }
     }
 
     /// It was served at `now`: milliseconds of the monotonic clock.

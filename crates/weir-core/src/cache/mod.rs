@@ -15,6 +15,7 @@
 //! starts and removes what nobody asks for. What an answer may be kept for and when it may be used is no business of
 //! this part: that is [`upstream`](crate::upstream)'s.
 
+mod body;
 pub mod head;
 pub mod hot;
 mod index;

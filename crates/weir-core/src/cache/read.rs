@@ -36,8 +36,10 @@ pub(super) struct Parsed {
     /// Where the body begins, and how long it is.
     pub(super) start: u64,
     pub(super) length: u64,
-    /// The body, where it was read.
+    /// The body, where it was read, and checked.
     pub(super) body: Option<Vec<u8>>,
+    /// What the body's checksum must be.
+    pub(super) sum: u32,
 }
 
 /// Opens `path` and reads its beginning; waits for the disk only where `wait` says so. `None`: it would have to.
@@ -118,6 +120,9 @@ pub(super) fn parse(raw: &Raw) -> Result<Parsed, Bad> {
     let moved = |field: &Field| Field { name: moved(field.name), value: moved(field.value), ..*field };
     let length = usize::try_from(head.body).unwrap_or(usize::MAX);
     let body = raw.bytes.get(start..).filter(|body| body.len() == length && length as u64 <= SMALL);
+    if body.is_some_and(|body| crc32fast::hash(body) != head.body_sum) {
+        return Err(Bad::Body);
+    }
     Ok(Parsed {
         times: head.times,
         status: head.status,
@@ -131,6 +136,7 @@ pub(super) fn parse(raw: &Raw) -> Result<Parsed, Bad> {
         start: start as u64,
         length: head.body,
         body: body.map(<[u8]>::to_vec),
+        sum: head.body_sum,
     })
 }
 

@@ -5,8 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use weir_rt::file::Meta;
+
+use super::head::Times;
 use super::index::{Cache, Entry};
 use super::key::Key;
+use super::{body, write};
+use crate::temp::Failed;
 
 /// See the module.
 pub struct Ticket {
@@ -96,6 +101,27 @@ impl Ticket {
     /// The file is there, and has so many bytes. Called before the turn is given back.
     pub fn stored(&self, size: u64) {
         self.cache.stored(&self.entry, size);
+    }
+
+    /// As [`Ticket::stored`], of the file with this `meta`: its checksum was made of the very bytes that were written.
+    pub(crate) fn written(&self, size: u64, meta: &Meta) {
+        body::written(&self.entry, meta);
+        self.stored(size);
+    }
+
+    /// Writes other times into the file, which stays the one whose body was checked.
+    ///
+    /// Makes system calls: what is returned is not for a loop.
+    ///
+    /// # Errors
+    /// Which call failed.
+    pub(crate) fn renewal(&self, times: Times) -> impl FnOnce() -> Result<(), Failed> + Send + use<> {
+        let (path, entry) = (self.file(), self.entry.clone());
+        move || {
+            let (before, now) = write::set_times(&path, &times)?;
+            body::renewed(&entry, &before, &now);
+            Ok(())
+        }
     }
 
     /// The file is not there, or is no answer.

@@ -1,15 +1,15 @@
 //! Writing a file aside, and putting it in its place when it is whole. All of it makes system calls that may wait for
 //! the disk: for threads of the pool.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use weir_rt::file::FileHandle;
 use weir_rt::file::errno::{EEXIST, ENOENT, EXDEV};
+use weir_rt::file::{FileHandle, Meta};
 
 use super::head::{TIMES, Times};
 use crate::temp::{self, Failed};
@@ -50,6 +50,14 @@ impl Draft {
     /// Which call failed.
     pub(crate) fn handle(&self) -> Result<FileHandle, Failed> {
         self.handle.try_clone().map_err(|error| self.failed("dup()", error))
+    }
+
+    /// What the file is.
+    ///
+    /// # Errors
+    /// Which call failed.
+    pub(crate) fn meta(&self) -> Result<Meta, Failed> {
+        self.handle.meta().map_err(|error| self.failed("fstat()", error))
     }
 
     /// Writes `bytes` at `offset`.
@@ -169,14 +177,16 @@ fn make_folders(place: &Path, root: &Path, mode: u32) -> Result<(), Failed> {
     DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(missing)
 }
 
-/// Writes other times into the file at `path`.
+/// Writes other times into the file at `path`; how it was before and is now.
 ///
 /// # Errors
 /// Which call failed.
-pub(crate) fn set_times(path: &Path, times: &Times) -> Result<(), Failed> {
+pub(super) fn set_times(path: &Path, times: &Times) -> Result<(Metadata, Metadata), Failed> {
     let failed = |call| move |error| Failed { call, path: path.to_path_buf(), error };
     let file = File::options().write(true).open(path).map_err(failed("open()"))?;
-    file.write_all_at(&times.compose(), TIMES as u64).map_err(failed("pwrite()"))
+    let before = file.metadata().map_err(failed("fstat()"))?;
+    file.write_all_at(&times.compose(), TIMES as u64).map_err(failed("pwrite()"))?;
+    Ok((before, file.metadata().map_err(failed("fstat()"))?))
 }
 
 /// The permissions of a cache's folders.

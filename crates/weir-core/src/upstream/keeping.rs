@@ -183,10 +183,8 @@ impl Run {
 
     /// Writes other times into the file of what is kept.
     async fn renew(&mut self, x: &mut Exchange, times: Times) {
-        let Some(path) = self.fetch.as_ref().and_then(|fetch| Some(fetch.ticket.as_ref()?.file())) else {
-            return;
-        };
-        let written = weir_rt::blocking(move || write::set_times(&path, &times));
+        let Some(ticket) = self.fetch.as_ref().and_then(|fetch| fetch.ticket.as_ref()) else { return };
+        let written = weir_rt::blocking(ticket.renewal(times));
         let shared = x.shared.clone();
         if let Err(failed) = shared.waiting_for(WaitKind::ThreadPool, Box::pin(written)).await {
             x.log(Level::Crit, &failed);

@@ -69,6 +69,8 @@ struct Work {
     goal: Goal,
     aside: Aside,
     draft: Option<Draft>,
+    /// The checksum of the body so far.
+    sum: crc32fast::Hasher,
 }
 
 /// What a write came to.
@@ -91,7 +93,7 @@ impl Saving {
     pub(super) fn new(keep: Keep) -> Saving {
         let Keep { goal, aside, expected } = keep;
         Saving {
-            work: Some(Work { goal, aside, draft: None }),
+            work: Some(Work { goal, aside, draft: None, sum: crc32fast::Hasher::new() }),
             waiting: Vec::new(),
             waits: 0,
             written: 0,
@@ -217,6 +219,7 @@ impl Work {
         let mut at = at;
         for piece in pieces {
             draft.write(piece, start + at)?;
+            self.sum.update(piece);
             at += piece.len() as u64;
         }
         Ok(at)
@@ -227,10 +230,13 @@ impl Work {
         let Some(draft) = self.draft else { return Ok(()) };
         match self.goal {
             Goal::Cache { ticket, root, times, status, key, vary, variant, text } => {
-                let head = Head { times, status, body: length, key: &key, vary: &vary, variant, head: &text };
+                let body_sum = self.sum.finalize();
+                let (key, vary, head) = (&*key, &*vary, &*text);
+                let head = Head { times, status, body: length, body_sum, key, vary, variant, head };
                 draft.write(&head.compose(), 0)?;
+                let meta = draft.meta()?;
                 draft.place(&ticket.file(), &root, PRIVATE)?;
-                ticket.stored(head.len() as u64 + length);
+                ticket.written(head.len() as u64 + length, &meta);
                 Ok(())
             }
             Goal::Store { path, mode, modified } => {
@@ -255,7 +261,7 @@ impl Goal {
         match self {
             Goal::Cache { times, status, key, vary, variant, text, .. } => {
                 let (times, status, variant) = (*times, *status, *variant);
-                Head { times, status, body: 0, key, vary, variant, head: text }.len() as u64
+                Head { times, status, body: 0, body_sum: 0, key, vary, variant, head: text }.len() as u64
             }
             Goal::Store { .. } => 0,
         }
