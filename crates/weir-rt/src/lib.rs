@@ -37,6 +37,7 @@ mod socket;
 mod stats;
 mod stream;
 mod task;
+mod thread_watch;
 mod timeout;
 #[allow(dead_code, reason = "the wheel is complete as a data structure; its tests use all of it")]
 mod timer;
@@ -58,4 +59,5 @@ pub use runtime::{
 pub use stats::{LoopSnapshot, LoopStats};
 pub use stream::{Closed, Recv, SendError, Stream};
 pub use task::{TaskId, set_panic_hook};
+pub use thread_watch::{ThreadState, ThreadWatch};
 pub use timeout::{Timer, sleep};

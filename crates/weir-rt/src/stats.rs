@@ -65,6 +65,11 @@ impl LoopStats {
         }
     }
 
+    /// The turn that the loop is in, another number for each; 0 while it waits.
+    pub fn turn(&self) -> u64 {
+        self.turn_began.get()
+    }
+
     /// Counts an accept that failed for want of descriptors or memory: for a thread that accepts in the place of the
     /// worker, which does not then.
     pub fn accept_failed(&self) {

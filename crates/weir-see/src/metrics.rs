@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use weir_core::figures::{self, MetricKind};
 use weir_core::housekeeping;
+use weir_core::worker::{Counter, DealingCounters};
 use weir_trace::{Histogram, Kind, Site, SiteInfo, SiteTable, SiteTotals, StatusCounts};
 
 use crate::source::{BRIEFLY, Source, Thread, scale};
@@ -210,45 +211,82 @@ fn workers(out: &mut Out, source: &Source) {
 
 /// Connections between workers.
 fn dealing(out: &mut Out, all: &[Thread]) {
-    let row = |of: fn(&Thread) -> u64| {
-        all.iter().map(move |worker| (format!("worker=\"{}\"", worker.recorder.worker()), of(worker)))
-    };
-    out.counter(
-        "weir_connections_dealt",
-        "New connections dealt to the worker.",
-        row(|w| w.counters.dealing.dealt.get()),
-    );
-    out.counter(
-        "weir_connections_handed_on",
-        "Connections that went on at another worker.",
-        row(|w| w.counters.dealing.handed_on.get()),
-    );
-    out.counter(
-        "weir_connections_taken_over",
-        "Connections taken over from other workers.",
-        row(|w| w.counters.dealing.taken_over.get()),
-    );
-    out.counter(
-        "weir_connections_evened_out",
-        "Connections asked to end so that shares become even.",
-        row(|w| w.counters.dealing.evened_out.get()),
-    );
-    out.gauge(
-        "weir_connections_parked",
-        "Idle connections that any worker may take.",
-        row(|w| w.counters.dealing.parked.get()),
-    );
-    out.gauge(
-        "weir_connections_queued",
-        "Connections accepted, and not taken by the worker yet.",
-        row(|w| w.counters.dealing.queued.get()),
-    );
+    for Dealing { name, help, is_gauge, of } in DEALING {
+        let rows = all.iter().map(|worker| {
+            (format!("worker=\"{}\"", worker.recorder.worker()), of(&worker.counters.dealing).get())
+        });
+        match is_gauge {
+            true => out.gauge(name, help, rows),
+            false => out.counter(name, help, rows),
+        }
+    }
+    let turns =
+        |worker: &Thread| (format!("worker=\"{}\"", worker.recorder.worker()), worker.stats.turn_ns());
     out.seconds_gauge(
         "weir_loop_turn_seconds",
         "How long the turn has taken that the loop is in.",
-        row(|w| w.stats.turn_ns()),
+        all.iter().map(turns),
     );
 }
+
+/// What is counted of a worker where connections are dealt.
+struct Dealing {
+    name: &'static str,
+    help: &'static str,
+    is_gauge: bool,
+    of: fn(&DealingCounters) -> &Counter,
+}
+
+const DEALING: &[Dealing] = &[
+    Dealing {
+        name: "weir_connections_dealt",
+        help: "New connections dealt to the worker.",
+        is_gauge: false,
+        of: |dealing| &dealing.dealt,
+    },
+    Dealing {
+        name: "weir_connections_handed_on",
+        help: "Connections that went on at another worker.",
+        is_gauge: false,
+        of: |dealing| &dealing.handed_on,
+    },
+    Dealing {
+        name: "weir_connections_taken_over",
+        help: "Connections taken over from other workers.",
+        is_gauge: false,
+        of: |dealing| &dealing.taken_over,
+    },
+    Dealing {
+        name: "weir_connections_evened_out",
+        help: "Connections asked to end so that shares become even.",
+        is_gauge: false,
+        of: |dealing| &dealing.evened_out,
+    },
+    Dealing {
+        name: "weir_turns_lost_core",
+        help: "Turns found late, when a connection was dealt, because the thread had lost its core.",
+        is_gauge: false,
+        of: |dealing| &dealing.lost_core,
+    },
+    Dealing {
+        name: "weir_turns_stuck",
+        help: "Turns found late, when a connection was dealt, for another reason.",
+        is_gauge: false,
+        of: |dealing| &dealing.stuck,
+    },
+    Dealing {
+        name: "weir_connections_parked",
+        help: "Idle connections that any worker may take.",
+        is_gauge: true,
+        of: |dealing| &dealing.parked,
+    },
+    Dealing {
+        name: "weir_connections_queued",
+        help: "Connections accepted, and not taken by the worker yet.",
+        is_gauge: true,
+        of: |dealing| &dealing.queued,
+    },
+];
 
 /// Loops that are in a turn longer than allowed, by the request that holds them.
 fn blocked(out: &mut Out) {

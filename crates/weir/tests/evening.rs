@@ -10,6 +10,8 @@ mod tls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tls::TlsClient;
@@ -106,6 +108,15 @@ fn shares(workers: impl Iterator<Item = usize>) -> BTreeMap<usize, usize> {
     shares
 }
 
+/// Stops the threads, also when the test fails.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Which worker answers, and the connection's number.
 fn ask(client: &mut Client) -> (usize, String) {
     client.send(get("/"));
@@ -198,6 +209,47 @@ both_drivers! {
             };
             let shares = shares(clients.iter_mut().map(&mut again));
             (shares.len() == 3 && shares.values().all(|&share| share <= EVEN)).then_some(())
+        });
+    }
+
+    /// A worker that is late is looked at: whether its thread waits for a core, or computes.
+    fn workers_without_a_core_are_told_from_stuck_ones(driver) {
+        let (pair, backend) = (tls::own("a"), echo());
+        let burn = "location /burn { content_by_lua_block { local t = os.clock() + tonumber(ngx.var.arg_s); repeat until os.clock() > t } }";
+        let text = conf(3, &pair, &backend).replacen("location / {", &format!("{burn} location / {{"), 1);
+        let server = Server::start(&text);
+        let counted = |name: &str| -> u64 {
+            let metrics = Client::connect(server.addr(3)).get("/metrics").text();
+            let rows = metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix("_total{")?.split(' ').nth(1));
+            rows.map(|number| number.parse::<u64>().expect("a number")).sum()
+        };
+        // More threads than cores: of a worker and them one after the other has none.
+        let stop = AtomicBool::new(false);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            for _ in 0..cores * 2 {
+                scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            wait_for("a worker that has lost its core", || {
+                // A turn of ten milliseconds is longer than a core is had where others want it.
+                let mut busy = server.client();
+                busy.send(get("/burn?s=0.01"));
+                (0..20).for_each(|_| drop(server.client()));
+                busy.response();
+                (counted("weir_turns_lost_core") > 0).then_some(())
+            });
+        });
+        wait_for("a worker that computes", || {
+            let mut busy = server.client();
+            busy.send(get("/burn?s=0.2"));
+            assert_eq!(server.get("/").status, 200);
+            busy.response();
+            (counted("weir_turns_stuck") > 0).then_some(())
         });
     }
 

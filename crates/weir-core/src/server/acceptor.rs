@@ -11,6 +11,7 @@
 //! worker keeps its [`Door`](crate::conn::accept::Door) of a socket that is gone until no queue has a connection of it.
 
 mod evening;
+mod lateness;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_rt::poller::{self, Poller};
-use weir_rt::{LoopStats, Remote, clock};
+use weir_rt::{LoopStats, Remote, ThreadWatch, clock};
 
 use super::dealing::{Evening, WorkerChoice, WorkerLoad};
 use super::intake::{Dealt, Intake};
@@ -32,6 +33,7 @@ use crate::conn::parked::ParkedConnection;
 use crate::descriptors::ConnectionLimit;
 use crate::log::{self, Level};
 use crate::worker::Counters;
+use lateness::Lateness;
 
 /// The thread as the server holds it. Dropping it ends it.
 pub(super) struct Acceptor {
@@ -47,6 +49,7 @@ pub(super) struct Player {
     pub(super) counters: Arc<Counters>,
     pub(super) stats: Arc<LoopStats>,
     pub(super) remote: Remote,
+    pub(super) watch: ThreadWatch,
 }
 
 /// A socket that is accepted from.
@@ -65,6 +68,7 @@ impl Acceptor {
         let table = Table {
             players: Vec::new(),
             loads: Vec::new(),
+            lateness: Vec::new(),
             most: ConnectionLimit::NONE,
             sockets: Vec::new(),
             finishing: Vec::new(),
@@ -210,6 +214,8 @@ struct Table {
     players: Vec<Player>,
     /// What the players publish, as of this round, with what was dealt in it.
     loads: Vec<WorkerLoad>,
+    /// Why those of them are late that are, by their ids.
+    lateness: Vec<Lateness>,
     /// Of each player.
     most: ConnectionLimit,
     sockets: Vec<PolledSocket>,
@@ -240,7 +246,13 @@ impl Table {
     fn look(&mut self) {
         let most = self.most.most;
         self.loads.clear();
-        self.loads.extend(self.players.iter().map(|player| player.load(most)));
+        for player in &self.players {
+            let mut load = player.load(most);
+            if load.is_late() {
+                load.lost_core = lateness::of(&mut self.lateness, player).has_lost_core(player);
+            }
+            self.loads.push(load);
+        }
         match self.polling {
             Polling::Starved(until) if Instant::now() < until => {}
             _ => self.polling = Polling::On,
@@ -407,8 +419,10 @@ impl Table {
         let mut moved = false;
         for from in 0..self.players.len() {
             while let Some(to) = self.choice.rescue(&self.loads, from) {
-                let Some(dealt) = self.players[from].intake.pop() else {
-                    self.loads[from].queued = 0;
+                // What was parked stays with a worker that has lost its core alone: it is back soon.
+                let all = self.loads[from].is_stuck() || self.loads[from].is_full();
+                let intake = &self.players[from].intake;
+                let Some(dealt) = (if all { intake.pop() } else { intake.pop_new() }) else {
                     break;
                 };
                 self.loads[from].queued -= 1;
@@ -554,6 +568,7 @@ impl Player {
             queued: counters.dealing.queued.get(),
             in_flight: counters.writing.get(),
             turn_us: self.stats.turn_ns() / 1000,
+            lost_core: false,
             most,
         }
     }

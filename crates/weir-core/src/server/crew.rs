@@ -37,6 +37,8 @@ pub struct Thread {
     pub driver: weir_rt::DriverKind,
     /// Connections that were dealt to it.
     pub(super) intake: Arc<Intake>,
+    /// What it does, for one that finds it late.
+    pub(super) watch: weir_rt::ThreadWatch,
 }
 
 /// The workers of a server, as they come and go. Clones are the same.
@@ -200,9 +202,9 @@ impl Crew {
         let exit = Exit { number, exit: self.exit.clone() };
         let started =
             thread::start(id as u8, (driver, options.watched), recorder, counters, stage.clone(), exit)?;
-        let thread::Started { handle, remote, now, stats, driver, intake } = started;
+        let thread::Started { handle, remote, now, stats, driver, intake, watch } = started;
         let (counters, recorder) = (seat.counters.clone(), seat.reader.clone());
-        let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver, intake };
+        let thread = Thread { remote: remote.clone(), counters, recorder, now, stats, driver, intake, watch };
         seat.running = Some(Running { number, thread, stage, handle });
         Ok(remote)
     }
@@ -210,8 +212,8 @@ impl Crew {
     /// Those that connections are dealt to, if there are `count` workers.
     pub(super) fn players(&self, count: usize) -> Vec<Player> {
         let player = |thread: Thread| {
-            let Thread { remote, counters, stats, intake, .. } = thread;
-            Player { id: remote.worker(), intake, counters, stats, remote }
+            let Thread { remote, counters, stats, intake, watch, .. } = thread;
+            Player { id: remote.worker(), intake, counters, stats, remote, watch }
         };
         let working = |thread: &Thread| usize::from(thread.remote.worker()) < count;
         self.threads.now().into_iter().filter(working).map(player).collect()

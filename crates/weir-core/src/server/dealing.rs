@@ -20,6 +20,8 @@ pub struct WorkerLoad {
     pub in_flight: u64,
     /// How long its turn has taken so far, in microseconds; 0 while it waits for events, or is about to stop waiting.
     pub turn_us: u64,
+    /// It could go on with its turn, and has no core.
+    pub lost_core: bool,
     /// The most connections it may have (`worker_connections`).
     pub most: u64,
 }
@@ -38,6 +40,11 @@ impl WorkerLoad {
     /// Its turn has lasted so long that it may be stuck.
     pub fn is_late(&self) -> bool {
         self.turn_us >= LATE_US
+    }
+
+    /// It is late, and not for want of a core.
+    pub fn is_stuck(&self) -> bool {
+        self.is_late() && !self.lost_core
     }
 }
 
@@ -66,14 +73,15 @@ impl WorkerChoice {
     }
 
     /// The worker for a connection that was parked by worker `from`, and of which `loads` no longer know: that one, which
-    /// has most of what its requests need in its caches, unless it is late, or has an eighth more than the one with the
-    /// smallest share.
+    /// has most of what its requests need in its caches, unless it is stuck, or has an eighth more than the one with the
+    /// smallest share. One that has lost its core is back soon: where all cores are busy, that happens to all workers by
+    /// turns, and connections would go round.
     pub fn choose_again(&mut self, loads: &[WorkerLoad], from: Option<usize>) -> Option<usize> {
         let best = self.best(loads, |load| !load.is_full());
         let kept = from.filter(|&from| {
             let smallest = best.map_or(u64::MAX, |best| loads[best].share());
             loads.get(from).is_some_and(|load| {
-                !load.is_late()
+                !load.is_stuck()
                     && !load.is_full()
                     && load.share() <= smallest.saturating_add(smallest / 8 + SLACK)
             })
@@ -107,7 +115,7 @@ impl WorkerChoice {
         let order = (0..count).map(|step| (self.next + step) % count);
         order.filter(|&at| may(&loads[at])).min_by_key(|&at| {
             let load = &loads[at];
-            (load.is_late(), load.share(), load.in_flight)
+            (load.is_late(), load.is_stuck(), load.share(), load.in_flight)
         })
     }
 }
@@ -172,6 +180,10 @@ mod tests {
         loads[1].turn_us = LATE_US;
         assert_ne!(choice.choose_again(&loads, Some(1)), Some(1));
         assert_eq!(choice.choose_again(&loads, None), Some(0));
+        loads[1].lost_core = true;
+        assert_eq!(choice.choose_again(&loads, Some(1)), Some(1), "it is back soon");
+        loads.iter_mut().for_each(|load| load.turn_us = LATE_US);
+        assert_eq!(choice.choose(&loads), Some(1), "the others are stuck");
     }
 
     fn idle(count: usize) -> Vec<WorkerLoad> {

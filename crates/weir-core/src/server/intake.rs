@@ -48,6 +48,15 @@ impl Intake {
         Some(dealt)
     }
 
+    /// The new one that has waited longest, if one waits.
+    pub(crate) fn pop_new(&self) -> Option<Dealt> {
+        let mut queue = self.queue();
+        let at = queue.iter().position(|dealt| matches!(dealt, Dealt::New { .. }))?;
+        let dealt = queue.remove(at)?;
+        self.counters.dealing.queued.sub(1);
+        Some(dealt)
+    }
+
     /// Whether a connection waits that came by the socket of this cookie, or may have.
     pub(crate) fn may_have(&self, cookie: u64) -> bool {
         self.queue().iter().any(|dealt| match dealt {

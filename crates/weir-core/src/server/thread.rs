@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Remote, Runtime, Stream};
+use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Remote, Runtime, Stream, ThreadWatch};
 use weir_trace::{Now, NowReader, Recorder, Settings};
 
 use super::acceptor::Dealer;
@@ -94,6 +94,7 @@ pub(super) struct Started {
     pub(super) stats: Arc<LoopStats>,
     pub(super) driver: DriverKind,
     pub(super) intake: Arc<Intake>,
+    pub(super) watch: ThreadWatch,
 }
 
 /// Starts worker `id`; it does nothing until it is given a configuration.
@@ -131,7 +132,12 @@ pub(super) fn start(
                     let local = Rc::new(Local::new(Worker::with(id, counters, recorder, now), theirs, stage));
                     LOCAL.set(Some(local.clone()));
                     // Who starts a thread waits for this.
-                    let _ = ready.send(Ok((runtime.remote(), runtime.stats(), runtime.driver())));
+                    let _ = ready.send(Ok((
+                        runtime.remote(),
+                        runtime.stats(),
+                        runtime.driver(),
+                        ThreadWatch::current(),
+                    )));
                     runtime.block_on(local.done.forever());
                     local.end();
                     LOCAL.set(None);
@@ -147,7 +153,9 @@ pub(super) fn start(
             worker.leave()
         })?;
     match started.recv() {
-        Ok(Ok((remote, stats, driver))) => Ok(Started { handle, remote, now: reader, stats, driver, intake }),
+        Ok(Ok((remote, stats, driver, watch))) => {
+            Ok(Started { handle, remote, now: reader, stats, driver, intake, watch })
+        }
         Ok(Err(error)) => Err(StartError(format!("the event driver can't start: {error}"))),
         Err(_) => Err(StartError("a worker thread ended before it began".to_owned())),
     }

@@ -41,6 +41,10 @@ pub struct DealingCounters {
     pub taken_over: Counter,
     /// Connections that were the worker's and wait now for a request outside of it, where any worker may take them.
     pub parked: Counter,
+    /// Turns that were found late because its thread had lost its core.
+    pub lost_core: Counter,
+    /// Turns that were found late for another reason: it computed or was blocked.
+    pub stuck: Counter,
     /// Connections that were asked to end so that shares become even.
     pub evened_out: Counter,
 }

@@ -42,6 +42,7 @@ pub(super) struct DealingFigures {
     pub(super) taken_over: u64,
     pub(super) parked: u64,
     pub(super) queued: u64,
+    pub(super) lost_core: u64,
     /// How long the turn has taken that the loop is in.
     pub(super) turn_ns: u64,
 }
@@ -55,6 +56,7 @@ impl DealingFigures {
             taken_over: dealing.taken_over.get(),
             parked: dealing.parked.get(),
             queued: dealing.queued.get(),
+            lost_core: dealing.lost_core.get(),
             turn_ns: worker.stats.turn_ns(),
         }
     }

@@ -45,6 +45,7 @@ fn row(window: &Window, number: usize, before: &WorkerFigures, now: &WorkerFigur
         Cell::Count(now.dealing.parked),
         Cell::Count(now.dealing.queued),
         Cell::Time(now.dealing.turn_ns),
+        Cell::Count(now.dealing.lost_core.saturating_sub(before.dealing.lost_core)),
         Cell::share(busy, busy + parked),
         share(|thread| thread.cpu_ns),
         share(|thread| thread.run_queue_ns),
@@ -72,8 +73,8 @@ fn connections(before: &WorkerFigures, now: &WorkerFigures) -> f64 {
 }
 
 /// The column of the process' memory.
-const MEMORY: usize = 22;
-const COLUMNS: [Column; 23] = [
+const MEMORY: usize = 23;
+const COLUMNS: [Column; 24] = [
     Column("worker", "worker"),
     Column("req/s", "requests_per_second"),
     Column("conns", "connections"),
@@ -87,6 +88,7 @@ const COLUMNS: [Column; 23] = [
     Column("parked", "connections_parked"),
     Column("queued", "connections_queued"),
     Column("lag", "turn_ns"),
+    Column("lost core", "turns_lost_core"),
     Column("busy", "share_busy"),
     Column("cpu", "share_cpu"),
     Column("runq", "share_run_queue"),
