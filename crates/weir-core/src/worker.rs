@@ -363,15 +363,20 @@ impl Worker {
         let mut told = false;
         while self.is_full() {
             let limit = self.limit();
-            if self.reuse(limit) {
+            let reused = self.reuse(limit);
+            if reused == Reused::Some {
                 if self.may_tell() {
                     log::cycle(Level::Warn, &format_args!("{limit}, reusing connections"));
                 }
-            } else if !std::mem::replace(&mut told, true) && (!limit.by_descriptors || self.may_tell()) {
+            } else if reused == Reused::None
+                && !std::mem::replace(&mut told, true)
+                && (!limit.by_descriptors || self.may_tell())
+            {
                 log::cycle(limit.level(), &limit);
             }
             // Some may have been idle for long enough by then.
-            self.wait_closed(if limit.by_descriptors { REUSED_AFTER_MS / 4 } else { u64::MAX }).await;
+            let soon = if reused == Reused::Later { LATER_MS } else { u64::MAX };
+            self.wait_closed(if limit.by_descriptors { REUSED_AFTER_MS / 4 } else { soon }).await;
         }
         // Another listener may wait, too, and there may be room for both.
         self.closed.notify();
@@ -388,9 +393,9 @@ impl Worker {
     }
 
     /// Closes an eighth of the connections that wait for a request, 32 at most, those first that wait longest.
-    /// `false`: there is none. For want of descriptors, which nginx closes nothing for, none that has not asked yet, or
-    /// may be about to ask again.
-    fn reuse(&self, limit: ConnectionLimit) -> bool {
+    /// None whose request has come and was not read yet: its client would see a reset. For want of descriptors, which nginx
+    /// closes nothing for, none that has not asked yet, or may be about to ask again.
+    fn reuse(&self, limit: ConnectionLimit) -> Reused {
         let mut idle = self.open_wires();
         let since = weir_rt::now_ms().saturating_sub(REUSED_AFTER_MS);
         idle.retain(|(wire, connection)| {
@@ -399,11 +404,16 @@ impl Worker {
         });
         idle.sort_by_key(|(wire, _)| wire.idle_since.get());
         let count = (idle.len() / 8).clamp(1, 32);
-        for (wire, connection) in idle.iter().take(count) {
+        let quiet = idle.iter().filter(|(wire, _)| wire.stream.is_quiet()).take(count);
+        let reused = quiet.map(|(wire, connection)| {
             connection.retired.set(true);
             wire.timer.arm(0);
+        });
+        match reused.count() {
+            0 if idle.is_empty() => Reused::None,
+            0 => Reused::Later,
+            _ => Reused::Some,
         }
-        !idle.is_empty()
     }
 
     /// Has `count` connections leave, those first that wait for a request: plain ones of HTTP/1 go to another worker,
@@ -417,16 +427,14 @@ impl Worker {
         });
         wires.sort_by_key(|(wire, _)| !wire.idle.get());
         for (wire, connection) in wires.iter().take(count as usize) {
-            if !wire.multiplexed.get() && parked::can_leave(self, connection) {
+            let stays_open = !wire.multiplexed.get() && parked::can_leave(self, connection);
+            if stays_open {
                 wire.moves.set(true);
-                if wire.idle.get() {
-                    wire.timer.arm(0);
-                }
-                continue;
+            } else {
+                connection.retired.set(true);
+                self.counters.dealing.evened_out.add(1);
             }
-            connection.retired.set(true);
-            self.counters.dealing.evened_out.add(1);
-            if wire.multiplexed.get() {
+            if wire.multiplexed.get() || (stays_open && wire.idle.get()) {
                 wire.timer.arm(0);
             }
         }
@@ -567,6 +575,18 @@ impl<T> Slots<T> {
         self.values.iter().flatten()
     }
 }
+
+/// What came of looking for connections that can be closed for others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reused {
+    Some,
+    /// Those that were idle have just been asked.
+    Later,
+    None,
+}
+
+/// After so long they may be idle again.
+const LATER_MS: u64 = 10;
 
 /// That connections are closed to make room is told once in so many milliseconds, as in nginx.
 const TELL_MS: u64 = 1000;

@@ -302,6 +302,12 @@ impl Stream {
         self.slot(|s| s.eof || s.hangup)
     }
 
+    /// Whether nothing has come that was not taken yet, neither here nor in the kernel: no byte, no end, no error. A system
+    /// call.
+    pub fn is_quiet(&self) -> bool {
+        self.slot(|s| s.received.is_empty()) && net::is_silent(self.fd())
+    }
+
     /// The errno that broke the connection, in either direction.
     pub fn error(&self) -> Option<i32> {
         self.slot(|s| match (s.recv_error, s.reset, s.send_error) {

@@ -14,7 +14,7 @@ mod evening;
 mod lateness;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -406,7 +406,11 @@ impl Table {
             log::cycle(Level::Warn, &format_args!("{}, reusing connections", self.most));
         }
         for &token in parked.iter().take((parked.len() / 8).clamp(1, 32)) {
-            drop(self.unpark(poller, token));
+            // One whose client has just asked is not idle.
+            match self.lot.get(token).is_some_and(|parked| weir_rt::net::is_silent(parked.fd.as_raw_fd())) {
+                true => drop(self.unpark(poller, token)),
+                false => self.wake_up(poller, token),
+            }
         }
     }
 
