@@ -22,6 +22,7 @@ pub mod log;
 pub mod module;
 mod output;
 pub mod phase;
+mod pieces;
 pub mod plan;
 pub mod privileged;
 pub mod read;

@@ -17,6 +17,7 @@ use super::settings::Settings;
 use crate::body::Buf;
 use crate::file::OpenFile;
 use crate::phase::LocalFuture;
+use crate::pieces;
 use crate::temp;
 
 /// The pieces of an answer that the client has yet to get.
@@ -69,7 +70,10 @@ impl Ahead {
         if !bytes.is_empty() {
             self.memory += bytes.len() as u64;
             let queue = self.writing.as_mut().map_or(&mut self.queue, |writing| &mut writing.behind);
-            queue.push_back(Buf::Bytes(bytes));
+            let last =
+                queue.back_mut().and_then(|last| if let Buf::Bytes(last) = last { Some(last) } else { None });
+            let piece = pieces::join(last, bytes);
+            queue.extend(piece.map(Buf::Bytes));
         }
     }
 

@@ -347,6 +347,9 @@ impl Answer {
     fn got(&mut self, got: Got) {
         match got {
             Got::Data(bytes) => self.bytes(bytes),
+            Got::Trailers(fields) if fields.is_too_large_for_trailers(self.settings.buffer_size) => {
+                self.broken(Kind::Protocol, None, "upstream sent too big trailers");
+            }
             Got::Trailers(fields) => {
                 for (name, value) in fields.iter() {
                     self.tries.trailer(name, value);

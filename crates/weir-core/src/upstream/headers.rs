@@ -2,7 +2,7 @@
 
 use weir_http::{Field, Known, Span, Version, date};
 
-use super::attempt::{READING_HEAD, Upstream};
+use super::attempt::{READING_HEAD, Run, Upstream};
 use super::protocol::Incoming;
 use super::settings::{Settings, ignored};
 use super::tries::Tries;
@@ -44,6 +44,25 @@ pub(super) fn interim(x: &mut Exchange, up: &Upstream, incoming: &Incoming, head
     wire.flush();
     wire.stream.flush();
 }
+
+impl Run {
+    /// Whether an interim response of `len` bytes may pass to the client: all of them together may be as long as the buffer. The
+    /// log has it once that more came.
+    pub(super) fn takes_hints(&mut self, x: &Exchange, len: usize) -> bool {
+        let (before, most) = (self.hints, self.up.settings.buffer_size as usize);
+        self.hints += len;
+        if before <= most && self.hints > most {
+            x.log(Level::Info, &"upstream sent too big early hints");
+        }
+        self.hints <= most
+    }
+}
+
+/// Bytes of interim responses to one request above which the server is not listened to any more: each costs as much as a
+/// response, and a request that gets them never times out.
+pub(super) const INTERIM: usize = 64 * 1024;
+/// What is wrong with such a server.
+pub(super) const TOO_MANY: &str = "sent too many interim responses";
 
 /// Whether one of the values of `early_hints` is neither empty nor `0`.
 fn hints_wanted(x: &mut Exchange) -> bool {

@@ -8,12 +8,11 @@ use weir_trace::{Cause, WaitKind};
 
 use super::attempt::{Asked, Failed, READING_HEAD, Run};
 use super::connection::Connection;
-use super::headers;
+use super::headers::{self, INTERIM, TOO_MANY};
 use super::log;
 use super::protocol::{Head, Incoming};
 use super::reason::{Fault, Reason};
 use crate::exchange::Exchange;
-use crate::log::Level;
 
 /// What happens between a request and its answer's head.
 enum Event {
@@ -93,9 +92,17 @@ impl Run {
         incoming: &mut Incoming,
     ) -> Result<Option<usize>, Failed> {
         let most = self.up.settings.buffer_size as usize;
+        // What is taken of `received` leaves it at once: of thousands of small pieces each would move all that follow.
+        let mut at = 0;
         loop {
-            match self.up.protocol.head(x, received, incoming) {
+            let rest = received.get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                received.clear();
+                return Ok(None);
+            }
+            match self.up.protocol.head(x, rest, incoming) {
                 Ok(Head::Complete(len)) if len <= most => {
+                    received.drain(..at);
                     return match headers::refused(x, incoming) {
                         None => Ok(Some(len)),
                         Some(message) => {
@@ -105,26 +112,24 @@ impl Run {
                     };
                 }
                 Ok(Head::Interim(len)) if len <= most => {
-                    self.hints += len;
-                    if self.hints <= most {
-                        headers::interim(x, &self.up, incoming, received);
-                    } else {
-                        x.log(Level::Info, &"upstream sent too big early hints");
+                    if self.takes_hints(x, len) {
+                        headers::interim(x, &self.up, incoming, rest);
                     }
-                    received.drain(..len);
+                    if self.hints > most.max(INTERIM) {
+                        log::error(x, &format_args!("upstream {TOO_MANY} while {READING_HEAD}"));
+                        return Err(invalid(Cause::InvalidHeader));
+                    }
+                    at += len;
                     *incoming = Incoming::default();
-                    if received.is_empty() {
-                        return Ok(None);
-                    }
                 }
                 Ok(Head::Taken(len)) => {
                     self.tries.count(0, 0, len as u64);
-                    received.drain(..len);
-                    if received.is_empty() {
-                        return Ok(None);
-                    }
+                    at += len;
                 }
-                Ok(Head::Incomplete) if received.len() < most => return Ok(None),
+                Ok(Head::Incomplete) if rest.len() < most => {
+                    received.drain(..at);
+                    return Ok(None);
+                }
                 Ok(_) => {
                     log::error(
                         x,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_http::{Field, Span};
+use weir_http::{Field, Span, classify};
 use weir_trace::Cause;
 
 use super::local::LocalGroup;
@@ -177,8 +177,12 @@ impl Tries {
         });
     }
 
-    /// The trailer of the answer.
+    /// A field of the response's trailer, unless it is one that none may have (RFC 9110 section 6.5.1): such are about framing,
+    /// routing, or how to read what came before.
     pub(crate) fn trailer(&self, name: &[u8], value: &[u8]) {
+        if classify(name).forbidden_in_trailer() {
+            return;
+        }
         self.0.trailers.borrow_mut().push((name.into(), value.into()));
     }
 

@@ -110,6 +110,7 @@ impl Connection {
         let Some((&[a, b, c, d, w, x, y, z], _)) = payload.split_first_chunk::<8>() else {
             return Err(size("sent GOAWAY frame with incorrect length"));
         };
+        self.guard.count(Abuse::GoAways)?;
         let last = u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff;
         self.peer_last = Some(last);
         Ok(Some(Event::GoAway { last, code: Code::of(u32::from_be_bytes([w, x, y, z])) }))

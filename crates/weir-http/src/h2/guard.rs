@@ -31,11 +31,13 @@ pub enum Abuse {
     Headers,
     /// Frames on streams that the peer was told are not taken any more.
     Late,
+    /// GOAWAY frames: each is looked up in all streams.
+    GoAways,
 }
 
 impl Abuse {
     /// How many kinds there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// Its name in logs and counters.
     pub const fn name(self) -> &'static str {
@@ -50,6 +52,7 @@ impl Abuse {
             Abuse::Continuations => "CONTINUATION flood",
             Abuse::Headers => "header bomb",
             Abuse::Late => "late frames flood",
+            Abuse::GoAways => "GOAWAY flood",
         }
     }
 
@@ -65,6 +68,7 @@ impl Abuse {
             Abuse::Continuations => "sent too many CONTINUATION frames (CONTINUATION flood)",
             Abuse::Headers => "sent too large header section (header bomb)",
             Abuse::Late => "sent too many frames on streams after GOAWAY (late frames flood)",
+            Abuse::GoAways => "sent too many GOAWAY frames (GOAWAY flood)",
         }
     }
 
@@ -87,6 +91,8 @@ impl Abuse {
             Abuse::Unknown => (1000, 100),
             // As many streams as may be open at once, each with content in small frames.
             Abuse::Late => (10_000, 1000),
+            // Two end a connection gracefully.
+            Abuse::GoAways => (20, 1),
             Abuse::Continuations | Abuse::Headers => (0, 0),
         }
     }
@@ -183,7 +189,7 @@ impl Guard {
 const UPDATE_BYTES: u64 = 64;
 
 /// Kinds whose buckets leak; the others are limits of one header block.
-const LEAKING: [Abuse; 8] = [
+const LEAKING: [Abuse; 9] = [
     Abuse::Resets,
     Abuse::Pings,
     Abuse::Settings,
@@ -192,6 +198,7 @@ const LEAKING: [Abuse; 8] = [
     Abuse::Windows,
     Abuse::Unknown,
     Abuse::Late,
+    Abuse::GoAways,
 ];
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use weir_core::{Exchange, Verdict};
 use weir_http::Method;
 use weir_http::fastcgi::{self, Event, Kind, Reader, Side};
 
-use super::body::{Body, stderr_text};
+use super::body::{Body, STDERR, stderr_text};
 use crate::cgi::head;
 use crate::cgi::params::Params;
 
@@ -29,6 +29,8 @@ struct Coming {
     head: Vec<u8>,
     /// The message that comes on stderr.
     stderr: Vec<u8>,
+    /// Messages that have come.
+    messages: u32,
 }
 
 impl Protocol for FastCgiProtocol {
@@ -122,7 +124,7 @@ impl FastCgiProtocol {
             Event::Data(Kind::Stderr, range) => {
                 coming.stderr.extend_from_slice(bytes.get(range).unwrap_or_default());
             }
-            Event::End { kind: Kind::Stderr, .. } => self.complain(x, std::mem::take(&mut coming.stderr))?,
+            Event::End { kind: Kind::Stderr, .. } => self.complain(x, coming)?,
             Event::End { kind: Kind::Stdout, empty: true } => {
                 return Err("upstream prematurely closed FastCGI stdout".to_owned());
             }
@@ -135,12 +137,16 @@ impl FastCgiProtocol {
     }
 
     /// A message of the application, for the error log.
-    fn complain(&self, x: &Exchange, message: Vec<u8>) -> Result<(), String> {
+    fn complain(&self, x: &Exchange, coming: &mut Coming) -> Result<(), String> {
+        let message = std::mem::take(&mut coming.stderr);
         if message.is_empty() {
             return Ok(());
         }
-        let text = stderr_text(&message);
-        x.log(Level::Error, &format_args!("{text} while reading response header from upstream"));
+        coming.messages = coming.messages.saturating_add(1);
+        if coming.messages <= STDERR {
+            let text = stderr_text(&message);
+            x.log(Level::Error, &format_args!("{text} while reading response header from upstream"));
+        }
         let caught = |text: &[u8]| memchr::memmem::find(&message, text).is_some();
         // nginx says no more than that.
         if self.catch_stderr.iter().any(|text| caught(text)) { Err(String::new()) } else { Ok(()) }
@@ -149,7 +155,7 @@ impl FastCgiProtocol {
 
 impl Coming {
     fn new() -> Coming {
-        Coming { reader: Reader::new(Side::Application), head: Vec::new(), stderr: Vec::new() }
+        Coming { reader: Reader::new(Side::Application), head: Vec::new(), stderr: Vec::new(), messages: 0 }
     }
 }
 

@@ -5,6 +5,7 @@ mod client;
 mod counts;
 mod go;
 mod grpc;
+mod hostile;
 mod late;
 mod lua;
 mod peer;

@@ -15,6 +15,7 @@ use crate::conn::Connection;
 use crate::conn::h1::{HIGH, Wire};
 use crate::exchange::Exchange;
 use crate::log::{self, Level};
+use crate::pieces;
 use crate::worker::Worker;
 
 /// A connection as its streams see it.
@@ -250,7 +251,8 @@ impl Mux {
             }
         }
         if !unwanted && bytes > 0 {
-            slot.input.push_back(content);
+            let piece = pieces::join(slot.input.back_mut(), content);
+            slot.input.extend(piece);
         }
         if let Some(reader) = slot.reader.take() {
             reader.wake();

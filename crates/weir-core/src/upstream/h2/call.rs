@@ -65,6 +65,18 @@ impl Fields {
         }
     }
 
+    /// Whether it is longer than a buffer of `most` bytes, or was not read whole. The shortest code of a byte has five bits; only
+    /// a table that was filled before makes one byte stand for kilobytes.
+    pub(super) fn is_larger(&self, most: u64) -> bool {
+        self.too_large || self.block as u64 > most || self.text.len() as u64 > most.saturating_mul(2)
+    }
+
+    /// Whether it is more than a trailer section may be, with buffers of `most` bytes; what is not read whole may lack a field
+    /// that says that the call has failed.
+    pub(in crate::upstream) fn is_too_large_for_trailers(&self, most: u64) -> bool {
+        self.too_large || self.text.len() as u64 > most.saturating_mul(2).max(TRAILERS)
+    }
+
     /// Names and values.
     pub(in crate::upstream) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.list.iter().map(|(name, value, _)| (name.of(&self.text), value.of(&self.text)))
@@ -138,7 +150,7 @@ impl Call {
     pub(super) fn offer(&self, bytes: Vec<u8>, last: bool) {
         self.session.h2.borrow_mut().offer(self.key, bytes.len() as u64, last);
         if !bytes.is_empty() {
-            self.with(|slot| slot.pieces.push_back(bytes));
+            self.with(|slot| slot.offer(bytes));
         }
         self.session.wake();
     }
@@ -177,3 +189,6 @@ impl Drop for Call {
         self.session.release(self.key);
     }
 }
+
+/// Bytes of a trailer section that pass whatever the buffers are: `grpc-status-details-bin` has kilobytes.
+const TRAILERS: u64 = 64 * 1024;

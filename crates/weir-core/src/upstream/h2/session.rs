@@ -14,9 +14,11 @@ use weir_rt::net::SockAddr;
 use weir_rt::{Chunk, Recv};
 
 use super::call::{Call, Fields, Got};
+use crate::pieces;
 use crate::tls::Secure;
 use crate::upstream::connection::Connection;
 use crate::upstream::group::Keep;
+use crate::upstream::headers::{INTERIM, TOO_MANY};
 use crate::upstream::peer::Peer;
 use crate::upstream::protocol::Section;
 use crate::worker::Worker;
@@ -70,6 +72,8 @@ pub(super) struct Slot {
     pub(super) received: u64,
     /// The call's task.
     pub(super) waker: Option<Waker>,
+    /// Memory that its interim responses have taken.
+    interim: usize,
 }
 
 impl Slot {
@@ -77,7 +81,7 @@ impl Slot {
     fn renew(&mut self) {
         self.news.clear();
         self.pieces.clear();
-        (self.gone, self.sent, self.received) = (0, 0, 0);
+        (self.gone, self.sent, self.received, self.interim) = (0, 0, 0, 0);
         self.waker = None;
     }
 
@@ -90,6 +94,32 @@ impl Slot {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
+    }
+
+    /// Whether another interim response is taken; `None`: it was said before that none is. They are read before their call
+    /// has a turn, and some bytes of a block may stand for a megabyte.
+    fn takes_interim(&mut self, section: &hpack::Section) -> Option<bool> {
+        let before = self.interim;
+        // As the compression's tables count them (RFC 7541 section 4.1).
+        self.interim += section.text.len() + 32 * section.items.len();
+        (before <= INTERIM).then_some(self.interim <= INTERIM)
+    }
+
+    /// A piece of the response's content.
+    fn content(&mut self, content: &[u8]) {
+        let last =
+            self.news.back_mut().and_then(|got| if let Got::Data(last) = got { Some(last) } else { None });
+        if !pieces::append(last, content) {
+            self.news.push_back(Got::Data(content.to_vec()));
+        }
+        self.wake();
+    }
+
+    /// A piece of the request's content, to be sent in its turn.
+    pub(super) fn offer(&mut self, bytes: Vec<u8>) {
+        // The first piece may be on its way already; `gone` counts from its start all the same.
+        let piece = pieces::join(self.pieces.back_mut(), bytes);
+        self.pieces.extend(piece);
     }
 
     /// Moves `len` bytes of content to `out`.
@@ -331,14 +361,25 @@ impl Session {
                     tell(key, Got::End);
                 }
             }
-            Event::Interim { key } => tell(key, Got::Interim(fields())),
+            Event::Interim { key } => {
+                let Some(slot) = slots.get_mut(key.index()) else { return };
+                slot.received += (h2.block_len() + h2::HEAD) as u64;
+                match slot.takes_interim(h2.section()) {
+                    Some(true) => slot.tell(Got::Interim(fields())),
+                    Some(false) => slot.tell(Got::Reset(Code::EnhanceYourCalm, Some(TOO_MANY))),
+                    None => {}
+                }
+            }
             Event::Data { key, range, end } => {
                 let content = bytes.get(range).unwrap_or_default();
-                if !content.is_empty() {
-                    tell(key, Got::Data(content.to_vec()));
-                }
-                if end {
-                    tell(key, Got::End);
+                if let Some(slot) = slots.get_mut(key.index()) {
+                    slot.received += content.len() as u64 + h2::HEAD as u64;
+                    if !content.is_empty() {
+                        slot.content(content);
+                    }
+                    if end {
+                        slot.tell(Got::End);
+                    }
                 }
             }
             Event::Trailers { key } => {

@@ -341,7 +341,7 @@ impl Run {
     /// What the head of an answer says.
     fn incoming(&mut self, x: &mut Exchange, fields: &Fields, end: bool) -> Result<Incoming, Failed> {
         let invalid = |cause| Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause });
-        if fields.too_large || fields.block as u64 > self.up.settings.buffer_size {
+        if fields.is_larger(self.up.settings.buffer_size) {
             log::error(x, &format_args!("upstream sent too big header while {READING_HEAD}"));
             return Err(invalid(Cause::HeaderTooLarge));
         }
@@ -363,9 +363,8 @@ impl Run {
     }
 
     fn interim(&mut self, x: &mut Exchange, fields: &Fields) {
-        self.hints += fields.block;
-        if self.hints as u64 > self.up.settings.buffer_size {
-            return x.log(crate::log::Level::Info, &"upstream sent too big early hints");
+        if !self.takes_hints(x, fields.text().len()) {
+            return;
         }
         let incoming = Incoming { status: fields.status, fields: fields.spans(0), ..Incoming::default() };
         headers::interim(x, &self.up, &incoming, fields.text());
