@@ -117,11 +117,15 @@ impl Stream {
         poll_fn(move |cx| self.poll_recv(cx, timer))
     }
 
-    /// [`Stream::recv`] for hand-written futures: registers the polling task when pending.
+    /// [`Stream::recv`] for hand-written futures: registers the polling task when pending. A task whose peer sends faster than
+    /// it reads has others run after some bytes.
     #[inline]
     pub fn poll_recv(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Recv> {
+        if self.core.is_sated() {
+            return rest(cx);
+        }
         match self.try_recv() {
-            Some(recv) => Poll::Ready(recv),
+            Some(recv) => Poll::Ready(self.counted(recv)),
             None => self.poll_more(cx, timer),
         }
     }
@@ -129,10 +133,22 @@ impl Stream {
     /// As [`Stream::poll_recv`], of up to `most` bytes at once (64 KB at most, 4 KB at least), for one who expects many
     /// and keeps or sends them on ([`RecvBuf::into_vec`]).
     pub fn poll_recv_long(&self, cx: &mut Context<'_>, timer: Option<&Timer>, most: usize) -> Poll<Recv> {
+        if self.core.is_sated() {
+            return rest(cx);
+        }
         match self.receive(|io| io.recv_long(&self.core, self.index, most)) {
-            Some(recv) => Poll::Ready(recv),
+            Some(recv) => Poll::Ready(self.counted(recv)),
             None => self.poll_more(cx, timer),
         }
+    }
+
+    /// `recv`, whose bytes count as what this poll has received.
+    #[inline]
+    fn counted(&self, recv: Recv) -> Recv {
+        if let Recv::Data(bytes) = &recv {
+            self.core.has_received(bytes.len());
+        }
+        recv
     }
 
     /// Waits for bytes, when there are none.
@@ -401,4 +417,11 @@ impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Stream(fd {})", self.fd())
     }
+}
+
+/// Has the polling task polled again after the others.
+#[cold]
+fn rest<T>(cx: &Context<'_>) -> Poll<T> {
+    cx.waker().wake_by_ref();
+    Poll::Pending
 }

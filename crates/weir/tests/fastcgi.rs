@@ -5,6 +5,7 @@ mod support;
 
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_test::{
@@ -294,6 +295,88 @@ both_drivers! {
         assert_eq!(client.request("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
         let lines = server.access_log_lines(1);
         assert!(lines[0].starts_with("HEAD [0.") || lines[0].starts_with("HEAD [1"), "{lines:?}");
+    }
+
+    /// An application that only complains has its response read on and on, and others are served meanwhile; the log has no line
+    /// for each byte.
+    fn messages_without_end_hold_nobody_up(driver) {
+        let over = Arc::new(AtomicBool::new(false));
+        let sent = Arc::new(AtomicUsize::new(0));
+        let (ends, count) = (over.clone(), sent.clone());
+        let app = Backend::start(move |visit| {
+            let mut goes_on = visit.bytes(8).is_some() && visit.send(out("Content-Type: a/b\r\n\r\nhi").bytes());
+            let messages = Stderr(b"x".to_vec()).bytes().repeat(4000);
+            // A server that is held up would be so until the end; a gigabyte is enough of that.
+            for _ in 0..30_000 {
+                goes_on = goes_on && !ends.load(Ordering::Relaxed) && visit.send(&messages);
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            visit.send([Stdout(Vec::new()).bytes(), End.bytes()].concat());
+        });
+        let server = Server::start(&format!(
+            "http {{ server {{ listen 127.0.0.1:%%PORT%%; location /ok {{ return 200 ok; }}
+                location / {{ fastcgi_pass 127.0.0.1:{}; }} }} }}",
+            app.port()
+        ));
+        let mut client = server.client();
+        client.send(get("/"));
+        wait_for("megabytes of messages", || (sent.load(Ordering::Relaxed) > 100).then_some(()));
+        (0..20).for_each(|_| assert_eq!(server.get("/ok").text(), "ok"));
+        assert!(!over.swap(true, Ordering::Relaxed));
+        assert_eq!(client.response().text(), "hi");
+        let lines = server.error_log().matches("FastCGI sent in stderr").count();
+        assert!((1..=1000).contains(&lines), "{lines} lines");
+    }
+
+    /// The rest of a response that is longer than it said is neither read nor told of, piece by piece.
+    fn more_than_was_said_ends_the_response(driver) {
+        let app = Backend::start(|visit| {
+            let head = out("Content-Length: 2\r\n\r\nhi").bytes();
+            let more = out("x").bytes().repeat(4000);
+            let mut goes_on = visit.bytes(8).is_some() && visit.send(head);
+            while goes_on {
+                goes_on = visit.send(&more);
+            }
+        });
+        let server = Server::start(&format!(
+            "http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ fastcgi_pass 127.0.0.1:{}; fastcgi_keep_conn on; }} }} }}",
+            app.port()
+        ));
+        let mut client = server.client();
+        (0..3).for_each(|_| assert_eq!(client.request(get("/")).text(), "hi"));
+        let lines = server.error_log().matches("more data than specified").count();
+        assert!(lines <= 3, "{lines} lines for three responses");
+    }
+
+    /// A client that gets 100 waits for another response, and takes the next one for it.
+    fn a_status_that_is_not_final_is_no_response(driver) {
+        for (protocol, line) in [("fastcgi", "Status: "), ("scgi", "Status: "), ("uwsgi", "Status: "), ("scgi", "HTTP/1.1 "), ("uwsgi", "HTTP/1.1 ")] {
+            for status in ["100 Continue", "103 Early", "199 x", "099 x", "2000"] {
+                let app = Backend::start(move |visit| {
+                    let head = format!("{line}{status}\r\nX: y\r\n\r\n");
+                    if visit.bytes(8).is_some() {
+                        visit.send(if protocol == "fastcgi" { [out(&head).bytes(), End.bytes()].concat() } else { head.into_bytes() });
+                    }
+                });
+                let server = Server::start(&format!(
+                    "http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ {protocol}_pass 127.0.0.1:{}; }} }} }}", app.port()));
+                assert_eq!(server.get("/").status, 502, "{protocol} {line}{status}");
+            }
+        }
+    }
+
+    /// The end of a request before its response, with content or without.
+    fn an_end_before_the_head_is_no_response(driver) {
+        for end in [End.bytes(), vec![1, 3, 0, 1, 0, 0, 0, 0]] {
+            let app = Backend::start(move |visit| {
+                if visit.bytes(8).is_some() && visit.send(&end) {
+                    visit.hang();
+                }
+            });
+            let server = Server::start(&conf(app.port()));
+            assert_eq!(server.get("/x").status, 502);
+            let _ = server.error_log_line("upstream sent unexpected FastCGI record: 3");
+        }
     }
 
     fn connections_are_kept_when_both_sides_wish(driver) {

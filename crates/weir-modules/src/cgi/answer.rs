@@ -64,6 +64,9 @@ fn with_line(
     }
     let len = line.len;
     answer_head::keep(x, bytes, line, incoming);
+    if !head::is_final(incoming.status) {
+        return Err(format!("upstream sent invalid status \"{}\"", incoming.status));
+    }
     Ok(Some(Head::Complete(len)))
 }
 

@@ -45,11 +45,18 @@ fn status(x: &Exchange, fields: &[Field]) -> Result<(u16, Option<Span>), String>
     }
 }
 
-/// The three digits that a status begins with.
+/// The three digits that a status begins with, and that are all of it or have a space behind them. None below 200 is final:
+/// the client would take the next response for this one's. 101 is judged by the request.
 fn number(line: &[u8]) -> Option<u16> {
-    let digits = line.get(..3)?;
-    let number = weir_http::header::decimal(digits)?;
-    u16::try_from(number).ok()
+    let (digits, reason) = line.split_at_checked(3)?;
+    let number = u16::try_from(weir_http::header::decimal(digits)?).ok()?;
+    let whole = reason.first().is_none_or(|byte| matches!(byte, b' ' | b'\t'));
+    (whole && is_final(number)).then_some(number)
+}
+
+/// Whether a response with this status may be passed on as the only one.
+pub(crate) fn is_final(status: u16) -> bool {
+    status >= 200 || status == 101
 }
 
 #[cfg(test)]
@@ -62,5 +69,9 @@ mod tests {
         assert_eq!(number(b"404"), Some(404));
         assert_eq!(number(b"40"), None);
         assert_eq!(number(b"4x4 a"), None);
+        assert_eq!(number(b"101 Switching"), Some(101));
+        for odd in ["100 Continue", "103", "099 a", "000", "2000", "200OK", "+20 a"] {
+            assert_eq!(number(odd.as_bytes()), None, "{odd}");
+        }
     }
 }

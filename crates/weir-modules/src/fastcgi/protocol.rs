@@ -131,6 +131,9 @@ impl FastCgiProtocol {
             Event::Data(kind, _) => {
                 return Err(format!("upstream sent unexpected FastCGI record: {}", kind as u8));
             }
+            Event::End { kind: Kind::End, .. } => {
+                return Err(format!("upstream sent unexpected FastCGI record: {}", Kind::End as u8));
+            }
             Event::End { .. } => {}
         }
         Ok(Head::Taken(taken))
