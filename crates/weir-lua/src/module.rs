@@ -337,9 +337,9 @@ impl Module for Lua {
         let of_server = plan.level == Level::Server;
         let handlers = [
             (&conf.server_rewrite, EnginePhase::ServerRewrite, Phase::ServerRewrite, of_server),
-            (&conf.rewrite, EnginePhase::Rewrite, Phase::Rewrite, !of_server),
-            (&conf.access, EnginePhase::Access, Phase::Access, !of_server),
-            (&conf.precontent, EnginePhase::Precontent, Phase::Precontent, !of_server),
+            (&conf.rewrite, EnginePhase::Rewrite, Phase::Rewrite, true),
+            (&conf.access, EnginePhase::Access, Phase::Access, true),
+            (&conf.precontent, EnginePhase::Precontent, Phase::Precontent, true),
         ];
         let main = &conf.main;
         let first = |phase| match phase {

@@ -253,4 +253,24 @@ both_drivers! {
             assert!(server.get("/add/x").field("x-uri") == Some("/add/x"));
         }
     }
+
+    /// Found by conformance/differ: scripts of a server ran in its locations alone, and what no location has was served.
+    fn scripts_of_a_server_run_where_no_location_is_met(driver) {
+        for (script, status) in [
+            ("access_by_lua_block { ngx.exit(403) }", 403),
+            ("rewrite_by_lua_block { ngx.exit(402) }", 402),
+            ("precontent_by_lua_block { ngx.exit(409) }", 409),
+            ("rewrite_by_lua_block { ngx.header['X-Seen'] = ngx.var.uri }", 200),
+        ] {
+            for (outer, inner) in [(script, ""), ("", script)] {
+                let conf = format!("http {{ {outer} server {{ {inner} listen 127.0.0.1:%%PORT%%; location /in {{ }} }} }}");
+                let server = Server::builder(&conf).driver(driver).file("html/a.txt", "a").file("html/in/a.txt", "in").start();
+                for path in ["/a.txt", "/in/a.txt"] {
+                    let response = server.get(path);
+                    assert_eq!(response.status, status, "{outer}{inner} {path}");
+                    assert!(status != 200 || response.field("x-seen") == Some(path), "{outer}{inner} {path}");
+                }
+            }
+        }
+    }
 }
