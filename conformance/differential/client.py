@@ -88,6 +88,8 @@ def exchange(address, port, request):
             response.end = "reset"
         except TimeoutError:
             response.end = "hangs"
+        except ValueError:
+            response.end = "garbled"
     return response
 
 

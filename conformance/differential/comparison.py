@@ -4,8 +4,8 @@ import dataclasses
 import email.utils
 import re
 
-IGNORED = {"date", "connection", "keep-alive", "transfer-encoding", "content-length"}
-"""`Date` is of the moment; of `Connection` it counts whether the connection was kept; framing is compared by itself."""
+IGNORED = {"date", "keep-alive", "transfer-encoding", "content-length"}
+"""`Date` is of the moment; framing is compared by itself."""
 CLOCK = 5
 """Seconds by which times may differ that servers compute from now."""
 
@@ -34,7 +34,7 @@ class Comparison:
         """A text with the servers' own words taken out."""
         for server in self.servers:
             text = text.replace(str(server.directory), "/DIR").replace(server.address, "127.0.0.9")
-        return text
+        return re.sub(r"boundary=[0-9]+", "boundary=B", text)
 
     def neutral_body(self, body):
         text = self.neutral(body.decode("latin1"))
@@ -67,7 +67,7 @@ class Comparison:
         for name in names:
             if name in IGNORED:
                 continue
-            theirs, ours = ([self.neutral(re.sub(r"boundary=[0-9]+", "boundary=B", value)) for value in side.values(name)] for side in (one, other))
+            theirs, ours = ([self.neutral(value) for value in side.values(name)] for side in (one, other))
             if theirs != ours and not same_times(name, theirs, ours):
                 found.append(Difference(f"field:{name}", " | ".join(theirs), " | ".join(ours)))
         return found

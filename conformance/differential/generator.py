@@ -1,6 +1,7 @@
 """Configurations: sources drawn in turn, directives from the covering array, in starts that share their `http`."""
 
 import random
+import re
 
 from . import configuration, covering, directives, request, sources
 
@@ -13,11 +14,13 @@ SHARED = 2
 class Generator:
     """Makes starts: lists of (configuration, requests)."""
 
-    def __init__(self, seed, requests):
+    def __init__(self, seed, requests, focus="", source=""):
+        """`focus` and `source` are patterns: only directives whose text has the first, and sources of that name."""
         self.random = random.Random(seed)
+        self.source = source
         self.count = requests
         self.requests = request.RequestGenerator(random.Random(seed + 1))
-        self.levels = directives.levels()
+        self.levels = [level for level in directives.levels() if re.search(focus, level.text)]
         self.draft = None
         self.array = covering.CoveringArray(self.levels, lambda level: (level.name, level.value), seed + 2, self._fits, lambda level: level.ends)
         self.place = {level: index for index, level in enumerate(self.levels)}
@@ -26,7 +29,8 @@ class Generator:
     def start(self, size):
         """`size` configurations that share their directives of `http`."""
         plain = []
-        for level in self.random.sample([level for level in self.levels if level.block == "http"], SHARED):
+        shared = [level for level in self.levels if level.block == "http"]
+        for level in self.random.sample(shared, min(SHARED, len(shared))):
             if all(other.name != level.name for other in plain):
                 plain.append(level)
         found = []
@@ -49,7 +53,8 @@ class Generator:
         choose = self.random
 
         def one_of(letter):
-            return choose.choice([source for source in sources.SOURCES if letter in source.blocks])
+            found = [source for source in sources.SOURCES if letter in source.blocks]
+            return choose.choice([source for source in found if re.search(self.source, source.name)] or found)
 
         return configuration.Configuration(
             source=one_of("l"), nested=one_of("n") if choose.random() < 0.5 else None, named=one_of("m") if choose.random() < 0.35 else None,

@@ -79,6 +79,7 @@ class Minimiser:
         made = self._fewer_parts(made[0], made[1], key)
         made = self._simpler_request(made[0], made[1], key)
         made = self._fewer_parts(made[0], made[1], key)
+        made = self._simpler_request(made[0], made[1], key)
         shown = bench.Case(*made)
         self.bench.run([shown])
         same = [found for _, found in shown.found if found.key() == key]
@@ -108,7 +109,7 @@ class Minimiser:
         *before, last = requests
         kept = ddmin(last.parts(), lambda lists: self._hold([(configuration, [*before, last.only(some)]) for some in lists], key))
         last = last.only(kept)
-        targets = dict.fromkeys((last.target.partition("?")[0], "/t/page.txt", "/t/page.txt?" + last.target.partition("?")[2]))
+        targets = dict.fromkeys(("/t/page.txt", last.target.partition("?")[0], "/t/page.txt?" + last.target.partition("?")[2]))
         simpler = [dataclasses.replace(last, target=target) for target in targets if target != last.target]
         held = self._hold([(configuration, [*before, request]) for request in simpler], key)
         better = [request for request, holds in zip(simpler, held) if holds]

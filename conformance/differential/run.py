@@ -15,7 +15,7 @@ class Run:
     def __init__(self, test_bench, rules, options, out=print):
         self.bench, self.rules, self.options, self.out = test_bench, rules, options, out
         self.minimiser = minimiser.Minimiser(test_bench)
-        self.generator = generator.Generator(options.seed, options.requests)
+        self.generator = generator.Generator(options.seed, options.requests, options.focus, options.source)
         self.reproducers = []
         self.explained = collections.Counter()
         self.unsteady = []
@@ -63,7 +63,8 @@ class Run:
     def _new(self, case, place, difference):
         if self.options.raw:
             self.counts["new, not made small"] += 1
-            self.out(f"{difference.aspect}: {difference.nginx} / {difference.weir}: {sorted(case.configuration.names())} {case.requests[place] if place is not None else ''}")
+            request = case.requests[place].bytes()[:200] if place is not None and case.requests else b""
+            self.out(f"{difference.aspect}: {difference.nginx[:100]} / {difference.weir[:100]}: {sorted(case.configuration.names())} {request!r}")
             return
         reproducer = self.minimiser.reproduce(case, place, difference)
         if reproducer is None:

@@ -42,7 +42,7 @@ class GeneratorTest(unittest.TestCase):
     def test_every_directive_is_in_a_known_block(self):
         for level in directives.levels():
             self.assertIn(level.block, directives.BLOCKS.values())
-        self.assertEqual(len(set(directives.levels())), len(directives.levels()))
+        self.assertEqual(len(set(directives.levels())), len(directives.levels()), "a directive is there twice")
 
     def test_parts_can_be_taken_away(self):
         made = generator.Generator(3, 1).start(1)[0][0]

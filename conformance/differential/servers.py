@@ -13,7 +13,7 @@ import time
 from . import configuration
 
 FILES = {
-    "page.txt": b"page text a a a.\n", "page.html": b"<html><body>page a b</body></html>\n", "empty.txt": b"", "big.bin": b"0123456789abcdef" * 6250,
+    "page.txt": b"page text a a a.\n", "page.html": b"<html><body>page a b</body></html>\n", "empty.txt": b"", "middle.bin": b"0123456789abcdef" * 1250, "big.bin": b"0123456789abcdef" * 6250,
     "page.shtml": b'<!--#set var="v" value="1" --><p><!--#echo var="v" --><!--#echo var="none" default="d" --><!--#include virtual="/side" --></p>\n',
     "pre.txt": b"plain text that is also there compressed\n", "koi.html": "<p>да page</p>\n".encode("koi8-r"), "data.json": b'{"a": [1, 2, 3]}\n',
     "dir/index.html": b"<html>index of dir page</html>\n", "dir/x": b"no extension\n", "list/one.txt": b"one\n", "list/two & three.html": b"two\n",

@@ -61,7 +61,6 @@ def raw_replies(name):
         "early": head + "Content-Length: 100\r\n\r\nonly ten.\n",
         "101": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
         "badfield": head + "no colon here\r\nX-Up: b\r\nContent-Length: 3\r\n\r\nbad",
-        "badstatus": "NONSENSE\r\n\r\nbody",
         "empty": "",
         "trailer": head + "Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n4\r\npage\r\n0\r\nX-T: t\r\n\r\n",
         "interim": "HTTP/1.1 103 Early Hints\r\nLink: </s>; rel=preload\r\n\r\n" + head + "Content-Length: 4\r\n\r\npage",
@@ -69,7 +68,6 @@ def raw_replies(name):
         "old": "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nold page",
         "badlength": head + "Content-Length: 4x\r\n\r\npage",
         "badchunk": head + "Transfer-Encoding: chunked\r\n\r\nzz\r\npage\r\n0\r\n\r\n",
-        "nohead": "just text",
     }
     return Reply(raw=texts[name].encode("latin1")) if name in texts else None
 

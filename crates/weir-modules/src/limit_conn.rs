@@ -183,9 +183,19 @@ impl Drop for Place {
     }
 }
 
+/// Whether limits have counted the request.
+pub(crate) fn is_counted(x: &Exchange) -> bool {
+    x.lasting_if::<State>().is_some_and(|state| state.status.is_some())
+}
+
+/// The request is taken as counted.
+pub(crate) fn count_no_more(x: &mut Exchange) {
+    x.lasting::<State>().status = Some("PASSED");
+}
+
 impl Handler for Limits {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if x.lasting_if::<State>().is_some_and(|state| state.status.is_some()) {
+        if is_counted(x) {
             return Verdict::Declined;
         }
         for limit in &self.limits {

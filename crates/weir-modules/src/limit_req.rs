@@ -200,9 +200,19 @@ struct Decided {
     delay_ms: u64,
 }
 
+/// Whether limits have counted the request.
+pub(crate) fn is_counted(x: &Exchange) -> bool {
+    x.lasting_if::<Passed>().is_some() || x.lasting_if::<Decided>().is_some()
+}
+
+/// The request is taken as counted.
+pub(crate) fn count_no_more(x: &mut Exchange) {
+    x.lasting::<Passed>();
+}
+
 impl Handler for Limits {
     fn handle(&self, x: &mut Exchange) -> Verdict {
-        if x.lasting_if::<Passed>().is_some() || x.lasting_if::<Decided>().is_some() {
+        if is_counted(x) {
             return Verdict::Declined;
         }
         match decide(x, &self.limits, weir_rt::now_ms()) {

@@ -5,8 +5,10 @@ use weir_conf::names::{ANY, FLAG, ONE};
 use weir_conf::{Directive, LineCx, Result};
 use weir_core::phase::LocalFuture;
 use weir_core::plan::PlanBuilder;
-use weir_core::subrequest::{Share, SubrequestBody, SubrequestOptions};
+use weir_core::subrequest::{Hook, Share, SubrequestBody, SubrequestOptions};
 use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
+
+use crate::{limit_conn, limit_req};
 
 /// The module.
 pub struct Mirror;
@@ -88,10 +90,28 @@ impl Copies {
         for uri in &self.uris {
             let body = if self.body { SubrequestBody::Parent } else { SubrequestBody::None };
             let method = x.request.method;
+            let prepare = counted_already(x);
             let options =
-                SubrequestOptions { method, share: Share::Copy, body, head_only: true, ..Default::default() };
+                SubrequestOptions { method, share: Share::Copy, body, head_only: true, prepare, ..Default::default() };
             x.background(uri, &args, options);
         }
         Verdict::Declined
     }
+}
+
+/// A copy does not count again where its request did (`limit_req`, `limit_conn`): as in nginx, where the limits of a
+/// mirror's own location count what no other has counted.
+fn counted_already(x: &Exchange) -> Hook {
+    let (requests, connections) = (limit_req::is_counted(x), limit_conn::is_counted(x));
+    if !requests && !connections {
+        return Hook::default();
+    }
+    Hook(Some(Box::new(move |copy| {
+        if requests {
+            limit_req::count_no_more(copy);
+        }
+        if connections {
+            limit_conn::count_no_more(copy);
+        }
+    })))
 }
