@@ -91,8 +91,14 @@ impl Copies {
             let body = if self.body { SubrequestBody::Parent } else { SubrequestBody::None };
             let method = x.request.method;
             let prepare = counted_already(x);
-            let options =
-                SubrequestOptions { method, share: Share::Copy, body, head_only: true, prepare, ..Default::default() };
+            let options = SubrequestOptions {
+                method,
+                share: Share::Copy,
+                body,
+                head_only: true,
+                prepare,
+                ..Default::default()
+            };
             x.background(uri, &args, options);
         }
         Verdict::Declined

@@ -1,7 +1,7 @@
 //! What `conformance/differ` found by running generated configurations on nginx and on Weir.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_test::{Backend, Server, both_drivers, wait_for};
 

@@ -216,7 +216,8 @@ fn refuse(x: &mut Exchange, bad: BadRequest) -> NoHead {
     x.log(Level::Info, &format_args!("{message} while {}", bad.action()));
     x.keep_alive = false;
     // No content follows the head of a response to HEAD (RFC 9110, 9.3.2), also where the rest of the line is wrong.
-    let line = kept.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).map_or(&[][..], |start| &kept[start..]);
+    let line =
+        kept.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).map_or(&[][..], |start| &kept[start..]);
     if line.starts_with(b"HEAD ") {
         x.request.head.method = Method::Head;
     }
