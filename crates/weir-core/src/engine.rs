@@ -92,10 +92,18 @@ pub(crate) async fn rest(x: &mut Exchange, rest: Rest) {
     record(x);
 }
 
-/// Answers `x` with `status` without running its phases (a head that could not be read), and logs it.
+/// Answers `x` with `status` without running its phases (a head that could not be read, or 200 for one that asks for no
+/// resource), and logs it.
 pub(crate) async fn refuse(x: &mut Exchange, status: u16) {
     x.cause = Cause::of_status(status);
-    conclude(x, Next::Judge(Verdict::Status(status))).await;
+    let verdict = match status {
+        200 => {
+            (x.response.status, x.response.content_length) = (status, Some(0));
+            x.respond(Body::Empty)
+        }
+        _ => Verdict::Status(status),
+    };
+    conclude(x, Next::Judge(verdict)).await;
     sent(x).await;
     after(x).await;
     log(x).await;

@@ -88,7 +88,7 @@ macro_rules! scripts {
             })
             .doc("How many patterns with the option o a worker keeps; 1024."),
             Row::new("lua_regex_match_limit", HTTP, ONE, |conf, line| line.number(&mut conf.main.regex_limit, ..))
-                .doc("Steps after which a match is given up; 0, the default, is 1,000,000."),
+                .doc("Steps after which a match is given up; 0, the default, is PCRE2's 10,000,000."),
             Row::new("lua_capture_error_log", HTTP, ONE, LuaConf::capture_error_log)
                 .doc("Keeps so many bytes of each worker's last lines of the error log for ngx.errlog; off."),
             Row::new("lua_malloc_trim", HTTP, ONE, |conf, line| line.number(&mut conf.main.malloc_trim, ..))

@@ -195,6 +195,5 @@ fn read(letters: &[u8]) -> Result<Options, Wrong> {
     flags.lenient &= !options.longest;
     Ok(options)
 }
-/// Steps of a match unless `lua_regex_match_limit` says otherwise: scripts match what clients send more often than
-/// configurations do, and an error of theirs is no refused request.
-const MATCH_LIMIT: u32 = 1_000_000;
+/// Steps of a match unless `lua_regex_match_limit` says otherwise: PCRE2's default, as in OpenResty.
+const MATCH_LIMIT: u32 = 10_000_000;

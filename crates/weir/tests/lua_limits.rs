@@ -100,6 +100,16 @@ both_drivers! {
         is_fine(&server);
     }
 
+    /// PCRE2's limit, which OpenResty leaves as it is: a match of some three million steps is finished.
+    fn a_match_has_ten_million_steps(driver) {
+        let server = Server::start(&conf("", &content("/match", "
+            for _, n in ipairs { 20, 28, 60 } do
+                local found, _, err = ngx.re.find(('a'):rep(n) .. 'b', [[^(a|aa)+$]])
+                ngx.say(n, ' ', tostring(found), ' ', err)
+            end")));
+        assert_eq!(server.get("/match").text(), "20 nil nil\n28 nil nil\n60 nil pcre_exec() failed: -47\n");
+    }
+
     /// What scripts run into is counted by place, and without that in `/metrics`.
     fn limits_are_counted(driver) {
         let scripts = [

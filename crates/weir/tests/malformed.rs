@@ -225,6 +225,24 @@ both_drivers! {
         assert_eq!(server.raw("GET /return\r\n"), b"ok\n", "HTTP/0.9");
     }
 
+    /// RFC 9110 section 9.3.7: the server itself is asked, and lives. nginx says 400.
+    fn options_for_the_server_get_200(driver) {
+        let server = Server::start(CONF);
+        let mut client = server.client();
+        for _ in 0..2 {
+            let response = client.request("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!((response.status, response.field("Content-Length"), response.keeps_alive()), (200, Some("0"), true));
+        }
+        support::assert_serves(&mut client, "/return", "ok\n");
+        // A body is not taken for the next request.
+        let text = server.raw("OPTIONS * HTTP/1.1\r\nHost: a\r\nContent-Length: 31\r\n\r\nGET /return HTTP/1.1\r\nHost: a\r\n\r\n");
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("Connection: close") && !text.contains("ok\n"), "{text}");
+        for wrong in ["GET * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS *x HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\r\n\r\n"] {
+            assert_eq!(server.client().request(wrong).status, 400, "{wrong}");
+        }
+    }
+
     /// Random bytes and random cuts of a request: an answer or none, never a lost connection that hangs.
     fn noise_is_answered_or_closed(driver) {
         let server = Server::start(CONF);

@@ -260,7 +260,18 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
         _ => {}
     }
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
-    accepted::check(x).map_err(NoHead::Refuse)
+    accepted::check(x).map_err(NoHead::Refuse)?;
+    if asks_server(x) {
+        // Nothing reads what would follow the head.
+        x.keep_alive &= x.request.content_length.unwrap_or(0) == 0 && !x.request.chunked;
+        return Err(NoHead::Refuse(200));
+    }
+    Ok(())
+}
+
+/// `OPTIONS *`: what is asked for is the server, no resource of it (RFC 9110 section 9.3.7). nginx refuses it.
+fn asks_server(x: &Exchange) -> bool {
+    x.request.head.method == Method::Options && x.arena.get(x.request.head.path()) == b"*"
 }
 
 /// Whether a tunnel may be asked for: only where one may be had, by HTTP/1.1, and without a body.
@@ -403,6 +414,10 @@ fn target(x: &mut Exchange) -> Result<(), NoHead> {
     if x.request.head.method == Method::Connect {
         x.request.uri = x.arena.push(b"/");
         x.request.unparsed_uri = x.request.uri;
+        return Ok(());
+    }
+    if asks_server(x) {
+        (x.request.uri, x.request.unparsed_uri) = (target, target);
         return Ok(());
     }
     let known = x.worker.targets.borrow().find(x.arena.get(target)).copied();
