@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use crate::driver::sys;
+use crate::net::SockAddr;
 
 /// An epoll set, and an eventfd that ends its wait.
 #[derive(Debug)]
@@ -80,15 +81,18 @@ impl Poller {
     }
 }
 
-/// The next connection of a listening socket that does not block, as accept4(2) gives it: not blocking, closed on exec.
-/// `None`: none waits. Connections that have left while they waited are no results.
+/// The next connection of a listening socket that does not block, as accept4(2) gives it: not blocking, closed on exec;
+/// with its client's address, unspecified if it is of no family that is known. `None`: none waits. Connections that have
+/// left while they waited are no results.
 ///
 /// # Errors
 /// The errno of accept4(2).
-pub fn accept(listener: &impl AsFd) -> io::Result<Option<OwnedFd>> {
+pub fn accept(listener: &impl AsFd) -> io::Result<Option<(OwnedFd, SockAddr)>> {
     loop {
-        match sys::accept(listener.as_fd().as_raw_fd()) {
-            Ok(fd) => return Ok(Some(fd)),
+        match sys::accept_from(listener.as_fd().as_raw_fd()) {
+            Ok((fd, raw)) => {
+                return Ok(Some((fd, SockAddr::from_raw(&raw).unwrap_or(SockAddr::UNSPECIFIED))));
+            }
             Err(libc::EAGAIN) => return Ok(None),
             Err(libc::ECONNABORTED | libc::EINTR | libc::EPERM) => {}
             Err(errno) => return Err(io::Error::from_raw_os_error(errno)),

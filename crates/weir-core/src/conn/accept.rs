@@ -54,14 +54,14 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener, door: Rc<Door>) 
                     either(worker.room(), door.closed.forever()).await;
                     listener.resume();
                 }
-                take(&worker, stream, &door);
+                take_accepted(&worker, stream, &door);
             }
             Some(Err(error)) => told.failed(&error),
             None => break,
         }
     }
     let (left, error) = listener.drain().await;
-    left.into_iter().for_each(|stream| take(&worker, stream, &door));
+    left.into_iter().for_each(|stream| take_accepted(&worker, stream, &door));
     if let Some(error) = error {
         told.failed(&error);
     }
@@ -85,11 +85,16 @@ impl AcceptLog {
     }
 }
 
+/// [`take`] of what this worker has accepted by itself.
+fn take_accepted(worker: &Rc<Worker>, stream: Stream, door: &Door) {
+    let peer = net::peer_addr(stream.fd()).unwrap_or(SockAddr::UNSPECIFIED);
+    take(worker, stream, peer, door);
+}
+
 /// Makes a connection of an accepted socket and starts its task.
-pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, door: &Door) {
+pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &Door) {
     let (generation, serial, address) = door.to.borrow().clone();
     let fd = stream.fd();
-    let peer = net::peer_addr(fd).unwrap_or(SockAddr::UNSPECIFIED);
     let Some(hosts) = generation.hosts.get(address).cloned() else { return };
     let watched = &generation.configuration.main.debug_connections;
     let debug = !watched.is_empty() && watched.iter().any(|cidr| cidr.contains(&peer));

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use weir_rt::net::SockAddr;
 use weir_rt::poller::{self, Poller};
 use weir_rt::{LoopStats, Remote, ThreadWatch, clock};
 
@@ -274,7 +275,7 @@ impl Table {
                 self.make_room(poller, at);
             }
             match self.accept(&fd) {
-                Some(fd) => self.deal(at, Dealt::New { fd, cookie }),
+                Some((fd, peer)) => self.deal(at, Dealt::New { fd, peer, cookie }),
                 None => return,
             }
         }
@@ -286,7 +287,7 @@ impl Table {
     }
 
     /// One connection; `None`: none waits, or accepting fails.
-    fn accept(&mut self, listener: &OwnedFd) -> Option<OwnedFd> {
+    fn accept(&mut self, listener: &OwnedFd) -> Option<(OwnedFd, SockAddr)> {
         poller::accept(listener).unwrap_or_else(|error| {
             self.failed(&error);
             None
@@ -557,8 +558,8 @@ impl Table {
     fn drain(&mut self, gone: &DealtSocket) {
         for _ in 0..DRAIN_MOST {
             let Some(at) = self.choice.choose(&self.loads) else { return };
-            let Some(fd) = self.accept(&gone.fd) else { return };
-            self.deal(at, Dealt::New { fd, cookie: gone.cookie });
+            let Some((fd, peer)) = self.accept(&gone.fd) else { return };
+            self.deal(at, Dealt::New { fd, peer, cookie: gone.cookie });
         }
     }
 }

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_rt::net::SockAddr;
+
 use crate::conn::parked::ParkedConnection;
 use crate::worker::Counters;
 
@@ -13,6 +15,8 @@ pub(crate) enum Dealt {
     /// A new one.
     New {
         fd: OwnedFd,
+        /// The client's address.
+        peer: SockAddr,
         /// Which of the server's sockets it came by.
         cookie: u64,
     },

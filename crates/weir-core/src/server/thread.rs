@@ -424,8 +424,8 @@ impl Local {
 
     /// Begins a connection that was dealt to the worker.
     fn take(&self, dealt: Dealt) {
-        let (fd, cookie) = match dealt {
-            Dealt::New { fd, cookie } => (fd, cookie),
+        let (fd, peer, cookie) = match dealt {
+            Dealt::New { fd, peer, cookie } => (fd, peer, cookie),
             Dealt::Again(parked) => return parked::resume(&self.worker, parked),
         };
         let door =
@@ -434,7 +434,7 @@ impl Local {
         // Of a socket that the worker does not know none is dealt to it.
         let Some(door) = door else { return };
         match Stream::from_accepted(fd) {
-            Ok(stream) => accept::take(&self.worker, stream, &door),
+            Ok(stream) => accept::take(&self.worker, stream, peer, &door),
             Err(error) => self.accept_log.failed(&error),
         }
     }

@@ -136,6 +136,19 @@ pub(crate) fn accept(fd: RawFd) -> Result<OwnedFd, i32> {
     Ok(adopt(accepted))
 }
 
+/// [`accept`], and the address of the client, without another call for it.
+pub(crate) fn accept_from(fd: RawFd) -> Result<(OwnedFd, RawAddr), i32> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let mut raw = RawAddr::empty();
+    let (addr, len) = raw.as_mut_ptrs();
+    // SAFETY: the kernel writes at most `*len` bytes, all of them ours.
+    let accepted = unsafe { libc::accept4(fd, addr, len, flags) };
+    if accepted < 0 {
+        return Err(errno());
+    }
+    Ok((adopt(accepted), raw))
+}
+
 /// Takes over a descriptor that has no other owner.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     // SAFETY: callers pass a fresh result of accept, or what a slot has just given up: nobody else owns it.
