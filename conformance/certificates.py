@@ -111,6 +111,16 @@ def self_signed(directory, name, extensions=LEAF):
     return it
 
 
+def issued_by_a_leaf(directory, leaf, subject, extensions=LEAF):
+    """A certificate whose issuer is no authority."""
+    wrong = Authority(directory, "wrong", subject=subject)
+    for mine, its in ((wrong.path, leaf.path), (wrong.key, leaf.key)):
+        mine.write_bytes(its.read_bytes())
+    it = Certificate(directory, "of-a-leaf", (leaf,))
+    wrong.sign(it, "of-a-leaf", extensions)
+    return it
+
+
 def join(path, *parts):
     """One file of several."""
     pathlib.Path(path).write_text("".join(pathlib.Path(part).read_text() for part in parts))
