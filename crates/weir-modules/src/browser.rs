@@ -26,9 +26,9 @@ impl Module for Browser {
             .doc("The value of $ancient_browser for ancient browsers; 1."),
     ];
     const VARIABLES: &'static [Variable] = &[
-        Variable::new("modern_browser", modern),
-        Variable::new("ancient_browser", ancient),
-        Variable::new("msie", msie),
+        Variable::new("modern_browser", modern).changeable(),
+        Variable::new("ancient_browser", ancient).changeable(),
+        Variable::new("msie", msie).changeable(),
     ];
 
     fn inherit(conf: &mut BrowserConf, parent: &BrowserConf) {

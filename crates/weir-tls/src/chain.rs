@@ -76,6 +76,7 @@ problems! {
     PURPOSE 26 "unsuitable certificate purpose",
     CRITICAL 34 "unhandled critical extension",
     NO_CERT_SIGN 32 "key usage does not include certificate signing",
+    NO_CRL_ISSUER 33 "unable to get CRL issuer certificate",
     NO_CRL_SIGN 35 "key usage does not include CRL signing",
     CRL_CRITICAL 36 "unhandled critical CRL extension",
     CRL_SCOPE 44 "different CRL scope",
@@ -211,8 +212,12 @@ impl<'p, 'c> Path<'p, 'c> {
         if !crls.is_empty() {
             let lists = RevocationLists::read(crls);
             for (at, certificate) in path.iter().enumerate() {
-                let issuer = path.get(at + 1).unwrap_or(certificate);
-                problems.extend(lists.problems(certificate, issuer, now));
+                let issuer =
+                    path.get(at + 1).or_else(|| issued(certificate, certificate).then_some(certificate));
+                problems.extend(match issuer {
+                    Some(issuer) => lists.problems(certificate, issuer, now),
+                    None => lists.problems_without_issuer(certificate),
+                });
             }
         }
         self.signatures_and_times(now, problems);

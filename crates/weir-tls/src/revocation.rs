@@ -52,6 +52,16 @@ impl<'l> RevocationLists<'l> {
         }
         problems
     }
+
+    /// The same where the path breaks off: no list is one of an authority that is known.
+    pub(crate) fn problems_without_issuer(&self, certificate: &X509Certificate<'_>) -> Vec<Problem> {
+        let of_issuer = || self.0.iter().filter(|it| it.issuer().as_raw() == certificate.issuer().as_raw());
+        if of_issuer().next().is_none() {
+            return vec![Problem::NO_CRL];
+        }
+        let revoked = of_issuer().any(|list| entry(list, certificate).is_some());
+        [Some(Problem::NO_CRL_ISSUER), revoked.then_some(Problem::REVOKED)].into_iter().flatten().collect()
+    }
 }
 
 /// A list, if `der` is one.

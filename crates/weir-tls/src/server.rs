@@ -14,7 +14,7 @@ use crate::certificate::{Certificate, Effort};
 use crate::compress::Zlib;
 use crate::elsewhere::Elsewhere;
 use crate::error::{Error, content};
-use crate::hello::Hello;
+use crate::hello::{Hello, HelloFields};
 use crate::offer::Unfit;
 use crate::secrets::{Noting, Secrets};
 use crate::session::{self, Session, Side, Signatures};
@@ -33,6 +33,8 @@ pub struct ServerSettings {
     pub groups: Vec<&'static dyn SupportedKxGroup>,
     /// `ssl_prefer_server_ciphers`
     pub prefer_own_order: bool,
+    /// Nevertheless the order of a client counts that begins with ChaCha20, since it has no AES in hardware.
+    pub prioritize_chacha: bool,
     /// Application protocols, in order; none: what the client offers is not looked at.
     pub alpn: Vec<Vec<u8>>,
     /// Where sessions are kept that are not in tickets.
@@ -53,6 +55,7 @@ pub struct ServerConfig {
     rustls: Arc<rustls::ServerConfig>,
     effort: Effort,
     protocols: Protocols,
+    prioritize_chacha: bool,
     /// Who is asked for certificates, if clients are.
     clients: Option<Arc<verify::AnyClient>>,
 }
@@ -102,7 +105,10 @@ impl ServerConfig {
             None => {}
         }
         let protocols = settings.protocols;
-        Ok(ServerConfig { rustls: Arc::new(config), effort, protocols, clients })
+        let has = suites::of_versions(&config.crypto_provider().cipher_suites, protocols);
+        let has_chacha = has.iter().any(|suite| is_chacha(u16::from(suite.suite())));
+        let prioritize_chacha = settings.prioritize_chacha && settings.prefer_own_order && has_chacha;
+        Ok(ServerConfig { rustls: Arc::new(config), effort, protocols, prioritize_chacha, clients })
     }
 
     /// The same for connections that may be HTTP/2: preferred where the client offers it.
@@ -161,7 +167,19 @@ impl ServerConfig {
             Some(elsewhere) => elsewhere,
             None => own.session_storage.clone(),
         };
-        Ok(ServerConfig { rustls: Arc::new(config), effort: self.effort, protocols, clients })
+        Ok(ServerConfig { rustls: Arc::new(config), protocols, clients, ..self.clone() })
+    }
+
+    /// What a handshake with this client uses. A copy is made for few clients, and costs little beside the keys' use.
+    fn for_client(&self, hello: &HelloFields) -> Arc<rustls::ServerConfig> {
+        let known = |suite: &&u16| suites::known_suite(**suite).is_some();
+        if !self.prioritize_chacha || !hello.cipher_suites.iter().find(known).is_some_and(|it| is_chacha(*it))
+        {
+            return self.rustls.clone();
+        }
+        let mut config = (*self.rustls).clone();
+        config.ignore_client_order = false;
+        Arc::new(config)
     }
 
     /// Where sessions are kept that are not in tickets.
@@ -211,6 +229,11 @@ fn plain(
 fn any_client(subjects: &[Vec<u8>]) -> Arc<verify::AnyClient> {
     let subjects = subjects.iter().map(|name| DistinguishedName::from(name.clone())).collect();
     Arc::new(verify::AnyClient::new(subjects))
+}
+
+/// With ChaCha20 and Poly1305 (RFC 8446, RFC 7905).
+fn is_chacha(suite: u16) -> bool {
+    matches!(suite, 0x1303 | 0xcca8..=0xccaa)
 }
 
 fn longest(certificates: &[Certificate]) -> Effort {
@@ -273,7 +296,7 @@ impl Handshake {
     /// # Errors
     /// The configuration does not fit together.
     pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
-        let conn = Box::new(UnbufferedServerConnection::new(config.rustls.clone())?);
+        let conn = Box::new(UnbufferedServerConnection::new(config.for_client(&hello.fields))?);
         let answers_early = config.rustls.send_half_rtt_data;
         let signatures = Signatures::default();
         let (early, secrets) = (Vec::new(), Some(Secrets::new()));

@@ -33,6 +33,7 @@ fn settings(protocols: Protocols) -> ServerSettings {
         groups: suites::default_groups(),
         compress: false,
         prefer_own_order: false,
+        prioritize_chacha: false,
         alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         cache: None,
         tickets: Some(TicketKeys::random(300).expect("random bytes").tickets(b"", 300)),
@@ -143,6 +144,25 @@ fn a_handshake_cut_anywhere_is_completed_and_bytes_go_both_ways() {
             assert_eq!(facts.version, if protocols == TLS13 { "TLSv1.3" } else { "TLSv1.2" });
             assert!(!facts.cipher.is_empty() && !facts.resumed && !ours.is_handshaking());
         }
+    }
+}
+
+/// `ssl_prefer_server_ciphers` with `PrioritizeChaCha`.
+#[test]
+fn a_client_that_begins_with_chacha_gets_it_where_that_is_prioritized() {
+    for protocols in [TLS12, TLS13] {
+        let cipher = |prefer_own_order, prioritize_chacha, first_is_chacha: bool| {
+            let settings = ServerSettings { prefer_own_order, prioritize_chacha, ..settings(protocols) };
+            let server = ServerConfig::new(&settings, vec![certified("a.example.com")]).expect("a server");
+            let mut suites = suites::default_suites();
+            suites.sort_by_key(|it| format!("{:?}", it.suite()).contains("CHACHA20") != first_is_chacha);
+            let client = ClientConfig::new(&ClientSettings { suites, ..client_settings(protocols) });
+            pair(&server, &client.expect("a client"), 0).0.facts().cipher.contains("CHACHA20")
+        };
+        assert!(cipher(false, false, true), "the client's order");
+        assert!(!cipher(true, false, true), "the server's order");
+        assert!(cipher(true, true, true));
+        assert!(!cipher(true, true, false));
     }
 }
 
@@ -322,6 +342,16 @@ fn revoked_certificates_are_known_by_their_issuers_list() {
     assert_eq!(check(vec![root.crl(&[&other])]), Ok(()));
     assert_eq!(check(vec![root.crl(&[&other, &leaf])]), Err(Problem::REVOKED));
     assert_eq!(check(vec![leaf.crl(&[])]), Err(Problem::NO_CRL));
+    // Where the path breaks off there is no issuer whose list could be looked at, and it is not its own.
+    let middle = authority("middle", Some(&root), true);
+    let (below, der) =
+        (authority("below", Some(&middle), false), |it: &Authority| it.certificate.der().clone());
+    let nobody = |crls| Trust { certificates: Vec::new(), crls };
+    let check_chain =
+        |crls| chain::check(&[der(&below), der(&middle)], &nobody(crls), 1, Purpose::Client, NOW);
+    assert_eq!(check_chain(vec![middle.crl(&[])]), Err(Problem::NO_CRL));
+    assert_eq!(check_chain(vec![middle.crl(&[]), root.crl(&[])]), Err(Problem::NO_CRL_ISSUER));
+    assert_eq!(check_chain(vec![middle.crl(&[]), root.crl(&[&middle])]), Err(Problem::REVOKED));
     // It names another key of the same name: as in OpenSSL it is no list of this authority's.
     assert_eq!(check(vec![stranger.crl(&[])]), Err(Problem::NO_CRL));
 }

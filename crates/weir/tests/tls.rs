@@ -310,6 +310,10 @@ fn words_of_tls_are_taken_in_any_case_and_what_cannot_be_had_is_left_out() {
         ("ssl_ecdh_curve X25519:X448;", Some("the group \"X448\" can't be had")),
         ("ssl_ecdh_curve x25519:p-521;", None),
         ("ssl_conf_command Groups X448:P-256;", Some("the group \"X448\" can't be had")),
+        ("ssl_conf_command Options PrioritizeChaCha; ssl_prefer_server_ciphers on;", None),
+        ("ssl_conf_command Options serverpreference,PrioritizeChaCha,-SessionTicket,NoRenegotiation;", None),
+        ("ssl_conf_command Options KTLS;", Some("\"KTLS\" has no effect")),
+        ("set $ssl_client_s_dn $http_x; set $proxy_host a; set $ssl_client_verify NONE; set $msie 1;", None),
         ("ssl_verify_client OFF; ssl_ocsp Off; ssl_session_tickets ON;", None),
     ] {
         let exit = Server::builder(&conf(directive, ""))

@@ -9,6 +9,7 @@ pub(crate) mod accepted;
 pub(crate) mod cache;
 pub mod client;
 mod clients;
+mod command;
 pub mod connect;
 pub(crate) mod files;
 mod hook;

@@ -358,6 +358,7 @@ fn offered(
         suites: list,
         groups: groups.map_err(text)?,
         prefer_own_order: conf.prefer_server_ciphers.unwrap_or(false),
+        prioritize_chacha: conf.prioritize_chacha.unwrap_or(false),
         alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec(), b"http/0.9".to_vec()],
         cache,
         tickets: tickets.map(|keys| keys.tickets(&[], lifetime)),

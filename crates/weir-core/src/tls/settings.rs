@@ -9,6 +9,7 @@ use weir_tls::suites::{self, Protocols};
 
 use super::cache::Keep;
 use super::clients::{ClientPolicy, ClientTrust};
+use super::command::conf_command;
 use super::files::{self, BUILDING};
 use super::ocsp::Responder;
 use super::server::{Build, Known, ServerTls};
@@ -44,6 +45,8 @@ pub(super) struct Settings {
     pub(super) ciphersuites: Option<String>,
     pub(super) curves: Option<String>,
     pub(super) prefer_server_ciphers: Option<bool>,
+    /// With that order, clients that begin with ChaCha20 get it.
+    pub(super) prioritize_chacha: Option<bool>,
     pub(super) buffer_size: Option<u64>,
     pub(super) verify: Option<Verify>,
     pub(super) verify_depth: Option<usize>,
@@ -128,7 +131,7 @@ impl SslConf {
         self.settings.as_deref().unwrap_or_else(|| NONE.get_or_init(Settings::default))
     }
 
-    fn set(&mut self) -> &mut Settings {
+    pub(super) fn set(&mut self) -> &mut Settings {
         Arc::make_mut(self.settings.get_or_insert_default())
     }
 
@@ -223,6 +226,7 @@ impl Settings {
             ciphersuites,
             curves,
             prefer_server_ciphers,
+            prioritize_chacha,
             buffer_size,
             verify,
             verify_depth,
@@ -388,24 +392,6 @@ fn session_cache(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
         });
     }
     line.once(&mut c.set().session_cache, cache.unwrap_or(Cache::None))
-}
-
-/// `ssl_conf_command name value`: those that mean something here.
-fn conf_command(c: &mut SslConf, line: &mut LineCx<'_>) -> Result {
-    let set = c.set();
-    if algorithms([&mut set.ciphers, &mut set.ciphersuites, &mut set.curves], line)? {
-        return Ok(());
-    }
-    match (line.arg(0), line.arg(1)) {
-        ("Options", value @ ("ServerPreference" | "-ServerPreference")) => {
-            set.prefer_server_ciphers = Some(value == "ServerPreference");
-        }
-        ("Options", value @ ("SessionTicket" | "-SessionTicket")) => {
-            set.session_tickets = Some(value == "SessionTicket");
-        }
-        _ => return Err(failed_command(line, "there is no such command here")),
-    }
-    Ok(())
 }
 
 /// The commands that choose algorithms, for servers and clients: TLS 1.2's ciphers, TLS 1.3's, and groups, each with its

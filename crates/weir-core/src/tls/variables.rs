@@ -10,44 +10,49 @@ use crate::text::Text;
 use crate::variable::Variable;
 
 pub(super) const VARIABLES: &[Variable] = &[
-    Variable::new("ssl_protocol", |x| with(x, |tls| Some(tls.facts.version.to_owned()))),
-    Variable::new("ssl_cipher", |x| with(x, |tls| Some(tls.facts.cipher.to_owned()))),
-    Variable::new("ssl_ciphers", |x| said(x, |hello| Some(ciphers(hello)))),
-    Variable::new("ssl_curve", |x| with(x, |tls| some(tls.facts.curve.to_owned()))),
-    Variable::new("ssl_curves", |x| said(x, |hello| some(curves(hello)))),
-    Variable::new("ssl_sigalg", |x| with(x, |tls| some(tls.facts.signature.to_owned()))),
-    Variable::new("ssl_sigalgs", |x| said(x, |hello| some(signatures(hello)))),
-    Variable::new("ssl_session_id", |x| said(x, |hello| some(hex(&hello.session_id)))),
-    Variable::new("ssl_session_reused", |x| {
+    variable("ssl_protocol", |x| with(x, |tls| Some(tls.facts.version.to_owned()))),
+    variable("ssl_cipher", |x| with(x, |tls| Some(tls.facts.cipher.to_owned()))),
+    variable("ssl_ciphers", |x| said(x, |hello| Some(ciphers(hello)))),
+    variable("ssl_curve", |x| with(x, |tls| some(tls.facts.curve.to_owned()))),
+    variable("ssl_curves", |x| said(x, |hello| some(curves(hello)))),
+    variable("ssl_sigalg", |x| with(x, |tls| some(tls.facts.signature.to_owned()))),
+    variable("ssl_sigalgs", |x| said(x, |hello| some(signatures(hello)))),
+    variable("ssl_session_id", |x| said(x, |hello| some(hex(&hello.session_id)))),
+    variable("ssl_session_reused", |x| {
         with(x, |tls| Some(if tls.facts.resumed { "r" } else { "." }.to_owned()))
     }),
-    Variable::new("ssl_early_data", early_data).volatile(),
-    Variable::new("ssl_server_name", server_name),
-    Variable::new("ssl_alpn_protocol", |x| {
+    variable("ssl_early_data", early_data).volatile(),
+    variable("ssl_server_name", server_name),
+    variable("ssl_alpn_protocol", |x| {
         with(x, |tls| tls.facts.alpn.as_ref().map(|it| String::from_utf8_lossy(it).into_owned()))
     }),
     // There is no ECH here; nginx without it says nothing, too.
-    Variable::new("ssl_ech_status", |_| None),
-    Variable::new("ssl_ech_outer_server_name", |_| None),
-    Variable::new("ssl_client_sigalg", |x| with(x, |tls| some(tls.facts.peer_signature.to_owned()))),
-    Variable::new("ssl_client_cert", |x| client(x, |der| Some(one_line(&certificate::to_pem(der))))),
-    Variable::new("ssl_client_raw_cert", |x| {
+    variable("ssl_ech_status", |_| None),
+    variable("ssl_ech_outer_server_name", |_| None),
+    variable("ssl_client_sigalg", |x| with(x, |tls| some(tls.facts.peer_signature.to_owned()))),
+    variable("ssl_client_cert", |x| client(x, |der| Some(one_line(&certificate::to_pem(der))))),
+    variable("ssl_client_raw_cert", |x| {
         client(x, |der| Some(certificate::to_pem(der).trim_end().to_owned()).map(|pem| pem + "\n"))
     }),
-    Variable::new("ssl_client_escaped_cert", |x| client(x, |der| Some(escaped(&certificate::to_pem(der))))),
-    Variable::new("ssl_client_s_dn", |x| client(x, facts::subject)),
-    Variable::new("ssl_client_i_dn", |x| client(x, facts::issuer)),
-    Variable::new("ssl_client_s_dn_legacy", |x| client(x, facts::subject_oneline)),
-    Variable::new("ssl_client_i_dn_legacy", |x| client(x, facts::issuer_oneline)),
-    Variable::new("ssl_client_serial", |x| client(x, facts::serial)),
-    Variable::new("ssl_client_fingerprint", |x| client(x, |der| Some(facts::fingerprint(der)))),
-    Variable::new("ssl_client_verify", verify),
-    Variable::new("ssl_client_v_start", |x| client(x, facts::valid_from)),
-    Variable::new("ssl_client_v_end", |x| client(x, facts::valid_until)),
-    Variable::new("ssl_client_v_remain", |x| {
+    variable("ssl_client_escaped_cert", |x| client(x, |der| Some(escaped(&certificate::to_pem(der))))),
+    variable("ssl_client_s_dn", |x| client(x, facts::subject)),
+    variable("ssl_client_i_dn", |x| client(x, facts::issuer)),
+    variable("ssl_client_s_dn_legacy", |x| client(x, facts::subject_oneline)),
+    variable("ssl_client_i_dn_legacy", |x| client(x, facts::issuer_oneline)),
+    variable("ssl_client_serial", |x| client(x, facts::serial)),
+    variable("ssl_client_fingerprint", |x| client(x, |der| Some(facts::fingerprint(der)))),
+    variable("ssl_client_verify", verify),
+    variable("ssl_client_v_start", |x| client(x, facts::valid_from)),
+    variable("ssl_client_v_end", |x| client(x, facts::valid_until)),
+    variable("ssl_client_v_remain", |x| {
         client(x, |der| facts::days_left(der, weir_rt::unix_time().0).map(|days| days.to_string()))
     }),
 ];
+
+/// All may be given another value by `set` and `map`, as in nginx: behind a proxy that has ended TLS they are what it says.
+const fn variable(name: &'static str, get: fn(&mut Exchange) -> Option<Text>) -> Variable {
+    Variable::new(name, get).changeable()
+}
 
 /// Something of the connection's TLS.
 fn with(x: &mut Exchange, f: impl FnOnce(&Tls) -> Option<String>) -> Option<Text> {

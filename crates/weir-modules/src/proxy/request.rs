@@ -365,7 +365,7 @@ pub(crate) fn proxy_host(x: &mut Exchange) -> Option<Text> {
 
 /// The variables.
 pub(super) const VARIABLES: &[Variable] = &[
-    Variable::new("proxy_host", proxy_host).volatile(),
+    Variable::new("proxy_host", proxy_host).volatile().changeable(),
     Variable::new("proxy_port", |x| {
         let usual = if Goal::of(x)?.https { 443 } else { 80 };
         let host = Goal::of(x)?.host.clone()?;
@@ -373,7 +373,8 @@ pub(super) const VARIABLES: &[Variable] = &[
         let port = weir_core::upstream::group::split_port(&text).ok()?.1.unwrap_or(usual);
         Some(Text::Span(x.arena.push(port.to_string().as_bytes())))
     })
-    .volatile(),
+    .volatile()
+    .changeable(),
     Variable::new("proxy_add_x_forwarded_for", |x| {
         let client = x.client().host().to_string();
         let start = x.arena.mark();
