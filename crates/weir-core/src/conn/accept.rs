@@ -1,6 +1,6 @@
 //! Accepting connections.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use weir_rt::net::{self, SockAddr};
@@ -100,24 +100,10 @@ pub(crate) fn take(worker: &Rc<Worker>, stream: Stream, peer: SockAddr, door: &D
     let debug = !watched.is_empty() && watched.iter().any(|cidr| cidr.contains(&peer));
     let expects_tls = generation.configuration.addresses[address].ssl;
     let connection = Rc::new(Connection {
-        number: worker.connection_number(),
-        peer,
-        fd,
-        hosts: RefCell::new(hosts),
-        serial: Cell::new(serial),
-        born: serial,
-        requests: Cell::new(0),
-        started_ms: weir_rt::now_ms(),
         accept_wait: crate::trace::accepted(worker, fd),
-        proxied: OnceCell::new(),
         debug,
         expects_tls,
-        hello: OnceCell::new(),
-        tls: OnceCell::new(),
-        named: RefCell::default(),
-        retired: Cell::new(false),
-        local: OnceCell::new(),
-        states: OnceCell::new(),
+        ..Connection::new(worker.connection_number(), peer, fd, hosts, serial)
     });
     let proxy_protocol = generation.configuration.addresses[address].proxy_protocol;
     connection.narrow(&generation);

@@ -92,6 +92,30 @@ pub struct Proxied {
 }
 
 impl Connection {
+    /// A connection of which only is known where it came from, and that it begins now.
+    pub(super) fn new(number: u64, peer: SockAddr, fd: i32, hosts: Rc<Hosts>, serial: u64) -> Connection {
+        Connection {
+            number,
+            peer,
+            fd,
+            hosts: RefCell::new(hosts),
+            serial: Cell::new(serial),
+            born: serial,
+            requests: Cell::new(0),
+            started_ms: weir_rt::now_ms(),
+            accept_wait: 0,
+            proxied: OnceCell::new(),
+            debug: false,
+            expects_tls: false,
+            hello: OnceCell::new(),
+            tls: OnceCell::new(),
+            named: RefCell::default(),
+            retired: Cell::new(false),
+            local: OnceCell::new(),
+            states: OnceCell::new(),
+        }
+    }
+
     /// The address the client connected to; asks the socket once.
     pub fn local(&self) -> &SockAddr {
         self.local.get_or_init(|| weir_rt::net::local_addr(self.fd).unwrap_or(SockAddr::UNSPECIFIED))

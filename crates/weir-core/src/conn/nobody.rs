@@ -1,6 +1,6 @@
 //! Connections without a socket, for what runs without a request.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use weir_rt::net::SockAddr;
@@ -33,24 +33,8 @@ impl Connection {
         worker: &Worker,
     ) -> Connection {
         Connection {
-            number: worker.connection_number(),
-            peer,
-            fd: -1,
-            hosts: RefCell::new(hosts),
-            serial: Cell::new(worker.serial()),
-            born: worker.serial(),
-            requests: Cell::new(0),
-            started_ms: weir_rt::now_ms(),
-            accept_wait: 0,
-            proxied: OnceCell::new(),
-            debug: false,
-            expects_tls: false,
-            hello: OnceCell::new(),
-            tls: OnceCell::new(),
-            named: RefCell::default(),
-            retired: Cell::new(false),
             local: OnceCell::from(local),
-            states: OnceCell::new(),
+            ..Connection::new(worker.connection_number(), peer, -1, hosts, worker.serial())
         }
     }
 }

@@ -5,7 +5,7 @@
 //! Parked are connections of plain HTTP/1 that have had a request, [`PARK_MS`] after it. The state of TLS and HTTP/2 is
 //! the thread's, and so is what modules keep for a connection.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -121,24 +121,12 @@ pub(crate) fn resume(worker: &Rc<Worker>, parked: Box<ParkedConnection>) {
     let Some(hosts) = generation.hosts.iter().find(same).cloned() else { return };
     let Ok(stream) = Stream::from_fd(fd) else { return };
     let connection = Rc::new(Connection {
-        number: record.number,
-        peer: record.peer,
-        fd: stream.fd(),
-        hosts: RefCell::new(hosts),
-        serial: Cell::new(worker.serial()),
-        born: worker.serial(),
         requests: Cell::new(record.requests),
         started_ms: record.started_ms,
         accept_wait: record.accept_wait,
         proxied: record.proxied.map(OnceCell::from).unwrap_or_default(),
         debug: record.debug,
-        expects_tls: false,
-        hello: OnceCell::new(),
-        tls: OnceCell::new(),
-        named: RefCell::default(),
-        retired: Cell::new(false),
-        local: OnceCell::new(),
-        states: OnceCell::new(),
+        ..Connection::new(record.number, record.peer, stream.fd(), hosts, worker.serial())
     });
     connection.narrow(&generation);
     let wire = Rc::new(Wire::resumed(stream, record.written, record.kept_until));

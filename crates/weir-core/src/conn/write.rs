@@ -31,8 +31,7 @@ pub(crate) async fn write_body(
         pace(x, wire).await?;
     }
     if flush {
-        wire.flush();
-        wire.stream.flush();
+        wire.flush_through();
     }
     Ok(())
 }
@@ -63,8 +62,7 @@ async fn chunked(
         });
     }
     if flush {
-        wire.flush();
-        wire.stream.flush();
+        wire.flush_through();
     }
     pace(x, wire).await
 }
@@ -75,12 +73,16 @@ async fn pace(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), Error> {
     if wire.pending() <= high {
         return Ok(());
     }
-    wire.flush();
-    wire.stream.flush();
     drained(x, wire, high / 2).await
 }
 
 impl Wire {
+    /// Hands over what was composed, to the kernel as far as that takes it.
+    fn flush_through(&self) {
+        self.flush();
+        self.stream.flush();
+    }
+
     /// Nothing more is said to this client: where `reset_timedout_connection` is on the connection ends with a reset, which
     /// leaves no socket in FIN_WAIT1. As in nginx not with TLS.
     pub(crate) fn reset_at_close(&self, x: &Exchange) {
@@ -93,8 +95,7 @@ impl Wire {
 
 /// Waits until at most `below` bytes are left to send.
 pub(crate) async fn drained(x: &mut Exchange, wire: &Rc<Wire>, below: u64) -> Result<(), Error> {
-    wire.flush();
-    wire.stream.flush();
+    wire.flush_through();
     wire.timer.arm(x.plan.core.send_timeout);
     let shared = x.shared.clone();
     let drained = |cx: &mut Context<'_>| wire.stream.poll_drained(cx, below, Some(&wire.timer));
