@@ -49,6 +49,52 @@ both_drivers! {
         assert_eq!(line, format!("200 10 {to} - 127.0.0.1 {} / /", backend.port()));
     }
 
+    /// nginx cuts both directions at the first FIN.
+    fn what_a_server_says_after_its_client_has_ended_arrives(driver) {
+        const MUCH: usize = 3_000_000;
+        let backend = Backend::start(|visit| {
+            let upgraded = visit.peer().is_some() && visit.bytes(3).is_some_and(|bytes| bytes == b"GET");
+            if upgraded {
+                visit.head();
+                visit.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+            }
+            while visit.bytes(1).is_some() {}
+            visit.send(vec![b'x'; MUCH]);
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; access_log off; tunnel_pass;
+            location /up {{ proxy_pass http://127.0.0.1:{}; proxy_upgrade on; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let upgrade = "GET /up HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n".to_owned();
+        for request in [connect(&format!("127.0.0.1:{}", backend.port())), upgrade] {
+            let mut client = server.client();
+            client.send(&request);
+            client.until("\r\n\r\n");
+            client.send("all that is said").half_close();
+            let (bytes, end) = client.rest();
+            assert_eq!(end, End::Closed, "{request}");
+            let tail = bytes.iter().rev().take_while(|byte| **byte == b'x').count();
+            assert_eq!(tail, MUCH, "{request}");
+        }
+    }
+
+    /// The other way: what a client says after the end of its server.
+    fn what_a_client_says_after_its_server_has_ended_arrives(driver) {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+        let port = listener.local_addr().expect("bound").port();
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; tunnel_pass; } }").driver(driver).start();
+        let mut client = server.client();
+        client.send(connect(&format!("127.0.0.1:{port}")));
+        let (mut there, _) = listener.accept().expect("the tunnel");
+        std::io::Write::write_all(&mut there, b"last words").expect("connected");
+        there.shutdown(std::net::Shutdown::Write).expect("connected");
+        client.until("last words");
+        client.send("and the client's").half_close();
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut there, &mut said).expect("all arrives");
+        assert_eq!(said, "and the client's");
+        assert_eq!(client.rest().1, End::Closed);
+    }
+
     fn much_passes_through_small_buffers(driver) {
         let backend = Backend::start(echo_pieces);
         let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%;

@@ -88,6 +88,15 @@ impl Client {
         }
     }
 
+    /// Says that no more bytes come, behind those that are on their way.
+    pub(crate) fn end(&self) {
+        match self {
+            // One that is gone needs no end.
+            Client::H1(wire) => drop(wire.stream.shutdown_write()),
+            Client::H2(stream) => stream.finish(),
+        }
+    }
+
     /// Ready when at most `below` bytes are left to send; `false`: nothing can be sent any more.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>, below: u64) -> Poll<bool> {
         match self {

@@ -1,6 +1,8 @@
-//! After `101 Switching Protocols`, or where a server of HTTP/2 has opened a WebSocket: bytes both ways, until one side has
-//! ended and the other took everything.
+//! After `101 Switching Protocols`, or where a server of HTTP/2 has opened a WebSocket: bytes both ways, until both sides
+//! have ended. The end of one side is passed on, behind its last bytes, and what the other still has to say arrives; nginx
+//! closes both sides at the first end.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
@@ -32,13 +34,12 @@ pub(super) async fn run(x: &mut Exchange, up: &Upstream, answered: Answered, tri
         wire.flush();
     }
     let high = if opened { up.settings.buffer_size } else { HIGH };
-    let tunnel = Tunnel { client, server: link, timeout: up.settings.read_timeout, high };
+    let ends = Default::default();
+    let tunnel = Tunnel { client, server: link, timeout: up.settings.read_timeout, high, ends };
     tunnel.begin(rest);
     let shared = x.shared.clone();
     let end = shared.waiting_for(WaitKind::UpstreamBody, Box::pin(tunnel.run())).await;
-    if let Some(stream) = x.transport.h2() {
-        stream.finish();
-    }
+    tunnel.end_client();
     match &tunnel.server {
         Link::Own(connection) => tries.count(connection.stream.sent(), connection.sent(), 0),
         Link::Talk(talk) => {
@@ -67,6 +68,18 @@ struct Tunnel {
     timeout: u64,
     /// More than this on its way to one side stops the reading of the other.
     high: u64,
+    ends: Ends,
+}
+
+/// Which directions have ended.
+#[derive(Default)]
+struct Ends {
+    /// The client has said all.
+    client: Cell<bool>,
+    /// The server has.
+    server: Cell<bool>,
+    /// The client was told that no more comes.
+    client_knows: Cell<bool>,
 }
 
 /// The server's side: a connection, or a stream of one.
@@ -89,6 +102,15 @@ impl Link {
         match self {
             Link::Own(connection) => connection.stream.send(bytes),
             Link::Talk(talk) => talk.pass(bytes),
+        }
+    }
+
+    /// Says that no more comes, behind what is on its way.
+    fn end(&self) {
+        match self {
+            // One that is gone needs no end.
+            Link::Own(connection) => drop(connection.stream.shutdown_write()),
+            Link::Talk(talk) => talk.end(),
         }
     }
 
@@ -118,35 +140,41 @@ impl Tunnel {
     }
 
     async fn run(&self) -> End {
-        let mut ended = (false, false);
-        poll_fn(|cx| self.poll(cx, &mut ended)).await
+        poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&self, cx: &mut Context<'_>, ended: &mut (bool, bool)) -> Poll<End> {
-        let (client, server) = (&self.client, &self.server);
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<End> {
+        let (client, server, ends) = (&self.client, &self.server, &self.ends);
         loop {
-            let forth = self.forth(cx, &mut ended.0);
-            let back = self.back(cx, &mut ended.1);
-            match (forth, back) {
+            match (self.forth(cx), self.back(cx)) {
                 (Moved::Broken, _) | (_, Moved::Broken) => return Poll::Ready(End::Closed),
                 (Moved::Some, _) | (_, Moved::Some) => {}
-                _ if ended.0 && server.poll_room(cx, 0).is_ready()
-                    || ended.1 && client.poll_room(cx, 0).is_ready() =>
-                {
-                    return Poll::Ready(End::Closed);
+                _ if ends.client.get() && ends.server.get() => {
+                    let (there, here) = (server.poll_room(cx, 0), client.poll_room(cx, 0));
+                    if there.is_ready() && here.is_ready() {
+                        return Poll::Ready(End::Closed);
+                    }
+                    return self.poll_silence(cx);
                 }
-                _ => match server.timer().poll_expired(cx) {
-                    Poll::Ready(()) => return Poll::Ready(End::TimedOut),
-                    Poll::Pending => return Poll::Pending,
-                },
+                _ => return self.poll_silence(cx),
             }
         }
     }
 
+    fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<End> {
+        let end = if self.ends.server.get() { End::Closed } else { End::TimedOut };
+        self.server.timer().poll_expired(cx).map(|()| end)
+    }
+
+    /// For how long nothing may move.
+    fn patience(&self) -> u64 {
+        if self.ends.server.get() { self.timeout.min(AFTER_SERVER_MS) } else { self.timeout }
+    }
+
     /// Moves what the client has to the server, unless that one takes nothing at the moment.
-    fn forth(&self, cx: &mut Context<'_>, ended: &mut bool) -> Moved {
-        let server = &self.server;
-        if *ended {
+    fn forth(&self, cx: &mut Context<'_>) -> Moved {
+        let (server, ended) = (&self.server, &self.ends.client);
+        if ended.get() {
             return Moved::Nothing;
         }
         match server.poll_room(cx, self.high) {
@@ -156,13 +184,19 @@ impl Tunnel {
         }
         match self.client.poll_bytes(cx) {
             Poll::Pending => Moved::Nothing,
-            Poll::Ready(bytes) => self.moved(bytes, ended, |bytes| server.pass(bytes)),
+            Poll::Ready(Bytes::End) => {
+                ended.set(true);
+                server.end();
+                Moved::Some
+            }
+            Poll::Ready(bytes) => self.moved(bytes, |bytes| server.pass(bytes)),
         }
     }
 
     /// The other way.
-    fn back(&self, cx: &mut Context<'_>, ended: &mut bool) -> Moved {
-        if *ended {
+    fn back(&self, cx: &mut Context<'_>) -> Moved {
+        let ended = &self.ends.server;
+        if ended.get() {
             return Moved::Nothing;
         }
         match self.client.poll_room(cx, self.high) {
@@ -172,21 +206,30 @@ impl Tunnel {
         }
         match self.server.poll_bytes(cx) {
             Poll::Pending => Moved::Nothing,
-            Poll::Ready(received) => self.moved(received, ended, |bytes| self.client.pass(bytes)),
+            Poll::Ready(Bytes::End) => {
+                ended.set(true);
+                self.end_client();
+                self.server.timer().arm(self.patience());
+                Moved::Some
+            }
+            Poll::Ready(received) => self.moved(received, |bytes| self.client.pass(bytes)),
         }
     }
 
-    fn moved(&self, bytes: Bytes, ended: &mut bool, give: impl Fn(Vec<u8>)) -> Moved {
+    /// Tells the client, once, that no more comes.
+    fn end_client(&self) {
+        if !self.ends.client_knows.replace(true) {
+            self.client.end();
+        }
+    }
+
+    fn moved(&self, bytes: Bytes, give: impl Fn(Vec<u8>)) -> Moved {
         let bytes = match bytes {
             Bytes::Received(buf) => buf.to_vec(),
             Bytes::Piece(piece) => piece,
-            Bytes::End => {
-                *ended = true;
-                return Moved::Nothing;
-            }
-            Bytes::Broken => return Moved::Broken,
+            Bytes::End | Bytes::Broken => return Moved::Broken,
         };
-        self.server.timer().touch(self.timeout);
+        self.server.timer().touch(self.patience());
         give(bytes);
         Moved::Some
     }
@@ -199,5 +242,8 @@ enum Moved {
 }
 
 const TIMED_OUT: &str = "upstream timed out (110: Connection timed out) while proxying upgraded connection";
+/// How long a client may be silent to whom the server has said all: one that just leaves its connection open would be
+/// kept for all of `*_read_timeout`.
+const AFTER_SERVER_MS: u64 = 5000;
 /// What may be on its way to one side of a connection that changed its protocol.
 const HIGH: u64 = 64 * 1024;

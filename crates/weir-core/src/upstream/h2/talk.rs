@@ -67,6 +67,11 @@ impl Talk {
         self.call.offer(bytes, false);
     }
 
+    /// Says that no more comes through a tunnel.
+    pub(in crate::upstream) fn end(&self) {
+        self.call.offer(Vec::new(), true);
+    }
+
     /// Ready when less than a tunnel's share is on its way to the server, or, `all`, nothing.
     pub(in crate::upstream) fn poll_room(&self, cx: &mut Context<'_>, all: bool) -> Poll<()> {
         let room = self.call.has_room(cx) && (!all || self.call.unsent() == 0);
