@@ -154,4 +154,4 @@ def message_class(message):
     for name, pattern in CLASSES:
         if re.search(pattern, message):
             return name
-    return re.sub(r"\s+in /\S+:\d+.*|\"[^\"]*\"|\d+", "", message.partition("[emerg]")[2]).strip()[:120]
+    return re.sub(r"\s+in /\S+:\d+.*|\"[^\"]*\"|\d+", "", re.split(r"\[(?:emerg|alert|crit|error)\]", message)[-1]).strip()[:120]

@@ -76,7 +76,7 @@ class Server:
         done = subprocess.run(self.command("-t"), capture_output=True, text=True, errors="replace", timeout=60, check=False)
         if done.returncode == 0:
             return None
-        errors = [line for line in done.stderr.splitlines() if "[emerg]" in line]
+        errors = [line for line in done.stderr.splitlines() if re.search(r"\[(emerg|alert|crit|error)\]", line)]
         return errors[0] if errors else done.stderr.strip() or f"status {done.returncode}"
 
     def start(self, port):
