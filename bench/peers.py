@@ -32,6 +32,8 @@ class Peer:
     """weir, nginx, h2o, haproxy or floor."""
     variant: str = ""
     """What its configuration is for: a driver, `best`."""
+    locations: str = ""
+    """Further locations of a configuration in nginx's language."""
 
     def serves(self, path, log):
         """False for what this server cannot be asked."""
@@ -219,6 +221,7 @@ http {{
         {proxied}
         {filters}
         {waits}
+        {peer.locations}
     }}
 }}
 """

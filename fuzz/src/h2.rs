@@ -77,3 +77,84 @@ fn served(data: &[u8], size: usize) -> (Vec<u8>, usize, Option<&'static str>) {
     }
     (out, bytes, None)
 }
+
+/// What a server sends to a client with three requests, taken whole and in pieces: the same comes of both, and each stream has a
+/// head once, content and trailers between it and the end, and nothing behind the end.
+pub fn h2_responses(data: &[u8]) {
+    let whole = asked(data, usize::MAX);
+    let size = usize::from(data.first().copied().unwrap_or(1)).max(1);
+    assert_eq!(asked(data, size), whole);
+}
+
+/// How far a response has come.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Response {
+    head: bool,
+    over: bool,
+    content: Vec<u8>,
+}
+
+fn asked(data: &[u8], size: usize) -> ([Response; 3], Option<&'static str>) {
+    let headers = Limits { text: 4096, fields: 64 };
+    let config = Config {
+        max_streams: 0,
+        stream_window: 65_535,
+        window: 1 << 20,
+        headers,
+        max_frame: 16_384,
+        connect_protocol: false,
+    };
+    let (mut out, mut held) = (Vec::new(), Vec::new());
+    let mut client = Connection::client(&config, &mut out);
+    let mut keys = Vec::new();
+    for _ in 0..3 {
+        let opened = client.open(true, &mut out, |coder, out| {
+            coder.field(b":method", b"GET", Indexing::Allowed, out);
+        });
+        keys.extend(opened);
+    }
+    let mut responses = <[Response; 3]>::default();
+    for piece in data.chunks(size) {
+        held.extend_from_slice(piece);
+        loop {
+            let (used, event) = match client.receive(&held, 1, &mut out) {
+                Ok(found) => found,
+                Err(failure) => return (responses, Some(failure.reason)),
+            };
+            assert!(used <= held.len());
+            let Some(event) = event else {
+                held.drain(..used);
+                break;
+            };
+            let of = |key| keys.iter().position(|open| *open == key).expect("a stream that was opened");
+            match event {
+                Event::Interim { key } => assert!(!responses[of(key)].head && !responses[of(key)].over),
+                Event::Head { key, end } => {
+                    let response = &mut responses[of(key)];
+                    assert!(!response.head && !response.over);
+                    (response.head, response.over) = (true, end);
+                }
+                Event::Data { key, range, end } => {
+                    let response = &mut responses[of(key)];
+                    assert!(response.head && !response.over && range.end <= used);
+                    client.consumed(key, range.len() as u64, &mut out);
+                    response.content.extend_from_slice(&held[range]);
+                    response.over = end;
+                }
+                Event::Trailers { key } => {
+                    let response = &mut responses[of(key)];
+                    assert!(response.head && !response.over);
+                    response.over = true;
+                }
+                Event::Malformed { key, .. } => {
+                    client.reset(key, weir_http::h2::Code::Protocol, &mut out);
+                    responses[of(key)].over = true;
+                }
+                Event::Reset { key, .. } => responses[of(key)].over = true,
+                Event::GoAway { .. } => {}
+            }
+            held.drain(..used);
+        }
+    }
+    (responses, None)
+}
