@@ -1,7 +1,7 @@
 //! What `conformance/differ` found by running generated configurations on nginx and on Weir.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use weir_test::{Backend, Server, both_drivers, wait_for};
 
@@ -45,5 +45,27 @@ both_drivers! {
         }
         let said = server.raw("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(said.ends_with(b"</html>\r\n"));
+    }
+
+    /// What fills a cache is a GET for HEAD, before `proxy_method` counts: an empty body was kept, or another method's.
+    fn a_head_that_fills_a_cache_is_a_get_whatever_proxy_method_says(driver) {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let seen = lines.clone();
+        let backend = Backend::start(move |visit| {
+            while let Some(head) = visit.head() {
+                seen.lock().expect("no panic").push(head.lines().next().unwrap_or_default().to_owned());
+                if !visit.answer("page") {
+                    return;
+                }
+            }
+        });
+        let conf = format!("http {{ proxy_cache_path cache keys_zone=kept:1m; server {{ listen 127.0.0.1:%%PORT%%;
+            proxy_cache kept; proxy_cache_valid 1h; proxy_method HEAD;
+            location / {{ proxy_pass http://127.0.0.1:{}; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let said = server.raw("HEAD /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(said.starts_with(b"HTTP/1.1 200") && said.ends_with(b"\r\n\r\n"), "{}", String::from_utf8_lossy(&said));
+        assert_eq!(server.get("/a").text(), "page");
+        assert_eq!(*lines.lock().expect("no panic"), ["GET /a HTTP/1.1"]);
     }
 }

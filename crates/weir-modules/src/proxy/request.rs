@@ -133,7 +133,8 @@ const OWN: [&str; 10] = [
 /// Composes the request for `x`.
 pub(super) fn compose(http: &Http, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
     let host = host(http, x);
-    let method = http.method.as_ref().map(|method| method.value(x));
+    // A HEAD that fills a cache is a GET before it is what `proxy_method` says, as in nginx.
+    let method = http.method.as_ref().filter(|_| !x.asks_as_get()).map(|method| method.value(x));
     let body = http.body.as_ref().map(|body| body.value(x));
     if let Some(body) = &body {
         out.body = Some(x.text(body).to_vec());
@@ -398,10 +399,10 @@ pub(super) const VARIABLES: &[Variable] = &[
 /// Whether the answer to `x` has no body because of the method that was sent.
 pub(super) fn is_head(http: &Http, x: &mut Exchange) -> bool {
     match &http.method {
-        Some(method) => {
+        Some(method) if !x.asks_as_get() => {
             let method = method.value(x);
             x.text(&method).eq_ignore_ascii_case(b"HEAD")
         }
-        None => x.request.method == Method::Head && !x.asks_as_get(),
+        _ => x.request.method == Method::Head && !x.asks_as_get(),
     }
 }
