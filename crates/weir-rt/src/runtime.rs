@@ -75,8 +75,8 @@ pub(crate) struct Core {
     mail_left: Cell<bool>,
     /// See [`at_round_end`].
     round_end: Local<Vec<Rc<dyn Fn()>>>,
-    /// Bytes that the task that is polled has received since its poll began.
-    received: Cell<usize>,
+    /// What the task that is polled may still receive in this poll, in units of [`UNIT`].
+    appetite: Cell<usize>,
 }
 
 thread_local! {
@@ -153,7 +153,7 @@ impl Runtime {
             stamp: Cell::new(clock::ticks()),
             mail_left: Cell::new(false),
             round_end: Local::new(Vec::new()),
-            received: Cell::new(0),
+            appetite: Cell::new(APPETITE),
         };
         Ok(Runtime {
             core: Rc::new(core),
@@ -321,22 +321,18 @@ impl Core {
         self.polled();
     }
 
-    /// The task that is polled has received so many bytes more.
+    /// Whether the task that is polled may receive once more in this poll, up to `most` bytes.
     #[inline]
-    pub(crate) fn has_received(&self, bytes: usize) {
-        self.received.set(self.received.get() + bytes);
-    }
-
-    /// Whether it has received what one may in a poll.
-    #[inline]
-    pub(crate) fn is_sated(&self) -> bool {
-        self.received.get() >= POLL_BYTES
+    pub(crate) fn may_receive(&self, most: usize) -> bool {
+        let appetite = self.appetite.get();
+        self.appetite.set(appetite.saturating_sub(most.div_ceil(UNIT)));
+        appetite > 0
     }
 
     /// After every poll: its output goes out while it is in the cache.
     fn polled(&self) {
         sampler::current().clear();
-        self.received.set(0);
+        self.appetite.set(APPETITE);
         self.stats.tasks_polled.add(1);
         self.io.with(|io| io.flush_dirty(self));
         self.sched.wake_foreign();
@@ -585,7 +581,10 @@ struct Call<T> {
     result: Option<std::thread::Result<T>>,
     waker: Option<Waker>,
 }
-/// Bytes that a task receives in one poll at most, and the last receive's. A reader that finds nothing to hand on in what comes
-/// (messages of a FastCGI application) would read for as long as its peer sends, and hold up all others: by seconds, where the
-/// peer is on this machine. 256 KB of the most laborious framing take some milliseconds.
-const POLL_BYTES: usize = 256 * 1024;
+
+/// Bytes of a usual receive.
+pub(crate) const UNIT: usize = 4096;
+/// Units that a task receives in one poll, 256 KB in all. A reader that finds nothing to hand on in what comes (messages of a
+/// FastCGI application) would read for as long as its peer sends, and hold up all others: by seconds, where the peer is on
+/// this machine. So much of the most laborious framing takes some milliseconds.
+const APPETITE: usize = 64;

@@ -11,7 +11,7 @@ use crate::driver::{Input, Io, sys};
 use crate::layer::Layer;
 use crate::net::{self, SockAddr};
 use crate::output::Chunk;
-use crate::runtime::{Core, current};
+use crate::runtime::{Core, UNIT, current};
 use crate::socket::Slot;
 use crate::timeout::Timer;
 
@@ -121,11 +121,11 @@ impl Stream {
     /// it reads has others run after some bytes.
     #[inline]
     pub fn poll_recv(&self, cx: &mut Context<'_>, timer: Option<&Timer>) -> Poll<Recv> {
-        if self.core.is_sated() {
+        if !self.core.may_receive(UNIT) {
             return rest(cx);
         }
         match self.try_recv() {
-            Some(recv) => Poll::Ready(self.counted(recv)),
+            Some(recv) => Poll::Ready(recv),
             None => self.poll_more(cx, timer),
         }
     }
@@ -133,22 +133,13 @@ impl Stream {
     /// As [`Stream::poll_recv`], of up to `most` bytes at once (64 KB at most, 4 KB at least), for one who expects many
     /// and keeps or sends them on ([`RecvBuf::into_vec`]).
     pub fn poll_recv_long(&self, cx: &mut Context<'_>, timer: Option<&Timer>, most: usize) -> Poll<Recv> {
-        if self.core.is_sated() {
+        if !self.core.may_receive(most) {
             return rest(cx);
         }
         match self.receive(|io| io.recv_long(&self.core, self.index, most)) {
-            Some(recv) => Poll::Ready(self.counted(recv)),
+            Some(recv) => Poll::Ready(recv),
             None => self.poll_more(cx, timer),
         }
-    }
-
-    /// `recv`, whose bytes count as what this poll has received.
-    #[inline]
-    fn counted(&self, recv: Recv) -> Recv {
-        if let Recv::Data(bytes) = &recv {
-            self.core.has_received(bytes.len());
-        }
-        recv
     }
 
     /// Waits for bytes, when there are none.
