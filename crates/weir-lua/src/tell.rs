@@ -304,10 +304,6 @@ fn tell_dicts(what: &str) -> Option<Table> {
             Value::Bytes(told.used),
             Value::Count(told.entries),
             Value::Count(told.full),
-            Value::Count(told.waits),
-            Value::Time(told.waited_ns),
-            Value::Time(told.longest_ns),
-            Value::Text(told.holder.map_or_else(String::new, |worker| format!("worker {worker}"))),
         ]
     });
     let columns = &[
@@ -316,10 +312,6 @@ fn tell_dicts(what: &str) -> Option<Table> {
         ("used", "used_bytes"),
         ("entries", "entries"),
         ("full", "full"),
-        ("waits for lists", "waits"),
-        ("for", "waited_ns"),
-        ("longest", "longest_ns"),
-        ("held then by", "longest_holder"),
     ];
     Some(Table { columns, rows: rows.collect() })
 }

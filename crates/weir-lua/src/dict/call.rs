@@ -1,11 +1,9 @@
 //! What is asked of a dictionary, as a value: a script of the server's own process has it done here, one of the
 //! privileged agent's sends it to where the dictionary is ([`crate::agent`]).
 
-use std::collections::VecDeque;
-
 use weir_core::wire::{Reader, Writer};
 
-use super::{Dict, Item, New, SMALL, Seen, Stored, When};
+use super::{Dict, Item, ListError, New, SMALL, Seen, Stored, When};
 
 /// One thing that is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,13 +175,12 @@ impl Call<'_> {
                 let (outcome, flag, number) = add(dict, key, incr);
                 Reply { flag, number, ..outcome.into() }
             }
-            Call::Push { key, item, left } => push(dict, key, item, left),
+            Call::Push { key, item, left } => push(dict, key, &item, left),
             Call::Pop { key, left } => pop(dict, key, left),
-            Call::Length(key) => match dict.with_list(key, |list| list.len()) {
-                None => Reply::number(0.0),
-                Some(None) => Outcome::Other.into(),
-                Some(Some(count)) => Reply::number(count as f64),
-            },
+            Call::Length(key) => {
+                let length = dict.change_list(key, |list| (None, list.len()));
+                length.map_or_else(Reply::from, |count| Reply::number(count as f64))
+            }
             Call::Ttl(key) => {
                 dict.ttl(key).map_or(Outcome::NotFound.into(), |left| Reply::number(left as f64 / 1000.0))
             }
@@ -384,41 +381,35 @@ pub(crate) fn add(dict: &Dict, key: &[u8], Incr { by, init, ttl, ignored }: Incr
 }
 
 /// Puts an element at an end of a list: how many there are.
-fn push(dict: &Dict, key: &[u8], item: Item, left: bool) -> Reply {
-    let add = |list: &mut VecDeque<Item>, item: Item| {
-        if left {
-            list.push_front(item);
-        } else {
-            list.push_back(item);
-        }
-        list.len()
-    };
-    let mut item = Some(item);
-    loop {
-        let pushed = dict.with_list(key, |list| item.take().map_or(list.len(), |item| add(list, item)));
-        match pushed {
-            Some(Some(count)) => return Reply::number(count as f64),
-            Some(None) => return Outcome::Other.into(),
-            None => {}
-        }
-        let Some(first) = item.clone() else { return Outcome::NoMemory.into() };
-        let list = New::List(VecDeque::from([first]));
-        match dict.set(key, list, 0, 0, When::Absent, true) {
-            Stored::Yes(_) => return Reply::number(1.0),
-            // Another worker has begun the list.
-            Stored::Exists => {}
-            _ => return Outcome::NoMemory.into(),
-        }
-    }
+fn push(dict: &Dict, key: &[u8], item: &Item, left: bool) -> Reply {
+    let pushed = dict.change_list(key, |list| {
+        let list = list.with(item.clone(), left);
+        let count = list.len();
+        (Some(list), count)
+    });
+    pushed.map_or_else(Reply::from, |count| Reply::number(count as f64))
 }
 
 /// Takes the element at an end of a list.
 fn pop(dict: &Dict, key: &[u8], left: bool) -> Reply {
-    match dict.with_list(key, |list| if left { list.pop_front() } else { list.pop_back() }) {
-        Some(None) => Outcome::Other.into(),
-        Some(Some(Some(Item::Text(text)))) => Reply { text: text.into_vec(), ..Outcome::Done.into() },
-        Some(Some(Some(Item::Number(number)))) => Reply::number(number),
-        _ => Reply::default(),
+    let popped = dict.change_list(key, |list| match list.without(left) {
+        Some((item, rest)) => (Some(rest), Some(item)),
+        None => (None, None),
+    });
+    match popped {
+        Err(error) => error.into(),
+        Ok(None) => Reply::default(),
+        Ok(Some(Item::Text(text))) => Reply { text: text.to_vec(), ..Outcome::Done.into() },
+        Ok(Some(Item::Number(number))) => Reply::number(number),
+    }
+}
+
+impl From<ListError> for Reply {
+    fn from(error: ListError) -> Reply {
+        match error {
+            ListError::OtherKind => Outcome::Other.into(),
+            ListError::NoMemory => Outcome::NoMemory.into(),
+        }
     }
 }
 
@@ -443,11 +434,13 @@ const FREE_SPACE: u64 = 13;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn calls() -> Vec<Call<'static>> {
         let value = Given::Text(b"v");
-        let item = Item::Text(Box::from(&b"i"[..]));
+        let item = Item::Text(Arc::from(&b"i"[..]));
         vec![
             Call::Set { key: b"a", value, ttl: 0, flags: 7, when: When::Always, evict: true },
             Call::Get(b"a"),

@@ -4,7 +4,7 @@
 //! tens of milliseconds to give it one again. Entries are nodes in chains of atomic pointers ([`stripe`]); readers and writers
 //! follow them under an epoch ([`crossbeam_epoch`]), and what goes is freed when nobody can see it any more. A short value is
 //! exchanged in its place, any other one with the object it is in, and past a writer that is in the midst of either
-//! ([`value`]). The lists of `lpush` alone are changed under a lock, each under its own.
+//! ([`value`]); so are the lists of `lpush`, which share what they have in common ([`list`]).
 //!
 //! That a key was read is a plain store of the reader's own stamp into the node, which grows with the time and with each
 //! read of that worker: so the order of use is exact as one worker sees it, and approximate across workers; with several
@@ -17,25 +17,26 @@
 
 pub(crate) mod call;
 mod chores;
+mod list;
 mod mark;
 mod node;
 mod stripe;
 mod value;
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
 use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
-use weir_rt::clock;
 
 use crate::glance::{now, renewed, stamp};
+pub(crate) use list::{ItemList, ListError};
 pub(crate) use mark::{Mark, Version};
 use node::{Change, Found, Node};
-use stripe::{Contention, Head, Stripe};
+use stripe::{Head, Stripe};
+use value::is_over;
 pub(crate) use value::{SMALL, Scratch};
-use value::{Value, is_over};
 
 /// A value to be stored.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ pub(crate) enum New<'v> {
     Number(f64),
     Boolean(bool),
     /// Of texts and numbers, from left to right.
-    List(VecDeque<Item>),
+    List(ItemList),
 }
 
 /// A value that is there.
@@ -53,7 +54,7 @@ pub(crate) enum Seen<'v> {
     Text(&'v [u8]),
     Number(f64),
     Boolean(bool),
-    /// See [`Dict::with_list`].
+    /// See [`Dict::change_list`].
     List,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct About {
 /// An element of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Item {
-    Text(Box<[u8]>),
+    Text(Arc<[u8]>),
     Number(f64),
 }
 
@@ -134,11 +135,6 @@ pub(crate) struct Told {
     /// How often there was no room.
     pub(crate) full: u64,
     pub(crate) entries: u64,
-    /// How often a caller of a list waited for another one, for how long in sum and at most, and which worker held it then.
-    pub(crate) waits: u64,
-    pub(crate) waited_ns: u64,
-    pub(crate) longest_ns: u64,
-    pub(crate) holder: Option<u64>,
 }
 
 /// How many stripes a dictionary has.
@@ -179,22 +175,11 @@ impl Dict {
     /// What who looks from outside is told.
     pub(crate) fn told(&self) -> Told {
         let Usage { used, size, full } = self.usage();
-        let of = |of: fn(&Contention) -> &AtomicU64| {
-            self.stripes.iter().map(move |stripe| of(stripe.contention()).load(Ordering::Relaxed))
-        };
-        let longest = self.stripes.iter().map(Stripe::contention);
-        let longest = longest.max_by_key(|contention| contention.longest.load(Ordering::Relaxed));
-        let holder = longest.and_then(|contention| contention.holder.load(Ordering::Relaxed).checked_sub(1));
-        let ns = |ticks| clock::scale().ticks_to_ns(ticks);
         Told {
             capacity: size,
             used,
             full,
             entries: self.stripes.iter().map(|stripe| stripe.entries() as u64).sum(),
-            waits: of(|contention| &contention.waits).sum(),
-            waited_ns: ns(of(|contention| &contention.waited).sum()),
-            longest_ns: ns(of(|contention| &contention.longest).max().unwrap_or(0)),
-            holder,
         }
     }
 
@@ -293,7 +278,7 @@ impl Dict {
 
     /// Makes a change, unless something else has changed or there was no room: then it is to be looked again.
     fn commit(&self, place: &Place<'_>, change: &Change<'_>, evict: bool, guard: &epoch::Guard) -> Committed {
-        let Place { stripe, hash, key, found, state, .. } = *place;
+        let Place { key, found, .. } = *place;
         let size = counted(key, change.value.size());
         let before = found.map_or(0, |found| counted(key, found.value.peek().2));
         if !self.fits(size, before) {
@@ -305,17 +290,24 @@ impl Dict {
             self.delete(key);
             return Committed::Full(others);
         }
+        if self.put(place, change, guard) { Committed::Done } else { Committed::Again(false) }
+    }
+
+    /// Makes a change for which there is room; `false`: something else has changed.
+    fn put(&self, place: &Place<'_>, change: &Change<'_>, guard: &epoch::Guard) -> bool {
+        let Place { stripe, hash, key, found, state, .. } = *place;
+        let size = counted(key, change.value.size());
         match found {
             None => {
                 let node = Node::new(hash, key, change, self.number());
                 node.use_at(stamp(now()));
                 if !stripe.insert(&place.head, node, guard) {
-                    return Committed::Again(false);
+                    return false;
                 }
                 self.sums.used.fetch_add(size, Ordering::Relaxed);
             }
             Some(found) => {
-                let Some(before) = found.change(state, change, guard) else { return Committed::Again(false) };
+                let Some(before) = found.change(state, change, guard) else { return false };
                 if let Some(stamp) = renewed(now(), found.node.used()) {
                     found.node.use_at(stamp);
                 }
@@ -326,7 +318,7 @@ impl Dict {
                 }
             }
         }
-        Committed::Done
+        true
     }
 
     /// Whether there is room for `size` bytes in the place of `before`.
@@ -427,48 +419,6 @@ impl Dict {
             if let Some(size) = stripe.remove(&found, state, &guard) {
                 return self.gone(counted(key, size));
             }
-        }
-    }
-
-    /// Looks at the living list of `key` and changes it; an empty one goes. The outer `None`: there is nothing;
-    /// the inner: it is no list. Callers of the same list wait for one another.
-    pub(crate) fn with_list<T>(
-        &self,
-        key: &[u8],
-        change: impl FnOnce(&mut VecDeque<Item>) -> T,
-    ) -> Option<Option<T>> {
-        let (hash, guard) = (hash(key), epoch::pin());
-        let stripe = self.stripe(hash);
-        loop {
-            let found = stripe.find(hash, key, &guard).0?;
-            let (state, expires, _) = found.value.peek();
-            if is_over(expires, now()) {
-                return None;
-            }
-            let Value::List(list) = found.value else { return Some(None) };
-            let mut items = stripe.lock_list(list);
-            if list.is_closed() {
-                drop(items);
-                // It has become empty, or another value is in its place; perhaps who has closed it was stopped before
-                // taking it away.
-                if let Some(size) = stripe.remove(&found, state, &guard) {
-                    self.gone(counted(key, size));
-                }
-                continue;
-            }
-            let result = change(&mut items);
-            let (grown, is_empty) = (list.charge(&items), items.is_empty());
-            drop(items);
-            if let Some(grown) = grown {
-                self.sums.used.fetch_add(grown, Ordering::Relaxed);
-            }
-            if let Some(stamp) = renewed(now(), found.node.used()) {
-                found.node.use_at(stamp);
-            }
-            if is_empty && let Some(size) = stripe.remove(&found, state, &guard) {
-                self.gone(counted(key, size));
-            }
-            return Some(Some(result));
         }
     }
 
@@ -583,7 +533,7 @@ impl<'v> New<'v> {
             New::Text(text) => text.len(),
             New::Number(_) => 8,
             New::Boolean(_) => 1,
-            New::List(list) => value::list_size(list),
+            New::List(list) => list.bytes(),
         }
     }
 }

@@ -115,9 +115,10 @@ impl Found<'_> {
                 at.store(expires, Ordering::Relaxed);
                 true
             }
-            Value::List(list) => {
-                list.expires.store(expires, Ordering::Relaxed);
-                true
+            // Exchanged, too: another may be putting a longer list in its place.
+            Value::List { items, flags, .. } => {
+                let change = Change { value: New::List(items.clone()), flags: *flags, expires };
+                self.change(self.value.peek().0, &change, guard).is_some()
             }
         }
     }
@@ -141,7 +142,7 @@ impl Found<'_> {
             }
             return None;
         }
-        let before = self.value.close();
+        let (_, _, before) = self.value.peek();
         // SAFETY: no new reader finds it; those that have hold a guard.
         unsafe { guard.defer_destroy(self.pointer) };
         Some(before)

@@ -5,17 +5,15 @@
 //! who holds [`Order`] takes it out; nobody waits for that: whoever finds it held leaves a [chore](Chore) for its holder.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
-use weir_rt::{clock, sampler};
 
-use super::Item;
 use super::chores::{Chore, Chores};
 use super::node::{Found, Node};
-use super::value::{List, is_over};
+use super::value::is_over;
 
 /// In cache lines of its own (two, which x86 fetches together): writers of other stripes do not touch them.
 #[repr(align(128))]
@@ -26,20 +24,6 @@ pub(super) struct Stripe {
     entries: AtomicUsize,
     /// Where the next portion begins that is swept because room is needed.
     pub(super) swept_to: AtomicUsize,
-    contention: Contention,
-}
-
-/// How callers of a list got into one another's way.
-#[derive(Default)]
-pub(super) struct Contention {
-    pub(super) waits: AtomicU64,
-    /// Ticks, of all of them and of the longest.
-    pub(super) waited: AtomicU64,
-    pub(super) longest: AtomicU64,
-    /// One more than the number of the worker that held it, at the longest.
-    pub(super) holder: AtomicU64,
-    /// The same of who locked a list last.
-    last: AtomicU64,
 }
 
 /// What came of sweeping a portion.
@@ -75,7 +59,6 @@ impl Stripe {
             chores: Chores::default(),
             entries: AtomicUsize::new(0),
             swept_to: AtomicUsize::new(0),
-            contention: Contention::default(),
         }
     }
 
@@ -119,38 +102,9 @@ impl Stripe {
         }
     }
 
-    /// The lock of a list, which callers of that list wait for.
-    pub(super) fn lock_list<'l>(&self, list: &'l List) -> MutexGuard<'l, VecDeque<Item>> {
-        let items = match list.items.try_lock() {
-            Ok(items) => items,
-            Err(TryLockError::Poisoned(items)) => items.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait(list),
-        };
-        self.contention.last.store(u64::from(sampler::worker()) + 1, Ordering::Relaxed);
-        items
-    }
-
-    #[cold]
-    fn wait<'l>(&self, list: &'l List) -> MutexGuard<'l, VecDeque<Item>> {
-        let Contention { waits, waited, longest, holder, last } = &self.contention;
-        let (last, began) = (last.load(Ordering::Relaxed), clock::ticks());
-        let items = list.items.lock().unwrap_or_else(PoisonError::into_inner);
-        let ticks = clock::ticks().saturating_sub(began);
-        waits.fetch_add(1, Ordering::Relaxed);
-        waited.fetch_add(ticks, Ordering::Relaxed);
-        if longest.fetch_max(ticks, Ordering::Relaxed) < ticks {
-            holder.store(last, Ordering::Relaxed);
-        }
-        items
-    }
-
     /// How many entries there are.
     pub(super) fn entries(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn contention(&self) -> &Contention {
-        &self.contention
     }
 
     fn bucket(&self, hash: u64) -> &Atomic<Node> {
@@ -370,7 +324,7 @@ impl Stripe {
     /// Holds the order, as a writer does that has lost its core.
     #[cfg(test)]
     pub(super) fn lock(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::value::Value;
 use super::*;
 
 fn text(value: &str) -> New<'_> {
@@ -16,6 +17,15 @@ fn read(dict: &Dict, key: &str) -> Option<String> {
         Seen::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
         other => Some(format!("{other:?}")),
     })?
+}
+
+/// Adds to the right of a list: how many there are.
+fn push(dict: &Dict, key: &str, number: f64) -> Result<usize, ListError> {
+    dict.change_list(key.as_bytes(), |list| {
+        let list = list.with(Item::Number(number), false);
+        let count = list.len();
+        (Some(list), count)
+    })
 }
 
 #[test]
@@ -151,11 +161,12 @@ fn numbers_and_lists_are_changed() {
     };
     assert_eq!((add(1.0), add(2.0)), (Ok(Stored::Yes(false)), Ok(Stored::Yes(false))));
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(3.0)"));
-    put(&dict, "l", New::List(VecDeque::from([Item::Number(1.0)])));
-    assert_eq!(dict.with_list(b"l", |list| list.push_back(Item::Number(2.0))), Some(Some(())));
-    assert_eq!(dict.with_list(b"l", |list| list.len()), Some(Some(2)));
-    dict.with_list(b"l", VecDeque::clear);
-    assert!(dict.with_list(b"l", |list| list.len()).is_none(), "an empty list is none");
+    put(&dict, "l", New::List(ItemList::default().with(Item::Number(1.0), false)));
+    assert_eq!(push(&dict, "l", 2.0), Ok(2));
+    assert_eq!(dict.change_list(b"l", |list| (Some(ItemList::default()), list.len())), Ok(2));
+    assert_eq!(read(&dict, "l"), None, "an empty list is none");
+    assert_eq!(dict.change_list(b"l", |list| (None, list.len())), Ok(0));
+    assert_eq!(push(&dict, "n", 1.0), Err(ListError::OtherKind));
     dict.delete(b"n");
     assert_eq!(dict.sums.used.load(Ordering::Relaxed), 0);
 }
@@ -306,8 +317,10 @@ fn all_kinds_of_writes(dict: &Dict) {
     assert_eq!(dict.update(b"new", add), Ok(Stored::Yes(false)));
     assert!(dict.expire(b"key3", 100_000) && dict.expire(b"key2", 100_000));
     dict.delete(b"key4");
-    assert_eq!(put(dict, "list", New::List(VecDeque::from([Item::Number(1.0)]))), Stored::Yes(false));
-    assert_eq!(dict.with_list(b"list", |list| list.pop_back()), Some(Some(Some(Item::Number(1.0)))));
+    assert_eq!(push(dict, "list", 1.0), Ok(1));
+    assert_eq!(push(dict, "list", 2.0), Ok(2));
+    assert!(dict.expire(b"list", 100_000));
+    dict.delete(b"list");
     assert_eq!(read(dict, "new").as_deref(), Some("Number(2.0)"));
     assert_eq!((read(dict, "key4"), read(dict, "list")), (None, None));
     let mut forced = false;
@@ -386,10 +399,28 @@ fn no_increment_is_lost() {
         .collect();
     writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
     assert_eq!(read(&dict, "n").as_deref(), Some("Number(10000.0)"));
-    assert_eq!(dict.told().waits, 0);
     dict.flush_all();
     dict.flush_expired(usize::MAX);
     assert_eq!((dict.sums.used.load(Ordering::Relaxed), dict.told().entries), (0, 0));
+}
+
+/// A list is part of the dictionary's size, and nothing goes for it: without room it stays as it was.
+#[test]
+fn a_list_without_room_stays() {
+    let dict = Dict::new(1 << 14);
+    put(&dict, "other", text("value"));
+    let count = (0..).take_while(|n| push(&dict, "list", f64::from(*n)).is_ok()).count();
+    assert!((300..500).contains(&count), "{count} numbers of 40 bytes in 16 KB");
+    assert!(dict.sums.used.load(Ordering::Relaxed) <= dict.capacity);
+    assert_eq!(push(&dict, "list", 0.0), Err(ListError::NoMemory));
+    assert_eq!(push(&dict, "new", 0.0), Err(ListError::NoMemory));
+    assert_eq!(dict.change_list(b"list", |list| (None, list.len())), Ok(count));
+    assert_eq!(read(&dict, "other").as_deref(), Some("value"));
+    assert!(matches!(
+        dict.change_list(b"list", |list| (list.without(true).map(|(_, rest)| rest), ())),
+        Ok(())
+    ));
+    assert_eq!(push(&dict, "list", 0.0), Ok(count));
 }
 
 /// Callers of one list, which comes and goes: all that is pushed is popped once.

@@ -3,17 +3,16 @@
 //! **No writer waits for another one**, wherever that has been stopped: whoever finds a change half done leaves it where
 //! it is, seals the object against its end, and puts another object in its place.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::{Item, NEVER, New, Seen};
+use super::list::ItemList;
+use super::{NEVER, New, Seen};
 
 /// The value of an entry with its flags and the end of its life.
 pub(super) enum Value {
     Small(Small),
     Text { text: Box<[u8]>, flags: u32, expires: AtomicU64 },
-    List(List),
+    List { items: ItemList, flags: u32, expires: AtomicU64 },
 }
 
 /// What is read of a value at one moment.
@@ -47,7 +46,7 @@ impl Value {
             New::Text(text) if text.len() > SMALL => {
                 Value::Text { text: (*text).into(), flags, expires: AtomicU64::new(expires) }
             }
-            New::List(list) => Value::List(List::new(list.clone(), flags, expires)),
+            New::List(items) => Value::List { items: items.clone(), flags, expires: AtomicU64::new(expires) },
             value => Value::Small(Small::new(value, flags, expires)),
         }
     }
@@ -57,7 +56,7 @@ impl Value {
         let (seen, flags, expires) = match self {
             Value::Small(small) => return small.read(scratch),
             Value::Text { text, flags, expires } => (Seen::Text(text), *flags, expires),
-            Value::List(list) => (Seen::List, list.flags, &list.expires),
+            Value::List { flags, expires, .. } => (Seen::List, *flags, expires),
         };
         Glimpse { seen, flags, expires: expires.load(Ordering::Relaxed), state: SEALED }
     }
@@ -67,11 +66,7 @@ impl Value {
         match self {
             Value::Small(small) => small.peek(),
             Value::Text { text, expires, .. } => (SEALED, expires.load(Ordering::Relaxed), text.len()),
-            Value::List(list) => (
-                SEALED,
-                list.expires.load(Ordering::Relaxed),
-                (list.charged.load(Ordering::Relaxed) >> 1) as usize,
-            ),
+            Value::List { items, expires, .. } => (SEALED, expires.load(Ordering::Relaxed), items.bytes()),
         }
     }
 
@@ -79,15 +74,7 @@ impl Value {
     pub(super) fn seal(&self, state: u64) -> bool {
         match self {
             Value::Small(small) => small.seal(state),
-            Value::Text { .. } | Value::List(_) => true,
-        }
-    }
-
-    /// It has been taken out of its entry: the bytes it counted for. Once.
-    pub(super) fn close(&self) -> usize {
-        match self {
-            Value::Small(_) | Value::Text { .. } => self.peek().2,
-            Value::List(list) => (list.charged.fetch_or(CLOSED, Ordering::AcqRel) >> 1) as usize,
+            Value::Text { .. } | Value::List { .. } => true,
         }
     }
 }
@@ -237,46 +224,6 @@ impl Small {
     }
 }
 
-/// A list, which is changed in place under a lock of its own: a call of a list waits only for calls of the same list.
-pub(super) struct List {
-    pub(super) items: Mutex<VecDeque<Item>>,
-    flags: u32,
-    pub(super) expires: AtomicU64,
-    /// Twice the bytes that it counts for, and [`CLOSED`].
-    charged: AtomicU64,
-}
-
-impl List {
-    fn new(items: VecDeque<Item>, flags: u32, expires: u64) -> List {
-        let charged = AtomicU64::new(2 * list_size(&items) as u64);
-        List { items: Mutex::new(items), flags, expires: AtomicU64::new(expires), charged }
-    }
-
-    /// Whether it belongs to no entry any more.
-    pub(super) fn is_closed(&self) -> bool {
-        self.charged.load(Ordering::Acquire) & CLOSED != 0
-    }
-
-    /// Counts what it has become, by who holds its lock; what is added to the sum of the dictionary. An empty list is closed.
-    /// `None`: it was closed meanwhile, and the dictionary has counted it as it was.
-    pub(super) fn charge(&self, items: &VecDeque<Item>) -> Option<u64> {
-        let after = list_size(items) as u64;
-        let next = if items.is_empty() { CLOSED } else { 2 * after };
-        let before = self.charged.load(Ordering::Relaxed);
-        if before & CLOSED != 0 {
-            return None;
-        }
-        // Only who holds the lock changes the bytes: another closes it at most.
-        let counted = self.charged.compare_exchange(before, next, Ordering::AcqRel, Ordering::Relaxed);
-        counted.ok().map(|before| after.wrapping_sub(before >> 1))
-    }
-}
-
-/// The bytes that items count for.
-pub(super) fn list_size(items: &VecDeque<Item>) -> usize {
-    items.iter().map(Item::size).sum()
-}
-
 /// Whether what expires then has.
 pub(super) fn is_over(expires: u64, now: u64) -> bool {
     expires != NEVER && expires <= now
@@ -311,8 +258,6 @@ const BUSY: u64 = 2;
 const SEALED: u64 = 4;
 /// The rest counts.
 const COUNTED: u64 = 8;
-/// A list belongs to no entry any more.
-const CLOSED: u64 = 1;
 /// Words of a slot before its bytes.
 const HEAD: usize = 2;
 const TEXT: u64 = 0;

@@ -78,7 +78,7 @@ fn by_worker(
     sums.into_iter().map(|(worker, value)| (vec![("worker", worker.to_string())], value)).collect()
 }
 
-fn dictionaries() -> [Metric; 4] {
+fn dictionaries() -> [Metric; 3] {
     let told: Vec<(String, Told)> = dicts().into_iter().map(|(name, dict)| (name, dict.told())).collect();
     DICTIONARIES.map(|(name, help, kind, of)| {
         let rows = told.iter().map(|(name, told)| (vec![("dict", name.clone())], of(told))).collect();
@@ -88,14 +88,8 @@ fn dictionaries() -> [Metric; 4] {
 
 type OfDictionary = (&'static str, &'static str, MetricKind, fn(&Told) -> u64);
 
-const DICTIONARIES: [OfDictionary; 4] = [
+const DICTIONARIES: [OfDictionary; 3] = [
     ("weir_dict_capacity_bytes", "Size of a shared dictionary.", MetricKind::Gauge, |told| told.capacity),
     ("weir_dict_used_bytes", "Of it, in use.", MetricKind::Gauge, |told| told.used),
     ("weir_dict_entries", "Its entries.", MetricKind::Gauge, |told| told.entries),
-    (
-        "weir_dict_wait_seconds",
-        "How long callers of one of its lists waited for one another.",
-        MetricKind::Time,
-        |told| told.waited_ns,
-    ),
 ];

@@ -1,0 +1,253 @@
+//! The lists of `lpush` and `rpush`: values that never change. Adding and taking give another list, which shares all but a
+//! few of its elements with the one before, so that a list is exchanged like any other value and nobody waits.
+//!
+//! Two stacks, their tops at the ends of the list. Taking at an end whose stack is empty moves half of the other one there:
+//! so a queue moves each element once or twice in its life, whatever its length.
+
+use std::sync::Arc;
+
+use crossbeam_epoch as epoch;
+use weir_core::file::hash::hash;
+
+use super::node::Change;
+use super::value::{Value, is_over};
+use super::{Committed, Dict, Item, NEVER, New, Place, counted};
+use crate::glance::now;
+
+/// See the module. Cloning copies two pointers.
+#[derive(Clone, Default)]
+pub(crate) struct ItemList {
+    left: Stack,
+    right: Stack,
+    /// What the elements count for.
+    bytes: usize,
+}
+
+#[derive(Clone, Default)]
+struct Stack {
+    top: Option<Arc<Element>>,
+    len: usize,
+}
+
+struct Element {
+    item: Item,
+    below: Option<Arc<Element>>,
+}
+
+impl ItemList {
+    pub(crate) fn len(&self) -> usize {
+        self.left.len + self.right.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that all elements count for.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// This list and one element more.
+    pub(crate) fn with(&self, item: Item, left: bool) -> ItemList {
+        let mut list = self.clone();
+        list.bytes += item.size();
+        list.ends(left).0.push(item);
+        list
+    }
+
+    /// The element at an end, and what is left without it.
+    pub(crate) fn without(&self, left: bool) -> Option<(Item, ItemList)> {
+        let mut list = self.clone();
+        let (end, other) = list.ends(left);
+        if end.len == 0 {
+            end.take_half(other);
+        }
+        let item = end.pop()?;
+        list.bytes -= item.size();
+        Some((item, list))
+    }
+
+    /// The stack of that end, and the other one.
+    fn ends(&mut self, left: bool) -> (&mut Stack, &mut Stack) {
+        if left { (&mut self.left, &mut self.right) } else { (&mut self.right, &mut self.left) }
+    }
+}
+
+impl Stack {
+    fn push(&mut self, item: Item) {
+        let below = self.top.take();
+        self.top = Some(Arc::new(Element { item, below }));
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let top = self.top.take()?;
+        self.top.clone_from(&top.below);
+        self.len -= 1;
+        Some(top.item.clone())
+    }
+
+    /// Takes the half of `other` that lies below, the larger one, with its lowest element on top. This one is empty.
+    fn take_half(&mut self, other: &mut Stack) {
+        let items: Vec<Item> = other.items().cloned().collect();
+        let (above, below) = items.split_at(items.len() / 2);
+        let (mut kept, mut taken) = (Stack::default(), Stack::default());
+        above.iter().rev().for_each(|item| kept.push(item.clone()));
+        below.iter().for_each(|item| taken.push(item.clone()));
+        (*self, *other) = (taken, kept);
+    }
+
+    /// From the top.
+    fn items(&self) -> impl Iterator<Item = &Item> {
+        let mut next = self.top.as_deref();
+        std::iter::from_fn(move || {
+            let element = next?;
+            next = element.below.as_deref();
+            Some(&element.item)
+        })
+    }
+}
+
+impl Drop for Stack {
+    /// One element after the other: each dropping the one below it would need a stack as deep as the list is long.
+    fn drop(&mut self) {
+        let mut next = self.top.take();
+        while let Some(element) = next.take().and_then(Arc::into_inner) {
+            next = element.below;
+        }
+    }
+}
+
+/// Why a list is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListError {
+    /// The value is no list.
+    OtherKind,
+    /// There is no room; nothing goes for an element of a list, as in OpenResty.
+    NoMemory,
+}
+
+impl Dict {
+    /// Changes the list of `key`, an empty one where there is nothing; what is empty behind it goes. `change` says what is to be
+    /// there instead, if anything changes, and its caller's result; it is asked again when another writer was faster.
+    pub(crate) fn change_list<T>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(&ItemList) -> (Option<ItemList>, T),
+    ) -> Result<T, ListError> {
+        let (hash, guard, empty) = (hash(key), epoch::pin(), ItemList::default());
+        let stripe = self.stripe(hash);
+        loop {
+            let (found, head) = stripe.find(hash, key, &guard);
+            let (state, expires, _) = found.map_or((0, NEVER, 0), |found| found.value.peek());
+            let living = found.filter(|_| !is_over(expires, now()));
+            let (items, flags, expires) = match living.map(|found| found.value) {
+                None => (&empty, 0, NEVER),
+                Some(Value::List { items, flags, .. }) => (items, *flags, expires),
+                Some(_) => return Err(ListError::OtherKind),
+            };
+            let (next, result) = change(items);
+            let Some(next) = next else { return Ok(result) };
+            let place = Place { stripe, hash, key, found, state, head };
+            match self.exchange_list(&place, next, flags, expires, &guard) {
+                Committed::Done => return Ok(result),
+                Committed::Again(_) => {}
+                Committed::Full(_) => return Err(ListError::NoMemory),
+            }
+        }
+    }
+
+    fn exchange_list(
+        &self,
+        place: &Place<'_>,
+        next: ItemList,
+        flags: u32,
+        expires: u64,
+        guard: &epoch::Guard,
+    ) -> Committed {
+        let Place { stripe, key, found, state, .. } = *place;
+        let before = found.map_or(0, |found| counted(key, found.value.peek().2));
+        let size = counted(key, next.bytes());
+        let done = match found {
+            None if next.is_empty() => true,
+            Some(found) if next.is_empty() => {
+                let removed = stripe.remove(&found, state, guard);
+                removed.into_iter().for_each(|size| self.gone(counted(key, size)));
+                removed.is_some()
+            }
+            _ if size > before && !self.fits(size, before) => {
+                let (made, _) = self.make_room(size - before, false, guard);
+                return if made { Committed::Again(false) } else { Committed::Full(false) };
+            }
+            _ => self.put(place, &Change { value: New::List(next), flags, expires }, guard),
+        };
+        if done { Committed::Done } else { Committed::Again(false) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn number(item: Item) -> f64 {
+        match item {
+            Item::Number(number) => number,
+            Item::Text(text) => panic!("{text:?}"),
+        }
+    }
+
+    proptest! {
+        /// As a deque, whatever is done to it; what it was before stays.
+        #[test]
+        fn a_list_is_a_deque(steps in prop::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..300)) {
+            let (mut list, mut model) = (ItemList::default(), VecDeque::new());
+            for (step, (adds, more, left)) in steps.into_iter().enumerate() {
+                let (before, len) = (list.clone(), model.len());
+                if adds || more {
+                    list = list.with(Item::Number(step as f64), left);
+                    if left { model.push_front(step as f64) } else { model.push_back(step as f64) }
+                } else {
+                    let expected = if left { model.pop_front() } else { model.pop_back() };
+                    let taken = list.without(left).map(|(item, rest)| {
+                        list = rest;
+                        number(item)
+                    });
+                    prop_assert_eq!(taken, expected);
+                }
+                prop_assert_eq!((list.len(), list.bytes()), (model.len(), model.len() * Item::Number(0.0).size()));
+                prop_assert_eq!(before.len(), len);
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_keeps_its_order() {
+        let mut list =
+            (0..10).fold(ItemList::default(), |list, n| list.with(Item::Number(f64::from(n)), true));
+        let mut taken = Vec::new();
+        while let Some((item, rest)) = list.without(false) {
+            taken.push(number(item));
+            list = rest;
+        }
+        assert!(taken.iter().copied().eq((0..10).map(f64::from)) && list.is_empty() && list.bytes() == 0);
+    }
+
+    /// Also where two let go of it at the same moment.
+    #[test]
+    fn a_long_list_is_dropped_on_a_small_stack() {
+        let list = (0..300_000)
+            .fold(ItemList::default(), |list, n| list.with(Item::Number(f64::from(n)), n % 2 == 0));
+        let other = list.clone();
+        let drops = |list: ItemList| {
+            std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(list)).expect("a thread")
+        };
+        for thread in [drops(list), drops(other)] {
+            thread.join().expect("no overflow");
+        }
+    }
+}
