@@ -148,7 +148,10 @@ impl Dict {
                 Some(_) => return Err(ListError::OtherKind),
             };
             let (next, result) = change(items);
-            let Some(next) = next else { return Ok(result) };
+            let Some(next) = next else {
+                living.inspect(|found| found.node.touch(now()));
+                return Ok(result);
+            };
             let place = Place { stripe, hash, key, found, state, head };
             match self.exchange_list(&place, next, flags, expires, &guard) {
                 Committed::Done => return Ok(result),

@@ -30,7 +30,7 @@ use crossbeam_epoch as epoch;
 use weir_core::file::hash::hash;
 use weir_core::zone::{Store, Usage};
 
-use crate::glance::{now, renewed, stamp};
+use crate::glance::{now, stamp};
 pub(crate) use list::{ItemList, ListError};
 pub(crate) use mark::{Mark, Version};
 use node::{Change, Found, Node};
@@ -204,9 +204,7 @@ impl Dict {
         let now = now();
         let expired = is_over(glimpse.expires, now);
         if !expired {
-            if let Some(stamp) = renewed(now, node.used()) {
-                node.use_at(stamp);
-            }
+            node.touch(now);
             if glimpse.is_quiet() && node.marked.wants_mark() {
                 node.marked.give_mark();
             }
@@ -308,9 +306,7 @@ impl Dict {
             }
             Some(found) => {
                 let Some(before) = found.change(state, change, guard) else { return false };
-                if let Some(stamp) = renewed(now(), found.node.used()) {
-                    found.node.use_at(stamp);
-                }
+                found.node.touch(now());
                 let before = counted(key, before);
                 if size != before {
                     // Also what is less: the sum wraps.

@@ -7,6 +7,7 @@ use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use super::New;
 use super::mark::Marked;
 use super::value::Value;
+use crate::glance::renewed;
 
 /// An entry. Key and number stay as they were made.
 pub(super) struct Node {
@@ -59,6 +60,13 @@ impl Node {
     /// Notes its last use.
     pub(super) fn use_at(&self, stamp: u64) {
         self.used.store(stamp, Ordering::Relaxed);
+    }
+
+    /// Notes that it is used now, where that makes a difference to the order of use.
+    pub(super) fn touch(&self, now: u64) {
+        if let Some(stamp) = renewed(now, self.used()) {
+            self.use_at(stamp);
+        }
     }
 
     /// The stamp of its last use.
