@@ -217,7 +217,7 @@ impl Walk {
     }
 
     /// A handler has decided.
-    #[inline]
+    #[inline(always)]
     fn left(&mut self, x: &mut Exchange, site: Site, verdict: Verdict) -> Option<Phases> {
         x.close(site);
         x.answered = site;
@@ -231,6 +231,7 @@ impl Walk {
     }
 
     /// An `if` has led into its own block: the modules behind `rewrite` go by its settings already, as in nginx.
+    #[inline(never)]
     fn follow_if(&mut self, x: &Exchange) {
         let rank = self.asked().rank;
         self.plan = x.plan.clone();
@@ -370,7 +371,7 @@ impl Walk {
     }
 
     /// Reads a verdict as nginx's checker of the phase does; the end of the run, unless it goes on.
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, x: &mut Exchange, verdict: Verdict) -> Option<Verdict> {
         if x.unmatched.get() && !x.response.header_sent {
             return Some(unmatched(x));

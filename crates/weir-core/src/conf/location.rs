@@ -27,6 +27,8 @@ pub struct Place {
 #[derive(Default)]
 pub struct Locations {
     exact: Names<Place>,
+    /// Of the paths in `exact` and in `redirects`: most URIs are none of them, and need not be looked for.
+    single: PathFilter,
     /// Sorted by path; the flag is `^~`.
     prefixes: Vec<(Box<[u8]>, bool, Place)>,
     /// For each prefix the index of the longest other one that it begins with.
@@ -60,6 +62,8 @@ impl Locations {
                 Matcher::Named(_) => {}
             }
         }
+        locations.single =
+            locations.exact.keys().chain(locations.redirects.iter().map(|(path, _)| path)).collect();
         locations.prefixes.sort_by(|a, b| a.0.cmp(&b.0));
         let paths = locations.prefixes.iter().enumerate();
         locations.shorter = paths.map(|(at, _)| locations.longest_before(at)).collect();
@@ -70,6 +74,10 @@ impl Locations {
     pub(crate) fn is_plain(&self) -> bool {
         let prefixes = self.prefixes.iter().all(|(.., place)| place.inner.is_plain());
         self.patterns.is_empty() && prefixes && self.exact.values().all(|place| place.inner.is_plain())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.prefixes.is_empty() && self.patterns.is_empty() && self.exact.is_empty()
     }
 
     fn longest_before(&self, at: usize) -> Option<u32> {
@@ -96,14 +104,14 @@ impl Locations {
     /// # Errors
     /// A pattern was given up.
     fn find(&self, x: &mut Exchange, found: &mut Option<Rc<Plan>>) -> Result<LocationSearch, GivenUp> {
-        if !self.exact.is_empty()
-            && let Some(place) = self.exact.get(x.uri())
-        {
+        let may_be_single = self.single.may_have(x.uri());
+        if may_be_single && let Some(place) = self.exact.get(x.uri()) {
             *found = Some(place.plan.clone());
             return Ok(LocationSearch::Found);
         }
         let prefix = self.prefix(x.uri());
-        if prefix.is_none_or(|(path, ..)| path.len() < x.uri().len())
+        if may_be_single
+            && prefix.is_none_or(|(path, ..)| path.len() < x.uri().len())
             && let Some(plan) = self.with_slash(x.uri())
         {
             *found = Some(plan.clone());
@@ -113,9 +121,11 @@ impl Locations {
         if let Some((_, flag, place)) = prefix {
             *found = Some(place.plan.clone());
             alone = *flag;
-            match place.inner.find(x, found)? {
-                LocationSearch::Open => {}
-                ended => return Ok(ended),
+            if !place.inner.is_empty() {
+                match place.inner.find(x, found)? {
+                    LocationSearch::Open => {}
+                    ended => return Ok(ended),
+                }
             }
         }
         if alone { Ok(LocationSearch::Open) } else { self.find_pattern(x, found) }
@@ -141,6 +151,29 @@ impl Locations {
     /// The location `uri/` that redirects `uri` to itself.
     fn with_slash(&self, uri: &[u8]) -> Option<&Rc<Plan>> {
         self.redirects.binary_search_by(|(path, _)| (**path).cmp(uri)).ok().map(|at| &self.redirects[at].1)
+    }
+}
+
+/// Which paths a set may have: a bit of each path's length and last byte.
+#[derive(Clone, Copy, Default)]
+struct PathFilter(u64);
+
+impl PathFilter {
+    #[inline]
+    fn bit(path: &[u8]) -> u64 {
+        1 << ((path.len() + 7 * path.last().map_or(0, |byte| usize::from(*byte))) % 64)
+    }
+
+    /// False: the set does not have `path`.
+    #[inline]
+    fn may_have(self, path: &[u8]) -> bool {
+        self.0 & PathFilter::bit(path) != 0
+    }
+}
+
+impl<'a> FromIterator<&'a Box<[u8]>> for PathFilter {
+    fn from_iter<T: IntoIterator<Item = &'a Box<[u8]>>>(paths: T) -> PathFilter {
+        PathFilter(paths.into_iter().fold(0, |bits, path| bits | PathFilter::bit(path)))
     }
 }
 

@@ -257,21 +257,23 @@ pub(super) fn check(x: &mut Exchange) -> Result<(), NoHead> {
             x.keep_alive = false;
             return Err(NoHead::Refuse(405));
         }
+        Method::Options if asks_server(x) => return Err(server_options(x)),
         _ => {}
     }
     x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x);
-    accepted::check(x).map_err(NoHead::Refuse)?;
-    if asks_server(x) {
-        // Nothing reads what would follow the head.
-        x.keep_alive &= x.request.content_length.unwrap_or(0) == 0 && !x.request.chunked;
-        return Err(NoHead::Refuse(200));
-    }
-    Ok(())
+    accepted::check(x).map_err(NoHead::Refuse)
 }
 
-/// `OPTIONS *`: what is asked for is the server, no resource of it (RFC 9110 section 9.3.7). nginx refuses it.
+/// Of `OPTIONS *` what is asked for is the server, no resource of it (RFC 9110 section 9.3.7). nginx refuses it.
 fn asks_server(x: &Exchange) -> bool {
-    x.request.head.method == Method::Options && x.arena.get(x.request.head.path()) == b"*"
+    x.arena.get(x.request.head.path()) == b"*"
+}
+
+fn server_options(x: &mut Exchange) -> NoHead {
+    // Nothing reads what would follow the head.
+    let has_body = x.request.content_length.unwrap_or(0) > 0 || x.request.chunked;
+    x.keep_alive = x.request.head.keep_alive() && keepalive::possible(x) && !has_body;
+    NoHead::Refuse(accepted::check(x).err().unwrap_or(200))
 }
 
 /// Whether a tunnel may be asked for: only where one may be had, by HTTP/1.1, and without a body.
@@ -411,14 +413,17 @@ fn judge_values(x: &mut Exchange) -> Result<(), NoHead> {
 /// Splits and normalises the target. `host:port` has no path, and stands for the root.
 fn target(x: &mut Exchange) -> Result<(), NoHead> {
     let target = x.request.head.path();
-    if x.request.head.method == Method::Connect {
-        x.request.uri = x.arena.push(b"/");
-        x.request.unparsed_uri = x.request.uri;
-        return Ok(());
-    }
-    if asks_server(x) {
-        (x.request.uri, x.request.unparsed_uri) = (target, target);
-        return Ok(());
+    match x.request.head.method {
+        Method::Connect => {
+            x.request.uri = x.arena.push(b"/");
+            x.request.unparsed_uri = x.request.uri;
+            return Ok(());
+        }
+        Method::Options if asks_server(x) => {
+            (x.request.uri, x.request.unparsed_uri) = (target, target);
+            return Ok(());
+        }
+        _ => {}
     }
     let known = x.worker.targets.borrow().find(x.arena.get(target)).copied();
     if let Some(found) = known {

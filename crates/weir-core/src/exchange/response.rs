@@ -187,6 +187,7 @@ impl Response {
 
     /// `Content-Type` as it is sent: the type, and the charset to be added to it. What an upstream wrote, however it
     /// did, is sent as it came unless its type or charset was changed.
+    #[inline]
     pub fn typed<'a>(&'a self, arena: &'a Arena) -> Option<(&'a [u8], Option<&'a [u8]>)> {
         if let Some(whole) = self.as_written() {
             return Some((arena.get(whole), None));
@@ -197,6 +198,7 @@ impl Response {
 
     /// The type and charset as an upstream wrote them, unless they were changed: what is put into the arena later has
     /// another place.
+    #[inline]
     pub(crate) fn as_written(&self) -> Option<Span> {
         let whole = self.written_type?;
         let (Text::Span(kind), Text::Span(charset)) = (self.content_type.as_ref()?, self.charset.as_ref()?)
@@ -218,6 +220,7 @@ impl Response {
         self.ahead = Some(self.ahead.map_or(bytes, |other| other.min(bytes)));
     }
 
+    #[inline]
     pub(crate) fn clear(&mut self) {
         // One by one, in place: a new one would be made elsewhere and copied, for every request.
         let Response {

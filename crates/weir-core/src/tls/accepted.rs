@@ -16,11 +16,12 @@ use crate::log::Level;
 /// # Errors
 /// nginx's own status: 497 for a request without TLS, 495 for a certificate that is not trusted, 496 for none; 421 where
 /// the server wants issuers asked, and the handshake, which was another server's, did not.
-#[inline]
+#[inline(always)]
 pub(crate) fn check(x: &mut Exchange) -> Result<(), u16> {
     if x.connection.expects_tls { check_tls(x) } else { Ok(()) }
 }
 
+#[inline(never)]
 fn check_tls(x: &mut Exchange) -> Result<(), u16> {
     let connection = x.connection.clone();
     let Some(tls) = connection.tls.get() else {
