@@ -264,3 +264,20 @@ fn redirect_to_slash(x: &mut Exchange) -> Verdict {
     x.response.location = Some(Text::Span(target));
     Verdict::Status(301)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_has_the_paths_of_its_set_and_few_others() {
+        let paths: Vec<Box<[u8]>> =
+            ["", "/", "/favicon.ico", "/robots.txt", "/api", "/ü"].map(|p| p.as_bytes().into()).into();
+        let filter: PathFilter = paths.iter().collect();
+        assert!(paths.iter().all(|path| filter.may_have(path)));
+        let others = (0..1000).map(|n| format!("/files/{}.{n}", "x".repeat(n % 50)));
+        let taken = others.filter(|other| filter.may_have(other.as_bytes())).count();
+        assert!(taken < 200, "{taken}");
+        assert!(!PathFilter::default().may_have(b"/"));
+    }
+}
