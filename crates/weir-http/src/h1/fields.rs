@@ -306,7 +306,7 @@ fn value(mut text: &[u8]) -> Result<Value<'_>, Halt> {
     if let [b' ', rest @ ..] = text {
         text = rest;
     }
-    if let [..=b' ', ..] = text {
+    if let [(..=b' '), ..] = text {
         text = without_whitespace(text);
     }
     let mut length = 0;

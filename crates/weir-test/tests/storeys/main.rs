@@ -1,0 +1,160 @@
+//! The storeys of the house: no file names one of a storey above its own, and no circles run between folders.
+//!
+//! What is not so yet is listed beside this file, in `upward.txt` (arrows) and `circles.txt` (sizes). Both lists may only
+//! become shorter: a new arrow fails, and so does a line that is no longer true. `WEIR_WRITE_LISTS=1` writes them again;
+//! look at what was added before you commit it.
+//!
+//! Paths are seen, wherever they are written; a method that another file adds to a type is not.
+
+mod graph;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use graph::circles;
+use source::SourceCrate;
+
+/// Crates in which storeys lie on each other, the lowest first: the storey's name, and the files it has by their
+/// beginning. A longer beginning wins.
+const STOREYS: &[(&str, &[(&str, &[&str])])] = &[(
+    "weir-core",
+    &[
+        (
+            "engine",
+            &[
+                "",
+                "conn/mod.rs",
+                "conn/encode.rs",
+                "conn/heads.rs",
+                "conn/input.rs",
+                "conn/rate.rs",
+                "conn/write.rs",
+                "conn/h2/encode.rs",
+                "conn/h2/stream",
+                "conn/h2/mux",
+                "conn/nobody.rs",
+                "trace",
+                "zone",
+            ],
+        ),
+        ("upstream", &["upstream", "cache", "resolver", "tls/client", "tls/upstream"]),
+        ("server", &["conn", "tls", "server", "housekeeping", "services.rs", "privileged.rs"]),
+    ],
+)];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// Every crate by its name, read.
+fn read_all() -> BTreeMap<String, SourceCrate> {
+    let entries = std::fs::read_dir(crates()).unwrap();
+    let folders =
+        entries.map(|entry| entry.unwrap().path()).filter(|folder| folder.join("Cargo.toml").exists());
+    folders
+        .map(|folder| {
+            let root = ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root));
+            let root = root.iter().find(|root| root.exists()).unwrap();
+            (folder.file_name().unwrap().to_str().unwrap().to_owned(), SourceCrate::read(root))
+        })
+        .collect()
+}
+
+/// The storey of a file: its number from below.
+fn storey(storeys: &[(&str, &[&str])], file: &str) -> usize {
+    let begins = |at: usize, beginning: &str| {
+        let exact = file == beginning
+            || file.starts_with(&format!("{beginning}/"))
+            || file == format!("{beginning}.rs");
+        (beginning.is_empty() || exact).then_some((beginning.len(), at))
+    };
+    let all = storeys
+        .iter()
+        .enumerate()
+        .flat_map(|(at, (_, beginnings))| beginnings.iter().map(move |one| (at, *one)));
+    all.filter_map(|(at, beginning)| begins(at, beginning)).max().unwrap_or_default().1
+}
+
+/// The folder or root file that a file belongs to, seen from the crate's root: `conf/core.rs` and `conf.rs` are of `conf`.
+fn top(file: &str) -> String {
+    let first = file.split('/').next().unwrap();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+/// The folder in which a file lies; `a.rs` beside `a/` lies in `a`.
+fn folder(file: &str, all: &BTreeSet<&str>) -> String {
+    let beside = file.trim_end_matches(".rs");
+    if all.iter().any(|other| other.starts_with(&format!("{beside}/"))) {
+        return beside.to_owned();
+    }
+    file.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned())
+}
+
+/// Compares what was found with a list beside this file, which may only become shorter.
+#[track_caller]
+fn compare(list: &str, found: &BTreeSet<String>, why: &str) {
+    let path = crates().join("weir-test/tests/storeys").join(list);
+    if std::env::var_os("WEIR_WRITE_LISTS").is_some() {
+        let lines: String = found.iter().map(|line| format!("{line}\n")).collect();
+        return std::fs::write(path, lines).unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let known: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+    let new: Vec<_> = found.difference(&known).collect();
+    let gone: Vec<_> = known.difference(found).collect();
+    assert!(new.is_empty(), "{why}: {new:#?}");
+    assert!(gone.is_empty(), "take these lines out of {list}, they are not true any more: {gone:#?}");
+}
+
+#[test]
+fn no_arrow_runs_up() {
+    let mut upward = BTreeSet::new();
+    for (name, read) in read_all() {
+        let Some((_, storeys)) = STOREYS.iter().find(|(of, _)| *of == name) else { continue };
+        for (from, to) in read.arrows() {
+            let (low, high) = (storey(storeys, &from), storey(storeys, &to));
+            // The root declares all of them.
+            if low < high && from != "lib.rs" {
+                upward.insert(format!("{name} {}: {from} -> {}: {to}", storeys[low].0, storeys[high].0));
+            }
+        }
+    }
+    compare("upward.txt", &upward, "a file names one of a storey above its own");
+}
+
+#[test]
+fn circles_shrink() {
+    let mut found = BTreeSet::new();
+    for (name, read) in read_all() {
+        let arrows = read.arrows();
+        let roots = ["lib.rs", "main.rs"];
+        let arrows =
+            arrows.into_iter().filter(|(from, to)| !roots.contains(&&**from) && !roots.contains(&&**to));
+        let arrows: BTreeSet<(String, String)> = arrows.collect();
+        let between =
+            arrows.iter().map(|(from, to)| (top(from), top(to))).filter(|(from, to)| from != to).collect();
+        for circle in circles(&between) {
+            let members: Vec<_> = circle.iter().map(String::as_str).collect();
+            found.insert(format!("{name}: a circle of {} folders: {}", circle.len(), members.join(" ")));
+        }
+        found.extend(inside(&name, &arrows));
+    }
+    compare("circles.txt", &found, "circles between folders, or of more than eight files inside of one");
+}
+
+/// Circles of more than eight files inside of a folder.
+fn inside(name: &str, arrows: &BTreeSet<(String, String)>) -> Vec<String> {
+    let all: BTreeSet<&str> = arrows.iter().flat_map(|(from, to)| [from.as_str(), to.as_str()]).collect();
+    let mut by_folder: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
+    for (from, to) in arrows {
+        let (own, other) = (folder(from, &all), folder(to, &all));
+        if own == other {
+            by_folder.entry(own).or_default().insert((from.clone(), to.clone()));
+        }
+    }
+    let large =
+        by_folder.iter().flat_map(|(folder, arrows)| circles(arrows).into_iter().map(move |it| (folder, it)));
+    let large = large.filter(|(_, circle)| circle.len() > 8);
+    large.map(|(folder, circle)| format!("{name}: a circle of {} files in {folder}/", circle.len())).collect()
+}
