@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The circles of a graph: sets of more than one node in which each leads to every other, the largest first.
-pub fn circles(arrows: &BTreeSet<(String, String)>) -> Vec<BTreeSet<String>> {
+pub(crate) fn circles(arrows: &BTreeSet<(String, String)>) -> Vec<BTreeSet<String>> {
     let reach = reachable(arrows);
     let nodes: BTreeSet<&String> = arrows.iter().flat_map(|(from, to)| [from, to]).collect();
     let mut circles: BTreeSet<BTreeSet<String>> = BTreeSet::new();

@@ -15,9 +15,11 @@ use std::path::{Path, PathBuf};
 use graph::circles;
 use source::SourceCrate;
 
-/// Crates in which storeys lie on each other, the lowest first: the storey's name, and the files it has by their
-/// beginning. A longer beginning wins.
-const STOREYS: &[(&str, &[(&str, &[&str])])] = &[(
+/// A storey: its name, and the files it has by their beginning. The longest beginning of all storeys wins.
+type Storey = (&'static str, &'static [&'static str]);
+
+/// Crates in which storeys lie on each other, the lowest first.
+const STOREYS: &[(&str, &[Storey])] = &[(
     "weir-core",
     &[
         (
@@ -62,7 +64,7 @@ fn read_all() -> BTreeMap<String, SourceCrate> {
 }
 
 /// The storey of a file: its number from below.
-fn storey(storeys: &[(&str, &[&str])], file: &str) -> usize {
+fn storey(storeys: &[Storey], file: &str) -> usize {
     let begins = |at: usize, beginning: &str| {
         let exact = file == beginning
             || file.starts_with(&format!("{beginning}/"))

@@ -9,9 +9,9 @@ use syn::visit::Visit;
 
 /// A module: where its code is, what it has inside and by what names it knows others.
 #[derive(Default)]
-pub struct SourceModule {
+pub(crate) struct SourceModule {
     /// The file, relative to the crate's `src`; an inline module has that of the module around it.
-    pub file: String,
+    pub(crate) file: String,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
     defined: BTreeSet<String>,
@@ -24,8 +24,8 @@ pub struct SourceModule {
 }
 
 /// All modules of a crate; the first is the root.
-pub struct SourceCrate {
-    pub modules: Vec<SourceModule>,
+pub(crate) struct SourceCrate {
+    pub(crate) modules: Vec<SourceModule>,
 }
 
 /// A re-export leads to another one at most so many times.
@@ -33,7 +33,7 @@ const DEEPEST: usize = 16;
 
 impl SourceCrate {
     /// Reads the crate whose root is `root`, `src/lib.rs` or `src/main.rs`.
-    pub fn read(root: &Path) -> SourceCrate {
+    pub(crate) fn read(root: &Path) -> SourceCrate {
         let mut read = SourceCrate { modules: Vec::new() };
         let src = root.parent().unwrap().to_path_buf();
         read.file(&src, root, None, &src);
@@ -86,7 +86,7 @@ impl SourceCrate {
     }
 
     /// The pairs of files of which the first names something that the second defines.
-    pub fn arrows(&self) -> BTreeSet<(String, String)> {
+    pub(crate) fn arrows(&self) -> BTreeSet<(String, String)> {
         let mut arrows = BTreeSet::new();
         for (at, module) in self.modules.iter().enumerate() {
             let paths = module.named.iter().chain(module.imported.values()).chain(&module.globs);
