@@ -138,7 +138,11 @@ impl From<Span> for PathText {
 ///
 /// The path may hold any byte but `/` sequences that the URI's normalisation removed; a NUL in it, which variables can bring
 /// and which marks a URI that leads out of the directory, makes every call on it fail with `ENOENT`.
-pub fn map_uri(x: &mut Exchange) -> PathText {
+///
+/// # Errors
+/// As [`check_alias`].
+pub fn map_uri(x: &mut Exchange) -> Result<PathText, u16> {
+    check_alias(x)?;
     // The end of the arena, so that the URI goes on where it ends.
     let root = root(x);
     let uri = x.request.uri;
@@ -153,7 +157,22 @@ pub fn map_uri(x: &mut Exchange) -> PathText {
         mark_climbing(x, rest);
     }
     x.arena.copy(rest);
-    PathText { span: x.arena.since(root.start), root: root.end - root.start }
+    Ok(PathText { span: x.arena.since(root.start), root: root.end - root.start })
+}
+
+/// Whether the URI may be looked for under `alias`, which replaces what the location's name is of it: a URI that was changed
+/// (`rewrite ... break`) need not begin with that name.
+///
+/// # Errors
+/// The status 500; the reason is in the log.
+pub fn check_alias(x: &Exchange) -> Result<(), u16> {
+    if x.valid_location || x.plan.core.alias.is_none() {
+        return Ok(());
+    }
+    let location = &x.plan.name;
+    let message = format_args!("\"alias\" cannot be used in location \"{location}\" where URI was rewritten");
+    x.log(Level::Alert, &message);
+    Err(500)
 }
 
 /// To be called between what `root` gave and `rest`, which is to follow: if `rest` leads out of that directory, the path
@@ -213,8 +232,9 @@ pub fn lookup(x: &mut Exchange, path: impl Into<PathText>) -> Result<Found, i32>
 /// in one, which composes no path where another request of the loop turn did.
 ///
 /// # Errors
-/// As [`lookup`], and the path.
-pub fn lookup_uri(x: &mut Exchange) -> Result<Found, (PathText, i32)> {
+/// The status; the reason is in the log ([`check_alias`], [`failed`]).
+pub fn lookup_uri(x: &mut Exchange) -> Result<Found, u16> {
+    check_alias(x)?;
     let Exchange { arena, plan, worker, request, .. } = &*x;
     let core = &plan.core;
     let shared = core.open_file_cache.is_none()
@@ -224,8 +244,8 @@ pub fn lookup_uri(x: &mut Exchange) -> Result<Found, (PathText, i32)> {
     if shared && let Some(found) = worker.files.found(plan, arena.get(request.uri)) {
         return Ok(found);
     }
-    let path = map_uri(x);
-    let found = lookup(x, path).map_err(|errno| (path, errno))?;
+    let path = map_uri(x)?;
+    let found = lookup(x, path).map_err(|errno| failed(x, path, errno))?;
     if shared {
         x.worker.files.remember(&x.plan, x.uri(), &found);
     }
@@ -275,7 +295,7 @@ pub fn call_failed(x: &Exchange, call: &str, path: impl Into<PathText>, errno: i
 
 /// nginx's message for a directory that has no index and may not be listed.
 pub fn log_forbidden_index(x: &mut Exchange) {
-    let path = map_uri(x);
+    let Ok(path) = map_uri(x) else { return };
     let path = String::from_utf8_lossy(path.bytes(&x.arena));
     x.log_error(&format_args!("directory index of \"{path}\" is forbidden"));
 }

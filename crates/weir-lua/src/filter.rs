@@ -79,6 +79,9 @@ impl BodyScript {
 impl HeaderFilter for BodyScript {
     fn filter(&self, x: &mut Exchange) -> Verdict {
         if !x.response.header_only {
+            if std::mem::take(&mut x.response.open_length) {
+                x.response.content_length = None;
+            }
             let filter = Pieces { home: self.home.clone(), chunk: self.chunk.clone(), ended: false };
             x.body_filter(Slot::Aux, self.site, filter);
         }

@@ -163,12 +163,14 @@ impl Script {
             x.response.status = status;
         }
         prepare(x, self.settings.use_default_type);
+        x.response.open_length = x.response.content_length.is_none();
         x.respond(Body::Empty)
     }
 
     /// The whole answer, said in one go.
     fn answer(&self, x: &mut Exchange, run: &mut Run) -> Verdict {
         prepare(x, self.settings.use_default_type);
+        x.response.open_length = x.response.content_length.is_none();
         let said = std::mem::take(&mut run.said);
         if said.is_empty() { x.respond(Body::Empty) } else { x.respond(Body::Whole(Buf::Bytes(said))) }
     }

@@ -120,7 +120,10 @@ impl List {
             Ok(callback) => callback,
             Err(status) => return Verdict::Status(status),
         };
-        let mut path = file::map_uri(x);
+        let mut path = match file::map_uri(x) {
+            Ok(path) => path,
+            Err(status) => return Verdict::Status(status),
+        };
         if path.span.end > path.span.start + 1 {
             // Without its slash, as nginx names it in messages.
             path.span.end -= 1;

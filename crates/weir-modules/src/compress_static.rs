@@ -113,7 +113,10 @@ impl Handler for Serve {
 
 /// Answers with the file of this coding, if there is one and the client takes it.
 fn serve(x: &mut Exchange, kind: Kind, taken: bool) -> Option<Verdict> {
-    let path = path(x, kind.suffix());
+    let path = match path(x, kind.suffix()) {
+        Ok(path) => path,
+        Err(status) => return Some(Verdict::Status(status)),
+    };
     let found = match file::lookup(x, path) {
         Ok(found) => found,
         Err(ENOENT | ENOTDIR | ENAMETOOLONG) => return None,
@@ -140,12 +143,12 @@ fn serve(x: &mut Exchange, kind: Kind, taken: bool) -> Option<Verdict> {
 }
 
 /// The path of the request's file, with `suffix` behind it.
-fn path(x: &mut Exchange, suffix: &[u8]) -> PathText {
-    let plain = file::map_uri(x);
+fn path(x: &mut Exchange, suffix: &[u8]) -> std::result::Result<PathText, u16> {
+    let plain = file::map_uri(x)?;
     let mark = x.arena.mark();
     x.arena.copy(plain.span);
     x.arena.push(suffix);
-    PathText { span: x.arena.since(mark), root: plain.root }
+    Ok(PathText { span: x.arena.since(mark), root: plain.root })
 }
 
 fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: Coding) -> Verdict {

@@ -79,7 +79,10 @@ impl Find {
             if x.arena.get(name).starts_with(b"/") {
                 return Redirect::Uri { uri: name, args: x.request.args }.into();
             }
-            let folder = *folder.get_or_insert_with(|| file::map_uri(x));
+            let folder = match *folder.get_or_insert_with(|| file::map_uri(x)) {
+                Ok(folder) => folder,
+                Err(status) => return Verdict::Status(status),
+            };
             let path = join(x, folder.span, name);
             match file::test(x, path) {
                 Ok(_) => {

@@ -61,7 +61,10 @@ impl Handler for Draw {
 
 /// Files whose names begin with a dot take no part; a directory without files is left to the other handlers.
 async fn draw(x: &mut Exchange) -> Verdict {
-    let mut path = file::map_uri(x);
+    let mut path = match file::map_uri(x) {
+        Ok(path) => path,
+        Err(status) => return Verdict::Status(status),
+    };
     if path.span.end > path.span.start + 1 {
         // Without its slash, as nginx names it in messages.
         path.span.end -= 1;

@@ -47,12 +47,13 @@ fn serve(x: &mut Exchange) -> Verdict {
         Ok(Found::File(file)) => respond(x, file),
         Ok(Found::Dir { .. }) => add_slash(x),
         Ok(Found::Other) => {
-            let path = file::map_uri(x);
-            let path = String::from_utf8_lossy(path.bytes(&x.arena));
-            x.log(Level::Crit, &format_args!("\"{path}\" is not a regular file"));
+            if let Ok(path) = file::map_uri(x) {
+                let path = String::from_utf8_lossy(path.bytes(&x.arena));
+                x.log(Level::Crit, &format_args!("\"{path}\" is not a regular file"));
+            }
             Verdict::Status(404)
         }
-        Err((path, errno)) => Verdict::Status(file::failed(x, path, errno)),
+        Err(status) => Verdict::Status(status),
     }
 }
 

@@ -92,6 +92,9 @@ impl TryFilesConf {
 
 impl Handler for Files {
     fn handle(&self, x: &mut Exchange) -> Verdict {
+        if let Err(status) = file::check_alias(x) {
+            return Verdict::Status(status);
+        }
         for try_ in &*self.tries {
             let name = text(x, &try_.name);
             let path = path(x, name, try_.name.constant().is_none());

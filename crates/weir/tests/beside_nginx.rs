@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use weir_test::{Backend, Server, both_drivers, wait_for};
+use weir_test::{Backend, FcgiApp, FcgiOut, Server, both_drivers, wait_for};
 
 both_drivers! {
     /// A copy of a request (`mirror`) does not count a second time: limits around its location refused it.
@@ -67,5 +67,130 @@ both_drivers! {
         assert!(said.starts_with(b"HTTP/1.1 200") && said.ends_with(b"\r\n\r\n"), "{}", String::from_utf8_lossy(&said));
         assert_eq!(server.get("/a").text(), "page");
         assert_eq!(*lines.lock().expect("no panic"), ["GET /a HTTP/1.1"]);
+    }
+
+    /// `X-Accel-Redirect` takes the fields that are about the client along, hidden or not, and cookies as they are changed.
+    fn a_redirect_by_the_upstream_server_keeps_its_fields(driver) {
+        let backend = Backend::start(|visit| {
+            while visit.head().is_some() {
+                visit.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Accel-Redirect: /files/a.txt\r\n\
+                    Content-Type: text/own\r\nContent-Disposition: attachment\r\nCache-Control: no-store\r\n\
+                    Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\nExpires: Thu, 01 Jan 1970 00:00:02 GMT\r\n\
+                    X-Accel-Charset: utf-8\r\nX-Other: lost\r\nSet-Cookie: a=b; path=/up\r\n\r\n");
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+            location / {{ proxy_pass http://127.0.0.1:{}; proxy_cookie_path /up /front; proxy_hide_header Content-Type;
+                proxy_hide_header Set-Cookie; proxy_hide_header Cache-Control; proxy_hide_header Content-Disposition;
+                proxy_hide_header Expires; }}
+            location /files/ {{ internal; root html; charset off; }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).file("html/files/a.txt", "file").allow("duplicate header").start();
+        let said = server.get("/x");
+        assert_eq!((said.status, said.text().as_str()), (200, "file"));
+        assert_eq!(said.field("content-type"), Some("text/own"));
+        assert_eq!(said.field("content-disposition"), Some("attachment"));
+        assert_eq!(said.field("cache-control"), Some("no-store"));
+        assert_eq!(said.all("expires"), ["Thu, 01 Jan 1970 00:00:01 GMT"]);
+        assert_eq!(said.field("set-cookie"), Some("a=b; path=/front"));
+        assert_eq!(said.field("x-other"), None);
+    }
+
+    /// `alias` replaces the location's part of a URI: one that was changed without a new location need not have it.
+    fn alias_refuses_a_uri_that_was_changed_in_its_location(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%;
+            location /a/ { alias html/; rewrite ^/a/x$ /a/file break; rewrite ^/a/last$ /a/file last;
+                rewrite ^/a/d/$ /a/folder/ break; }
+            location /lua/ { alias html/; rewrite_by_lua_block { ngx.req.set_uri('/lua/file') } }
+            location /try/ { alias html/; rewrite ^/try/x$ /try/file break; try_files $uri =404; }
+            location /name/ { alias html/; rewrite ^/name/x$ /name/file break;
+                content_by_lua_block { ngx.print('[', ngx.var.request_filename or '', ']') } }
+            location /jump/ { rewrite_by_lua_block { ngx.req.set_uri('/a/file', true) } }
+            location /named/ { alias html/; rewrite ^/named/x$ /named/none break; error_page 500 = @named; }
+            location @named { return 200 named; } } }").driver(driver).file("html/file", "file").file("html/folder/a", "a")
+            .allow("cannot be used in location").start();
+        assert_eq!(server.get("/a/file").text(), "file");
+        assert_eq!(server.get("/a/last").text(), "file");
+        assert_eq!(server.get("/jump/x").text(), "file");
+        for path in ["/a/x", "/a/d/", "/lua/x", "/try/x"] {
+            assert_eq!(server.get(path).status, 500, "{path}");
+        }
+        assert_eq!(server.get("/name/x").text(), "[]");
+        assert_eq!(server.get("/named/x").text(), "named");
+        let log = server.error_log();
+        assert!(log.contains("\"alias\" cannot be used in location \"/a/\" where URI was rewritten"), "{log}");
+    }
+
+    /// `proxy_pass_header` shows the upstream server's `Server` and `Date`, and none where it sent none.
+    fn fields_of_the_server_that_are_passed_and_missing_are_missing(driver) {
+        let backend = Backend::start(|visit| {
+            while let Some(head) = visit.head() {
+                let own = if head.starts_with("GET /own") { "Server: own\r\nDate: today\r\n" } else { "" };
+                visit.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{own}\r\n"));
+            }
+        });
+        let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%; location / {{ proxy_pass http://127.0.0.1:{};
+            proxy_pass_header Server; proxy_pass_header Date; location /hidden {{ proxy_pass http://127.0.0.1:{0};
+                proxy_pass_header X; }} }} }} }}", backend.port());
+        let server = Server::builder(&conf).driver(driver).start();
+        let said = server.get("/none");
+        assert_eq!((said.field("server"), said.field("date")), (None, None));
+        let said = server.get("/own");
+        assert_eq!((said.field("server"), said.field("date")), (Some("own"), Some("today")));
+        let said = server.get("/hidden");
+        assert!(said.field("server").is_some() && said.field("date").is_some());
+    }
+
+    /// A FastCGI response that ends before its length: the client gets what came, whether or not it came with the end.
+    fn what_came_of_a_fastcgi_response_that_ends_early_is_sent(driver) {
+        let app = FcgiApp::start(|_| FcgiOut::answer("Content-Length: 100\r\n\r\nonly ten.\n"));
+        for more in ["", "fastcgi_buffering off;", "fastcgi_keep_conn on;"] {
+            let conf = format!("http {{ server {{ listen 127.0.0.1:%%PORT%%;
+                location / {{ fastcgi_pass 127.0.0.1:{}; {more} }} }} }}", app.port());
+            let server = Server::builder(&conf).driver(driver).allow("prematurely closed").start();
+            let said = server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\nonly ten.\n"), "{more}: {said}");
+        }
+    }
+
+    /// What a script says at once has a length that nobody promised: `body_filter_by_lua` may change it.
+    fn a_filter_of_scripts_may_change_the_length_of_what_a_script_says(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; http2 on;
+            location /more { content_by_lua_block { ngx.say('x') }
+                body_filter_by_lua_block { if ngx.arg[2] then ngx.arg[1] = (ngx.arg[1] or '') .. 'more' end } }
+            location /none { content_by_lua_block { ngx.say('x') } body_filter_by_lua_block { ngx.arg[1] = nil } }
+            location /exit { content_by_lua_block { ngx.exit(200) }
+                body_filter_by_lua_block { if ngx.arg[2] then ngx.arg[1] = 'end' end } }
+            location /access { access_by_lua_block { ngx.print('a') ngx.exit(200) } root html;
+                body_filter_by_lua_block { ngx.arg[1] = ngx.arg[1] .. ngx.arg[1] } }
+            location /set { content_by_lua_block { ngx.header.content_length = 3 ngx.print('abc') }
+                body_filter_by_lua_block { ngx.arg[1] = ngx.arg[1]:upper() } }
+            location /plain { content_by_lua_block { ngx.say('x') } } } }").driver(driver).start();
+        // All on one connection: a body that is longer than its length would be the next response.
+        let mut client = server.client();
+        for (path, body) in [("/more", "x\nmore"), ("/none", ""), ("/exit", "end"), ("/access", "aa")] {
+            let said = client.get(path);
+            assert_eq!((said.text().as_str(), said.field("content-length")), (body, None), "{path}");
+            assert_eq!(said.field("transfer-encoding"), Some("chunked"), "{path}");
+        }
+        for (path, body, length) in [("/set", "ABC", "3"), ("/plain", "x\n", "2")] {
+            let said = client.get(path);
+            assert_eq!((said.text().as_str(), said.field("content-length")), (body, Some(length)), "{path}");
+        }
+    }
+
+    /// PUT without a body is no empty file: what was there was cut to nothing.
+    fn a_put_without_a_body_changes_nothing(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%; location / { root html; dav_methods PUT; } } }")
+            .driver(driver).file("html/kept", "kept").allow("must be in a file").start();
+        let put = |more: &str| server.raw(format!("PUT /kept HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{more}"));
+        assert!(put("\r\n").starts_with(b"HTTP/1.1 500"));
+        assert_eq!(server.get("/kept").text(), "kept");
+        assert!(put("Content-Length: 3\r\n\r\nnew").starts_with(b"HTTP/1.1 204"));
+        assert_eq!(server.get("/kept").text(), "new");
+        assert!(put("Content-Length: 0\r\n\r\n").starts_with(b"HTTP/1.1 204"));
+        assert_eq!(server.get("/kept").text(), "");
+        assert!(put("Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n").starts_with(b"HTTP/1.1 204"));
+        assert_eq!(server.get("/kept").text(), "x");
     }
 }

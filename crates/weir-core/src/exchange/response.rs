@@ -81,6 +81,9 @@ pub struct Response {
     pub override_charset: Option<Text>,
     /// `Content-Length`; without one the body is chunked or ends with the connection.
     pub content_length: Option<u64>,
+    /// The handler has not said the length, which is known only since its whole body came at once: a filter that may change the
+    /// body takes the length away.
+    pub open_length: bool,
     /// `Last-Modified`, in seconds since 1970; also what conditional requests compare.
     pub last_modified: Option<i64>,
     /// `Location`; made absolute by `absolute_redirect`.
@@ -166,6 +169,7 @@ impl Response {
     /// What nginx clears when a handler's response is replaced by an error page or cut into several ranges.
     pub fn clear_entity(&mut self) {
         self.content_length = None;
+        self.open_length = false;
         self.last_modified = None;
         self.not_modified = false;
         self.allow_ranges = false;
@@ -231,6 +235,7 @@ impl Response {
             written_type,
             override_charset,
             content_length,
+            open_length,
             last_modified,
             location,
             headers,
@@ -271,6 +276,6 @@ impl Response {
         (*expect_trailers, *allow_ranges, *single_range, *force_ranges) = (false, false, false, false);
         (*disable_not_modified, *not_modified, *header_sent) = (false, false, false);
         (*header_only, *chunked, *unframed, *error_page_done) = (false, false, false, false);
-        (*vary_encoding, *gzip_ok) = (false, None);
+        (*vary_encoding, *open_length, *gzip_ok) = (false, false, None);
     }
 }

@@ -100,7 +100,7 @@ fn mapped(server: &str, uri: &str) -> (String, u32) {
     let http = format!("server {{ listen 80; {server} }}");
     let head = format!("GET {uri} HTTP/1.1\r\nHost: h.example\r\n\r\n");
     testing::run(&http, &head, async |x| {
-        let path = map_uri(x);
+        let path = map_uri(x).expect("no alias of a changed URI");
         (String::from_utf8_lossy(path.bytes(&x.arena)).into_owned(), path.root)
     })
 }
@@ -126,7 +126,7 @@ fn paths_of_uris() {
 
 /// Looks `/f` up in `folder` as location settings have it: the body, or the errno.
 fn looked_up(x: &mut Exchange) -> Result<String, i32> {
-    let path = map_uri(x);
+    let path = map_uri(x).expect("no alias of a changed URI");
     match lookup(x, path)? {
         Found::File(file) => Ok(String::from_utf8_lossy(&file.body().expect("small")).into_owned()),
         other => panic!("{other:?}"),
@@ -163,7 +163,7 @@ fn an_idle_worker_holds_no_file() {
     let folder = Folder::new();
     folder.replace("f", "x");
     with_root(&folder, "", async |x| {
-        let path = map_uri(x);
+        let path = map_uri(x).expect("no alias of a changed URI");
         let Ok(Found::File(file)) = lookup(x, path) else { panic!("not a file") };
         let handle = file.handle();
         drop(file);
@@ -197,7 +197,7 @@ fn symbolic_links_by_location() {
         let mut result = Ok(String::new());
         with_root(&folder, settings, async |x| {
             result = looked_up(x).map_err(|errno| {
-                let path = map_uri(x);
+                let path = map_uri(x).expect("no alias of a changed URI");
                 i32::from(failed(x, path, errno))
             });
         });
@@ -216,7 +216,7 @@ fn symbolic_links_by_location() {
 fn statuses_of_errors() {
     let folder = Folder::new();
     with_root(&folder, "", async |x| {
-        let path = map_uri(x);
+        let path = map_uri(x).expect("no alias of a changed URI");
         for (errno, status) in
             [(ENOENT, 404), (ENOTDIR, 404), (ENAMETOOLONG, 404), (EACCES, 403), (ELOOP, 403), (EIO, 500)]
         {
@@ -230,7 +230,7 @@ fn parts_of_files_are_read() {
     let folder = Folder::new();
     folder.replace("f", &"0123456789".repeat(20_000));
     with_root(&folder, "", async |x| {
-        let path = map_uri(x);
+        let path = map_uri(x).expect("no alias of a changed URI");
         let Ok(Found::File(file)) = lookup(x, path) else { panic!("not a file") };
         let part = read(x, &file, 100_003, 70_000).await.expect("resident or not");
         assert_eq!((part.len(), &part[..4]), (70_000, &b"3456"[..]));

@@ -204,9 +204,10 @@ impl Answer {
                 for (level, message) in decoder.messages() {
                     self.tries.complain(level, message);
                 }
+                // What came before a fault is the client's, however the bytes were cut into packets.
+                self.push(body);
                 let (used, done) = result?;
                 self.keep &= !done || used == bytes.len();
-                self.push(body);
                 Ok(done)
             }
         }

@@ -101,15 +101,21 @@ pub(super) fn instead(
     Some(Verdict::Status(status))
 }
 
-/// `X-Accel-Redirect: /uri?args` or `@name`. The fields that are about the client, not about this body, stay.
+/// `X-Accel-Redirect: /uri?args` or `@name`. The fields that are about the client, not about this body, stay, those that are
+/// hidden otherwise among them; what the others ask of this server is done, and cookies are changed, as without a redirect.
 fn accel(x: &mut Exchange, up: &Upstream, incoming: &Incoming, (goal, tries): (Span, &Tries)) -> Verdict {
-    for field in &incoming.fields {
+    let mut seen = 0;
+    for (at, field) in incoming.fields.iter().enumerate() {
+        if is_dropped(x, incoming, at, &mut seen) {
+            continue;
+        }
+        act(x, up, field);
         match field.known {
             Known::SetCookie | Known::Expires | Known::CacheControl | Known::ContentDisposition => {
-                x.response.add(field.known, field.value);
+                let value = up.protocol.field(x, field).unwrap_or(Text::Span(field.value));
+                x.response.add(field.known, value);
             }
-            Known::XAccelLimitRate => limit_rate(x, field.value),
-            Known::ContentType => content_type(x, up, field.value),
+            Known::ContentType => content_type(x, field.value),
             _ => {}
         }
     }
@@ -150,15 +156,38 @@ pub(super) fn copy(x: &mut Exchange, up: &Upstream, incoming: &Incoming, origin:
     }
     let mut seen = 0;
     for (at, field) in incoming.fields.iter().enumerate() {
-        if is_again(field, &mut seen)
-            && let Some(before) = earlier(x, incoming, at)
-        {
-            let message = duplicate(x, field, before);
-            x.log(Level::Warn, &format_args!("{message}, ignored while {READING_HEAD}"));
-            continue;
+        if !is_dropped(x, incoming, at, &mut seen) {
+            one(x, up, field, origin);
         }
-        one(x, up, field, origin);
     }
+    if up.protocol.speaks_for_server() {
+        leave_out(x, up, seen);
+    }
+}
+
+/// `Server` and `Date` that are not hidden are the upstream server's: where it sent none (they are not among `seen`), the
+/// client gets none.
+fn leave_out(x: &mut Exchange, up: &Upstream, seen: u128) {
+    let is_left_out = |known: Known| seen & bit(known) == 0 && !up.settings.hidden.has(known, b"");
+    if is_left_out(Known::Server) {
+        x.response.server = Some(Text::EMPTY);
+    }
+    if is_left_out(Known::Date) {
+        x.response.date = Some(Text::EMPTY);
+    }
+}
+
+/// Whether the field at `at` is one too many of those that may be there once; it is logged. `seen` has a bit for each name.
+fn is_dropped(x: &Exchange, incoming: &Incoming, at: usize, seen: &mut u128) -> bool {
+    let Some(field) = incoming.fields.get(at) else { return true };
+    if is_again(field, seen)
+        && let Some(before) = earlier(x, incoming, at)
+    {
+        let message = duplicate(x, field, before);
+        x.log(Level::Warn, &format_args!("{message}, ignored while {READING_HEAD}"));
+        return true;
+    }
+    false
 }
 
 /// Why the head of an answer is none though each of its lines is good: a length that is told twice.
@@ -171,10 +200,14 @@ pub(super) fn refused(x: &Exchange, incoming: &Incoming) -> Option<String> {
 
 /// Whether `field` may be there once only, and was there before; `seen` has a bit for each name.
 fn is_again(field: &Field, seen: &mut u128) -> bool {
-    let bit = 1 << field.known as u8;
+    let bit = bit(field.known);
     let again = *seen & bit != 0;
     *seen |= bit;
     again && SINGLE.contains(&field.known)
+}
+
+fn bit(known: Known) -> u128 {
+    1 << known as u8
 }
 
 /// The first field with the name of the one at `at`, if that is another one.
@@ -221,7 +254,8 @@ fn one(x: &mut Exchange, up: &Upstream, field: &Field, origin: Origin) {
             return;
         }
         Known::Connection | Known::KeepAlive | Known::TransferEncoding | Known::ContentLength => return,
-        Known::ContentType => return content_type(x, up, value),
+        Known::ContentType if up.settings.hidden.has(Known::ContentType, b"Content-Type") => return,
+        Known::ContentType => return content_type(x, value),
         _ => {}
     }
     act(x, up, field);
@@ -270,10 +304,7 @@ fn matters(known: Known) -> bool {
 }
 
 /// The type and its charset apart, as nginx keeps them.
-fn content_type(x: &mut Exchange, up: &Upstream, value: Span) {
-    if up.settings.hidden.has(Known::ContentType, b"Content-Type") {
-        return;
-    }
+fn content_type(x: &mut Exchange, value: Span) {
     let text = x.arena.get(value);
     let cut = charset(text);
     let (kind, charset) = match cut {

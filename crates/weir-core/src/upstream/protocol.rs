@@ -96,6 +96,11 @@ pub trait Protocol {
     fn field(&self, _x: &mut Exchange, _field: &Field) -> Option<Text> {
         None
     }
+
+    /// Whether a response without `Server` or `Date` leaves the client without one, too, where `_pass_header` shows it.
+    fn speaks_for_server(&self) -> bool {
+        false
+    }
 }
 
 /// What [`Protocol::head`] found.

@@ -21,7 +21,7 @@ pub(super) fn keep(x: &mut Exchange, settings: &Settings, incoming: &Incoming) -
     }
     let path = match store {
         Store::Mapped => {
-            let path = crate::file::map_uri(x);
+            let path = crate::file::map_uri(x).ok()?;
             path.bytes(&x.arena).to_vec()
         }
         Store::At(script) => {

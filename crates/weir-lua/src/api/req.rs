@@ -150,11 +150,10 @@ fn set_uri(l: State) -> Outcome {
         let span = x.arena.push(&uri);
         let x = &mut *x;
         x.request.set_uri(&x.arena, span);
-        x.valid_location = false;
-        if jump {
-            x.uri_changed = true;
-            x.internal = true;
-        }
+        x.internal = true;
+        x.uri_changed = jump;
+        // A jump finds the new URI's own location.
+        x.valid_location &= jump;
     })?;
     if !jump {
         return Ok(Done::Results(0));

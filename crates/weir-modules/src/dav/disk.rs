@@ -31,8 +31,8 @@ pub(super) struct Place {
 
 impl Place {
     /// That of the request's own URI.
-    pub(super) fn of(x: &mut Exchange) -> Place {
-        Place::new(&mapped(x))
+    pub(super) fn of(x: &mut Exchange) -> std::result::Result<Place, weir_core::Verdict> {
+        Ok(Place::new(&mapped(x)?))
     }
 
     fn new(path: &[u8]) -> Place {

@@ -125,7 +125,10 @@ async fn delete(settings: &Settings, x: &mut Exchange) -> Verdict {
     if let Err(depth) = deep_enough(x.uri(), settings.min_depth) {
         return refuse(x, 409, format_args!("insufficient URI depth:{depth} to DELETE"));
     }
-    let path = disk::Place::of(x);
+    let path = match disk::Place::of(x) {
+        Ok(path) => path,
+        Err(verdict) => return verdict,
+    };
     let found = match disk::away(x, {
         let path = path.clone();
         move || disk::look(&path.full)
@@ -163,7 +166,10 @@ async fn mkcol(settings: &Settings, x: &mut Exchange) -> Verdict {
     if !x.uri().ends_with(b"/") {
         return refuse(x, 409, "MKCOL can create a collection only");
     }
-    let path = disk::Place::of(x);
+    let path = match disk::Place::of(x) {
+        Ok(path) => path,
+        Err(verdict) => return verdict,
+    };
     let access = settings.folder_access();
     match disk::away(x, move || disk::make_folder(&path.bare, access)).await {
         Ok(()) => {
@@ -250,9 +256,9 @@ fn set_location(x: &mut Exchange) {
 }
 
 /// The path of the request's URI under `root` or `alias`.
-fn mapped(x: &mut Exchange) -> Vec<u8> {
-    let path = file::map_uri(x);
-    path.bytes(&x.arena).to_vec()
+fn mapped(x: &mut Exchange) -> std::result::Result<Vec<u8>, Verdict> {
+    let path = file::map_uri(x).map_err(Verdict::Status)?;
+    Ok(path.bytes(&x.arena).to_vec())
 }
 
 /// `text failed (errno: its words)`, for lines that are no system call's.

@@ -16,10 +16,18 @@ pub(super) async fn put(settings: &Settings, x: &mut Exchange) -> Verdict {
     if x.request.value(&x.arena, Known::ContentRange).is_some() {
         return refuse(x, 501, "PUT with range is unsupported");
     }
+    // nginx has no file of such a body, and refuses it: that what is there becomes empty must be said (`Content-Length: 0`).
+    if x.request.content_length.is_none() && !x.request.chunked {
+        x.log_error(&"PUT request body must be in a file");
+        return Verdict::Status(500);
+    }
     if let Err(error) = x.read_body_into_file().await {
         return Verdict::Status(error.status());
     }
-    let path = Place::of(x).full;
+    let path = match Place::of(x) {
+        Ok(place) => place.full,
+        Err(verdict) => return verdict,
+    };
     let there = disk::away(x, {
         let path = path.clone();
         move || disk::look_through(&path)

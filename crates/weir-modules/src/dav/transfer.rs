@@ -30,7 +30,10 @@ pub(super) async fn transfer(settings: &Settings, x: &mut Exchange) -> Verdict {
         Ok(overwrite) => overwrite,
         Err(verdict) => return verdict,
     };
-    let source = Place::of(x);
+    let source = match Place::of(x) {
+        Ok(source) => source,
+        Err(verdict) => return verdict,
+    };
     if let Some(refused) = overlap(x, &source, &goal) {
         return refused;
     }
@@ -139,7 +142,7 @@ fn goal(x: &mut Exchange) -> Result<Goal, Verdict> {
         return Err(invalid(x));
     }
     check_depth(x)?;
-    let place = place_of(x, &parsed.path);
+    let place = place_of(x, &parsed.path)?;
     Ok(Goal { field, place })
 }
 
@@ -179,7 +182,7 @@ fn path<'f>(x: &mut Exchange, field: &'f [u8]) -> Result<&'f [u8], Elsewhere> {
 }
 
 /// The place of another path than the request's in the same location.
-fn place_of(x: &mut Exchange, path: &[u8]) -> Place {
+fn place_of(x: &mut Exchange, path: &[u8]) -> Result<Place, Verdict> {
     let own = x.request.uri;
     x.request.uri = x.arena.push(path);
     let place = Place::of(x);

@@ -85,6 +85,10 @@ impl Protocol for Http {
         self.fill(x, bytes, head, incoming)
     }
 
+    fn speaks_for_server(&self) -> bool {
+        true
+    }
+
     fn field(&self, x: &mut Exchange, field: &Field) -> Option<Text> {
         let value = || x.arena.get(field.value).to_vec();
         let new = match field.known {

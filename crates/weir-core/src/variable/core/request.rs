@@ -120,5 +120,5 @@ pub(super) fn realpath_root(x: &mut Exchange) -> Option<Text> {
 }
 
 pub(super) fn filename(x: &mut Exchange) -> Option<Text> {
-    Some(Text::Span(file::map_uri(x).span))
+    Some(Text::Span(file::map_uri(x).ok()?.span))
 }
