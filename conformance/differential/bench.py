@@ -140,7 +140,7 @@ class Bench:
     def _received(self):
         """What both upstream servers got; a mirrored request may come a little later."""
         found = [self.upstream.take(side.address) for side in self.sides]
-        until = time.monotonic() + 0.3
+        until = time.monotonic() + 1.5
         while len(found[0]) != len(found[1]) and time.monotonic() < until:
             time.sleep(0.01)
             for place, side in enumerate(self.sides):
@@ -150,7 +150,7 @@ class Bench:
     def _compare_logs(self, case, clients):
         """The lines of each request, found by the ports of its two connections."""
         lines = [side.log_lines() for side in self.sides]
-        until = time.monotonic() + 0.5
+        until = time.monotonic() + 2
         while len(lines[0]) != len(lines[1]) and time.monotonic() < until:
             time.sleep(0.02)
             for place, side in enumerate(self.sides):

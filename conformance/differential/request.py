@@ -70,6 +70,7 @@ class Request:
         """What a rule may ask for."""
         found = {f"method: {self.method}", f"version: {self.version}", f"target: {self.target}"}
         path, _, query = self.target.partition("?")
+        found |= {"empty body"} if self.body == b"" else set()
         found |= {f"path: {path}", f"framing: {self.framing}" if self.body is not None else "no body"}
         found |= {f"arg: {piece}" for piece in query.split("&") if piece}
         found |= {f"field: {name}: {value}" for name, value in self.fields} | {f"field: {name}" for name, _ in self.fields}

@@ -1,6 +1,7 @@
 """A run of the harness: starts until the budget is used, each difference allowed, explained by one before, or made small."""
 
 import collections
+import functools
 import time
 
 from . import allowed, bench, generator, minimiser

@@ -1,9 +1,10 @@
 """Tests of the harness's own parts that need no server."""
 
+import gzip
 import random
 import unittest
 
-from . import allowed, comparison, configuration, covering, directives, generator, minimiser, request, sources
+from . import allowed, client, comparison, configuration, covering, directives, generator, minimiser, request, sources
 
 
 class CoveringArrayTest(unittest.TestCase):
@@ -105,6 +106,24 @@ class ComparisonTest(unittest.TestCase):
     def test_times_of_the_clock(self):
         self.assertTrue(comparison.same_times("expires", ["Thu, 01 Jan 1970 00:00:01 GMT"], ["Thu, 01 Jan 1970 00:00:03 GMT"]))
         self.assertFalse(comparison.same_times("expires", ["Thu, 01 Jan 1970 00:00:01 GMT"], ["Thu, 01 Jan 1970 01:00:01 GMT"]))
+
+    def test_ages_that_are_counted_from_the_clock(self):
+        self.assertTrue(comparison.same_times("cache-control", ["max-age=71254"], ["max-age=71253"]))
+        self.assertFalse(comparison.same_times("cache-control", ["max-age=3600"], ["max-age=0"]))
+        self.assertFalse(comparison.same_times("cache-control", ["max-age=1"], ["no-cache"]))
+
+    def test_packed_bodies_are_compared_unpacked(self):
+        packed = [client.Response(200, fields=[("Content-Encoding", "gzip")], body=gzip.compress(b"page" * 50, level)) for level in (1, 9)]
+        self.assertEqual(comparison.unpacked(packed[0]), comparison.unpacked(packed[1]))
+        cut = client.Response(200, fields=[("Content-Encoding", "gzip")], body=packed[0].body[:-3])
+        self.assertEqual(comparison.unpacked(cut), b"gzip:" + b"page" * 50)
+        self.assertEqual(comparison.unpacked(client.Response(200, body=b"plain")), b"plain")
+
+    def test_the_order_of_a_requests_lines_is_chance(self):
+        lines = ["a|status=200", "b|status=204"]
+        both = comparison.Comparison(*(type("Side", (), {"directory": "/x", "address": "127.0.0.2"}) for _ in range(2)))
+        self.assertEqual(both.log_lines(lines, lines[::-1]), [])
+        self.assertEqual([found.aspect for found in both.log_lines(lines, ["a|status=200", "b|status=403"])], ["log:status"])
 
     def test_classes_of_messages(self):
         self.assertEqual(comparison.message_class('nginx: [emerg] "a" directive is not allowed here in /x:1'), "not allowed here")
