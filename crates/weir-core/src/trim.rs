@@ -24,10 +24,10 @@ pub(crate) fn trim_later(worker: &Rc<Worker>) {
     weir_rt::spawn(async move {
         for _ in 0..TRIES {
             weir_rt::sleep(PAUSE).await;
-            let Some(is_quiet) = worker.upgrade().map(|worker| worker.counters.writing.get() == 0) else {
-                return;
-            };
-            if is_quiet {
+            let Some(worker) = worker.upgrade() else { return };
+            if worker.counters.writing.get() == 0 {
+                worker.trim_exchanges();
+                drop(worker);
                 // Not on the loop: others may come meanwhile.
                 weir_rt::blocking(trim).await;
                 break;

@@ -206,6 +206,11 @@ impl Connection {
         self.send.room() > 0 || stream.pending == 0
     }
 
+    /// Whether something of a stream was announced, and only other streams, or room on the way to the peer, are waited for.
+    pub fn is_ready(&self, key: Key) -> bool {
+        self.store.get(key).is_some_and(|stream| stream.queued && (self.send.room() > 0 || stream.pending == 0))
+    }
+
     /// Whether a stream waits for nothing but the peer: its window, or the connection's, is used up.
     pub fn is_stalled(&self, key: Key) -> bool {
         let stalled = |stream: &Stream| {

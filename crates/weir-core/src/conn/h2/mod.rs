@@ -54,6 +54,7 @@ pub(crate) async fn run(worker: Rc<Worker>, connection: Rc<Connection>, wire: Rc
 async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
     let wire = &mux.wire;
     let mut spare = spare;
+    let _held = request::HeldRequests(mux);
     loop {
         mux.turn(&mut spare);
         wire.flush();
@@ -80,6 +81,7 @@ async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
         mux.worker.give_exchange(x);
     }
     mux.end();
+    request::scatter(mux);
     finish(mux).await;
 }
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use weir_http::h2::{Code, Key};
+use weir_trace::WaitKind;
 
 use super::mux::Mux;
 use super::{Stream, exchange, head};
@@ -54,14 +55,17 @@ pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Bo
     }
 }
 
-/// Logs the requests whose answers this turn has composed. Those for which there was no room, or no window, become tasks.
+/// Logs the requests whose responses have been composed. Those for which there was no room stay with the connection until the
+/// next turn, and those whose windows are closed, or whose clients have left, become tasks.
 pub(super) fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
     if mux.held.borrow().is_empty() {
         return;
     }
     let mut held = std::mem::take(&mut *mux.held.borrow_mut());
-    for (key, mut x) in held.drain(..) {
-        let unsent = x.transport.h2().is_some_and(Stream::is_unsent);
+    // A task for each, and its memory, is a fifth of what a response of 10 KB costs.
+    for (key, mut x) in held.extract_if(.., |(key, x)| !stays(mux, *key, x)) {
+        x.shared.resume();
+        let unsent = mux.h2.borrow().is_pending(key);
         let rest = if unsent { Some(Rest::Unsent) } else { engine::logged(&mut x) };
         match rest {
             Some(rest) => later(mux, key, x, Task::Answer(rest)),
@@ -75,6 +79,32 @@ pub(super) fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
     }
     // Its memory is used again.
     mux.held.replace(held);
+}
+
+/// Whether the rest of the response leaves without anything that the client has to do on this stream.
+fn stays(mux: &Mux, key: Key, x: &Exchange) -> bool {
+    let stays = mux.h2.borrow().is_ready(key);
+    if stays {
+        x.shared.suspend(WaitKind::ClientWrite);
+    }
+    stays
+}
+
+/// The connection ends: requests that wait for room in it become tasks, which see that and end.
+pub(super) fn scatter(mux: &Rc<Mux>) {
+    for (key, x) in mux.held.take() {
+        x.shared.resume();
+        later(mux, key, x, Task::Answer(Rest::Unsent));
+    }
+}
+
+/// What is done where a connection's task ends otherwise, in a panic: no request stays counted, and nothing in a circle.
+pub(super) struct HeldRequests<'m>(pub(super) &'m Mux);
+
+impl Drop for HeldRequests<'_> {
+    fn drop(&mut self) {
+        self.0.held.take().iter().for_each(|(key, x)| over(self.0, *key, x));
+    }
 }
 
 fn later(mux: &Rc<Mux>, key: Key, x: Box<Exchange>, task: Task) {
