@@ -394,10 +394,10 @@ impl Mux {
 
     /// Forgets a stream.
     fn release(&self, key: Key) {
-        self.relieve(key);
         let (unread, fault): (usize, _) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(key.index()) else { return };
+            self.unstarve(slot, key);
             slot.chain.clear();
             if slot.until.take().is_some() {
                 self.lingering.set(self.lingering.get() - 1);

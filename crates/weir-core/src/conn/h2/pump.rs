@@ -3,7 +3,7 @@
 use weir_http::h2;
 use weir_http::h2::{Grant, Key};
 
-use super::mux::Mux;
+use super::mux::{Mux, Slot};
 use crate::body::{Buf, Chain};
 use crate::conn::h1::HIGH;
 
@@ -77,10 +77,14 @@ impl Mux {
 
     /// The stream's writer waits for no window, or no longer.
     pub(super) fn relieve(&self, key: Key) {
-        let mut slots = self.slots.borrow_mut();
-        if let Some(slot) = slots.get_mut(key.index())
-            && std::mem::take(&mut slot.starved)
-        {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(key.index()) {
+            self.unstarve(slot, key);
+        }
+    }
+
+    /// [`relieve`](Mux::relieve) where the stream's slot is at hand.
+    pub(super) fn unstarve(&self, slot: &mut Slot, key: Key) {
+        if std::mem::take(&mut slot.starved) {
             self.starved.borrow_mut().retain(|starved| *starved != key);
         }
     }
