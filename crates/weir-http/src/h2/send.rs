@@ -208,7 +208,9 @@ impl Connection {
 
     /// Whether something of a stream was announced, and only other streams, or room on the way to the peer, are waited for.
     pub fn is_ready(&self, key: Key) -> bool {
-        self.store.get(key).is_some_and(|stream| stream.queued && (self.send.room() > 0 || stream.pending == 0))
+        self.store
+            .get(key)
+            .is_some_and(|stream| stream.queued && (self.send.room() > 0 || stream.pending == 0))
     }
 
     /// Whether a stream waits for nothing but the peer: its window, or the connection's, is used up.
