@@ -22,6 +22,8 @@ class Rule:
     nginx: str = ""
     """A pattern to be found in what nginx did; the same for Weir. Empty: not looked at."""
     weir: str = ""
+    always: bool = False
+    """Where nginx has such a status the difference must be there: Weir is meant to be stricter, and one day may not be."""
     used: int = 0
 
     def covers(self, names, difference):
@@ -30,6 +32,10 @@ class Rule:
             return False
         if not (re.search(self.nginx, difference.nginx) and re.search(self.weir, difference.weir)):
             return False
+        return self.is_about(names)
+
+    def is_about(self, names):
+        """Whether a case with these names is one of the rule's."""
         found = all(any(re.fullmatch(pattern, name, re.DOTALL) for name in names) for pattern in self.having)
         return found and not any(re.fullmatch(pattern, name, re.DOTALL) for pattern in self.without for name in names)
 
@@ -41,6 +47,8 @@ class Rule:
             yield f"the aspect {self.aspect!r} is any"
         if not self.having and not (self.nginx and self.weir):
             yield f"{self.aspect}: neither names of configurations and requests, nor what both did"
+        if self.always and (self.aspect != "status" or not self.nginx):
+            yield f"{self.aspect}: only a status, of a status of nginx, can be meant always"
         if any(re.fullmatch(pattern, "no such name") for pattern in self.having):
             yield f"{self.aspect}: a pattern of `having` is any"
 

@@ -1,11 +1,15 @@
 """One exchange with one server: sends a request's bytes, reads the response, and looks whether the connection was kept."""
 
 import dataclasses
+import errno
+import itertools
 import shutil
 import socket
 import subprocess
 
 PROBE = b"GET /probe HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
+LOCAL_PORTS = itertools.cycle(range(33000, 60000))
+"""The client's ports, one after another: a line of the log is found by them, so that none may come twice in a case."""
 PATIENCE = 3.0
 """Seconds without a byte after which an exchange counts as hanging."""
 
@@ -22,12 +26,24 @@ class Response:
     end: str = "closed"
     port: int = 0
     """The client's: it is in the line of the log."""
+    heads: int = 0
+    """Bytes of the heads and ends of chunks."""
     whole: bool = True
     """False where the body ended before its framing said so."""
 
     def values(self, name):
         """The values of a field, in order."""
         return [value for at, value in self.fields if at.lower() == name]
+
+
+def connected(address, port):
+    """A connection from the next port that is free."""
+    while True:
+        try:
+            return socket.create_connection((address, port), PATIENCE, ("127.0.0.1", next(LOCAL_PORTS)))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                raise
 
 
 class Ended(Exception):
@@ -38,7 +54,7 @@ class Wire:
     """A connection with what was read ahead."""
 
     def __init__(self, address, port):
-        self.socket = socket.create_connection((address, port), PATIENCE)
+        self.socket = connected(address, port)
         self.data = b""
 
     def fill(self):
@@ -133,7 +149,12 @@ def body(wire, request, response):
 def chunks(wire, response):
     """A body in chunks; trailers go to the fields, with `trailer ` before their names."""
     response.body = b""
-    while size := int(wire.line().split(b";")[0] or b"0", 16):
+    while True:
+        head = wire.line()
+        size = int(head.split(b";")[0] or b"0", 16)
+        response.heads += len(head) + 4
+        if not size:
+            break
         response.body += wire.exactly(size)
         wire.line()
     while text := wire.line().decode("latin1"):
@@ -159,7 +180,7 @@ def exchange_http2(address, port, request):
     response = Response(end="kept")
     fields = [word for name, value in request.fields for word in ("-H", f"{name}: {value}")]
     how = ["-I"] if request.method == "HEAD" else ["-X", request.method]
-    done = subprocess.run([shutil.which("curl"), "-s", "-i", "--noproxy", "*", "--http2-prior-knowledge", "--path-as-is", "--max-time", str(PATIENCE), "-w", "\n%{local_port}", *how, *fields,
+    done = subprocess.run([shutil.which("curl"), "-s", "-i", "--noproxy", "*", "--http2-prior-knowledge", "--path-as-is", "--local-port", f"{next(LOCAL_PORTS)}-60999", "--max-time", str(PATIENCE), "-w", "\n%{local_port}", *how, *fields,
                            f"http://{address}:{port}{request.target.partition('#')[0]}"], capture_output=True, check=False)
     response.whole = done.returncode == 0
     output, _, port_text = done.stdout.rpartition(b"\n")

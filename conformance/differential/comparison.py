@@ -78,6 +78,8 @@ class Comparison:
         if len(one) != len(other):
             return [Difference("upstream:count", str(len(one)), str(len(other)))]
         found = []
+        # Which of a request and its copies comes first is chance.
+        one, other = (sorted(side, key=lambda record: self.neutral(record["line"])) for side in (one, other))
         for theirs, ours in zip(one, other):
             if self.neutral(theirs["line"]) != self.neutral(ours["line"]):
                 found.append(Difference("upstream:line", self.neutral(theirs["line"]), self.neutral(ours["line"])))
@@ -99,6 +101,13 @@ class Comparison:
         found = [difference for line, twin in zip(theirs, ours) for difference in log_fields(line, twin)]
         found += [Difference("log:missing", line[:300], "") for line in theirs[len(ours):]]
         return found + [Difference("log:more", "", line[:300]) for line in ours[len(theirs):]]
+
+
+def is_of_framing(difference, more):
+    """Whether a difference of bytes in the log is that of the chunks' heads: `more` is how many nginx has sent beyond Weir's."""
+    if difference.aspect not in ("log:sent", "log:body") or not more:
+        return False
+    return difference.nginx.isdigit() and difference.weir.isdigit() and int(difference.nginx) - int(difference.weir) == more
 
 
 def unpacked(response):

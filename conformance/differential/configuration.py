@@ -54,7 +54,8 @@ class Configuration:
         """The text for `http` and the `server` block."""
         block = self._server_block()
         zones = [text for word, text in sources.ZONES.items() if word in block]
-        places = [text for word, text in sources.PLACES.items() if _mentions(block, word)]
+        shared = " ".join(level.text for level in self.plain)
+        places = [text for word, text in sources.PLACES.items() if _mentions(block + shared, word)]
         zones += [text for word, text in sources.ZONES.items() if word in " ".join(places) and text not in zones]
         block = block.replace("%PLACES%", "\n    ".join(places))
         return server.filled("\n".join(zones), number), server.filled(block, number)

@@ -15,6 +15,7 @@ class Run:
 
     def __init__(self, test_bench, rules, options, out=print):
         self.bench, self.rules, self.options, self.out = test_bench, rules, options, out
+        test_bench.meant = [rule for rule in rules if rule.always]
         self.minimiser = minimiser.Minimiser(test_bench)
         self.generator = generator.Generator(options.seed, options.requests, options.focus, options.source)
         self.reproducers = []

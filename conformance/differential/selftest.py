@@ -4,7 +4,7 @@ import gzip
 import random
 import unittest
 
-from . import allowed, client, comparison, configuration, covering, directives, generator, minimiser, request, sources
+from . import allowed, bench, client, comparison, configuration, covering, directives, generator, minimiser, request, sources
 
 
 class CoveringArrayTest(unittest.TestCase):
@@ -91,6 +91,19 @@ class AllowedTest(unittest.TestCase):
         for rule in (allowed.Rule("x", "status", ["a"]), allowed.Rule("r" * 30, ".*", ["a"]), allowed.Rule("r" * 30, "status"), allowed.Rule("r" * 30, "status", [".*"])):
             self.assertNotEqual(list(rule.problems()), [])
 
+    def test_what_is_meant_always_is_missed(self):
+        rule = allowed.Rule("r" * 30, "status", ["arg: u=101"], ["field: Upgrade: .*"], "^101$", "^502$", always=True)
+        self.assertEqual(list(rule.problems()), [])
+        self.assertNotEqual(list(allowed.Rule("r" * 30, "body", ["arg: u=101"], nginx="x", always=True).problems()), [])
+        side = type("Side", (), {"directory": "/x", "address": "127.0.0.2"})
+        made = bench.Bench(side, side, None, [])
+        made.meant = [rule]
+        case = bench.Case(configuration.Configuration(sources.SOURCES[0]), [])
+        asked = request.Request(target="/t/page.txt?u=101")
+        for statuses, count in ((("101", "101"), 1), ((101, 502), 0), ((200, 200), 0)):
+            responses = [client.Response(int(status)) for status in statuses]
+            self.assertEqual(len(made._not_met(case, asked, *responses)), count)
+
     def test_all_of_a_rule_must_hold(self):
         rule = allowed.Rule("r" * 30, "field:x", ["source: lua", "method: .*"], ["http2"], "^$", "1")
         met = comparison.Difference("field:x", "", "1")
@@ -118,6 +131,11 @@ class ComparisonTest(unittest.TestCase):
         cut = client.Response(200, fields=[("Content-Encoding", "gzip")], body=packed[0].body[:-3])
         self.assertEqual(comparison.unpacked(cut), b"gzip:" + b"page" * 50)
         self.assertEqual(comparison.unpacked(client.Response(200, body=b"plain")), b"plain")
+
+    def test_heads_of_chunks_are_no_difference(self):
+        self.assertTrue(comparison.is_of_framing(comparison.Difference("log:sent", "131371", "131267"), 104))
+        self.assertFalse(comparison.is_of_framing(comparison.Difference("log:sent", "131371", "131267"), 0))
+        self.assertFalse(comparison.is_of_framing(comparison.Difference("log:status", "200", "96"), 104))
 
     def test_the_order_of_a_requests_lines_is_chance(self):
         lines = ["a|status=200", "b|status=204"]
