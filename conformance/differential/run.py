@@ -31,13 +31,17 @@ class Run:
             cases = [bench.Case(made, requests) for made, requests in self.generator.start(size)]
             self.bench.run(cases)
             for case in cases:
-                self._judge(case)
+                if not self._is_enough():
+                    self._judge(case)
             self._progress(began)
-            if len(self.reproducers) >= self.options.stop_after or time.monotonic() - began > self.options.minutes * 60:
+            if self._is_enough() or time.monotonic() - began > self.options.minutes * 60:
                 self.out("stopped before the budget was used")
                 break
         self.summary(time.monotonic() - began)
         return not self.reproducers
+
+    def _is_enough(self):
+        return len(self.reproducers) >= self.options.stop_after
 
     def _judge(self, case):
         self.counts["configurations"] += case.is_valid
@@ -51,7 +55,7 @@ class Run:
                 self.counts["differences allowed"] += 1
             elif known := self._known(names, difference):
                 self.explained[known] += 1
-            else:
+            elif not self._is_enough():
                 self._new(case, place, difference)
         self.counts["requests alike"] += case.done - len(differing - {None})
 
