@@ -274,5 +274,18 @@ DAV = [
 
 TABLE = HEADERS + FILTERS + ACCESS + REWRITES + LUA + UPSTREAM + DAV
 
+COMPANIONS = [
+    (r"satisfy any", (r"deny all", r"deny 127.0.0.1", r"auth_basic realm", r"auth_request /auth_no", r"access_by_lua_block .*")),
+    (r"access_by_lua_block .*", (r"satisfy any", r"deny all")),
+    (r"auth_basic (realm|\$arg_c)", (r"auth_basic_user_file %DIR%/users",)), (r"auth_basic_user_file .*", (r"auth_basic realm",)),
+    (r"limit_req_.*", (r"limit_req zone.*",)), (r"limit_conn_.*", (r"limit_conn conn.*",)), (r"auth_request_set .*", (r"auth_request /auth_(yes|proxy)",)),
+    (r"real_ip_.*", (r"set_real_ip_from 127.*",)), (r"secure_link .*", (r"secure_link_md5 .*",)), (r"mirror_request_body .*|log_subrequest .*", (r"mirror /mirrored",)),
+    (r"gzip_(types|vary|min|proxied|disable|http).*", (r"gzip on",)), (r"(source|override)_charset.*|charset_types .*", (r"charset (utf-8|koi8-r)",)),
+    (r"sub_filter_.*", (r"sub_filter .*",)), (r"ssi_.*", (r"ssi on",)), (r"addition_types .*", (r"add_(after|before)_body /side",)), (r"userid_.*", (r"userid (on|v1)",)),
+    (r"autoindex_.*", (r"autoindex on",)), (r"recursive_error_pages on", (r"error_page 403.*", r"error_page 404 .*")), (r"proxy_intercept_errors on", (r"error_page 50.*", r"error_page 404 .*")),
+    (r"(fastcgi|scgi|uwsgi)_intercept_errors on", (r"error_page 50.*", r"error_page 404 .*")), (r"add_header (ETag|Last-Modified).*", (r"if_modified_since .*",)),
+]
+"""What a directive does little without: patterns of its text, and of the ones that are put beside it now and then."""
+
 WRONG = ("", "on off", "-1", "maybe", "$arg_a", "1z", "a b c d e f g h i")
 """Values that most directives refuse: for the comparison of what `-t` says."""

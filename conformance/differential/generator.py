@@ -7,6 +7,8 @@ from . import configuration, covering, directives, request, sources
 
 SIZE = 7
 """Directives of one configuration, beside its source and those of `http`."""
+COMPANY = 0.6
+"""How often a directive gets one without which it does little."""
 SHARED = 2
 """Directives in `http` of one start."""
 
@@ -46,7 +48,19 @@ class Generator:
         made = self.draft
         for level in row[len(plain):]:
             made = configuration.dataclasses.replace(made, levels=(*made.levels, level))
+            made = self._accompanied(made, level)
         return made
+
+    def _accompanied(self, made, level):
+        """The configuration with a companion of the level, in its block, if it has one, mostly."""
+        text = level.text.rstrip(";")
+        wanted = [pattern for about, patterns in directives.COMPANIONS if re.fullmatch(about, text) for pattern in patterns]
+        if not wanted or self.random.random() > COMPANY:
+            return made
+        pattern = self.random.choice(wanted)
+        found = [other for other in self.levels if other.block == level.block and re.fullmatch(pattern, other.text.rstrip(";"))]
+        found = [other for other in found if configuration.is_sound(made, other)]
+        return configuration.dataclasses.replace(made, levels=(*made.levels, self.random.choice(found))) if found else made
 
     def _frame(self, plain):
         """The sources: one is always there, others now and then."""
@@ -58,7 +72,7 @@ class Generator:
 
         return configuration.Configuration(
             source=one_of("l"), nested=one_of("n") if choose.random() < 0.5 else None, named=one_of("m") if choose.random() < 0.35 else None,
-            inner=one_of("i") if choose.random() < 0.12 else None, beside=tuple(choose.sample(sorted(sources.SHADOWED), choose.choice((0, 0, 0, 1, 2)))), plain=plain)
+            inner=one_of("i") if choose.random() < 0.12 else None, beside=tuple(choose.sample(sorted(sources.SHADOWED), choose.choice((0, 0, 1, 1, 2)))), plain=plain)
 
     def _fits(self, row, level):
         """Whether a level may join a row: of the array, so that pairs which can't be are not counted as tried."""

@@ -1,6 +1,7 @@
 """Requests: made from a seed, in parts that can be taken away one by one, and their bytes."""
 
 import dataclasses
+import re
 
 BEHAVIOURS = ("ok", "chunked", "close", "head", "304", "204", "early", "101", "charset", "html", "vary", "expires", "cookie",
               "badfield", "accel", "accelexpires", "cached", "404", "500", "503", "redirect", "location", "gzip", "ssi",
@@ -168,6 +169,9 @@ class RequestGenerator:
 
     def _target(self, configuration, plain=False):
         choose = self.random
+        aimed = [target for pattern, targets in AIMED if any(re.fullmatch(pattern, name) for name in sorted(configuration.names())) for target in targets]
+        if aimed and not plain and choose.random() < 0.3:
+            return choose.choice(aimed)
         path = choose.choice(PATHS if plain or choose.random() < 0.8 else ODD_PATHS)
         if choose.random() < 0.3:
             path = "/t/page.txt"
@@ -182,5 +186,15 @@ class RequestGenerator:
             arguments = []
         return path + ("?" + "&".join(arguments) if arguments else "")
 
+
+AIMED = [
+    (r"beside: pattern", ("/t/" + "a" * 40 + "/private/y", "/t/" + "a" * 40 + ".bak", "/t/n/" + "a" * 40 + "-old")),
+    (r".*: rewrite \(\?:.*|.*crawl.*", ("/t/" + "a" * 40 + "/private/y", "/t/" + "a" * 40 + ".bak")),
+    (r"beside: pair", ("/t/pair", "/t/pair/x", "/t/pair?x")), (r"beside: prefix pair", ("/p", "/p/x", "/p?x")), (r"beside: redirected", ("/slash", "/slash/x")),
+    (r"beside: beside", ("/als../page.txt", "/als/page.txt")), (r"beside: caret", ("/t/dir/x", "/t/dir/")), (r"nested: .*", ("/t/n/page.txt", "/t/n/missing", "/t/n/")),
+    (r".*: rewrite \^/t/old.*", ("/t/old", "/t/old.txt")), (r".*: rewrite \^/t/q.*", ("/t/q1",)), (r".*: rewrite \^/t/\(red.*", ("/t/red1",)),
+    (r"inner: .*|if: .*", ("/t/page.txt?a=1", "/t/missing?a=1", "/t/page.txt?a=1&c=x")), (r"server if: .*", ("/t/page.txt?c=x", "/t/missing?c=x")),
+]
+"""Requests that reach what a configuration has: patterns of its names, and targets."""
 
 HTTP2_FIELDS = {"Range", "If-Range", "If-Modified-Since", "If-None-Match", "If-Match", "Accept-Encoding", "Cookie", "Referer", "User-Agent", "Authorization"}

@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import re
 import unittest
 
 from . import allowed, bench, client, comparison, configuration, covering, directives, generator, minimiser, request, sources
@@ -44,6 +45,18 @@ class GeneratorTest(unittest.TestCase):
         for level in directives.levels():
             self.assertIn(level.block, directives.BLOCKS.values())
         self.assertEqual(len(set(directives.levels())), len(directives.levels()), "a directive is there twice")
+
+    def test_companions_are_in_the_table(self):
+        texts = [level.text.rstrip(";") for level in directives.levels()]
+        for about, patterns in directives.COMPANIONS:
+            for pattern in (about, *patterns):
+                self.assertTrue(any(re.fullmatch(pattern, text) for text in texts), pattern)
+
+    def test_requests_are_aimed_at_what_is_there(self):
+        made = configuration.Configuration(sources.SOURCES[0], beside=("prefix pair",))
+        source = request.RequestGenerator(random.Random(3))
+        targets = {one.target for one in source.requests(made, 60)}
+        self.assertLessEqual({"/p", "/p?x"}, targets)
 
     def test_parts_can_be_taken_away(self):
         made = generator.Generator(3, 1).start(1)[0][0]
