@@ -25,10 +25,7 @@ impl Value {
     pub(crate) fn field(&self, x: &mut Exchange) -> Text {
         match self {
             Value::Constant(text) => text.clone(),
-            Value::Script(script) => {
-                let value = script.value(x);
-                x.field_value(value)
-            }
+            Value::Script(script) => x.field_value(script),
         }
     }
 

@@ -254,6 +254,33 @@ both_drivers! {
         }
     }
 
+    /// What the configuration writes itself, control bytes that end no line, and folds without a colon (`$ssl_client_cert`)
+    /// make no field: they go out as nginx sends them, unless `invalid_header_values` says what else is to go.
+    fn values_that_end_no_field_are_kept(driver) {
+        for (setting, controls) in [("", true), ("invalid_header_values drop;", false), ("invalid_header_values off;", true)] {
+            let conf = format!("http {{ map $arg_a $fold {{ default \"A\\n\\tB\\n\"; k \"A\\n\\tB\"; f \"A\\n\\tX-Evil: y\"; r \"A\\rB\"; }}
+                server {{ {setting} listen 127.0.0.1:%%PORT%%;
+                location / {{ add_header X-Uri \"$uri\\n\" always; return 200 ok; }}
+                location /fold {{ add_header X-Fold $fold always; add_header X-Last 1; return 200 ok; }} }} }}");
+            let server = Server::builder(&conf).driver(driver).allow("").start();
+            let said = |target: &str| {
+                let said = server.raw(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+                String::from_utf8_lossy(&said).into_owned()
+            };
+            assert!(said("/a").contains("\r\nX-Uri: /a\n\r\n"), "{setting}: {}", said("/a"));
+            assert_eq!(said("/%02a").contains("\r\nX-Uri: /\x02a\n\r\n"), controls, "{setting}: {}", said("/%02a"));
+            // The line end of the last line belongs to what the server has not folded.
+            assert!(!said("/fold").contains("X-Fold") || setting.contains("off"), "{setting}: {}", said("/fold"));
+            let kept = said("/fold?a=k");
+            assert!(kept.contains("\r\nX-Fold: A\n\tB\r\n"), "{setting}: {kept}");
+            for (which, off) in [("f", "\r\nX-Fold: A\n\tX-Evil: y\r\n"), ("r", "\r\nX-Fold: A\rB\r\n")] {
+                let said = said(&format!("/fold?a={which}"));
+                assert_eq!(said.contains(off), setting.contains("off"), "{setting}: {said}");
+                assert!(said.contains("X-Last: 1\r\n"), "{setting}: {said}");
+            }
+        }
+    }
+
     /// Found by conformance/differ: scripts of a server ran in its locations alone, and what no location has was served.
     fn scripts_of_a_server_run_where_no_location_is_met(driver) {
         for (script, status) in [

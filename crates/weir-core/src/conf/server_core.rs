@@ -75,6 +75,20 @@ pub(crate) fn has_control(value: &[u8]) -> bool {
     value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
 }
 
+/// Whether a value holds what ends a field, or is read as its end (RFC 9110 section 5.5).
+pub(crate) fn ends_field(value: &[u8]) -> bool {
+    value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
+}
+
+/// Whether a value has no other control bytes than folds: each line end is followed by a tab, as `$ssl_client_cert` has
+/// them. Without a colon what follows is no field even for a server that takes no notice of the tab.
+pub(crate) fn is_folded(value: &[u8]) -> bool {
+    let mut lines = value.split(|byte| *byte == b'\n');
+    let is_plain = |line: &[u8]| !has_control(line);
+    lines.next().is_some_and(is_plain)
+        && lines.all(|line| line.first() == Some(&b'\t') && is_plain(line) && !line.contains(&b':'))
+}
+
 /// The settings of one block as written; `None` where nothing was. Times are milliseconds, sizes bytes.
 #[derive(Default)]
 pub struct ServerCoreConf {
@@ -151,6 +165,8 @@ pub struct ServerSettings {
     pub invalid_received: InvalidValues,
     /// The same for values that the configuration's variables make.
     pub invalid_made: InvalidValues,
+    /// It was written: all control bytes count in such values; else what ends a field.
+    pub judges_controls: bool,
     /// `merge_slashes`.
     pub merge_slashes: bool,
     /// Requests with the method CONNECT are taken: a `tunnel_pass` is in the server.
@@ -206,6 +222,7 @@ impl ServerCoreConf {
             underscores_in_headers: self.underscores_in_headers.unwrap_or(false),
             invalid_received: self.invalid_header_values.unwrap_or(InvalidValues::Off),
             invalid_made: self.invalid_header_values.unwrap_or(InvalidValues::Drop),
+            judges_controls: self.invalid_header_values.is_some(),
             merge_slashes: self.merge_slashes.unwrap_or(true),
             accepts_connect: self.accepts_connect,
             product: self.product.clone().unwrap_or_default(),
@@ -351,7 +368,7 @@ const TABLE: &[Row] = &[
     Row::new("invalid_header_values", HTTP_OR_SERVER, ONE, |c, line| {
         line.one_of(&mut c.invalid_header_values, InvalidValues::NAMES)
     })
-    .doc("Fields whose values hold control bytes: off passes them, drop leaves them out, reject refuses (400, 500); drop for values that variables make, off for those of clients."),
+    .doc("Fields whose values hold control bytes: off passes them, drop leaves them out, reject refuses (400, 500); drop for values that variables make, if they hold CR, LF or NUL, off for those of clients."),
     Row::new("merge_slashes", HTTP_OR_SERVER, FLAG, |c, line| line.flag(&mut c.merge_slashes))
         .doc("Takes several slashes in a URI as one; on."),
     Row::new("server_product", HTTP_OR_SERVER, ONE, server_product)

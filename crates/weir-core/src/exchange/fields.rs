@@ -3,9 +3,10 @@
 use weir_http::{Field, Known, classify, date};
 
 use super::{Exchange, Header, Name};
-use crate::conf::server_core::{InvalidValues, has_control};
+use crate::conf::server_core::{InvalidValues, ends_field, has_control, is_folded};
 use crate::log::Level;
 use crate::text::{Span, Text};
+use crate::variable::Script;
 
 /// Which fields are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +29,17 @@ impl Named<'_> {
 }
 
 impl Exchange {
-    /// A value that variables have made, as a field may have it: control bytes, which would end its line, are judged by
-    /// `invalid_header_values`. A value that is left out is empty; one that is refused makes the response a 500.
-    pub fn field_value(&self, value: Text) -> Text {
-        if !has_control(self.text(&value)) || self.server.settings.invalid_made == InvalidValues::Off {
+    /// The value of `script` as a field may have it: what variables and captures bring is judged by
+    /// `invalid_header_values`, what the configuration writes itself is as it is. A value that is left out is empty; one
+    /// that is refused makes the response a 500.
+    pub fn field_value(&mut self, script: &Script) -> Text {
+        let value = script.value(self);
+        let settings = &self.server.settings;
+        if !has_control(self.text(&value)) || settings.invalid_made == InvalidValues::Off {
+            return value;
+        }
+        let spoils = if settings.judges_controls { has_control } else { ends_field };
+        if !script.brings(self, |part| !is_folded(part) && spoils(part)) {
             return value;
         }
         self.refuse_value(&value);

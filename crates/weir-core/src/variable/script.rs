@@ -78,6 +78,18 @@ impl Script {
         self.compose(x, true)
     }
 
+    /// Whether `test` holds for what one of the variables or captures brings.
+    pub(crate) fn brings(&self, x: &mut Exchange, test: impl Fn(&[u8]) -> bool) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Literal(_) => false,
+            Part::Variable(index) => {
+                let value = x.variable(*index).unwrap_or(Text::EMPTY);
+                test(x.text(&value))
+            }
+            Part::Capture(n) => test(x.arena.get(x.captures.get(usize::from(*n)).unwrap_or_default())),
+        })
+    }
+
     fn compose(&self, x: &mut Exchange, escape: bool) -> Text {
         if let [Part::Variable(index)] = &*self.parts {
             return x.variable(*index).unwrap_or(Text::EMPTY);

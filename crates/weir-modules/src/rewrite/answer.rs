@@ -63,12 +63,13 @@ impl Return {
         match self {
             Return::Status(status) => Verdict::Status(*status),
             Return::Redirect(status, target) => {
-                let written = target.get(x);
-                let was_empty = x.text(&written).is_empty();
-                let value = if let Value::Constant(_) = target { written } else { x.field_value(written) };
-                // Left out for what it holds: a redirect to nowhere would lead a client to itself.
-                if !was_empty && x.text(&value).is_empty() {
-                    return Verdict::Status(400);
+                let value = target.field(x);
+                if x.text(&value).is_empty() {
+                    let written = target.get(x);
+                    // Left out for what it holds: a redirect to nowhere would lead a client to itself.
+                    if !x.text(&written).is_empty() {
+                        return Verdict::Status(400);
+                    }
                 }
                 x.response.location = Some(value);
                 Verdict::Status(*status)
