@@ -12,7 +12,6 @@
 //! The list is behind a mutex held for one push or one swap (9 ns uncontended): foreign wakes are rare by design,
 //! and unlike a lock-free list it allocates nothing per message.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,9 +37,9 @@ pub(crate) struct Inbox {
 
 #[derive(Default)]
 struct Lists {
-    queue: VecDeque<Message>,
+    queue: Vec<Message>,
     /// The emptied list of the batch before, kept for its capacity.
-    spare: VecDeque<Message>,
+    spare: Vec<Message>,
 }
 
 /// Messages kept room for between bursts.
@@ -77,11 +76,14 @@ impl Inbox {
 
     /// What has arrived. Does not touch the lock when nothing has.
     pub(crate) fn drain(&self) -> Batch<'_> {
-        let mut messages = VecDeque::new();
+        let mut messages = Vec::new();
         if self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::AcqRel) {
-            let mut lists = self.lock();
-            messages = std::mem::take(&mut lists.spare);
-            std::mem::swap(&mut lists.queue, &mut messages);
+            {
+                let mut lists = self.lock();
+                messages = std::mem::take(&mut lists.spare);
+                std::mem::swap(&mut lists.queue, &mut messages);
+            }
+            messages.reverse();
         }
         Batch { inbox: self, messages }
     }
@@ -112,7 +114,7 @@ impl Inbox {
 
     fn send(&self, message: Message) {
         let mut lists = self.lock();
-        lists.queue.push_back(message);
+        lists.queue.push(message);
         self.pending.store(true, Ordering::SeqCst);
         drop(lists);
         if self.asleep.swap(false, Ordering::SeqCst) {
@@ -136,14 +138,15 @@ impl Inbox {
 /// One drained burst, oldest first; gives its memory back to the inbox when dropped.
 pub(crate) struct Batch<'a> {
     inbox: &'a Inbox,
-    messages: VecDeque<Message>,
+    /// The newest first.
+    messages: Vec<Message>,
 }
 
 impl Iterator for Batch<'_> {
     type Item = Message;
 
     fn next(&mut self) -> Option<Message> {
-        self.messages.pop_front()
+        self.messages.pop()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

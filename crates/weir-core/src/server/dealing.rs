@@ -42,6 +42,13 @@ impl WorkerLoad {
         self.turn_us >= LATE_US
     }
 
+    /// Late and stuck first, then the share, then the requests in flight, as one number: the smaller the better.
+    fn rank(&self) -> u64 {
+        let share = self.share().min((1 << 30) - 1);
+        let in_flight = self.in_flight.min(u64::from(u32::MAX));
+        u64::from(self.is_late()) << 63 | u64::from(self.is_stuck()) << 62 | share << 32 | in_flight
+    }
+
     /// It is late, and not for want of a core.
     pub fn is_stuck(&self) -> bool {
         self.is_late() && !self.lost_core
@@ -111,12 +118,18 @@ impl WorkerChoice {
     /// Of the workers that `may`, one that is not late if there is one, and of those the one with the smallest share,
     /// then the fewest requests in flight, then the next in turn.
     fn best(&self, loads: &[WorkerLoad], may: impl Fn(&WorkerLoad) -> bool) -> Option<usize> {
-        let count = loads.len();
-        let order = (0..count).map(|step| (self.next + step) % count);
-        order.filter(|&at| may(&loads[at])).min_by_key(|&at| {
-            let load = &loads[at];
-            (load.is_late(), load.is_stuck(), load.share(), load.in_flight)
-        })
+        let first = self.next.checked_rem(loads.len())?;
+        let (others, begin) = loads.split_at(first);
+        let order = begin.iter().zip(first..).chain(others.iter().zip(0..));
+        let mut best: Option<(u64, usize)> = None;
+        // For each connection all workers are gone through: plain steps.
+        order.filter(|(load, _)| may(load)).for_each(|(load, at)| {
+            let rank = load.rank();
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, at));
+            }
+        });
+        best.map(|(_, at)| at)
     }
 }
 
