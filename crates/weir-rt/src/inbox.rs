@@ -160,7 +160,9 @@ impl Drop for Batch<'_> {
             return;
         }
         // Not under the lock: dropping a closure may run anything, even a push to this inbox.
-        self.messages.clear();
+        if !self.messages.is_empty() {
+            self.messages.clear();
+        }
         if self.messages.capacity() <= SPARE {
             self.inbox.lock().spare = std::mem::take(&mut self.messages);
         }

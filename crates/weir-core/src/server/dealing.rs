@@ -118,17 +118,16 @@ impl WorkerChoice {
     /// Of the workers that `may`, one that is not late if there is one, and of those the one with the smallest share,
     /// then the fewest requests in flight, then the next in turn.
     fn best(&self, loads: &[WorkerLoad], may: impl Fn(&WorkerLoad) -> bool) -> Option<usize> {
-        let first = self.next.checked_rem(loads.len())?;
-        let (others, begin) = loads.split_at(first);
-        let order = begin.iter().zip(first..).chain(others.iter().zip(0..));
+        let mut at = self.next.checked_rem(loads.len())?;
         let mut best: Option<(u64, usize)> = None;
         // For each connection all workers are gone through: plain steps.
-        order.filter(|(load, _)| may(load)).for_each(|(load, at)| {
-            let rank = load.rank();
-            if best.is_none_or(|(least, _)| rank < least) {
-                best = Some((rank, at));
+        for _ in loads {
+            let load = loads.get(at)?;
+            if may(load) && best.is_none_or(|(least, _)| load.rank() < least) {
+                best = Some((load.rank(), at));
             }
-        });
+            at = if at + 1 == loads.len() { 0 } else { at + 1 };
+        }
         best.map(|(_, at)| at)
     }
 }
