@@ -6,12 +6,17 @@
 //! by then, builds the same from that ([`give`]).
 
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use weir_rt::file::O_NONBLOCK;
 use weir_rt::process;
 
 /// What a build has found.
@@ -31,12 +36,57 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if let Some(given) = mode().given.as_ref().and_then(|given| given.files.get(path)) {
         return Ok(given.clone());
     }
-    let content = std::fs::read(path)?;
+    let content = whole(path)?;
     if let Some(collected) = &mut mode().collected {
         collected.add(path, &content);
     }
     Ok(content)
 }
+
+/// Bytes of a file that a configuration names: lists of revoked certificates are the largest, of some 100 MB.
+const MOST: u64 = 256 << 20;
+
+/// The whole of a file, which may be a pipe (`<(command)` of a shell). One that is longer, or has no end, is EFBIG, and a FIFO
+/// that nobody writes to ETIMEDOUT: a master that waits for one serves no signal.
+fn whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let mut content = Vec::new();
+    if file.metadata()?.file_type().is_fifo() {
+        drain(&mut file, &mut content)?;
+    } else {
+        file.take(MOST + 1).read_to_end(&mut content)?;
+    }
+    if content.len() as u64 > MOST {
+        return Err(io::Error::from_raw_os_error(EFBIG));
+    }
+    Ok(content)
+}
+
+/// Reads a FIFO up to the end that its writers make.
+fn drain(fifo: &mut File, content: &mut Vec<u8>) -> io::Result<()> {
+    let until = Instant::now() + WRITERS;
+    let mut piece = [0; 16 * 1024];
+    while content.len() as u64 <= MOST {
+        match fifo.read(&mut piece) {
+            // Before the first writer has come a FIFO looks as if the last one had left, and poll(2) waits for neither.
+            Ok(0) if content.is_empty() && Instant::now() < until => thread::sleep(PAUSE),
+            Ok(0) if content.is_empty() => return Err(io::Error::from_raw_os_error(ETIMEDOUT)),
+            Ok(0) => return Ok(()),
+            Ok(count) => content.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            Err(_) if Instant::now() < until => thread::sleep(PAUSE),
+            Err(_) => return Err(io::Error::from_raw_os_error(ETIMEDOUT)),
+        }
+    }
+    Ok(())
+}
+
+/// How long a FIFO's writers are waited for.
+const WRITERS: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+const EFBIG: i32 = 27;
+const ETIMEDOUT: i32 = 110;
 
 /// The addresses that the system knows for a name, or those that were given for it, with `port`. Waits: for building
 /// only.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::kept::KeptSession;
 use crate::key_log::KeyLogFile;
 use crate::server::Progress;
-use crate::session::{self, Session, Side, Signatures};
+use crate::session::{self, HandshakeNotes, Session, Side};
 use crate::suites::{self, Protocols};
 use crate::verify::AnyServer;
 
@@ -113,7 +113,7 @@ pub struct Connect {
     conn: Box<UnbufferedClientConnection>,
     input: Vec<u8>,
     early: Vec<u8>,
-    signatures: Signatures,
+    notes: HandshakeNotes,
 }
 
 impl Connect {
@@ -125,7 +125,7 @@ impl Connect {
     pub fn new(config: &ClientConfig, name: &str) -> Result<Connect, Error> {
         let name = ServerName::try_from(name.to_owned()).ok().unwrap_or_else(nameless);
         let conn = Box::new(UnbufferedClientConnection::new(config.0.clone(), name)?);
-        Ok(Connect { conn, input: Vec::new(), early: Vec::new(), signatures: Signatures::default() })
+        Ok(Connect { conn, input: Vec::new(), early: Vec::new(), notes: HandshakeNotes::default() })
     }
 
     /// Takes received bytes (none at first); what is to be sent is appended to `out`.
@@ -134,15 +134,15 @@ impl Connect {
     /// What came is no good, or nothing was agreed upon; an alert for the peer is in `out`.
     pub fn handle(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<Progress, Error> {
         self.input.extend_from_slice(received);
-        let Connect { conn, input, early, signatures } = self;
-        signatures.during(|| session::run(&mut **conn, input, early, out))?;
+        let Connect { conn, input, early, notes } = self;
+        notes.during(|| session::run(&mut **conn, input, early, out))?;
         Ok(if self.conn.is_handshaking() { Progress::NeedsInput } else { Progress::Complete })
     }
 
     /// The session, and what the server has sent in it already.
     pub fn into_session(self) -> (Session, Vec<u8>) {
-        let Connect { conn, input, early, signatures } = self;
-        (Session { side: Side::Client(conn), input, signatures, secrets: None }, early)
+        let Connect { conn, input, early, notes } = self;
+        (Session { side: Side::Client(conn), input, notes, secrets: None }, early)
     }
 }
 

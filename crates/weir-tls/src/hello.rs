@@ -255,7 +255,9 @@ fn server_name(list: &[u8]) -> Option<Option<String>> {
         if kind == 0 {
             let name = name.strip_suffix(b".").unwrap_or(name);
             let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-            let good = !name.is_empty() && name.iter().all(plain);
+            // No empty label, which could lead a file's path upwards, and no longer than names are (OpenSSL: 255).
+            let labels = name.split(|b| *b == b'.').all(|label| !label.is_empty());
+            let good = labels && name.len() <= 255 && name.iter().all(plain);
             return Some(good.then(|| String::from_utf8_lossy(name).to_ascii_lowercase()));
         }
     }
@@ -344,6 +346,32 @@ mod tests {
         assert_eq!(fields.server_name.as_deref(), Some("ex.de"));
         assert_eq!(fields.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
         assert_eq!(fields.extension_of(0x0a0a), Some(&[][..]));
+    }
+
+    #[test]
+    fn what_names_no_host_counts_as_no_name() {
+        let said = |name: &[u8]| {
+            let mut list = vec![0, (name.len() >> 8) as u8, name.len() as u8];
+            list.extend(name);
+            server_name(&list).expect("well formed")
+        };
+        assert_eq!(said(b"A.example.com.").as_deref(), Some("a.example.com"));
+        assert_eq!(said(&[b'a'; 255]).map(|name| name.len()), Some(255));
+        for no_host in [
+            &b"../x"[..],
+            b"a/b",
+            b"a\0b",
+            b"%2e",
+            b"..",
+            "…".as_bytes(),
+            b"",
+            b".",
+            b".a",
+            b"a..b",
+            &[b'a'; 256],
+        ] {
+            assert_eq!(said(no_host), None, "{:?}", String::from_utf8_lossy(no_host));
+        }
     }
 
     #[test]

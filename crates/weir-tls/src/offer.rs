@@ -14,6 +14,7 @@ pub(crate) struct Offer {
     key_share: bool,
     /// An earlier session.
     psk: bool,
+    early_data: bool,
 }
 
 /// Why a handshake cannot begin.
@@ -40,7 +41,13 @@ impl Offer {
             groups: has(GROUPS),
             key_share: has(KEY_SHARE),
             psk: has(PRE_SHARED_KEY),
+            early_data: has(EARLY_DATA),
         }
+    }
+
+    /// Whether the client sends early data to a server that has these versions.
+    pub(crate) fn early_data(&self, protocols: Protocols) -> bool {
+        self.early_data && self.tls13 && protocols.tls13
     }
 
     /// Why a server that has these versions cannot go on; what else is wrong rustls says.
@@ -70,6 +77,7 @@ const TLS13: u16 = 0x0304;
 const GROUPS: u16 = 10;
 const SIGNATURES: u16 = 13;
 const PRE_SHARED_KEY: u16 = 41;
+const EARLY_DATA: u16 = 42;
 const KEY_SHARE: u16 = 51;
 
 #[cfg(test)]
@@ -79,8 +87,14 @@ mod tests {
     #[test]
     fn alerts_are_openssls() {
         let both = Protocols::default();
-        let whole =
-            Offer { tls12: true, tls13: true, signatures: true, groups: true, key_share: true, psk: false };
+        let whole = Offer {
+            tls12: true,
+            tls13: true,
+            signatures: true,
+            groups: true,
+            key_share: true,
+            ..Offer::default()
+        };
         let alert = |offer: Offer, protocols| offer.unfit(protocols).map(|it| it.alert);
         let old = Protocols { tls12: true, tls13: false };
         assert_eq!(alert(whole, both), None);

@@ -1,7 +1,7 @@
 //! What a server's handshake has agreed upon in secret, and keys derived from it for other purposes (exporters: RFC 5705; RFC
 //! 8446, section 7.5). rustls' connections without buffers have no exporter, and tell no random bytes; but a key log is told
 //! secrets, and bytes are asked of a source that is the configuration's. Both work on the thread that runs a step, as
-//! [`crate::session::Signatures`] do.
+//! [`crate::session::HandshakeNotes`] do.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -9,6 +9,8 @@ use std::fmt;
 use rustls::SupportedCipherSuite;
 use rustls::crypto::tls13::OkmBlock;
 use rustls::crypto::{GetRandomFailed, SecureRandom};
+
+use crate::early;
 
 /// A server's handshake: its random bytes and its secret.
 pub struct Secrets {
@@ -144,6 +146,9 @@ pub(crate) struct Noting;
 
 impl rustls::KeyLog for Noting {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if label == early::LABEL {
+            return early::note(secret);
+        }
         if !self.will_log(label) {
             return;
         }
@@ -158,7 +163,7 @@ impl rustls::KeyLog for Noting {
     }
 
     fn will_log(&self, label: &str) -> bool {
-        matches!(label, "CLIENT_RANDOM" | "EXPORTER_SECRET")
+        matches!(label, "CLIENT_RANDOM" | "EXPORTER_SECRET" | early::LABEL)
     }
 }
 

@@ -8,16 +8,18 @@ use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, StoresServerSessions, UnbufferedServerConnection,
 };
 use rustls::sign::CertifiedKey;
-use rustls::{DistinguishedName, SignatureAlgorithm, SupportedCipherSuite};
+use rustls::{DistinguishedName, HandshakeKind, SignatureAlgorithm, SupportedCipherSuite};
 
 use crate::certificate::{Certificate, Effort};
 use crate::compress::Zlib;
+use crate::early::{EarlyRecords, Kind, TooMuch};
 use crate::elsewhere::Elsewhere;
 use crate::error::{Error, content};
+use crate::group::{self, WithGroup};
 use crate::hello::{Hello, HelloFields};
 use crate::offer::Unfit;
 use crate::secrets::{Noting, Secrets};
-use crate::session::{self, Session, Side, Signatures};
+use crate::session::{self, HandshakeNotes, Session, Side};
 use crate::suites::{self, Protocols};
 use crate::tickets::{ServerSessions, SessionCache, Tickets};
 use crate::verify;
@@ -56,6 +58,8 @@ pub struct ServerConfig {
     effort: Effort,
     protocols: Protocols,
     prioritize_chacha: bool,
+    /// Where sessions are kept that are not in tickets.
+    sessions: Arc<dyn StoresServerSessions>,
     /// Who is asked for certificates, if clients are.
     clients: Option<Arc<verify::AnyClient>>,
 }
@@ -77,7 +81,7 @@ impl ServerConfig {
     /// # Errors
     /// The settings leave nothing to offer.
     pub fn new(settings: &ServerSettings, certificates: Vec<Certificate>) -> Result<ServerConfig, Error> {
-        let provider = Arc::new(suites::provider(&settings.suites, &settings.groups));
+        let provider = Arc::new(suites::provider(&settings.suites, &group::noted(&settings.groups)));
         let clients = settings.client_subjects.as_deref().map(any_client);
         let effort = longest(&certificates);
         let resolver = Arc::new(Resolver(certificates));
@@ -90,17 +94,13 @@ impl ServerConfig {
         if settings.compress {
             config.cert_compressors = vec![&Zlib];
         }
-        config.session_storage = match &settings.cache {
+        let sessions: Arc<dyn StoresServerSessions> = match &settings.cache {
             Some(cache) => cache.clone(),
             None => Arc::new(NoServerSessionStorage {}),
         };
+        config.session_storage = Arc::new(WithGroup(sessions.clone()));
         match &settings.tickets {
-            Some(tickets) => {
-                config.ticketer = Arc::new(tickets.clone());
-                // With tickets rustls takes no early data and promises none; what a client sends nevertheless, of another
-                // server's session, is then skipped up to here (RFC 8446, section 4.2.10).
-                config.max_early_data_size = config.max_early_data_size.max(SKIPPED);
-            }
+            Some(tickets) => config.ticketer = Arc::new(WithGroup(Arc::new(tickets.clone()))),
             None if settings.cache.is_none() => config.send_tls13_tickets = 0,
             None => {}
         }
@@ -108,7 +108,7 @@ impl ServerConfig {
         let has = suites::of_versions(&config.crypto_provider().cipher_suites, protocols);
         let has_chacha = has.iter().any(|suite| is_chacha(u16::from(suite.suite())));
         let prioritize_chacha = settings.prioritize_chacha && settings.prefer_own_order && has_chacha;
-        Ok(ServerConfig { rustls: Arc::new(config), effort, protocols, prioritize_chacha, clients })
+        Ok(ServerConfig { rustls: Arc::new(config), effort, protocols, prioritize_chacha, sessions, clients })
     }
 
     /// The same for connections that may be HTTP/2: preferred where the client offers it.
@@ -138,12 +138,14 @@ impl ServerConfig {
         let effort = longest(&certificates);
         config.cert_resolver = Arc::new(Resolver(certificates));
         if let Some(tickets) = tickets {
-            config.ticketer = Arc::new(tickets);
+            config.ticketer = Arc::new(WithGroup(Arc::new(tickets)));
         }
+        let mut own = self.sessions.clone();
         if let Some(sessions) = sessions {
-            config.session_storage = Arc::new(sessions);
+            own = Arc::new(sessions);
+            config.session_storage = Arc::new(WithGroup(own.clone()));
         }
-        ServerConfig { rustls: Arc::new(config), effort, ..self.clone() }
+        ServerConfig { rustls: Arc::new(config), effort, sessions: own, ..self.clone() }
     }
 
     /// The same for one handshake that does something otherwise.
@@ -164,7 +166,7 @@ impl ServerConfig {
         config.ticketer = own.ticketer.clone();
         config.send_tls13_tickets = own.send_tls13_tickets;
         config.session_storage = match wishes.sessions {
-            Some(elsewhere) => elsewhere,
+            Some(elsewhere) => Arc::new(WithGroup(elsewhere)),
             None => own.session_storage.clone(),
         };
         Ok(ServerConfig { rustls: Arc::new(config), protocols, clients, ..self.clone() })
@@ -182,9 +184,14 @@ impl ServerConfig {
         Arc::new(config)
     }
 
+    /// Whether early data may be taken: rustls takes none with tickets.
+    fn takes_early_data(&self) -> bool {
+        self.rustls.max_early_data_size > 0 && !self.rustls.ticketer.enabled()
+    }
+
     /// Where sessions are kept that are not in tickets.
     pub(crate) fn session_storage(&self) -> Arc<dyn StoresServerSessions> {
-        self.rustls.session_storage.clone()
+        self.sessions.clone()
     }
 
     /// The versions that are offered.
@@ -203,10 +210,6 @@ impl ServerConfig {
         self.effort
     }
 }
-
-/// Bytes of early data that are not taken and skipped: a record of the largest size, looked at again with each receive that
-/// brings part of it.
-const SKIPPED: u32 = 16 * 16 * 1024;
 
 /// A configuration in which all else is rustls' default.
 fn plain(
@@ -260,7 +263,7 @@ impl ResolvesServerCert for Resolver {
             // says access_denied, by which scanners take the server for broken.
             return self.0.first().map(|certificate| certificate.0.clone());
         };
-        Signatures::note_own(scheme);
+        HandshakeNotes::note_own(scheme);
         Some(certificate.0.clone())
     }
 }
@@ -282,7 +285,9 @@ pub struct Handshake {
     early: Vec<u8>,
     /// It is answered before the handshake is over.
     answers_early: bool,
-    signatures: Signatures,
+    /// Records, while some may be early data that is not taken.
+    early_records: Option<Box<EarlyRecords>>,
+    notes: HandshakeNotes,
     secrets: Option<Box<Secrets>>,
     /// Its random bytes, if they were chosen before.
     random: Option<[u8; 32]>,
@@ -298,11 +303,26 @@ impl Handshake {
     pub fn new(hello: Hello, config: &ServerConfig) -> Result<Handshake, Error> {
         let conn = Box::new(UnbufferedServerConnection::new(config.for_client(&hello.fields))?);
         let answers_early = config.rustls.send_half_rtt_data;
-        let signatures = Signatures::default();
+        let notes = HandshakeNotes::default();
         let (early, secrets) = (Vec::new(), Some(Secrets::new()));
         let unfit = hello.offer.unfit(config.protocols);
-        let input = hello.records;
-        Ok(Handshake { conn, input, early, answers_early, signatures, secrets, random: None, unfit })
+        let mut input = hello.records;
+        let early_records = hello.offer.early_data(config.protocols).then(|| {
+            let mut records = Box::new(EarlyRecords::new(&mut input));
+            records.refused = !config.takes_early_data();
+            records
+        });
+        Ok(Handshake {
+            conn,
+            input,
+            early,
+            answers_early,
+            early_records,
+            notes,
+            secrets,
+            random: None,
+            unfit,
+        })
     }
 
     /// The same with random bytes that were chosen before. Where TLS 1.3 is offered and 1.2 agreed upon, the last eight are
@@ -322,26 +342,89 @@ impl Handshake {
             out.extend_from_slice(&[21, 3, 1, 0, 2, 2, alert]);
             return Err(content(text));
         }
-        self.input.extend_from_slice(received);
-        let from = out.len();
-        let Handshake { conn, input, early, signatures, secrets, .. } = self;
-        let random = self.random.filter(|_| secrets.as_ref().is_some_and(|secrets| secrets.is_open()));
-        let step = || signatures.during(|| session::run(&mut **conn, input, early, out));
-        Secrets::during(secrets, random, step)?;
-        if let Some(secrets) = secrets {
-            secrets.note_sent(&out[from..]);
+        match self.early_records.take() {
+            Some(records) => self.sort_out(records, received, out)?,
+            None => {
+                self.input.extend_from_slice(received);
+                self.step(out)?;
+            }
         }
         let complete = !self.conn.is_handshaking() || (self.answers_early && !self.early.is_empty());
         Ok(if complete { Progress::Complete } else { Progress::NeedsInput })
     }
 
+    /// Goes on with what is in `input`.
+    fn step(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let from = out.len();
+        let Handshake { conn, input, early, notes, secrets, .. } = self;
+        let random = self.random.filter(|_| secrets.as_ref().is_some_and(|secrets| secrets.is_open()));
+        let step = || notes.during(|| session::run(&mut **conn, input, early, out));
+        Secrets::during(secrets, random, step)?;
+        if let Some(secrets) = secrets {
+            secrets.note_sent(&out[from..]);
+        }
+        Ok(())
+    }
+
+    /// Goes on with those records that are no refused early data.
+    fn sort_out(
+        &mut self,
+        mut records: Box<EarlyRecords>,
+        received: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        records.receive(received);
+        if self.conn.negotiated_cipher_suite().is_none() {
+            records.during(|| self.step(out))?;
+            records.refused |= self.conn.handshake_kind() != Some(HandshakeKind::Resumed);
+        }
+        while let Some(record) = records.next_record() {
+            let kind = records.kind(&record, self.conn.negotiated_cipher_suite());
+            if kind == Kind::Early && records.refused {
+                self.skip(&mut records, &record, out)?;
+                continue;
+            }
+            let before = self.input.len();
+            self.input.extend_from_slice(&record);
+            records.during(|| self.step(out))?;
+            match kind {
+                Kind::Plain => {}
+                // rustls has left it: it does not take early data, of a session that is too old, say.
+                Kind::Early if self.input.len() == before + record.len() => {
+                    self.input.truncate(before);
+                    records.refused = true;
+                    self.skip(&mut records, &record, out)?;
+                }
+                Kind::Early | Kind::Handshake => {
+                    self.input.append(&mut records.into_rest());
+                    return self.step(out);
+                }
+            }
+        }
+        self.early_records = Some(records);
+        Ok(())
+    }
+
+    /// Leaves out refused early data. An end because there is too much of it is left to rustls, which has the keys for the
+    /// alert: a change of ciphers that is none brings unexpected_message, as in OpenSSL.
+    fn skip(&mut self, records: &mut EarlyRecords, record: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        records.skip(record).map_err(|TooMuch| {
+            self.input.extend_from_slice(&[20, 3, 3, 0, 1, 0]);
+            let _alerted = self.step(out);
+            content("error:0A0000A4:SSL routines::too much early data")
+        })
+    }
+
     /// The session, and what the client has sent in it already.
     pub fn into_session(self) -> (Session, Vec<u8>) {
-        let Handshake { conn, input, early, signatures, mut secrets, .. } = self;
+        let Handshake { conn, mut input, early, early_records, notes, mut secrets, .. } = self;
+        if let Some(records) = early_records {
+            input.append(&mut records.into_rest());
+        }
         if let Some(secrets) = &mut secrets {
             secrets.settle(conn.negotiated_cipher_suite());
         }
-        (Session { side: Side::Server(conn), input, signatures, secrets }, early)
+        (Session { side: Side::Server(conn), input, notes, secrets }, early)
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Session {
     pub(crate) side: Side,
     /// The beginning of a record whose rest has not come. Empty, and without memory, between records.
     pub(crate) input: Vec<u8>,
-    pub(crate) signatures: Signatures,
+    pub(crate) notes: HandshakeNotes,
     /// Of a server's.
     pub(crate) secrets: Option<Box<Secrets>>,
 }
@@ -40,19 +40,21 @@ pub(crate) enum Side {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// The signature schemes that a handshake uses, by their numbers; 0: none. rustls does not tell them, so those who see
-/// them note them: all of that happens on the thread that runs a step.
+/// The signature schemes and the group that a handshake uses, by their numbers; 0: none. rustls does not tell the schemes, nor
+/// the group of an earlier session, so those who see them note them: all of that happens on the thread that runs a step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Signatures {
+pub(crate) struct HandshakeNotes {
     pub(crate) own: u16,
     pub(crate) peer: u16,
+    /// Of a server only: the group of the key exchange, or that of the earlier session that was looked at last.
+    pub(crate) group: u16,
 }
 
 thread_local! {
-    static NOTED: Cell<Signatures> = const { Cell::new(Signatures { own: 0, peer: 0 }) };
+    static NOTED: Cell<HandshakeNotes> = const { Cell::new(HandshakeNotes { own: 0, peer: 0, group: 0 }) };
 }
 
-impl Signatures {
+impl HandshakeNotes {
     /// Runs a step of a handshake, and takes what was noted meanwhile.
     pub(crate) fn during<R>(&mut self, step: impl FnOnce() -> R) -> R {
         NOTED.set(*self);
@@ -62,11 +64,20 @@ impl Signatures {
     }
 
     pub(crate) fn note_own(scheme: SignatureScheme) {
-        NOTED.set(Signatures { own: u16::from(scheme), ..NOTED.get() });
+        NOTED.set(HandshakeNotes { own: u16::from(scheme), ..NOTED.get() });
     }
 
     pub(crate) fn note_peer(scheme: SignatureScheme) {
-        NOTED.set(Signatures { peer: u16::from(scheme), ..NOTED.get() });
+        NOTED.set(HandshakeNotes { peer: u16::from(scheme), ..NOTED.get() });
+    }
+
+    pub(crate) fn note_group(group: u16) {
+        NOTED.set(HandshakeNotes { group, ..NOTED.get() });
+    }
+
+    /// The group that was noted last in this handshake.
+    pub(crate) fn group() -> u16 {
+        NOTED.get().group
     }
 }
 
@@ -137,7 +148,7 @@ impl Session {
             Side::Server(conn) => conn,
             Side::Client(conn) => conn,
         };
-        facts(common, self.signatures)
+        facts(common, self.notes)
     }
 
     /// What a server's handshake has agreed upon in secret; told once.
@@ -154,17 +165,19 @@ impl Session {
     }
 }
 
-fn facts(common: &CommonState, signatures: Signatures) -> Facts {
+fn facts(common: &CommonState, notes: HandshakeNotes) -> Facts {
     let group = common.negotiated_key_exchange_group();
     let resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
     // A certificate may have been chosen before it came out that none is needed.
-    let signatures = if resumed { Signatures::default() } else { signatures };
+    let (own, peer) = if resumed { (0, 0) } else { (notes.own, notes.peer) };
+    // TLS 1.2 exchanges no keys in a session that is resumed: the earlier one's group stays in use.
+    let group = group.map_or(if resumed { notes.group } else { 0 }, |group| u16::from(group.name()));
     Facts {
         version: common.protocol_version().map_or("", suites::version_name),
         cipher: common.negotiated_cipher_suite().map_or("", |suite| suites::suite_name(suite.suite())),
-        curve: group.map_or("", |group| suites::group_name(u16::from(group.name()))),
-        signature: suites::signature_name(signatures.own),
-        peer_signature: suites::signature_name(signatures.peer),
+        curve: suites::group_name(group),
+        signature: suites::signature_name(own),
+        peer_signature: suites::signature_name(peer),
         resumed,
         alpn: common.alpn_protocol().map(<[u8]>::to_vec),
         peer: common.peer_certificates().unwrap_or_default().to_vec(),

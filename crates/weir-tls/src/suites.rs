@@ -3,7 +3,7 @@
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, ALL_KX_GROUPS, DEFAULT_KX_GROUPS, default_provider};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
-use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::error::{Error, content};
 use crate::p521::SECP521R1;
@@ -216,8 +216,12 @@ fn group_words(list: &str) -> impl Iterator<Item = (&str, bool)> {
 
 fn group(name: &str) -> Option<&'static dyn SupportedKxGroup> {
     let (number, _) = GROUPS.iter().find(|(_, names)| names.iter().any(|n| n.eq_ignore_ascii_case(name)))?;
-    let mut all = ALL_KX_GROUPS.iter().copied().chain([SECP521R1]);
-    all.find(|group| u16::from(group.name()) == *number)
+    group_of(NamedGroup::from(*number))
+}
+
+/// The group of this number, if it can be had.
+pub(crate) fn group_of(name: NamedGroup) -> Option<&'static dyn SupportedKxGroup> {
+    ALL_KX_GROUPS.iter().copied().chain([SECP521R1]).find(|group| group.name() == name)
 }
 
 /// OpenSSL's name of a version.

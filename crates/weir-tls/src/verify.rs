@@ -8,7 +8,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::session::Signatures;
+use crate::session::HandshakeNotes;
 
 /// Takes any certificate of a client, or none.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ fn signature(
     signed: &DigitallySignedStruct,
     tls13: bool,
 ) -> Result<HandshakeSignatureValid, Error> {
-    Signatures::note_peer(signed.scheme);
+    HandshakeNotes::note_peer(signed.scheme);
     let bad = |error: CertificateError| Error::InvalidCertificate(error);
     let algorithms = algorithms();
     let usable = algorithms.mapping.iter().find(|(scheme, _)| *scheme == signed.scheme);

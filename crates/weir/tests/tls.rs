@@ -269,6 +269,25 @@ both_drivers! {
         }
     }
 
+    /// In TLS 1.2 a resumed session has no key exchange; its group is the earlier one's, as in OpenSSL.
+    fn a_resumed_session_names_its_group(driver) {
+        let pair = own("a.example.com");
+        for kept in ["", "ssl_session_tickets off; ssl_session_cache shared:all:1m;"] {
+            let server = Server::builder(&conf(
+                &format!("{kept} ssl_ecdh_curve secp384r1; return 200 '$ssl_session_reused $ssl_curve $ssl_sigalg.';"), "",
+            )).file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver).start();
+            for tls13 in [false, true] {
+                let config = client(tls13, None);
+                let ask = || TlsClient::connect(server.addr(0), "a.example.com", &config).get("/", "a.example.com").text();
+                assert_eq!(ask(), ". secp384r1 ecdsa_secp256r1_sha256.", "TLS 1.3: {tls13}");
+                // With a ticket that the resumed session has given, too.
+                for _ in 0..2 {
+                    assert_eq!(ask(), "r secp384r1 .", "TLS 1.3: {tls13}, {kept}");
+                }
+            }
+        }
+    }
+
     fn a_line_that_is_too_long_is_logged_as_without_tls(driver) {
         let pair = own("a.example.com");
         let server = Server::builder(&conf("return 200;", ""))

@@ -12,6 +12,7 @@ mod said;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use softhsm::Token;
 use support::{TlsClient, client, own};
@@ -117,5 +118,59 @@ both_drivers! {
         for wrong in [&["profile", "handshakes", "maybe"][..], &["profile", "handshakes", "on", "--for", "1m"]] {
             assert!(!said::run(wrong, &said::of(&server)).status.success(), "{wrong:?}");
         }
+    }
+}
+
+/// A server with these lines and the files that they name; `fifo` is one that nobody writes to.
+fn with_files(lines: &str) -> weir_test::Builder {
+    let pair = own("a.example.com");
+    let builder = Server::builder(&format!(
+        "http {{ server {{ listen 127.0.0.1:%%PORT%% ssl; server_name a.example.com; {lines} return 200 a; }} }}"
+    ))
+    .file("a.crt", &pair.certificate)
+    .file("a.key", &pair.key)
+    .file("a.example.com.crt", &pair.certificate)
+    .file("passwords", format!("{}\nright\n", "x".repeat(4096)));
+    for name in ["fifo", "b.example.com.crt"] {
+        let made = Command::new("mkfifo").arg(builder.dir().join(name)).status().expect("coreutils");
+        assert!(made.success());
+    }
+    builder
+}
+
+#[test]
+fn files_without_an_end_are_errors_with_their_place() {
+    for (lines, expected) in [
+        ("ssl_certificate a.crt; ssl_certificate_key fifo;", "Connection timed out"),
+        ("ssl_certificate fifo; ssl_certificate_key a.key;", "Connection timed out"),
+        ("ssl_certificate a.crt; ssl_certificate_key /dev/zero;", "File too large"),
+        ("ssl_certificate /dev/zero; ssl_certificate_key a.key;", "File too large"),
+        ("ssl_certificate a.crt; ssl_certificate_key a.key; ssl_crl /dev/zero;", "File too large"),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_password_file passwords;",
+            "too long line in",
+        ),
+        ("ssl_certificate a.crt; ssl_certificate_key engine:pkcs11:;", "there are no engines"),
+        ("ssl_certificate a.crt; ssl_certificate_key store:file:a.key;", "there are no key stores"),
+        ("ssl_certificate a.crt; ssl_certificate_key data:;", "no start line"),
+    ] {
+        let exit = with_files(lines).run(&["-t"]);
+        let said = &exit.stderr;
+        assert!(!exit.status.success() && said.contains(expected), "{lines}: {said}");
+        assert!(said.contains(".conf:"), "{lines}: {said}");
+    }
+}
+
+both_drivers! {
+    /// What a client's name chooses is neither waited for nor read without an end.
+    fn a_handshake_waits_for_no_fifo(driver) {
+        let server = with_files("ssl_certificate $ssl_server_name.crt; ssl_certificate_key a.key;").driver(driver).start();
+        for _ in 0..3 {
+            assert!(TlsClient::cut(server.addr(0), "b.example.com", &client(true, None), 1000).is_err());
+        }
+        let line = server.error_log_line("cannot load certificate");
+        assert!(line.contains("it is no regular file") && line.contains("b.example.com.crt"), "{line}");
+        let mut it = TlsClient::connect(server.addr(0), "a.example.com", &client(true, None));
+        assert_eq!(it.get("/", "a.example.com").text(), "a");
     }
 }

@@ -83,7 +83,7 @@ impl Cache {
     ) -> Result<Certificate, String> {
         let (certificate, key) = &names;
         let source = Source { certificate, key, passwords };
-        let read = || source.certificate(|path| std::fs::read(path), Making::Now, None);
+        let read = || source.certificate(files::SERVING, Making::Now, None);
         let Some(keep) = self.keep else { return read() };
         if let Some(found) = self.known(&names) {
             return Ok(found);

@@ -1,18 +1,39 @@
 //! Certificates, keys and lists from the files that directives name, with nginx's messages for what is wrong with them.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_rt::file::O_NONBLOCK;
 use weir_tls::pkcs11::{self, Uri};
 use weir_tls::{Certificate, Error, certificate, key};
 
 use crate::privileged;
 
 /// How files are read: when a configuration is built, or later by a worker.
-pub(crate) type Read = fn(&Path) -> std::io::Result<Vec<u8>>;
+pub(crate) type Read = fn(&Path) -> io::Result<Vec<u8>>;
 
 /// Reads a file while the configuration is built, which may be one that only root may read.
 pub(crate) const BUILDING: Read = privileged::read;
+
+/// Reads a file for a handshake, whose client may have chosen its name: nothing that is waited for, or has no end.
+pub(crate) const SERVING: Read = |path| {
+    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut content = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > MOST {
+        true => Err(io::Error::other("it is too large")),
+        false => Ok(content),
+    }
+};
+
+/// Bytes of a certificate with its chain, or of a key, that a handshake reads: a hundred times what is usual.
+const MOST: u64 = 1 << 20;
 
 /// When a key is made of what its file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +109,7 @@ pub fn device_certificate(
     if chain.is_empty() || !uri.starts_with(DEVICE) {
         return Err(fail("it is no name of a device's key".to_owned()));
     }
-    let key = device_key(|path| std::fs::read(path), uri, &chain)?;
+    let key = device_key(SERVING, uri, &chain)?;
     Ok(Certificate::new(chain, key, None).map_err(|error| fail(error.to_string()))?.in_device())
 }
 
@@ -170,6 +191,10 @@ pub(crate) fn passwords(read: Read, path: &Path) -> Result<Vec<Vec<u8>>, String>
         let errno = error.raw_os_error().unwrap_or(0);
         format!("open() \"{}\" failed ({errno}: {})", path.display(), weir_rt::file::errno_text(errno))
     })?;
+    // nginx's buffer; no password is as long.
+    if text.split(|b| *b == b'\n').any(|line| line.len() >= 4096) {
+        return Err(format!("too long line in \"{}\"", path.display()));
+    }
     let lines = text.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     Ok(lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect())
 }

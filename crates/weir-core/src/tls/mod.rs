@@ -90,7 +90,9 @@ pub(crate) fn check(addresses: &[Address], servers: &[ServerConf], source: &Sour
 
 /// nginx's message for a file that can't be opened, in OpenSSL's words.
 pub(crate) fn cannot_open(path: &Path, error: &std::io::Error) -> String {
-    let errno = error.raw_os_error().unwrap_or(0);
+    let Some(errno) = error.raw_os_error() else {
+        return format!("(SSL: {error}: {})", path.display());
+    };
     let (text, path) = (weir_rt::file::errno_text(errno), path.display());
     let end = if errno == 2 {
         " error:10000080:BIO routines::no such file"

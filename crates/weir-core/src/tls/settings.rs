@@ -552,7 +552,7 @@ pub(super) const TABLE: &[Row] = &[
     Row::new("ssl_reject_handshake", HERE, FLAG, |c, line| line.flag(&mut c.set().reject_handshake))
         .doc("Handshakes for this server are refused; off."),
     Row::new("ssl_conf_command", HERE, TWO, conf_command)
-        .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, Options."),
+        .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString, and Options, a list in any letter case of ServerPreference, PrioritizeChaCha, SessionTicket, a minus before each takes it back; KTLS has no effect, of which a warning tells; NoRenegotiation, -UnsafeLegacyRenegotiation, NoResumptionOnRenegotiation, -Compression, ECDHSingle, DHSingle, ExtendedMasterSecret are so anyway. Others are errors."),
     Row::new("ssl_ocsp", HERE, ONE, |c, line| line.one_of(&mut c.set().ocsp, OCSP))
         .doc("Whether issuers are asked about clients' certificates: off, on (all of the path), leaf."),
     Row::new("ssl_ocsp_responder", HERE, ONE, ocsp_responder)

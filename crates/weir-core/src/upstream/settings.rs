@@ -412,7 +412,7 @@ macro_rules! upstream_directives {
             Line::new(concat!($prefix, "_ssl_password_file"), ANY, ONE, |c, l| l.conf_path(&mut c.$ssl.password_file))
                 .doc("Passwords of the key, one a line; each is tried."),
             Line::new(concat!($prefix, "_ssl_conf_command"), ANY, TWO, |c, l| c.$ssl.set_conf_command(l))
-                .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString."),
+                .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString; VerifyMode Peer, which is so with verification on, and an error without."),
             $($own),*
         ])
     };

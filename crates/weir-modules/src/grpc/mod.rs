@@ -93,7 +93,7 @@ impl Module for Grpc {
         Row::new("grpc_ssl_password_file", ANY, ONE, |c, l| l.conf_path(&mut c.ssl.password_file))
             .doc("Passwords of the key, one a line; each is tried."),
         Row::new("grpc_ssl_conf_command", ANY, TWO, |c, l| c.ssl.set_conf_command(l))
-            .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString."),
+            .doc("OpenSSL's commands Ciphersuites, Groups, Curves, CipherString; VerifyMode Peer, which is so with verification on, and an error without."),
     ];
 
     fn nest(conf: &mut GrpcConf, parent: &GrpcConf, _: Unnamed) {
