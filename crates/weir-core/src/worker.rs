@@ -1,6 +1,7 @@
 //! What one thread owns: its generation, free lists, clock and sinks. `Rc`-shared inside the thread, never leaves it.
 
 mod counters;
+mod slots;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -27,6 +28,7 @@ use crate::server;
 use crate::server::acceptor::Dealer;
 use crate::server::notify::{Notify, either};
 use crate::trace::Present;
+use slots::Slots;
 
 pub use counters::{Counter, Counters, Counts, DealingCounters};
 
@@ -542,42 +544,6 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.background.set(self.0.background.get() - 1);
         self.0.closed.notify();
-    }
-}
-
-/// Values by index; an index is used again when its value was removed.
-struct Slots<T> {
-    values: Vec<Option<T>>,
-    free: Vec<usize>,
-}
-
-impl<T> Default for Slots<T> {
-    fn default() -> Self {
-        Slots { values: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Slots<T> {
-    fn insert(&mut self, value: T) -> usize {
-        match self.free.pop() {
-            Some(at) => {
-                self.values[at] = Some(value);
-                at
-            }
-            None => {
-                self.values.push(Some(value));
-                self.values.len() - 1
-            }
-        }
-    }
-
-    fn remove(&mut self, at: usize) {
-        self.values[at] = None;
-        self.free.push(at);
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &T> {
-        self.values.iter().flatten()
     }
 }
 
