@@ -111,6 +111,15 @@ both_drivers! {
         assert_eq!(said(&server, "..").0, 502);
     }
 
+    /// What the system says of a name server is not hidden by the time that passes until it is given up.
+    fn a_name_server_that_refuses_is_named(driver) {
+        // Nothing is bound to that address: other tests take their ports from 127.0.0.1.
+        let server = computed("127.0.0.253:9 ipv6=off");
+        let mut client = server.client();
+        client.send("GET /?h=a.example HTTP/1.1\r\nHost: a\r\n\r\n");
+        logs(&server, "recv() failed (111: Connection refused) while resolving, resolver: 127.0.0.253:9");
+    }
+
     /// Without a resolver there is nobody to ask.
     fn no_resolver(driver) {
         let server = Server::start(

@@ -16,6 +16,7 @@ use weir_rt::{DriverChoice, Options, Remote, Runtime, clock};
 
 use super::kept::Keeper;
 use super::{Config, Shared, sockets};
+use crate::log::{self, Level};
 use crate::server::notify::{Notify, either};
 
 /// Receive buffers of the thread: each holds a datagram for the moment between its coming and its reading.
@@ -115,7 +116,10 @@ fn perform(shared: &Arc<Shared>, here: &Rc<Loop>, transmit: Transmit) {
                 true => sockets::stream(&shared, &here, token, server, bytes).await,
             }
         };
-        if either(talk, closed.notified()).await.is_some() {
+        if let Some(ended) = either(talk, closed.notified()).await {
+            if let Err(error) = ended {
+                log::cycle(Level::Error, &format_args!("{error} while resolving, resolver: {server}"));
+            }
             shared.lock().engine.handle_error(clock::monotonic_ms(), token);
             here.sockets.borrow_mut().remove(&token);
             here.wake.notify();
@@ -142,7 +146,7 @@ impl Files {
             engine.set_servers(now, &with_system(config).settings);
         }
         if seen[1] != self.seen[1] {
-            engine.set_hosts(system::hosts(&std::fs::read_to_string(HOSTS).unwrap_or_default()));
+            engine.set_hosts(system::hosts(&text_of(HOSTS)));
         }
         self.seen = seen;
     }
@@ -156,8 +160,18 @@ pub(super) fn read_system(config: &Config, engine: &mut weir_resolver::Resolver)
 /// `config` with the name servers and the search list of `/etc/resolv.conf`; one that can't be read names none.
 fn with_system(config: &Config) -> Config {
     let mut config = config.clone();
-    system::apply(&std::fs::read_to_string(RESOLV_CONF).unwrap_or_default(), &mut config.settings);
+    system::apply(&text_of(RESOLV_CONF), &mut config.settings);
     config
+}
+
+/// The text of a file of the system's, which need not be there.
+fn text_of(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            log::cycle(Level::Error, &format_args!("\"{path}\" can't be read, and names nothing: {error}"));
+        }
+        String::new()
+    })
 }
 
 fn identity(metadata: &Metadata) -> (u64, i64, i64, u64) {
