@@ -1,5 +1,6 @@
 //! Where configuration files come from: the file system, or memory for tests and for the library.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,7 +16,8 @@ pub trait Files {
     /// shows.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
 
-    /// The files that match a pattern of glob(7), sorted by their bytes. What cannot be listed matches nothing.
+    /// The files that match a pattern of glob(7), sorted by their bytes. A directory that is not there has none; one that
+    /// can't be read is an error: what it holds may be rules that keep somebody out.
     fn glob(&self, pattern: &Path) -> Result<Vec<PathBuf>>;
 }
 
@@ -31,14 +33,30 @@ impl Files for RealFiles {
     }
 
     fn glob(&self, pattern: &Path) -> Result<Vec<PathBuf>> {
+        let failed = Cell::new(None);
         let list = |folder: &[u8]| {
             let folder = if folder.is_empty() { Path::new(".") } else { path(folder) };
-            let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-            entries.flatten().map(|entry| entry.file_name().into_vec()).collect()
+            names(folder).unwrap_or_else(|error| {
+                failed.set(Some(error));
+                Vec::new()
+            })
         };
         let exists = |name: &[u8]| path(name).symlink_metadata().is_ok();
-        Ok(paths(glob::expand(pattern.as_os_str().as_bytes(), &list, &exists)))
+        let found = paths(glob::expand(pattern.as_os_str().as_bytes(), &list, &exists));
+        failed.into_inner().map_or(Ok(found), Err)
     }
+}
+
+/// The names in a directory; none where there is no such directory.
+fn names(folder: &Path) -> Result<Vec<Vec<u8>>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    entries.map(|entry| entry.map(|entry| entry.file_name().into_vec())).collect()
 }
 
 /// Files in memory, by full path.

@@ -11,7 +11,9 @@ pub fn matches_host(der: &[u8], name: &str) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
     let name = name.to_ascii_lowercase();
     let mut any = false;
-    if let Ok(Some(alternatives)) = certificate.subject_alternative_name() {
+    // What can't be read is not taken for "has none": the common name would count.
+    let Ok(alternatives) = certificate.subject_alternative_name() else { return false };
+    if let Some(alternatives) = alternatives {
         for general in &alternatives.value.general_names {
             if let GeneralName::DNSName(pattern) = general {
                 any = true;
@@ -50,6 +52,26 @@ fn fits(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two lists of names, of which none can be said to be the certificate's.
+    #[test]
+    fn names_that_cannot_be_read_leave_no_common_name() {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = |lists: usize| {
+            let mut params = rcgen::CertificateParams::default();
+            params.distinguished_name.push(rcgen::DnType::CommonName, "a.test");
+            // SEQUENCE { [2] "b.test" }
+            let list = [&[0x30, 8, 0x82, 6][..], b"b.test"].concat();
+            let extension = || rcgen::CustomExtension::from_oid_content(&[2, 5, 29, 17], list.clone());
+            params.custom_extensions = (0..lists).map(|_| extension()).collect();
+            params.self_signed(&key).expect("signed")
+        };
+        for (lists, named) in [(0, "a.test"), (1, "b.test"), (2, "none")] {
+            for name in ["a.test", "b.test"] {
+                assert_eq!(matches_host(certificate(lists).der(), name), name == named, "{lists} {name}");
+            }
+        }
+    }
 
     #[test]
     fn addresses_are_alternative_names() {

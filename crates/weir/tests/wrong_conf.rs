@@ -38,6 +38,17 @@ fn check((text, expected): &Case) {
     assert!(theirs == [ours] || theirs == [message], "nginx says {theirs:?}: {text}");
 }
 
+/// nginx takes a directory that can't be read for an empty one, and serves without the rules that are in it.
+#[test]
+fn a_directory_of_includes_that_cannot_be_read() {
+    let text = "http {\n    include rules/*.conf;\n    include absent/*.conf;\n}";
+    let builder = Server::builder(text);
+    // Root may read everything, but no link that leads to itself.
+    std::os::unix::fs::symlink("rules", builder.dir().join("rules")).expect("a link");
+    let message = "glob() \"%%DIR%%/rules/*.conf\" failed (40: Too many levels of symbolic links)";
+    assert_eq!(errors(&builder), [format!("{message} in %%DIR%%/nginx.conf:2:13")]);
+}
+
 #[test]
 fn structure() {
     for case in &[

@@ -149,8 +149,10 @@ fn walk(cache: &Cache, folder: &Path, depth: usize, rest: &mut Rest) -> io::Resu
         let item = item?;
         let kind = item.file_type()?;
         if depth > 0 && kind.is_dir() {
-            // One that was just removed is none.
-            let _ = walk(cache, &item.path(), depth - 1, rest);
+            // The others are read all the same: what is not known is counted nowhere.
+            if let Err(error) = walk(cache, &item.path(), depth - 1, rest) {
+                complain("opendir()", &item.path(), &error);
+            }
         } else if depth == 0 && kind.is_file() {
             found(cache, &item);
             rest.after_file();

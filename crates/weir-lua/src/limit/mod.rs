@@ -97,8 +97,13 @@ const RESERVE: usize = 512 << 10;
 
 /// Tells LuaJIT where this thread's stack ends.
 fn guard_stack() {
-    // A stack that nobody knows the end of is one without this guard.
-    let Ok(floor) = weir_rt::alarm::stack_floor() else { return };
+    let floor = match weir_rt::alarm::stack_floor() {
+        Ok(floor) => floor,
+        Err(error) => {
+            let message = format_args!("calls from C to Lua are not limited to the stack there is: {error}");
+            return weir_core::log::cycle(Level::Error, &message);
+        }
+    };
     FLOOR.set(floor + RESERVE);
     // SAFETY: an address, which is only compared.
     unsafe { sys::weir_lua_stack(std::ptr::without_provenance_mut::<c_char>(floor + RESERVE)) };

@@ -140,7 +140,11 @@ impl Hatching {
     pub(super) fn spawn(&mut self, reload: &mut Reload) -> io::Result<Child> {
         let (ours, theirs) = Channel::pair()?;
         // Without, nothing is known of a crash; that is no reason not to serve.
-        let remains = Remains::new().ok();
+        let remains = Remains::new()
+            .inspect_err(|error| {
+                log::cycle(Level::Warn, &format_args!("no memory for what is left of a crash: {error}"));
+            })
+            .ok();
         match fork()? {
             Fork::Parent(pid) => {
                 log::cycle(Level::Notice, &format_args!("start worker process {pid}"));
