@@ -279,7 +279,7 @@ COMPANIONS = [
     (r"access_by_lua_block .*", (r"satisfy any", r"deny all")),
     (r"auth_basic (realm|\$arg_c)", (r"auth_basic_user_file %DIR%/users",)), (r"auth_basic_user_file .*", (r"auth_basic realm",)),
     (r"limit_req_.*", (r"limit_req zone.*",)), (r"limit_conn_.*", (r"limit_conn conn.*",)), (r"auth_request_set .*", (r"auth_request /auth_(yes|proxy)",)),
-    (r"real_ip_.*", (r"set_real_ip_from 127.*",)), (r"secure_link .*", (r"secure_link_md5 .*",)), (r"mirror_request_body .*|log_subrequest .*", (r"mirror /mirrored",)),
+    (r"real_ip_.*", (r"set_real_ip_from 127.*",)), (r"secure_link .*", (r"secure_link_md5 .*",)), (r"log_subrequest .*", (r"mirror /mirrored",)),
     (r"gzip_(types|vary|min|proxied|disable|http).*", (r"gzip on",)), (r"(source|override)_charset.*|charset_types .*", (r"charset (utf-8|koi8-r)",)),
     (r"sub_filter_.*", (r"sub_filter .*",)), (r"ssi_.*", (r"ssi on",)), (r"addition_types .*", (r"add_(after|before)_body /side",)), (r"userid_.*", (r"userid (on|v1)",)),
     (r"autoindex_.*", (r"autoindex on",)), (r"recursive_error_pages on", (r"error_page 403.*", r"error_page 404 .*")), (r"proxy_intercept_errors on", (r"error_page 50.*", r"error_page 404 .*")),
