@@ -191,7 +191,7 @@ AIMED = [
     (r"beside: pattern", ("/t/" + "a" * 40 + "/private/y", "/t/" + "a" * 40 + ".bak", "/t/n/" + "a" * 40 + "-old")),
     (r".*: rewrite \(\?:.*|.*crawl.*", ("/t/" + "a" * 40 + "/private/y", "/t/" + "a" * 40 + ".bak")),
     (r"beside: pair", ("/t/pair", "/t/pair/x", "/t/pair?x")), (r"beside: prefix pair", ("/p", "/p/x", "/p?x")), (r"beside: redirected", ("/slash", "/slash/x")),
-    (r"beside: beside", ("/als../page.txt", "/als/page.txt")), (r"beside: caret", ("/t/dir/x", "/t/dir/")), (r"nested: .*", ("/t/n/page.txt", "/t/n/missing", "/t/n/")),
+    (r"beside: two prefixes", ("/q", "/q?x", "/q/x")), (r"beside: beside", ("/als../page.txt", "/als/page.txt")), (r"beside: caret", ("/t/dir/x", "/t/dir/")), (r"nested: .*", ("/t/n/page.txt", "/t/n/missing", "/t/n/")),
     (r".*: rewrite \^/t/old.*", ("/t/old", "/t/old.txt")), (r".*: rewrite \^/t/q.*", ("/t/q1",)), (r".*: rewrite \^/t/\(red.*", ("/t/red1",)),
     (r"inner: .*|if: .*", ("/t/page.txt?a=1", "/t/missing?a=1", "/t/page.txt?a=1&c=x")), (r"server if: .*", ("/t/page.txt?c=x", "/t/missing?c=x")),
 ]

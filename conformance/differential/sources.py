@@ -54,6 +54,7 @@ SOURCES = [
 SHADOWED = {
     "pair": "location = /t/pair { return 200 pair; } location /t/pair/ { proxy_pass http://%UP%; add_header X-Pair p; }",
     "prefix pair": "location /p { return 200 'p $uri'; } location /p/ { proxy_pass http://%UP%; add_header X-Pair p; }",
+    "two prefixes": "location /q { return 200 'q $uri'; } location /q/ { proxy_pass http://%UP%; add_header X-Pair q; }",
     "pattern": "location ~ (?:^/t/(?:[a-z]+/?)+-old$|\\.bak$|/private/) { return 403 denied; }",
     "pattern file": "location ~ \\.txt$ { root %DIR%/www; add_header X-Pattern $uri; }",
     "caret": "location ^~ /t/dir/ { root %DIR%/www; add_header X-Caret c; }",
