@@ -7,22 +7,27 @@
 //! these are the client's handshake key says: rustls tells its secret to a key log, on the thread that runs a step.
 
 use std::cell::RefCell;
+use std::fmt;
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
+};
 use rustls::crypto::tls13::OkmBlock;
 use rustls::{SupportedCipherSuite, Tls13CipherSuite};
 
 /// A connection's records while early data may come.
-#[derive(Debug)]
 pub(crate) struct EarlyRecords {
-    /// What was received and not looked at.
+    /// What was received; up to `at` it was looked at.
     pending: Vec<u8>,
+    at: usize,
     /// Bytes of records that may still be skipped.
     left: usize,
     /// It is known that early data is not taken.
     pub(crate) refused: bool,
     /// Of the client's handshake traffic (RFC 8446, section 7.1).
     secret: Vec<u8>,
+    /// What that traffic is sealed with, made once: a client may send thousands of records.
+    key: Option<HandshakeKey>,
 }
 
 /// What a record is.
@@ -65,27 +70,31 @@ impl EarlyRecords {
             end += length;
         }
         let pending = records.split_off(end);
-        EarlyRecords { pending, left: SKIPPED, refused: false, secret: Vec::new() }
+        EarlyRecords { pending, at: 0, left: SKIPPED, refused: false, secret: Vec::new(), key: None }
     }
 
     /// Takes what was received.
     pub(crate) fn receive(&mut self, received: &[u8]) {
+        self.pending.drain(..self.at);
+        self.at = 0;
         self.pending.extend_from_slice(received);
     }
 
     /// The next record that is whole, or more than one could be.
     pub(crate) fn next_record(&mut self) -> Option<Vec<u8>> {
-        let length = record_length(&self.pending)?;
-        if length > HEADER + MOST_RECORD {
-            return Some(std::mem::take(&mut self.pending));
-        }
-        let rest = (length <= self.pending.len()).then(|| self.pending.split_off(length))?;
-        Some(std::mem::replace(&mut self.pending, rest))
+        let rest = &self.pending[self.at..];
+        let length = match record_length(rest)? {
+            length if length > HEADER + MOST_RECORD => rest.len(),
+            length => length,
+        };
+        let record = rest.get(..length)?.to_vec();
+        self.at += length;
+        Some(record)
     }
 
     /// What was not looked at.
-    pub(crate) fn into_rest(self) -> Vec<u8> {
-        self.pending
+    pub(crate) fn into_rest(mut self) -> Vec<u8> {
+        self.pending.split_off(self.at)
     }
 
     /// Runs a step of the handshake, and takes the secret that it makes.
@@ -97,10 +106,15 @@ impl EarlyRecords {
     }
 
     /// What `record` is, in a handshake that uses `suite`.
-    pub(crate) fn kind(&self, record: &[u8], suite: Option<SupportedCipherSuite>) -> Kind {
-        match suite {
-            _ if record.first() != Some(&APPLICATION_DATA) => Kind::Plain,
-            Some(SupportedCipherSuite::Tls13(suite)) if opens(record, suite, &self.secret) => Kind::Handshake,
+    pub(crate) fn kind(&mut self, record: &[u8], suite: Option<SupportedCipherSuite>) -> Kind {
+        if record.first() != Some(&APPLICATION_DATA) {
+            return Kind::Plain;
+        }
+        if let (None, Some(SupportedCipherSuite::Tls13(suite))) = (&self.key, suite) {
+            self.key = HandshakeKey::new(suite, &self.secret);
+        }
+        match &self.key {
+            Some(key) if key.opens(record) => Kind::Handshake,
             _ => Kind::Early,
         }
     }
@@ -130,26 +144,43 @@ fn record_length(bytes: &[u8]) -> Option<usize> {
     Some(HEADER + usize::from(u16::from_be_bytes([length[0], length[1]])))
 }
 
-/// Whether `record` is the first that is sealed with the key of `secret`.
-fn opens(record: &[u8], suite: &Tls13CipherSuite, secret: &[u8]) -> bool {
-    let algorithm = match u16::from(suite.common.suite) {
-        0x1301 => &AES_128_GCM,
-        0x1302 => &AES_256_GCM,
-        _ => &CHACHA20_POLY1305,
-    };
-    let (mut key, mut iv) = ([0; 32], [0; 12]);
-    let key = &mut key[..algorithm.key_len()];
-    if secret.is_empty()
-        || expand(suite, secret, b"key", key).is_none()
-        || expand(suite, secret, b"iv", &mut iv).is_none()
-    {
-        return false;
+/// The key and the vector of the client's handshake traffic.
+struct HandshakeKey {
+    key: LessSafeKey,
+    vector: [u8; NONCE_LEN],
+}
+
+impl HandshakeKey {
+    /// `None`: there is no secret yet.
+    fn new(suite: &Tls13CipherSuite, secret: &[u8]) -> Option<HandshakeKey> {
+        let algorithm = match u16::from(suite.common.suite) {
+            0x1301 => &AES_128_GCM,
+            0x1302 => &AES_256_GCM,
+            _ => &CHACHA20_POLY1305,
+        };
+        if secret.is_empty() {
+            return None;
+        }
+        let (mut key, mut vector) = ([0; 32], [0; NONCE_LEN]);
+        let key = &mut key[..algorithm.key_len()];
+        expand(suite, secret, b"key", key)?;
+        expand(suite, secret, b"iv", &mut vector)?;
+        Some(HandshakeKey { key: LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?), vector })
     }
-    let Ok(unbound) = UnboundKey::new(algorithm, key) else { return false };
-    let Some((header, sealed)) = record.split_at_checked(HEADER) else { return false };
-    // The number of the first record is 0, so its nonce is the vector itself (RFC 8446, section 5.3).
-    let nonce = Nonce::assume_unique_for_key(iv);
-    LessSafeKey::new(unbound).open_in_place(nonce, Aad::from(header), &mut sealed.to_vec()).is_ok()
+
+    /// Whether `record` is the first that is sealed with it.
+    fn opens(&self, record: &[u8]) -> bool {
+        let Some((header, sealed)) = record.split_at_checked(HEADER) else { return false };
+        // The number of the first record is 0, so its nonce is the vector itself (RFC 8446, section 5.3).
+        let nonce = Nonce::assume_unique_for_key(self.vector);
+        self.key.open_in_place(nonce, Aad::from(header), &mut sealed.to_vec()).is_ok()
+    }
+}
+
+impl fmt::Debug for HandshakeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HandshakeKey")
+    }
 }
 
 /// HKDF-Expand-Label without a context (RFC 8446, section 7.1).

@@ -187,6 +187,7 @@ pub struct SessionCache {
 
 #[derive(Default)]
 struct Sessions {
+    /// With the number of entry, and when the session is over, as far as seconds since 1970 go.
     by_id: HashMap<Vec<u8>, (u64, u64, Vec<u8>)>,
     /// Identifiers by number of entry.
     order: BTreeMap<u64, Vec<u8>>,
@@ -208,8 +209,22 @@ impl SessionCache {
     }
 
     fn find(&self, sessions: &Sessions, id: &[u8]) -> Option<Vec<u8>> {
-        let (_, made, session) = sessions.by_id.get(id)?;
-        (now() < made + self.lifetime).then(|| session.clone())
+        let (_, until, session) = sessions.by_id.get(id)?;
+        (now() < *until).then(|| session.clone())
+    }
+
+    /// Keeps a session for `lifetime` seconds.
+    fn keep(&self, id: Vec<u8>, session: Vec<u8>, lifetime: u64) {
+        let mut sessions = self.lock();
+        sessions.remove(&id);
+        while sessions.by_id.len() >= self.max {
+            let Some((_, oldest)) = sessions.order.pop_first() else { break };
+            sessions.by_id.remove(&oldest);
+        }
+        let entry = sessions.entered;
+        sessions.entered += 1;
+        sessions.order.insert(entry, id.clone());
+        sessions.by_id.insert(id, (entry, now().saturating_add(lifetime), session));
     }
 }
 
@@ -223,16 +238,7 @@ impl Sessions {
 
 impl StoresServerSessions for SessionCache {
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
-        let mut sessions = self.lock();
-        sessions.remove(&id);
-        while sessions.by_id.len() >= self.max {
-            let Some((_, oldest)) = sessions.order.pop_first() else { break };
-            sessions.by_id.remove(&oldest);
-        }
-        let entry = sessions.entered;
-        sessions.entered += 1;
-        sessions.order.insert(entry, id.clone());
-        sessions.by_id.insert(id, (entry, now(), session));
+        self.keep(id, session, self.lifetime);
         true
     }
 
@@ -258,12 +264,14 @@ pub struct ServerSessions {
     cache: Arc<SessionCache>,
     /// Which server's.
     context: Vec<u8>,
+    /// How long its sessions are kept, whatever other servers' are.
+    lifetime: u64,
 }
 
 impl ServerSessions {
-    /// The part of `cache` that `context` names: sessions of others are not taken.
-    pub fn new(cache: &Arc<SessionCache>, context: &[u8]) -> ServerSessions {
-        ServerSessions { cache: cache.clone(), context: digest(&SHA256, context).as_ref().to_vec() }
+    /// The part of `cache` that `context` names, with sessions of `lifetime` seconds: those of others are not taken.
+    pub fn new(cache: &Arc<SessionCache>, context: &[u8], lifetime: u64) -> ServerSessions {
+        ServerSessions { cache: cache.clone(), context: digest(&SHA256, context).as_ref().to_vec(), lifetime }
     }
 
     fn name(&self, id: &[u8]) -> Vec<u8> {
@@ -273,7 +281,8 @@ impl ServerSessions {
 
 impl StoresServerSessions for ServerSessions {
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
-        self.cache.put(self.name(&id), session)
+        self.cache.keep(self.name(&id), session, self.lifetime);
+        true
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
@@ -329,9 +338,23 @@ mod tests {
     #[test]
     fn a_session_in_a_shared_cache_is_its_servers() {
         let cache = Arc::new(SessionCache::new(10 * BYTES as u64, 300));
-        let [a, b] = [b"a", b"b"].map(|context| ServerSessions::new(&cache, context));
+        let [a, b] = [b"a", b"b"].map(|context| ServerSessions::new(&cache, context, 300));
         assert!(a.put(vec![1], vec![7]));
         assert_eq!((b.get(&[1]), b.take(&[1]), a.take(&[1])), (None, None, Some(vec![7])));
+    }
+
+    #[test]
+    fn each_server_says_how_long_its_sessions_last() {
+        let cache = Arc::new(SessionCache::new(10 * BYTES as u64, 300));
+        let [short, long] = [0, 300].map(|lifetime| ServerSessions::new(&cache, b"a", lifetime));
+        assert!(short.put(vec![1], vec![7]) && long.put(vec![2], vec![8]));
+        assert_eq!((short.get(&[1]), short.get(&[2])), (None, Some(vec![8])));
+        let cache = Arc::new(SessionCache::new(10 * BYTES as u64, 0));
+        let long = ServerSessions::new(&cache, b"a", 300);
+        assert!(
+            long.put(vec![1], vec![7]) && long.get(&[1]).is_some(),
+            "the cache was made by another server"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use support::{TlsClient, authority, client, large, own};
-use weir_test::{Server, both_drivers, require_program};
+use weir_test::{Server, both_drivers, require_program, wait_for};
 
 /// A server for `a.example.com` with `more` in it, and what is behind it in `http`.
 fn conf(more: &str, behind: &str) -> String {
@@ -284,6 +284,43 @@ both_drivers! {
                 for _ in 0..2 {
                     assert_eq!(ask(), "r secp384r1 .", "TLS 1.3: {tls13}, {kept}");
                 }
+            }
+        }
+    }
+
+    fn sessions_are_all_workers_and_outlive_reloads(driver) {
+        let pair = own("a.example.com");
+        let cached = "ssl_session_tickets off; ssl_session_cache shared:all:1m;";
+        for (before, after, resumed) in [
+            ("", "", "r"),
+            ("", "ssl_session_timeout 10m; ssl_session_tickets off;", "."),
+            (cached, cached, "r"),
+            (cached, "ssl_session_tickets off; ssl_session_cache shared:all:2m;", "."),
+            (cached, "ssl_session_tickets off; ssl_session_cache none;", "."),
+            ("ssl_session_ticket_key one;", "ssl_session_ticket_key two; ssl_session_ticket_key one;", "r"),
+            ("ssl_session_ticket_key one;", "ssl_session_ticket_key two;", "."),
+        ] {
+            let text = |lines: &str, said: &str| {
+                format!("worker_processes 4; {}", conf(&format!("{lines} return 200 '$ssl_session_reused{said}';"), ""))
+            };
+            let mut server = Server::builder(&text(before, "")).file("a.crt", &pair.certificate).file("a.key", &pair.key)
+                .file("one", [1; 80]).file("two", [2; 48]).driver(driver).start();
+            let configs = [false, true].map(|tls13| client(tls13, None));
+            let ask = |server: &Server, config: &weir_tls::ClientConfig| {
+                TlsClient::connect(server.addr(0), "a.example.com", config).get("/", "a.example.com").text()
+            };
+            for config in &configs {
+                assert_eq!(ask(&server, config), ".", "{before}");
+                for _ in 0..8 {
+                    assert_eq!(ask(&server, config), "r", "{before}");
+                }
+            }
+            server.reload(&text(after, " new"));
+            wait_for("the new configuration", || {
+                (0..8).all(|_| ask(&server, &client(true, None)).ends_with("new")).then_some(())
+            });
+            for config in &configs {
+                assert_eq!(ask(&server, config), format!("{resumed} new"), "{before} {after}");
             }
         }
     }

@@ -203,8 +203,9 @@ impl Common {
 
     /// `config` with these certificates, and sessions that belong to `context`.
     fn with(&self, config: &ServerConfig, certificates: Vec<Certificate>, context: &[u8]) -> ServerConfig {
-        let tickets = self.tickets.as_ref().map(|keys| keys.tickets(context, lifetime(&self.settings)));
-        let sessions = self.cache.as_ref().map(|cache| ServerSessions::new(cache, context));
+        let lifetime = lifetime(&self.settings);
+        let tickets = self.tickets.as_ref().map(|keys| keys.tickets(context, lifetime));
+        let sessions = self.cache.as_ref().map(|cache| ServerSessions::new(cache, context, lifetime));
         config.of_server(certificates, tickets, sessions)
     }
 
