@@ -310,9 +310,9 @@ pub async fn read(x: &mut Exchange, file: &Rc<OpenFile>, offset: u64, len: usize
         return Ok(bytes);
     }
     let failed = |error: io::Error| Error::file(error.raw_os_error());
-    let handle = file.handle.try_clone().map_err(failed)?;
-    let job = move || read_exact(&handle, &mut bytes, offset).map(|whole| (whole, bytes));
-    match x.waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(job))).await.map_err(failed)? {
+    let job = move |file: &FileHandle| read_exact(file, &mut bytes, offset).map(|whole| (whole, bytes));
+    let read = weir_rt::file::on_pool(&file.handle, job);
+    match x.waiting_for(WaitKind::ThreadPool, read).await.map_err(failed)? {
         (true, bytes) => Ok(bytes),
         (false, _) => {
             x.log(Level::Alert, &"file was truncated while it was sent");

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weir_rt::file::{FileHandle, create_temp, errno_text};
+use weir_rt::file::{FileHandle, create_temp, errno_text, on_pool};
 
 use crate::conf::core::InFileOnly;
 use crate::error::Error;
@@ -46,10 +46,9 @@ pub(crate) async fn name(x: &mut Exchange) -> Result<(), Error> {
     x.body.file = Some(create(x).await?);
     let mut from = 0;
     while from < old.len {
-        let handle = old.handle.try_clone().map_err(|error| Error::file(error.raw_os_error()))?;
         let mut bytes = vec![0; (old.len - from).min(PIECE) as usize];
-        let read = move || handle.pread(&mut bytes, from).map(|n| (n, bytes));
-        match x.waiting(Box::pin(weir_rt::blocking(read))).await {
+        let read = move |file: &FileHandle| file.pread(&mut bytes, from).map(|n| (n, bytes));
+        match x.waiting(on_pool(&old.handle, read)).await {
             Ok((0, _)) => {
                 let error = io::ErrorKind::UnexpectedEof.into();
                 return Err(Failed { call: "pread()", path: path_of(&old), error }.log(x));
@@ -92,14 +91,8 @@ async fn create(x: &mut Exchange) -> Result<TempFile, Error> {
 async fn write(x: &mut Exchange, bytes: Vec<u8>) -> Result<(), Error> {
     let Some(file) = &x.body.file else { return Ok(()) };
     let (offset, len) = (file.len, bytes.len() as u64);
-    // The thread gets a descriptor of its own: this request may end before the write does.
-    let result = match file.handle.try_clone() {
-        Ok(handle) => {
-            x.waiting(Box::pin(weir_rt::blocking(move || write_all(&handle, &bytes, offset)))).await
-        }
-        Err(error) => Err(error),
-    };
-    match (result, &mut x.body.file) {
+    let written = on_pool(&file.handle, move |file| write_all(file, &bytes, offset));
+    match (x.waiting(written).await, &mut x.body.file) {
         (Ok(()), Some(file)) => {
             file.len += len;
             Ok(())

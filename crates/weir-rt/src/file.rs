@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -28,6 +29,31 @@ pub struct FileHandle {
     fd: OwnedFd,
     /// cachestat(2) does not answer for this file: see [`FileHandle::resident`].
     unanswered: AtomicBool,
+}
+
+/// Runs `job` with `file` on a thread of the blocking pool. The thread gets a descriptor of its own, since who waits may be
+/// gone before the job is; where none is left to the process the job is done here, and the loop waits for the disk: better
+/// late than with a response that breaks off.
+///
+/// # Errors
+/// Those of `job`, and others of dup(2) than `EMFILE`.
+pub fn on_pool<T: Send + 'static>(
+    file: &FileHandle,
+    job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
+    with_own(file.try_clone(), file, job)
+}
+
+fn with_own<T: Send + 'static>(
+    own: io::Result<FileHandle>,
+    file: &FileHandle,
+    job: impl FnOnce(&FileHandle) -> io::Result<T> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = io::Result<T>>>> {
+    match own {
+        Ok(own) => Box::pin(crate::blocking(move || job(&own))),
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Box::pin(std::future::ready(job(file))),
+        Err(error) => Box::pin(std::future::ready(Err(error))),
+    }
 }
 
 /// What a path leads to.

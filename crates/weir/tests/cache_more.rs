@@ -38,6 +38,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
+/// The sum that files of the cache have.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 };
+    !bytes.iter().fold(u32::MAX, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
+}
+
 /// A server that answers its first request only when it may, and counts.
 struct Held {
     backend: Backend,
@@ -310,6 +316,31 @@ both_drivers! {
             let line = server.error_log_line("has a body that does not fit its checksum");
             assert!(line.contains("[crit]") && line.contains(&*file.to_string_lossy()), "{line}");
         }
+    }
+
+    /// Sums and sizes are right, but the head announces another body: its client would wait for ever, or read too much.
+    fn a_file_with_another_length_than_it_announces_is_fetched_again(driver) {
+        let backend = Backend::answering("whole");
+        let server = Server::builder(&conf(&backend, "", "proxy_cache_valid 1h;")).allow("cache file").start();
+        assert_eq!(told(&server.get("/")), "MISS whole");
+        let file = files(&server.dir().path().join("cache")).remove(0);
+        let whole = fs::read(&file).expect("readable");
+        let field = b"Content-Length: ";
+        let at = whole.windows(field.len()).position(|part| part == field).expect("a length") + field.len();
+        for announced in [b'4', b'9'] {
+            let mut other = whole.clone();
+            other[at] = announced;
+            let start = other.len() - "whole".len();
+            // The sum stands in bytes 12 to 15, and is of all from byte 56 to the body.
+            let sum = crc32(&other[56..start]);
+            other[12..16].copy_from_slice(&sum.to_le_bytes());
+            let aside = server.dir().path().join("aside");
+            fs::write(&aside, &other).and_then(|()| fs::rename(&aside, &file)).expect("writable");
+            assert_eq!(told(&server.get("/")), "MISS whole");
+            assert_eq!(told(&server.get("/")), "HIT whole");
+        }
+        let line = server.error_log_line("contains invalid header");
+        assert!(line.contains("cache file"), "{line}");
     }
 
     /// What is damaged is removed at once, also where nothing comes to take its place.

@@ -4,9 +4,10 @@ mod support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 use std::time::Duration;
 
-use weir_test::{Backend, Client, End, Server, both_drivers, skip};
+use weir_test::{Backend, Client, End, Server, both_drivers, require_program, skip};
 
 use support::{assert_serves, cpu_ticks, get, settled, wait_open_files};
 
@@ -90,6 +91,39 @@ both_drivers! {
         assert!(refused.status == 500 && !refused.keeps_alive(), "{refused}");
         drop(others);
         assert_serves(&mut server.client(), "/a.txt", "file\n");
+    }
+
+    /// What has to be read from the disk takes a thread with a descriptor of its own, and is read without where none is left.
+    fn without_descriptors_files_that_are_being_sent_come_whole(driver) {
+        let Some(dd) = require_program("dd") else { return };
+        let hold = "location = /hold { content_by_lua_block { local held = {}
+            string.held = held
+            while true do
+                local file = io.open('/dev/null')
+                if not file then break end
+                held[#held + 1] = file
+            end
+            ngx.say(#held > 0) } }
+            location /buffered/ { alias html/; output_buffers 1 64k; sendfile off; }";
+        let conf = CONF.replacen("} }\n", &format!("{hold} }} }}\n"), 1);
+        let server = Server::builder(&conf).open_files(300).file("html/big", support::pattern(BIG)).start();
+        let big = support::pattern(BIG);
+        let mut clients = [server.client(), server.client()];
+        for (client, path) in clients.iter_mut().zip(["/big", "/buffered/big"]) {
+            client.send(get(path));
+            client.peek(1).expect("its head");
+        }
+        let mut holder = server.client();
+        assert_eq!(holder.get("/hold").text(), "true\n");
+        // Out of memory again, and so from the disk.
+        let file = server.dir().path().join("html/big");
+        File::open(&file).and_then(|file| file.sync_all()).expect("on the disk");
+        let dropped = Command::new(dd).arg(format!("if={}", file.display())).args(["iflag=nocache", "count=0"]).status();
+        assert!(dropped.expect("dd runs").success());
+        for mut client in clients {
+            assert!(client.response().body == big);
+        }
+        drop(holder);
     }
 
     /// nginx gave 33 of these 500, and without a reserve 198 got 502.

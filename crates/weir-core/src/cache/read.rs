@@ -116,6 +116,11 @@ pub(super) fn parse(raw: &Raw) -> Result<Parsed, Bad> {
     if fields.parse_fields(rest, &limits) != Ok(Parse::Complete) || fields.len != rest.len() {
         return Err(Bad::Damaged);
     }
+    // A response to HEAD has a length and no body. Any other whose body is not of the length that it announces would leave
+    // its client waiting, or send what no head announces.
+    if head.body > 0 && fields.content_length.is_some_and(|announced| announced != head.body) {
+        return Err(Bad::Damaged);
+    }
     let moved = |span: Span| Span { start: span.start + line as u32 + 2, end: span.end + line as u32 + 2 };
     let moved = |field: &Field| Field { name: moved(field.name), value: moved(field.value), ..*field };
     let length = usize::try_from(head.body).unwrap_or(usize::MAX);

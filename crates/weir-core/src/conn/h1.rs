@@ -143,7 +143,14 @@ impl Wire {
         if is_copied(&buf)
             && let Some(bytes) = buf.memory()
         {
-            self.compose(|out| out.extend_from_slice(bytes));
+            self.compose(|out| {
+                if self.multiplexed.get() {
+                    // The head of the next frame comes behind it: without room for that the vector would grow again, 640
+                    // instructions for each response of 10 KB.
+                    out.reserve(bytes.len() + FRAME);
+                }
+                out.extend_from_slice(bytes);
+            });
             if let Buf::Bytes(bytes) = buf {
                 self.stream.give_spare(bytes);
             }

@@ -222,7 +222,7 @@ impl Shared {
     }
 
     /// From here on time is running; since the end of the loop's wait the request was ready, and in a queue.
-    pub(crate) fn resume(&self) {
+    fn resume(&self) {
         if self.on.get() {
             self.with_trace(|trace| {
                 if trace.is_suspended() {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use weir_rt::file::FileHandle;
+use weir_rt::file::{FileHandle, on_pool};
 
 use super::settings::Settings;
 use crate::body::Buf;
@@ -199,22 +199,18 @@ fn write(
     pieces: Vec<Vec<u8>>,
     offset: u64,
 ) -> LocalFuture<'static, Result<Option<Made>, temp::Failed>> {
-    // The thread gets a descriptor of its own: the request may end before the write does.
-    let handle = file.map(|file| file.try_clone()).transpose();
+    let at_a_time = settings.temp_file_write_size as usize;
+    let failed = |path: PathBuf| move |error| temp::Failed { call: "pwrite()", path, error };
+    if let Some(file) = file {
+        let written = on_pool(&file, move |file| write_all(file, &pieces, offset, at_a_time));
+        let place = settings.temp_path.path.to_path_buf();
+        return Box::pin(async move { written.await.map(|()| None).map_err(failed(place)) });
+    }
     Box::pin(weir_rt::blocking(move || {
         let folder = &settings.temp_path;
-        let failed = |call, path: PathBuf| move |error| temp::Failed { call, path, error };
-        let handle = handle.map_err(failed("dup()", folder.path.to_path_buf()))?;
-        let (made, handle) = match handle {
-            Some(handle) => (None, handle),
-            None => {
-                let (handle, path) = temp::make(&folder.path, folder.levels, false)?;
-                (Some(path), handle)
-            }
-        };
-        let all = write_all(&handle, &pieces, offset, settings.temp_file_write_size as usize);
-        all.map_err(failed("pwrite()", made.clone().unwrap_or_else(|| folder.path.to_path_buf())))?;
-        Ok(made.map(|path| (handle, path)))
+        let (handle, path) = temp::make(&folder.path, folder.levels, false)?;
+        write_all(&handle, &pieces, offset, at_a_time).map_err(failed(path.clone()))?;
+        Ok(Some((handle, path)))
     }))
 }
 

@@ -127,6 +127,15 @@ impl Slot {
         }
     }
 
+    /// The file at the front is in memory up to there.
+    pub(crate) fn set_resident_to(&mut self, offset: u64) {
+        match (&mut self.layer, &mut self.output) {
+            (Some(layered), _) => layered.resident_to = offset,
+            (None, Some(output)) => output.resident_to = offset,
+            (None, None) => (),
+        }
+    }
+
     /// The file range that is sent next.
     pub(crate) fn front_file(&self) -> Option<(&Rc<FileHandle>, u64, u64)> {
         match &self.layer {

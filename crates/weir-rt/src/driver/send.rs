@@ -2,6 +2,7 @@
 //! non-blocking sendfile(2) from the loop while they are in the page cache, and through a pool thread that reads the
 //! next piece in where they are not. io_uring's own SPLICE always goes to a kernel thread (6 to 16 us each).
 
+use std::io;
 use std::rc::Rc;
 
 use crate::blocking;
@@ -213,10 +214,12 @@ impl Io {
         let len = len.min(FAULT_BYTES);
         let copy = match sys::duplicate(file) {
             Ok(copy) => copy,
-            Err(e) => {
-                let errno = e.raw_os_error().unwrap_or(libc::EIO);
-                return self.fail_send(core, i, SendError::Closed(errno));
+            // Without a descriptor for the thread the loop waits for the disk: better late than with a file that breaks off.
+            Err(e) if e.raw_os_error() == Some(libc::EMFILE) => {
+                let read = file.readahead_blocking(offset, len);
+                return self.read_in_here(core, i, offset + len, read);
             }
+            Err(e) => return self.fail_send(core, i, failed(&e)),
         };
         slot.sending = Sending::Faulting;
         let generation = slot.generation;
@@ -244,12 +247,20 @@ impl Io {
         if let Some(errno) = errno {
             return self.fail_send(core, i, SendError::Closed(errno));
         }
-        match (&mut slot.layer, &mut slot.output) {
-            (Some(layered), _) => layered.resident_to = resident_to,
-            (None, Some(output)) => output.resident_to = resident_to,
-            (None, None) => (),
-        }
+        slot.set_resident_to(resident_to);
         self.start_send(core, i);
+    }
+
+    /// The next piece of the file was read by the loop: it is sent in the next turn.
+    #[cold]
+    fn read_in_here(&mut self, core: &Core, i: u32, resident_to: u64, read: io::Result<()>) {
+        if let Err(error) = read {
+            return self.fail_send(core, i, failed(&error));
+        }
+        let slot = self.sockets.slot(i);
+        slot.set_resident_to(resident_to);
+        slot.sending = Sending::Yielded;
+        self.sockets.yielded.push(i);
     }
 
     /// `n` bytes have gone to the kernel.
@@ -380,6 +391,10 @@ impl Io {
         }
         sys::shutdown_write(slot.fd)
     }
+}
+
+fn failed(error: &io::Error) -> SendError {
+    SendError::Closed(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn send_file(file: &Rc<FileHandle>, fd: i32, offset: u64, len: u64) -> Result<usize, i32> {

@@ -3,6 +3,7 @@ use crate::process::tests::in_child;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::task::Poll;
 
 /// A directory of its own, removed at the end.
 pub(super) struct Dir(pub(super) PathBuf);
@@ -216,4 +217,25 @@ fn errors_have_the_c_librarys_words() {
     for wild in [-1, 134, i32::MAX, i32::MIN] {
         assert_eq!(errno_text(wild), "Unknown error");
     }
+}
+
+/// Without a descriptor for the pool's thread the loop does it.
+#[test]
+fn what_a_thread_can_not_do_is_done_here() {
+    let dir = Dir::new("on-pool");
+    let file = open(&dir.file("a", b"0123456789")).expect("there");
+    let read = |file: &FileHandle| {
+        let mut bytes = [0; 4];
+        file.pread(&mut bytes, 3).map(|n| (n, bytes, std::thread::current().id()))
+    };
+    let refused = |errno| Err(io::Error::from_raw_os_error(errno));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut here = with_own(refused(libc::EMFILE), &file, read);
+    let Poll::Ready(Ok((n, bytes, thread))) = here.as_mut().poll(&mut cx) else {
+        panic!("it waits, or fails")
+    };
+    assert_eq!((n, &bytes, thread), (4, b"3456", std::thread::current().id()));
+    let mut failed = with_own(refused(libc::EBADF), &file, read);
+    let Poll::Ready(failed) = failed.as_mut().poll(&mut cx) else { panic!("it waits") };
+    assert_eq!(errno(failed), Some(libc::EBADF));
 }

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use weir_http::h2::{Code, Key};
-use weir_trace::WaitKind;
 
 use super::mux::Mux;
 use super::{Stream, exchange, head};
@@ -62,9 +61,9 @@ pub(super) fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
         return;
     }
     let mut held = std::mem::take(&mut *mux.held.borrow_mut());
-    // A task for each, and its memory, is a fifth of what a response of 10 KB costs.
-    for (key, mut x) in held.extract_if(.., |(key, x)| !stays(mux, *key, x)) {
-        x.shared.resume();
+    // A task for each, and its memory, is a fifth of what a response of 10 KB costs. A trace ends where the response was handed
+    // over, as with HTTP/1: what the connection has left to send is no wait of its own.
+    for (key, mut x) in held.extract_if(.., |(key, _)| !mux.h2.borrow().is_ready(*key)) {
         let unsent = mux.h2.borrow().is_pending(key);
         let rest = if unsent { Some(Rest::Unsent) } else { engine::logged(&mut x) };
         match rest {
@@ -81,19 +80,9 @@ pub(super) fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
     mux.held.replace(held);
 }
 
-/// Whether the rest of the response leaves without anything that the client has to do on this stream.
-fn stays(mux: &Mux, key: Key, x: &Exchange) -> bool {
-    let stays = mux.h2.borrow().is_ready(key);
-    if stays {
-        x.shared.suspend(WaitKind::ClientWrite);
-    }
-    stays
-}
-
 /// The connection ends: requests that wait for room in it become tasks, which see that and end.
 pub(super) fn scatter(mux: &Rc<Mux>) {
     for (key, x) in mux.held.take() {
-        x.shared.resume();
         later(mux, key, x, Task::Answer(Rest::Unsent));
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_rt::file::FileHandle;
+use weir_rt::file::{FileHandle, on_pool};
 
 use super::call::Call;
 use crate::error::Error;
@@ -94,10 +94,8 @@ impl FromFile {
                 if !call.has_room(cx) {
                     return Ok(false);
                 }
-                // The thread gets a descriptor of its own: the request may end before the read does.
-                let handle = self.handle.try_clone().map_err(failed)?;
                 let (offset, len) = (self.offset, self.left.min(PIECE) as usize);
-                self.reading = Some(Box::pin(weir_rt::blocking(move || read(&handle, offset, len))));
+                self.reading = Some(on_pool(&self.handle, move |file| read(file, offset, len)));
                 continue;
             };
             let Poll::Ready(read) = reading.as_mut().poll(cx) else { return Ok(false) };
