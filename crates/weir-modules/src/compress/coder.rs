@@ -40,6 +40,8 @@ pub(crate) struct Packer<C> {
     gathered: usize,
     taken: u64,
     given: u64,
+    /// What was taken when others had their turn last.
+    turn: u64,
     ended: bool,
 }
 
@@ -64,11 +66,12 @@ impl<C: Coder> Packer<C> {
             gathered: 0,
             taken: 0,
             given: 0,
+            turn: 0,
             ended: false,
         }
     }
 
-    /// Compresses until the input is used up (`true`) or enough output is there.
+    /// Compresses until the input is used up (`true`), enough output is there, or it is time for others.
     fn pack(&mut self, output: &mut Chain) -> Result<bool, Failed> {
         let mut scratch = std::mem::take(self.coder.scratch());
         let portion = self.portion.min(scratch.len());
@@ -82,18 +85,18 @@ impl<C: Coder> Packer<C> {
             if self.at as u64 == self.piece.len() {
                 (self.piece, self.at) = (self.kept.pop().unwrap_or_default(), 0);
             }
+            let input = self.piece.memory().unwrap_or_default().get(self.at..).unwrap_or_default();
+            let part = &input[..input.len().min(self.before_turn())];
             let op = match () {
-                () if !self.kept.is_empty() => Op::Run,
+                () if !self.kept.is_empty() || part.len() < input.len() => Op::Run,
                 () if self.kept.last => Op::Finish,
                 () if self.kept.flush => Op::Flush,
                 () => Op::Run,
             };
-            let input = self.piece.memory().unwrap_or_default().get(self.at..).unwrap_or_default();
-            let empty = input.is_empty();
-            if empty && op == Op::Run {
+            if part.is_empty() && op == Op::Run {
                 break;
             }
-            let progress = self.coder.run(input, &mut scratch[self.gathered..], op)?;
+            let progress = self.coder.run(part, &mut scratch[self.gathered..], op)?;
             self.at += progress.taken;
             self.taken += progress.taken as u64;
             self.given += progress.given as u64;
@@ -108,7 +111,7 @@ impl<C: Coder> Packer<C> {
             if self.gathered == scratch.len() {
                 self.hand_on(scratch, output);
             }
-            if output.len() >= ENOUGH {
+            if output.len() >= ENOUGH || self.before_turn() == 0 {
                 return Ok(false);
             }
         }
@@ -116,6 +119,15 @@ impl<C: Coder> Packer<C> {
             self.hand_on(scratch, output);
         }
         Ok(true)
+    }
+
+    /// How many bytes of input may be taken before others have a turn. Who compresses needs none: they would take its
+    /// compressor, of which a worker has few, and its input is as much work as it is long.
+    fn before_turn(&self) -> usize {
+        if self.coding.is_some() {
+            return usize::MAX;
+        }
+        (self.turn + WORK).saturating_sub(self.taken) as usize
     }
 
     fn hand_on(&mut self, scratch: &[u8], output: &mut Chain) {
@@ -144,6 +156,10 @@ impl<C: Coder> BodyFilter for Packer<C> {
             let (taken, given) = (self.taken, self.given);
             x.state::<Ratios>().note(coding, taken, given);
         }
+        if self.before_turn() == 0 && !self.ended {
+            self.turn = self.taken;
+            return Ok(Step::Wait(Box::pin(weir_rt::yield_now())));
+        }
         Ok(if used_up { Step::More } else { Step::Full })
     }
 }
@@ -153,3 +169,6 @@ pub(crate) const SCRATCH: usize = 8 * 1024;
 /// So many bytes of output are enough for one step: with the compressor's tables, what was read ahead and what the
 /// connection holds it keeps a response below 256 KB.
 const ENOUGH: u64 = 8 * 1024;
+/// So many bytes are unpacked before others have a turn: packed data need not hold anything, and the most laborious (tables
+/// of codes for empty blocks) take 0.1 us a byte. All that was received in one turn would hold up the loop for 25 ms.
+const WORK: u64 = 16 * 1024;

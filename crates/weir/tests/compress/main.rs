@@ -2,6 +2,7 @@
 //! becomes of long bodies, slow clients and broken data.
 
 mod dense;
+mod laborious;
 mod memory;
 mod packed;
 mod rules;
