@@ -310,6 +310,17 @@ pub static TARGETS: &[Target] = &[
         tokens: &[b"VALUE ", b"END\r\n", b"\r\n", b" ", b"0", b"18446744073709551615"],
     },
     Target {
+        name: "cgi_head",
+        run: weir_modules::fuzzed::cgi_head,
+        seeds: &[
+            b"Status: 404 Not Found\r\nContent-Type: text/html\r\n\r\nabc",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+            b"Location: /a\nStatus: 100\n\n",
+            b"HTTP/: 1\r\nX: y\r\n\r\n",
+        ],
+        tokens: FIELDS,
+    },
+    Target {
         name: "fastcgi",
         run: http::fastcgi_records,
         seeds: &[

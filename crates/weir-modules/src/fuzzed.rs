@@ -5,13 +5,15 @@ use std::rc::Rc;
 
 use weir_core::body::{Buf, Chain};
 use weir_http::deflate::Settings;
+use weir_http::Span;
+use weir_http::h1::{Parse, ResponseHead};
 
 use crate::compress::{Coder, Op};
 use crate::gunzip::Inflater;
 use crate::gzip::Deflater;
 use crate::sub::replace::Replacer;
 use crate::sub::search::Patterns;
-use crate::{auth_basic, password, secure_link, userid};
+use crate::{auth_basic, cgi, password, secure_link, userid};
 
 /// Packed data: read or refused, and how it is cut makes no difference.
 pub fn gunzip(data: &[u8]) {
@@ -126,5 +128,39 @@ pub fn user_id(data: &[u8]) {
     }
 }
 
+/// The head of an SCGI or uwsgi server's response: what is found lies in it, and comes out the same however much of the
+/// content has come with it, but not before it is whole.
+pub fn cgi_head(data: &[u8]) {
+    let mut head = ResponseHead::default();
+    let whole = cgi::answer::parse(data, MOST_HEAD, &mut head);
+    if whole == Ok(Parse::Complete) {
+        assert!(head.len <= data.len().min(MOST_HEAD));
+        let found = &data[..head.len];
+        for field in &head.fields {
+            let text = |span: Span| &found[span.start as usize..span.end as usize];
+            let (name, value) = (text(field.name), text(field.value));
+            assert!(!name.is_empty() && !name.contains(&b':'), "a name");
+            assert!(!value.iter().any(|byte| b"\r\n\0".contains(byte)), "no line ends in a value");
+            let number = cgi::head::number(value);
+            assert!(number.is_none_or(|number| number == 101 || (200..=999).contains(&number)), "one response");
+        }
+    }
+    // Every prefix of a short input, some of a long one.
+    for length in (0..data.len()).step_by(data.len() / 128 + 1) {
+        let mut part = ResponseHead::default();
+        match (cgi::answer::parse(&data[..length], MOST_HEAD, &mut part), &whole) {
+            (Ok(Parse::Complete), Ok(Parse::Complete)) => {
+                assert_eq!((part.len, part.status, part.fields.len()), (head.len, head.status, head.fields.len()));
+            }
+            (Ok(Parse::Complete), other) => panic!("{other:?} of more than a whole head"),
+            (Ok(Parse::Incomplete { .. }), Ok(Parse::Complete)) => assert!(length < head.len),
+            (Ok(Parse::Incomplete { .. }), _) | (Err(_), Err(_)) => {}
+            (Err(bad), _) => panic!("{bad:?} in the front of a right head"),
+        }
+    }
+}
+
+/// The room for a head, as `scgi_buffer_size` gives it.
+const MOST_HEAD: usize = 1024;
 /// A thousand times an input, where a bomb shall not fill memory.
 const MOST: usize = 1 << 20;

@@ -50,11 +50,21 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
+        // Where another master has taken the name meanwhile, what is there is that one's.
+        if is_anothers(&self.path) {
+            return;
+        }
         for path in [self.path.clone(), socket(&self.path), status(&self.path)] {
             // That somebody removed it already is no news.
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Whether a pid file at `path` names another process. Only a file is read: a FIFO there would hold up the master's end.
+fn is_anothers(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+        && read(path).is_ok_and(|number| u32::try_from(number) != Ok(std::process::id()))
 }
 
 /// The number in a pid file.
@@ -123,6 +133,13 @@ mod tests {
         assert!(!path.exists() && !status(&path).exists() && status(&oldbin(&path)).exists());
         drop(file);
         std::fs::remove_dir(&folder).expect("empty again");
+        std::fs::create_dir(&folder).expect("once more");
+        let file = PidFile::write(path.clone()).expect("ours");
+        std::fs::write(&path, "1\n").expect("ours");
+        std::fs::write(socket(&path), "").expect("ours");
+        drop(file);
+        assert!(path.exists() && socket(&path).exists(), "another has them now");
+        std::fs::remove_dir_all(&folder).expect("ours");
         assert!(probe(&path).is_err());
     }
 }

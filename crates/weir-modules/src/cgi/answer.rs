@@ -3,7 +3,7 @@
 
 use weir_core::Exchange;
 use weir_core::upstream::protocol::{Decoder, Head, Incoming};
-use weir_http::h1::{Limits, Parse, ResponseHead};
+use weir_http::h1::{BadResponse, Limits, Parse, ResponseHead};
 use weir_http::{Known, Method};
 
 use super::head;
@@ -19,55 +19,58 @@ pub(crate) fn read(
     most: usize,
     incoming: &mut Incoming,
 ) -> Result<Head, String> {
-    let line = bytes.get(..LINE.len().min(bytes.len())).unwrap_or_default();
-    if line.len() < LINE.len() && LINE.starts_with(line) {
-        return Ok(Head::Incomplete);
+    let mut head = ResponseHead::default();
+    match parse(bytes, most, &mut head) {
+        Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
+        Ok(Parse::Complete) => {}
+        Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
     }
-    let found = if line == LINE { with_line(x, bytes, most, incoming)? } else { None };
-    let found = match found {
-        Some(found) => found,
-        None => match head::read(x, bytes, most, incoming)? {
-            Some(len) => Head::Complete(len),
-            None => Head::Incomplete,
-        },
-    };
-    if let Head::Complete(_) = found {
-        let bodiless = x.request.method == Method::Head || matches!(incoming.status, 204 | 304);
-        incoming.upgraded = incoming.status == 101;
-        if incoming.upgraded && !x.request.fields.iter().any(|field| field.known == Known::Upgrade) {
-            return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
+    let len = head.len;
+    if head.status == 0 {
+        head::keep(x, bytes, head, incoming)?;
+    } else {
+        answer_head::keep(x, bytes, head, incoming);
+        if !head::is_final(incoming.status) {
+            return Err(format!("upstream sent invalid status \"{}\"", incoming.status));
         }
-        incoming.decoder = match incoming.content_length {
-            _ if bodiless => Decoder::None,
-            Some(0) => Decoder::None,
-            Some(length) => Decoder::Length(length),
-            None => Decoder::UntilClose,
-        };
     }
-    Ok(found)
+    frame(x, incoming)?;
+    Ok(Head::Complete(len))
 }
 
-/// A head that begins as HTTP does; `None`: its first line is no status line.
-fn with_line(
-    x: &mut Exchange,
-    bytes: &[u8],
-    most: usize,
-    incoming: &mut Incoming,
-) -> Result<Option<Head>, String> {
+/// Reads a head that begins as HTTP does, or, where there is no status line, as CGI has it: its status is 0 then.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse(bytes: &[u8], most: usize, head: &mut ResponseHead) -> Result<Parse, BadResponse> {
     let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
-    let mut line = ResponseHead::default();
-    match line.parse(bytes, &limits) {
-        Ok(Parse::Incomplete { .. }) => return Ok(Some(Head::Incomplete)),
-        Ok(Parse::Complete) => {}
-        Err(weir_http::h1::BadResponse::InvalidStatusLine) => return Ok(None),
-        Err(bad) => return Err(answer_head::complaint(&line, bad, bytes)),
+    let line = bytes.get(..LINE.len()).unwrap_or(bytes);
+    if line.len() < LINE.len() && LINE.starts_with(line) {
+        return Ok(Parse::Incomplete { in_line: true });
     }
-    let len = line.len;
-    answer_head::keep(x, bytes, line, incoming);
-    if !head::is_final(incoming.status) {
-        return Err(format!("upstream sent invalid status \"{}\"", incoming.status));
+    if line == LINE {
+        match head.parse(bytes, &limits) {
+            Err(BadResponse::InvalidStatusLine) => {}
+            parsed => return parsed,
+        }
     }
-    Ok(Some(Head::Complete(len)))
+    head.parse_fields(bytes, &limits)
+}
+
+/// Where the body ends.
+fn frame(x: &Exchange, incoming: &mut Incoming) -> Result<(), String> {
+    let bodiless = x.request.method == Method::Head || matches!(incoming.status, 204 | 304);
+    incoming.upgraded = incoming.status == 101;
+    if incoming.upgraded && !x.request.fields.iter().any(|field| field.known == Known::Upgrade) {
+        return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
+    }
+    incoming.decoder = match incoming.content_length {
+        _ if bodiless => Decoder::None,
+        Some(0) => Decoder::None,
+        Some(length) => Decoder::Length(length),
+        None => Decoder::UntilClose,
+    };
+    Ok(())
 }
 
 /// How a status line begins.

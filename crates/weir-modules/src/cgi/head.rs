@@ -26,9 +26,23 @@ pub(crate) fn read(
         Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
     }
     let len = head.len;
+    keep(x, bytes, head, incoming)?;
+    Ok(Some(len))
+}
+
+/// Keeps a head without a status line; its status is in one of its fields.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn keep(
+    x: &mut Exchange,
+    bytes: &[u8],
+    head: ResponseHead,
+    incoming: &mut Incoming,
+) -> Result<(), String> {
     answer_head::keep(x, bytes, head, incoming);
     (incoming.status, incoming.reason) = status(x, &incoming.fields)?;
-    Ok(Some(len))
+    Ok(())
 }
 
 /// What `Status` says; without it a `Location` means 302, as in nginx.
@@ -47,7 +61,7 @@ fn status(x: &Exchange, fields: &[Field]) -> Result<(u16, Option<Span>), String>
 
 /// The three digits that a status begins with, and that are all of it or have a space behind them. None below 200 is final:
 /// the client would take the next response for this one's. 101 is judged by the request.
-fn number(line: &[u8]) -> Option<u16> {
+pub(crate) fn number(line: &[u8]) -> Option<u16> {
     let (digits, reason) = line.split_at_checked(3)?;
     let number = u16::try_from(weir_http::header::decimal(digits)?).ok()?;
     let whole = reason.first().is_none_or(|byte| matches!(byte, b' ' | b'\t'));

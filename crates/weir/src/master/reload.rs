@@ -19,7 +19,7 @@ use super::child::words;
 use super::{Child, Cycle, Master};
 use crate::bundle::{Bundle, Order, Recorder, Socket, WantsAgent};
 use crate::run::{self, log_signal};
-use crate::{settings, single};
+use crate::{pid, settings, single};
 
 /// What goes on of a reload: at most one of the two.
 #[derive(Default)]
@@ -205,6 +205,8 @@ impl Master {
         }
         let configuration = &self.hatching.cycle.configuration;
         let path = configuration.main.pid(&configuration.prefix);
+        // The name itself is the successor's as long as it is there.
+        let path = if self.successor.is_some() { pid::oldbin(&path) } else { path };
         if path != self.pid.path()
             && let Err(error) = self.pid.rename(path.clone())
         {

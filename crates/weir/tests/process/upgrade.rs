@@ -65,6 +65,24 @@ both_drivers! {
     }
 }
 
+/// A reload that is under way when the new master is started leaves the pid file, and the control socket, to that one, and so
+/// does the old one's end.
+#[test]
+fn a_reload_ends_beside_the_new_master() {
+    let mut server = Server::start(&answering("v").replace("http {", SLOW));
+    let (pid, old) = (server.dir().path().join("nginx.pid"), server.pid());
+    kill(old, "HUP");
+    let (new, _) = upgrade(&pid, old);
+    kill(old, "QUIT");
+    wait_gone(old);
+    assert!(server.wait_exit().status.success());
+    assert_eq!(pid_in(&pid, None), new);
+    assert!(weir_see_top(&server), "the new one's");
+    kill(new, "QUIT");
+    wait_gone(new);
+    assert!(!pid.exists(), "removed by the last master");
+}
+
 /// A binary that does not come up leaves everything as it was.
 #[test]
 fn a_failed_upgrade_is_taken_back() {
@@ -100,6 +118,10 @@ fn the_control_socket_goes_with_the_pid_file() {
     assert!(sites(), "the old one's again");
     assert!(server.quit().status.success());
 }
+
+/// Each start and reload takes half a second.
+const SLOW: &str =
+    "http { init_by_lua_block { local began = os.clock() while os.clock() < began + 0.5 do end }";
 
 fn weir_see_top(server: &Server) -> bool {
     let folder = server.dir().path();
