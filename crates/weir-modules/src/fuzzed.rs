@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use weir_core::body::{Buf, Chain};
-use weir_http::deflate::Settings;
 use weir_http::Span;
+use weir_http::deflate::Settings;
 use weir_http::h1::{Parse, ResponseHead};
 
 use crate::compress::{Coder, Op};
@@ -142,7 +142,10 @@ pub fn cgi_head(data: &[u8]) {
             assert!(!name.is_empty() && !name.contains(&b':'), "a name");
             assert!(!value.iter().any(|byte| b"\r\n\0".contains(byte)), "no line ends in a value");
             let number = cgi::head::number(value);
-            assert!(number.is_none_or(|number| number == 101 || (200..=999).contains(&number)), "one response");
+            assert!(
+                number.is_none_or(|number| number == 101 || (200..=999).contains(&number)),
+                "one response"
+            );
         }
     }
     // Every prefix of a short input, some of a long one.
@@ -150,7 +153,10 @@ pub fn cgi_head(data: &[u8]) {
         let mut part = ResponseHead::default();
         match (cgi::answer::parse(&data[..length], MOST_HEAD, &mut part), &whole) {
             (Ok(Parse::Complete), Ok(Parse::Complete)) => {
-                assert_eq!((part.len, part.status, part.fields.len()), (head.len, head.status, head.fields.len()));
+                assert_eq!(
+                    (part.len, part.status, part.fields.len()),
+                    (head.len, head.status, head.fields.len())
+                );
             }
             (Ok(Parse::Complete), other) => panic!("{other:?} of more than a whole head"),
             (Ok(Parse::Incomplete { .. }), Ok(Parse::Complete)) => assert!(length < head.len),
