@@ -71,8 +71,11 @@ both_drivers! {
 fn a_reload_ends_beside_the_new_master() {
     let mut server = Server::start(&answering("v").replace("http {", SLOW));
     let (pid, old) = (server.dir().path().join("nginx.pid"), server.pid());
-    kill(old, "HUP");
-    let (new, _) = upgrade(&pid, old);
+    // By one shell: the second comes before the server process can have ended what the first began.
+    kill(old, &format!("HUP {old}; kill -USR2"));
+    let new = pid_in(&pid, Some(old));
+    server_of(new, None);
+    assert_eq!(pid_in(&pid.with_file_name("nginx.pid.oldbin"), None), old);
     kill(old, "QUIT");
     wait_gone(old);
     assert!(server.wait_exit().status.success());
