@@ -13,9 +13,9 @@ use weir_core::conf::{CORE_MODULES, with_core};
 use weir_see::{Source, control};
 use weir_test::{DEADLINE, Driver, both_drivers};
 
-#[path = "support/inside.rs"]
+#[path = "it/support/inside.rs"]
 mod inside;
-#[path = "support/says.rs"]
+#[path = "it/support/says.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod says;
 

@@ -11,7 +11,7 @@ use weir_trace::{
     Average, AverageWatch, InFlight, RequestRecord, Site, SiteTable, Stall, Tree, WaitKind, Why,
 };
 
-#[path = "support/inside.rs"]
+#[path = "it/support/inside.rs"]
 mod inside;
 
 use inside::{Act, BLOCK, BURN, Hold, PHASES, Running, SLEEP, is_about, lasted, ns, text, took};

@@ -14,7 +14,7 @@ use weir_rt::net::{self, ListenOptions};
 use weir_test::{Backend, Driver, Visit, both_drivers, wait_for};
 use weir_trace::{Kept, Kind, SiteTable, WaitKind};
 
-#[path = "support/inside.rs"]
+#[path = "it/support/inside.rs"]
 mod inside;
 
 use inside::{Act, Running, SLOTS, is_about, lasted, text, took};

@@ -9,7 +9,7 @@ use weir_modules::{Index, Static};
 use weir_test::{Client, DEADLINE, Driver, both_drivers};
 use weir_trace::{Kept, Node, SiteTable, Tree, WaitKind, Watch};
 
-#[path = "support/inside.rs"]
+#[path = "it/support/inside.rs"]
 mod inside;
 
 use inside::{Act, BURN, PHASES, Running, ns};

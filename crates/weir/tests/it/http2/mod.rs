@@ -1,0 +1,16 @@
+//! HTTP/2 against the real server: by a client of its own, byte by byte, and by real ones.
+
+mod attacks;
+mod client;
+mod counts;
+mod go;
+mod grpc;
+mod hostile;
+mod late;
+mod lua;
+mod peer;
+mod real;
+mod reload;
+mod streams;
+use crate::support::tls;
+mod upstream;

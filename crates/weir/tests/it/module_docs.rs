@@ -1,0 +1,238 @@
+//! docs/modules.md and docs/modules/NAME.md are made from the directive tables and the modules' own documentation;
+//! this fails when they are stale. `WEIR_WRITE_DOCS=1 cargo test -p weir --test it module_docs` writes them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weir::modules::MODULES;
+use weir_conf::{Contexts, Signature};
+use weir_core::conf::build::STRUCTURE;
+use weir_core::module::Row;
+use weir_core::variable::{Get, Variable};
+
+/// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
+const EXTRA: [&str; 26] = [
+    "admin",
+    "fastcgi_cache_purge",
+    "invalid_header_values",
+    "least_time",
+    "peak_ewma",
+    "profile",
+    "profile_blocked",
+    "profile_cpu",
+    "profile_redact",
+    "proxy_cache_purge",
+    "proxy_protocol",
+    "proxy_upgrade",
+    "queue",
+    "resolver_cache",
+    "retry_budget",
+    "scgi_cache_purge",
+    "server_product",
+    "server_timing",
+    "source",
+    "ssl",
+    "ssl_key_pool",
+    "state",
+    "trace",
+    "trace_header",
+    "uwsgi_cache_purge",
+    "welcome",
+];
+/// What directives of modules that are not nginx's own begin with: headers-more, subs_filter, ngx_brotli, zstd, echo.
+const THIRD_PARTY: [&str; 5] = ["more_", "subs_", "brotli", "zstd", "echo"];
+
+#[test]
+fn pages_are_those_of_the_tables() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut stale = Vec::new();
+    for (name, text) in pages() {
+        let path = folder.join(&name);
+        if fs::read_to_string(&path).is_ok_and(|there| there == text) {
+            continue;
+        }
+        if std::env::var_os("WEIR_WRITE_DOCS").is_some() {
+            fs::create_dir_all(path.parent().expect("below docs")).expect("a folder of the repository");
+            fs::write(&path, text).expect("a file of the repository");
+        } else {
+            stale.push(name);
+        }
+    }
+    assert!(
+        stale.is_empty(),
+        "stale: {stale:?}; WEIR_WRITE_DOCS=1 cargo test -p weir --test it module_docs writes them"
+    );
+}
+
+/// Every directive says in a line what it is for.
+#[test]
+fn every_directive_is_documented() {
+    let missing: Vec<_> =
+        tables().into_values().flatten().filter(|row| row.doc.is_empty()).map(|row| row.name).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Every directive of nginx's own modules is there, or the manual says why not.
+#[test]
+fn what_is_lacking_has_a_reason() {
+    let unexplained: Vec<_> =
+        lacking(DIRECTIVES, &has_directive).filter(|name| reason(name).is_none()).collect();
+    assert!(unexplained.is_empty(), "lacking without a reason: {unexplained:?}");
+}
+
+/// So is every variable.
+#[test]
+fn every_variable_of_nginx_is_there_or_has_a_reason() {
+    let unexplained: Vec<_> =
+        lacking(VARIABLES, &has_variable).filter(|name| reason(name).is_none()).collect();
+    assert!(unexplained.is_empty(), "lacking without a reason: {unexplained:?}");
+}
+
+/// The names of a list, `module: name name…` a line, that Weir does not have.
+fn lacking<'l>(list: &'l str, has: &'l dyn Fn(&str) -> bool) -> impl Iterator<Item = &'l str> {
+    let names = list.lines().filter_map(|line| line.split_once(':'));
+    names.flat_map(|(_, names)| names.split_whitespace()).filter(|name| !has(name))
+}
+
+fn has_directive(name: &str) -> bool {
+    // The lexer's own.
+    name == "include" || tables().values().flatten().any(|row| row.name == name)
+}
+
+fn has_variable(name: &str) -> bool {
+    let covers = |known: &Variable| match known.get {
+        Get::Plain(_) => known.name == name,
+        Get::Prefix(_) => name.starts_with(known.name),
+    };
+    MODULES.iter().flat_map(|module| module.variables).any(covers)
+}
+
+/// Why a directive or a variable of nginx is not there.
+fn reason(name: &str) -> Option<&'static str> {
+    let fits = |pattern: &&str| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) if end.ends_with('*') => name.contains(end.trim_end_matches('*')),
+        (Some(end), None) => name.ends_with(end),
+        (_, Some(begin)) => name.starts_with(begin),
+        _ => name == *pattern,
+    };
+    REASONS.iter().find(|(patterns, _)| patterns.iter().any(fits)).map(|(_, why)| *why)
+}
+
+/// What is lacking, by its reason.
+fn lacking_page() -> String {
+    let mut page = LACKING.to_owned();
+    let names: Vec<_> = lacking(DIRECTIVES, &has_directive).collect();
+    for (_, why) in REASONS {
+        let of_it: Vec<_> = names.iter().filter(|name| reason(name) == Some(why)).collect();
+        if !of_it.is_empty() {
+            let list: Vec<_> = of_it.iter().map(|name| format!("`{name}`")).collect();
+            let _ = writeln!(page, "| {} | {why} |", list.join(" "));
+        }
+    }
+    page
+}
+
+/// Module → its directives, in the order of its table.
+fn tables() -> BTreeMap<&'static str, Vec<Row>> {
+    let block = |block: &Signature| Row { name: block.name, contexts: block.contexts, doc: block.doc };
+    let structure = STRUCTURE.iter().map(block).collect();
+    let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::from([("structure", structure)]);
+    for module in MODULES {
+        tables.entry(module.name).or_default().extend(module.directives());
+    }
+    tables.retain(|_, rows| !rows.is_empty());
+    tables
+}
+
+fn pages() -> BTreeMap<String, String> {
+    let mut pages = BTreeMap::new();
+    let mut index = INTRODUCTION.to_owned();
+    for (module, rows) in tables() {
+        let _ = writeln!(
+            index,
+            "\n## [{module}](modules/{module}.md)\n\n| directive | compared with nginx | what it does |\n|---|---|---|"
+        );
+        let mut page = format!("# {module}\n\n{}", about(module));
+        for row in rows {
+            let compared = match row.name {
+                name if EXTRA.contains(&name) => "extra",
+                _ if row.doc.starts_with("Ignored") => "ignored",
+                name if THIRD_PARTY.iter().any(|begin| name.starts_with(begin)) => "third-party",
+                _ => "same",
+            };
+            let _ = writeln!(index, "| `{}` | {compared} | {} |", row.name, cell(row.doc));
+            let _ = write!(page, "\n## {}\n\n{}\n\nIn: {}.\n", row.name, row.doc, contexts(row.contexts));
+        }
+        pages.insert(format!("modules/{module}.md"), page);
+    }
+    index += &lacking_page();
+    pages.insert("modules.md".to_owned(), index);
+    pages
+}
+
+fn contexts(contexts: Contexts) -> String {
+    contexts.to_string().replace('"', "`")
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// The documentation at the head of the module's file, as far as it has one of its name.
+fn about(module: &str) -> String {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders =
+        ["weir-modules/src", "weir-core/src/conf", "weir-core/src", "weir-core/src/tls", "weir-see/src"];
+    let files = |folder: &&str| -> [PathBuf; 2] {
+        let folder = crates.join(folder);
+        [folder.join(format!("{module}.rs")), folder.join(module).join("mod.rs")]
+    };
+    let text =
+        folders.iter().flat_map(files).find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    let doc = text.lines().map_while(|line| line.strip_prefix("//!"));
+    doc.map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned() + "\n").collect()
+}
+
+/// The directives of nginx 1.31.5's core, event and http modules, and their variables: `module: names`.
+const DIRECTIVES: &str = include_str!("../data/nginx-directives.txt");
+const VARIABLES: &str = include_str!("../data/nginx-variables.txt");
+
+/// Why directives and variables of nginx are not there; the first that fits counts. A star stands for any text.
+const REASONS: &[(&[&str], &str)] = &[
+    (&["http2*", "http3*", "quic_*"], "HTTP/2 and HTTP/3 are not finished."),
+    (&["memcached_key"], "Is made by `set`, as in nginx."),
+    (&["least_time"], "This module is not there yet."),
+    (&["*_ssl_*", "ssl_*"], "TLS is not finished."),
+    (&["grpc_ssl_key_log", "client_body_early_read"], "Not built yet."),
+    (
+        &["devpoll_*", "eventport_*", "iocp_*", "post_acceptex", "acceptex_read", "kqueue_*"],
+        "For systems other than Linux.",
+    ),
+    (&["flv", "mp4", "mp4_*"], "Players fetch ranges of files instead; not yet."),
+    (&["geoip_*"], "Its library reads databases that are made no more; `geo` and `map` remain."),
+    (&["image_filter*", "xslt_*", "xml_*"], "Would need libraries in C that read what strangers send."),
+    (&["perl", "perl_*"], "There is no perl inside; Lua is to come."),
+    (
+        &["degradation", "degrade"],
+        "Asks how much memory the process has by sbrk(2), which says little today.",
+    ),
+];
+
+const LACKING: &str = "
+## What nginx has and Weir has not
+
+Modules for TCP, UDP and mail (`stream`, `mail`) are not there, with all of their directives. Of the others:
+
+| directives | why |
+|---|---|
+";
+
+const INTRODUCTION: &str = "# Modules and their directives
+
+Made from the directive tables: `WEIR_WRITE_DOCS=1 cargo test -p weir --test it module_docs`. *same*: a directive
+of nginx 1.31, with its names, defaults, inheritance and messages; *third-party*: one of a well-known module for nginx, as there; *extra*: nginx has none; *ignored*: checked as in nginx,
+then has no effect, with a warning. What is not listed is not supported: it is an error of the configuration (`unknown directive`), never ignored. What nginx has and Weir has not stands at the
+end, with the reason.
+";
