@@ -9,16 +9,16 @@ use weir_test::{Backend, Response, Server, Visit, both_drivers, require_program}
 use support::{get, pattern, upload};
 
 /// What an application got: the bytes before the parameters, these, and the body.
-type Got = (Vec<u8>, Pairs, usize);
+pub(crate) type Got = (Vec<u8>, Pairs, usize);
 
 /// Names and values in the order they came.
-type Pairs = Vec<(String, String)>;
+pub(crate) type Pairs = Vec<(String, String)>;
 
 /// What a client got: status, reason, fields, body.
 type Shown = (u16, String, Pairs, String);
 
 /// Reads a request of either protocol.
-fn read(visit: &mut Visit, protocol: &str) -> Option<Got> {
+pub(crate) fn read(visit: &mut Visit, protocol: &str) -> Option<Got> {
     let (head, pairs) = if protocol == "scgi" { scgi(visit)? } else { uwsgi(visit)? };
     let length = pairs.iter().find(|(name, _)| name == "CONTENT_LENGTH");
     let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);

@@ -1,13 +1,17 @@
 //! What the log says was sent is what came, on every transport and from every source of a body: bills are made from it.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 
-use weir_test::{DEADLINE, Driver, Server, both_drivers, require_program, wait_for};
+use weir_test::{
+    Backend, DEADLINE, Driver, FcgiApp, FcgiOut, Server, both_drivers, require_program, wait_for,
+};
 
 use super::attacks::frame;
 use super::tls::own;
+use crate::scgi_uwsgi::read as read_cgi;
 
 /// Bytes that came: all of them, and those of the body; as in nginx with the framing of chunks, and without that of HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +86,44 @@ fn logged(server: &Server, number: usize) -> Came {
     })
 }
 
-fn serve(driver: Driver) -> Server {
+/// What an application says to a request for a path that ends in a number: so many bytes.
+fn says(path: &str) -> String {
+    let size = path.rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(0);
+    format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{}", "x".repeat(size))
+}
+
+/// An application of SCGI or uwsgi, whose requests have the path as the value of `REQUEST_URI`.
+fn application(protocol: &'static str) -> Backend {
+    Backend::start(move |visit| {
+        let Some((_, pairs, _)) = read_cgi(visit, protocol) else { return };
+        let path = pairs.iter().find(|(name, _)| name == "REQUEST_URI").map(|(_, value)| value.as_str());
+        visit.send(says(path.unwrap_or_default()));
+    })
+}
+
+/// The server, and those that it asks.
+struct Served {
+    server: Server,
+    _applications: (FcgiApp, [Backend; 2]),
+}
+
+impl std::ops::Deref for Served {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+fn serve(driver: Driver) -> Served {
     let pair = own("localhost");
-    let mut builder = Server::builder(
-        "http { log_format sent '$request_uri $bytes_sent $body_bytes_sent'; access_log sent.log sent;
+    let fastcgi = FcgiApp::start(|request| {
+        let text = says(request.param("REQUEST_URI"));
+        let pieces = text.as_bytes().chunks(60_000).map(|piece| FcgiOut::Stdout(piece.to_vec()));
+        pieces.chain([FcgiOut::Stdout(Vec::new()), FcgiOut::End]).collect()
+    });
+    let cgi = ["scgi", "uwsgi"].map(application);
+    let conf = "http { log_format sent '$request_uri $bytes_sent $body_bytes_sent'; access_log sent.log sent;
             ssl_certificate a.crt; ssl_certificate_key a.key; root files; sub_filter_types *;
             proxy_cache_path cache keys_zone=kept:1m; gzip_types *; gzip_min_length 1;
             server { listen 127.0.0.1:%%PORT_0%%; listen 127.0.0.1:%%PORT_1%% ssl; http2 on;
@@ -107,22 +145,35 @@ fn serve(driver: Driver) -> Server {
                 location /unbuffered/ { proxy_buffering off; proxy_pass http://127.0.0.1:%%PORT_2%%/; }
                 location /cached/ { proxy_cache kept; proxy_cache_valid any 1h; proxy_cache_key $uri;
                     proxy_pass http://127.0.0.1:%%PORT_2%%/; }
+                location /fastcgi/ { fastcgi_pass 127.0.0.1:FASTCGI; fastcgi_param REQUEST_URI $uri; }
+                location /scgi/ { scgi_pass 127.0.0.1:SCGI; scgi_param REQUEST_URI $uri; }
+                location /uwsgi/ { uwsgi_pass 127.0.0.1:UWSGI; uwsgi_param REQUEST_URI $uri; }
+                location /grpc/ { rewrite ^/grpc(.*) $1 break; grpc_pass grpc://127.0.0.1:%%PORT_2%%; }
+                location /gzip_cached/ { gzip on; gzip_proxied any; proxy_cache kept; proxy_cache_valid any 1h;
+                    proxy_cache_key $uri; proxy_pass http://127.0.0.1:%%PORT_2%%/; }
+                location /gzip_fastcgi/ { gzip on; fastcgi_pass 127.0.0.1:FASTCGI; fastcgi_param REQUEST_URI $uri; }
                 location /slice/ { slice 10k; proxy_cache kept; proxy_cache_key $uri$slice_range; proxy_cache_valid any 1h;
                     proxy_set_header Range $slice_range; proxy_http_version 1.1; proxy_pass http://127.0.0.1:%%PORT_2%%/; } }
-            server { listen 127.0.0.1:%%PORT_2%%; access_log off; } }",
-    )
-    .file("a.crt", &pair.certificate)
-    .file("a.key", &pair.key)
-    .driver(driver);
+            server { listen 127.0.0.1:%%PORT_2%%; http2 on; access_log off; } }";
+    let mut conf = conf.to_owned();
+    for (name, port) in [("FASTCGI", fastcgi.port()), ("UWSGI", cgi[1].port()), ("SCGI", cgi[0].port())] {
+        conf = conf.replace(&format!(":{name};"), &format!(":{port};"));
+    }
+    let mut builder =
+        Server::builder(&conf).file("a.crt", &pair.certificate).file("a.key", &pair.key).driver(driver);
     for size in SIZES {
         builder = builder
             .file(&format!("files/{size}"), vec![b'x'; size])
             .file(&format!("includes/{size}"), format!("<!--#include virtual=\"/pages/{size}\" -->"));
     }
-    builder.start()
+    for size in [MIDDLE, BIG] {
+        let file = std::fs::File::create(builder.dir().join(format!("files/{size}")));
+        file.and_then(|file| file.set_len(size as u64)).expect("ours");
+    }
+    Served { server: builder.start(), _applications: (fastcgi, cgi) }
 }
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 22] = [
     "plain",
     "sendfile",
     "threads",
@@ -138,7 +189,119 @@ const SOURCES: [&str; 15] = [
     "cached",
     "cached",
     "slice",
+    "fastcgi",
+    "scgi",
+    "uwsgi",
+    "grpc",
+    "gzip_cached",
+    "gzip_cached",
+    "gzip_fastcgi",
 ];
+
+/// What sends a large body in other ways than each other.
+const LARGE: [&str; 11] = [
+    "plain",
+    "sendfile",
+    "print",
+    "say",
+    "buffered",
+    "unbuffered",
+    "fastcgi",
+    "scgi",
+    "cached",
+    "slice",
+    "grpc",
+];
+/// More than a connection and the sockets hold at a time.
+const BIG: usize = 24 << 20;
+/// The framing of the chunks of a megabyte takes no more, in pieces of 4 KB.
+const FRAMING: u64 = 4000;
+/// Of several streams at a time.
+const MIDDLE: usize = 2 << 20;
+
+/// A connection of HTTP/2 without TLS that counts the bytes of its streams.
+struct Link {
+    socket: TcpStream,
+    came: HashMap<u32, Came>,
+    over: HashSet<u32>,
+    pongs: usize,
+    /// Nothing more comes.
+    ended: bool,
+}
+
+impl Link {
+    /// A connection whose windows hold `window` bytes.
+    fn open(server: &Server, window: u32) -> Link {
+        let socket = connect(server.addr(0));
+        let wide = [&[0, 4][..], &window.to_be_bytes()].concat();
+        let mut link = Link { socket, came: HashMap::new(), over: HashSet::new(), pongs: 0, ended: false };
+        let frames = [frame(4, 0, 0, &wide), frame(8, 0, 0, &(window - 65_535).to_be_bytes())].concat();
+        link.send(&[&weir_http::h2::PREFACE[..], &frames].concat());
+        link
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the server reads");
+    }
+
+    fn ask(&mut self, stream: u32, path: &str) {
+        let fields = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "a")];
+        let block: Vec<u8> = fields.iter().flat_map(|(name, value)| literal(name, value)).collect();
+        self.send(&frame(1, 5, stream, &block));
+    }
+
+    fn came(&self, stream: u32) -> Came {
+        self.came.get(&stream).copied().unwrap_or(Came { whole: 0, body: 0 })
+    }
+
+    fn body(&self, stream: u32) -> u64 {
+        self.came(stream).body
+    }
+
+    fn over(&self, stream: u32) -> bool {
+        self.over.contains(&stream)
+    }
+
+    /// Reads frames until that is so.
+    #[track_caller]
+    fn until(&mut self, done: impl Fn(&Link) -> bool) {
+        while !done(self) {
+            assert!(!self.ended, "the end: {:?}", self.came);
+            self.frame();
+        }
+    }
+
+    /// As many of `buffer`'s bytes as come.
+    fn fill(&mut self, buffer: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buffer.len() && !self.ended {
+            let read = self.socket.read(&mut buffer[done..]).expect("no reset, and in time");
+            (done, self.ended) = (done + read, read == 0);
+        }
+        done
+    }
+
+    /// A frame, or what comes of it.
+    fn frame(&mut self) {
+        let mut head = [0; 9];
+        let head_came = self.fill(&mut head);
+        if head_came < head.len() {
+            return;
+        }
+        let [a, b, c, kind, flags, d, e, f, g] = head;
+        let (length, stream) = (u32::from_be_bytes([0, a, b, c]), u32::from_be_bytes([d, e, f, g]));
+        let content = self.fill(&mut vec![0; length as usize]) as u64;
+        self.pongs += usize::from(kind == 6 && flags & 1 == 1);
+        if kind < 2 {
+            let came = self.came.entry(stream).or_insert(Came { whole: 0, body: 0 });
+            came.whole += 9 + content;
+            came.body += if kind == 0 { content } else { 0 };
+            if flags & 1 == 1 {
+                self.over.insert(stream);
+            }
+        }
+    }
+}
 
 both_drivers! {
     fn the_log_says_what_came(driver) {
@@ -160,7 +323,7 @@ both_drivers! {
         };
         for source in SOURCES {
             for size in SIZES {
-                let fields: &[_] = if source == "gzip" { &[("accept-encoding", "gzip")] } else { &[] };
+                let fields: &[_] = if source.starts_with("gzip") { &[("accept-encoding", "gzip")] } else { &[] };
                 all("GET", &format!("/{source}/{size}"), fields);
             }
         }
@@ -177,28 +340,86 @@ both_drivers! {
         assert!(wrong.is_empty(), "{} of {number}:\n{}", wrong.len(), wrong.join("\n"));
     }
 
-    /// Over TLS, by curl, which counts the body without frames.
+    /// Over TLS, by curl, which counts the body without the framing of chunks and without frames.
     fn the_log_says_what_came_over_tls(driver) {
         let Some(curl) = require_program("curl") else { return };
         let server = serve(driver);
-        let mut number = 0;
-        for source in ["plain", "sendfile", "buffered", "print"] {
-            for size in SIZES {
-                for version in ["--http1.0", "--http1.1", "--http2"] {
-                    number += 1;
-                    let mut command = Command::new(&curl);
-                    command.args(["-sSk", "--noproxy", "*", "--max-time", "90", "-o", "/dev/null", "-w", "%{size_download}", version]);
-                    command.arg(format!("https://{}/{source}/{size}?id={number}", server.addr(1)));
-                    let output = command.output().expect("curl runs");
-                    let body: u64 = String::from_utf8_lossy(&output.stdout).parse().expect("a number");
-                    let logged = logged(&server, number).body;
-                    let what = format!("{version} {source} {size}: {body} came, {logged} logged");
-                    assert_eq!(body, size as u64, "{what}");
-                    let chunked = version == "--http1.1" && source == "print";
-                    assert!(logged == body || (chunked && logged > body && logged <= body + 1000), "{what}");
+        let (mut number, mut wrong) = (0, Vec::new());
+        for version in ["--http1.0", "--http1.1", "--http2"] {
+            let mut command = Command::new(&curl);
+            command.args(["-sSk", "--noproxy", "*", "--max-time", "90", "-H", "accept-encoding: gzip", version]);
+            command.args(["-w", "%{size_header} %{size_download}\n"]);
+            let mut asked = Vec::new();
+            for (source, size) in SOURCES.iter().flat_map(|source| SIZES.map(|size| (source, size))) {
+                number += 1;
+                asked.push((format!("{version} {source} {size}"), number));
+                command.args(["-o", "/dev/null", &format!("https://{}/{source}/{size}?id={number}", server.addr(1))]);
+            }
+            let output = command.output().expect("curl runs");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(text.lines().count(), asked.len(), "{text} {output:?}");
+            for (line, (what, number)) in text.lines().zip(asked) {
+                let (head, body) = line.split_once(' ').expect("two numbers");
+                let (head, body): (u64, u64) = (head.parse().expect("a number"), body.parse().expect("a number"));
+                let logged = logged(&server, number);
+                let framing = logged.body.saturating_sub(body);
+                let whole = if version == "--http2" { logged.whole } else { head + body + framing };
+                let most = if version == "--http1.1" { FRAMING } else { 0 };
+                if logged != (Came { whole, body: body + framing }) || framing > most || logged.whole <= body {
+                    wrong.push(format!("{what}: {head} and {body}, but {logged:?}"));
                 }
             }
         }
+        assert!(wrong.is_empty(), "{} of {number}:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    /// A stream that its client resets, with the connection in order: frame by frame what came.
+    fn the_log_says_what_came_of_a_stream_that_was_reset(driver) {
+        let server = serve(driver);
+        let mut wrong = Vec::new();
+        for (number, source) in LARGE.iter().enumerate() {
+            let mut link = Link::open(&server, 1 << 30);
+            link.ask(1, &format!("/{source}/{BIG}?id={number}"));
+            link.until(|link| link.body(1) >= 100_000 || link.over(1));
+            link.send(&[frame(3, 0, 1, &[0, 0, 0, 8]), frame(6, 0, 0, &[7; 8])].concat());
+            link.until(|link| link.pongs == 1);
+            let (came, logged) = (link.came(1), logged(&server, number));
+            if came != logged || came.body < 100_000 {
+                wrong.push(format!("{source}: {came:?}, but {logged:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// The client ends its direction, or says GOAWAY, with several streams open, and counts what still comes.
+    fn the_log_says_what_came_before_the_connection_ended(driver) {
+        let server = serve(driver);
+        let (mut wrong, mut number) = (Vec::new(), 0);
+        for source in LARGE {
+            for goaway in [true, false] {
+                let mut link = Link::open(&server, 1 << 30);
+                let streams = [1, 3, 5].map(|stream| {
+                    number += 1;
+                    link.ask(stream, &format!("/{source}/{MIDDLE}?id={number}"));
+                    (stream, number)
+                });
+                link.until(|link| streams.iter().all(|(stream, _)| link.body(*stream) >= 10_000));
+                if goaway {
+                    link.send(&frame(7, 0, 0, &[0; 8]));
+                    link.until(|link| streams.iter().all(|(stream, _)| link.over(*stream)));
+                } else {
+                    link.socket.shutdown(Shutdown::Write).expect("connected");
+                    link.until(|link| link.ended);
+                }
+                for (stream, number) in streams {
+                    let (came, logged) = (link.came(stream), logged(&server, number));
+                    if came != logged || came.body < 10_000 {
+                        wrong.push(format!("{source}, GOAWAY: {goaway}, {stream}: {came:?}, but {logged:?}"));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     /// A client that leaves got no more than was logged, and what was logged is not what it never could get.
