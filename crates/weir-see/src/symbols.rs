@@ -1,7 +1,7 @@
 //! Names for addresses.
 
 pub(crate) mod maps;
-mod process;
+pub(crate) mod process;
 
 use crate::stacks::Frame;
 

@@ -145,6 +145,9 @@ impl<'a> Follower<'a> {
             self.turn();
             return;
         }
+        if self.stack.len() >= DEEPEST {
+            self.restart();
+        }
         let request = if role == Role::Create { None } else { self.request_of(hit.first) };
         let site = self.site(role, hit);
         if let Some(request) = request.and_then(|key| self.requests.get_mut(&key)) {
@@ -206,7 +209,7 @@ impl<'a> Follower<'a> {
 
     fn leave(&mut self, hit: &Hit) {
         // The return's stack pointer is a word above the entry's.
-        while self.stack.last().is_some_and(|open| open.stack + 8 < hit.stack) {
+        while self.stack.last().is_some_and(|open| open.stack.saturating_add(8) < hit.stack) {
             self.pop();
         }
         let Some(open) = self.stack.last().filter(|open| open.number == hit.number) else { return };
@@ -214,6 +217,9 @@ impl<'a> Follower<'a> {
         self.pop();
         if role == Role::Create && hit.result != 0 {
             self.parts.retain(|_, whole| *whole != hit.result);
+            if self.requests.len() >= MOST_REQUESTS {
+                self.restart();
+            }
             let mut request = Request::new(entered, connection);
             request.ran(Site::step(Step::Parse), self.now - entered);
             self.requests.insert(hit.result, request);
@@ -254,9 +260,12 @@ impl<'a> Follower<'a> {
         }
         let word = self.memory.word(first)?;
         if word as u32 == SIGNATURE {
-            let connection = self.memory.word(first + 8)?;
+            let connection = self.memory.word(first.wrapping_add(8))?;
             let whole = self.requests.iter().find(|(_, request)| request.connection == connection)?;
             let whole = *whole.0;
+            if self.parts.len() >= MOST_REQUESTS {
+                self.parts.clear();
+            }
             self.parts.insert(first, whole);
             return Some(whole);
         }
@@ -268,3 +277,7 @@ impl<'a> Follower<'a> {
 
 /// What a request of nginx begins with: "HTTP".
 const SIGNATURE: u32 = 0x5054_5448;
+/// Requests that are followed at once, and subrequests: a process that forgets none would fill our memory.
+const MOST_REQUESTS: usize = 65_536;
+/// Functions that are open at once: nginx has some tens.
+const DEEPEST: usize = 4096;

@@ -1,12 +1,18 @@
 //! A program or library as it lies in another process: where its functions begin, stripped or not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
+
+use crate::symbols::maps::Mapping;
+use crate::symbols::process::is_mapped;
 
 /// One mapped file with code. Addresses are the process'.
 pub(super) struct Image {
@@ -21,44 +27,58 @@ pub(super) struct Image {
     /// Where functions begin, in order: also of stripped programs, which keep what exceptions are unwound by.
     starts: Vec<u64>,
     /// Functions and variables that other files may use; all, if the file is not stripped.
-    symbols: HashMap<String, u64>,
+    symbols: HashMap<Rc<str>, u64>,
+    /// The same by address.
+    names: HashMap<u64, Rc<str>>,
 }
 
 impl Image {
-    /// The file at `path`, whose code is mapped at `start`, from `offset` in the file on.
-    pub(super) fn open(path: PathBuf, start: u64, offset: u64) -> Result<Image, String> {
+    /// The file of a mapping, which is at `path`.
+    fn open(path: PathBuf, mapping: &Mapping) -> Result<Image, String> {
         let said = |what: &dyn std::fmt::Display| format!("\"{}\": {what}", path.display());
-        let data = fs::read(&path).map_err(|error| said(&error))?;
-        let file = object::File::parse(&*data).map_err(|error| said(&error))?;
+        let data = contents(&path, mapping).map_err(|error| said(&error))?;
+        let parts = Image::parse(&data, mapping.addresses.start, mapping.offset);
+        let image = parts.map_err(|why| said(&why))?;
+        Ok(Image { path, ..image })
+    }
+
+    /// A file with the contents `data`, whose code is mapped at `start`, from `offset` in the file on. Whoever made the
+    /// file decides what stands in it: numbers wrap around rather than fail, and what would take long is refused.
+    fn parse(data: &[u8], start: u64, offset: u64) -> Result<Image, String> {
+        let file = object::File::parse(data).map_err(|error| error.to_string())?;
         if file.architecture() != object::Architecture::X86_64 {
-            return Err(said(&"no program for x86-64, the only one whose code can be read here"));
+            return Err("no program for x86-64, the only one whose code can be read here".to_owned());
+        }
+        if file.sections().take(MOST_SECTIONS + 1).count() > MOST_SECTIONS {
+            return Err(format!("more than {MOST_SECTIONS} sections"));
         }
         let segment = file.segments().find(|segment| {
             let (from, size) = segment.file_range();
             let runs =
                 matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if (p_flags & PF_X).0 != 0);
             // A mapping begins with the page that the segment begins in, where another one may end.
-            runs && size > 0 && (from & !PAGE..from + size).contains(&offset)
+            runs && size > 0 && (from & !PAGE..from.saturating_add(size)).contains(&offset)
         });
-        let segment = segment.ok_or_else(|| said(&"its code is not where it is mapped"))?;
-        let bias = start.wrapping_sub(offset).wrapping_sub(segment.address() - segment.file_range().0);
-        let text = file.section_by_name(".text").ok_or_else(|| said(&"no code"))?;
+        let segment = segment.ok_or("its code is not where it is mapped")?;
+        let (from, _) = segment.file_range();
+        let bias = start.wrapping_sub(offset).wrapping_sub(segment.address().wrapping_sub(from));
+        let text = file.section_by_name(".text").ok_or("no code")?;
         let at = text.address().wrapping_add(bias);
-        let (from, _) = text.file_range().ok_or_else(|| said(&"no code"))?;
-        let bytes = text.data().map_err(|error| said(&error))?.to_vec();
+        let (offset, _) = text.file_range().ok_or("no code")?;
+        let bytes = text.data().map_err(|error| error.to_string())?.to_vec();
+        let end = at.checked_add(bytes.len() as u64).ok_or("its code lies beyond all addresses")?;
         let starts = match file.section_by_name(".eh_frame_hdr") {
             Some(table) => functions(table.data().unwrap_or_default(), table.address()),
             None => Vec::new(),
         };
-        let mut symbols = HashMap::new();
-        for symbol in file.dynamic_symbols().chain(file.symbols()).filter(|symbol| symbol.address() != 0) {
-            if let Ok(name) = symbol.name() {
-                symbols.entry(name.to_owned()).or_insert(symbol.address().wrapping_add(bias));
-            }
+        let mut starts: Vec<u64> = starts.into_iter().map(|start| start.wrapping_add(bias)).collect();
+        starts.sort_unstable();
+        let symbols = symbols(&file, data.len(), bias)?;
+        let mut names = HashMap::new();
+        for (name, address) in &symbols {
+            names.entry(*address).or_insert_with(|| name.clone());
         }
-        let starts = starts.into_iter().map(|start| start.wrapping_add(bias)).collect();
-        let code = at..at + bytes.len() as u64;
-        Ok(Image { path, bias, code, offset: from, bytes, starts, symbols })
+        Ok(Image { path: PathBuf::new(), bias, code: at..end, offset, bytes, starts, symbols, names })
     }
 
     /// Where a function or variable is that others may use.
@@ -73,21 +93,22 @@ impl Image {
 
     /// The name of the function that begins there, if others may use it.
     pub(super) fn name_of(&self, address: u64) -> Option<&str> {
-        self.symbols.iter().find(|(_, symbol)| **symbol == address).map(|(name, _)| name.as_str())
+        self.names.get(&address).map(|name| &**name)
     }
 
     /// The code of the function that begins at `address`, at most [`LONGEST`] bytes.
     pub(super) fn function(&self, address: u64) -> &[u8] {
         let Ok(at) = self.starts.binary_search(&address) else { return &[] };
         let end = self.starts.get(at + 1).copied().unwrap_or(self.code.end);
-        let from = address.saturating_sub(self.code.start) as usize;
-        let to = from + (end.min(self.code.end).saturating_sub(address) as usize).min(LONGEST);
+        let from = usize::try_from(address.saturating_sub(self.code.start)).unwrap_or(usize::MAX);
+        let length = usize::try_from(end.min(self.code.end).saturating_sub(address)).unwrap_or(LONGEST);
+        let to = from.saturating_add(length.min(LONGEST));
         self.bytes.get(from..to).unwrap_or_default()
     }
 
     /// Where in the file the function is, as probes are set.
     pub(super) fn file_offset(&self, address: u64) -> u64 {
-        address - self.code.start + self.offset
+        address.wrapping_sub(self.code.start).wrapping_add(self.offset)
     }
 
     /// Whether the kernel has to step over the function's first instruction when a probe stands there. A few it carries
@@ -120,23 +141,60 @@ pub(super) fn of(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Vec<Image>, 
     let text = fs::read_to_string(root.join("maps")).map_err(|error| format!("process {pid}: {error}"))?;
     let program = fs::read_link(root.join("exe")).map_err(|error| format!("process {pid}: {error}"))?;
     let mut images = Vec::new();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for mapping in crate::symbols::maps::parse(&text) {
         if seen.contains(&mapping.file) || !mapping.path.starts_with('/') {
             continue;
         }
         let is_program = Path::new(&mapping.path) == program;
         if is_program || wanted(&mapping.path) {
-            seen.push(mapping.file);
+            if seen.len() == MOST_IMAGES {
+                return Err(format!("process {pid} has more than {MOST_IMAGES} modules"));
+            }
+            seen.insert(mapping.file);
             let path = if is_program {
                 root.join("exe")
             } else {
                 root.join("root").join(mapping.path.trim_start_matches('/'))
             };
-            images.push(Image::open(path, mapping.addresses.start, mapping.offset)?);
+            images.push(Image::open(path, &mapping)?);
         }
     }
     Ok(images)
+}
+
+/// What stands in the file of a mapping, which the process may have replaced since: by a pipe, on which opening would
+/// wait, or by a link to another user's file.
+fn contents(path: &Path, mapping: &Mapping) -> io::Result<Vec<u8>> {
+    let file =
+        fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    if !is_mapped(&metadata, mapping) {
+        return Err(io::Error::other("it is not the file that was mapped"));
+    }
+    if metadata.len() > LARGEST {
+        return Err(io::Error::other(format!("a file of more than {} MB", LARGEST >> 20)));
+    }
+    let mut data = Vec::new();
+    file.take(LARGEST).read_to_end(&mut data)?;
+    Ok(data)
+}
+
+/// The symbols with an address. A linker writes each name once, or lets one be the end of another; in a file that was made
+/// for it a million symbols can share one name of a hundred megabytes, and each is looked through for its end.
+fn symbols(file: &object::File<'_>, length: usize, bias: u64) -> Result<HashMap<Rc<str>, u64>, String> {
+    let mut symbols = HashMap::new();
+    let mut left = length.saturating_mul(4);
+    for symbol in file.dynamic_symbols().chain(file.symbols()).filter(|symbol| symbol.address() != 0) {
+        let name = symbol.name().ok();
+        // A name without an end was looked for in the whole file.
+        let cost = name.map_or(length, |name| name.len() + 1);
+        left = left.checked_sub(cost).ok_or("its symbols' names are longer than the file")?;
+        if let Some(name) = name {
+            symbols.entry(Rc::from(name)).or_insert(symbol.address().wrapping_add(bias));
+        }
+    }
+    Ok(symbols)
 }
 
 /// The beginnings of functions out of `.eh_frame_hdr`, which lies at `address`: a table of pairs of 32 bits, the first
@@ -157,6 +215,12 @@ fn functions(table: &[u8], address: u64) -> Vec<u64> {
 /// Of a longer function only the beginning is read.
 const LONGEST: usize = 16 * 1024;
 const PAGE: u64 = 4095;
+/// Bytes of a file at most: nginx with debug information and everything linked in has a fifth of it.
+const LARGEST: u64 = 256 << 20;
+/// A program has some forty; names of sections are looked through for each that is looked for.
+const MOST_SECTIONS: usize = 1024;
+/// Files of a process that are read: nginx loads 128 modules at most (`NGX_MAX_DYNAMIC_MODULES`).
+const MOST_IMAGES: usize = 129;
 
 #[cfg(test)]
 mod tests {
@@ -192,5 +256,106 @@ mod tests {
         assert!(!code.is_empty() && file[at..].starts_with(code));
         assert_eq!(image.symbol("main").and_then(|main| image.name_of(main)), Some("main"));
         assert!(of(u32::MAX, |_| true).is_err());
+    }
+
+    /// The smallest program there is room for: a header, one segment that runs, a table of symbols, and the sections
+    /// `.text`, `.symtab`, `.strtab` and `.shstrtab`. `names` is what stands in `.strtab`, `offsets` where in it each
+    /// symbol's name begins.
+    fn program(names: &[u8], offsets: &[u32]) -> Vec<u8> {
+        let section_names = b"\0.text\0.symtab\0.strtab\0.shstrtab\0";
+        let text = 64 + 56;
+        let table = text + 16;
+        let strings = table + 24 * (offsets.len() + 1);
+        let shstrings = strings + names.len();
+        let sections = (shstrings + section_names.len()).next_multiple_of(8);
+        let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        let put = |out: &mut Vec<u8>, width: usize, values: &[u64]| {
+            values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()[..width]));
+        };
+        put(&mut out, 2, &[3, 62]);
+        put(&mut out, 4, &[1]);
+        put(&mut out, 8, &[0, 64, sections as u64]);
+        put(&mut out, 4, &[0]);
+        put(&mut out, 2, &[64, 56, 1, 64, 5, 4]);
+        // PT_LOAD, readable and executable.
+        put(&mut out, 4, &[1, 5]);
+        put(&mut out, 8, &[0, 0, 0, table as u64, table as u64, 4096]);
+        out.resize(table + 24, 0x90);
+        out[table..].fill(0);
+        for offset in offsets {
+            put(&mut out, 4, &[(*offset).into()]);
+            put(&mut out, 1, &[0x12, 0]);
+            put(&mut out, 2, &[1]);
+            put(&mut out, 8, &[text as u64, 1]);
+        }
+        out.extend_from_slice(names);
+        out.extend_from_slice(section_names);
+        out.resize(sections, 0);
+        let mut section = |name: u64, kind: u64, at: usize, size: usize, link: u64, entry: u64| {
+            put(&mut out, 4, &[name, kind]);
+            put(&mut out, 8, &[6, at as u64, at as u64, size as u64]);
+            put(&mut out, 4, &[link, 1]);
+            put(&mut out, 8, &[1, entry]);
+        };
+        section(0, 0, 0, 0, 0, 0);
+        section(1, 1, text, 16, 0, 0);
+        section(7, 2, table, 24 * (offsets.len() + 1), 3, 24);
+        section(15, 3, strings, names.len(), 0, 0);
+        section(23, 3, shstrings, section_names.len(), 0, 0);
+        out
+    }
+
+    #[test]
+    fn names_that_share_their_bytes_are_refused_where_there_are_more_than_a_file_can_hold() {
+        let image = Image::parse(&program(b"\0a\x1b[2Jb\0", &[1, 3]), 0x1000, 0).expect("a program");
+        assert_eq!(image.symbol("a\x1b[2Jb"), Some(0x1000 + 120));
+        assert_eq!(image.name_of(0x1000 + 120).map(|name| name.ends_with("[2Jb")), Some(true));
+        let mut names = vec![b'a'; 100_000];
+        (names[0], names[99_999]) = (0, 0);
+        let error = Image::parse(&program(&names, &[1; 1000]), 0x1000, 0).err();
+        assert_eq!(error.as_deref(), Some("its symbols' names are longer than the file"));
+        names[99_999] = b'a';
+        let error = Image::parse(&program(&names, &[1; 1000]), 0x1000, 0).err();
+        assert_eq!(error.as_deref(), Some("its symbols' names are longer than the file"), "without an end");
+    }
+
+    #[test]
+    fn only_the_file_that_was_mapped_is_read() {
+        let program = PathBuf::from("/proc/self/exe");
+        let text = fs::read_to_string("/proc/self/maps").expect("our own");
+        let maps = crate::symbols::maps::parse(&text);
+        let own = fs::read_link(&program).expect("our own program");
+        let mapping = maps.iter().find(|mapping| Path::new(&mapping.path) == own).expect("its code");
+        assert!(contents(&program, mapping).is_ok());
+        for other in ["/dev/zero", "/proc/self/maps", "/etc/passwd"] {
+            assert!(contents(Path::new(other), mapping).is_err(), "{other}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_file_with_any_bytes_is_a_program_or_an_error(
+            changes in proptest::collection::vec((0usize..800, proptest::sample::select(
+                &[0u8, 1, 3, 0x7f, 0x80, 0xff][..])), 0..12),
+            length in 0usize..1200,
+            start: u64,
+            offset: u64,
+        ) {
+            let mut file = program(b"\0main\0", &[1, 2, 77, u32::MAX]);
+            for (at, byte) in changes {
+                let at = at % file.len();
+                file[at] = byte;
+            }
+            file.truncate(length.max(64));
+            for (start, offset) in [(start, offset), (0x1000, 0), (u64::MAX, 1)] {
+                if let Ok(image) = Image::parse(&file, start, offset) {
+                    let address = image.code.start;
+                    image.function(address);
+                    image.is_stepped(address);
+                    image.in_file(address);
+                    image.file_offset(address);
+                }
+            }
+        }
     }
 }

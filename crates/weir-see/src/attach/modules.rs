@@ -7,6 +7,7 @@
 //! belongs to, the module's own code says, by taking its address. Content handlers that a directive sets
 //! (`proxy_pass`) are stored by the directive's function into one field of the location, which is found by vote.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use weir_trace::{Kind, Site, SiteTable, Step};
@@ -71,8 +72,14 @@ struct Module {
 /// # Errors
 /// It is no nginx, or one without what must be there.
 pub(super) fn find(images: &[Image], memory: &Memory) -> Result<Found, String> {
-    let mut finder =
-        Finder { images, memory, modules: Vec::new(), found: Found::default(), taken: HashMap::new() };
+    let mut finder = Finder {
+        images,
+        memory,
+        modules: Vec::new(),
+        found: Found::default(),
+        taken: HashMap::new(),
+        code_left: Cell::new(MOST_CODE),
+    };
     finder.read_modules()?;
     finder.exported()?;
     finder.phases()?;
@@ -80,6 +87,7 @@ pub(super) fn find(images: &[Image], memory: &Memory) -> Result<Found, String> {
     finder.content_handlers();
     finder.other_handlers();
     finder.upstream();
+    finder.has_code_left()?;
     Ok(finder.found)
 }
 
@@ -90,6 +98,8 @@ struct Finder<'a> {
     found: Found,
     /// Functions that have a spot, by address.
     taken: HashMap<u64, usize>,
+    /// Bytes of code that may be read yet: a process can have tables that lead to the same long function again and again.
+    code_left: Cell<usize>,
 }
 
 impl Finder<'_> {
@@ -115,7 +125,21 @@ impl Finder<'_> {
     fn facts(&self, address: u64) -> Vec<Fact> {
         let image = self.images.iter().find(|image| image.is_function(address));
         let code = image.map_or(&[][..], |image| image.function(address));
+        let Some(left) = self.code_left.get().checked_sub(code.len()) else {
+            self.code_left.set(0);
+            return Vec::new();
+        };
+        self.code_left.set(left);
         code::read(code, address, &|cell| self.memory.word(cell))
+    }
+
+    /// Whether what was found is all there is.
+    fn has_code_left(&self) -> Result<(), String> {
+        if self.code_left.get() > 0 {
+            Ok(())
+        } else {
+            Err("its modules have more code than any nginx".to_owned())
+        }
     }
 
     /// The same, and of the functions without a name that it goes on in: compilers divide long ones.
@@ -145,6 +169,7 @@ impl Finder<'_> {
                 break;
             }
             self.read_module(pointer);
+            self.has_code_left()?;
         }
         if self.modules.is_empty() { Err("no nginx with modules of HTTP".to_owned()) } else { Ok(()) }
     }
@@ -154,11 +179,11 @@ impl Finder<'_> {
         let words = self.memory.words(pointer, 10);
         let &[_, _, name, _, _, _, _, context, commands, kind] = &words[..] else { return };
         let Some(name) = self.memory.text(name).filter(|_| kind == HTTP_MODULE) else { return };
-        let post = self.memory.word(context + 8).filter(|&post| post != 0);
+        let post = self.memory.word(context.wrapping_add(8)).filter(|&post| post != 0);
         let post = post.map_or_else(Vec::new, |post| self.facts(post));
         let mut setters = Vec::new();
         // `ngx_command_t`: 56 bytes, its function is the fourth word; the last one has no name.
-        for at in (0..MOST_COMMANDS).map(|at| commands + 56 * at).take_while(|_| commands != 0) {
+        for at in (0..MOST_COMMANDS).map(|at| commands.wrapping_add(56 * at)).take_while(|_| commands != 0) {
             match self.memory.words(at, 4)[..] {
                 [length, _, _, set] if length > 0 => setters.extend(self.facts_with_parts(set)),
                 _ => break,
@@ -189,13 +214,13 @@ impl Finder<'_> {
     /// The phase engine: `phase_engine.handlers` of the core module's main configuration, entries of checker, handler and
     /// the next phase's number.
     fn phases(&mut self) -> Result<(), String> {
-        let index = self.word(self.symbol("ngx_http_module")? + 8)?;
+        let index = self.word(self.symbol("ngx_http_module")?.wrapping_add(8))?;
         let core = self.word(self.symbol("ngx_http_core_module")?)?;
         self.found.core_index = core;
         let cycle = self.word(self.symbol("ngx_cycle")?)?;
-        let http = self.word(self.word(cycle)? + 8 * index)?;
-        let main = self.word(self.word(http)? + 8 * core)?;
-        let engine = self.word(main + 40)?;
+        let http = self.word(element(self.word(cycle)?, index))?;
+        let main = self.word(element(self.word(http)?, core))?;
+        let engine = self.word(main.wrapping_add(40))?;
         let entries = self.memory.words(engine, 3 * MOST_HANDLERS);
         let mut checkers = Checkers::default();
         let mut phases = Vec::new();
@@ -334,6 +359,11 @@ impl Finder<'_> {
     }
 }
 
+/// Where a pointer stands in a table of them, at any number that the process may have.
+fn element(table: u64, number: u64) -> u64 {
+    table.wrapping_add(number.wrapping_mul(8))
+}
+
 /// Which phase an entry of the engine is of: checkers say so, and those that serve several phases, where they stand.
 #[derive(Default)]
 struct Checkers {
@@ -414,6 +444,8 @@ const LOG: u8 = 10;
 const MOST_MODULES: usize = 512;
 const MOST_COMMANDS: u64 = 512;
 const MOST_HANDLERS: usize = 256;
+/// Bytes of code that are read: nginx with its hundred modules has a thirtieth of it.
+const MOST_CODE: usize = 8 << 20;
 /// From `ngx_http_upstream_init` to what sets the connection's handlers: by way of the request's, and connecting.
 /// What functions are called that a program has no names of unless it is not stripped.
 const HIDDEN: &str = "ngx_http_upstream_";

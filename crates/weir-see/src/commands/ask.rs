@@ -4,8 +4,9 @@ use std::io::{self, IsTerminal, Write};
 
 use super::Locate;
 use super::options::Asked;
-use crate::control::client::{Client, End};
-use crate::control::protocol::{Kind, Question};
+use super::visible::{visible, visible_line};
+use crate::control::client::{Client, End, append};
+use crate::control::protocol::{Kind, LONGEST_FRAME, Question};
 
 /// Asks the server that is meant and prints the answer as it comes.
 pub(super) fn show(asked: &Asked, locate: Locate<'_>, question: &Question) -> Result<End, String> {
@@ -29,10 +30,7 @@ pub(super) fn gather(asked: &Asked, locate: Locate<'_>, question: &Question) -> 
     let mut out = Vec::new();
     client(asked, locate)?.ask(question, |kind, bytes| match kind {
         Kind::Note => note(bytes),
-        _ => {
-            out.extend_from_slice(bytes);
-            Ok(())
-        }
+        _ => append(&mut out, bytes, LONGEST_FRAME),
     })?;
     note(b"").map_err(|error| error.to_string())?;
     Ok(out)
@@ -53,8 +51,13 @@ pub(super) fn with_form(asked: &Asked, question: &Question) -> Question {
     if asked.has("--json") { question.with("json", "") } else { question }
 }
 
-/// A reader that has gone (`| head`) has enough: that is the end, and no failure.
+/// Prints text that others have a part in: escape sequences are shown, not obeyed.
 pub(super) fn print(bytes: &[u8]) -> io::Result<()> {
+    print_as_is(visible(&String::from_utf8_lossy(bytes)).as_bytes())
+}
+
+/// A reader that has gone (`| head`) has enough: that is the end, and no failure.
+pub(super) fn print_as_is(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
@@ -68,6 +71,6 @@ pub(super) fn note(bytes: &[u8]) -> io::Result<()> {
     if !out.is_terminal() {
         return Ok(());
     }
-    write!(out, "\r\x1b[K{}", String::from_utf8_lossy(bytes))?;
+    write!(out, "\r\x1b[K{}", visible_line(&String::from_utf8_lossy(bytes)))?;
     out.flush()
 }

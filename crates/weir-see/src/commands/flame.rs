@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
 use super::Locate;
-use super::ask::gather;
+use super::ask::{gather, print};
 use super::options::{Asked, Choice};
 use super::questions::{MATCH, options};
 use crate::control::protocol::Question;
@@ -58,6 +58,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
         None if format == Format::Pprof && !asked.has("--raw") && io::stdout().is_terminal() => {
             Err("a profile is no text: -o FILE.pprof or a pipe takes it".to_owned())
         }
+        None if io::stdout().is_terminal() => print(&bytes).map_err(|error| error.to_string()),
         None => io::stdout().lock().write_all(&bytes).map_err(|error| error.to_string()),
     }
 }

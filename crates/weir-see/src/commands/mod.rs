@@ -12,6 +12,7 @@ mod options;
 mod questions;
 mod record;
 mod top;
+mod visible;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -79,7 +80,7 @@ fn first_sentence(text: &str) -> &str {
 }
 
 fn fail(message: &str) -> ExitCode {
-    eprintln!("weir: {message}");
+    eprintln!("weir: {}", visible::visible(message));
     ExitCode::FAILURE
 }
 

@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal};
 
 use super::Locate;
-use super::ask::{client, print, with_form};
+use super::ask::{client, print, print_as_is, with_form};
 use super::options::{Asked, Choice};
+use super::visible::{visible, visible_line};
 use crate::control::protocol::{Kind, Question};
 
 pub(super) const CHOICES: &[Choice] = &[
@@ -29,7 +30,7 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
     };
     let question = with_form(asked, &question);
     client(asked, locate)?.ask(&question, |kind, bytes| match kind {
-        Kind::Out if live => print(&drawn(view, bytes)),
+        Kind::Out if live => print_as_is(&drawn(view, bytes)),
         Kind::Out => print(bytes),
         _ => Ok(()),
     })?;
@@ -38,7 +39,8 @@ pub(super) fn run(asked: &Asked, locate: Locate<'_>) -> Result<(), String> {
 
 /// The table in place of the one before: cursor home, each line cleared behind its end, then all below.
 fn drawn(view: &str, table: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(table);
+    let (table, view) = (String::from_utf8_lossy(table), visible_line(view));
+    let text = visible(&table);
     let mut out = format!("\x1b[H\x1b[1mweir top {view}\x1b[0m   (Ctrl-C ends)\x1b[K\n\x1b[K\n");
     for line in text.lines() {
         out.push_str(line);
@@ -56,5 +58,7 @@ mod tests {
     fn a_table_covers_the_one_before() {
         let text = String::from_utf8(drawn("phases", b"a\nb\n")).expect("text");
         assert!(text.starts_with("\x1b[H") && text.ends_with("a\x1b[K\nb\x1b[K\n\x1b[J"), "{text:?}");
+        let text = String::from_utf8(drawn("a", b"\x1b[2Jb\n")).expect("text");
+        assert!(text.contains("\n\\x1B[2Jb\x1b[K\n"), "{text:?}");
     }
 }

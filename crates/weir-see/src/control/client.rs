@@ -1,12 +1,14 @@
 //! The command's end: asks, and goes on reading until the answer ends or the user has enough.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use weir_rt::signal::{self, Signals};
 
-use super::protocol::{Kind, Question, read_frame};
+use super::protocol::{Kind, LONGEST_FRAME, Question, read_frame};
 
 /// A connection to a server.
 pub struct Client {
@@ -30,7 +32,8 @@ impl Client {
     /// Nobody listens there, or this user may not connect.
     pub fn connect(path: &Path) -> Result<Client, String> {
         let fail = |error: io::Error| format!("no server answers at \"{}\": {error}", path.display());
-        let stream = UnixStream::connect(path).map_err(fail)?;
+        let stream = connected(path.to_path_buf()).map_err(fail)?;
+        stream.set_write_timeout(Some(CONNECT_TIME)).map_err(fail)?;
         Ok(Client { stream, path: path.to_path_buf() })
     }
 
@@ -47,7 +50,8 @@ impl Client {
         self.put(question)?;
         // Not before: nothing may come to the server in front of the question.
         let interrupts = interrupts(&self.stream).map_err(|error| self.lost(&error))?;
-        self.read(&mut take)?;
+        let until = question.is_quick().then(|| Instant::now() + QUICK_TIME);
+        self.read(until, LONGEST_FRAME, &mut take)?;
         Ok(if interrupts.stopped() { End::Stopped } else { End::Whole })
     }
 
@@ -59,11 +63,21 @@ impl Client {
         (&self.stream).write_all(question.line().as_bytes()).map_err(|error| self.lost(&error))
     }
 
-    /// Reads to the end of the answer.
-    fn read(&self, take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>) -> Result<(), String> {
-        let mut input = BufReader::new(&self.stream);
+    /// Reads to the end of the answer. Whoever made the socket decides what comes: a frame that has begun has
+    /// [`FRAME_TIME`] to end and `most` bytes, and the whole answer ends by `until`, if that is given.
+    fn read(
+        &self,
+        until: Option<Instant>,
+        most: u64,
+        take: &mut dyn FnMut(Kind, &[u8]) -> io::Result<()>,
+    ) -> Result<(), String> {
+        let mut input = BufReader::new(Timed { stream: &self.stream, until });
         loop {
-            match read_frame(&mut input).map_err(|error| self.lost(&error))? {
+            input.get_mut().until = until;
+            input.fill_buf().map_err(|error| self.lost(&error))?;
+            let frame_end = Instant::now() + FRAME_TIME;
+            input.get_mut().until = Some(until.map_or(frame_end, |until| until.min(frame_end)));
+            match read_frame(&mut input, most).map_err(|error| self.lost(&error))? {
                 Some((Kind::Done, _)) => return Ok(()),
                 Some((Kind::Fail, text)) => return Err(String::from_utf8_lossy(&text).into_owned()),
                 Some((kind, bytes)) => take(kind, &bytes).map_err(|error| error.to_string())?,
@@ -80,18 +94,65 @@ impl Client {
     /// The whole answer to what takes no time; notes are left out, and Ctrl-C ends the process as ever.
     ///
     /// # Errors
-    /// As [`Client::ask`].
+    /// As [`Client::ask`]; and the answer takes longer than [`QUICK_TIME`] or is longer than [`LONGEST_TEXT`].
     pub fn text(self, question: &Question) -> Result<String, String> {
         let mut out = Vec::new();
         self.put(question)?;
-        self.read(&mut |kind, bytes| {
+        self.read(Some(Instant::now() + QUICK_TIME), LONGEST_TEXT, &mut |kind, bytes| {
             if kind == Kind::Out {
-                out.extend_from_slice(bytes);
+                append(&mut out, bytes, LONGEST_TEXT)?;
             }
             Ok(())
         })?;
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
+}
+
+/// Adds a frame's bytes to an answer of at most `most` bytes.
+///
+/// # Errors
+/// It would be longer.
+pub(crate) fn append(out: &mut Vec<u8>, bytes: &[u8], most: u64) -> io::Result<()> {
+    if (out.len() + bytes.len()) as u64 > most {
+        return Err(io::Error::other(format!("the server's answer is longer than {} MB", most >> 20)));
+    }
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// A connection, made by a thread of its own: where a listener's queue is full because nobody accepts, connecting to a
+/// UNIX socket waits without an end. The thread ends with the process.
+fn connected(path: PathBuf) -> io::Result<UnixStream> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    std::thread::Builder::new().name("connect".to_owned()).spawn(move || {
+        // Who does not wait any more needs no connection.
+        let _ = sender.send(UnixStream::connect(path));
+    })?;
+    receiver.recv_timeout(CONNECT_TIME).unwrap_or_else(|_| Err(late("nobody accepts connections")))
+}
+
+/// A stream whose reads end by a time.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    until: Option<Instant>,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(late("its answer takes too long"));
+        }
+        self.stream.set_read_timeout(left)?;
+        self.stream.read(into).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => late("its answer takes too long"),
+            _ => error,
+        })
+    }
+}
+
+fn late(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
 /// Watches for Ctrl-C while an answer is read.
@@ -124,3 +185,51 @@ fn interrupts(stream: &UnixStream) -> io::Result<Interrupts> {
 
 /// The shell's status for a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
+/// How long connecting may take, and sending a question.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// How long a frame may take from its first byte to its last.
+const FRAME_TIME: Duration = Duration::from_secs(60);
+/// How long the answer may take to what the server does not have to wait for. Its own conversations wait for busy
+/// workers, but never for so long.
+const QUICK_TIME: Duration = Duration::from_secs(30);
+/// Bytes of such an answer at most.
+const LONGEST_TEXT: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client of a server that says `answer` again and again until nobody reads it any more.
+    fn client_of(answer: &'static [u8]) -> Client {
+        let (stream, mut server) = UnixStream::pair().expect("two sockets");
+        std::thread::spawn(move || while server.write_all(answer).is_ok() {});
+        Client { stream, path: PathBuf::from("s") }
+    }
+
+    #[test]
+    fn an_answer_without_end_is_cut_off() {
+        // Frames of 4 KB: what is asked is read to its limit in a moment.
+        let frame = [&b"out 4096\n"[..], &[b'a'; 4096]].concat().leak();
+        let error = client_of(frame).text(&Question::new("facts")).expect_err("no end");
+        assert!(error.contains("longer than 64 MB"), "{error}");
+        let error =
+            client_of(b"out 99999999\n").text(&Question::new("facts")).expect_err("one frame too long");
+        assert!(error.contains("something else"), "{error}");
+    }
+
+    #[test]
+    fn a_frame_that_drips_ends_in_time() {
+        let (stream, mut server) = UnixStream::pair().expect("two sockets");
+        let dripping = std::thread::spawn(move || {
+            while server.write_all(b"o").is_ok() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let client = Client { stream, path: PathBuf::from("s") };
+        let until = Instant::now() + Duration::from_millis(20);
+        let error = client.read(Some(until), LONGEST_TEXT, &mut |_, _| Ok(())).expect_err("no frame");
+        assert!(error.contains("too long") || error.contains("something else"), "{error}");
+        drop(client);
+        dripping.join().expect("it ends with the client");
+    }
+}

@@ -52,6 +52,11 @@ impl Question {
         }
     }
 
+    /// Whether the answer waits for nothing: neither for requests nor for time to pass.
+    pub(crate) fn is_quick(&self) -> bool {
+        !WAITING.contains(&self.verb.as_str())
+    }
+
     /// The question as a line, its end included.
     #[must_use]
     pub fn line(&self) -> String {
@@ -108,11 +113,11 @@ pub fn write_frame(stream: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Res
     stream.write_all(&frame)
 }
 
-/// Reads a frame; `None` at the end of the stream.
+/// Reads a frame of at most `most` bytes; `None` at the end of the stream.
 ///
 /// # Errors
 /// Those of the stream, and `InvalidData` for what is no frame.
-pub fn read_frame(stream: &mut impl BufRead) -> io::Result<Option<(Kind, Vec<u8>)>> {
+pub fn read_frame(stream: &mut impl BufRead, most: u64) -> io::Result<Option<(Kind, Vec<u8>)>> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the server speaks something else");
     let mut line = Vec::new();
     stream.by_ref().take(64).read_until(b'\n', &mut line)?;
@@ -122,7 +127,7 @@ pub fn read_frame(stream: &mut impl BufRead) -> io::Result<Option<(Kind, Vec<u8>
     let text = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix('\n')).ok_or_else(wrong)?;
     let (kind, length) = text.split_once(' ').ok_or_else(wrong)?;
     let (kind, _) = Kind::ALL.iter().find(|(_, name)| *name == kind).ok_or_else(wrong)?;
-    let length: u64 = length.parse().ok().filter(|&length| length <= LARGEST).ok_or_else(wrong)?;
+    let length: u64 = length.parse().ok().filter(|&length| length <= most).ok_or_else(wrong)?;
     let mut bytes = Vec::new();
     if stream.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -157,8 +162,11 @@ pub(crate) fn unescape(word: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// What is answered when requests have come, or time has passed.
+const WAITING: &[&str] =
+    &["trace", "average", "compare", "blocked", "queue", "use", "flame", "record", "top"];
 /// Bytes of a frame at most.
-const LARGEST: u64 = 1 << 30;
+pub(crate) const LONGEST_FRAME: u64 = 1 << 30;
 /// Bytes of a question at most.
 pub(crate) const LONGEST_QUESTION: u64 = 16 * 1024;
 
@@ -185,14 +193,14 @@ mod tests {
         write_frame(&mut bytes, Kind::Done, b"").expect("memory");
         assert_eq!(bytes, b"note 4\nhalfout 3\na\nbdone 0\n");
         let mut input = &bytes[..];
-        let mut next = || read_frame(&mut input).expect("frames");
+        let mut next = || read_frame(&mut input, LONGEST_FRAME).expect("frames");
         assert_eq!(next(), Some((Kind::Note, b"half".to_vec())));
         assert_eq!(next(), Some((Kind::Out, b"a\nb".to_vec())));
         assert_eq!((next(), next()), (Some((Kind::Done, Vec::new())), None));
         for wrong in
             [&b"out\n"[..], b"out x\n", b"out 9\nab", b"what 1\na", b"out 99999999999\n", &[b'a'; 100]]
         {
-            assert!(read_frame(&mut &wrong[..]).is_err(), "{wrong:?}");
+            assert!(read_frame(&mut &wrong[..], LONGEST_FRAME).is_err(), "{wrong:?}");
         }
     }
 }

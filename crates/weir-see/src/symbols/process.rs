@@ -65,7 +65,8 @@ impl ProcessSymbols {
             // Unmapped since, as compiled code is.
             return vec![Frame::new(Origin::Native, "[unknown]")];
         };
-        let in_file = mapping.offset + (address - mapping.addresses.start);
+        // What a process says of its own mappings need not fit any file.
+        let in_file = mapping.offset.wrapping_add(address - mapping.addresses.start);
         let short = short(&mapping.path);
         if !mapping.path.starts_with('/') {
             return vec![Frame::new(Origin::Native, short)];
@@ -115,7 +116,7 @@ impl Code {
     fn frames(&self, in_file: u64) -> Vec<Frame> {
         let inside = |s: &&Segment| in_file >= s.offset && in_file - s.offset < s.size;
         let Some(segment) = self.segments.iter().find(inside) else { return Vec::new() };
-        let address = in_file - segment.offset + segment.address;
+        let address = (in_file - segment.offset).wrapping_add(segment.address);
         let mut frames = self.with_lines(address);
         if frames.is_empty() {
             frames.extend(self.symbol(address).map(|name| Frame::new(Origin::Native, name)));
@@ -152,15 +153,20 @@ impl Code {
     }
 }
 
-/// Whether that is the mapped file.
-fn is_file(path: &Path, mapping: &Mapping) -> bool {
+/// Whether that is the mapped file: a regular one, as opening a pipe would wait and a device may act.
+pub(crate) fn is_file(path: &Path, mapping: &Mapping) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| is_mapped(&metadata, mapping))
+}
+
+/// The same of what is known of a file.
+pub(crate) fn is_mapped(metadata: &fs::Metadata, mapping: &Mapping) -> bool {
     let (major, minor, inode) = mapping.file;
-    fs::metadata(path).is_ok_and(|metadata| {
+    metadata.is_file() && {
         // On overlay and btrfs the device in maps is another than stat's; the inode is the same.
         let device = metadata.dev();
         let same = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
         metadata.ino() == inode && (same == (major.into(), minor.into()) || major == 0 || same.0 == 0)
-    })
+    }
 }
 
 /// Where distributions put the debug information of a stripped file.

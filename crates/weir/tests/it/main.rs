@@ -26,6 +26,7 @@ mod from_openresty;
 mod gateway;
 mod handlers;
 mod headers_more;
+mod hostile_socket;
 mod http2;
 mod keepalive;
 mod logs;
