@@ -231,12 +231,13 @@ pub(crate) fn facts(source: &Source) -> String {
     let refused = housekeeping.refused().unwrap_or_else(|| "no".to_owned());
     let counter = if clock::ticks_are_counter() { "the CPU's counter" } else { "the kernel's clock" };
     format!(
-        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\n{}{}",
+        "pid {}\nworkers {}\nuptime {} s\ndriver {driver}\nclock {counter}\ncpu_hz {}\nblocked {blocked}\nsampler refused: {refused}\n{}{}{}",
         std::process::id(),
         workers.len(),
         source.uptime().as_secs(),
         settings.cpu_hz,
         shares(&workers),
+        cores(&workers),
         stuck(),
     )
 }
@@ -253,6 +254,18 @@ fn shares(workers: &[Thread]) -> String {
         (counters.active.get() + dealing.parked.get() + dealing.queued.get()).to_string()
     };
     format!("shares {}\n", workers.iter().map(share).collect::<Vec<_>>().join(" "))
+}
+
+/// A line for each worker whose thread the kernel accounts for: since it began, how many of its turns were found late
+/// because it had no core, and the nanoseconds that it was ready and had none.
+fn cores(workers: &[Thread]) -> String {
+    let views = housekeeping::handle().workers();
+    let line = |view: &WorkerView| {
+        let worker = workers.iter().find(|worker| worker.recorder.worker() == view.worker)?;
+        let (late, waited) = (worker.counters.dealing.lost_core.get(), view.thread.as_ref()?.run_queue_ns);
+        Some(format!("core {} {late} {waited}\n", view.worker))
+    };
+    views.iter().filter_map(line).collect()
 }
 
 /// A line for each worker that is stuck.

@@ -1,6 +1,7 @@
 //! `weir doctor`: what of all this works on this machine, and why not the rest.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use super::Locate;
 use super::ask::{client, print};
@@ -89,11 +90,18 @@ fn seccomp() -> Option<u32> {
 
 /// What the server says of itself.
 fn server(asked: &Asked, locate: Locate<'_>) -> Vec<Finding> {
-    let facts = client(asked, locate).and_then(|client| client.text(&Question::new("facts")));
-    let facts = match facts {
+    let ask = || client(asked, locate).and_then(|client| client.text(&Question::new("facts")));
+    let begun = Instant::now();
+    let before = match ask() {
         Ok(facts) => facts,
         Err(error) => return vec![finding("server", false, error)],
     };
+    std::thread::sleep(WINDOW);
+    let facts = match ask() {
+        Ok(facts) => facts,
+        Err(error) => return vec![finding("server", false, error)],
+    };
+    let window = begun.elapsed();
     let fact = |key: &str| facts.lines().find_map(|line| line.strip_prefix(key)).map_or("", str::trim);
     let refused = fact("sampler refused:");
     let samples = match (fact("cpu_hz"), refused) {
@@ -116,6 +124,7 @@ fn server(asked: &Asked, locate: Locate<'_>) -> Vec<Finding> {
     let mut findings = vec![finding("server", true, running), samples, blocked];
     let shares: Vec<u64> = fact("shares").split(' ').filter_map(|share| share.parse().ok()).collect();
     findings.extend(even(&shares));
+    findings.extend(cores(&before, &facts, window));
     let stuck = facts.lines().filter_map(|line| line.strip_prefix("stuck "));
     findings.extend(stuck.map(|who| {
         finding(
@@ -151,6 +160,51 @@ fn even(shares: &[u64]) -> Option<Finding> {
     ))
 }
 
+/// Whether workers had a core whenever they could run, between two answers of the server that are `window` apart. `None` of
+/// a server that does not say.
+fn cores(before: &str, after: &str, window: Duration) -> Option<Finding> {
+    let before: Vec<CoreWait> = before.lines().filter_map(CoreWait::parse).collect();
+    let waited = |now: &CoreWait| {
+        let before = before.iter().find(|before| before.worker == now.worker)?;
+        let share = now.waited_ns.saturating_sub(before.waited_ns) as f64 / window.as_nanos().max(1) as f64;
+        Some((now.worker, now.late, share.min(1.0)))
+    };
+    let shares = after.lines().filter_map(CoreWait::parse).filter_map(|now| waited(&now));
+    let (worker, late, share) = shares.max_by(|one, other| one.2.total_cmp(&other.2))?;
+    let says = format!(
+        "worker {worker} was ready and had no core for {:.0}% of the last second; {late} of its turns were late for that",
+        share * 100.0
+    );
+    if share < LOST {
+        return Some(finding("cores", true, says));
+    }
+    let why = "other programs, or other workers, run on its core, or a quota of its cgroup is used up (cpu.max): take them \
+               elsewhere, raise the quota, start fewer workers, or give each a core by worker_cpu_affinity";
+    Some(finding("cores", false, format!("{says}: {why}")))
+}
+
+/// How long a worker has waited for a core since it began.
+struct CoreWait {
+    worker: u16,
+    /// Turns that were found late for that.
+    late: u64,
+    waited_ns: u64,
+}
+
+impl CoreWait {
+    /// `core WORKER LATE NANOSECONDS`
+    fn parse(line: &str) -> Option<CoreWait> {
+        let mut words = line.strip_prefix("core ")?.split(' ');
+        let mut number = || words.next()?.parse().ok();
+        let (worker, late, waited_ns): (u64, u64, u64) = (number()?, number()?, number()?);
+        Some(CoreWait { worker: worker.try_into().ok()?, late, waited_ns })
+    }
+}
+
+/// Over how long it is looked whether workers have their cores.
+const WINDOW: Duration = Duration::from_secs(1);
+/// The part of that time without a core from which on it is lost: responses then take a quarter more than they should.
+const LOST: f64 = 0.2;
 /// Connections a worker, on average, from which on shares are judged.
 const FEW: u64 = 16;
 /// The largest share over the mean that is called even.
@@ -193,6 +247,22 @@ mod tests {
         );
         assert!(says(&[24, 25, 23, 24]).0 && says(&[31, 24, 20, 21]).0, "within 1.3 times the mean");
         assert!(!says(&[33, 21, 21, 21]).0);
+    }
+
+    #[test]
+    fn a_worker_without_a_core_is_a_finding() {
+        let before = "workers 3\ncore 0 7 1000\ncore 1 2 5000000000\n";
+        let after = "workers 3\ncore 0 7 50001000\ncore 1 12 5650000000\ncore 2 0 9000000000\nstuck x\n";
+        let Finding { good, says, .. } = cores(before, after, Duration::from_secs(1)).expect("two workers");
+        assert!(
+            !good && says.starts_with("worker 1 was ready and had no core for 65% of the last second; 12 of")
+        );
+        assert!(says.contains("cpu.max") && says.contains("worker_cpu_affinity"), "{says}");
+        let Finding { good, says, .. } = cores(before, before, Duration::from_secs(1)).expect("two workers");
+        assert!(good && says.contains("for 0% of"), "{says}");
+        for none in ["", "core\n", "core 0 1\n", "core 99999 1 1\n", "core 0 1 x\n", "core -1 0 0"] {
+            assert!(cores(none, after, WINDOW).is_none() && cores(before, none, WINDOW).is_none(), "{none}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use weir_http::h2::Code;
 use weir_test::{Backend, Client, Server, both_drivers, wait_for};
 use weir_tls::ClientConfig;
 
-use support::get;
+use support::{get, says};
 
 /// A plain port, one of HTTP/2 and one of TLS; the backend speaks a protocol of its own behind 101.
 fn conf(workers: usize, pair: &tls::Pair, backend: &Backend) -> String {
@@ -248,6 +248,37 @@ both_drivers! {
             assert_eq!(server.get("/").status, 200);
             busy.response();
             (counted("weir_turns_stuck") > 0).then_some(())
+        });
+    }
+
+    /// And the doctor says so, and what to do.
+    fn a_worker_without_a_core_is_named(driver) {
+        let (pair, backend) = (tls::own("a"), echo());
+        let burn = "location /burn { content_by_lua_block { local t = os.clock() + 0.3; repeat until os.clock() > t } }";
+        let text = conf(1, &pair, &backend).replacen("location / {", &format!("{burn} location / {{"), 1);
+        let server = Server::start(&text);
+        let stop = AtomicBool::new(false);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            for _ in 0..cores * 2 {
+                scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    server.client().get("/burn");
+                }
+            });
+            wait_for("a doctor that names the worker", || {
+                let said = says::says(&["doctor"], &says::of(&server));
+                let line = said.lines().find(|line| line.starts_with("no   cores "))?;
+                assert!(line.contains("worker 0 was ready and had no core") && line.contains("cpu.max"), "{line}");
+                Some(())
+            });
         });
     }
 
