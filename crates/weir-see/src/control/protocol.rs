@@ -166,7 +166,7 @@ pub(crate) fn unescape(word: &str) -> String {
 const WAITING: &[&str] =
     &["trace", "average", "compare", "blocked", "queue", "use", "flame", "record", "top"];
 /// Bytes of a frame at most.
-pub(crate) const LONGEST_FRAME: u64 = 1 << 30;
+pub const LONGEST_FRAME: u64 = 1 << 30;
 /// Bytes of a question at most.
 pub(crate) const LONGEST_QUESTION: u64 = 16 * 1024;
 
