@@ -6,6 +6,7 @@ mod attach;
 mod beside_nginx;
 mod blocked;
 mod bodies;
+mod broken_off;
 mod cache;
 mod cache_more;
 mod causes;
