@@ -25,6 +25,8 @@ class Rule:
     always: bool = False
     """Where nginx has such a status the difference must be there: Weir is meant to be stricter, and one day may not be."""
     used: int = 0
+    aspects: set = dataclasses.field(default_factory=set)
+    """Those that it covered: what of `aspect` is needed."""
 
     def covers(self, names, difference):
         """Whether this rule is about the difference."""
@@ -64,5 +66,6 @@ def covering_rule(rules, names, difference):
     for rule in rules:
         if rule.covers(names, difference):
             rule.used += 1
+            rule.aspects.add(difference.aspect)
             return rule
     return None

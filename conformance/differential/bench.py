@@ -26,6 +26,14 @@ class Case:
     done: int = 0
     """How many requests were compared."""
 
+    def names(self, place):
+        """What rules may ask for at a request: the configuration's names, its own, and those before it, marked `before: `."""
+        found = self.configuration.names()
+        if place is None or not self.requests:
+            return found
+        before = {f"before: {name}" for request in self.requests[:place] for name in request.names()}
+        return found | self.requests[place].names() | before
+
 
 class Bench:
     """The two servers and their upstream servers."""

@@ -41,8 +41,7 @@ class Reproducer:
 
     def names(self):
         """What it is made of."""
-        last = self.requests[-1].names() if self.requests else set()
-        return self.configuration.names() | last
+        return bench.Case(self.configuration, self.requests).names(len(self.requests) - 1 if self.requests else None)
 
     def needs(self):
         """What another case must have to be explained by this one: directives, sources, and the odd parts of the request."""

@@ -49,7 +49,7 @@ class Run:
         self.counts["requests"] += case.done
         differing = set()
         for place, difference in case.found:
-            names = case.configuration.names() | (case.requests[place].names() if place is not None and case.requests else set())
+            names = case.names(place)
             differing.add(place)
             if allowed.covering_rule(self.rules, names, difference):
                 self.counts["differences allowed"] += 1
@@ -79,7 +79,6 @@ class Run:
             return
         if rule := allowed.covering_rule(self.rules, reproducer.names(), reproducer.difference):
             self.counts["differences allowed"] += 1
-            rule.used += 0
             return
         self.reproducers.append(reproducer)
         self.show(len(self.reproducers), reproducer)
@@ -111,5 +110,5 @@ class Run:
         self.out(f"did not come again: {len(self.unsteady)}")
         for rule in self.rules:
             if rule.used:
-                self.out(f"allowed {rule.used} times: {rule.aspect}: {rule.reason}")
+                self.out(f"allowed {rule.used} times ({', '.join(sorted(rule.aspects))}): {rule.reason}")
         self.out(f"differences that are not allowed: {len(self.reproducers)}")
