@@ -100,6 +100,7 @@ class Comparison:
         # Which of a request and its copies or subrequests ends first is chance.
         if sorted(theirs) == sorted(ours):
             return []
+        theirs, ours = (sorted(side, key=logged_uri) for side in (theirs, ours))
         found = [difference for line, twin in zip(theirs, ours) for difference in log_fields(line, twin)]
         found += [Difference("log:missing", line[:300], "") for line in theirs[len(ours):]]
         return found + [Difference("log:more", "", line[:300]) for line in ours[len(theirs):]]
@@ -128,6 +129,11 @@ def framing(response):
         return "chunked"
     length = response.values("content-length")
     return f"length{'' if response.body else ' ' + ' '.join(length)}" if length else "none"
+
+
+def logged_uri(line):
+    """The path of a line of the log: lines of one request and its copies are compared path by path."""
+    return line.partition("|uri=")[2].partition("|")[0]
 
 
 def log_fields(one, other):
