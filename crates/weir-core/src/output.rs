@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use weir_trace::{Site, Step as ConnStep};
 
 use crate::body::{Body, Buf, Chain, Piece, Source};
-use crate::conn::{Transport, h1};
+use crate::conn::{Transport, wire, write};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::filter::{BodyEntry, Slot, Step};
@@ -80,7 +80,7 @@ fn filters(x: &mut Exchange, at: usize) -> Sent {
 fn body_behind_head(x: &mut Exchange) -> Sent {
     let copied = match &x.response.body {
         Body::Empty => true,
-        Body::Whole(buf) => x.response.header_only || h1::is_copied(buf),
+        Body::Whole(buf) => x.response.header_only || wire::is_copied(buf),
         _ => false,
     };
     if !copied {
@@ -139,7 +139,7 @@ fn stream_at_once(x: &mut Exchange) -> bool {
         Body::Source(source) if source.is_wanted_anyway() => return false,
         _ if x.response.header_only => {}
         Body::Empty => stream.finish(),
-        Body::Whole(buf) if buf.memory().is_some() && buf.len() <= h1::HIGH => {
+        Body::Whole(buf) if buf.memory().is_some() && buf.len() <= wire::HIGH => {
             let buf = std::mem::take(buf);
             x.response.body = Body::Empty;
             x.body_sent += buf.len();
@@ -195,7 +195,7 @@ async fn spill(x: &mut Exchange, mut source: Box<dyn Source>) {
 async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error> {
     let (shared, site) = (x.shared.clone(), x.answered);
     let watched = if source.is_for_client_only() { x.transport.client() } else { None };
-    x.busy = source.busy().unwrap_or(h1::HIGH);
+    x.busy = source.busy().unwrap_or(wire::HIGH);
     loop {
         let kind = source.waits_for();
         let next = |cx: &mut Context<'_>| {
@@ -447,7 +447,7 @@ async fn hand_over(x: &mut Exchange, mut chain: Chain) -> Result<(), Error> {
     match &mut x.transport {
         Transport::H1(wire) => {
             let wire = wire.clone();
-            h1::write_body(x, &wire, &mut chain, last, flush).await?;
+            write::write_body(x, &wire, &mut chain, last, flush).await?;
         }
         Transport::H2(stream) => {
             let stream = stream.clone();
@@ -482,11 +482,11 @@ pub(crate) async fn drained(x: &mut Exchange) -> Result<(), Error> {
         return drained;
     }
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
-    if wire.stream.unsent() <= h1::HIGH {
+    if wire.stream.unsent() <= wire::HIGH {
         return Ok(());
     }
     x.open(site);
-    let drained = h1::drained(x, &wire, 0).await;
+    let drained = write::drained(x, &wire, 0).await;
     x.close(site);
     drained
 }

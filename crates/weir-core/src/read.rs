@@ -15,7 +15,7 @@ use weir_rt::file::FileHandle;
 use weir_trace::{Site, WaitKind};
 
 use crate::conf::core::InFileOnly;
-use crate::conn::h1::Wire;
+use crate::conn::wire::Wire;
 use crate::error::{Error, Kind as ErrorKind, Side};
 use crate::exchange::Exchange;
 use crate::log::Level;

@@ -12,13 +12,14 @@ use weir_http::date::{Cached, Memo};
 use weir_http::host::Host;
 use weir_http::uri::Normalized;
 use weir_rt::clock;
+use weir_rt::notify::{Notify, either};
 use weir_trace::{Now, Recorder, Settings};
 
 use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
-use crate::conn::h1::Wire;
 use crate::conn::heads::Heads;
 use crate::conn::parked;
+use crate::conn::wire::Wire;
 use crate::descriptors::{self, ConnectionLimit};
 use crate::exchange::{Exchange, Kinds};
 use crate::file::Files;
@@ -26,7 +27,6 @@ use crate::log::{self, Level, WorkerLogs};
 use crate::recent::Recent;
 use crate::server;
 use crate::server::acceptor::Dealer;
-use crate::server::notify::{Notify, either};
 use crate::trace::Present;
 use slots::Slots;
 

@@ -16,10 +16,10 @@ use weir_conf::{Directive, LineCx, Result, Span, parse_number};
 use weir_core::conf::registry::Registry;
 use weir_core::log::Level;
 use weir_core::plan::PlanBuilder;
-use weir_core::server::notify::either;
 use weir_core::variable::{Script, Variable};
 use weir_core::zone::{SharedZone, Table};
 use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
+use weir_rt::notify::either;
 use weir_trace::{Cause, WaitKind};
 
 use crate::limit::{self, Answer};

@@ -26,6 +26,7 @@ mod layer;
 mod listener;
 mod local;
 pub mod net;
+pub mod notify;
 mod output;
 pub mod packets;
 pub mod poller;

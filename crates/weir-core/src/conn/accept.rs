@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use weir_rt::net::{self, SockAddr};
+use weir_rt::notify::{Notify, either};
 use weir_rt::{Listener, Stream};
 
-use super::h1::Wire;
+use super::wire::Wire;
 use super::{Connection, begin, proxy};
 use crate::conf::server::Generation;
 use crate::log::{self, Level};
-use crate::server::notify::{Notify, either};
 use crate::tls;
 use crate::worker::Worker;
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_rt::Recv;
 
-use super::h1::Wire;
+use super::wire::Wire;
 use super::{Connection, h1, h2, keepalive};
 use crate::tls::Alpn;
 use crate::worker::Worker;

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use weir_rt::{Recv, RecvBuf};
 
-use super::h1::Wire;
 use super::h2::Stream;
+use super::wire::Wire;
 
 /// What came of one side of a tunnel.
 pub(crate) enum Bytes {

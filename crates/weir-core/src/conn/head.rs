@@ -7,8 +7,8 @@ use weir_http::{Known, Method, Span, Version, host, uri};
 use weir_rt::Recv;
 use weir_trace::{Site, Step, WaitKind};
 
-use super::h1::Wire;
 use super::keepalive;
+use super::wire::Wire;
 use crate::conf::server_core::{InvalidValues, has_control};
 use crate::exchange::Exchange;
 use crate::log::{Level, debug};

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use weir_rt::Recv;
 use weir_trace::{Site, Step};
 
-use super::h1::{Wire, drained};
+use super::wire::Wire;
+use super::write::drained;
 use crate::conf::core::Lingering;
 use crate::exchange::Exchange;
 

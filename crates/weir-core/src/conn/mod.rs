@@ -17,7 +17,8 @@ mod proxy;
 mod rate;
 #[cfg(test)]
 pub(crate) mod testing;
-mod write;
+pub mod wire;
+pub(crate) mod write;
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -232,7 +233,7 @@ pub enum Transport {
     /// Nowhere yet.
     None,
     /// An HTTP/1 connection.
-    H1(Rc<h1::Wire>),
+    H1(Rc<wire::Wire>),
     /// A stream of an HTTP/2 connection.
     H2(Stream),
     /// Memory: a subrequest whose answer its parent wants.
@@ -254,7 +255,7 @@ impl Transport {
     }
 
     /// The socket's connection, of whichever protocol.
-    pub fn wire(&self) -> Option<&Rc<h1::Wire>> {
+    pub fn wire(&self) -> Option<&Rc<wire::Wire>> {
         match self {
             Transport::H1(wire) => Some(wire),
             Transport::H2(stream) => Some(stream.wire()),
@@ -289,7 +290,7 @@ impl Transport {
     }
 
     /// The HTTP/1 connection, if it is one.
-    pub fn h1(&self) -> Option<&Rc<h1::Wire>> {
+    pub fn h1(&self) -> Option<&Rc<wire::Wire>> {
         match self {
             Transport::H1(wire) => Some(wire),
             _ => None,

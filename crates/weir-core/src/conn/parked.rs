@@ -12,7 +12,8 @@ use std::rc::Rc;
 use weir_rt::net::SockAddr;
 use weir_rt::{Recv, Stream};
 
-use super::h1::{self, Wire};
+use super::h1;
+use super::wire::Wire;
 use super::{Connection, Proxied};
 use crate::worker::Worker;
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_http::proxy_protocol::{self, Addresses, BadProxy, Header, Parse};
 use weir_rt::Recv;
 
-use super::h1::Wire;
+use super::wire::Wire;
 use super::{Connection, Proxied};
 use crate::log::{self, Level};
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use weir_rt::Closed;
 use weir_trace::WaitKind;
 
-use super::h1::{Wire, drained};
+use super::wire::Wire;
+use super::write::drained;
 use crate::body::Buf;
 use crate::error::Error;
 use crate::exchange::Exchange;

@@ -6,7 +6,7 @@ use std::task::Context;
 use weir_http::h1::{chunk_head, last_chunk};
 use weir_trace::WaitKind;
 
-use super::h1::{COPIED, Wire};
+use super::wire::{COPIED, Wire};
 use crate::body::Chain;
 use crate::error::Error;
 use crate::exchange::Exchange;

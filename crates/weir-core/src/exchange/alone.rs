@@ -66,7 +66,7 @@ impl Exchange {
     }
 
     fn begin_alone(&self, name: Span) {
-        crate::conn::h1::begin_trace(self, None);
+        crate::trace::begin(self, None);
         let presence = &self.shared.presence;
         presence.set_parent(None);
         presence.enter(METHOD, self.arena.get(name));

@@ -192,7 +192,7 @@ impl Exchange {
             kept: Kept::default(),
             complete: false,
             body_sent: 0,
-            busy: crate::conn::h1::HIGH,
+            busy: crate::conn::wire::HIGH,
             header_size: 0,
             bytes_before: 0,
             states: lasting::Values::default(),
@@ -248,7 +248,7 @@ impl Exchange {
         self.refused = None;
         self.opening = false;
         self.body_sent = 0;
-        self.busy = crate::conn::h1::HIGH;
+        self.busy = crate::conn::wire::HIGH;
         self.header_size = 0;
     }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use weir_rt::clock;
 use weir_trace::{Event, EventKind, Site, Tape, Trace, WaitKind};
 
-use crate::conn::h1::Wire;
+use crate::conn::wire::Wire;
 use crate::phase::LocalFuture;
 use crate::trace::Presence;
 use crate::worker::Worker;

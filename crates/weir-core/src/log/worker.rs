@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_rt::notify::{Notify, either};
+
 use super::Level;
 use super::file::LogFile;
 use super::writer::{self, Batch};
-use crate::server::notify::{Notify, either};
 use crate::worker::{Counters, Worker};
 
 /// The log lines of a worker that are not handed over yet. Composing a line takes no lock and no atomic operation;

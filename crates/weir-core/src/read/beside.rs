@@ -11,7 +11,7 @@ use weir_trace::Site;
 use super::Framing;
 use crate::conn::Client;
 use crate::conn::client::Bytes;
-use crate::conn::h1::Wire;
+use crate::conn::wire::Wire;
 use crate::error::{Error, Kind, Side};
 use crate::exchange::Exchange;
 

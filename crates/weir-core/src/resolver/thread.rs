@@ -12,12 +12,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use weir_resolver::{Token, Transmit, system};
+use weir_rt::notify::{Notify, either};
 use weir_rt::{DriverChoice, Options, Remote, Runtime, clock};
 
 use super::kept::Keeper;
 use super::{Config, Shared, sockets};
 use crate::log::{self, Level};
-use crate::server::notify::{Notify, either};
 
 /// Receive buffers of the thread: each holds a datagram for the moment between its coming and its reading.
 const BUFFERS: u16 = 64;

@@ -7,7 +7,6 @@ mod agent;
 mod crew;
 pub mod dealing;
 pub(crate) mod intake;
-pub mod notify;
 mod parking;
 mod sockets;
 mod thread;

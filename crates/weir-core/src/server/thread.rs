@@ -10,13 +10,13 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_rt::notify::Notify;
 use weir_rt::{DriverChoice, DriverKind, Listener, LoopStats, Remote, Runtime, Stream, ThreadWatch};
 use weir_trace::{Now, NowReader, Recorder, Settings};
 
 use super::acceptor::Dealer;
 use super::crew::{Exit, Stage};
 use super::intake::{Dealt, Intake};
-use super::notify::Notify;
 use super::sockets::WorkerSocket;
 use super::{Options, StartError, affinity::Affinity};
 use crate::conf::Configuration;

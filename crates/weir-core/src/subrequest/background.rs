@@ -66,7 +66,7 @@ impl Exchange {
 fn begin_copy(x: &mut Exchange) {
     // How long the connection waited to be accepted is its first request's.
     x.nth = 0;
-    crate::conn::h1::begin_trace(x, None);
+    crate::trace::begin(x, None);
     let presence = &x.shared.presence;
     presence.set_parent(None);
     presence.enter(x.arena.get(x.request.method_span), x.uri());

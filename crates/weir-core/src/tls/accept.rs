@@ -27,7 +27,7 @@ use super::state::Tls;
 use super::{files, state};
 use crate::conf::server::Server;
 use crate::conn::Connection;
-use crate::conn::h1::Wire;
+use crate::conn::wire::Wire;
 use crate::log::{self, Level};
 use crate::worker::Worker;
 

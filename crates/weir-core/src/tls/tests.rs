@@ -15,7 +15,7 @@ use super::{Choice, Greeting, HelloHandler, HelloVerdict, Refusal, accept};
 use crate::conf::server::Generation;
 use crate::conf::{self, CORE_MODULES, with_core};
 use crate::conn;
-use crate::conn::h1::Wire;
+use crate::conn::wire::Wire;
 use crate::module::{Module, ModuleDef};
 use crate::phase::LocalFuture;
 use crate::plan::PlanBuilder;

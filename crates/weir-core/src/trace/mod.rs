@@ -31,6 +31,24 @@ use crate::exchange::Exchange;
 use crate::text::Text;
 use crate::worker::Worker;
 
+/// Begins the trace of a request that has been ready since the stamp `ready`; `None`: since now.
+#[inline]
+pub(crate) fn begin(x: &Exchange, ready: Option<u64>) {
+    let mut recorder = x.worker.recorder.borrow_mut();
+    x.shared.start(|trace, tape| {
+        recorder.begin_at(trace, || ready.unwrap_or_else(weir_rt::clock::ticks));
+        let mut now = trace.start();
+        tape.rewind(now);
+        if ready.is_some() && trace.is_on() {
+            now = weir_rt::clock::ticks();
+            trace.queued(tape, Site::step(weir_trace::Step::HeadRead), now);
+        }
+        x.shared.presence.begin(now, ready.is_some());
+        x.recorded.set(trace.is_on());
+        trace.is_on()
+    });
+}
+
 /// The head of `x` was read: from here on the request is in flight, and has a number.
 pub(crate) fn enter(x: &Exchange) {
     let parent = match x.request.span(Known::Traceparent) {

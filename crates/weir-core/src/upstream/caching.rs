@@ -381,7 +381,7 @@ async fn wait(x: &mut Exchange, ticket: &Ticket, patience: &mut u64) -> bool {
     };
     if *patience > 0 {
         let limit = weir_rt::sleep(Duration::from_millis(*patience));
-        let either = crate::server::notify::either(turn, limit);
+        let either = weir_rt::notify::either(turn, limit);
         let shared = x.shared.clone();
         let _ = shared.waiting_for(WaitKind::Lock, Box::pin(either)).await;
         *patience = patience.saturating_sub(weir_rt::now_ms() - began);

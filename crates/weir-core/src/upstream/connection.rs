@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use weir_rt::net::{SockAddr, SocketOption};
+use weir_rt::notify::either;
 use weir_rt::{Recv, Stream, Timer};
 
 use super::idle::Parked;
 use super::peer::Peer;
 use crate::descriptors::socket_when_free;
-use crate::server::notify::either;
 use crate::tls::Secure;
 
 /// A connection to a server, while it is used or kept.

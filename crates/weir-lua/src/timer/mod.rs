@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use weir_core::exchange::Origin;
 use weir_core::log::{self, Level};
-use weir_core::server::notify::{Notify, either};
+use weir_rt::notify::{Notify, either};
 
 use crate::drive::drive_alone;
 use crate::phase::Phase;

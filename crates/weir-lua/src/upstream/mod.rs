@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use weir_core::server::notify::either;
 use weir_core::upstream::moving::{Listed, Refusal};
 use weir_core::upstream::{Group, Peer, Upstreams};
 use weir_http::json::{Json, Value};
+use weir_rt::notify::either;
 use weir_trace::WaitKind;
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};

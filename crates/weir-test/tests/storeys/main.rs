@@ -34,6 +34,7 @@ const STOREYS: &[(&str, &[Storey])] = &[(
                 "conn/h2/stream.rs",
                 "conn/heads.rs",
                 "conn/input.rs",
+                "conn/keepalive.rs",
                 "conn/nobody.rs",
                 "conn/rate.rs",
                 "conn/wire.rs",

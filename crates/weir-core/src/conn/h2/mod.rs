@@ -25,8 +25,8 @@ use weir_http::h2;
 use weir_rt::{Recv, SendError};
 
 use super::Connection;
-use super::h1::{HIGH, Wire};
 use super::keepalive;
+use super::wire::{HIGH, Wire};
 use crate::exchange::Exchange;
 use crate::log::{self, Level};
 use crate::trim;

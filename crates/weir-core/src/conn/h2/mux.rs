@@ -12,7 +12,7 @@ use super::encode::Blocks;
 use super::request;
 use crate::body::Chain;
 use crate::conn::Connection;
-use crate::conn::h1::{HIGH, Wire};
+use crate::conn::wire::{HIGH, Wire};
 use crate::exchange::Exchange;
 use crate::log::{self, Level};
 use crate::pieces;

@@ -7,7 +7,6 @@ use weir_http::h2::{Code, Key};
 use super::mux::Mux;
 use super::{Stream, exchange, head};
 use crate::conn::Transport;
-use crate::conn::h1::begin_trace;
 use crate::conn::head::NoHead;
 use crate::engine::Rest;
 use crate::exchange::Exchange;
@@ -108,7 +107,7 @@ fn begin(x: &mut Exchange, mux: &Rc<Mux>, key: Key) {
     x.transport = Transport::H2(Stream { mux: mux.clone(), key });
     x.shared.detach();
     let first = mux.wire.idle.replace(false);
-    begin_trace(x, first.then(weir_rt::turn_stamp));
+    crate::trace::begin(x, first.then(weir_rt::turn_stamp));
 }
 
 /// Counts the request, and ends the connection behind it where it had as many, or lasted as long, as it may.

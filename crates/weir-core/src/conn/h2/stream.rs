@@ -13,8 +13,8 @@ use super::encode;
 use super::mux::{Mux, Slot};
 use crate::body::{Buf, Chain};
 use crate::conn::client::Bytes;
-use crate::conn::h1::{Wire, is_copied};
 use crate::conn::rate;
+use crate::conn::wire::{Wire, is_copied};
 use crate::error::Error;
 use crate::exchange::Exchange;
 

@@ -8,7 +8,7 @@ use weir_http::{Known, Version, base64, header};
 use super::mux::Mux;
 use super::{Stream, request};
 use crate::conn::Transport;
-use crate::conn::h1::Wire;
+use crate::conn::wire::Wire;
 use crate::exchange::Exchange;
 
 /// Whether the request of `x`, whose head was read, asks for it, and can have it: one without a body, on a connection

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use weir_rt::net::{SockAddr, has_ended};
+use weir_rt::notify::{Notify, either};
 use weir_rt::{DriverChoice, Options, Runtime, SendError, Stream};
 
 use super::super::{Level, cycle, line, writer};
 use super::{BATCH, PATIENCE, Sender, datagram, lines, whole_lines};
-use crate::server::notify::{Notify, either};
 
 /// Starts the task of a log, and the thread if it is the first.
 ///

@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use weir_rt::notify::either;
+
 use super::Source;
 use super::reader::Reader;
 use crate::log::{self, Level};
-use crate::server::notify::either;
 use crate::services;
 use crate::upstream::group::Group;
 use crate::upstream::origins::Origin;
