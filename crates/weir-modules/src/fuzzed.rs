@@ -8,12 +8,15 @@ use weir_http::Span;
 use weir_http::deflate::Settings;
 use weir_http::h1::{Parse, ResponseHead};
 
-use crate::compress::{Coder, Op};
-use crate::gunzip::Inflater;
-use crate::gzip::Deflater;
-use crate::sub::replace::Replacer;
-use crate::sub::search::Patterns;
-use crate::{auth_basic, cgi, password, secure_link, userid};
+use crate::filters::compress::{Coder, Op};
+use crate::filters::gunzip::Inflater;
+use crate::filters::gzip::Deflater;
+use crate::filters::sub::replace::Replacer;
+use crate::filters::sub::search::Patterns;
+use crate::filters::userid;
+use crate::gateway::cgi;
+use crate::rules::{auth_basic, secure_link};
+use crate::support::password;
 
 /// Packed data: read or refused, and how it is cut makes no difference.
 pub fn gunzip(data: &[u8]) {

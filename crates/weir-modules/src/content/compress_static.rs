@@ -1,0 +1,165 @@
+//! `gzip_static`, `brotli_static`, `zstd_static`: files that were compressed before and lie beside the plain ones (nginx's
+//! `ngx_http_gzip_static_module`). Of several the client's best liked is served, between equals the densest.
+
+use std::cmp::Reverse;
+use std::rc::Rc;
+
+use weir_conf::names::{ANY, ONE};
+use weir_conf::{Directive, Result};
+use weir_core::file::{self, Found, OpenFile, PathText};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Handler, Module, Phase, Verdict, inherit};
+use weir_http::{Known, Method};
+
+use crate::content::static_files;
+use crate::filters::compress::{self, Coding, Rules};
+
+/// The module.
+pub struct CompressStatic;
+
+impl Module for CompressStatic {
+    const NAME: &'static str = "gzip_static";
+    type Conf = StaticConf;
+    const DIRECTIVES: &'static [Directive<StaticConf>] = &[
+        Row::new("gzip_static", ANY, ONE, |conf, line| line.one_of(&mut conf.gzip, STATES))
+            .doc("Serves the file whose name ends in .gz to clients that take gzip; always: to all; off."),
+        Row::new("brotli_static", ANY, ONE, |conf, line| line.one_of(&mut conf.brotli, STATES))
+            .doc("Serves the file whose name ends in .br to clients that take br; always: to all; off."),
+        Row::new("zstd_static", ANY, ONE, |conf, line| line.one_of(&mut conf.zstd, STATES))
+            .doc("Serves the file whose name ends in .zst to clients that take zstd; always: to all; off."),
+    ];
+
+    fn inherit(conf: &mut StaticConf, parent: &StaticConf) {
+        inherit!(conf, parent, gzip, brotli, zstd);
+    }
+
+    fn install(conf: &StaticConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let all = [(Coding::Brotli, conf.brotli), (Coding::Zstd, conf.zstd), (Coding::Gzip, conf.gzip)];
+        let kinds = all.into_iter().filter_map(|(coding, state)| match state? {
+            State::Off => None,
+            state => Some(Kind { coding, always: state == State::Always }),
+        });
+        let kinds: Box<[Kind]> = kinds.collect();
+        if !kinds.is_empty() {
+            plan.handler(Phase::Content, Self::NAME, Serve(kinds));
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<StaticConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct StaticConf {
+    gzip: Option<State>,
+    brotli: Option<State>,
+    zstd: Option<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Off,
+    On,
+    Always,
+}
+
+const STATES: &[(&str, State)] = &[("off", State::Off), ("on", State::On), ("always", State::Always)];
+
+/// A coding that is looked for.
+#[derive(Clone, Copy)]
+struct Kind {
+    coding: Coding,
+    always: bool,
+}
+
+impl Kind {
+    fn suffix(self) -> &'static [u8] {
+        match self.coding {
+            Coding::Brotli => b".br",
+            Coding::Zstd => b".zst",
+            Coding::Gzip => b".gz",
+        }
+    }
+}
+
+struct Serve(Box<[Kind]>);
+
+impl Handler for Serve {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if !matches!(x.request.method, Method::Get | Method::Head) || x.uri().ends_with(b"/") {
+            return Verdict::Passed;
+        }
+        // One that is not taken is looked for all the same when `Vary` shall say that it is there.
+        let vary = x.plan.kept::<Rules>().is_some_and(|rules| rules.vary);
+        let mut found = [None; 3];
+        for (place, kind) in found.iter_mut().zip(&self.0) {
+            let quality = if kind.always { Some(0) } else { compress::accepts(x, kind.coding) };
+            *place = Some((quality, *kind));
+        }
+        found.sort_by_key(|kind| Reverse(kind.map(|(quality, _)| quality)));
+        for (quality, kind) in found.into_iter().flatten() {
+            if (quality.is_some() || vary)
+                && let Some(verdict) = serve(x, kind, quality.is_some())
+            {
+                return verdict;
+            }
+        }
+        Verdict::Declined
+    }
+}
+
+/// Answers with the file of this coding, if there is one and the client takes it.
+fn serve(x: &mut Exchange, kind: Kind, taken: bool) -> Option<Verdict> {
+    let path = match path(x, kind.suffix()) {
+        Ok(path) => path,
+        Err(status) => return Some(Verdict::Status(status)),
+    };
+    let found = match file::lookup(x, path) {
+        Ok(found) => found,
+        Err(ENOENT | ENOTDIR | ENAMETOOLONG) => return None,
+        Err(errno) => {
+            file::failed(x, path, errno);
+            return None;
+        }
+    };
+    if !kind.always {
+        compress::vary(x);
+        if !taken {
+            return None;
+        }
+    }
+    match found {
+        Found::File(file) => Some(respond(x, file, kind.coding)),
+        Found::Dir { .. } => None,
+        Found::Other => {
+            let path = String::from_utf8_lossy(path.bytes(&x.arena));
+            x.log(Level::Crit, &format_args!("\"{path}\" is not a regular file"));
+            Some(Verdict::Status(404))
+        }
+    }
+}
+
+/// The path of the request's file, with `suffix` behind it.
+fn path(x: &mut Exchange, suffix: &[u8]) -> std::result::Result<PathText, u16> {
+    let plain = file::map_uri(x)?;
+    let mark = x.arena.mark();
+    x.arena.copy(plain.span);
+    x.arena.push(suffix);
+    Ok(PathText { span: x.arena.since(mark), root: plain.root })
+}
+
+fn respond(x: &mut Exchange, file: Rc<OpenFile>, coding: Coding) -> Verdict {
+    static_files::describe(x, &file);
+    // Of the packed bytes, as in nginx since 1.23.4.
+    x.response.allow_ranges = true;
+    x.response.add(Known::ContentEncoding, coding.token());
+    let read = x.request.method != Method::Head;
+    static_files::send(x, file, read)
+}
+
+const ENOENT: i32 = 2;
+const ENOTDIR: i32 = 20;
+const ENAMETOOLONG: i32 = 36;

@@ -1,0 +1,12 @@
+//! Handlers that make responses by themselves.
+
+pub mod autoindex;
+pub mod compress_static;
+pub mod dav;
+pub mod echo;
+pub mod empty_gif;
+pub mod index;
+pub mod random_index;
+pub mod static_files;
+pub mod stub_status;
+pub mod try_files;

@@ -1,0 +1,95 @@
+//! `random_index`: a request for a directory goes on, by an internal redirect, with one of its files, drawn by lot.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use weir_conf::names::{FLAG, LOCATION};
+use weir_conf::{Directive, Error};
+use weir_core::file;
+use weir_core::plan::PlanBuilder;
+use weir_core::redirect::Redirect;
+use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Verdict, inherit};
+use weir_http::Method;
+use weir_rt::file::FileKind;
+use weir_trace::WaitKind;
+
+use crate::content::autoindex::list;
+
+/// The module.
+pub struct RandomIndex;
+
+impl Module for RandomIndex {
+    const NAME: &'static str = "random_index";
+    type Conf = RandomIndexConf;
+    const DIRECTIVES: &'static [Directive<RandomIndexConf>] =
+        &[Directive::<RandomIndexConf>::new("random_index", LOCATION, FLAG, |c, line| line.flag(&mut c.on))
+            .doc("Answers requests for directories with a file drawn by lot; off.")];
+
+    fn inherit(conf: &mut RandomIndexConf, parent: &RandomIndexConf) {
+        inherit!(conf, parent, on);
+    }
+
+    fn install(conf: &RandomIndexConf, plan: &mut PlanBuilder<'_>) -> Result<(), Error> {
+        if conf.on == Some(true) {
+            plan.handler(Phase::Content, Self::NAME, Draw);
+        }
+        Ok(())
+    }
+}
+
+/// The module's settings of one block.
+#[derive(Default)]
+pub struct RandomIndexConf {
+    /// `random_index`; off unless set.
+    on: Option<bool>,
+}
+
+struct Draw;
+
+impl Handler for Draw {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if !x.uri().ends_with(b"/") || !matches!(x.request.method, Method::Get | Method::Head | Method::Post)
+        {
+            return Verdict::Passed;
+        }
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(draw(x))
+    }
+}
+
+/// Files whose names begin with a dot take no part; a directory without files is left to the other handlers.
+async fn draw(x: &mut Exchange) -> Verdict {
+    let mut path = match file::map_uri(x) {
+        Ok(path) => path,
+        Err(status) => return Verdict::Status(status),
+    };
+    if path.span.end > path.span.start + 1 {
+        // Without its slash, as nginx names it in messages.
+        path.span.end -= 1;
+    }
+    let folder = path.bytes(&x.arena).to_vec();
+    let mut entries = match x
+        .waiting_for(WaitKind::ThreadPool, Box::pin(weir_rt::blocking(move || list::read(&folder, false))))
+        .await
+    {
+        Ok(entries) => entries,
+        Err(error) => return Verdict::Status(file::call_failed(x, error.call, path, error.errno)),
+    };
+    entries.retain(|entry| entry.kind == FileKind::File);
+    if entries.is_empty() {
+        return Verdict::Declined;
+    }
+    let drawn = &entries[(random() % entries.len() as u64) as usize];
+    let (uri, args) = (x.request.uri, x.request.args);
+    let start = x.arena.mark();
+    x.arena.copy(uri);
+    x.arena.push(&drawn.name);
+    Redirect::Uri { uri: x.arena.since(start), args }.into()
+}
+
+/// The keys of the standard library's hash tables come from the system's random numbers, and differ each time.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,126 @@
+//! `add_before_body`, `add_after_body`: what subrequests answer, before and behind a response.
+
+use weir_conf::names::{ANY, MORE, ONE};
+use weir_conf::{Directive, Result};
+use weir_core::body::Chain;
+use weir_core::error::Error;
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::plan::PlanBuilder;
+use weir_core::subrequest::Include;
+use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_http::Known;
+use weir_trace::{Kind, Site};
+
+use crate::filters::media::{self, MediaTypes};
+
+/// The module.
+pub struct Addition;
+
+/// The alias tells the closures of the table what `c` is.
+type Row = Directive<AdditionConf>;
+
+impl Module for Addition {
+    const NAME: &'static str = "addition";
+    type Conf = AdditionConf;
+    const DIRECTIVES: &'static [Row] = &[
+        Row::new("add_before_body", ANY, ONE, |c, line| line.text(&mut c.before))
+            .doc("Puts the answer to a subrequest for this path before a 200; an empty path puts nothing."),
+        Row::new("add_after_body", ANY, ONE, |c, line| line.text(&mut c.after))
+            .doc("Puts the answer to a subrequest for this path behind a 200; an empty path puts nothing."),
+        Row::new("addition_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
+            .doc("Media types besides text/html to which something is added; \"*\" is all."),
+    ];
+
+    fn inherit(conf: &mut AdditionConf, parent: &AdditionConf) {
+        inherit!(conf, parent, before, after, types);
+    }
+
+    fn install(conf: &AdditionConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let path = |path: &Option<Vec<u8>>| path.clone().filter(|path| !path.is_empty());
+        let filter = Filter {
+            site: plan.site(Kind::BodyFilter, Self::NAME),
+            before: path(&conf.before),
+            after: path(&conf.after),
+            types: MediaTypes::or_html(&conf.types),
+        };
+        if filter.before.is_some() || filter.after.is_some() {
+            plan.header_filter(Slot::Addition, Self::NAME, filter);
+        }
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct AdditionConf {
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+    types: Option<MediaTypes>,
+}
+
+/// The additions of one location of one worker.
+struct Filter {
+    /// Where the time of adding goes.
+    site: Site,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+    types: MediaTypes,
+}
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if x.response.status != 200 || x.is_subrequest() || !self.types.has(x) {
+            return Verdict::Passed;
+        }
+        media::clear_length(x);
+        x.response.allow_ranges = false;
+        x.response.remove(Known::AcceptRanges);
+        media::weaken_etag(x);
+        x.includes();
+        x.body_filter(
+            Slot::Addition,
+            self.site,
+            Body { before: self.before.clone(), after: self.after.clone() },
+        );
+        Verdict::Ok
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+/// What is still to be added.
+struct Body {
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+}
+
+impl BodyFilter for Body {
+    fn step(
+        &mut self,
+        _: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        let include = |uri| Ok(Step::Include(Box::new(Include { uri, ..Include::default() })));
+        if let Some(uri) = self.before.take() {
+            return include(uri);
+        }
+        if input.last
+            && let Some(uri) = self.after.take()
+        {
+            // The end follows the addition.
+            input.last = false;
+            output.append(input);
+            input.last = true;
+            return include(uri);
+        }
+        output.append(input);
+        Ok(Step::More)
+    }
+
+    fn in_memory(&self) -> bool {
+        false
+    }
+}

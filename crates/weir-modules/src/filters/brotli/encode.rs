@@ -1,0 +1,180 @@
+//! The compressor of brotli, the C library's. It can't be reset, and has up to 4 MB of tables at level 6 and 36 MB at 9:
+//! a worker keeps few at work ([`Places`]).
+
+use std::thread::LocalKey;
+
+use weir_sys::brotli::{self, Encoder, Ran, Refused};
+
+use crate::filters::compress::{Failed, Op, Place, Places, Progress, Session};
+
+/// Compresses one response.
+pub(crate) type Squeezer = Place<Stream>;
+
+/// `window` is a logarithm; a body known to be short needs less.
+pub(crate) fn squeezer(level: u8, window: u8, length: Option<u64>) -> Squeezer {
+    let mut window = window;
+    while window > LEAST_WINDOW && length.is_some_and(|length| length + GAP <= 1 << (window - 1)) {
+        window -= 1;
+    }
+    let hint = length.map_or(0, |length| length.min(LONGEST_HINT) as u32);
+    Place::new(Settings { level, window, hint })
+}
+
+/// What an encoder is made with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    level: u8,
+    /// A logarithm.
+    window: u8,
+    /// Bytes to come, 0 if that is not known.
+    hint: u32,
+}
+
+/// A stretch of a stream.
+pub(crate) struct Stream {
+    encoder: Encoder,
+    /// A flush is not yet written out: until then the library takes no input.
+    flushing: bool,
+    /// Something is not: behind a seam the library flushes by itself, so that it may take no input either.
+    pending: bool,
+    /// Bytes taken since the last flush.
+    unflushed: usize,
+}
+
+impl Session for Stream {
+    type Key = Settings;
+    const PAUSE: Op = Op::Flush;
+
+    fn begin(Settings { level, window, hint }: Settings, from: u64) -> Result<Stream, Failed> {
+        let encoder = Encoder::new(level, window, hint, from);
+        let encoder = encoder.map_err(|Refused| Failed("BrotliEncoderCreateInstance() failed"))?;
+        Ok(Stream { encoder, flushing: false, pending: false, unflushed: 0 })
+    }
+
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
+        let mut run = |input: &[u8], output: &mut [u8], op| {
+            self.encoder
+                .run(input, output, op)
+                .map_err(|Refused| Failed("BrotliEncoderCompressStream() failed"))
+        };
+        let mut before = 0;
+        if self.flushing || self.pending {
+            let op = if self.flushing { brotli::Op::Flush } else { brotli::Op::Process };
+            let Ran { given, more, done, .. } = run(b"", output, op)?;
+            if more || !done {
+                return Ok(Progress { taken: 0, given, done: false });
+            }
+            if self.flushing {
+                (self.flushing, self.unflushed) = (false, 0);
+            }
+            before = given;
+        }
+        let op = match op {
+            Op::Run if self.unflushed + input.len() < SPAN => brotli::Op::Process,
+            Op::Run | Op::Flush => brotli::Op::Flush,
+            Op::Finish => brotli::Op::Finish,
+        };
+        let Ran { taken, given, more, done } = run(input, &mut output[before..], op)?;
+        self.pending = more;
+        self.unflushed += taken;
+        if op == brotli::Op::Flush {
+            (self.flushing, self.unflushed) = (!done, if done { 0 } else { self.unflushed });
+        }
+        Ok(Progress { taken, given: before + given, done })
+    }
+
+    fn places() -> &'static LocalKey<Places<Stream>> {
+        thread_local! {
+            static PLACES: Places<Stream> = const { Places::new() };
+        }
+        &PLACES
+    }
+}
+
+/// Logarithm of the least window.
+pub(crate) const LEAST_WINDOW: u8 = 10;
+/// A window is by so many bytes less than its power of two (RFC 7932, section 9.1).
+const GAP: u64 = 16;
+/// From a megabyte on the library takes tables that are two to four times as large, for one part in a hundred less.
+const LONGEST_HINT: u64 = (1 << 20) - 1;
+/// So many bytes are flushed at the latest: else the library keeps up to the window's size for its next block, which a
+/// response would have to hold when its compressor is put away. Costs two parts in a thousand.
+const SPAN: usize = 128 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::filters::compress::Coder;
+    use crate::filters::compress::testing::pack;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn what_is_packed_and_flushed_unpacks_to_the_same(
+            pieces in proptest::collection::vec(proptest::collection::vec(0_u8..4, 0..3000), 0..8),
+            level in 0_u8..=11,
+            window in 10_u8..=19,
+            room in 1_usize..5000,
+        ) {
+            let whole = pieces.concat();
+            for length in [None, Some(whole.len() as u64)] {
+                let packed = pack(&mut squeezer(level, window, length), &pieces, room);
+                prop_assert_eq!(brotli::decompress(&packed, whole.len()), Some(whole.clone()));
+            }
+        }
+    }
+
+    /// What comes while a flush has no room to be written is not lost, and no fault.
+    #[test]
+    fn input_may_follow_a_flush_that_is_under_way() {
+        let noise: Vec<u8> = (0..50_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for level in [0, 1, 6, 11] {
+            let mut stream = squeezer(level, 19, None);
+            let mut output = [0; 100];
+            let mut at = 0;
+            let mut packed = Vec::new();
+            while at < noise.len() {
+                let progress = stream.run(&noise[at..], &mut output, Op::Flush).expect("memory");
+                packed.extend_from_slice(&output[..progress.given]);
+                at += progress.taken;
+            }
+            packed.extend(pack(&mut stream, std::slice::from_ref(&noise), 100));
+            assert_eq!(brotli::decompress(&packed, 100_000), Some(noise.repeat(2)), "{level}");
+        }
+    }
+
+    /// Behind a seam the library writes its first two bytes out by itself, which may need more room than there is.
+    #[test]
+    fn input_may_follow_the_flush_of_a_seam() {
+        let text = b"0123456789".repeat(30);
+        for (level, room) in
+            [0, 1, 2, 6, 9].into_iter().flat_map(|level| [1, 2, 3, 7].map(|room| (level, room)))
+        {
+            let (mut packed, mut from, mut output) = (Vec::new(), 0, vec![0; room]);
+            for op in [Op::Flush, Op::Finish] {
+                let settings = Settings { level, window: 16, hint: 0 };
+                let mut stream = Stream::begin(settings, from).expect("memory");
+                let mut at = 0;
+                loop {
+                    // A byte at a time, and the wish behind the last one.
+                    let end = (at + 1).min(text.len());
+                    let now = if end == text.len() { op } else { Op::Run };
+                    let progress = stream.run(&text[at..end], &mut output, now).expect("takes input");
+                    packed.extend_from_slice(&output[..progress.given]);
+                    at += progress.taken;
+                    if now == op && at == text.len() && progress.done {
+                        break;
+                    }
+                }
+                from = text.len() as u64;
+            }
+            assert_eq!(
+                brotli::decompress(&packed, 2 * text.len()),
+                Some(text.repeat(2)),
+                "level {level}, room {room}"
+            );
+        }
+    }
+}

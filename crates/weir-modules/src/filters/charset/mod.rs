@@ -1,0 +1,352 @@
+//! `charset`: the charset that responses say they are in, and recoding from one to another.
+
+pub(crate) mod recode;
+pub(crate) mod table;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::names::{ANY, ANY_OR_IF, FLAG, HTTP, MORE, ONE, TWO};
+use weir_conf::{Args, Directive, LineCx, Result};
+use weir_core::body::Chain;
+use weir_core::conf::registry::Registry;
+use weir_core::error::Error;
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_http::Known;
+use weir_trace::{Kind, Site};
+
+use crate::filters::media::{self, MediaTypes};
+use recode::Recoder;
+use table::{CharsetMap, Table};
+
+/// The module.
+pub struct Charset;
+
+/// The alias tells the closures of the table what `c` is.
+type Row = Directive<CharsetConf>;
+
+impl Module for Charset {
+    const NAME: &'static str = "charset";
+    type Conf = CharsetConf;
+    const DIRECTIVES: &'static [Row] = &[
+        Row::new("charset", ANY_OR_IF, ONE, |c, line| Setting::set(&mut c.charset, line, true))
+            .doc("The charset that is added to \"Content-Type\", and into which responses are recoded; off by default."),
+        Row::new("source_charset", ANY_OR_IF, ONE, |c, line| Setting::set(&mut c.source, line, false))
+            .doc("The charset of responses that don't say theirs: they are recoded if \"charset\" is another."),
+        Row::new("override_charset", ANY_OR_IF, FLAG, |c, line| line.flag(&mut c.override_charset))
+            .doc("Responses of upstreams that say their charset are recoded, too; off by default."),
+        Row::new("charset_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
+            .doc("Media types besides text/html to which \"charset\" is added; \"*\" is all."),
+        Row::new("charset_map", HTTP, MAP, CharsetConf::map)
+            .doc("What the bytes of one charset are in another one, in hexadecimal digits."),
+    ];
+
+    fn inherit(conf: &mut CharsetConf, parent: &CharsetConf) {
+        inherit!(conf, parent, charset, source, override_charset, types);
+        if conf.maps.is_empty() {
+            conf.maps.clone_from(&parent.maps);
+        }
+    }
+
+    fn resolve(conf: &mut CharsetConf, _: &mut Registry) -> Result {
+        let (Some(Setting::Name(to)), Some(Setting::Name(from))) = (&conf.charset, &conf.source) else {
+            return Ok(());
+        };
+        if from.eq_ignore_ascii_case(to) || conf.maps.iter().any(|map| map.between(from, to).is_some()) {
+            return Ok(());
+        }
+        Err(weir_conf::Error::new(no_map(from, to)))
+    }
+
+    fn install(conf: &CharsetConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let setting = |setting: &Option<Setting>| setting.clone().unwrap_or(Setting::Off);
+        let (charset, source) = (setting(&conf.charset), setting(&conf.source));
+        if let (Setting::Off, Setting::Off, []) = (&charset, &source, &*conf.maps) {
+            return Ok(());
+        }
+        let filter = Filter {
+            site: plan.site(Kind::BodyFilter, Self::NAME),
+            charset: Chosen::new(&charset),
+            source: Chosen::new(&source),
+            override_charset: conf.override_charset.unwrap_or(false),
+            types: conf.types.clone().unwrap_or_else(|| MediaTypes::of(TYPES)),
+            maps: conf.maps.clone(),
+        };
+        plan.header_filter(Slot::Charset, Self::NAME, filter);
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct CharsetConf {
+    charset: Option<Setting>,
+    source: Option<Setting>,
+    override_charset: Option<bool>,
+    types: Option<MediaTypes>,
+    maps: Vec<CharsetMap>,
+}
+
+/// `charset`, `source_charset`.
+#[derive(Clone)]
+enum Setting {
+    Off,
+    Name(Box<[u8]>),
+    Variable(Script),
+}
+
+impl Setting {
+    fn set(slot: &mut Option<Setting>, line: &mut LineCx<'_>, off: bool) -> Result {
+        if slot.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        *slot = Some(match line.bytes(0) {
+            b"off" if off => Setting::Off,
+            [b'$', ..] => Setting::Variable(Script::compile(line, 0)?),
+            name => Setting::Name(name.into()),
+        });
+        Ok(())
+    }
+}
+
+impl CharsetConf {
+    fn map(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.maps.push(CharsetMap::parse(line, &self.maps)?);
+        Ok(())
+    }
+}
+
+/// A [`Setting`] on one worker.
+enum Chosen {
+    Off,
+    Name(Text),
+    Variable(Script),
+}
+
+impl Chosen {
+    fn new(setting: &Setting) -> Chosen {
+        match setting {
+            Setting::Off => Chosen::Off,
+            Setting::Name(name) => Chosen::Name(Text::shared(name)),
+            Setting::Variable(script) => Chosen::Variable(script.clone()),
+        }
+    }
+
+    fn get(&self, x: &mut Exchange) -> Option<Text> {
+        match self {
+            Chosen::Off => None,
+            Chosen::Name(name) => Some(name.clone()),
+            Chosen::Variable(script) => Some(script.value(x)),
+        }
+    }
+}
+
+/// `charset` in one location of one worker.
+struct Filter {
+    /// Where the time of recoding goes.
+    site: Site,
+    charset: Chosen,
+    source: Chosen,
+    override_charset: bool,
+    types: MediaTypes,
+    maps: Vec<CharsetMap>,
+}
+
+/// The charset of the answer to the client, into which the answers to subrequests are recoded.
+#[derive(Default)]
+struct OfClient(Option<Rc<[u8]>>);
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if x.is_subrequest() {
+            let to = x.lasting_if::<OfClient>().and_then(|charset| charset.0.clone());
+            if let Some(to) = to {
+                return verdict(self.recode(x, Text::Shared(to)));
+            }
+            return Verdict::Passed;
+        }
+        let recodes = self.destination(x).is_some_and(|to| self.recode(x, to));
+        let charset = x.response.charset.clone().map(|charset| Rc::from(x.text(&charset)));
+        if charset.is_some() {
+            x.lasting::<OfClient>().0 = charset;
+        }
+        verdict(recodes)
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+/// Without recoding no more is done than to set a field.
+fn verdict(recodes: bool) -> Verdict {
+    if recodes { Verdict::Ok } else { Verdict::Passed }
+}
+
+impl Filter {
+    /// The charset that the response shall be in; `None` leaves it as it is.
+    fn destination(&self, x: &mut Exchange) -> Option<Text> {
+        x.response.content_type.as_ref()?;
+        if let Some(name) = x.response.override_charset.clone().filter(|name| !x.text(name).is_empty()) {
+            if self.knows(x.text(&name)) {
+                return Some(name);
+            }
+            let name = String::from_utf8_lossy(x.text(&name)).into_owned();
+            x.log_error(&format_args!("unknown charset \"{name}\" to override"));
+            return None;
+        }
+        let wanted = match x.response.charset {
+            Some(_) => self.override_charset,
+            None => self.types.has(x),
+        };
+        if wanted { self.charset.get(x) } else { None }
+    }
+
+    fn knows(&self, name: &[u8]) -> bool {
+        let is = |chosen: &Chosen| match chosen {
+            Chosen::Name(Text::Shared(known)) => known.eq_ignore_ascii_case(name),
+            _ => false,
+        };
+        is(&self.charset) || is(&self.source) || self.maps.iter().any(|map| map.knows(name))
+    }
+
+    /// Says that the response is in `to`, and recodes it if it is in another charset; whether that is so.
+    fn recode(&self, x: &mut Exchange, to: Text) -> bool {
+        let from = x.response.charset.clone().or_else(|| self.source.get(x));
+        let Some(from) = from else {
+            name(x, to);
+            return false;
+        };
+        if x.text(&from).eq_ignore_ascii_case(x.text(&to)) {
+            name(x, to);
+            return false;
+        }
+        if x.response.header(Known::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
+            return false;
+        }
+        let Some(table) = self.table(x.text(&from), x.text(&to)) else {
+            let message = no_map(x.text(&from), x.text(&to));
+            x.log_error(&message);
+            return false;
+        };
+        name(x, to);
+        if table.is_utf8() && !x.is_subrequest() {
+            media::clear_length(x);
+        }
+        x.body_filter(Slot::Charset, self.site, Body(Recoder::new(table)));
+        true
+    }
+
+    fn table(&self, from: &[u8], to: &[u8]) -> Option<Arc<Table>> {
+        self.maps.iter().find_map(|map| map.between(from, to)).cloned()
+    }
+}
+
+/// Says which charset the response is in. Redirects say none: nginx keeps it from clients that would take it for the
+/// next page's.
+fn name(x: &mut Exchange, charset: Text) {
+    if x.is_subrequest() {
+        return;
+    }
+    let redirect = matches!(x.response.status, 301 | 302);
+    x.response.charset = if redirect || x.text(&charset).is_empty() { None } else { Some(charset) };
+}
+
+fn no_map(from: &[u8], to: &[u8]) -> String {
+    let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
+    format!("no \"charset_map\" between the charsets \"{from}\" and \"{to}\"")
+}
+
+struct Body(Recoder);
+
+impl BodyFilter for Body {
+    fn step(
+        &mut self,
+        _: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        Ok(if self.0.step(input, output) { Step::More } else { Step::Full })
+    }
+}
+
+/// A block with two names before it.
+const MAP: Args = TWO.block();
+/// nginx's defaults of `charset_types`.
+const TYPES: &[&str] = &[
+    media::HTML,
+    "text/xml",
+    "text/plain",
+    "text/vnd.wap.wml",
+    "application/javascript",
+    "application/rss+xml",
+];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_core::ModuleDef;
+    use weir_core::conf::test;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<Charset>();
+
+    #[test]
+    fn wrong_lines_are_refused_in_nginx_words() {
+        for (line, message) in [
+            ("charset a; charset b;", "\"charset\" directive is duplicate in weir.conf:2:12"),
+            (
+                "charset_map a A { }",
+                "\"charset_map\" between the same charsets \"a\" and \"A\" in weir.conf:2:1",
+            ),
+            (
+                "charset_map UTF-8 a { }",
+                "\"charset_map\" with \"utf-8\" charset should be given in the second column in weir.conf:2:1",
+            ),
+            (
+                "charset_map a b { } charset_map b a { }",
+                "duplicate \"charset_map\" between \"b\" and \"a\" in weir.conf:2:21",
+            ),
+            ("charset_map a b { 80 81 82; }", "invalid parameters number in weir.conf:2:19"),
+            ("charset_map a b { 100 81; }", "invalid value \"100\" in weir.conf:2:19"),
+            ("charset_map a b { 80 1x; }", "invalid value \"1x\" in weir.conf:2:22"),
+            ("charset_map a utf-8 { 80 F09F9880; }", "invalid value \"F09F9880\" in weir.conf:2:26"),
+            ("charset_map a utf-8 { 80 FF; }", "invalid value \"FF\" in weir.conf:2:26"),
+        ] {
+            let text = format!("events {{ }} http {{ server {{ }}\n{line} }}");
+            let lines = test::headlines(&text, &MODULES);
+            assert!(lines.first().is_some_and(|line| line.ends_with(message)), "{line}: {lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_to_be_recoded_has_a_map() {
+        let load = |inside: &str| {
+            let text = format!("events {{ }} http {{ charset_map a b {{ }} server {{ {inside} }} }}");
+            test::load(&text, &MODULES).map(|_| ()).map_err(|errors| errors.to_string())
+        };
+        assert_eq!(load("charset A; location / { source_charset B; }"), Ok(()));
+        let error = load("charset a; location / { source_charset c; }").expect_err("no map");
+        assert!(error.contains("no \"charset_map\" between the charsets \"c\" and \"a\""), "{error}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_table_is_taken_or_refused(
+            to in "(b|utf-8)",
+            entries in proptest::collection::vec("[0-9A-Fa-fx]{0,3} [0-9A-Fa-fx ]{0,9};", 0..8),
+        ) {
+            let entries = entries.join(" ");
+            let text = format!("events {{ }} http {{ charset_map a {to} {{ {entries} }} server {{ }} }}");
+            if let Err(errors) = test::load(&text, &MODULES) {
+                prop_assert!(errors.contains(test::FILE), "{}: {}", entries, errors);
+            }
+        }
+    }
+}

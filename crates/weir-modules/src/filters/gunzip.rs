@@ -1,0 +1,87 @@
+//! `gunzip`: responses that come as gzip, unpacked for clients that don't take it (nginx's `ngx_http_gunzip_filter_module`).
+
+mod inflate;
+
+use weir_conf::names::{ANY, FLAG, TWO};
+use weir_conf::{Bufs, Directive, Result};
+use weir_core::filter::{HeaderFilter, Slot};
+use weir_core::plan::PlanBuilder;
+use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_http::Known;
+use weir_trace::{Kind, Site};
+
+use crate::filters::compress::{self, Packer, Room};
+pub(crate) use inflate::Inflater;
+
+/// The module.
+pub struct Gunzip;
+
+impl Module for Gunzip {
+    const NAME: &'static str = "gunzip";
+    type Conf = GunzipConf;
+    const DIRECTIVES: &'static [Directive<GunzipConf>] = &[
+        Row::new("gunzip", ANY, FLAG, |conf, line| line.flag(&mut conf.on))
+            .doc("Unpacks gzip for clients that don't take it."),
+        Row::new("gunzip_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and unpacking waits \
+             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
+    ];
+
+    fn inherit(conf: &mut GunzipConf, parent: &GunzipConf) {
+        inherit!(conf, parent, on, buffers);
+    }
+
+    fn install(conf: &GunzipConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.on == Some(true) {
+            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            plan.header_filter(Slot::Gunzip, Self::NAME, Filter { body, room: Room::new(conf.buffers) });
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<GunzipConf>;
+
+/// The settings of one block.
+#[derive(Clone, Default)]
+pub struct GunzipConf {
+    on: Option<bool>,
+    buffers: Option<Bufs>,
+}
+
+struct Filter {
+    /// Where unpacking goes.
+    body: Site,
+    room: Room,
+}
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        let coding = x.response.header(Known::ContentEncoding);
+        if !coding.is_some_and(|coding| x.text(coding).eq_ignore_ascii_case(b"gzip")) {
+            return Verdict::Passed;
+        }
+        compress::vary(x);
+        if compress::gzip_ok(x).is_none() {
+            self.unpack(x);
+        }
+        Verdict::Ok
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+impl Filter {
+    fn unpack(&self, x: &mut Exchange) {
+        x.response.remove(Known::ContentEncoding);
+        compress::recoded(x);
+        if !x.response.header_only {
+            self.room.bound(x);
+            let packer = Packer::new(Inflater::default(), None, 0, false, self.room);
+            x.body_filter(Slot::Gunzip, self.body, packer);
+        }
+    }
+}

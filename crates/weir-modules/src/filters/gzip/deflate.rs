@@ -1,0 +1,168 @@
+//! The gzip format (RFC 1952) around the compressor of [`weir_http::deflate`].
+
+use weir_http::deflate::{Encoder, Settings};
+use zlib_rs::crc32::crc32;
+
+use crate::filters::compress::{Coder, Failed, Lent, Op, Progress, Reused, SCRATCH, Shelf};
+
+/// Compresses one response.
+pub(crate) struct Deflater {
+    state: Lent<State>,
+    part: Part,
+    crc: u32,
+    size: u32,
+}
+
+/// What is being written, and how many of its bytes are.
+enum Part {
+    Header(usize),
+    Data,
+    Trailer(usize),
+}
+
+impl Deflater {
+    /// A body known to be short needs less memory than `settings` allow.
+    pub(crate) fn new(settings: Settings, length: Option<u64>) -> Deflater {
+        let Settings { mut window, mut memory, .. } = settings;
+        while window > 9 && length.is_some_and(|length| length <= 1 << (window - 1)) {
+            window -= 1;
+            memory = memory.saturating_sub(1).max(1);
+        }
+        let state = Lent::take(Settings { window, memory, ..settings });
+        Deflater { state, part: Part::Header(0), crc: 0, size: 0 }
+    }
+
+    fn trailer(&self) -> [u8; 8] {
+        let mut trailer = [0; 8];
+        trailer[..4].copy_from_slice(&self.crc.to_le_bytes());
+        trailer[4..].copy_from_slice(&self.size.to_le_bytes());
+        trailer
+    }
+}
+
+impl Coder for Deflater {
+    fn run(&mut self, input: &[u8], output: &mut [u8], op: Op) -> Result<Progress, Failed> {
+        let (mut taken, mut given) = (0, 0);
+        if let Part::Header(from) = self.part {
+            given = copy(&HEADER[from..], output);
+            self.part = Part::Header(from + given);
+            if from + given < HEADER.len() {
+                return Ok(Progress { taken, given, done: false });
+            }
+            self.part = Part::Data;
+        }
+        if let Part::Data = self.part {
+            let progress = self.state.encoder.run(input, &mut output[given..], op);
+            taken = progress.taken;
+            self.crc = crc32(self.crc, &input[..taken]);
+            self.size = self.size.wrapping_add(taken as u32);
+            given += progress.given;
+            if op != Op::Finish || !progress.done {
+                return Ok(Progress { taken, given, done: progress.done });
+            }
+            self.part = Part::Trailer(0);
+        }
+        let mut done = true;
+        if let Part::Trailer(from) = self.part {
+            let count = copy(&self.trailer()[from..], &mut output[given..]);
+            self.part = Part::Trailer(from + count);
+            (given, done) = (given + count, from + count == 8);
+        }
+        Ok(Progress { taken, given, done })
+    }
+
+    fn scratch(&mut self) -> &mut Vec<u8> {
+        &mut self.state.scratch
+    }
+}
+
+/// Copies what there is room for; how many bytes.
+fn copy(bytes: &[u8], output: &mut [u8]) -> usize {
+    let count = bytes.len().min(output.len());
+    output[..count].copy_from_slice(&bytes[..count]);
+    count
+}
+
+struct State {
+    encoder: Encoder,
+    scratch: Vec<u8>,
+}
+
+impl Reused for State {
+    type Key = Settings;
+
+    fn new(settings: Settings) -> State {
+        State { encoder: Encoder::new(settings), scratch: vec![0; SCRATCH] }
+    }
+
+    fn key(&self) -> Settings {
+        self.encoder.settings()
+    }
+
+    fn is_reusable(&self) -> bool {
+        true
+    }
+
+    fn reset(&mut self) {
+        self.encoder.reset();
+    }
+
+    fn shelf() -> &'static std::thread::LocalKey<Shelf<State>> {
+        thread_local! {
+            static FREE: Shelf<State> = const { Shelf::new(Vec::new()) };
+        }
+        &FREE
+    }
+}
+
+/// Deflate data, no fields, no time, made on Unix.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
+
+    use super::*;
+    use crate::filters::compress::testing::pack;
+
+    fn unpack(packed: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; 1 << 20];
+        let (unpacked, code) = decompress_slice(&mut out, packed, InflateConfig { window_bits: 31 });
+        assert_eq!(code, ReturnCode::Ok);
+        unpacked.to_vec()
+    }
+
+    fn deflater(level: u8, length: Option<u64>) -> Deflater {
+        Deflater::new(Settings { level, window: 14, memory: 7 }, length)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_is_packed_unpacks_to_the_same(
+            pieces in proptest::collection::vec(proptest::collection::vec(0_u8..4, 0..3000), 0..8),
+            level in 1_u8..=9,
+            room in 1_usize..5000,
+        ) {
+            let whole = pieces.concat();
+            for length in [None, Some(whole.len() as u64)] {
+                prop_assert_eq!(unpack(&pack(&mut deflater(level, length), &pieces, room)), whole.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn a_compressor_used_again_is_as_new() {
+        let text: Vec<u8> = (0..40_000_u32).flat_map(|n| (n / 7 * 31).to_le_bytes()).collect();
+        let mut output = [0; 100];
+        for level in [1, 6] {
+            let first = pack(&mut deflater(level, None), std::slice::from_ref(&text), 4096);
+            // One whose client left.
+            let mut broken_off = deflater(level, None);
+            broken_off.run(&text, &mut output, Op::Run).expect("it can't fail");
+            drop(broken_off);
+            assert_eq!(pack(&mut deflater(level, None), std::slice::from_ref(&text), 4096), first);
+        }
+    }
+}

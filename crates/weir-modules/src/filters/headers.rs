@@ -1,0 +1,359 @@
+//! `headers`: fields added to a response's head (`add_header`, `expires`) and behind its body (`add_trailer`).
+
+use std::rc::Rc;
+
+use weir_conf::names::{ANY_OR_IF, ONE, ONE_OR_TWO, TWO_OR_THREE};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::body::Chain;
+use weir_core::error::Error;
+use weir_core::exchange::{Header, Name};
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Module, Text, Verdict, inherit};
+use weir_http::{Known, classify, date};
+use weir_trace::{Kind, Site};
+
+use crate::filters::expires::{Expires, set_expires};
+use crate::support::value::Value;
+
+/// The module.
+pub struct Headers;
+
+impl Module for Headers {
+    const NAME: &'static str = "headers";
+    type Conf = HeadersConf;
+    const DIRECTIVES: &'static [Directive<HeadersConf>] = &[
+        Directive::new("expires", ANY_OR_IF, ONE_OR_TWO, HeadersConf::set_expires)
+            .doc("Sets \"Expires\" and \"Cache-Control\" of responses with an ordinary status."),
+        Directive::new("add_header", ANY_OR_IF, TWO_OR_THREE, HeadersConf::add_header)
+            .doc("Adds a field to responses with an ordinary status, with \"always\" to all."),
+        Directive::new("add_trailer", ANY_OR_IF, TWO_OR_THREE, HeadersConf::add_trailer)
+            .doc("Adds a field behind the body of responses with an ordinary status, with \"always\" of all."),
+        Directive::new("add_header_inherit", ANY_OR_IF, ONE, HeadersConf::set_header_inherit)
+            .doc("Whether \"add_header\" lines of the block around count: on, if there are no own ones; merge; off."),
+        Directive::new("add_trailer_inherit", ANY_OR_IF, ONE, HeadersConf::set_trailer_inherit)
+            .doc("The same for \"add_trailer\"."),
+    ];
+
+    fn inherit(conf: &mut HeadersConf, parent: &HeadersConf) {
+        inherit!(conf, parent, expires, header_inherit, trailer_inherit);
+        conf.header_inherit.unwrap_or_default().apply(&mut conf.headers, &parent.headers);
+        conf.trailer_inherit.unwrap_or_default().apply(&mut conf.trailers, &parent.trailers);
+    }
+
+    fn install(conf: &HeadersConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let expires = conf.expires.clone().filter(|expires| !expires.is_off());
+        if expires.is_some() || !conf.headers.is_empty() {
+            let fields = conf.headers.iter().map(Field::new).collect();
+            plan.header_filter(Slot::Headers, Self::NAME, AddHeaders { expires, fields });
+        }
+        if !conf.trailers.is_empty() {
+            let fields = conf.trailers.iter().map(Field::new).collect();
+            let body = plan.site(Kind::BodyFilter, Self::NAME);
+            plan.header_filter(Slot::Trailers, Self::NAME, AddTrailers { body, fields });
+        }
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct HeadersConf {
+    expires: Option<Expires>,
+    headers: Vec<Addition>,
+    trailers: Vec<Addition>,
+    header_inherit: Option<Inherit>,
+    trailer_inherit: Option<Inherit>,
+}
+
+/// One `add_header` or `add_trailer`.
+#[derive(Clone)]
+struct Addition {
+    name: Box<[u8]>,
+    value: Script,
+    always: bool,
+}
+
+/// `add_header_inherit`, `add_trailer_inherit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Inherit {
+    /// What the block has counts alone.
+    Off,
+    /// What is around counts if the block has nothing.
+    #[default]
+    On,
+    /// What is around counts too, behind the block's own.
+    Merge,
+}
+
+const INHERIT: &[(&str, Inherit)] = &[("off", Inherit::Off), ("on", Inherit::On), ("merge", Inherit::Merge)];
+
+impl Inherit {
+    fn apply(self, own: &mut Vec<Addition>, parent: &[Addition]) {
+        if self == Inherit::Merge || (self == Inherit::On && own.is_empty()) {
+            own.extend_from_slice(parent);
+        }
+    }
+}
+
+impl HeadersConf {
+    fn set_expires(&mut self, line: &mut LineCx<'_>) -> Result {
+        if self.expires.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        self.expires = Some(Expires::parse_line(line)?);
+        Ok(())
+    }
+
+    fn add_header(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.headers.push(Addition::parse(line)?);
+        Ok(())
+    }
+
+    fn add_trailer(&mut self, line: &mut LineCx<'_>) -> Result {
+        self.trailers.push(Addition::parse(line)?);
+        Ok(())
+    }
+
+    fn set_header_inherit(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.one_of(&mut self.header_inherit, INHERIT)
+    }
+
+    fn set_trailer_inherit(&mut self, line: &mut LineCx<'_>) -> Result {
+        line.one_of(&mut self.trailer_inherit, INHERIT)
+    }
+}
+
+impl Addition {
+    fn parse(line: &mut LineCx<'_>) -> Result<Addition> {
+        let value = Script::compile(line, 1)?;
+        let always = match line.args().get(2).map(|word| word.bytes()) {
+            None => false,
+            Some(b"always") => true,
+            Some(_) => return Err(line.invalid_parameter(2)),
+        };
+        Ok(Addition { name: line.bytes(0).into(), value, always })
+    }
+}
+
+/// An [`Addition`] on one worker.
+struct Field {
+    name: Name,
+    value: Value,
+    always: bool,
+    how: How,
+}
+
+/// What becomes of fields that the response has already.
+enum How {
+    /// They stay.
+    Add,
+    /// This one replaces them; without value they go.
+    Replace(Known),
+}
+
+impl Field {
+    fn new(addition: &Addition) -> Field {
+        let name = &*addition.name;
+        let known = classify(name);
+        let as_usual = known.name().as_bytes() == name;
+        Field {
+            name: match known {
+                Known::Other => Name::Other(Text::shared(name)),
+                known if as_usual => Name::Known(known),
+                known => Name::Written(known, Text::shared(name)),
+            },
+            value: Value::new(&addition.value),
+            always: addition.always,
+            how: match known {
+                Known::Etag | Known::LastModified => How::Replace(known),
+                _ => How::Add,
+            },
+        }
+    }
+
+    fn set(&self, x: &mut Exchange) {
+        let value = self.value.field(x);
+        let empty = x.text(&value).is_empty();
+        match self.how {
+            How::Add if empty || self.stands_already(x, &value) => {}
+            How::Add => x.response.headers.push(Header { name: self.name.clone(), value }),
+            How::Replace(Known::LastModified) => last_modified(x, value),
+            How::Replace(known) if empty => x.response.remove(known),
+            How::Replace(known) => replace(x, known, value),
+        }
+    }
+
+    /// A 416 is decided when the fields of the 200 were added already; the filters then run again for its page.
+    fn stands_already(&self, x: &Exchange, value: &Text) -> bool {
+        x.response.status == 416
+            && x.response.headers.iter().any(|header| {
+                header.name.is(&x.arena, self.name.bytes(&x.arena)) && x.text(&header.value) == x.text(value)
+            })
+    }
+}
+
+/// A file's `Last-Modified` is no field of the list, one that was added is, and stands where it was added; its date is
+/// what later filters compare.
+fn last_modified(x: &mut Exchange, value: Text) {
+    x.response.last_modified = date::parse(x.text(&value));
+    if x.text(&value).is_empty() {
+        x.response.remove(Known::LastModified);
+    } else {
+        replace(x, Known::LastModified, value);
+    }
+}
+
+/// Puts the value in the place of the first field of that name; others of the name go.
+pub(crate) fn replace(x: &mut Exchange, known: Known, value: Text) {
+    let headers = &mut x.response.headers;
+    let is = |header: &Header| header.name.known() == Some(known);
+    let Some(first) = headers.iter().position(is) else { return x.response.add(known, value) };
+    headers[first].value = value;
+    let mut at = 0;
+    headers.retain(|header| {
+        at += 1;
+        at <= first + 1 || !is(header)
+    });
+}
+
+/// nginx's statuses for which fields are added without `always`.
+fn is_ordinary(status: u16) -> bool {
+    matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308)
+}
+
+struct AddHeaders {
+    expires: Option<Expires>,
+    fields: Box<[Field]>,
+}
+
+impl HeaderFilter for AddHeaders {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if !x.is_subrequest() {
+            let ordinary = is_ordinary(x.response.status);
+            if let (true, Some(expires)) = (ordinary, &self.expires)
+                && let Some(period) = expires.period(x)
+            {
+                set_expires(x, period);
+            }
+            self.fields.iter().filter(|field| ordinary || field.always).for_each(|field| field.set(x));
+        }
+        Verdict::Ok
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+struct AddTrailers {
+    /// Where the body filter's time goes.
+    body: Site,
+    fields: Rc<[Field]>,
+}
+
+impl HeaderFilter for AddTrailers {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        let ordinary = is_ordinary(x.response.status);
+        if !x.is_subrequest() && self.fields.iter().any(|field| ordinary || field.always) {
+            x.response.expect_trailers = true;
+            x.body_filter(Slot::Trailers, self.body, Trailers { fields: self.fields.clone() });
+        }
+        Verdict::Ok
+    }
+}
+
+/// Waits for the end of the body, since only then many a variable has its value.
+struct Trailers {
+    fields: Rc<[Field]>,
+}
+
+impl BodyFilter for Trailers {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        if input.last {
+            let ordinary = is_ordinary(x.response.status);
+            for field in self.fields.iter().filter(|field| ordinary || field.always) {
+                let value = field.value.field(x);
+                if !x.text(&value).is_empty() {
+                    x.response.trailers.push(Header { name: field.name.clone(), value });
+                }
+            }
+        }
+        output.append(input);
+        Ok(Step::More)
+    }
+
+    fn in_memory(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_core::ModuleDef;
+    use weir_core::conf::{self, LocationConf};
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<Headers>();
+
+    /// The values of `add_header` in the only server of `http`, and in each of its locations.
+    fn added(http: &str) -> Vec<String> {
+        let text = format!("events {{ }} http {{ {http} }}");
+        let configuration = conf::test::load(&text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
+        let server = &configuration.servers[0];
+        let confs =
+            [&server.confs].into_iter().chain(server.locations.iter().map(|l: &LocationConf| &l.confs));
+        let value = |addition: &Addition| {
+            String::from_utf8_lossy(addition.value.constant().unwrap_or(b"$")).into_owned()
+        };
+        confs
+            .map(|confs| confs.get::<HeadersConf>().headers.iter().map(value).collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    #[test]
+    fn own_fields_replace_inherited_ones_unless_they_are_merged() {
+        let server = |inside: &str| added(&format!("add_header X 1; server {{ {inside} }}"));
+        assert_eq!(server("location / { }"), ["1", "1"]);
+        assert_eq!(server("add_header X 2; location / { } location /a { add_header X 3; }"), ["2", "2", "3"]);
+        assert_eq!(
+            server(
+                "add_header_inherit merge; add_header X 2; location / { } location /a { add_header X 3; }"
+            ),
+            ["2 1", "2 1", "3 2 1"]
+        );
+        assert_eq!(
+            server("add_header X 2; location / { add_header_inherit off; } location /a { add_trailer X 4; }"),
+            ["2", "", "2"]
+        );
+    }
+
+    #[test]
+    fn wrong_lines_are_refused_in_nginx_words() {
+        for (line, message) in [
+            ("add_header X 1 sometimes;", "invalid parameter \"sometimes\" in weir.conf:2:16"),
+            ("add_header X;", "invalid number of arguments in \"add_header\" directive in weir.conf:2:1"),
+            ("add_header_inherit maybe;", "invalid value \"maybe\" in weir.conf:2:20"),
+            ("expires 1h; expires 2h;", "\"expires\" directive is duplicate in weir.conf:2:13"),
+            ("expires never;", "\"expires\" directive invalid value in weir.conf:2:9"),
+            ("expires since 1h;", "\"expires\" directive invalid value in weir.conf:2:9"),
+            (
+                "expires modified @1h;",
+                "\"expires\" directive daily time cannot be used with \"modified\" parameter in weir.conf:2:18",
+            ),
+        ] {
+            let text = format!("events {{ }} http {{ server {{ }}\n{line} }}");
+            let lines = conf::test::headlines(&text, &MODULES);
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            assert!(lines[0].ends_with(message), "{}", lines[0]);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! `headers_more`: sets and clears any field of answers and requests, whatever the status (as the module
+//! headers-more-nginx-module does).
+
+use std::rc::Rc;
+
+use weir_conf::names::{ANY_OR_IF, MORE};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::exchange::Named;
+use weir_core::filter::{HeaderFilter, Slot};
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
+
+use crate::support::value::Value;
+
+/// The module.
+pub struct HeadersMore;
+
+impl Module for HeadersMore {
+    const NAME: &'static str = "headers_more";
+    type Conf = HeadersMoreConf;
+    const DIRECTIVES: &'static [Directive<HeadersMoreConf>] = &[
+        Directive::<HeadersMoreConf>::new("more_set_headers", ANY_OR_IF, MORE, |conf, line| {
+            conf.output.push(Command::parse(line, Action::Set, "-t -s -a")?);
+            Ok(())
+        })
+        .doc("Sets fields of answers, \"Name: value\"; -s statuses and -t types limit which, -a adds instead."),
+        Directive::<HeadersMoreConf>::new("more_clear_headers", ANY_OR_IF, MORE, |conf, line| {
+            conf.output.push(Command::parse(line, Action::Clear, "-t -s")?);
+            Ok(())
+        })
+        .doc("Clears fields of answers; a name may end with *."),
+        Directive::<HeadersMoreConf>::new("more_set_input_headers", ANY_OR_IF, MORE, |conf, line| {
+            conf.input.push(Command::parse(line, Action::Set, "-t -r")?);
+            Ok(())
+        })
+        .doc("Sets fields of requests at the end of the rewrite phase; -t types limit which, -r only if it is there."),
+        Directive::<HeadersMoreConf>::new("more_clear_input_headers", ANY_OR_IF, MORE, |conf, line| {
+            conf.input.push(Command::parse(line, Action::Clear, "-t")?);
+            Ok(())
+        })
+        .doc("Clears fields of requests; a name may end with *."),
+    ];
+
+    fn inherit(conf: &mut HeadersMoreConf, parent: &HeadersMoreConf) {
+        for (own, parent) in [(&mut conf.output, &parent.output), (&mut conf.input, &parent.input)] {
+            // What is around comes first, so that the block's own lines have the last word.
+            own.splice(0..0, parent.iter().cloned());
+        }
+    }
+
+    fn install(conf: &HeadersMoreConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if !conf.output.is_empty() {
+            plan.header_filter(Slot::Aux, Self::NAME, Output::new(&conf.output));
+        }
+        if !conf.input.is_empty() {
+            plan.handler(Phase::Rewrite, Self::NAME, Input(install(&conf.input)));
+        }
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct HeadersMoreConf {
+    output: Vec<Command>,
+    input: Vec<Command>,
+}
+
+/// What a directive does with its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Set,
+    Add,
+    /// Only what is there is set.
+    Replace,
+    Clear,
+}
+
+/// One directive as written.
+#[derive(Clone)]
+struct Command {
+    action: Action,
+    statuses: Vec<u16>,
+    types: Vec<Vec<u8>>,
+    /// Names and values; one without value is cleared.
+    fields: Vec<(Vec<u8>, Option<Script>)>,
+}
+
+impl Command {
+    /// Reads a line whose options are `allowed`.
+    fn parse(line: &mut LineCx<'_>, action: Action, allowed: &str) -> Result<Command> {
+        let mut command = Command { action, statuses: Vec::new(), types: Vec::new(), fields: Vec::new() };
+        let mut at = 0;
+        while at < line.args().len() {
+            let word = line.bytes(at);
+            match word {
+                [b'-', ..] if !allowed.split(' ').any(|option| option.as_bytes() == word) => {
+                    let message = format!("{}: invalid option name: \"{}\"", line.name(), line.arg(at));
+                    return Err(line.fail_arg(at, message));
+                }
+                b"-a" => command.action = Action::Add,
+                b"-r" => command.action = Action::Replace,
+                b"-s" => {
+                    at += 1;
+                    command.add_statuses(line, at)?;
+                }
+                b"-t" => {
+                    at += 1;
+                    let types =
+                        option(line, at, "-t")?.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+                    command.types.extend(types.map(<[u8]>::to_ascii_lowercase));
+                }
+                _ => command.add_field(line, at)?,
+            }
+            at += 1;
+        }
+        Ok(command)
+    }
+
+    fn add_statuses(&mut self, line: &LineCx<'_>, at: usize) -> Result {
+        for word in option(line, at, "-s")?.split(|byte| *byte == b' ').filter(|word| !word.is_empty()) {
+            let status = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+            let Some(status) = status else {
+                let word = String::from_utf8_lossy(word);
+                return Err(line.fail_arg(at, format!("{}: invalid status code: \"{word}\"", line.name())));
+            };
+            self.statuses.push(status);
+        }
+        Ok(())
+    }
+
+    /// `Name: value`, `Name:` or `Name`.
+    fn add_field(&mut self, line: &mut LineCx<'_>, at: usize) -> Result {
+        let word = line.bytes(at);
+        let cut = word.iter().position(|byte| *byte == b':').unwrap_or(word.len());
+        let name = word[..cut].trim_ascii().to_vec();
+        let value = word.get(cut + 1..).unwrap_or_default().trim_ascii().to_vec();
+        if name.is_empty() {
+            return Err(line.fail_arg(at, format!("{}: empty header name", line.name())));
+        }
+        let clears = self.action == Action::Clear || value.is_empty();
+        let value = if clears { None } else { Some(Script::compile_text(line, at, &value)?) };
+        self.fields.push((name, value));
+        Ok(())
+    }
+}
+
+fn option<'l>(line: &LineCx<'l>, at: usize, name: &str) -> Result<&'l [u8]> {
+    match line.args().get(at) {
+        Some(word) => Ok(word.bytes()),
+        None => Err(line.fail(format!("{}: option {name} takes an argument", line.name()))),
+    }
+}
+
+/// A field's name and its value on one worker.
+type Field = (Box<[u8]>, Option<Value>);
+
+/// A [`Command`] on one worker.
+struct Installed {
+    action: Action,
+    statuses: Box<[u16]>,
+    types: Box<[Vec<u8>]>,
+    fields: Box<[Field]>,
+}
+
+fn install(commands: &[Command]) -> Rc<[Installed]> {
+    let field =
+        |(name, value): &(Vec<u8>, Option<Script>)| (name.as_slice().into(), value.as_ref().map(Value::new));
+    let command = |command: &Command| Installed {
+        action: command.action,
+        statuses: command.statuses.as_slice().into(),
+        types: command.types.as_slice().into(),
+        fields: command.fields.iter().map(field).collect(),
+    };
+    commands.iter().map(command).collect()
+}
+
+impl Installed {
+    fn is_meant(&self, status: u16, kind: &[u8]) -> bool {
+        let end = kind.iter().position(|byte| *byte == b';').unwrap_or(kind.len());
+        let kind = kind[..end].trim_ascii();
+        (self.statuses.is_empty() || self.statuses.contains(&status))
+            && (self.types.is_empty() || self.types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind)))
+    }
+}
+
+/// The name, or what names begin with.
+fn named(name: &[u8], wild: bool) -> Named<'_> {
+    match name {
+        [prefix @ .., b'*'] if wild => Named::Prefix(prefix),
+        name => Named::Exactly(name),
+    }
+}
+
+struct Output {
+    commands: Rc<[Installed]>,
+    /// No more is done than to set a field.
+    is_brief: bool,
+}
+
+impl Output {
+    fn new(commands: &[Command]) -> Output {
+        let commands = install(commands);
+        let constant = |(_, value): &Field| matches!(value, Some(Value::Constant(_)));
+        let is_brief =
+            matches!(&*commands, [one] if one.fields.len() == 1 && one.fields.iter().all(constant));
+        Output { commands, is_brief }
+    }
+}
+
+impl HeaderFilter for Output {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        for command in &*self.commands {
+            let kind = x.response.content_type.as_ref().map(|kind| x.text(kind)).unwrap_or_default();
+            if !command.is_meant(x.response.status, kind) {
+                continue;
+            }
+            for (name, value) in &command.fields {
+                let value =
+                    value.as_ref().map(|value| value.field(x)).filter(|value| !x.text(value).is_empty());
+                match value {
+                    Some(value) if command.action == Action::Add => x.add_response_field(name, value),
+                    Some(value) => x.set_response_field(name, value),
+                    None => x.remove_response_fields(named(name, command.action == Action::Clear)),
+                }
+            }
+        }
+        if self.is_brief { Verdict::Passed } else { Verdict::Ok }
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+struct Input(Rc<[Installed]>);
+
+impl Handler for Input {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        for command in &*self.0 {
+            if !command.is_meant(0, x.request_field(b"Content-Type").unwrap_or_default()) {
+                continue;
+            }
+            for (name, value) in &command.fields {
+                if command.action == Action::Replace && x.request_field(name).is_none() {
+                    continue;
+                }
+                let value = value.as_ref().map_or(Text::EMPTY, |value| value.field(x));
+                let value = x.text(&value).to_vec();
+                if value.is_empty() {
+                    x.remove_request_fields(named(name, command.action == Action::Clear));
+                } else {
+                    x.set_request_field(name, &value);
+                }
+            }
+        }
+        Verdict::Declined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_core::ModuleDef;
+    use weir_core::conf::{self, LocationConf};
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<HeadersMore>();
+
+    #[test]
+    fn lines_of_the_block_around_come_first() {
+        let text = "events { } http { more_set_headers 'A: 1'; server {
+            more_set_headers -s '404 500' -t 'text/plain text/html' -a 'B: $uri' C: 'D'; location / { more_clear_headers 'E*'; } } }";
+        let configuration = conf::test::load(text, &MODULES).unwrap_or_else(|errors| panic!("{errors}"));
+        let location: &LocationConf = &configuration.servers[0].locations[0];
+        let commands = &location.confs.get::<HeadersMoreConf>().output;
+        let actions: Vec<_> = commands.iter().map(|command| command.action).collect();
+        assert_eq!(actions, [Action::Set, Action::Add, Action::Clear]);
+        assert_eq!(commands[1].statuses, [404, 500]);
+        assert_eq!(commands[1].types, [b"text/plain".to_vec(), b"text/html".to_vec()]);
+        let valued: Vec<_> =
+            commands[1].fields.iter().map(|(name, value)| (&name[..], value.is_some())).collect();
+        assert_eq!(valued, [(&b"B"[..], true), (b"C", false), (b"D", false)]);
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for (line, message) in [
+            (
+                "more_set_headers -x 'A: 1';",
+                "more_set_headers: invalid option name: \"-x\" in weir.conf:2:18",
+            ),
+            ("more_clear_headers -a A;", "more_clear_headers: invalid option name: \"-a\" in weir.conf:2:20"),
+            ("more_set_headers -s;", "more_set_headers: option -s takes an argument in weir.conf:2:1"),
+            (
+                "more_set_headers -s '4x4' A;",
+                "more_set_headers: invalid status code: \"4x4\" in weir.conf:2:21",
+            ),
+            ("more_set_input_headers ': a';", "more_set_input_headers: empty header name in weir.conf:2:24"),
+        ] {
+            let text = format!("events {{ }} http {{ server {{ }}\n{line} }}");
+            let lines = conf::test::headlines(&text, &MODULES);
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            assert!(lines[0].ends_with(message), "{}", lines[0]);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What changes responses on their way out.
+
+pub mod addition;
+pub mod brotli;
+pub mod charset;
+pub(crate) mod compress;
+pub(crate) mod expires;
+pub mod gunzip;
+pub mod gzip;
+pub mod headers;
+pub mod headers_more;
+pub(crate) mod media;
+pub mod not_modified;
+pub mod range;
+pub mod slice;
+pub mod ssi;
+pub mod sub;
+pub mod subs;
+pub mod trace_header;
+pub mod userid;
+pub mod zstd;

@@ -1,0 +1,135 @@
+//! `ssi`: commands in pages: other pages in their place, variables, conditions (nginx's `ngx_http_ssi_filter_module`).
+//!
+//! The page streams through: [`weir_http::ssi`] finds the commands, [`filter`] carries them out, and what is included
+//! is a subrequest that runs beside the page and whose answer goes out in its place. All pages of a request, however
+//! deep, have their variables, blocks and captures in common ([`state`]).
+
+mod command;
+mod evaluate;
+mod filter;
+mod include;
+mod state;
+mod timefmt;
+
+use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE};
+use weir_conf::{Directive, Result};
+use weir_core::filter::{HeaderFilter, Slot};
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Variable;
+use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_http::Known;
+use weir_trace::{Kind, Site};
+
+use crate::filters::media::{self, MediaTypes};
+use filter::Page;
+
+/// The module.
+pub struct Ssi;
+
+impl Module for Ssi {
+    const NAME: &'static str = "ssi";
+    type Conf = SsiConf;
+    const DIRECTIVES: &'static [Directive<SsiConf>] = &[
+        Row::new("ssi", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+            .doc("Carries out commands in pages; off."),
+        Row::new("ssi_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
+            .doc("The media types of such pages, besides text/html; * for all."),
+        Row::new("ssi_value_length", ANY, ONE, |conf, line| line.size(&mut conf.value_length))
+            .doc("How long the value of a command's parameter may be; 255."),
+        Row::new("ssi_min_file_chunk", ANY, ONE, |conf, line| {
+            line.size(&mut conf.min_file_chunk)?;
+            line.warn(
+                "\"ssi_min_file_chunk\" is ignored, text between commands never leaves as a part of a file",
+            );
+            Ok(())
+        })
+        .doc("Ignored with a warning: text between commands is in memory already."),
+        Row::new("ssi_silent_errors", ANY, FLAG, |conf, line| line.flag(&mut conf.silent))
+            .doc("Commands that fail say nothing in the page; off."),
+        Row::new("ssi_ignore_recycled_buffers", ANY, FLAG, |conf, line| {
+            line.flag(&mut conf.recycled)?;
+            line.warn("\"ssi_ignore_recycled_buffers\" is ignored, buffers are never recycled");
+            Ok(())
+        })
+        .doc("Ignored with a warning: buffers are not recycled here."),
+        Row::new("ssi_last_modified", ANY, FLAG, |conf, line| line.flag(&mut conf.last_modified))
+            .doc("Keeps the \"Last-Modified\" of pages with commands; off."),
+    ];
+    const VARIABLES: &'static [Variable] = &[
+        Variable::new("date_local", |x| timefmt::variable(x, true)).volatile(),
+        Variable::new("date_gmt", |x| timefmt::variable(x, false)).volatile(),
+    ];
+
+    fn inherit(conf: &mut SsiConf, parent: &SsiConf) {
+        inherit!(conf, parent, on, types, value_length, min_file_chunk, silent, recycled, last_modified);
+    }
+
+    fn install(conf: &SsiConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.on == Some(true) {
+            let head = Head {
+                types: MediaTypes::or_html(&conf.types),
+                longest: conf
+                    .value_length
+                    .map_or(LONGEST, |length| usize::try_from(length).unwrap_or(usize::MAX)),
+                silent: conf.silent == Some(true),
+                last_modified: conf.last_modified == Some(true),
+                body: plan.site(Kind::BodyFilter, Self::NAME),
+            };
+            plan.header_filter(Slot::Ssi, Self::NAME, head);
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<SsiConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct SsiConf {
+    on: Option<bool>,
+    types: Option<MediaTypes>,
+    value_length: Option<u64>,
+    min_file_chunk: Option<u64>,
+    silent: Option<bool>,
+    recycled: Option<bool>,
+    last_modified: Option<bool>,
+}
+
+struct Head {
+    types: MediaTypes,
+    longest: usize,
+    silent: bool,
+    last_modified: bool,
+    /// Where the body filter's time goes.
+    body: Site,
+}
+
+impl HeaderFilter for Head {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if x.response.content_length == Some(0) || !self.types.has(x) {
+            return Verdict::Passed;
+        }
+        if !x.is_subrequest() {
+            media::clear_length(x);
+            x.response.allow_ranges = false;
+            x.response.remove(Known::AcceptRanges);
+            if self.last_modified {
+                media::weaken_etag(x);
+            } else {
+                media::clear_validators(x);
+            }
+        }
+        x.includes();
+        let page = Page::new(x, self.longest, self.silent);
+        x.body_filter(Slot::Ssi, self.body, page);
+        Verdict::Ok
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+/// The longest value of a parameter where nothing is said: nginx's 255 (its documentation says 256).
+const LONGEST: usize = 255;

@@ -1,0 +1,239 @@
+//! `sub_filter`: replaces texts in responses, without regard to case.
+//!
+//! The header filter decides whether the response is one to be changed and takes away what was said of the body as it
+//! was; the body filter it pushes hands pieces to a [`replace::Replacer`]. Texts with variables are put together per
+//! request; a worker keeps what it made of the last ones, since they are mostly the same again.
+
+pub(crate) mod replace;
+pub(crate) mod search;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weir_conf::names::{ANY, FLAG, MORE, TWO};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::body::Chain;
+use weir_core::error::Error;
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_trace::{Kind, Site};
+
+use crate::filters::media::{self, MediaTypes};
+use replace::Replacer;
+use search::Patterns;
+
+/// The module.
+pub struct Sub;
+
+impl Module for Sub {
+    const NAME: &'static str = "sub";
+    type Conf = SubConf;
+    const DIRECTIVES: &'static [Row] = &[
+        Row::new("sub_filter", ANY, TWO, SubConf::add)
+            .doc("Replaces a text in responses, whatever its case; several are replaced in one go."),
+        Row::new("sub_filter_types", ANY, MORE, SubConf::types)
+            .doc("Media types besides text/html in which \"sub_filter\" replaces; \"*\" is all."),
+        Row::new("sub_filter_once", ANY, FLAG, |c, line| line.flag(&mut c.once))
+            .doc("Each text is replaced where it is first found only; on by default."),
+        Row::new("sub_filter_last_modified", ANY, FLAG, |c, line| line.flag(&mut c.last_modified))
+            .doc("Keeps \"Last-Modified\", and \"ETag\" as a weak one, of responses that may be changed."),
+    ];
+
+    fn inherit(conf: &mut SubConf, parent: &SubConf) {
+        inherit!(conf, parent, types, once, last_modified);
+        if conf.pairs.is_empty() {
+            conf.pairs.clone_from(&parent.pairs);
+        }
+    }
+
+    fn install(conf: &SubConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.pairs.is_empty() {
+            return Ok(());
+        }
+        let texts: Option<Vec<Vec<u8>>> =
+            conf.pairs.iter().map(|pair| pair.text.constant().map(<[u8]>::to_vec)).collect();
+        let filter = Filter {
+            site: plan.site(Kind::BodyFilter, Self::NAME),
+            texts: match texts {
+                Some(texts) => Texts::Constant(Rc::new(Patterns::new(&texts, true))),
+                None => Texts::Computed(RefCell::default()),
+            },
+            pairs: conf.pairs.clone().into(),
+            types: MediaTypes::or_html(&conf.types),
+            once: conf.once.unwrap_or(true),
+            last_modified: conf.last_modified.unwrap_or(false),
+        };
+        plan.header_filter(Slot::Sub, Self::NAME, filter);
+        Ok(())
+    }
+}
+
+/// The alias tells the closures of the table what `c` is.
+type Row = Directive<SubConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct SubConf {
+    pairs: Vec<Pair>,
+    types: Option<MediaTypes>,
+    once: Option<bool>,
+    last_modified: Option<bool>,
+}
+
+/// A text and what comes in its place.
+#[derive(Clone)]
+struct Pair {
+    text: Script,
+    value: Script,
+}
+
+impl SubConf {
+    fn types(&mut self, line: &mut LineCx<'_>) -> Result {
+        MediaTypes::set(&mut self.types, line)
+    }
+
+    fn add(&mut self, line: &mut LineCx<'_>) -> Result {
+        if line.bytes(0).is_empty() {
+            return Err(line.fail_arg(0, "empty search pattern"));
+        }
+        if self.pairs.len() == PAIRS {
+            return Err(line.fail("number of search patterns exceeds 255"));
+        }
+        let text = line.bytes(0).to_ascii_lowercase();
+        let pair = Pair { text: Script::compile_text(line, 0, &text)?, value: Script::compile(line, 1)? };
+        self.pairs.push(pair);
+        Ok(())
+    }
+}
+
+/// `sub_filter` in one location of one worker.
+struct Filter {
+    /// Where the time of replacing goes.
+    site: Site,
+    texts: Texts,
+    pairs: Rc<[Pair]>,
+    types: MediaTypes,
+    once: bool,
+    last_modified: bool,
+}
+
+/// Texts, and what finds them.
+type Made = (Vec<Vec<u8>>, Rc<Patterns>);
+
+enum Texts {
+    Constant(Rc<Patterns>),
+    /// What was made of the texts of the last request.
+    Computed(RefCell<Option<Made>>),
+}
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if x.response.content_length == Some(0) || !self.types.has(x) {
+            return Verdict::Passed;
+        }
+        let Some((patterns, pairs)) = self.patterns(x) else { return Verdict::Ok };
+        if !x.is_subrequest() {
+            media::clear_length(x);
+            if self.last_modified {
+                media::weaken_etag(x);
+            } else {
+                media::clear_validators(x);
+            }
+        }
+        let replacer = Replacer::new(patterns, self.once);
+        x.body_filter(Slot::Sub, self.site, Body { replacer, pairs });
+        Verdict::Ok
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+impl Filter {
+    /// What to look for, and the pairs it belongs to; a text that is empty for this request is none.
+    fn patterns(&self, x: &mut Exchange) -> Option<(Rc<Patterns>, Rc<[Pair]>)> {
+        let last = match &self.texts {
+            Texts::Constant(patterns) => return Some((patterns.clone(), self.pairs.clone())),
+            Texts::Computed(last) => last,
+        };
+        let mut texts = Vec::with_capacity(self.pairs.len());
+        let mut pairs = Vec::with_capacity(self.pairs.len());
+        for pair in &*self.pairs {
+            let text = pair.text.value(x);
+            let text = x.text(&text);
+            if !text.is_empty() {
+                texts.push(text.to_ascii_lowercase());
+                pairs.push(pair.clone());
+            }
+        }
+        if texts.is_empty() {
+            return None;
+        }
+        let mut last = last.borrow_mut();
+        let patterns = match &*last {
+            Some((known, patterns)) if *known == texts => patterns.clone(),
+            _ => {
+                let patterns = Rc::new(Patterns::new(&texts, true));
+                *last = Some((texts, patterns.clone()));
+                patterns
+            }
+        };
+        Some((patterns, pairs.into()))
+    }
+}
+
+struct Body {
+    replacer: Replacer,
+    pairs: Rc<[Pair]>,
+}
+
+impl BodyFilter for Body {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        let pairs = &self.pairs;
+        let mut value = |which: usize| {
+            let text = pairs[which].value.value(x);
+            Rc::from(x.text(&text))
+        };
+        Ok(if self.replacer.step(input, output, &mut value) { Step::More } else { Step::Full })
+    }
+}
+
+/// As many as nginx takes.
+const PAIRS: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use weir_core::ModuleDef;
+    use weir_core::conf::test;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<Sub>();
+
+    #[test]
+    fn wrong_lines_are_refused_in_nginx_words() {
+        for (line, message) in [
+            ("sub_filter '' x;", "empty search pattern in weir.conf:2:12"),
+            ("sub_filter x;", "invalid number of arguments in \"sub_filter\" directive in weir.conf:2:1"),
+            (
+                "sub_filter_once maybe;",
+                "invalid value \"maybe\" in \"sub_filter_once\" directive, it must be \"on\" or \"off\" in weir.conf:2:17",
+            ),
+            (&"sub_filter a b;".repeat(256), "number of search patterns exceeds 255 in weir.conf:2:3826"),
+        ] {
+            let text = format!("events {{ }} http {{ server {{ }}\n{line} }}");
+            let lines = test::headlines(&text, &MODULES);
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            assert!(lines[0].ends_with(message), "{}", lines[0]);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! `subs_filter`: replaces texts and what patterns match, as nginx's third-party substitutions module does.
+//!
+//! Pairs work one behind the other, each on what the one before has made. Texts alone stream through the search that
+//! `sub_filter` uses, wherever lines end; with a pattern among them all see lines, of at most 64 KB.
+
+mod lines;
+mod stage;
+mod value;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::names::{ANY, MORE, ONE_OR_TWO, TWO, TWO_OR_MORE};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::body::Chain;
+use weir_core::error::{Error, Kind as ErrorKind, Side};
+use weir_core::filter::{BodyFilter, HeaderFilter, Slot, Step};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::regex::Pattern;
+use weir_core::variable::Script;
+use weir_core::{Exchange, Module, Verdict, inherit};
+use weir_http::Known;
+use weir_trace::{Kind, Site};
+
+use crate::filters::media::{self, MediaTypes};
+use crate::filters::sub::replace::Replacer;
+use crate::filters::sub::search::Patterns;
+use lines::{GivenUp, Lines, Search};
+use stage::Stage;
+use value::{Template, Value};
+
+/// The module.
+pub struct Subs;
+
+/// The alias tells the closures of the table what `c` is.
+type Row = Directive<SubsConf>;
+
+impl Module for Subs {
+    const NAME: &'static str = "subs";
+    type Conf = SubsConf;
+    const DIRECTIVES: &'static [Row] = &[
+        Row::new("subs_filter", ANY, TWO_OR_MORE, SubsConf::add)
+            .doc("Replaces a text, or with \"r\" what a pattern matches; \"i\": whatever its case, \"o\": once, \"g\": everywhere."),
+        Row::new("subs_filter_types", ANY, MORE, |c, line| MediaTypes::set(&mut c.types, line))
+            .doc("Media types besides text/html in which \"subs_filter\" replaces; \"*\" is all."),
+        Row::new("subs_filter_bypass", ANY, MORE, SubsConf::bypass)
+            .doc("Nothing is replaced if one of these values is neither empty nor \"0\"."),
+        Row::new("subs_buffers", ANY, TWO, |c, line| line.bufs(&mut c.buffers))
+            .doc("Number and size of buffers: replacing waits for a client that has left so many bytes unsent; at most 64k."),
+        Row::new("subs_line_buffer_size", ANY, ONE_OR_TWO, |c, line| line.size(&mut c.line_buffer))
+            .doc("With a pattern: the size of a line's buffers at first, at most 64k; they grow with the line. Nothing."),
+    ];
+
+    fn inherit(conf: &mut SubsConf, parent: &SubsConf) {
+        inherit!(conf, parent, types, bypass, buffers, line_buffer);
+        if conf.pairs.is_empty() {
+            conf.pairs.clone_from(&parent.pairs);
+        }
+    }
+
+    fn install(conf: &SubsConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.pairs.is_empty() {
+            return Ok(());
+        }
+        let pair = |pair: &Pair| Job {
+            what: match &pair.what {
+                What::Text { text, caseless } => {
+                    Search::Text(Rc::new(Patterns::new(std::slice::from_ref(text), *caseless)))
+                }
+                What::Pattern(pattern) => Search::Pattern(pattern.clone()),
+            },
+            template: Rc::new(pair.template.clone()),
+            once: pair.once,
+        };
+        let filter = Filter {
+            site: plan.site(Kind::BodyFilter, Self::NAME),
+            jobs: conf.pairs.iter().map(pair).collect(),
+            types: MediaTypes::or_html(&conf.types),
+            bypass: conf.bypass.clone().unwrap_or_default(),
+            ahead: conf.buffers.map(|buffers| buffers.number.saturating_mul(buffers.size)),
+            line: conf.line_buffer.unwrap_or(0),
+        };
+        plan.header_filter(Slot::Aux, Self::NAME, filter);
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct SubsConf {
+    pairs: Vec<Pair>,
+    types: Option<MediaTypes>,
+    bypass: Option<Vec<Script>>,
+    buffers: Option<weir_conf::Bufs>,
+    line_buffer: Option<u64>,
+}
+
+/// One `subs_filter`.
+#[derive(Clone)]
+struct Pair {
+    what: What,
+    template: Template,
+    once: bool,
+}
+
+#[derive(Clone)]
+enum What {
+    Text { text: Vec<u8>, caseless: bool },
+    Pattern(Arc<Pattern>),
+}
+
+impl SubsConf {
+    fn add(&mut self, line: &mut LineCx<'_>) -> Result {
+        let flags = line.bytes(2);
+        let (caseless, regex, once) = (flags.contains(&b'i'), flags.contains(&b'r'), flags.contains(&b'o'));
+        let text = line.bytes(0);
+        if text.is_empty() {
+            return Err(line.fail_arg(0, "empty search pattern"));
+        }
+        // Without "r", but with "i", the text is a pattern as well.
+        let plain = !(regex || caseless) || !text.iter().any(|byte| META.contains(byte));
+        let (what, groups) = if plain {
+            (What::Text { text: text.to_vec(), caseless }, (regex || caseless).then_some(0))
+        } else {
+            let pattern = Pattern::compile(line, 0, 0, caseless)?;
+            let groups = pattern.groups();
+            (What::Pattern(pattern), Some(groups))
+        };
+        self.pairs.push(Pair { what, template: Template::compile(line, 1, groups)?, once });
+        Ok(())
+    }
+
+    fn bypass(&mut self, line: &mut LineCx<'_>) -> Result {
+        let bypass = self.bypass.get_or_insert_default();
+        for at in 0..line.args().len() {
+            bypass.push(Script::compile(line, at)?);
+        }
+        Ok(())
+    }
+}
+
+/// `subs_filter` in one location of one worker.
+struct Filter {
+    /// Where the time of replacing goes.
+    site: Site,
+    jobs: Box<[Job]>,
+    types: MediaTypes,
+    bypass: Vec<Script>,
+    /// Bytes that may wait for the client.
+    ahead: Option<u64>,
+    /// Bytes of a line's buffers at first.
+    line: u64,
+}
+
+/// A [`Pair`] on one worker.
+struct Job {
+    what: Search,
+    template: Rc<Template>,
+    once: bool,
+}
+
+impl HeaderFilter for Filter {
+    fn filter(&self, x: &mut Exchange) -> Verdict {
+        if x.response.content_type.is_none() || x.response.content_length == Some(0) || !self.types.has(x) {
+            return Verdict::Passed;
+        }
+        if x.response.header(Known::ContentEncoding).is_some_and(|coding| !x.text(coding).is_empty()) {
+            x.log(Level::Warn, &"http subs filter header ignored, this may be a compressed response.");
+            return Verdict::Ok;
+        }
+        if self.is_bypassed(x) {
+            return Verdict::Ok;
+        }
+        if !x.is_subrequest() {
+            media::clear_length(x);
+            x.response.last_modified = None;
+            x.response.remove(Known::LastModified);
+        }
+        if let Some(ahead) = self.ahead {
+            x.response.bound(ahead);
+        }
+        let templates = self.jobs.iter().map(|job| job.template.clone()).collect();
+        let body = Body { work: self.work(), templates };
+        x.body_filter(Slot::Aux, self.site, body);
+        Verdict::Ok
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+impl Filter {
+    fn work(&self) -> Work {
+        let stage = |job: &Job| match &job.what {
+            Search::Text(patterns) => {
+                let replacer = Replacer::new(patterns.clone(), job.once);
+                Some(Stage::new(replacer, Value::new(&job.template)))
+            }
+            Search::Pattern(_) => None,
+        };
+        if let Some(stages) = self.jobs.iter().map(stage).collect() {
+            return Work::Texts(stages);
+        }
+        let pair = |job: &Job| lines::Pair {
+            search: job.what.clone(),
+            value: Value::new(&job.template),
+            once: job.once,
+            done: false,
+        };
+        Work::Lines(Box::new(Lines::new(self.jobs.iter().map(pair).collect(), self.line)))
+    }
+
+    fn is_bypassed(&self, x: &mut Exchange) -> bool {
+        self.bypass.iter().any(|script| {
+            let value = script.value(x);
+            !matches!(x.text(&value), b"" | b"0")
+        })
+    }
+}
+
+struct Body {
+    work: Work,
+    templates: Box<[Rc<Template>]>,
+}
+
+enum Work {
+    Texts(Vec<Stage>),
+    Lines(Box<Lines>),
+}
+
+impl BodyFilter for Body {
+    fn step(
+        &mut self,
+        x: &mut Exchange,
+        input: &mut Chain,
+        output: &mut Chain,
+    ) -> std::result::Result<Step, Error> {
+        let templates = &self.templates;
+        let mut compute = |pair: usize, part: usize| {
+            let Some(script) = templates[pair].script(part) else { return Rc::from([]) };
+            let text = script.value(x);
+            Rc::from(x.text(&text))
+        };
+        let done = match &mut self.work {
+            Work::Texts(stages) => Ok(stage::step(stages, input, output, &mut compute)),
+            Work::Lines(lines) => lines.step(input, output, &mut compute),
+        };
+        match done {
+            Ok(true) => Ok(Step::More),
+            Ok(false) => Ok(Step::Full),
+            Err(GivenUp(reason)) => {
+                x.log(Level::Alert, &reason);
+                Err(Error { kind: ErrorKind::Internal, side: Side::Server, errno: None })
+            }
+        }
+    }
+}
+
+/// What makes a text a pattern.
+const META: &[u8] = b"\\^$.[]|()?*+{}#\n";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_core::ModuleDef;
+    use weir_core::body::Buf;
+    use weir_core::conf::test;
+
+    use super::*;
+    use crate::testing::{core_and, pieces};
+
+    static MODULES: [ModuleDef; 4] = core_and::<Subs>();
+
+    fn texts(pairs: &[(&str, &str)], once: bool) -> Vec<Stage> {
+        let stage = |(text, value): &(&str, &str)| {
+            let patterns = Patterns::new(&[text.as_bytes().to_vec()], false);
+            let template = Template::literal(value.as_bytes());
+            Stage::new(Replacer::new(Rc::new(patterns), once), Value::new(&Rc::new(template)))
+        };
+        pairs.iter().map(stage).collect()
+    }
+
+    /// The pairs as lines of [`Lines`].
+    fn lines(pairs: &[(&str, &str)], once: bool) -> Lines {
+        let pair = |(text, value): &(&str, &str)| lines::Pair {
+            search: Search::Text(Rc::new(Patterns::new(&[text.as_bytes().to_vec()], false))),
+            value: Value::new(&Rc::new(Template::literal(value.as_bytes()))),
+            once,
+            done: false,
+        };
+        Lines::new(pairs.iter().map(pair).collect(), 0)
+    }
+
+    /// What comes of `pieces`, and the most bytes of one step.
+    fn run(pieces: &[&[u8]], mut step: impl FnMut(&mut Chain, &mut Chain) -> bool) -> (String, u64) {
+        let (mut whole, mut most) = (Vec::new(), 0);
+        for (at, piece) in pieces.iter().enumerate() {
+            let mut input = Chain::default();
+            input.push(Buf::Bytes(piece.to_vec()));
+            input.last = at + 1 == pieces.len();
+            let mut done = false;
+            while !done {
+                let mut output = Chain::default();
+                done = step(&mut input, &mut output);
+                most = most.max(output.len());
+                while let Some(buf) = output.pop() {
+                    whole.extend_from_slice(buf.memory().expect("in memory"));
+                }
+            }
+        }
+        (String::from_utf8_lossy(&whole).into_owned(), most)
+    }
+
+    fn as_texts(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> (String, u64) {
+        let mut stages = texts(pairs, once);
+        let value = |pair: usize, _: usize| Rc::from(pairs[pair].1.as_bytes());
+        run(pieces, |input, output| stage::step(&mut stages, input, output, &mut { value }))
+    }
+
+    fn as_lines(pairs: &[(&str, &str)], once: bool, pieces: &[&[u8]]) -> String {
+        let mut lines = lines(pairs, once);
+        let value = |pair: usize, _: usize| Rc::from(pairs[pair].1.as_bytes());
+        run(pieces, |input, output| lines.step(input, output, &mut { value }).expect("no pattern")).0
+    }
+
+    #[test]
+    fn what_grows_is_bounded() {
+        let long = "b".repeat(100);
+        let pairs = [("a", &*long), ("b", &*long), ("bb", "c")];
+        let (whole, most) = as_texts(&pairs, false, &["a".repeat(300).as_bytes()]);
+        assert_eq!(whole.len(), 300 * 100 * 50);
+        assert!(most < 2 * 64 * 1024, "{most}");
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_and_ways_make_no_difference(
+            pairs in proptest::collection::vec(("[ab]{1,3}", "[abx]{0,3}"), 1..4),
+            once: bool,
+            text in "[abc\n]{0,120}",
+            cuts in proptest::collection::vec(1..7_usize, 0..40),
+        ) {
+            let pairs: Vec<(&str, &str)> = pairs.iter().map(|(a, b)| (&**a, &**b)).collect();
+            let pieces = pieces(text.as_bytes(), &cuts);
+            let count = if once { 1 } else { usize::MAX };
+            let expected = pairs.iter().fold(text.clone(), |text, (a, b)| text.replacen(a, b, count));
+            prop_assert_eq!(&as_texts(&pairs, once, &pieces).0, &expected);
+            prop_assert_eq!(&as_lines(&pairs, once, &pieces), &expected);
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for (line, message) in [
+            ("subs_filter a;", "invalid number of arguments in \"subs_filter\" directive in weir.conf:2:1"),
+            ("subs_filter '' a;", "empty search pattern in weir.conf:2:13"),
+            (
+                "subs_filter '(' b r;",
+                "pcre2_compile() failed: missing closing parenthesis in \"(\" in weir.conf:2:13",
+            ),
+            (
+                "subs_filter 'a(b)' '$2' r;",
+                "You want to capture too many regex substrings, more than 1 in \"$2\" in weir.conf:2:20",
+            ),
+            (
+                "subs_filter ab '$1' r;",
+                "You want to capture too many regex substrings, more than 0 in \"$1\" in weir.conf:2:16",
+            ),
+        ] {
+            let text = format!("events {{ }} http {{ server {{ }}\n{line} }}");
+            let lines = test::headlines(&text, &MODULES);
+            assert!(lines.first().is_some_and(|line| line.ends_with(message)), "{line}: {lines:?}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Texts that are replaced one behind the other, wherever lines end: each streams what the one before gives.
+
+use std::rc::Rc;
+
+use weir_core::body::Chain;
+
+use super::value::Value;
+use crate::filters::sub::replace::Replacer;
+
+/// One text of a body.
+pub(crate) struct Stage {
+    input: Chain,
+    replacer: Replacer,
+    value: Value,
+}
+
+impl Stage {
+    /// For one body.
+    pub(crate) fn new(replacer: Replacer, value: Value) -> Stage {
+        Stage { input: Chain::default(), replacer, value }
+    }
+
+    fn waits(&self) -> bool {
+        !self.input.is_empty() || self.replacer.is_full()
+    }
+}
+
+/// Lets `input` pass all `stages`, or as much of it as there is room for, which is `false`. `compute` gives the value
+/// of a stage's part.
+pub(crate) fn step(
+    stages: &mut [Stage],
+    input: &mut Chain,
+    output: &mut Chain,
+    compute: &mut dyn FnMut(usize, usize) -> Rc<[u8]>,
+) -> bool {
+    // What waits in the middle goes first, so that no more gathers there.
+    let from = stages.iter().rposition(Stage::waits).unwrap_or(0);
+    let mut done = from == 0;
+    let mut pass = Chain::default();
+    if from == 0 {
+        pass.append(input);
+    }
+    for (at, stage) in stages.iter_mut().enumerate().skip(from) {
+        stage.input.append(&mut pass);
+        let value = &mut stage.value;
+        let mut text = |_| value.text(&mut |part| compute(at, part));
+        done &= stage.replacer.step(&mut stage.input, &mut pass, &mut text);
+    }
+    output.append(&mut pass);
+    done
+}

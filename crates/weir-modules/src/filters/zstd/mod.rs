@@ -1,0 +1,92 @@
+//! `zstd`: responses compressed with Zstandard (RFC 8878) as they leave, by the directives of zstd-nginx-module.
+
+mod encode;
+
+use weir_conf::names::{ANY, ANY_OR_IF, FLAG, MORE, ONE, TWO};
+use weir_conf::{Bufs, Directive, Result};
+use weir_core::filter::Slot;
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Variable;
+use weir_core::{Module, inherit};
+
+use crate::filters::compress::{self, Coding, Offer, Room, Scheme};
+use crate::filters::media::MediaTypes;
+use encode::Presser;
+
+#[cfg(test)]
+pub(crate) use encode::Frame;
+pub(crate) use encode::presser;
+
+/// The module.
+pub struct Zstd;
+
+impl Module for Zstd {
+    const NAME: &'static str = "zstd";
+    type Conf = ZstdConf;
+    const DIRECTIVES: &'static [Directive<ZstdConf>] = &[
+        Row::new("zstd", ANY_OR_IF, FLAG, |conf, line| line.flag(&mut conf.on))
+            .doc("Compresses responses for clients that take zstd; the compressor looks back 512 KB."),
+        Row::new("zstd_buffers", ANY, TWO, |conf, line| line.bufs(&mut conf.buffers))
+            .doc("Number and size of buffers: output is handed on in pieces of that size, 512 bytes to 8k, and compressing waits \
+             for a client that has left so many unsent, at most 64k; pieces of 8k, of which two may wait."),
+        Row::new("zstd_types", ANY, MORE, |conf, line| MediaTypes::set(&mut conf.types, line))
+            .doc("Media types that are compressed besides text/html; * for all."),
+        Row::new("zstd_comp_level", ANY, ONE, |conf, line| line.number(&mut conf.level, 1..=22))
+            .doc("From 1, the fastest, to 22, the smallest; 1. A worker has eight compressors at work, of 1.3 MB each at level 1 and 4 at 6: a \
+                 response that waits for its client while others need one goes on with another frame."),
+        Row::new("zstd_min_length", ANY, ONE, |conf, line| line.size(&mut conf.min_length))
+            .doc("Responses whose Content-Length is less are not compressed; 20."),
+    ];
+    const VARIABLES: &'static [Variable] =
+        &compress::ratio_variable("zstd_ratio", |x| compress::ratio(x, Coding::Zstd));
+
+    fn inherit(conf: &mut ZstdConf, parent: &ZstdConf) {
+        inherit!(conf, parent, on, buffers, types, level, min_length);
+    }
+
+    fn install(conf: &ZstdConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if conf.on == Some(true) {
+            let offer = Offer::new(&conf.types, conf.min_length);
+            compress::install(
+                plan,
+                Self::NAME,
+                offer,
+                Packing { level: conf.level.unwrap_or(1), room: Room::new(conf.buffers) },
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<ZstdConf>;
+
+/// The settings of one block.
+#[derive(Clone, Default)]
+pub struct ZstdConf {
+    on: Option<bool>,
+    buffers: Option<Bufs>,
+    types: Option<MediaTypes>,
+    level: Option<u8>,
+    min_length: Option<u64>,
+}
+
+/// How a location compresses.
+struct Packing {
+    level: u8,
+    room: Room,
+}
+
+impl Scheme for Packing {
+    const CODING: Coding = Coding::Zstd;
+    const SLOT: Slot = Slot::Zstd;
+    type Coder = Presser;
+
+    fn coder(&self, length: Option<u64>) -> Presser {
+        presser(self.level, length)
+    }
+
+    fn room(&self) -> Room {
+        self.room
+    }
+}

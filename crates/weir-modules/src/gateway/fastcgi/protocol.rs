@@ -1,0 +1,168 @@
+//! FastCGI as a protocol of upstreams: one request of a responder at a time, on a connection of its own or a kept one.
+
+use std::sync::Arc;
+
+use weir_core::log::Level;
+use weir_core::upstream::Settings;
+use weir_core::upstream::protocol::{Decoder, Framing, Head, Incoming, Outgoing, Protocol, RECORD};
+use weir_core::{Exchange, Verdict};
+use weir_http::Method;
+use weir_http::fastcgi::{self, Event, Kind, Reader, Side};
+
+use super::body::{Body, STDERR, stderr_text};
+use crate::gateway::cgi::head;
+use crate::gateway::cgi::params::Params;
+
+/// A location's way of speaking FastCGI.
+pub(super) struct FastCgiProtocol {
+    pub(super) params: Params,
+    pub(super) keep: bool,
+    /// Text in messages that makes an answer invalid.
+    pub(super) catch_stderr: Vec<Box<[u8]>>,
+    pub(super) settings: Arc<Settings>,
+}
+
+/// The head of an answer while it comes.
+struct Coming {
+    reader: Reader,
+    /// What came on stdout.
+    head: Vec<u8>,
+    /// The message that comes on stderr.
+    stderr: Vec<u8>,
+    /// Messages that have come.
+    messages: u32,
+}
+
+impl Protocol for FastCgiProtocol {
+    fn scheme(&self) -> &'static str {
+        "fastcgi://"
+    }
+
+    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
+        let mut params = Vec::with_capacity(1024);
+        self.params.for_each(x, |name, value| fastcgi::pair(&mut params, name, value));
+        if params.len() > usize::from(u16::MAX) {
+            let len = params.len();
+            x.log(Level::Alert, &format_args!("fastcgi request record is too big: {len}"));
+            return Err(Verdict::Status(500));
+        }
+        fastcgi::begin(&mut out.head, self.keep);
+        fastcgi::record(&mut out.head, Kind::Params, &params);
+        fastcgi::record_head(&mut out.head, Kind::Params, 0);
+        if self.settings.passes_body(x) {
+            out.framing = Framing::Records;
+        } else {
+            fastcgi::record_head(&mut out.head, Kind::Stdin, 0);
+        }
+        out.keep_alive = self.keep;
+        Ok(())
+    }
+
+    fn body(&self, piece: Vec<u8>, _framing: Framing) -> Vec<u8> {
+        let mut out = Vec::with_capacity(piece.len() + 16);
+        for part in piece.chunks(RECORD as usize) {
+            fastcgi::record(&mut out, Kind::Stdin, part);
+        }
+        out
+    }
+
+    fn body_head(&self, len: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8);
+        fastcgi::record_head(&mut out, Kind::Stdin, u16::try_from(len).expect("a record holds no more"));
+        out
+    }
+
+    fn body_end(&self, _framing: Framing) -> Vec<u8> {
+        self.body_head(0)
+    }
+
+    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String> {
+        let mut state = incoming.state.take().unwrap_or_else(|| Box::new(Coming::new()));
+        let coming: &mut Coming = state.downcast_mut().expect("nothing else is kept there");
+        let found = self.step(x, coming, bytes, incoming)?;
+        if let Head::Complete(_) = found {
+            let length = if has_body(x, incoming.status) { incoming.content_length } else { None };
+            let body = Body::new(coming.reader.clone(), length, has_body(x, incoming.status), self.keep);
+            incoming.decoder = Decoder::Other(Box::new(body));
+            incoming.keep_alive = true;
+        } else {
+            incoming.state = Some(state);
+        }
+        Ok(found)
+    }
+}
+
+impl FastCgiProtocol {
+    /// Takes the next event out of `bytes`.
+    fn step(
+        &self,
+        x: &mut Exchange,
+        coming: &mut Coming,
+        bytes: &[u8],
+        incoming: &mut Incoming,
+    ) -> Result<Head, String> {
+        let (taken, event) = coming.reader.read(bytes).map_err(|bad| bad.to_string())?;
+        match event {
+            Event::More => {}
+            Event::Data(Kind::Stdout, range) => {
+                let before = coming.head.len();
+                let (start, end) = (range.start, range.end);
+                coming.head.extend_from_slice(bytes.get(range).unwrap_or_default());
+                let most = self.settings.buffer_size as usize;
+                if let Some(len) = head::read(x, &coming.head, most, incoming)? {
+                    // What follows is records, and nothing else can be agreed upon.
+                    if incoming.status == 101 {
+                        return Err(
+                            "upstream sent 101 to a request that asked for no other protocol".to_owned()
+                        );
+                    }
+                    let used = start + (len - before);
+                    coming.reader.unread(end - used);
+                    return Ok(Head::Complete(used));
+                }
+            }
+            Event::Data(Kind::Stderr, range) => {
+                coming.stderr.extend_from_slice(bytes.get(range).unwrap_or_default());
+            }
+            Event::End { kind: Kind::Stderr, .. } => self.complain(x, coming)?,
+            Event::End { kind: Kind::Stdout, empty: true } => {
+                return Err("upstream prematurely closed FastCGI stdout".to_owned());
+            }
+            Event::Data(kind, _) => {
+                return Err(format!("upstream sent unexpected FastCGI record: {}", kind as u8));
+            }
+            Event::End { kind: Kind::End, .. } => {
+                return Err(format!("upstream sent unexpected FastCGI record: {}", Kind::End as u8));
+            }
+            Event::End { .. } => {}
+        }
+        Ok(Head::Taken(taken))
+    }
+
+    /// A message of the application, for the error log.
+    fn complain(&self, x: &Exchange, coming: &mut Coming) -> Result<(), String> {
+        let message = std::mem::take(&mut coming.stderr);
+        if message.is_empty() {
+            return Ok(());
+        }
+        coming.messages = coming.messages.saturating_add(1);
+        if coming.messages <= STDERR {
+            let text = stderr_text(&message);
+            x.log(Level::Error, &format_args!("{text} while reading response header from upstream"));
+        }
+        let caught = |text: &[u8]| memchr::memmem::find(&message, text).is_some();
+        // nginx says no more than that.
+        if self.catch_stderr.iter().any(|text| caught(text)) { Err(String::new()) } else { Ok(()) }
+    }
+}
+
+impl Coming {
+    fn new() -> Coming {
+        Coming { reader: Reader::new(Side::Application), head: Vec::new(), stderr: Vec::new(), messages: 0 }
+    }
+}
+
+/// Whether the answer to `x` with this status has a body.
+fn has_body(x: &Exchange, status: u16) -> bool {
+    x.request.method != Method::Head && !matches!(status, 204 | 304)
+}

@@ -1,0 +1,168 @@
+//! Where a request goes: the argument of `grpc_pass`, a group or an address, with `grpc://` or `grpcs://` before it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::{Error, LineCx, Result, Span as Place};
+use weir_core::conf::registry::Registry;
+use weir_core::upstream::group::unresolved;
+use weir_core::upstream::local::LocalGroup;
+use weir_core::upstream::{Group, Upstreams};
+use weir_core::variable::Script;
+use weir_core::worker::Worker;
+use weir_core::{Exchange, Text, Verdict};
+
+use crate::gateway::proxy::pass::Goal;
+
+/// The argument, as written and as resolved.
+#[derive(Clone)]
+pub(super) struct Pass {
+    place: Place,
+    to: To,
+}
+
+#[derive(Clone)]
+enum To {
+    /// Known when the configuration is read.
+    Fixed { address: Address, group: Option<Arc<Group>> },
+    /// Computed for each request.
+    Computed(Script),
+}
+
+/// `host`, `host:port` or `unix:/path`, and whether it speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address {
+    host: String,
+    secure: bool,
+}
+
+impl Address {
+    /// Takes the scheme off, if there is one.
+    fn parse(text: &str) -> Address {
+        let behind = |scheme: &str| {
+            let (start, rest) = text.split_at_checked(scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then_some(rest)
+        };
+        match (behind("grpc://"), behind("grpcs://")) {
+            (Some(host), _) => Address { host: host.to_owned(), secure: false },
+            (_, Some(host)) => Address { host: host.to_owned(), secure: true },
+            _ => Address { host: text.to_owned(), secure: false },
+        }
+    }
+
+    /// nginx's words for an address that is none: there is no URI in it.
+    fn check(&self) -> std::result::Result<(), String> {
+        let is_path = self.host.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
+        match () {
+            () if self.host.is_empty() => Err("no host in upstream \"\"".to_owned()),
+            () if !is_path && self.host.contains(['/', '?', '#']) => {
+                Err(format!("invalid host in upstream \"{}\"", self.host))
+            }
+            () => Ok(()),
+        }
+    }
+
+    fn port(&self) -> u16 {
+        if self.secure { 443 } else { 80 }
+    }
+}
+
+impl Pass {
+    pub(super) fn set(slot: &mut Option<Pass>, line: &mut LineCx<'_>) -> Result {
+        if slot.is_some() {
+            return Err(line.refuse("is duplicate"));
+        }
+        let script = Script::compile(line, 0)?;
+        let to = match script.constant() {
+            None => To::Computed(script),
+            Some(text) => {
+                let address = Address::parse(&String::from_utf8_lossy(text));
+                address.check().map_err(|message| line.fail_arg(0, message))?;
+                To::Fixed { address, group: None }
+            }
+        };
+        *slot = Some(Pass { place: line.args()[0].span, to });
+        Ok(())
+    }
+
+    /// Whether its servers may speak TLS.
+    pub(super) fn may_be_secure(&self) -> bool {
+        match &self.to {
+            To::Fixed { address, .. } => address.secure,
+            To::Computed(_) => true,
+        }
+    }
+
+    /// Finds the group: an `upstream` of that name, wherever in the file, or the address.
+    pub(super) fn resolve(&mut self, registry: &mut Registry) -> Result {
+        if let To::Fixed { address, group } = &mut self.to {
+            let found = registry.shared::<Upstreams>().named(&address.host, None);
+            *group = Some(found.map_err(|message| unresolved(message).at(self.place))?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn install(&self, worker: &Rc<Worker>) -> Result<Target> {
+        Ok(match &self.to {
+            To::Fixed { address, group } => {
+                let group = group.as_ref().ok_or_else(|| Error::new("grpc_pass without a server"))?;
+                Target::Fixed {
+                    group: worker.upstreams.group(group),
+                    host: Text::shared(address.host.as_bytes()),
+                    secure: address.secure,
+                }
+            }
+            To::Computed(script) => Target::Computed(script.clone()),
+        })
+    }
+}
+
+/// Where a location's requests go, on one worker.
+pub(super) enum Target {
+    Fixed { group: Rc<LocalGroup>, host: Text, secure: bool },
+    Computed(Script),
+}
+
+impl weir_core::upstream::Target for Target {
+    /// As there; the [`Goal`] of `x` is set.
+    async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+        match self {
+            Target::Fixed { group, host, secure } => {
+                *x.state::<Goal>() =
+                    Goal { host: Some(host.clone()), https: *secure, uri: None, whole: false };
+                Ok(group.clone())
+            }
+            Target::Computed(script) => computed(x, script).await,
+        }
+    }
+}
+
+async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<LocalGroup>, Verdict> {
+    let value = script.value(x);
+    let address = Address::parse(&String::from_utf8_lossy(x.text(&value)));
+    if let Err(message) = address.check() {
+        x.log_error(&message);
+        return Err(Verdict::Status(500));
+    }
+    let host = Text::Span(x.arena.push(address.host.as_bytes()));
+    *x.state::<Goal>() = Goal { host: Some(host), https: address.secure, uri: None, whole: false };
+    weir_core::upstream::computed(x, &address.host, address.port()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn addresses_have_a_scheme_or_none_and_no_uri() {
+        let parts = |text: &str| {
+            let address = Address::parse(text);
+            (address.check().is_ok(), address.host, address.secure)
+        };
+        assert_eq!(parts("a:1"), (true, "a:1".to_owned(), false));
+        assert_eq!(parts("GRPC://a"), (true, "a".to_owned(), false));
+        assert_eq!(parts("grpcs://[::1]:2"), (true, "[::1]:2".to_owned(), true));
+        assert_eq!(parts("grpc://unix:/tmp/s"), (true, "unix:/tmp/s".to_owned(), false));
+        assert!(!parts("grpc://a/b").0 && !parts("grpcs://").0 && !parts("http://a").0);
+    }
+}

@@ -1,0 +1,225 @@
+//! `memcached_pass`: values of memcached as answers (nginx's `ngx_http_memcached_module`). `$memcached_key` names the
+//! value, which somebody else has stored.
+
+use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::upstream::protocol::{Decode, Decoder, Head, Incoming, Outgoing, Protocol};
+use weir_core::upstream::{Family, Reason, pass_to};
+use weir_core::variable::VarIndex;
+use weir_core::{Exchange, Module, Span, Unnamed, Verdict, inherit};
+use weir_http::memcached::{self, BadTrailer, Value};
+use weir_http::{Field, Known, Method};
+
+use crate::gateway::cgi::target::Pass;
+
+/// The module.
+pub struct Memcached;
+
+impl Module for Memcached {
+    const NAME: &'static str = "memcached";
+    type Conf = MemcachedConf;
+    const DIRECTIVES: &'static [Directive<MemcachedConf>] = &[
+        Row::new("memcached_pass", LOCATION.or(LOCATION_IF), ONE, MemcachedConf::set_pass)
+            .doc("Has requests answered with the value that $memcached_key names in memcached, or 404."),
+        Row::new("memcached_bind", ANY, ONE_OR_TWO, |c, l| Family::set_bind(&mut c.family.bind, l))
+            .doc("The local address that connections to servers begin at."),
+        Row::new("memcached_socket_keepalive", ANY, FLAG, |c, l| l.flag(&mut c.family.socket_keepalive))
+            .doc("Probes connections to servers (SO_KEEPALIVE)."),
+        Row::new("memcached_connect_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.connect_timeout))
+            .doc("How long a connection to a server may take."),
+        Row::new("memcached_send_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.send_timeout))
+            .doc("How long a server may take nothing of a request."),
+        Row::new("memcached_buffer_size", ANY, ONE, |c, l| l.size(&mut c.family.buffer_size))
+            .doc("The longest first line of an answer."),
+        Row::new("memcached_read_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.read_timeout))
+            .doc("How long a server may send nothing of an answer."),
+        Row::new("memcached_next_upstream", ANY, MORE, |c, l| l.bits(&mut c.family.next_upstream, &NEXT))
+            .doc("When the next server is asked."),
+        Row::new("memcached_next_upstream_tries", ANY, ONE, |c, l| l.number(&mut c.family.next_tries, ..))
+            .doc("How many servers are asked at most; 0: all."),
+        Row::new("memcached_next_upstream_timeout", ANY, ONE, |c, l| l.time_ms(&mut c.family.next_timeout))
+            .doc("For how long other servers are asked; 0: without limit."),
+        Row::new("memcached_gzip_flag", ANY, ONE, |c, l| l.number(&mut c.gzip_flag, ..))
+            .doc("Values with one of these flags are compressed: Content-Encoding: gzip; 0, none."),
+    ];
+
+    fn nest(conf: &mut MemcachedConf, parent: &MemcachedConf, block: Unnamed) {
+        // As in nginx the methods of a `limit_except` are not for memcached.
+        if block == Unnamed::If {
+            inherit!(conf, parent, pass, key);
+        }
+    }
+
+    fn inherit(conf: &mut MemcachedConf, parent: &MemcachedConf) {
+        conf.family.inherit(&parent.family);
+        inherit!(conf, parent, gzip_flag);
+    }
+
+    fn resolve(conf: &mut MemcachedConf, registry: &mut Registry) -> Result {
+        let family = &mut conf.family;
+        (family.buffering, family.without_files) = (Some(false), true);
+        (family.pass_request_headers, family.pass_request_body) = (Some(false), Some(false));
+        (family.force_ranges, family.intercept_404) = (Some(true), true);
+        family.max_temp_file_size = Some(0);
+        family.buffers = Some(weir_conf::Bufs { number: 8, size: family.buffer_size.unwrap_or(4096) });
+        family.resolve("memcached", &[], registry)?;
+        if let Some(pass) = &mut conf.pass {
+            pass.resolve(registry)?;
+        }
+        Ok(())
+    }
+
+    fn install(conf: &MemcachedConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let (Some(pass), Some(key)) = (&conf.pass, conf.key) else { return Ok(()) };
+        let Some(settings) = conf.family.settings() else { return Ok(()) };
+        let protocol = MemcachedProtocol { key, gzip_flag: conf.gzip_flag.unwrap_or(0) };
+        let target = pass.install(plan.worker);
+        pass_to(plan, Self::NAME, protocol, settings, target);
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<MemcachedConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct MemcachedConf {
+    family: Family,
+    pass: Option<Pass>,
+    /// `$memcached_key`
+    key: Option<VarIndex>,
+    gzip_flag: Option<u64>,
+}
+
+impl MemcachedConf {
+    fn set_pass(&mut self, line: &mut LineCx<'_>) -> Result {
+        Pass::set_constant(&mut self.pass, line)?;
+        line.ext::<Registry>().claim_content(Memcached::NAME);
+        let span = line.args()[0].span;
+        self.key = Some(line.ext::<Registry>().use_variable("memcached_key", span));
+        Ok(())
+    }
+}
+
+/// A location's way of speaking with memcached.
+struct MemcachedProtocol {
+    key: VarIndex,
+    gzip_flag: u64,
+}
+
+impl Protocol for MemcachedProtocol {
+    fn scheme(&self) -> &'static str {
+        "memcached://"
+    }
+
+    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> std::result::Result<(), Verdict> {
+        if !matches!(x.request.method, Method::Get | Method::Head) {
+            return Err(Verdict::Status(405));
+        }
+        let value = x.variable(self.key);
+        let Some(value) = value.filter(|value| !x.text(value).is_empty()) else {
+            x.log_error(&"the \"$memcached_key\" variable is not set");
+            return Err(Verdict::Status(500));
+        };
+        let key = memcached::key(x.text(&value));
+        out.head = memcached::get(&key);
+        out.keep_alive = true;
+        x.set_content_type();
+        x.state::<Key>().0 = x.arena.push(&key);
+        Ok(())
+    }
+
+    fn head(
+        &self,
+        x: &mut Exchange,
+        bytes: &[u8],
+        incoming: &mut Incoming,
+    ) -> std::result::Result<Head, String> {
+        let span = x.state::<Key>().0;
+        let key = x.arena.get(span);
+        let wrong = |wrong: memcached::Wrong| wrong.message(memcached::line(bytes), key).to_string();
+        Ok(match memcached::head(bytes, key).map_err(wrong)? {
+            memcached::Head::Incomplete => Head::Incomplete,
+            memcached::Head::NotFound { len } => {
+                let key = String::from_utf8_lossy(key);
+                x.log(
+                    Level::Info,
+                    &format_args!("key: \"{key}\" was not found by memcached while {READING}"),
+                );
+                incoming.status = 404;
+                incoming.content_length = Some(0);
+                incoming.keep_alive = true;
+                Head::Complete(len)
+            }
+            memcached::Head::Value { flags, length, len } => {
+                if self.gzip_flag != 0
+                    && memcached::flags(flags.of(bytes)).map_err(wrong)? & self.gzip_flag != 0
+                {
+                    incoming.fields.push(gzip(x));
+                }
+                incoming.status = 200;
+                incoming.content_length = Some(length);
+                if x.request.method != Method::Head {
+                    incoming.keep_alive = true;
+                    incoming.decoder = Decoder::Other(Box::new(Body(Value::new(length), None)));
+                }
+                Head::Complete(len)
+            }
+        })
+    }
+}
+
+/// The key that was asked for, in the arena.
+#[derive(Default)]
+struct Key(Span);
+
+/// The field of a compressed value.
+fn gzip(x: &mut Exchange) -> Field {
+    Field {
+        known: Known::ContentEncoding,
+        name: x.arena.push(Known::ContentEncoding.name().as_bytes()),
+        value: x.arena.push(b"gzip"),
+        valid: true,
+        underscore: false,
+    }
+}
+
+/// A value on its way, and what was wrong behind it.
+#[derive(Debug)]
+struct Body(Value, Option<BadTrailer>);
+
+impl Decode for Body {
+    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> std::result::Result<(usize, bool), String> {
+        let value = match self.0.take(input) {
+            Ok(value) => value,
+            Err(bad) => {
+                self.1 = Some(bad);
+                bad.value
+            }
+        };
+        out.extend_from_slice(input.get(..value).unwrap_or_default());
+        // What is no trailer is left, and the connection is of no further use.
+        let used = if self.1.is_some() { value } else { input.len() };
+        Ok((used, self.1.is_some() || self.0.is_over()))
+    }
+
+    fn messages(&mut self) -> Vec<(Level, String)> {
+        let bad = self.1.is_some().then(|| (Level::Error, INVALID_TRAILER.to_owned()));
+        bad.into_iter().collect()
+    }
+}
+
+/// The words of `memcached_next_upstream`.
+const NEXT: [(&str, u32); 5] = [
+    ("error", Reason::ERROR.0),
+    ("timeout", Reason::TIMEOUT.0),
+    ("invalid_response", Reason::INVALID_HEADER.0),
+    ("not_found", Reason::HTTP_404.0),
+    ("off", Reason::OFF.0),
+];
+const READING: &str = "reading response header from upstream";
+const INVALID_TRAILER: &str = "memcached sent invalid trailer while reading upstream";

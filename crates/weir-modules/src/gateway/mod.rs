@@ -1,0 +1,12 @@
+//! Handlers that pass requests on to other servers.
+
+pub(crate) mod answer_head;
+pub(crate) mod cgi;
+pub mod fastcgi;
+pub mod grpc;
+pub mod memcached;
+pub mod mirror;
+pub mod proxy;
+pub mod scgi;
+pub mod tunnel;
+pub mod uwsgi;

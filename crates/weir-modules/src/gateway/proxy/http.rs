@@ -1,0 +1,149 @@
+//! HTTP/1 as a protocol of upstreams.
+
+use std::sync::Arc;
+
+use weir_core::tls::Secure;
+use weir_core::tls::client::ClientTls;
+use weir_core::upstream::Settings;
+use weir_core::upstream::protocol::{Decoder, Head, Incoming, Outgoing, Protocol};
+use weir_core::variable::Script;
+use weir_core::{Exchange, Span, Text, Verdict};
+use weir_http::h1::{BodyLength, ChunkedDecoder, Limits, Parse, ResponseHead, Strictness, TrailerLimits};
+use weir_http::{Field, Known, Method, Version};
+
+use super::pass::Goal;
+use super::request::{self, Fields};
+use super::rewrite::{self, Cookies, Rule};
+use super::upgrade::{self, Upgrades};
+use crate::gateway::answer_head;
+
+/// A location's way of speaking HTTP.
+pub(super) struct Http {
+    pub(super) fields: Fields,
+    pub(super) version: u8,
+    /// The protocols that a client may change to.
+    pub(super) upgrade: Upgrades,
+    pub(super) method: Option<Script>,
+    pub(super) body: Option<Script>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) redirects: Vec<Rule>,
+    pub(super) cookies: Cookies,
+    /// `proxy_ssl_...`, where servers may speak TLS.
+    pub(super) tls: Option<Arc<ClientTls>>,
+}
+
+impl Protocol for Http {
+    fn scheme(&self) -> &'static str {
+        "http://"
+    }
+
+    fn secure(&self, x: &mut Exchange) -> Option<Secure> {
+        let tls = self.tls.as_ref()?;
+        let goal = Goal::of(x).filter(|goal| goal.https)?;
+        let host = goal.host.clone()?;
+        let host = String::from_utf8_lossy(x.text(&host)).into_owned();
+        Some(tls.secure(x, &host))
+    }
+
+    fn is_plain(&self) -> bool {
+        self.version != 20
+    }
+
+    fn multiplexes(&self) -> bool {
+        self.version == 20
+    }
+
+    fn cache_key(&self, x: &mut Exchange) -> Result<Span, Verdict> {
+        request::cache_key(x)
+    }
+
+    fn request(&self, x: &mut Exchange, out: &mut Outgoing) -> Result<(), Verdict> {
+        request::compose(self, x, out)
+    }
+
+    fn head(&self, x: &mut Exchange, bytes: &[u8], incoming: &mut Incoming) -> Result<Head, String> {
+        let most = self.settings.buffer_size as usize;
+        let limits = Limits { max_line: most, max_head: most, ..Limits::default() };
+        let mut fields = std::mem::take(&mut incoming.fields);
+        fields.reserve(FIELDS);
+        let mut head = ResponseHead { fields, ..ResponseHead::default() };
+        match head.parse(bytes, &limits) {
+            Ok(Parse::Incomplete { .. }) => return Ok(Head::Incomplete),
+            Ok(Parse::Complete) => {}
+            Err(bad) => return Err(answer_head::complaint(&head, bad, bytes)),
+        }
+        if (100..200).contains(&head.status) && head.status != 101 {
+            if head.status == 103 {
+                if head.version < Version::V11 {
+                    return Err("upstream sent HTTP/1.0 response with early hints".to_owned());
+                }
+                incoming.fields = std::mem::take(&mut head.fields);
+            }
+            incoming.status = head.status;
+            return Ok(Head::Interim(head.len));
+        }
+        self.fill(x, bytes, head, incoming)
+    }
+
+    fn speaks_for_server(&self) -> bool {
+        true
+    }
+
+    fn field(&self, x: &mut Exchange, field: &Field) -> Option<Text> {
+        let value = || x.arena.get(field.value).to_vec();
+        let new = match field.known {
+            Known::Location if !self.redirects.is_empty() => {
+                let value = value();
+                rewrite::first(&self.redirects, x, &value, 0)
+            }
+            Known::SetCookie if !self.cookies.is_empty() => {
+                let value = value();
+                self.cookies.rewrite(x, &value)
+            }
+            _ if !self.redirects.is_empty() && x.arena.get(field.name).eq_ignore_ascii_case(b"refresh") => {
+                let value = value();
+                rewrite::first(&self.redirects, x, &value, rewrite::refresh_url(&value)?)
+            }
+            _ => None,
+        };
+        new.map(|new| Text::Span(x.arena.push(&new)))
+    }
+}
+
+impl Http {
+    /// Moves the head into the arena.
+    fn fill(
+        &self,
+        x: &mut Exchange,
+        bytes: &[u8],
+        head: ResponseHead,
+        incoming: &mut Incoming,
+    ) -> Result<Head, String> {
+        let method = if request::is_head(self, x) { Method::Head } else { Method::Get };
+        let upgraded = head.status == 101;
+        if upgraded && !upgrade::was_asked(self, x) {
+            return Err("upstream sent 101 to a request that asked for no other protocol".to_owned());
+        }
+        incoming.keep_alive = head.keep_alive() && head.status != 101;
+        incoming.upgraded = upgraded;
+        incoming.decoder = match head.body_length(method) {
+            BodyLength::None => Decoder::None,
+            BodyLength::Bytes(0) => Decoder::None,
+            BodyLength::Bytes(length) => Decoder::Length(length),
+            BodyLength::Chunked => {
+                let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+                Decoder::Chunked(Box::new(decoder))
+            }
+            BodyLength::UntilClose => {
+                incoming.keep_alive = false;
+                Decoder::UntilClose
+            }
+        };
+        let len = head.len;
+        answer_head::keep(x, bytes, head, incoming);
+        Ok(Head::Complete(len))
+    }
+}
+
+/// Room for the fields of most answers.
+const FIELDS: usize = 12;

@@ -1,0 +1,241 @@
+//! `auth_basic`: user and password (RFC 7617), looked up in a file with a user a line.
+//!
+//! The file is read for each request, as nginx does it: a password that was changed counts at once. Hashes of many
+//! rounds are computed on the pool, so that no other request waits for them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use weir_conf::names::{ANY, LIMIT_EXCEPT, ONE};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::Script;
+use weir_core::variable::core::credentials::{self, Credentials};
+use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict, inherit};
+use weir_http::{Known, Method};
+use weir_rt::file::errno::ENOENT;
+use weir_rt::file::errno_text;
+use weir_trace::WaitKind;
+
+use crate::support::password;
+use crate::support::value::Value;
+
+/// The module.
+pub struct AuthBasic;
+
+impl Module for AuthBasic {
+    const NAME: &'static str = "auth_basic";
+    type Conf = AuthBasicConf;
+    const DIRECTIVES: &'static [Directive<AuthBasicConf>] = &[
+        Directive::new("auth_basic", ANY.or(LIMIT_EXCEPT), ONE, AuthBasicConf::set_realm)
+            .doc("Asks for user and password under this realm; off does not, whatever was inherited."),
+        Directive::new("auth_basic_user_file", ANY.or(LIMIT_EXCEPT), ONE, AuthBasicConf::set_file)
+            .doc("The file of users and passwords: user:password[:comment], in clear, crypt(3) or {SSHA}."),
+    ];
+
+    fn inherit(conf: &mut AuthBasicConf, parent: &AuthBasicConf) {
+        inherit!(conf, parent, realm, file);
+    }
+
+    fn install(conf: &AuthBasicConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if let (Some(realm), Some(file)) = (&conf.realm, &conf.file)
+            && realm.constant() != Some(OFF)
+        {
+            plan.handler(
+                Phase::Access,
+                Self::NAME,
+                Ask {
+                    realm: Value::new(realm),
+                    file: Value::new(&file.path),
+                    prefix: file.prefix.as_slice().into(),
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The module's settings of one block.
+#[derive(Default)]
+pub struct AuthBasicConf {
+    realm: Option<Script>,
+    file: Option<UserFile>,
+}
+
+/// `auth_basic_user_file`.
+#[derive(Clone)]
+struct UserFile {
+    path: Script,
+    /// Where a relative path that variables gave begins: the folder of the configuration.
+    prefix: Vec<u8>,
+}
+
+impl AuthBasicConf {
+    fn set_realm(&mut self, line: &mut LineCx<'_>) -> Result {
+        let realm = Script::compile(line, 0)?;
+        line.once(&mut self.realm, realm)
+    }
+
+    fn set_file(&mut self, line: &mut LineCx<'_>) -> Result {
+        let mut prefix = line.paths().conf_prefix.as_os_str().as_bytes().to_vec();
+        prefix.push(b'/');
+        let path = Script::compile(line, 0)?;
+        let path = match path.constant() {
+            Some(name) if !name.starts_with(b"/") => Script::literal(&[&prefix, name].concat()),
+            _ => path,
+        };
+        line.once(&mut self.file, UserFile { path, prefix })
+    }
+}
+
+struct Ask {
+    realm: Value,
+    file: Value,
+    prefix: Box<[u8]>,
+}
+
+impl Handler for Ask {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        let realm = self.realm.get(x);
+        if x.text(&realm) == OFF {
+            return Verdict::Declined;
+        }
+        let Some(credentials) = credentials::basic(x) else {
+            x.log(Level::Info, &"no user/password was provided for basic authentication");
+            return refuse(x, &realm);
+        };
+        match self.stored(x, credentials) {
+            Stored::Password(stored) if password::is_slow(&stored) => {
+                x.state::<Slow>().0 = Some((credentials, realm, stored));
+                Verdict::Wait
+            }
+            Stored::Password(stored) => {
+                let right = password::is_right(x.arena.get(credentials.password), &stored);
+                decide(x, credentials, &realm, right)
+            }
+            Stored::Nobody => refuse(x, &realm),
+            Stored::Status(status) => Verdict::Status(status),
+        }
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(check_slowly(x))
+    }
+}
+
+/// What is known of a user whose password takes long to check.
+#[derive(Default)]
+struct Slow(Option<(Credentials, Text, Vec<u8>)>);
+
+/// What the file says of a user.
+enum Stored {
+    Password(Vec<u8>),
+    Nobody,
+    /// The file could not be read.
+    Status(u16),
+}
+
+impl Ask {
+    /// Looks the user up; what goes wrong is logged here.
+    fn stored(&self, x: &mut Exchange, credentials: Credentials) -> Stored {
+        let value = self.file.get(x);
+        let path: Rc<[u8]> = match x.text(&value) {
+            path @ [b'/', ..] => path.into(),
+            path => [&self.prefix, path].concat().into(),
+        };
+        let name = String::from_utf8_lossy(&path);
+        let text = match std::fs::read(Path::new(OsStr::from_bytes(&path))) {
+            Ok(text) => text,
+            Err(error) => return Stored::Status(unreadable(x, &name, &error)),
+        };
+        let user = x.arena.get(credentials.user);
+        match find(&text, user) {
+            Some(stored) => Stored::Password(stored.to_vec()),
+            None => {
+                let user = String::from_utf8_lossy(user);
+                x.log_error(&format_args!("user \"{user}\" was not found in \"{name}\""));
+                Stored::Nobody
+            }
+        }
+    }
+}
+
+/// nginx's answer to a file of users that can't be read.
+fn unreadable(x: &Exchange, name: &str, error: &io::Error) -> u16 {
+    let errno = error.raw_os_error().unwrap_or_default();
+    // A directory can be opened, but not read.
+    let call = if error.kind() == io::ErrorKind::IsADirectory { "pread()" } else { "open()" };
+    let (level, status) = if errno == ENOENT { (Level::Error, 403) } else { (Level::Crit, 500) };
+    x.log(level, &format_args!("{call} \"{name}\" failed ({errno}: {})", errno_text(errno)));
+    status
+}
+
+/// The password of `user`, which ends with the line or a colon. Empty lines and such that begin with `#` are
+/// comments.
+pub(crate) fn find<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !matches!(line, [] | [b'#' | b'\r', ..]));
+    let mut found = lines.filter_map(|line| line.strip_prefix(user)?.strip_prefix(b":"));
+    found.next()?.split(|byte| matches!(byte, b':' | b'\r')).next()
+}
+
+/// Checks the password on a thread of the pool.
+async fn check_slowly(x: &mut Exchange) -> Verdict {
+    let Some((credentials, realm, stored)) = x.state::<Slow>().0.take() else { return Verdict::Status(500) };
+    let password = x.arena.get(credentials.password).to_vec();
+    let job = weir_rt::blocking(move || password::is_right(&password, &stored));
+    let right = x.waiting_for(WaitKind::ThreadPool, Box::pin(job)).await;
+    decide(x, credentials, &realm, right)
+}
+
+fn decide(x: &mut Exchange, credentials: Credentials, realm: &Text, right: bool) -> Verdict {
+    if right {
+        return Verdict::Ok;
+    }
+    let user = String::from_utf8_lossy(x.arena.get(credentials.user));
+    x.log_error(&format_args!("user \"{user}\": password mismatch"));
+    refuse(x, realm)
+}
+
+/// 401, or 407 for a tunnel, with the realm as it is written: nginx escapes nothing in it.
+fn refuse(x: &mut Exchange, realm: &Text) -> Verdict {
+    let start = x.arena.mark();
+    x.arena.push(b"Basic realm=\"");
+    x.arena.append(realm);
+    x.arena.push(b"\"");
+    let challenge = x.arena.since(start);
+    let (field, status) = match x.request.method {
+        Method::Connect => (Known::ProxyAuthenticate, 407),
+        _ => (Known::WwwAuthenticate, 401),
+    };
+    x.response.set(field, challenge);
+    Verdict::Status(status)
+}
+
+const OFF: &[u8] = b"off";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_in_their_lines() {
+        let text =
+            b"# a comment\n\nfirst:one\r\nsecond:two:a comment\n#third:three\nsecond:later\n:empty\nlast:end";
+        for (user, password) in [
+            ("first", Some("one")),
+            ("second", Some("two")),
+            ("", Some("empty")),
+            ("last", Some("end")),
+            ("las", None),
+            ("#third", None),
+            ("third", None),
+            ("end", None),
+        ] {
+            assert_eq!(find(text, user.as_bytes()), password.map(str::as_bytes), "{user}");
+        }
+    }
+}

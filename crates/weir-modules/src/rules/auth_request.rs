@@ -1,0 +1,119 @@
+//! `auth_request`: who gets in is what a subrequest says: 2xx lets the request pass, 401 and 403 are answered as they
+//! are, all else is an error (nginx's `ngx_http_auth_request_module`).
+
+use weir_conf::names::{ANY, ONE, TWO};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::phase::LocalFuture;
+use weir_core::plan::PlanBuilder;
+use weir_core::subrequest::{Captured, SubrequestOptions};
+use weir_core::variable::{Script, VarIndex};
+use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
+use weir_http::Known;
+
+use crate::support::value::Value;
+
+/// The module.
+pub struct AuthRequest;
+
+impl Module for AuthRequest {
+    const NAME: &'static str = "auth_request";
+    type Conf = AuthRequestConf;
+    const DIRECTIVES: &'static [Directive<AuthRequestConf>] = &[
+        Directive::new("auth_request", ANY, ONE, AuthRequestConf::set_uri)
+            .doc("The URI of a subrequest that decides who gets in; off asks nobody."),
+        Directive::new("auth_request_set", ANY, TWO, AuthRequestConf::set_variable).doc(
+            "Gives a variable a value once the subrequest is answered; the value may use its variables.",
+        ),
+    ];
+
+    fn inherit(conf: &mut AuthRequestConf, parent: &AuthRequestConf) {
+        inherit!(conf, parent, uri, variables);
+    }
+
+    fn install(conf: &AuthRequestConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if let Some(uri) = conf.uri.as_ref().filter(|uri| !uri.is_empty()) {
+            let written = conf.variables.as_deref().unwrap_or_default();
+            let variables = written.iter().map(|(variable, value)| (*variable, Value::new(value))).collect();
+            plan.handler(Phase::Access, Self::NAME, Ask { uri: uri.as_slice().into(), variables });
+        }
+        Ok(())
+    }
+}
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct AuthRequestConf {
+    /// Empty for `off`.
+    uri: Option<Vec<u8>>,
+    variables: Option<Vec<(VarIndex, Script)>>,
+}
+
+impl AuthRequestConf {
+    fn set_uri(&mut self, line: &mut LineCx<'_>) -> Result {
+        let uri = if line.bytes(0) == b"off" { b"" } else { line.bytes(0) };
+        line.once(&mut self.uri, uri.to_vec())
+    }
+
+    /// `auth_request_set $variable value`
+    fn set_variable(&mut self, line: &mut LineCx<'_>) -> Result {
+        let Some(name) = line.arg(0).strip_prefix('$') else {
+            return Err(line.fail_arg(0, format!("invalid variable name \"{}\"", line.arg(0))));
+        };
+        let variable = line.ext::<Registry>().define_assigned(name);
+        let variable = variable.map_err(|message| line.fail_arg(0, message))?;
+        let value = Script::compile(line, 1)?;
+        self.variables.get_or_insert_default().push((variable, value));
+        Ok(())
+    }
+}
+
+struct Ask {
+    uri: Box<[u8]>,
+    variables: Box<[(VarIndex, Value)]>,
+}
+
+impl Handler for Ask {
+    fn handle(&self, _: &mut Exchange) -> Verdict {
+        Verdict::Wait
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        Box::pin(self.ask(x))
+    }
+}
+
+impl Ask {
+    async fn ask(&self, x: &mut Exchange) -> Verdict {
+        let options = SubrequestOptions { head_only: true, ..SubrequestOptions::default() };
+        let values = |child: &mut Exchange| -> Vec<Text> {
+            self.variables.iter().map(|(_, value)| value.get(child)).collect()
+        };
+        let Some((captured, values)) = x.subrequest_then(&self.uri, None, options, values).await else {
+            return Verdict::Status(500);
+        };
+        for ((variable, _), value) in self.variables.iter().zip(values) {
+            x.set_variable(*variable, value);
+        }
+        decide(x, &captured)
+    }
+}
+
+fn decide(x: &mut Exchange, captured: &Captured) -> Verdict {
+    match captured.status {
+        200..=299 => Verdict::Ok,
+        403 => Verdict::Status(403),
+        401 => {
+            let name = Known::WwwAuthenticate.name().as_bytes();
+            for (_, value) in captured.headers.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name)) {
+                let challenge = x.arena.push(value);
+                x.response.add(Known::WwwAuthenticate, challenge);
+            }
+            Verdict::Status(401)
+        }
+        status => {
+            x.log_error(&format_args!("auth request unexpected status: {status}"));
+            Verdict::Status(500)
+        }
+    }
+}

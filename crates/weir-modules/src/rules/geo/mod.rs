@@ -1,0 +1,289 @@
+//! `geo`: a variable whose value depends on an address, by networks or by ranges (nginx's `ngx_http_geo_module`).
+//!
+//! Networks and ranges are turned into one sorted list of where a value begins, so that a look-up is a jump by the
+//! address's first 16 bits and a short search, whatever the depth of networks inside one another.
+
+mod flat;
+mod networks;
+mod ranges;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use weir_conf::names::{HTTP, ONE_OR_TWO};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::conf::registry::Registry;
+use weir_core::variable::VarIndex;
+use weir_core::{Exchange, Module, Text};
+use weir_http::Known;
+use weir_rt::net::SockAddr;
+
+use crate::support::computed;
+use crate::support::forwarded::Trust;
+use flat::Flat;
+use networks::Networks;
+use ranges::Ranges;
+use weir_core::cidr::{self, Cidr};
+
+/// The module.
+pub struct Geo;
+
+impl Module for Geo {
+    const NAME: &'static str = "geo";
+    type Conf = ();
+    const DIRECTIVES: &'static [Directive<()>] = &[Directive::new("geo", HTTP, ONE_OR_TWO.block(), set_geo)
+        .doc(
+            "Defines a variable whose value depends on the client's address, or on that in another variable.",
+        )];
+}
+
+/// `geo [$address] $variable { ... }`
+fn set_geo(_conf: &mut (), line: &mut LineCx<'_>) -> Result {
+    let name = computed::name_at(line, 0)?;
+    let (address, name) = match line.args().get(1) {
+        None => (None, name),
+        Some(_) => {
+            let span = line.args()[0].span;
+            let address = line.ext::<Registry>().use_variable(name, span);
+            (Some(address), computed::name_at(line, 1)?)
+        }
+    };
+    let mut block = Block::default();
+    for entry in line.entries()? {
+        block.entry(&mut line.entry(entry))?;
+    }
+    let volatile = block.volatile;
+    let table = block.table(address);
+    computed::define(line, name, !volatile, move |x| Some(table.find(x)))
+}
+
+/// A block while it is read.
+#[derive(Default)]
+struct Block {
+    values: Values,
+    base: Base,
+    proxies: Vec<Cidr>,
+    recursive: bool,
+    volatile: bool,
+}
+
+/// What addresses are told by.
+enum Base {
+    /// Networks, the smallest counts.
+    Networks(Networks),
+    /// Ranges of IPv4 addresses, and the value of all others.
+    Ranges(Ranges, Option<u32>),
+}
+
+impl Default for Base {
+    fn default() -> Base {
+        Base::Networks(Networks::default())
+    }
+}
+
+/// The values, each once; the first is the empty one.
+struct Values {
+    texts: Vec<Box<[u8]>>,
+    known: HashMap<Box<[u8]>, u32>,
+}
+
+impl Default for Values {
+    fn default() -> Values {
+        Values { texts: vec![Box::default()], known: HashMap::from([(Box::default(), 0)]) }
+    }
+}
+
+impl Values {
+    fn number(&mut self, text: &[u8]) -> u32 {
+        if let Some(number) = self.known.get(text) {
+            return *number;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.into());
+        self.known.insert(text.into(), number);
+        number
+    }
+
+    fn shown(&self, number: u32) -> String {
+        String::from_utf8_lossy(&self.texts[number as usize]).into_owned()
+    }
+}
+
+impl Block {
+    fn entry(&mut self, entry: &mut LineCx<'_>) -> Result {
+        match (entry.line().name.bytes(), entry.args().len()) {
+            (b"ranges", 0) => return self.set_ranges(entry),
+            (b"proxy_recursive", 0) => self.recursive = true,
+            (b"volatile", 0) => self.volatile = true,
+            (b"proxy", 1) => self.proxies.push(network(entry, Some(0))?),
+            (_, 1) => return self.add(entry),
+            _ => return Err(entry.fail("invalid number of the geo parameters")),
+        }
+        Ok(())
+    }
+
+    fn set_ranges(&mut self, entry: &LineCx<'_>) -> Result {
+        match &self.base {
+            Base::Networks(networks) if networks.is_begun() => {
+                Err(entry.fail("the \"ranges\" directive must be the first directive inside \"geo\" block"))
+            }
+            Base::Networks(_) => {
+                self.base = Base::Ranges(Ranges::default(), None);
+                Ok(())
+            }
+            Base::Ranges(..) => Ok(()),
+        }
+    }
+
+    fn add(&mut self, entry: &mut LineCx<'_>) -> Result {
+        match &mut self.base {
+            Base::Networks(networks) => networks.add(entry, &mut self.values),
+            Base::Ranges(_, default) if entry.line().name.bytes() == b"default" => {
+                if let Some(old) = default {
+                    let (new, old) = (entry.arg(0), self.values.shown(*old));
+                    entry.warn(format!("duplicate default geo range value: \"{new}\", old value: \"{old}\""));
+                }
+                *default = Some(self.values.number(entry.bytes(0)));
+                Ok(())
+            }
+            Base::Ranges(ranges, _) => ranges.add(entry, &mut self.values),
+        }
+    }
+
+    fn table(self, address: Option<VarIndex>) -> Table {
+        let (v4, v6) = match self.base {
+            Base::Networks(networks) => {
+                let (v4, v6) = networks.flat();
+                (v4, Some(v6))
+            }
+            Base::Ranges(ranges, default) => (ranges.flat(default.unwrap_or(0)), None),
+        };
+        let proxies = (!self.proxies.is_empty()).then(|| Trust::new(&self.proxies, self.recursive));
+        Table { address, proxies, values: self.values.texts.into(), v4, v6 }
+    }
+}
+
+/// The network that argument `at` is, or the line's first word, with nginx's words for what is wrong with it.
+fn network(entry: &mut LineCx<'_>, at: Option<usize>) -> Result<Cidr> {
+    let name = &entry.line().name;
+    let (bytes, shown) = at.map_or((name.bytes(), name.str()), |at| (entry.bytes(at), entry.arg(at)));
+    match Cidr::parse(bytes) {
+        Some((Cidr::Unix, _)) | None => Err(entry.fail(format!("invalid network \"{shown}\""))),
+        Some((cidr, low_bits)) => {
+            if low_bits {
+                entry.warn(format!("low address bits of {shown} are meaningless"));
+            }
+            Ok(cidr)
+        }
+    }
+}
+
+/// A `geo`.
+struct Table {
+    /// The variable with the address; `None`: the client's.
+    address: Option<VarIndex>,
+    /// Whose X-Forwarded-For is believed.
+    proxies: Option<Trust>,
+    values: Box<[Box<[u8]>]>,
+    v4: Flat<u32>,
+    /// `None` with ranges, which are IPv4's.
+    v6: Option<Flat<u128>>,
+}
+
+impl Table {
+    fn find(&self, x: &mut Exchange) -> Text {
+        let number = match self.ip(x) {
+            Some(IpAddr::V4(ip)) => self.v4.find(ip.into()),
+            Some(IpAddr::V6(ip)) => match (ip.to_ipv4_mapped(), &self.v6) {
+                (Some(ip), _) => self.v4.find(ip.into()),
+                (None, Some(v6)) => v6.find(ip.into()),
+                (None, None) => self.v4.find(NOWHERE.into()),
+            },
+            None => self.v4.find(NOWHERE.into()),
+        };
+        match &*self.values[number as usize] {
+            b"" => Text::EMPTY,
+            value => Text::Span(x.arena.push(value)),
+        }
+    }
+
+    /// The address in question; `None` for a unix socket and for a text that is no address.
+    fn ip(&self, x: &mut Exchange) -> Option<IpAddr> {
+        let named;
+        let addr = match self.address {
+            None => x.client(),
+            Some(index) => {
+                let text = x.variable(index)?;
+                let ip = cidr::ip(std::str::from_utf8(x.text(&text)).ok()?)?;
+                named = SockAddr::from((ip, 0));
+                &named
+            }
+        };
+        if let Some(trust) = &self.proxies {
+            let fields = x.request.fields.iter().rev();
+            let named = fields.filter(|field| field.known == Known::XForwardedFor);
+            if let Some(told) = trust.many(addr, named.map(|field| x.arena.get(field.value))) {
+                return told.ip();
+            }
+        }
+        addr.ip()
+    }
+}
+
+/// The address that nginx looks up for whom it has none.
+const NOWHERE: Ipv4Addr = Ipv4Addr::BROADCAST;
+
+#[cfg(test)]
+mod tests {
+    use weir_core::ModuleDef;
+    use weir_core::conf;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<Geo>();
+
+    fn text(lines: &str) -> String {
+        format!("events {{ }} http {{ {lines} server {{ }} }}")
+    }
+
+    #[test]
+    fn mistakes_in_nginx_words() {
+        for (lines, words) in [
+            ("geo x { }", "invalid variable name \"x\""),
+            ("geo $uri x { }", "invalid variable name \"x\""),
+            ("geo $host { }", "the duplicate \"host\" variable"),
+            ("geo $x { a; }", "invalid number of the geo parameters"),
+            ("geo $x { 10.0.0.0/8 a b; }", "invalid number of the geo parameters"),
+            ("geo $x { 10.0.0.0/33 a; }", "invalid network \"10.0.0.0/33\""),
+            ("geo $x { unix: a; }", "invalid network \"unix:\""),
+            ("geo $x { delete x; }", "invalid network \"x\""),
+            ("geo $x { proxy x; }", "invalid network \"x\""),
+            (
+                "geo $x { default a; ranges; }",
+                "the \"ranges\" directive must be the first directive inside \"geo\" block",
+            ),
+            ("geo $x { ranges; 10.0.0.0/8 a; }", "invalid range \"10.0.0.0/8\""),
+            ("geo $x { ranges; 10.0.0.9-10.0.0.1 a; }", "invalid range \"10.0.0.9-10.0.0.1\""),
+            (
+                "geo $x { ranges; 10.0.0.0-10.0.0.9 a; 10.0.0.5-10.0.0.12 b; }",
+                "range \"10.0.0.5-10.0.0.12\" overlaps \"10.0.0.0-10.0.0.9\"",
+            ),
+            ("geo $no $x { }", "unknown \"no\" variable"),
+        ] {
+            let found = conf::test::headlines(&text(lines), &MODULES);
+            assert!(found[0].starts_with(words), "{lines}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_nginx_takes_is_taken() {
+        for lines in [
+            "geo $x { }",
+            "geo $x { volatile; proxy 10.0.0.0/8; proxy_recursive; ranges; default a; default b; }",
+            "geo $arg_a $x { default a; 10.0.0.1/8 b; 10.0.0.0/8 c; delete 10.0.0.0/8; delete 1.1.1.1; ::/0 d; }",
+        ] {
+            assert!(conf::test::load(&text(lines), &MODULES).is_ok(), "{lines}");
+        }
+    }
+}

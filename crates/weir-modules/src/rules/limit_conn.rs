@@ -1,0 +1,322 @@
+//! `limit_conn`: how many requests with the same key may be answered at a time (nginx's
+//! `ngx_http_limit_conn_module`; of a connection a request counts from when its head was read).
+//!
+//! A request that is let in holds a place in each of its zones until it is over; giving it back can't be forgotten,
+//! since a place is given back when it is dropped.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_conf::names::{ANY, FLAG, HTTP, ONE, TWO};
+use weir_conf::{Directive, Error, LineCx, Result, Span, parse_number};
+use weir_core::conf::registry::Registry;
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::{Script, Variable};
+use weir_core::zone::{Handle, SharedZone, Table};
+use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict};
+use weir_trace::Cause;
+
+use crate::support::limit::{self, Answer};
+
+/// The module.
+pub struct LimitConn;
+
+impl Module for LimitConn {
+    const NAME: &'static str = "limit_conn";
+    type Conf = LimitConnConf;
+    const DIRECTIVES: &'static [Directive<LimitConnConf>] = &[
+        Row::new(ZONE, HTTP, TWO, LimitConnConf::set_zone)
+            .doc("Declares a zone that counts requests being answered, by key."),
+        Row::new("limit_conn", ANY, TWO, LimitConnConf::set_limit)
+            .doc("At most this many requests with one key of the zone at a time."),
+        Row::new("limit_conn_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
+            .doc("The level at which refusals are logged."),
+        Row::new("limit_conn_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
+            .doc("The status of refusals."),
+        Row::new("limit_conn_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
+            .doc("Refusals are only logged."),
+    ];
+    const VARIABLES: &'static [Variable] = &[Variable::new("limit_conn_status", status).volatile()];
+
+    fn inherit(conf: &mut LimitConnConf, parent: &LimitConnConf) {
+        if conf.limits.is_empty() {
+            conf.limits = parent.limits.clone();
+        }
+        conf.answer.inherit(&parent.answer);
+    }
+
+    fn resolve(conf: &mut LimitConnConf, _registry: &mut Registry) -> Result {
+        let unknown = conf.written.iter().find(|(zone, _)| zone.settings::<Script>().is_none());
+        unknown.map_or(Ok(()), |(zone, span)| Err(undeclared(zone, *span)))
+    }
+
+    fn install(conf: &LimitConnConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let limits: Vec<Limit> = conf.limits.iter().filter_map(Written::install).collect();
+        if !limits.is_empty() {
+            let answer = &conf.answer;
+            let (level, status, dry_run) = (answer.level(), answer.refusal(), answer.is_dry());
+            plan.handler(Phase::Preaccess, Self::NAME, Limits { limits, level, status, dry_run });
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<LimitConnConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct LimitConnConf {
+    /// Own limits, or the parent's.
+    limits: Vec<Written>,
+    answer: Answer,
+    /// The zones that this very block names, and where.
+    written: Vec<(Arc<SharedZone>, Span)>,
+}
+
+/// One `limit_conn`.
+#[derive(Clone)]
+struct Written {
+    zone: Arc<SharedZone>,
+    most: u32,
+}
+
+impl LimitConnConf {
+    /// `limit_conn_zone key zone=name:size`
+    fn set_zone(&mut self, line: &mut LineCx<'_>) -> Result {
+        let key = Script::compile(line, 0)?;
+        let text = line.bytes(1).strip_prefix(b"zone=").ok_or_else(|| line.invalid_parameter(1))?;
+        let (name, size) = limit::zone_size(line, 1, text)?;
+        if name.is_empty() {
+            return Err(limit::no_zone(line));
+        }
+        let zone = limit::zone(line, 1, ZONE, name)?;
+        zone.declare(size, line.arg(0), key).map_err(|message| line.fail(message))
+    }
+
+    /// `limit_conn zone number`
+    fn set_limit(&mut self, line: &mut LineCx<'_>) -> Result {
+        let zone = limit::zone(line, 0, ZONE, line.bytes(0))?;
+        if self.limits.iter().any(|limit| Arc::ptr_eq(&limit.zone, &zone)) {
+            return Err(line.refuse("is duplicate"));
+        }
+        let number = parse_number(line.bytes(1)).filter(|number| *number > 0);
+        let number = number
+            .ok_or_else(|| line.fail_arg(1, format!("invalid number of connections \"{}\"", line.arg(1))))?;
+        if number > 65535 {
+            return Err(line.fail_arg(1, "connection limit must be less 65536"));
+        }
+        self.written.push((zone.clone(), line.args()[0].span));
+        self.limits.push(Written { zone, most: number as u32 });
+        Ok(())
+    }
+}
+
+/// nginx's words for a zone that is used and declared nowhere.
+pub(crate) fn undeclared(zone: &SharedZone, span: Span) -> Error {
+    Error::new(format!("zero size shared memory zone \"{}\"", zone.name)).at(span)
+}
+
+impl Written {
+    fn install(&self) -> Option<Limit> {
+        let key = self.zone.settings::<Script>()?.clone();
+        let counted = Rc::new(Counted { counts: self.zone.store(|size| Table::new(size, ENTRY)) });
+        Some(Limit { zone: self.zone.clone(), key, counted, most: self.most })
+    }
+}
+
+/// Requests by key.
+type Counts = Table<u32>;
+
+/// A zone on one worker: its requests hold it by a count that is no atomic one.
+struct Counted {
+    counts: Arc<Counts>,
+}
+
+/// The limits of a location.
+struct Limits {
+    limits: Vec<Limit>,
+    level: weir_core::log::Level,
+    status: u16,
+    dry_run: bool,
+}
+
+struct Limit {
+    zone: Arc<SharedZone>,
+    key: Script,
+    counted: Rc<Counted>,
+    most: u32,
+}
+
+/// What a request has of this module while it lasts.
+#[derive(Default)]
+struct State {
+    status: Option<&'static str>,
+    /// In the first zone; most locations have no other.
+    place: Option<Place>,
+    places: Vec<Place>,
+}
+
+impl State {
+    fn keep(&mut self, place: Place) {
+        match &self.place {
+            None => self.place = Some(place),
+            Some(_) => self.places.push(place),
+        }
+    }
+}
+
+/// One of those who count in a zone.
+struct Place {
+    zone: Rc<Counted>,
+    handle: Handle,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut entries = self.zone.counts.lock_at(self.handle);
+        let count = entries.value(self.handle);
+        *count -= 1;
+        if *count == 0 {
+            entries.remove(self.handle);
+        }
+    }
+}
+
+/// Whether limits have counted the request.
+pub(crate) fn is_counted(x: &Exchange) -> bool {
+    x.lasting_if::<State>().is_some_and(|state| state.status.is_some())
+}
+
+/// The request is taken as counted.
+pub(crate) fn count_no_more(x: &mut Exchange) {
+    x.lasting::<State>().status = Some("PASSED");
+}
+
+impl Handler for Limits {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if is_counted(x) {
+            return Verdict::Declined;
+        }
+        for limit in &self.limits {
+            let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
+            match limit.enter(x.text(&key)) {
+                Ok(place) => {
+                    let state = x.lasting::<State>();
+                    state.status = Some("PASSED");
+                    state.keep(place);
+                }
+                Err(Refused::Many) => return self.refuse(x, Some(limit)),
+                Err(Refused::Full) => return self.refuse(x, None),
+            }
+        }
+        Verdict::Declined
+    }
+}
+
+impl Limits {
+    /// Nothing of a refused request counts. nginx says nothing when a zone is full, so `limit` may be missing.
+    fn refuse(&self, x: &mut Exchange, limit: Option<&Limit>) -> Verdict {
+        if let Some(limit) = limit {
+            let dry = if self.dry_run { ", dry run," } else { "" };
+            x.log(self.level, &format_args!("limiting connections{dry} by zone \"{}\"", limit.zone.name));
+        }
+        let state = x.lasting::<State>();
+        state.place = None;
+        state.places.clear();
+        if self.dry_run {
+            state.status = Some("REJECTED_DRY_RUN");
+            return Verdict::Declined;
+        }
+        state.status = Some("REJECTED");
+        x.because(Cause::Limit);
+        Verdict::Status(self.status)
+    }
+}
+
+/// Why there is no place.
+enum Refused {
+    Many,
+    Full,
+}
+
+impl Limit {
+    fn enter(&self, key: &[u8]) -> std::result::Result<Place, Refused> {
+        let mut entries = self.counted.counts.lock(key);
+        let handle = match entries.find(key) {
+            Some(handle) => {
+                let count = entries.value(handle);
+                if *count >= self.most {
+                    return Err(Refused::Many);
+                }
+                *count += 1;
+                handle
+            }
+            None => entries.insert(key, 1).ok_or(Refused::Full)?,
+        };
+        Ok(Place { zone: self.counted.clone(), handle })
+    }
+}
+
+/// `$limit_conn_status`
+fn status(x: &mut Exchange) -> Option<Text> {
+    x.lasting_if::<State>()?.status.map(Text::from)
+}
+
+/// The directive that declares zones.
+const ZONE: &str = "limit_conn_zone";
+/// What nginx spends on an entry besides its key.
+const ENTRY: u64 = 36;
+/// The longest key.
+const LONGEST_KEY: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use weir_core::ModuleDef;
+    use weir_core::conf;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<LimitConn>();
+
+    #[test]
+    fn mistakes_in_nginx_words() {
+        for (lines, words) in [
+            ("limit_conn_zone $uri zone=one;", "invalid zone size \"zone=one\""),
+            ("limit_conn_zone $uri zone=one:10;", "zone \"zone=one:10\" is too small"),
+            ("limit_conn_zone $uri foo;", "invalid parameter \"foo\""),
+            ("limit_conn_zone $uri zone=:1m;", "\"limit_conn_zone\" must have \"zone\" parameter"),
+            (
+                "limit_conn_zone $uri zone=one:1m; limit_conn_zone $uri zone=one:1m;",
+                "limit_conn_zone \"one\" is already bound to key \"$uri\"",
+            ),
+            ("limit_conn one 1;", "zero size shared memory zone \"one\""),
+            ("limit_conn one 0;", "invalid number of connections \"0\""),
+            ("limit_conn one 65536;", "connection limit must be less 65536"),
+            ("limit_conn one 1; limit_conn one 2;", "\"limit_conn\" directive is duplicate"),
+            ("limit_conn_status 200;", "value must be between 400 and 599"),
+            ("limit_conn_log_level debug;", "invalid value \"debug\""),
+        ] {
+            let found =
+                conf::test::headlines(&format!("events {{ }} http {{ {lines} server {{ }} }}"), &MODULES);
+            assert!(found[0].starts_with(words), "{lines}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let counted = Rc::new(Counted { counts: Arc::new(Table::new(1 << 20, ENTRY)) });
+        let zone = weir_core::zone::Zones::default().named(ZONE, "one").expect("the first");
+        let limit = Limit { zone, key: Script::default(), counted: counted.clone(), most: 2 };
+        let first = limit.enter(b"k").ok();
+        let second = limit.enter(b"k").ok();
+        assert!(first.is_some() && second.is_some());
+        assert!(matches!(limit.enter(b"k"), Err(Refused::Many)));
+        assert!(limit.enter(b"other").is_ok());
+        drop(first);
+        assert!(limit.enter(b"k").is_ok());
+        drop(second);
+        assert!(counted.counts.is_empty());
+    }
+}

@@ -1,0 +1,306 @@
+//! `limit_req`: how many requests a second with the same key may pass, by a leaky bucket; those above wait their
+//! turn, or are refused when the bucket is full (nginx's `ngx_http_limit_req_module`).
+//!
+//! What the numbers mean and when a request is counted stands in [`bucket`]; here are the directives and what is
+//! made of the decision. A request is limited once, wherever it is redirected to inside.
+
+mod bucket;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_conf::names::{ANY, FLAG, HTTP, ONE, ONE_TO_THREE, THREE};
+use weir_conf::{Directive, LineCx, Result, Span, parse_number};
+use weir_core::conf::registry::Registry;
+use weir_core::log::Level;
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::{Script, Variable};
+use weir_core::zone::{SharedZone, Table};
+use weir_core::{Exchange, Handler, LocalFuture, Module, Phase, Text, Verdict};
+use weir_rt::notify::either;
+use weir_trace::{Cause, WaitKind};
+
+use crate::support::limit::{self, Answer};
+use bucket::{Decision, ENTRY, Limit, decide};
+
+/// The module.
+pub struct LimitReq;
+
+impl Module for LimitReq {
+    const NAME: &'static str = "limit_req";
+    type Conf = LimitReqConf;
+    const DIRECTIVES: &'static [Directive<LimitReqConf>] = &[
+        Row::new(ZONE, HTTP, THREE, LimitReqConf::set_zone)
+            .doc("Declares a zone that measures the rate of requests, by key."),
+        Row::new("limit_req", ANY, ONE_TO_THREE, LimitReqConf::set_limit)
+            .doc("Holds requests to the zone's rate; bursts of some wait, or pass with \"nodelay\"."),
+        Row::new("limit_req_log_level", ANY, ONE, |conf, line| conf.answer.set_log_level(line))
+            .doc("The level at which refusals are logged; delays are logged one level below."),
+        Row::new("limit_req_status", ANY, ONE, |conf, line| conf.answer.set_status(line))
+            .doc("The status of refusals."),
+        Row::new("limit_req_dry_run", ANY, FLAG, |conf, line| conf.answer.set_dry_run(line))
+            .doc("Refusals and delays are only logged."),
+    ];
+    const VARIABLES: &'static [Variable] = &[Variable::new("limit_req_status", status).volatile()];
+
+    fn inherit(conf: &mut LimitReqConf, parent: &LimitReqConf) {
+        if conf.limits.is_empty() {
+            conf.limits = parent.limits.clone();
+        }
+        conf.answer.inherit(&parent.answer);
+    }
+
+    fn resolve(conf: &mut LimitReqConf, _registry: &mut Registry) -> Result {
+        let unknown = conf.written.iter().find(|(zone, _)| zone.settings::<Settings>().is_none());
+        unknown.map_or(Ok(()), |(zone, span)| Err(crate::rules::limit_conn::undeclared(zone, *span)))
+    }
+
+    fn install(conf: &LimitReqConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let limits: Vec<Limit> = conf.limits.iter().filter_map(Written::install).collect();
+        if !limits.is_empty() {
+            let (level, status, dry_run) = (conf.answer.level(), conf.answer.refusal(), conf.answer.is_dry());
+            let delay_level = below(level);
+            plan.handler(
+                Phase::Preaccess,
+                Self::NAME,
+                Limits { limits, level, delay_level, status, dry_run },
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<LimitReqConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct LimitReqConf {
+    /// Own limits, or the parent's.
+    limits: Vec<Written>,
+    answer: Answer,
+    /// The zones that this very block names, and where.
+    written: Vec<(Arc<SharedZone>, Span)>,
+}
+
+/// What `limit_req_zone` says of a zone.
+struct Settings {
+    key: Script,
+    /// Thousandths of a request a second.
+    rate: u64,
+}
+
+/// One `limit_req`; numbers are thousandths of a request.
+#[derive(Clone)]
+struct Written {
+    zone: Arc<SharedZone>,
+    burst: u64,
+    delay: u64,
+}
+
+impl LimitReqConf {
+    /// `limit_req_zone key zone=name:size rate=rate`
+    fn set_zone(&mut self, line: &mut LineCx<'_>) -> Result {
+        let key = Script::compile(line, 0)?;
+        let (mut name, mut size, mut rate) = (&b""[..], 0, 1000);
+        for i in 1..line.args().len() {
+            if let Some(text) = line.bytes(i).strip_prefix(b"zone=") {
+                (name, size) = limit::zone_size(line, i, text)?;
+            } else if let Some(text) = line.bytes(i).strip_prefix(b"rate=") {
+                let invalid = || line.fail_arg(i, format!("invalid rate \"{}\"", line.arg(i)));
+                rate = parse_rate(text).ok_or_else(invalid)?;
+            } else {
+                return Err(line.invalid_parameter(i));
+            }
+        }
+        if name.is_empty() {
+            return Err(limit::no_zone(line));
+        }
+        let zone = limit::zone(line, 1, ZONE, name)?;
+        zone.declare(size, line.arg(0), Settings { key, rate }).map_err(|message| line.fail(message))
+    }
+
+    /// `limit_req zone=name [burst=number] [nodelay | delay=number]`
+    fn set_limit(&mut self, line: &mut LineCx<'_>) -> Result {
+        let (mut zone, mut burst, mut delay) = (None, 0, 0);
+        for i in 0..line.args().len() {
+            let number = |text, what| {
+                let number = parse_number(text).filter(|number| (1..=MOST).contains(number));
+                number.ok_or_else(|| line.fail_arg(i, format!("invalid {what} value \"{}\"", line.arg(i))))
+            };
+            let text = line.bytes(i);
+            if let Some(name) = text.strip_prefix(b"zone=") {
+                zone = Some((limit::zone(line, i, ZONE, name)?, line.args()[i].span));
+            } else if let Some(text) = text.strip_prefix(b"burst=") {
+                burst = number(text, "burst")?;
+            } else if let Some(text) = text.strip_prefix(b"delay=") {
+                delay = number(text, "delay")?;
+            } else if text == b"nodelay" {
+                delay = MOST;
+            } else {
+                return Err(line.invalid_parameter(i));
+            }
+        }
+        let (zone, span) = zone.ok_or_else(|| limit::no_zone(line))?;
+        if self.limits.iter().any(|limit| Arc::ptr_eq(&limit.zone, &zone)) {
+            return Err(line.refuse("is duplicate"));
+        }
+        self.written.push((zone.clone(), span));
+        self.limits.push(Written { zone, burst: burst * 1000, delay: delay * 1000 });
+        Ok(())
+    }
+}
+
+/// `10r/s`, `30r/m`: thousandths of a request a second. Without unit it is a second, as in nginx's reading.
+fn parse_rate(text: &[u8]) -> Option<u64> {
+    let (number, seconds) = match text {
+        [number @ .., b'r', b'/', b's'] => (number, 1),
+        [number @ .., b'r', b'/', b'm'] => (number, 60),
+        number => (number, 1),
+    };
+    let number = parse_number(number).filter(|number| (1..=MOST).contains(number))?;
+    Some(number * 1000 / seconds)
+}
+
+impl Written {
+    fn install(&self) -> Option<Limit> {
+        let settings = self.zone.settings::<Settings>()?;
+        Some(Limit {
+            zone: self.zone.clone(),
+            key: settings.key.clone(),
+            buckets: self.zone.store(|size| Table::new(size, ENTRY)),
+            rate: settings.rate,
+            burst: self.burst,
+            delay: self.delay,
+        })
+    }
+}
+
+/// The limits of a location.
+struct Limits {
+    limits: Vec<Limit>,
+    level: Level,
+    delay_level: Level,
+    status: u16,
+    dry_run: bool,
+}
+
+/// The request has passed at once. That is what becomes of most, and this takes no memory from the allocator, unlike
+/// [`Decided`].
+#[derive(Default)]
+struct Passed;
+
+/// What else was decided of a request, while it lasts.
+#[derive(Default)]
+struct Decided {
+    status: Option<&'static str>,
+    /// For [`Limits::wait`].
+    delay_ms: u64,
+}
+
+/// Whether limits have counted the request.
+pub(crate) fn is_counted(x: &Exchange) -> bool {
+    x.lasting_if::<Passed>().is_some() || x.lasting_if::<Decided>().is_some()
+}
+
+/// The request is taken as counted.
+pub(crate) fn count_no_more(x: &mut Exchange) {
+    x.lasting::<Passed>();
+}
+
+impl Handler for Limits {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if is_counted(x) {
+            return Verdict::Declined;
+        }
+        match decide(x, &self.limits, weir_rt::now_ms()) {
+            Decision::Unlimited => Verdict::Declined,
+            Decision::Pass => {
+                x.lasting::<Passed>();
+                Verdict::Declined
+            }
+            Decision::Delay { ms, excess, limit } => self.delay(x, ms, excess, limit),
+            Decision::Refuse { excess, limit } => {
+                if let Some(excess) = excess {
+                    self.log(x, self.level, "limiting requests", " by", excess, limit);
+                }
+                self.refuse(x)
+            }
+        }
+    }
+
+    fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
+        let ms = x.lasting::<Decided>().delay_ms;
+        Box::pin(wait(x, ms))
+    }
+}
+
+impl Limits {
+    fn refuse(&self, x: &mut Exchange) -> Verdict {
+        if self.dry_run {
+            x.lasting::<Decided>().status = Some("REJECTED_DRY_RUN");
+            return Verdict::Declined;
+        }
+        x.lasting::<Decided>().status = Some("REJECTED");
+        x.because(Cause::Limit);
+        Verdict::Status(self.status)
+    }
+
+    fn delay(&self, x: &mut Exchange, ms: u64, excess: u64, limit: &Limit) -> Verdict {
+        self.log(x, self.delay_level, "delaying request", ", by", excess, limit);
+        if self.dry_run {
+            x.lasting::<Decided>().status = Some("DELAYED_DRY_RUN");
+            return Verdict::Declined;
+        }
+        *x.lasting() = Decided { status: Some("DELAYED"), delay_ms: ms };
+        Verdict::Wait
+    }
+
+    fn log(&self, x: &Exchange, level: Level, what: &str, by: &str, excess: u64, limit: &Limit) {
+        let dry = if self.dry_run { ", dry run" } else { "" };
+        let (whole, part) = (excess / 1000, excess % 1000);
+        let name = &limit.zone.name;
+        x.log(level, &format_args!("{what}{dry}, excess: {whole}.{part:03}{by} zone \"{name}\""));
+    }
+}
+
+/// Waits, unless the client is gone before.
+async fn wait(x: &mut Exchange, ms: u64) -> Verdict {
+    let sleep = weir_rt::sleep(Duration::from_millis(ms));
+    let Some(client) = x.transport.client() else {
+        x.waiting_for(WaitKind::Timer, Box::pin(sleep)).await;
+        return Verdict::Declined;
+    };
+    let first = Box::pin(either(client.gone(), sleep));
+    match x.waiting_for(WaitKind::Timer, first).await {
+        None => Verdict::Declined,
+        Some(_) => {
+            x.log(Level::Info, &"client prematurely closed connection");
+            Verdict::Close(499)
+        }
+    }
+}
+
+/// One level further from grave; nothing is logged below `info` but debug messages.
+fn below(level: Level) -> Level {
+    match level {
+        Level::Error => Level::Warn,
+        Level::Warn => Level::Notice,
+        _ => Level::Info,
+    }
+}
+
+/// `$limit_req_status`
+fn status(x: &mut Exchange) -> Option<Text> {
+    if x.lasting_if::<Passed>().is_some() {
+        return Some(Text::from("PASSED"));
+    }
+    x.lasting_if::<Decided>()?.status.map(Text::from)
+}
+
+/// The directive that declares zones.
+const ZONE: &str = "limit_req_zone";
+/// No number of requests is above this one, so that sums of thousandths stay numbers.
+const MOST: u64 = i64::MAX as u64 / 1_000_000;

@@ -1,0 +1,211 @@
+//! The leaky buckets. All amounts are thousandths of a request.
+//!
+//! A bucket's excess is how far its requests are ahead of the rate. A request adds 1000 to it, time takes away; above
+//! the burst nothing is added and the request is refused. With several limits a request counts in none until every
+//! one lets it pass: those before the last are held (`pending`) and counted at the end, so a bucket that is being
+//! asked about never goes away.
+
+use std::sync::Arc;
+
+use weir_core::Exchange;
+use weir_core::log::{self, Level};
+use weir_core::variable::Script;
+use weir_core::zone::{Entries, Handle, SharedZone, Table};
+
+use crate::support::limit;
+
+/// One `limit_req` on one worker.
+pub(super) struct Limit {
+    pub(super) zone: Arc<SharedZone>,
+    pub(super) key: Script,
+    pub(super) buckets: Arc<Table<Bucket>>,
+    /// A second.
+    pub(super) rate: u64,
+    pub(super) burst: u64,
+    /// Up to this excess nobody waits.
+    pub(super) delay: u64,
+}
+
+/// The requests of one key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bucket {
+    excess: u64,
+    /// When the excess was so, in milliseconds of the monotonic clock.
+    last: u64,
+    /// Requests that have asked this bucket and wait for what others say.
+    pending: u32,
+}
+
+impl Bucket {
+    /// The excess with one more request at `now`, and how much time passed. Workers' clocks may differ by a turn of
+    /// their loops; one that goes back by more than a minute was set, and counts as one millisecond (nginx's rule).
+    fn with_one(&self, now: u64, rate: u64) -> (u64, u64) {
+        let passed = match now.checked_sub(self.last) {
+            Some(passed) => passed,
+            None if self.last - now > MINUTE => 1,
+            None => 0,
+        };
+        let drained = rate.saturating_mul(passed) / 1000;
+        ((self.excess + 1000).saturating_sub(drained), passed)
+    }
+
+    fn count(&mut self, now: u64, (excess, passed): (u64, u64)) {
+        self.excess = excess;
+        if passed > 0 {
+            self.last = now;
+        }
+    }
+}
+
+/// What becomes of a request.
+pub(super) enum Decision<'l> {
+    /// No limit has a key for it.
+    Unlimited,
+    /// It goes on.
+    Pass,
+    /// It waits so many milliseconds.
+    Delay { ms: u64, excess: u64, limit: &'l Limit },
+    /// It is refused; without excess because the zone is full.
+    Refuse { excess: Option<u64>, limit: &'l Limit },
+}
+
+enum Asked {
+    /// Counted, with this excess.
+    Counted(u64),
+    /// Held, to be counted at the end.
+    Held(Handle),
+    /// Above the burst by this excess.
+    Over(u64),
+    /// There is no room for another key.
+    Full,
+}
+
+/// Asks all limits about `x`.
+pub(super) fn decide<'l>(x: &mut Exchange, limits: &'l [Limit], now: u64) -> Decision<'l> {
+    let mut held: Vec<(&Limit, Handle)> = Vec::new();
+    let mut counted = None;
+    for (at, limit) in limits.iter().enumerate() {
+        let Some(key) = limit::key(x, &limit.key, limit.zone.key(), LONGEST_KEY) else { continue };
+        let last = at + 1 == limits.len();
+        match limit.ask(x.text(&key), now, last) {
+            Asked::Counted(excess) => counted = Some((limit, excess)),
+            Asked::Held(handle) => held.push((limit, handle)),
+            Asked::Over(excess) => return refuse(&held, Some(excess), limit),
+            Asked::Full => return refuse(&held, None, limit),
+        }
+    }
+    if counted.is_none() && held.is_empty() {
+        return Decision::Unlimited;
+    }
+    let rest = held.iter().rev().map(|(limit, handle)| (*limit, limit.count_held(*handle, now)));
+    let mut longest = (0, 0, None);
+    for (limit, excess) in counted.into_iter().chain(rest) {
+        let ms = limit.wait(excess);
+        if ms > longest.0 {
+            longest = (ms, excess, Some(limit));
+        }
+    }
+    match longest {
+        (ms, excess, Some(limit)) => Decision::Delay { ms, excess, limit },
+        _ => Decision::Pass,
+    }
+}
+
+/// Lets go of those that were held: the request counts nowhere.
+fn refuse<'l>(held: &[(&Limit, Handle)], excess: Option<u64>, limit: &'l Limit) -> Decision<'l> {
+    for (limit, handle) in held {
+        limit.buckets.lock_at(*handle).value(*handle).pending -= 1;
+    }
+    Decision::Refuse { excess, limit }
+}
+
+impl Limit {
+    /// Counts a request with `key` if this is the `last` limit asked, else holds its bucket.
+    fn ask(&self, key: &[u8], now: u64, last: bool) -> Asked {
+        let mut buckets = self.buckets.lock(key);
+        if let Some(handle) = buckets.find(key) {
+            let bucket = buckets.value(handle);
+            let next = bucket.with_one(now, self.rate);
+            if next.0 > self.burst {
+                return Asked::Over(next.0);
+            }
+            if last {
+                bucket.count(now, next);
+                return Asked::Counted(next.0);
+            }
+            bucket.pending += 1;
+            return Asked::Held(handle);
+        }
+        // One that is only held is counted later, from a time so long ago that its first request has no excess.
+        let (last_seen, pending) = if last { (now, 0) } else { (0, 1) };
+        let bucket = Bucket { excess: 0, last: last_seen, pending };
+        match self.make_room(&mut buckets, key, bucket, now) {
+            None => Asked::Full,
+            Some(_) if last => Asked::Counted(0),
+            Some(handle) => Asked::Held(handle),
+        }
+    }
+
+    /// Adds a bucket; old ones that are empty go on the way, two at a time, and when there is no room the oldest of
+    /// all, whatever is in it.
+    fn make_room(
+        &self,
+        buckets: &mut Entries<'_, Bucket>,
+        key: &[u8],
+        bucket: Bucket,
+        now: u64,
+    ) -> Option<Handle> {
+        self.expire(buckets, now, 2);
+        if let Some(handle) = buckets.insert(key, bucket) {
+            return Some(handle);
+        }
+        if let Some(oldest) = buckets.oldest()
+            && buckets.value(oldest).pending == 0
+        {
+            buckets.remove(oldest);
+            self.expire(buckets, now, 2);
+        }
+        let handle = buckets.insert(key, bucket);
+        if handle.is_none() {
+            let name = &self.zone.name;
+            log::cycle(Level::Alert, &format_args!("could not allocate node in limit_req zone \"{name}\""));
+        }
+        handle
+    }
+
+    /// Drops up to `most` of the oldest buckets that have been empty for a minute.
+    fn expire(&self, buckets: &mut Entries<'_, Bucket>, now: u64, most: usize) {
+        for _ in 0..most {
+            let Some(oldest) = buckets.oldest() else { return };
+            let bucket = *buckets.value(oldest);
+            let passed = now.saturating_sub(bucket.last);
+            let left = bucket.excess.saturating_sub(self.rate.saturating_mul(passed) / 1000);
+            if bucket.pending > 0 || passed < MINUTE || left > 0 {
+                return;
+            }
+            buckets.remove(oldest);
+        }
+    }
+
+    /// Counts a request whose bucket was held.
+    fn count_held(&self, handle: Handle, now: u64) -> u64 {
+        let mut buckets = self.buckets.lock_at(handle);
+        let bucket = buckets.value(handle);
+        let next = bucket.with_one(now, self.rate);
+        bucket.count(now, next);
+        bucket.pending -= 1;
+        next.0
+    }
+
+    /// How long a request with this excess waits, in milliseconds.
+    fn wait(&self, excess: u64) -> u64 {
+        excess.saturating_sub(self.delay) * 1000 / self.rate.max(1)
+    }
+}
+
+/// What nginx spends on an entry besides its key.
+pub(super) const ENTRY: u64 = 80;
+/// The longest key.
+const LONGEST_KEY: usize = 65535;
+/// Milliseconds.
+const MINUTE: u64 = 60_000;

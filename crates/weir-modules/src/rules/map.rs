@@ -1,0 +1,223 @@
+//! `map`: a variable whose value depends on another value, by a table of texts, host names and patterns (nginx's
+//! `ngx_http_map_module`).
+//!
+//! Texts are found by hash, whatever their number, in any case of letters; then names with wildcards, the longest
+//! first; then patterns, in order, whose captures the value may use.
+
+use std::sync::Arc;
+
+use weir_conf::names::{HTTP, ONE, TWO};
+use weir_conf::{Directive, LineCx, Result, Span};
+use weir_core::regex::{GivenUp, Pattern};
+use weir_core::variable::Script;
+use weir_core::{Exchange, Module, Text};
+
+use crate::support::computed;
+use crate::support::hostnames::{Hostnames, Key};
+
+/// The module.
+pub struct Map;
+
+impl Module for Map {
+    const NAME: &'static str = "map";
+    type Conf = MapConf;
+    const DIRECTIVES: &'static [Directive<MapConf>] = &[
+        Row::new("map", HTTP, TWO.block(), set_map)
+            .doc("Defines a variable whose value depends on another value."),
+        Row::new("map_hash_max_size", HTTP, ONE, |conf, line| line.number(&mut conf.max_size, ..))
+            .doc("Has no effect: tables are as large as they need to be."),
+        Row::new("map_hash_bucket_size", HTTP, ONE, |conf, line| line.number(&mut conf.bucket_size, ..))
+            .doc("Has no effect: tables are as large as they need to be."),
+    ];
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<MapConf>;
+
+/// The settings of the `http` block.
+#[derive(Default)]
+pub struct MapConf {
+    max_size: Option<u64>,
+    bucket_size: Option<u64>,
+}
+
+/// `map string $variable { ... }`
+fn set_map(_conf: &mut MapConf, line: &mut LineCx<'_>) -> Result {
+    let source = Script::compile(line, 0)?;
+    let name = computed::name(line)?;
+    let mut map = Table { source, ..Table::default() };
+    let mut volatile = false;
+    for entry in line.entries()? {
+        map.entry(&mut line.entry(entry), &mut volatile)?;
+    }
+    computed::define(line, name, !volatile, move |x| Some(map.find(x)))
+}
+
+/// A `map`.
+#[derive(Default)]
+struct Table {
+    source: Script,
+    default: Option<Script>,
+    /// Keys from here on are host names, and may have wildcards.
+    hostnames: bool,
+    texts: Hostnames<Script>,
+    patterns: Vec<(Arc<Pattern>, Script)>,
+}
+
+impl Table {
+    fn entry(&mut self, entry: &mut LineCx<'_>, volatile: &mut bool) -> Result {
+        let key = &entry.line().name;
+        match (key.bytes(), entry.args().len()) {
+            (b"hostnames", 0) => self.hostnames = true,
+            (b"volatile", 0) => *volatile = true,
+            (key_bytes, 1) => {
+                let value = Script::compile(entry, 0)?;
+                return self.add(entry, key_bytes, key.span, value);
+            }
+            _ => return Err(entry.fail("invalid number of the map parameters")),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &mut LineCx<'_>, key: &[u8], span: Span, value: Script) -> Result {
+        match key {
+            b"default" if self.default.is_some() => Err(entry.fail("duplicate default map parameter")),
+            b"default" => {
+                self.default = Some(value);
+                Ok(())
+            }
+            [b'~', b'*', pattern @ ..] => self.add_pattern(entry, pattern, span, true, value),
+            [b'~', pattern @ ..] => self.add_pattern(entry, pattern, span, false, value),
+            [b'\\', text @ ..] => self.add_text(entry, text, value),
+            text => self.add_text(entry, text, value),
+        }
+    }
+
+    fn add_pattern(
+        &mut self,
+        entry: &mut LineCx<'_>,
+        pattern: &[u8],
+        span: Span,
+        caseless: bool,
+        value: Script,
+    ) -> Result {
+        self.patterns.push((Pattern::compile_text(entry, span, pattern, caseless)?, value));
+        Ok(())
+    }
+
+    fn add_text(&mut self, entry: &LineCx<'_>, text: &[u8], value: Script) -> Result {
+        let shown = |text| String::from_utf8_lossy(text).into_owned();
+        let lower = text.to_ascii_lowercase();
+        let key = match self.hostnames {
+            true => Key::parse(&lower)
+                .ok_or_else(|| entry.fail(format!("invalid hostname or wildcard \"{}\"", shown(text))))?,
+            false => Key::Exact(&lower),
+        };
+        if !self.texts.insert(key, value) {
+            return Err(entry.fail(format!("conflicting parameter \"{}\"", shown(&lower))));
+        }
+        Ok(())
+    }
+
+    fn find(&self, x: &mut Exchange) -> Text {
+        let mut source = self.source.value(x);
+        let mut bytes = x.text(&source);
+        if self.hostnames
+            && let [host @ .., b'.'] = bytes
+        {
+            bytes = host;
+        }
+        let length = bytes.len();
+        if let Some(script) = self.texts.find(bytes) {
+            return computed::value(x, script);
+        }
+        if !self.patterns.is_empty() {
+            let mut span = match source {
+                Text::Span(span) => span,
+                _ => x.arena.append(&source),
+            };
+            span.end = span.start + length as u32;
+            source = Text::Span(span);
+            for (pattern, script) in &self.patterns {
+                match pattern.captures(x, span) {
+                    Ok(true) => return computed::value(x, script),
+                    Ok(false) => {}
+                    // The default is as nginx has it, but the request ends with 500: what hangs on the value may be
+                    // who is let in.
+                    Err(GivenUp) => break,
+                }
+            }
+        }
+        drop(source);
+        self.default.as_ref().map_or(Text::EMPTY, |script| computed::value(x, script))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_core::ModuleDef;
+    use weir_core::conf;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<Map>();
+
+    fn text(lines: &str) -> String {
+        format!("events {{ }} http {{ {lines} server {{ }} }}")
+    }
+
+    #[test]
+    fn mistakes_in_nginx_words() {
+        for (lines, words) in [
+            ("map $uri x { }", "invalid variable name \"x\""),
+            ("map $uri $host { }", "the duplicate \"host\" variable"),
+            ("map $uri $x { a; }", "invalid number of the map parameters"),
+            ("map $uri $x { a b c; }", "invalid number of the map parameters"),
+            ("map $uri $x { default a; default b; }", "duplicate default map parameter"),
+            ("map $uri $x { a 1; A 2; }", "conflicting parameter \"a\""),
+            ("map $uri $x { hostnames; *.a 1; .a 2; }", "conflicting parameter \".a\""),
+            ("map $uri $x { hostnames; a.*.b 1; }", "invalid hostname or wildcard \"a.*.b\""),
+            ("map $uri $x { hostnames; a..b 1; }", "invalid hostname or wildcard \"a..b\""),
+            ("map $uri $x { hostnames; * 1; }", "invalid hostname or wildcard \"*\""),
+            ("map $uri $x { ~( 1; }", "pcre2_compile() failed: missing closing parenthesis in \"(\""),
+            ("map $uri $x { ~(?<host>a) 1; }", "the duplicate \"host\" variable"),
+            ("map $uri $x { a { } }", "unexpected \"{\""),
+            ("map $uri $x { a $b; }", "unknown \"b\" variable"),
+            ("map $uri$ $x { }", "invalid variable name"),
+            ("map_hash_bucket_size x;", "\"map_hash_bucket_size\" directive invalid number"),
+        ] {
+            let found = conf::test::headlines(&text(lines), &MODULES);
+            assert!(found[0].starts_with(words), "{lines}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_nginx_takes_is_taken() {
+        for lines in [
+            "map $uri $x { a..b 1; * 2; '' 3; \\default 4; }",
+            "map $uri $x { volatile; default x; volatile; hostnames; hostnames x; }",
+            "map $uri $x { } map $uri $x { }",
+            "map_hash_max_size 100000; map_hash_bucket_size 64; map $uri$args $X { a $http_a; }",
+        ] {
+            assert!(conf::test::load(&text(lines), &MODULES).is_ok(), "{lines}");
+        }
+    }
+
+    /// Entries that mostly are some.
+    fn entry() -> impl Strategy<Value = String> {
+        "(default|hostnames;|volatile;|~\\*?[a(+.?<>n)]{1,6}|\\\\?[a*.]{1,5}|'') ?[a$\\\\'{]{0,3};"
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_entries_are_taken_or_refused(entries in proptest::collection::vec(entry(), 0..8)) {
+            let lines = format!("map $uri $x {{ {} }}", entries.join(" "));
+            if let Err(errors) = conf::test::load(&text(&lines), &MODULES) {
+                prop_assert!(errors.contains(conf::test::FILE), "{}: {}", lines, errors);
+            }
+        }
+    }
+}

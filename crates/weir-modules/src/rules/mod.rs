@@ -1,0 +1,15 @@
+//! Who may ask, and what becomes of a request before it has a response: access, limits, variables, rewriting.
+
+pub mod access;
+pub mod auth_basic;
+pub mod auth_request;
+pub mod browser;
+pub mod geo;
+pub mod limit_conn;
+pub mod limit_req;
+pub mod map;
+pub mod realip;
+pub mod referer;
+pub mod rewrite;
+pub mod secure_link;
+pub mod split_clients;

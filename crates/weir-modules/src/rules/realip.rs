@@ -1,0 +1,156 @@
+//! `realip`: behind trusted proxies the client's address is what a request field or the PROXY protocol says.
+//!
+//! It runs first of all, and once more before the access checks where the location has settings of its own; an
+//! address that was replaced stays for the rest of the request.
+
+use weir_conf::names::{ANY, FLAG, ONE};
+use weir_conf::{Directive, LineCx, Result};
+use weir_core::plan::{Level, PlanBuilder};
+use weir_core::privileged;
+use weir_core::variable::Variable;
+use weir_core::{Exchange, Handler, Module, Phase, Text, Verdict, inherit};
+use weir_http::Known;
+use weir_rt::net::SockAddr;
+
+use crate::support::forwarded::Trust;
+use weir_core::cidr::Cidr;
+
+/// The module.
+pub struct Realip;
+
+impl Module for Realip {
+    const NAME: &'static str = "realip";
+    type Conf = RealipConf;
+    const DIRECTIVES: &'static [Directive<RealipConf>] = &[
+        Directive::new("set_real_ip_from", ANY, ONE, RealipConf::add_proxy)
+            .doc("A trusted proxy: an address, a network, a host name or unix:."),
+        Directive::new("real_ip_header", ANY, ONE, RealipConf::set_header)
+            .doc("The request field with the client's address, or proxy_protocol; X-Real-IP."),
+        Directive::<RealipConf>::new("real_ip_recursive", ANY, FLAG, |c, line| line.flag(&mut c.recursive))
+            .doc("Takes the last address that is not a trusted proxy's, instead of the last one; off."),
+    ];
+    const VARIABLES: &'static [Variable] =
+        &[Variable::new("realip_remote_addr", remote_addr), Variable::new("realip_remote_port", remote_port)];
+
+    fn inherit(conf: &mut RealipConf, parent: &RealipConf) {
+        inherit!(conf, parent, proxies, source, recursive);
+    }
+
+    fn install(conf: &RealipConf, plan: &mut PlanBuilder<'_>) -> Result {
+        let Some(proxies) = &conf.proxies else { return Ok(()) };
+        let source = conf.source.clone().unwrap_or(Source::XRealIp);
+        let recursive = conf.recursive == Some(true);
+        let replace = || Replace { trust: Trust::new(proxies, recursive), source: source.clone() };
+        if plan.level == Level::Server {
+            plan.handler(Phase::PostRead, Self::NAME, replace());
+        }
+        plan.handler(Phase::Preaccess, Self::NAME, replace());
+        Ok(())
+    }
+}
+
+/// The module's settings of one block.
+#[derive(Default)]
+pub struct RealipConf {
+    proxies: Option<Vec<Cidr>>,
+    source: Option<Source>,
+    recursive: Option<bool>,
+}
+
+/// Who says what the client's address is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// The field X-Real-IP.
+    XRealIp,
+    /// All fields X-Forwarded-For, from the last to the first.
+    XForwardedFor,
+    /// The PROXY protocol header of the connection; its port as well.
+    ProxyProtocol,
+    /// The first field of this name, which is in lower case.
+    Field(Box<[u8]>),
+}
+
+impl RealipConf {
+    fn add_proxy(&mut self, line: &mut LineCx<'_>) -> Result {
+        let found = match Cidr::argument(line, 0) {
+            Some(cidr) => vec![cidr],
+            None => resolve(line)?,
+        };
+        self.proxies.get_or_insert_default().extend(found);
+        Ok(())
+    }
+
+    fn set_header(&mut self, line: &mut LineCx<'_>) -> Result {
+        let source = match line.bytes(0) {
+            b"X-Real-IP" => Source::XRealIp,
+            b"X-Forwarded-For" => Source::XForwardedFor,
+            b"proxy_protocol" => Source::ProxyProtocol,
+            name => Source::Field(name.to_ascii_lowercase().into()),
+        };
+        line.once(&mut self.source, source)
+    }
+}
+
+/// The addresses of a host name, asked for while the configuration is read.
+fn resolve(line: &mut LineCx<'_>) -> Result<Vec<Cidr>> {
+    let name = line.arg(0);
+    match privileged::look_up(name, 0) {
+        Ok(found) => Ok(found.iter().map(|address| Cidr::host(address.ip())).collect()),
+        Err(_) => Err(line.fail_arg(0, format!("host not found in set_real_ip_from \"{name}\""))),
+    }
+}
+
+struct Replace {
+    trust: Trust,
+    source: Source,
+}
+
+impl Handler for Replace {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        if x.client.is_none() {
+            x.client = self.client(x);
+        }
+        Verdict::Declined
+    }
+}
+
+impl Replace {
+    /// The client's address; `None` where the connection's stays.
+    fn client(&self, x: &Exchange) -> Option<SockAddr> {
+        let peer = &x.connection.peer;
+        let fields = x.request.fields.iter();
+        match &self.source {
+            Source::XRealIp => {
+                let mut named =
+                    fields.filter(|field| x.arena.get(field.name).eq_ignore_ascii_case(b"x-real-ip"));
+                self.trust.one(peer, x.arena.get(named.next()?.value))
+            }
+            Source::Field(name) => {
+                let mut named = fields.filter(|field| x.arena.get(field.name).eq_ignore_ascii_case(name));
+                self.trust.one(peer, x.arena.get(named.next()?.value))
+            }
+            Source::XForwardedFor => {
+                let named = fields.rev().filter(|field| field.known == Known::XForwardedFor);
+                self.trust.many(peer, named.map(|field| x.arena.get(field.value)))
+            }
+            Source::ProxyProtocol => {
+                let source = &x.connection.proxied.get()?.source;
+                let trusted = self.trust.is_proxy(peer);
+                trusted.then(|| source.clone())
+            }
+        }
+    }
+}
+
+/// `$realip_remote_addr`: the connection's own address, whatever was put in its place.
+fn remote_addr(x: &mut Exchange) -> Option<Text> {
+    let text = x.connection.peer.host().to_string();
+    Some(Text::Span(x.arena.push(text.as_bytes())))
+}
+
+/// `$realip_remote_port`; empty for a unix socket.
+fn remote_port(x: &mut Exchange) -> Option<Text> {
+    let port = x.connection.peer.port().filter(|port| *port > 0);
+    let text = port.map_or(String::new(), |port| port.to_string());
+    Some(Text::Span(x.arena.push(text.as_bytes())))
+}

@@ -1,0 +1,243 @@
+//! `referer`: whether the page that a request was made from may be (nginx's `ngx_http_referer_module`).
+
+use std::sync::Arc;
+
+use weir_conf::names::{LOCATION, MORE, ONE, SERVER};
+use weir_conf::{Directive, Error, LineCx, Result, Span};
+use weir_core::conf::listen::ServerName;
+use weir_core::conf::registry::Registry;
+use weir_core::plan::PlanBuilder;
+use weir_core::regex::Pattern;
+use weir_core::variable::Variable;
+use weir_core::{Exchange, Module, Text, inherit};
+use weir_http::Known;
+
+use crate::support::hostnames::{Hostnames, Key};
+
+/// The module.
+pub struct Referer;
+
+impl Module for Referer {
+    const NAME: &'static str = "referer";
+    type Conf = RefererConf;
+    const DIRECTIVES: &'static [Directive<RefererConf>] = &[
+        Row::new("valid_referers", SERVER.or(LOCATION), MORE, RefererConf::add).doc(
+            "The pages that requests may come from: none, blocked, server_names, names with a path, ~patterns.",
+        ),
+        Row::new("referer_hash_max_size", SERVER.or(LOCATION), ONE, |conf, line| {
+            line.number(&mut conf.max_size, ..)
+        })
+        .doc("Has no effect: tables are as large as they need to be."),
+        Row::new("referer_hash_bucket_size", SERVER.or(LOCATION), ONE, |conf, line| {
+            line.number(&mut conf.bucket_size, ..)
+        })
+        .doc("Has no effect: tables are as large as they need to be."),
+    ];
+    const VARIABLES: &'static [Variable] = &[Variable::new("invalid_referer", invalid_referer)];
+
+    fn inherit(conf: &mut RefererConf, parent: &RefererConf) {
+        inherit!(conf, parent, max_size, bucket_size);
+        match (&mut conf.own, &parent.valid) {
+            (None, valid) => conf.valid = valid.clone(),
+            // Names replace those around, patterns are inherited by themselves.
+            (Some(own), Some(around)) if own.valid.patterns.is_empty() => {
+                own.valid.patterns = around.patterns.clone();
+            }
+            _ => {}
+        }
+    }
+
+    fn resolve(conf: &mut RefererConf, _: &mut Registry) -> Result {
+        let Some(own) = conf.own.take() else { return Ok(()) };
+        if (own.valid.none || own.valid.blocked) && own.valid.names.is_empty() && !own.valid.server_names {
+            return Err(Error::new(
+                "the \"none\" or \"blocked\" referers are specified in the \"valid_referers\" directive \
+                 without any valid referer",
+            )
+            .at(own.span));
+        }
+        conf.valid = Some(Arc::new(own.valid));
+        Ok(())
+    }
+
+    fn install(conf: &RefererConf, plan: &mut PlanBuilder<'_>) -> Result {
+        if let Some(valid) = &conf.valid {
+            plan.keep(valid.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<RefererConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct RefererConf {
+    /// The block's own lines, until they are resolved.
+    own: Option<Own>,
+    /// Those that count in it.
+    valid: Option<Arc<Valid>>,
+    max_size: Option<u64>,
+    bucket_size: Option<u64>,
+}
+
+struct Own {
+    valid: Valid,
+    span: Span,
+}
+
+/// Whom a location lets in.
+#[derive(Default)]
+struct Valid {
+    /// Requests without the field.
+    none: bool,
+    /// Fields that begin neither with http:// nor https://.
+    blocked: bool,
+    /// The server's own names.
+    server_names: bool,
+    /// By name; the path must begin so, where there is one.
+    names: Hostnames<Option<Arc<[u8]>>>,
+    /// Of what stands behind the scheme.
+    patterns: Vec<Arc<Pattern>>,
+}
+
+impl RefererConf {
+    fn add(&mut self, line: &mut LineCx<'_>) -> Result {
+        let span = line.line().name.span;
+        let valid = &mut self.own.get_or_insert_with(|| Own { valid: Valid::default(), span }).valid;
+        for at in 0..line.args().len() {
+            match line.bytes(at) {
+                b"" => return Err(line.fail_arg(at, "invalid referer \"\"")),
+                b"none" => valid.none = true,
+                b"blocked" => valid.blocked = true,
+                b"server_names" => valid.server_names = true,
+                b"~" => return Err(line.fail_arg(at, "empty regex in \"~\"")),
+                [b'~', ..] => valid.patterns.push(Pattern::compile(line, at, 1, true)?),
+                name => valid.add_name(line, at, name)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Valid {
+    fn add_name(&mut self, line: &LineCx<'_>, at: usize, text: &[u8]) -> Result {
+        let cut = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
+        let (name, path) = text.split_at(cut);
+        let shown = || String::from_utf8_lossy(name).into_owned();
+        let lower = name.to_ascii_lowercase();
+        let key = Key::parse(&lower)
+            .ok_or_else(|| line.fail_arg(at, format!("invalid hostname or wildcard \"{}\"", shown())))?;
+        let path = (!path.is_empty()).then(|| Arc::from(path));
+        match self.names.insert(key, path) {
+            true => Ok(()),
+            false => Err(line.fail_arg(at, format!("conflicting parameter \"{}\"", shown()))),
+        }
+    }
+
+    /// Whether the request comes from where it may. A pattern that is given up does not let it in, and ends it with 500.
+    fn lets_in(&self, x: &Exchange) -> bool {
+        if self.names.is_empty() && self.patterns.is_empty() && !self.server_names {
+            return true;
+        }
+        let Some(value) = x.request.value(&x.arena, Known::Referer) else { return self.none };
+        let Some(rest) = behind_scheme(value) else { return self.blocked };
+        let end = rest.iter().position(|byte| matches!(byte, b'/' | b':')).unwrap_or(rest.len());
+        let name = &rest[..end];
+        if name.len() > LONGEST {
+            return false;
+        }
+        match self.names.find(name) {
+            Some(None) => true,
+            Some(Some(path)) => {
+                let path_of = rest[end..]
+                    .iter()
+                    .position(|byte| *byte == b'/')
+                    .map_or(&b""[..], |at| &rest[end + at..]);
+                path_of.starts_with(path)
+            }
+            None => {
+                (self.server_names && is_server_name(x, name))
+                    || self.patterns.iter().any(|pattern| pattern.is_match_for(x, rest).unwrap_or(false))
+            }
+        }
+    }
+}
+
+/// What stands behind `http://` or `https://`; `None` without them, and for what is too short to be an address.
+fn behind_scheme(value: &[u8]) -> Option<&[u8]> {
+    let without = |scheme: &[u8]| {
+        let (start, rest) = value.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    if value.len() < b"http://i.ru".len() {
+        return None;
+    }
+    without(b"http://").or_else(|| without(b"https://"))
+}
+
+/// Whether the request's server has that name.
+fn is_server_name(x: &Exchange, name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    x.server.settings.names.iter().any(|own| match own {
+        ServerName::Exact(own) => *own == name,
+        ServerName::Head(rest) => name.len() > rest.len() && name.ends_with(rest),
+        ServerName::Dot(rest) => name.ends_with(rest) || name == rest[1..],
+        ServerName::Tail(start) => name.len() > start.len() && name.starts_with(start),
+        ServerName::Regex(pattern) => pattern.is_match_for(x, &name).unwrap_or(false),
+    })
+}
+
+/// `$invalid_referer`: `1`, or empty for pages that requests may come from.
+fn invalid_referer(x: &mut Exchange) -> Option<Text> {
+    let plan = x.plan.clone();
+    let valid = plan.kept::<Arc<Valid>>().is_none_or(|valid| valid.lets_in(x));
+    Some(if valid { Text::EMPTY } else { Text::Static(b"1") })
+}
+
+/// nginx's longest name.
+const LONGEST: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use weir_core::ModuleDef;
+    use weir_core::conf;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<Referer>();
+
+    #[test]
+    fn mistakes_in_nginx_words() {
+        for (line, words) in [
+            (
+                "valid_referers none;",
+                "the \"none\" or \"blocked\" referers are specified in the \"valid_referers\"",
+            ),
+            ("valid_referers ~;", "empty regex in \"~\""),
+            ("valid_referers '';", "invalid referer \"\""),
+            ("valid_referers a.*.b;", "invalid hostname or wildcard \"a.*.b\""),
+            ("valid_referers a.b A.b/x;", "conflicting parameter \"A.b\""),
+            ("valid_referers ~(;", "pcre2_compile() failed: missing closing parenthesis in \"(\""),
+        ] {
+            let found =
+                conf::test::headlines(&format!("events {{ }} http {{ server {{ {line} }} }}"), &MODULES);
+            assert!(found[0].starts_with(words), "{line}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_the_scheme() {
+        for (value, rest) in [
+            ("http://i.ru", Some("i.ru")),
+            ("HTTPS://Example.com/", Some("Example.com/")),
+            ("http://i.r", None),
+            ("ftp://example.com/", None),
+            ("", None),
+        ] {
+            assert_eq!(behind_scheme(value.as_bytes()), rest.map(str::as_bytes), "{value}");
+        }
+    }
+}

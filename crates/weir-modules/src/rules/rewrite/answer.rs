@@ -1,0 +1,102 @@
+//! `return`.
+//!
+//! The names and order of the answers are those of nginx's `ngx_http_send_response`: redirects are statuses, so
+//! that `error_page` may take them up; a text goes out as it is, whatever the status.
+
+use weir_conf::{LineCx, Result, parse_number};
+use weir_core::body::{Body, Buf};
+use weir_core::variable::Script;
+use weir_core::{Exchange, Handler, Text, Verdict};
+
+use crate::support::value::Value;
+
+/// A `return` as written.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    status: u16,
+    text: Script,
+}
+
+impl Answer {
+    pub(super) fn parse(line: &mut LineCx<'_>) -> Result<Answer> {
+        let word = line.bytes(0);
+        let alone = line.args().len() == 1;
+        let status = parse_number(word).and_then(|number| u16::try_from(number).ok());
+        match status.filter(|status| *status <= 999) {
+            Some(status) if alone => Ok(Answer { status, text: Script::default() }),
+            Some(status) => Ok(Answer { status, text: Script::compile(line, 1)? }),
+            None if alone && is_address(word) => Ok(Answer { status: 302, text: Script::compile(line, 0)? }),
+            None => Err(line.fail_arg(0, format!("invalid return code \"{}\"", line.arg(0)))),
+        }
+    }
+}
+
+/// What may stand alone in place of a status.
+fn is_address(word: &[u8]) -> bool {
+    [&b"http://"[..], b"https://", b"$scheme"].iter().any(|start| word.starts_with(start))
+}
+
+/// A `return` on one worker.
+pub(super) enum Return {
+    /// Answered with the status' page, or an `error_page`.
+    Status(u16),
+    /// The same, with `Location`.
+    Redirect(u16, Value),
+    /// Answered with this text.
+    Text(u16, Value),
+}
+
+impl Return {
+    pub(super) fn new(answer: &Answer) -> Return {
+        let empty = answer.text.constant() == Some(b"");
+        match answer.status {
+            status @ (301 | 302 | 303 | 307 | 308) => Return::Redirect(status, Value::new(&answer.text)),
+            status if status >= 400 && empty => Return::Status(status),
+            status => Return::Text(status, Value::new(&answer.text)),
+        }
+    }
+}
+
+impl Return {
+    /// The answer to `x`.
+    pub(super) fn answer(&self, x: &mut Exchange) -> Verdict {
+        match self {
+            Return::Status(status) => Verdict::Status(*status),
+            Return::Redirect(status, target) => {
+                let value = target.field(x);
+                if x.text(&value).is_empty() {
+                    let written = target.get(x);
+                    // Left out for what it holds: a redirect to nowhere would lead a client to itself.
+                    if !x.text(&written).is_empty() {
+                        return Verdict::Status(400);
+                    }
+                }
+                x.response.location = Some(value);
+                Verdict::Status(*status)
+            }
+            Return::Text(status, text) => {
+                x.response.status = *status;
+                let text = text.get(x);
+                let buf = buf(x, text);
+                x.response.content_length = Some(buf.len());
+                x.set_content_type();
+                x.respond(Body::Whole(buf))
+            }
+        }
+    }
+}
+
+impl Handler for Return {
+    fn handle(&self, x: &mut Exchange) -> Verdict {
+        Return::answer(self, x)
+    }
+}
+
+/// A body of `text`; only what was computed for this request is copied.
+fn buf(x: &Exchange, text: Text) -> Buf {
+    match text {
+        Text::Static(bytes) => Buf::Static(bytes),
+        Text::Shared(bytes) => Buf::shared(bytes),
+        Text::Span(span) => Buf::Bytes(x.arena.get(span).to_vec()),
+    }
+}

@@ -1,0 +1,211 @@
+//! `secure_link`: links that were signed, and may have an end (nginx's `ngx_http_secure_link_module`).
+//!
+//! The first form signs any text (`secure_link`, `secure_link_md5`), the older one a part of the URI together with a
+//! secret word (`secure_link_secret`).
+
+use md5::{Digest as _, Md5};
+use weir_conf::names::{ANY, ONE};
+use weir_conf::{Directive, Error, Result, Span};
+use weir_core::conf::registry::Registry;
+use weir_core::plan::PlanBuilder;
+use weir_core::variable::{Script, Variable};
+use weir_core::{Exchange, Module, Text};
+use weir_http::base64;
+
+use crate::support::password::same;
+
+/// The module.
+pub struct SecureLink;
+
+impl Module for SecureLink {
+    const NAME: &'static str = "secure_link";
+    type Conf = SecureLinkConf;
+    const DIRECTIVES: &'static [Directive<SecureLinkConf>] = &[
+        Row::new("secure_link", ANY, ONE, |conf, line| {
+            let value = Script::compile(line, 0)?;
+            line.once(&mut conf.link, value)
+        })
+        .doc("The signature that came with the request, and behind a comma when it ends, in seconds since 1970."),
+        Row::new("secure_link_md5", ANY, ONE, |conf, line| {
+            let value = Script::compile(line, 0)?;
+            line.once(&mut conf.signed, value)
+        })
+        .doc("The text whose MD5, in base64url, the signature must be."),
+        Row::new("secure_link_secret", ANY, ONE, |conf, line| {
+            conf.span = Some(line.line().name.span);
+            line.text(&mut conf.secret)
+        })
+        .doc("The secret word of links of the form /prefix/md5/rest."),
+    ];
+    const VARIABLES: &'static [Variable] =
+        &[Variable::new("secure_link", secure_link), Variable::new("secure_link_expires", expires)];
+
+    fn inherit(conf: &mut SecureLinkConf, parent: &SecureLinkConf) {
+        if conf.secret.is_some() {
+            return;
+        }
+        weir_core::inherit!(conf, parent, link, signed);
+        if conf.link.is_none() && conf.signed.is_none() {
+            conf.secret = parent.secret.clone();
+        }
+    }
+
+    fn resolve(conf: &mut SecureLinkConf, _: &mut Registry) -> Result {
+        match (conf.span, &conf.link, &conf.signed) {
+            (Some(span), link, signed) if link.is_some() || signed.is_some() => Err(Error::new(
+                "\"secure_link_secret\" cannot be mixed with \"secure_link\" and \"secure_link_md5\"",
+            )
+            .at(span)),
+            _ => Ok(()),
+        }
+    }
+
+    fn install(conf: &SecureLinkConf, plan: &mut PlanBuilder<'_>) -> Result {
+        match (&conf.secret, &conf.link, &conf.signed) {
+            (Some(secret), ..) => plan.keep(Check::Secret(secret.clone())),
+            (None, Some(link), Some(signed)) => plan.keep(Check::Signed(link.clone(), signed.clone())),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Tells the closures of the table what they are given.
+type Row = Directive<SecureLinkConf>;
+
+/// The settings of one block.
+#[derive(Default)]
+pub struct SecureLinkConf {
+    link: Option<Script>,
+    signed: Option<Script>,
+    secret: Option<Vec<u8>>,
+    /// Where the block's own secret stands.
+    span: Option<Span>,
+}
+
+/// What a location checks.
+#[derive(Clone)]
+enum Check {
+    /// The signature that came, and the text that was signed.
+    Signed(Script, Script),
+    /// The secret word.
+    Secret(Vec<u8>),
+}
+
+/// When the link that was looked at ends, as it says.
+#[derive(Default)]
+struct Expires(Option<Text>);
+
+/// `$secure_link`: `1` for a good link, `0` for one that has ended; of the older form the part behind the signature.
+fn secure_link(x: &mut Exchange) -> Option<Text> {
+    let plan = x.plan.clone();
+    match plan.kept::<Check>()? {
+        Check::Signed(link, signed) => by_text(x, link, signed),
+        Check::Secret(secret) => by_secret(x, secret),
+    }
+}
+
+/// `$secure_link_expires`
+fn expires(x: &mut Exchange) -> Option<Text> {
+    x.state_if::<Expires>()?.0.clone()
+}
+
+fn by_text(x: &mut Exchange, link: &Script, signed: &Script) -> Option<Text> {
+    let link = link.value(x);
+    let link = x.arena.append(&link);
+    let bytes = x.arena.get(link);
+    let (signature, end) = match bytes.iter().position(|byte| *byte == b',') {
+        None => (bytes.to_vec(), None),
+        Some(comma) => {
+            let end = weir_conf::parse_number(&bytes[comma + 1..]).filter(|end| *end > 0)?;
+            let text = weir_core::Span { start: link.start + comma as u32 + 1, end: link.end };
+            let signature = bytes[..comma].to_vec();
+            x.state::<Expires>().0 = Some(Text::Span(text));
+            (signature, Some(end))
+        }
+    };
+    if signature.len() > LONGEST {
+        return None;
+    }
+    let signature = base64::decode_url(&signature).filter(|hash| hash.len() == DIGEST)?;
+    let signed = signed.value(x);
+    if !same(&Md5::digest(x.text(&signed)), &signature) {
+        return None;
+    }
+    let ended = end.is_some_and(|end| end < weir_rt::unix_time().0);
+    Some(Text::Static(if ended { b"0" } else { b"1" }))
+}
+
+fn by_secret(x: &mut Exchange, secret: &[u8]) -> Option<Text> {
+    let uri = x.request.unparsed_uri;
+    let (start, end) = rest(x.arena.get(uri), secret)?;
+    Some(Text::Span(weir_core::Span { start: uri.start + start, end: uri.start + end }))
+}
+
+/// Where the rest of `/prefix/md5/rest` lies, if the MD5 is that of the rest and the secret.
+pub(crate) fn rest(uri: &[u8], secret: &[u8]) -> Option<(u32, u32)> {
+    let slash = |from: usize| Some(from + uri.get(from..)?.iter().position(|byte| *byte == b'/')?);
+    let hash = slash(1)? + 1;
+    let rest = slash(hash)? + 1;
+    if rest - 1 - hash != 2 * DIGEST || rest == uri.len() {
+        return None;
+    }
+    let mut told = [0; DIGEST];
+    for (byte, digits) in told.iter_mut().zip(uri[hash..].chunks(2)) {
+        let digit = |at: usize| char::from(digits[at]).to_digit(16);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    let expected = Md5::new().chain_update(&uri[rest..]).chain_update(secret).finalize();
+    same(&expected, &told).then_some((rest as u32, uri.len() as u32))
+}
+
+/// Bytes of an MD5.
+const DIGEST: usize = 16;
+/// Digits of an MD5 in base64, padding included.
+const LONGEST: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_core::ModuleDef;
+    use weir_core::conf;
+
+    use super::*;
+    use crate::testing::core_and;
+
+    static MODULES: [ModuleDef; 4] = core_and::<SecureLink>();
+
+    #[test]
+    fn the_forms_are_not_mixed() {
+        let text = |inside: &str| format!("events {{ }} http {{ server {{ {inside} }} }}");
+        let mixed = text("location / { secure_link_secret a; secure_link b; }");
+        let words = "\"secure_link_secret\" cannot be mixed with \"secure_link\" and \"secure_link_md5\"";
+        assert!(conf::test::headlines(&mixed, &MODULES)[0].starts_with(words));
+        for inside in [
+            "secure_link a; location / { secure_link_secret b; }",
+            "location / { secure_link_secret a; location /b { secure_link b; } }",
+        ] {
+            assert!(conf::test::load(&text(inside), &MODULES).is_ok(), "{inside}");
+        }
+    }
+
+    #[test]
+    fn the_rest_is_told_by_its_hash() {
+        // The MD5 of "linksecret".
+        let hash: String = Md5::digest(b"linksecret").iter().map(|byte| format!("{byte:02x}")).collect();
+        let uri = format!("/p/{hash}/link");
+        assert_eq!(rest(uri.as_bytes(), b"secret"), Some((36, 40)));
+        assert_eq!(rest(uri.to_ascii_uppercase().as_bytes(), b"secret"), None);
+        assert_eq!(rest(uri.as_bytes(), b"other"), None);
+        for wrong in ["", "/", "/p", "/p/", "/p/x/y", &format!("/p/{hash}/"), &format!("/p/{hash}")] {
+            assert_eq!(rest(wrong.as_bytes(), b"secret"), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_target_makes_it_panic(uri in "[/a-f0-9]{0,50}") {
+            rest(uri.as_bytes(), b"secret");
+        }
+    }
+}
