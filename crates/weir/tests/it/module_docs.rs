@@ -183,8 +183,17 @@ fn cell(text: &str) -> String {
 /// The documentation at the head of the module's file, as far as it has one of its name.
 fn about(module: &str) -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folders =
-        ["weir-modules/src", "weir-core/src/conf", "weir-core/src", "weir-core/src/tls", "weir-see/src"];
+    let folders = [
+        "weir-modules/src",
+        "weir-modules/src/rules",
+        "weir-modules/src/content",
+        "weir-modules/src/filters",
+        "weir-modules/src/gateway",
+        "weir-core/src/conf",
+        "weir-core/src",
+        "weir-core/src/tls",
+        "weir-see/src",
+    ];
     let files = |folder: &&str| -> [PathBuf; 2] {
         let folder = crates.join(folder);
         [folder.join(format!("{module}.rs")), folder.join(module).join("mod.rs")]
