@@ -138,6 +138,10 @@ fn settle(x: &mut Exchange) {
         x.response.header_only = true;
         if !tells_length(x) {
             x.response.content_length = None;
+            // A filter may have set it since `prepare`, or made the status 204.
+            if x.response.status == 204 {
+                x.response.content_type = None;
+            }
         }
         return;
     }

@@ -72,9 +72,11 @@ pub(super) fn is_idempotent(x: &Exchange) -> bool {
     !matches!(x.request.method, Method::Post | Method::Lock | Method::Patch)
 }
 
-/// Whether the request may go out again on a fresh connection when a kept one turned out closed.
+/// Whether the request may go out again on a fresh connection when a kept one turned out closed: as in nginx that is an
+/// `error`, which `*_next_upstream` has to name.
 pub(super) fn may_repeat(x: &Exchange, settings: &Settings) -> bool {
-    is_idempotent(x) || settings.next_upstream & Reason::NON_IDEMPOTENT.0 != 0
+    let named = |reason: Reason| settings.next_upstream & reason.0 != 0;
+    !named(Reason::OFF) && named(Reason::ERROR) && (is_idempotent(x) || named(Reason::NON_IDEMPOTENT))
 }
 
 /// The local address of connections (`*_bind`).

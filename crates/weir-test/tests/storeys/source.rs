@@ -212,6 +212,10 @@ impl<'ast> Visit<'ast> for SourceModule {
         syn::visit::visit_path(self, path);
     }
 
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
+        // `pub(super)` names who may look inside, and nothing that is used.
+    }
+
     fn visit_macro(&mut self, used: &'ast syn::Macro) {
         self.visit_path(&used.path);
         self.tokens(used.tokens.clone());

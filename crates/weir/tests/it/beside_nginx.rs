@@ -6,6 +6,20 @@ use std::sync::{Arc, Mutex};
 use weir_test::{Backend, FcgiApp, FcgiOut, Server, both_drivers, wait_for};
 
 both_drivers! {
+    /// A 204 that the server says itself has no type, also where a header filter sets one or makes the status 204.
+    fn a_204_has_no_type_whatever_filters_set(driver) {
+        let server = Server::builder("http { server { listen 127.0.0.1:%%PORT%%;
+            location /script { return 204; header_filter_by_lua_block { ngx.header.content_type = 'text/x' } }
+            location /more { return 204; more_set_headers 'Content-Type: text/x'; }
+            location /status { return 200 a; header_filter_by_lua_block { ngx.status = 204 } }
+            location /page { return 200 a; header_filter_by_lua_block { ngx.header.content_type = 'text/x' } } } }").driver(driver).start();
+        for path in ["/script", "/more", "/status"] {
+            let said = server.get(path);
+            assert_eq!((said.status, said.field("content-type")), (204, None), "{path}");
+        }
+        assert_eq!(server.get("/page").field("content-type"), Some("text/x"));
+    }
+
     /// A copy of a request (`mirror`) does not count a second time: limits around its location refused it.
     fn limits_count_a_mirrored_request_once(driver) {
         let copies = Arc::new(AtomicUsize::new(0));

@@ -229,6 +229,26 @@ both_drivers! {
         assert_eq!(logged(server), "200 - [200] [-]\n502 keepalive_race [502] [closed_before_response]");
     }
 
+    /// That a server closes a kept connection is an `error`: a request is repeated only where `proxy_next_upstream` names it.
+    fn a_kept_connection_is_lost_and_nothing_may_be_repeated(driver) {
+        let backend = Backend::start(|visit| {
+            visit.head();
+            visit.answer("kept");
+            visit.head();
+        });
+        let http = format!("upstream u {{ server 127.0.0.1:{}; }}", backend.port());
+        for (repeated, status) in [("off", 502), ("timeout http_500", 502), ("error", 200)] {
+            let location = format!("location / {{ proxy_pass http://u; proxy_next_upstream {repeated}; }}");
+            let server = Server::builder(&format!(
+                "http {{ {http} server {{ listen 127.0.0.1:%%PORT%%; {location} }} }}"
+            ));
+            let server = server.driver(driver).allow("upstream prematurely closed").start();
+            let mut client = server.client();
+            assert_eq!(client.get("/").text(), "kept");
+            assert_eq!(client.get("/").status, status, "{repeated}");
+        }
+    }
+
     fn names_that_nobody_knows(driver) {
         let nobody = free_port();
         let server = serve(
