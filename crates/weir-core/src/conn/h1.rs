@@ -354,6 +354,8 @@ fn begin(x: &mut Exchange, wire: &Rc<Wire>) {
 
 #[cfg(test)]
 mod tests {
+    use weir_rt::Stream;
+
     use super::*;
     use crate::exchange::testing;
 

@@ -1,8 +1,6 @@
 //! Connections that live long go to other workers where shares stay uneven: after a reload with more workers, here.
 
-#[allow(dead_code, reason = "each test file uses its own part")]
-#[path = "http2/client.rs"]
-mod client;
+use crate::http2::client;
 use crate::support;
 use crate::support::tls;
 

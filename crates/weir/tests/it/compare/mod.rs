@@ -16,7 +16,7 @@ mod report;
 mod side;
 mod site;
 mod table;
-mod version;
+pub(crate) mod version;
 
 use std::fs;
 use std::path::Path;

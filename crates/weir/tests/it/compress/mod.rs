@@ -8,6 +8,3 @@ mod packed;
 mod rules;
 mod sides;
 mod streams;
-#[allow(dead_code, reason = "one question is asked of it")]
-#[path = "../compare/version.rs"]
-mod version;

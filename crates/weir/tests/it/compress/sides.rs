@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use weir_test::{Builder, Driver, Response, Server};
 use zlib_rs::{InflateConfig, ReturnCode, decompress_slice};
 
-use crate::compress::version::Version;
+use crate::compare::version::Version;
 
 /// Both servers on one configuration.
 pub(crate) struct Sides {

@@ -1,7 +1,7 @@
 //! HTTP/2 against the real server: by a client of its own, byte by byte, and by real ones.
 
 mod attacks;
-mod client;
+pub(crate) mod client;
 mod counts;
 mod go;
 mod grpc;
