@@ -17,7 +17,7 @@ pub trait Files {
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
 
     /// The files that match a pattern of glob(7), sorted by their bytes. A directory that is not there has none; one that
-    /// can't be read is an error: what it holds may be rules that keep somebody out.
+    /// can't be read is an error: what it holds may be rules that refuse clients.
     fn glob(&self, pattern: &Path) -> Result<Vec<PathBuf>>;
 }
 

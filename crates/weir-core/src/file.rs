@@ -143,6 +143,11 @@ impl From<Span> for PathText {
 /// As [`check_alias`].
 pub fn map_uri(x: &mut Exchange) -> Result<PathText, u16> {
     check_alias(x)?;
+    Ok(checked_path(x))
+}
+
+/// [`map_uri`] after [`check_alias`].
+fn checked_path(x: &mut Exchange) -> PathText {
     // The end of the arena, so that the URI goes on where it ends.
     let root = root(x);
     let uri = x.request.uri;
@@ -157,7 +162,7 @@ pub fn map_uri(x: &mut Exchange) -> Result<PathText, u16> {
         mark_climbing(x, rest);
     }
     x.arena.copy(rest);
-    Ok(PathText { span: x.arena.since(root.start), root: root.end - root.start })
+    PathText { span: x.arena.since(root.start), root: root.end - root.start }
 }
 
 /// Whether the URI may be looked for under `alias`, which replaces what the location's name is of it: a URI that was changed
@@ -244,7 +249,7 @@ pub fn lookup_uri(x: &mut Exchange) -> Result<Found, u16> {
     if shared && let Some(found) = worker.files.found(plan, arena.get(request.uri)) {
         return Ok(found);
     }
-    let path = map_uri(x)?;
+    let path = checked_path(x);
     let found = lookup(x, path).map_err(|errno| failed(x, path, errno))?;
     if shared {
         x.worker.files.remember(&x.plan, x.uri(), &found);

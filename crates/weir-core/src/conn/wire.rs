@@ -15,7 +15,7 @@ pub struct Wire {
     pub input: RefCell<Input>,
     /// Armed while something is waited for.
     pub timer: Timer,
-    /// Answers composed and not handed over: those of one batch of requests leave in one system call.
+    /// Responses composed and not handed over: those of one batch of requests leave in one system call.
     out: RefCell<Vec<u8>>,
     /// All bytes handed over or composed.
     written: Cell<u64>,

@@ -123,8 +123,11 @@ impl WorkerChoice {
         // For each connection all workers are gone through: plain steps.
         for _ in loads {
             let load = loads.get(at)?;
-            if may(load) && best.is_none_or(|(least, _)| load.rank() < least) {
-                best = Some((load.rank(), at));
+            if may(load) {
+                let rank = load.rank();
+                if best.is_none_or(|(least, _)| rank < least) {
+                    best = Some((rank, at));
+                }
             }
             at = if at + 1 == loads.len() { 0 } else { at + 1 };
         }

@@ -15,7 +15,7 @@ enum Element<'l> {
 }
 
 impl State {
-    /// Appends element `index` of the table `at`, if it is a text or a plain number that stands in the array; any other is
+    /// Appends element `index` of the table `at`, if it is a text or a plain number in the array; any other is
     /// pushed, for the caller to look at, and `false`.
     pub(crate) fn append_element(self, at: c_int, index: usize, out: &mut Vec<u8>) -> bool {
         match self.element(at, index) {
@@ -38,7 +38,7 @@ impl State {
     }
 
     /// Appends all texts and small whole numbers of the table `at`, and of those in it; `false`, and nothing appended, where
-    /// anything else stands in one of them, or they are large.
+    /// one of them has anything else, or they are large.
     pub(crate) fn gather(self, at: c_int, out: &mut Vec<u8>) -> bool {
         for room in [ROOM, MORE_ROOM] {
             out.reserve(room);

@@ -394,9 +394,13 @@ impl Io {
 }
 
 fn failed(error: &io::Error) -> SendError {
-    SendError::Closed(error.raw_os_error().unwrap_or(libc::EIO))
+    SendError::Closed(errno_of(error))
+}
+
+fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 fn send_file(file: &Rc<FileHandle>, fd: i32, offset: u64, len: u64) -> Result<usize, i32> {
-    file.sendfile(fd, offset, len as usize).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+    file.sendfile(fd, offset, len as usize).map_err(|error| errno_of(&error))
 }

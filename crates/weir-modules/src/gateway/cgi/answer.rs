@@ -1,4 +1,4 @@
-//! An answer on a plain stream, as SCGI and uwsgi have it: a head, with a status line or without, and a body that ends
+//! A response on a plain stream, as SCGI and uwsgi have it: a head, with a status line or without, and a body that ends
 //! where its length says, or with the connection.
 
 use weir_core::Exchange;
