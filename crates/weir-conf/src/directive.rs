@@ -19,8 +19,14 @@ pub struct Directive<C: 'static> {
     pub args: Args,
     /// Records a line of it.
     pub set: fn(&mut C, &mut LineCx<'_>) -> Result,
-    /// One line for the reference manual.
+    /// See [`Signature::syntax`].
+    pub syntax: &'static str,
+    /// See [`Signature::default`].
+    pub default: &'static str,
+    /// What it does, for the reference manual.
     pub doc: &'static str,
+    /// See [`Signature::example`].
+    pub example: &'static str,
 }
 
 impl<C: 'static> Directive<C> {
@@ -31,10 +37,28 @@ impl<C: 'static> Directive<C> {
         args: Args,
         set: fn(&mut C, &mut LineCx<'_>) -> Result,
     ) -> Self {
-        Self { name, contexts, args, set, doc: "" }
+        Self { name, contexts, args, set, syntax: "", default: "", doc: "", example: "" }
     }
 
-    /// Adds the line for the reference manual.
+    /// Adds the syntax for the reference manual: see [`Signature::syntax`].
+    pub const fn syntax(mut self, syntax: &'static str) -> Self {
+        self.syntax = syntax;
+        self
+    }
+
+    /// Adds the default for the reference manual: see [`Signature::default`].
+    pub const fn default(mut self, default: &'static str) -> Self {
+        self.default = default;
+        self
+    }
+
+    /// Adds an example for the reference manual: see [`Signature::example`].
+    pub const fn example(mut self, example: &'static str) -> Self {
+        self.example = example;
+        self
+    }
+
+    /// Adds the description for the reference manual: one sentence or two.
     pub const fn doc(mut self, doc: &'static str) -> Self {
         self.doc = doc;
         self
@@ -42,7 +66,15 @@ impl<C: 'static> Directive<C> {
 
     /// The row without its setter, the same type for all modules.
     pub const fn signature(&self) -> Signature {
-        Signature { name: self.name, contexts: self.contexts, args: self.args, doc: self.doc }
+        Signature {
+            name: self.name,
+            contexts: self.contexts,
+            args: self.args,
+            syntax: self.syntax,
+            default: self.default,
+            doc: self.doc,
+            example: self.example,
+        }
     }
 }
 
@@ -63,11 +95,23 @@ pub struct Signature {
     pub contexts: Contexts,
     /// How many arguments it takes, and what ends it.
     pub args: Args,
-    /// One line for the reference manual.
+    /// Name and arguments without what ends them, as nginx's manual writes it: `a | b` are alternatives of one argument,
+    /// `[a]` may be absent, `a ...` stands for one or more. Each line is a form of its own and begins with the name.
+    pub syntax: &'static str,
+    /// The arguments that mean the same as no such line, each line those of one directive; empty where there are none.
+    pub default: &'static str,
+    /// What it does, for the reference manual.
     pub doc: &'static str,
+    /// Lines of a configuration that use it; may be empty.
+    pub example: &'static str,
 }
 
 impl Signature {
+    /// A directive without a text for the manual.
+    pub const fn new(name: &'static str, contexts: Contexts, args: Args) -> Self {
+        Self { name, contexts, args, syntax: "", default: "", doc: "", example: "" }
+    }
+
     /// See [`check`].
     pub fn check(&self, line: &Line, here: Contexts) -> Result {
         let name = self.name;

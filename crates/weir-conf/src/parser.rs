@@ -437,10 +437,9 @@ const MAY_BE_LONG: &str = ", the inlined Lua code may be too long";
 
 /// The one directive that the loader itself runs, in all contexts.
 pub(crate) const INCLUDE: Signature = Signature {
-    name: "include",
-    contexts: Contexts::MAIN,
-    args: Args::ONE,
-    doc: "Reads lines from other files.",
+    syntax: "include file | mask",
+    doc: "Reads lines from another file, or from all files that match a mask, in the order of their names.",
+    ..Signature::new("include", Contexts::MAIN, Args::ONE)
 };
 
 /// nginx has no such limit, and a stack that ends. Real files stay below ten.

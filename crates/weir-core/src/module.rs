@@ -9,7 +9,7 @@ mod confs;
 
 use std::any::Any;
 
-use weir_conf::{Contexts, Directive, Error, Line, LineCx};
+use weir_conf::{Contexts, Directive, Error, Line, LineCx, Signature};
 
 use crate::conf::registry::Registry;
 use crate::plan::PlanBuilder;
@@ -77,7 +77,7 @@ pub struct ModuleDef {
     /// Its variables.
     pub variables: &'static [Variable],
     pub(crate) alone: bool,
-    pub(crate) rows: fn() -> Vec<Row>,
+    pub(crate) rows: fn() -> Vec<Signature>,
     pub(crate) new: fn() -> Box<dyn Any + Send + Sync>,
     pub(crate) check: fn(usize, &Line, Contexts) -> Result<(), Error>,
     pub(crate) set: fn(&mut dyn Any, usize, &mut LineCx<'_>) -> Result<(), Error>,
@@ -87,17 +87,6 @@ pub struct ModuleDef {
     pub(crate) install: fn(&dyn Any, &mut PlanBuilder<'_>) -> Result<(), Error>,
 }
 
-/// One directive, as documentation and look-up see it.
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// Its name.
-    pub name: &'static str,
-    /// Where it may stand.
-    pub contexts: Contexts,
-    /// What it does, in a line.
-    pub doc: &'static str,
-}
-
 impl ModuleDef {
     /// The entry for module `M`.
     pub const fn of<M: Module>() -> ModuleDef {
@@ -105,10 +94,7 @@ impl ModuleDef {
             name: M::NAME,
             variables: M::VARIABLES,
             alone: M::ALONE,
-            rows: || {
-                let row = |d: &Directive<M::Conf>| Row { name: d.name, contexts: d.contexts, doc: d.doc };
-                M::DIRECTIVES.iter().map(row).collect()
-            },
+            rows: || M::DIRECTIVES.iter().map(Directive::signature).collect(),
             new: || Box::<M::Conf>::default(),
             check: |index, line, here| weir_conf::check(&M::DIRECTIVES[index], line, here),
             set: |conf, index, line| (M::DIRECTIVES[index].set)(conf_of::<M>(conf), line),
@@ -133,7 +119,7 @@ impl ModuleDef {
     }
 
     /// The module's directives.
-    pub fn directives(&self) -> Vec<Row> {
+    pub fn directives(&self) -> Vec<Signature> {
         (self.rows)()
     }
 }

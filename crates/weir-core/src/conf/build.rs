@@ -450,18 +450,43 @@ fn bare_name(matcher: &Matcher) -> String {
     }
 }
 
-const fn block(name: &'static str, contexts: Contexts, args: Args, doc: &'static str) -> Signature {
-    Signature { name, contexts, args: args.block(), doc }
-}
-
-const EVENTS: Signature = block("events", Contexts::MAIN, Args::NONE, "Settings of connection processing.");
-const HTTP: Signature = block("http", Contexts::MAIN, Args::NONE, "Settings of the HTTP server.");
-const SERVER: Signature = block("server", Contexts::HTTP, Args::NONE, "A virtual server.");
-const UPSTREAM: Signature = block("upstream", Contexts::HTTP, Args::ONE, "A group of servers to ask.");
-const LOCATION: Signature =
-    block("location", Contexts::SERVER.or(Contexts::LOCATION), Args::ONE_OR_TWO, "Settings for some URIs.");
-const LIMIT_EXCEPT: Signature =
-    block("limit_except", Contexts::LOCATION, Args::MORE, "Settings for all methods but those named.");
+const EVENTS: Signature = Signature {
+    syntax: "events",
+    doc: "Contains the directives of connection processing. The main context must have one.",
+    ..Signature::new("events", Contexts::MAIN, Args::NONE.block())
+};
+const HTTP: Signature = Signature {
+    syntax: "http",
+    doc: "Contains the directives of the HTTP server.",
+    ..Signature::new("http", Contexts::MAIN, Args::NONE.block())
+};
+const SERVER: Signature = Signature {
+    syntax: "server",
+    doc: "Defines a virtual server: `listen` names its addresses, `server_name` its host names.",
+    example: "server {\n    listen 80;\n    server_name example.com www.example.com;\n    root /srv/www;\n}",
+    ..Signature::new("server", Contexts::HTTP, Args::NONE.block())
+};
+const UPSTREAM: Signature = Signature {
+    syntax: "upstream name",
+    doc: "Defines an upstream: servers that `proxy_pass` and its like name together, with the way to choose among them.",
+    example: "upstream backend {\n    server 10.0.0.1:8080;\n    server 10.0.0.2:8080;\n    keepalive 32;\n}",
+    ..Signature::new("upstream", Contexts::HTTP, Args::ONE.block())
+};
+const LOCATION: Signature = Signature {
+    syntax: "location [ = | ~ | ~* | ^~ ] uri\nlocation @name",
+    doc: "Contains the directives for some request URIs: those that are equal to `uri` (`=`), match it as a regular \
+          expression (`~`, or `~*` regardless of case), or begin with it (`^~`: regular expressions are then not tried). \
+          `@name` is for internal redirects only. An exact match comes first, then the longest prefix, which gives way to \
+          the first regular expression that matches.",
+    example: "location = / {\n    return 302 /start/;\n}\nlocation ~ \\.php$ {\n    fastcgi_pass unix:/run/php.sock;\n}",
+    ..Signature::new("location", Contexts::SERVER.or(Contexts::LOCATION), Args::ONE_OR_TWO.block())
+};
+const LIMIT_EXCEPT: Signature = Signature {
+    syntax: "limit_except method ...",
+    doc: "Contains access rules for all request methods except those named; `GET` includes `HEAD`.",
+    example: "limit_except GET {\n    allow 192.168.1.0/24;\n    deny all;\n}",
+    ..Signature::new("limit_except", Contexts::LOCATION, Args::MORE.block())
+};
 
 /// The blocks that the builder itself understands.
 pub const STRUCTURE: [Signature; 6] = [EVENTS, HTTP, SERVER, UPSTREAM, LOCATION, LIMIT_EXCEPT];

@@ -14,6 +14,7 @@ mod certificates;
 mod clients;
 mod compare;
 mod compress;
+mod directive_rows;
 mod duplex;
 mod early_data;
 mod echo;

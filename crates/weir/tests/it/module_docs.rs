@@ -7,9 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir::modules::MODULES;
-use weir_conf::{Contexts, Signature};
+use weir_conf::{Contexts, Kind, Signature};
 use weir_core::conf::build::STRUCTURE;
-use weir_core::module::Row;
 use weir_core::variable::{Get, Variable};
 
 /// Directives that nginx 1.31.5 does not have; `queue`, `source` and `state` are not of its free edition.
@@ -135,10 +134,8 @@ fn lacking_page() -> String {
 }
 
 /// Module → its directives, in the order of its table.
-fn tables() -> BTreeMap<&'static str, Vec<Row>> {
-    let block = |block: &Signature| Row { name: block.name, contexts: block.contexts, doc: block.doc };
-    let structure = STRUCTURE.iter().map(block).collect();
-    let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::from([("structure", structure)]);
+pub(crate) fn tables() -> BTreeMap<&'static str, Vec<Signature>> {
+    let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::from([("structure", STRUCTURE.to_vec())]);
     for module in MODULES {
         tables.entry(module.name).or_default().extend(module.directives());
     }
@@ -163,13 +160,33 @@ fn pages() -> BTreeMap<String, String> {
                 _ => "same",
             };
             let _ = writeln!(index, "| `{}` | {compared} | {} |", row.name, cell(row.doc));
-            let _ = write!(page, "\n## {}\n\n{}\n\nIn: {}.\n", row.name, row.doc, contexts(row.contexts));
+            page += &entry(&row);
         }
         pages.insert(format!("modules/{module}.md"), page);
     }
     index += &lacking_page();
     pages.insert("modules.md".to_owned(), index);
     pages
+}
+
+/// A directive's part of its module's page.
+fn entry(row: &Signature) -> String {
+    let mut entry = format!("\n## {}\n\n", row.name);
+    if !row.syntax.is_empty() {
+        let end = match row.args.kind {
+            Kind::Plain | Kind::Flag => ";",
+            Kind::Block | Kind::Raw => " { ... }",
+        };
+        let forms: Vec<_> = row.syntax.lines().map(|form| format!("`{form}{end}`")).collect();
+        let defaults: Vec<_> = row.default.lines().map(|args| format!("`{} {args};`", row.name)).collect();
+        let default = if defaults.is_empty() { "—".to_owned() } else { defaults.join(" ") };
+        let _ = write!(entry, "- Syntax: {}\n- Default: {default}\n", forms.join(" or "));
+    }
+    let _ = write!(entry, "- Context: {}\n\n{}\n", contexts(row.contexts), row.doc);
+    if !row.example.is_empty() {
+        let _ = write!(entry, "\n```nginx\n{}\n```\n", row.example);
+    }
+    entry
 }
 
 fn contexts(contexts: Contexts) -> String {
@@ -201,7 +218,28 @@ fn about(module: &str) -> String {
     let text =
         folders.iter().flat_map(files).find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     let doc = text.lines().map_while(|line| line.strip_prefix("//!"));
-    doc.map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned() + "\n").collect()
+    doc.map(|line| without_links(line.strip_prefix(' ').unwrap_or(line)) + "\n").collect()
+}
+
+/// A line of rustdoc without its links, which lead nowhere in the manual: [`a::b`] is `b`.
+fn without_links(line: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = line;
+    while let Some((before, (path, after))) =
+        rest.split_once("[`").and_then(|(before, from)| Some((before, from.split_once("`]")?)))
+    {
+        let name = path.rsplit("::").next().unwrap_or(path);
+        let _ = write!(plain, "{before}`{name}`");
+        let target = after.strip_prefix('(').and_then(|target| target.split_once(')'));
+        rest = target.map_or(after, |(_, after)| after);
+    }
+    plain + rest
+}
+
+#[test]
+fn links_of_rustdoc_are_words() {
+    assert_eq!(without_links("a [`b`], [`c::d`](super::c) and `e`"), "a `b`, `d` and `e`");
+    assert_eq!(without_links("[`open"), "[`open");
 }
 
 /// The directives of nginx 1.31.5's core, event and http modules, and their variables: `module: names`.
