@@ -472,3 +472,30 @@ fn protocol(version: Version) -> u8 {
 /// So many answers of a request may be refused by header filters. A refusal is answered by a page or an `error_page`,
 /// and that goes through filters, too: more than one for each change of the URI that a request may have is a loop.
 const REFUSALS: u8 = 12;
+
+#[cfg(test)]
+mod tests {
+    use weir_trace::EventKind;
+
+    use super::*;
+    use crate::exchange::testing;
+
+    /// A request's failure is charged to the handler that produced the response. A head that is refused has met no
+    /// handler, least of all that of the request that used the exchange before.
+    #[test]
+    fn a_refused_head_is_not_charged_to_the_handler_of_the_request_before() {
+        testing::run("server { }", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", async |x| {
+            let before = Site::phase(Phase::Content as u8);
+            x.answered = before;
+            let (connection, server) = (x.connection.clone(), x.server.clone());
+            x.reset(&connection, &server);
+            crate::trace::begin(x, None);
+            conclude(x, Next::Judge(Verdict::Status(505))).await;
+            let failed: Vec<(Site, u64)> = x.shared.events(|events| {
+                let errors = events.iter().filter(|event| event.kind() == EventKind::Error);
+                errors.map(|event| (event.site(), event.value())).collect()
+            });
+            assert_eq!(failed, [(Site::OTHER, 505)], "not {before:?}");
+        });
+    }
+}

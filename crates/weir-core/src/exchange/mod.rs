@@ -239,6 +239,7 @@ impl Exchange {
         self.captures.clear();
         self.subrequest_of = None;
         self.variables.clear();
+        self.answered = Site::OTHER;
         self.cause = Cause::None;
         self.complete = false;
         self.answered_already = false;
