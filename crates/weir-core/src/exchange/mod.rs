@@ -96,7 +96,8 @@ pub struct Exchange {
     pub limit_rate: Option<u64>,
     /// Captures of the regular expression that matched last (`$1` ...).
     pub captures: Captures,
-    /// `$realpath_root` and others ask for the file name that the static handler mapped last.
+    /// The path of the request that this one is a subrequest of, in the arena of that request; absent in a request of
+    /// a client's.
     pub subrequest_of: Option<Span>,
     pub(crate) variables: Variables,
     pub(crate) body_filters: Vec<BodyEntry>,
@@ -214,46 +215,104 @@ impl Exchange {
         self.renew(connection, server);
     }
 
-    /// [`reset`](Exchange::reset) of one that was released, and so holds nothing of what few requests have.
+    /// [`reset`](Exchange::reset) of one that was released, and so holds nothing of what few requests have. Takes the
+    /// exchange apart, so that a new field does not compile before it is decided what becomes of it here.
     pub(crate) fn renew(&mut self, connection: &Rc<Connection>, server: &Rc<Server>) {
-        self.arena.reset();
-        self.request.clear();
-        self.response.clear();
-        if !Rc::ptr_eq(&self.connection, connection) {
-            self.connection = connection.clone();
+        let Exchange {
+            arena,
+            request,
+            response,
+            connection: old_connection,
+            server: old_server,
+            plan,
+            client,
+            internal,
+            add_uri_to_alias,
+            uri_changed,
+            valid_location,
+            uri_changes,
+            keep_alive,
+            pipelined,
+            tunnels,
+            limit_rate,
+            captures,
+            subrequest_of,
+            variables,
+            answered_already,
+            unfiltered,
+            unmatched,
+            refused,
+            abandoned,
+            opening,
+            answered,
+            cause,
+            complete,
+            body_sent,
+            busy,
+            header_size,
+            // The same for all requests of the exchange, or memory that is used again.
+            worker: _,
+            shared: _,
+            spare_tries: _,
+            scratch: _,
+            // Set where a request begins, by its protocol.
+            transport: _,
+            recorded: _,
+            nth: _,
+            start_ms: _,
+            bytes_before: _,
+            // Few requests have them: emptied by `clear_rare`.
+            body: _,
+            body_filters: _,
+            instead: _,
+            kept: _,
+            states: _,
+            lasting: _,
+            own_lasting: _,
+            tries: _,
+            flight: _,
+            common: _,
+            family: _,
+            alone: _,
+        } = self;
+        arena.reset();
+        request.clear();
+        response.clear();
+        if !Rc::ptr_eq(old_connection, connection) {
+            *old_connection = connection.clone();
         }
-        if !Rc::ptr_eq(&self.server, server) {
-            self.server = server.clone();
+        if !Rc::ptr_eq(old_server, server) {
+            *old_server = server.clone();
         }
-        self.plan = server.plan.clone();
-        self.internal = false;
-        self.add_uri_to_alias = false;
-        self.client = None;
-        self.uri_changed = false;
-        self.valid_location = true;
-        self.uri_changes = URI_CHANGES;
-        self.keep_alive = false;
-        self.pipelined = false;
-        self.tunnels = false;
-        self.limit_rate = None;
-        self.captures.clear();
-        self.subrequest_of = None;
-        self.variables.clear();
-        self.answered = Site::OTHER;
-        self.cause = Cause::None;
-        self.complete = false;
-        self.answered_already = false;
-        self.unfiltered = false;
-        self.unmatched.set(false);
-        self.abandoned.set(false);
-        self.refused = None;
-        self.opening = false;
-        self.body_sent = 0;
-        self.busy = crate::conn::wire::HIGH;
-        self.header_size = 0;
+        *plan = server.plan.clone();
+        *client = None;
+        *internal = false;
+        *add_uri_to_alias = false;
+        *uri_changed = false;
+        *valid_location = true;
+        *uri_changes = URI_CHANGES;
+        *keep_alive = false;
+        *pipelined = false;
+        *tunnels = false;
+        *limit_rate = None;
+        captures.clear();
+        *subrequest_of = None;
+        variables.clear();
+        *answered_already = false;
+        *unfiltered = false;
+        unmatched.set(false);
+        *refused = None;
+        abandoned.set(false);
+        *opening = false;
+        *answered = Site::OTHER;
+        *cause = Cause::None;
+        *complete = false;
+        *body_sent = 0;
+        *busy = crate::conn::wire::HIGH;
+        *header_size = 0;
     }
 
-    /// What few requests have.
+    /// What few requests have: looked at when the exchange is released, so that it is not looked at when it is taken.
     #[inline]
     fn clear_rare(&mut self) {
         self.body.clear();
