@@ -264,7 +264,7 @@ fn advance(x: &mut Exchange, course: &mut Course, mut next: Next) -> Option<Wait
         };
     }
     for _ in 0..course.redirects {
-        x.close(Site::REDIRECT);
+        x.trace().close(Site::REDIRECT);
     }
     None
 }
@@ -275,7 +275,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
         Verdict::Respond => Some(Next::Judge(Verdict::Respond)),
         Verdict::Redirect(to) => {
             // Opened before and closed when all is done: what runs because of it stands inside it in the trace.
-            x.open(Site::REDIRECT);
+            x.trace().open(Site::REDIRECT);
             course.redirects += 1;
             Some(match redirect::follow(x, *to) {
                 Ok(phase) => Next::Run(phase),
@@ -308,7 +308,7 @@ fn judge(x: &mut Exchange, course: &mut Course, verdict: Verdict) -> Option<Next
                 return Some(Next::Judge(stub));
             }
             let verdict = special::answer(x, status);
-            x.mark(Site::step(Step::SpecialResponse));
+            x.trace().mark(Site::step(Step::SpecialResponse));
             Some(Next::Judge(verdict))
         }
         Verdict::Close(status) if !x.response.header_sent && !is_deliberate(x, status) => Some(unanswered(x)),

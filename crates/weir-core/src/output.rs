@@ -84,14 +84,14 @@ fn body_behind_head(x: &mut Exchange) -> Sent {
         _ => false,
     };
     if !copied {
-        x.mark(Site::HEADER);
+        x.trace().mark(Site::HEADER);
         return body_at_once(x);
     }
     if hand_over_at_once(x) {
-        x.mark_and_pass(Site::HEADER, [Site::step(ConnStep::Write)]);
+        x.trace().mark_and_pass(Site::HEADER, [Site::step(ConnStep::Write)]);
         return Sent::All;
     }
-    x.mark(Site::HEADER);
+    x.trace().mark(Site::HEADER);
     Sent::Body
 }
 
@@ -100,7 +100,7 @@ fn body_at_once(x: &mut Exchange) -> Sent {
     if !hand_over_at_once(x) {
         return Sent::Body;
     }
-    x.mark(Site::step(ConnStep::Write));
+    x.trace().mark(Site::step(ConnStep::Write));
     Sent::All
 }
 
@@ -209,9 +209,9 @@ async fn pump(x: &mut Exchange, mut source: Box<dyn Source>) -> Result<(), Error
             }
             piece
         };
-        x.open(site);
+        x.trace().open(site);
         let piece = shared.waiting_until(kind, next).await;
-        x.close(site);
+        x.trace().close(site);
         match piece {
             Ok(Piece::Data(buf)) => {
                 let mut chain = Chain::default();
@@ -292,11 +292,11 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
         in_memory(x, entry, portion).await?;
         let before = entry.input.len();
         let mut out = Chain::default();
-        x.open(entry.site);
+        x.trace().open(entry.site);
         let step = entry.filter.step(x, &mut entry.input, &mut out);
         // Closed before it is remarked upon: a site in which nothing was recorded is one event.
-        x.close_before_next(entry.site);
-        x.bytes(entry.site, before - entry.input.len().min(before), out.len());
+        x.trace().close_before_next(entry.site);
+        x.trace().bytes(entry.site, before - entry.input.len().min(before), out.len());
         if let Err(error) = &step {
             x.shared.failed(entry.site, error.errno.map_or(500, |errno| errno.unsigned_abs().into()));
         }
@@ -313,15 +313,15 @@ async fn round(x: &mut Exchange, filters: &mut [BodyEntry]) -> Result<Round, Err
             None => round.output.append(&mut out),
         }
     }
-    x.nowhere();
+    x.trace().nowhere();
     Ok(round)
 }
 
 async fn wait(x: &mut Exchange, wait: Option<(Site, LocalFuture<'static, ()>)>) {
     if let Some((site, future)) = wait {
-        x.open(site);
+        x.trace().open(site);
         x.waiting(future).await;
-        x.close(site);
+        x.trace().close(site);
     }
 }
 
@@ -381,9 +381,9 @@ async fn drain(
         if until(family) {
             return Ok(());
         }
-        x.open(Site::SUBREQUEST);
+        x.trace().open(Site::SUBREQUEST);
         shared.waiting(Box::pin(family.changed(&until))).await;
-        x.close(Site::SUBREQUEST);
+        x.trace().close(Site::SUBREQUEST);
     }
 }
 
@@ -403,9 +403,9 @@ async fn in_memory(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Res
     if entry.unread.is_empty() || entry.full {
         return Ok(());
     }
-    x.open(Site::COPY);
+    x.trace().open(Site::COPY);
     let read = read_ahead(x, entry, portion).await;
-    x.close(Site::COPY);
+    x.trace().close(Site::COPY);
     read
 }
 
@@ -434,9 +434,9 @@ async fn read_ahead(x: &mut Exchange, entry: &mut BodyEntry, portion: u64) -> Re
 
 /// Hands bytes to the connection at the client's pace and the configured rate.
 async fn write(x: &mut Exchange, chain: Chain) -> Result<(), Error> {
-    x.open(Site::step(ConnStep::Write));
+    x.trace().open(Site::step(ConnStep::Write));
     let written = hand_over(x, chain).await;
-    x.close(Site::step(ConnStep::Write));
+    x.trace().close(Site::step(ConnStep::Write));
     written
 }
 
@@ -476,18 +476,18 @@ async fn finish(x: &mut Exchange) -> Result<(), Error> {
 pub(crate) async fn drained(x: &mut Exchange) -> Result<(), Error> {
     let site = Site::step(ConnStep::Write);
     if let Some(stream) = x.transport.h2().cloned() {
-        x.open(site);
+        x.trace().open(site);
         let drained = stream.drained(x, 0).await;
-        x.close(site);
+        x.trace().close(site);
         return drained;
     }
     let Some(wire) = x.transport.h1().cloned() else { return Ok(()) };
     if wire.stream.unsent() <= wire::HIGH {
         return Ok(());
     }
-    x.open(site);
+    x.trace().open(site);
     let drained = write::drained(x, &wire, 0).await;
-    x.close(site);
+    x.trace().close(site);
     drained
 }
 

@@ -183,13 +183,13 @@ impl Walk {
                 Err(end) => return self.ended(x, end),
             };
             let site = entry.site;
-            x.open(site);
+            x.trace().open(site);
             let verdict = entry.handler.handle(x);
             if let Verdict::Wait = verdict {
                 return Phases::Handler(self);
             }
             if let Verdict::Passed = verdict {
-                x.close_passed(site);
+                x.trace().close_passed(site);
                 if let Some(end) = self.judge(x, Verdict::Declined) {
                     return self.ended(x, end);
                 }
@@ -219,7 +219,7 @@ impl Walk {
     /// A handler has decided.
     #[inline(always)]
     fn left(&mut self, x: &mut Exchange, site: Site, verdict: Verdict) -> Option<Phases> {
-        x.close(site);
+        x.trace().close(site);
         x.answered = site;
         let Some(end) = self.judge(x, verdict) else {
             if self.phase == Phase::Rewrite && !Rc::ptr_eq(&self.plan, &x.plan) {
@@ -429,9 +429,9 @@ fn find_config(x: &mut Exchange) -> Option<Verdict> {
     let end = crate::conf::location::find(x);
     let site = Site::phase(Phase::FindConfig as u8);
     if std::mem::take(&mut x.opening) {
-        x.mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer), site]);
+        x.trace().mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer), site]);
     } else {
-        x.mark(site);
+        x.trace().mark(site);
     }
     end
 }
@@ -464,11 +464,11 @@ pub(crate) fn log(x: &mut Exchange, at: usize) -> Option<usize> {
     }
     let plan = x.plan.clone();
     for (at, entry) in plan.phase(Phase::Log).iter().enumerate().skip(at) {
-        x.open(entry.site);
+        x.trace().open(entry.site);
         if let Verdict::Wait = entry.handler.handle(x) {
             return Some(at);
         }
-        x.close(entry.site);
+        x.trace().close(entry.site);
     }
     None
 }
@@ -481,7 +481,7 @@ pub(crate) async fn log_waiting(x: &mut Exchange, at: usize) {
     while let Some(at) = waits {
         let Some(entry) = plan.phase(Phase::Log).get(at) else { return };
         shared.pending(entry.handler.wait(x)).await;
-        x.close(entry.site);
+        x.trace().close(entry.site);
         waits = log(x, at + 1);
     }
 }

@@ -276,10 +276,10 @@ impl Exchange {
         if self.body.read {
             return Ok(());
         }
-        self.enter(Site::BODY_READ);
+        self.trace().enter(Site::BODY_READ);
         let result = self.read_all().await;
-        self.bytes(Site::BODY_READ, self.body.received, 0);
-        self.leave(Site::BODY_READ);
+        self.trace().bytes(Site::BODY_READ, self.body.received, 0);
+        self.trace().leave(Site::BODY_READ);
         self.body.read = result.is_ok();
         result
     }

@@ -180,7 +180,7 @@ struct Child<'x> {
 
 impl<'x> Child<'x> {
     fn new(parent: &'x mut Exchange, uri: &[u8], args: &[u8], options: SubrequestOptions) -> Child<'x> {
-        parent.enter(Site::SUBREQUEST);
+        parent.trace().enter(Site::SUBREQUEST);
         let variables = options.share == Share::All;
         let (mut x, body) = child(parent, (uri, args), options, Taking::Over);
         let own = Some(std::mem::replace(&mut x.shared, parent.shared.clone()));
@@ -213,7 +213,7 @@ impl Drop for Child<'_> {
         parent.shared.subrequests.set(parent.shared.subrequests.get() - 1);
         // A location with `profile off` may have ended it for both.
         parent.recorded.set(parent.shared.is_on());
-        parent.leave(Site::SUBREQUEST);
+        parent.trace().leave(Site::SUBREQUEST);
         parent.worker.give_exchange(x);
     }
 }

@@ -32,15 +32,15 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             Step::Waits => {}
         }
         if let Some((at, waiting)) = run.take_request_op() {
-            let (lines, _) = if x.is_traced() { run.standing(Some(at)) } else { Default::default() };
-            x.enter_all(&lines);
+            let (lines, _) = if x.trace().is_on() { run.standing(Some(at)) } else { Default::default() };
+            x.trace().enter_all(&lines);
             // Who wants to know hears of it when this is done: a coroutine can't be called off halfway.
             let mut nobody = None;
             let client = if run.on_abort.is_some() { &mut nobody } else { &mut client };
             // In a box: what it may come to is large, and most runs that wait do not come here.
             let done = Box::pin(of_request(run, x, at, waiting, settings.use_default_type));
             let done = unless(client, pin!(async { Some(done.await) })).await;
-            x.leave_all(&lines);
+            x.trace().leave_all(&lines);
             match done {
                 Some(Some(end)) => return Some(end),
                 Some(None) => {}
@@ -50,8 +50,8 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
             x.log(Level::Error, &"lua threads wait for one another and none can go on");
             return Some(End::Error);
         } else {
-            let (lines, kind) = if x.is_traced() { run.standing(None) } else { Default::default() };
-            x.enter_all(&lines);
+            let (lines, kind) = if x.trace().is_on() { run.standing(None) } else { Default::default() };
+            x.trace().enter_all(&lines);
             // Who receives the body hears of it there.
             let (mut nobody, body) = (None, run.wants_piece());
             let leaving = if body.is_some() && run.on_abort.is_some() { &mut nobody } else { &mut client };
@@ -65,7 +65,7 @@ pub(crate) async fn drive(run: &mut Run, x: &mut Exchange, settings: &Settings) 
                 });
                 unless(leaving, ready).await
             };
-            x.leave_all(&lines);
+            x.trace().leave_all(&lines);
             if ready.is_none() {
                 client = None;
                 let end = left(x);
@@ -83,9 +83,9 @@ pub(crate) async fn drive_alone(mut run: Box<Run>, origin: &Origin, name: &str) 
     let worker = with_worker(Rc::clone).expect("runs are awaited by tasks of workers");
     let mut x = Exchange::alone(&worker, origin, run.phase.context(), name);
     let site = SiteTable::fixed(Kind::LuaResume, "", run.phase.label());
-    x.enter(site);
+    x.trace().enter(site);
     let end = drive(&mut run, &mut x, &Settings::default()).await;
-    x.leave(site);
+    x.trace().leave(site);
     drop(run);
     x.log(Level::Debug, &"http lua close fake http connection");
     x.end_alone(matches!(end, Some(End::Error)));

@@ -76,7 +76,7 @@ pub(crate) fn lend<T>(
             x.own_lasting::<Allocated>().0 += more;
         }
         if spent != before.1 {
-            x.note_vm(spent[0] - before.1[0], spent[1] - before.1[1]);
+            x.trace().note_vm(spent[0] - before.1[0], spent[1] - before.1[1]);
         }
     }
     result

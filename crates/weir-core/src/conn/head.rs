@@ -39,12 +39,12 @@ pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead
     wire.timer.arm(x.server.settings.client_header_timeout);
     let shared = x.shared.clone();
     loop {
-        x.open(Site::step(Step::HeadRead));
+        x.trace().open(Site::step(Step::HeadRead));
         wire.input.borrow_mut().hold();
         wire.flush();
         let received = Box::pin(wire.stream.recv(Some(&wire.timer)));
         let received = shared.waiting_for(WaitKind::ClientRead, received).await;
-        x.close(Site::step(Step::HeadRead));
+        x.trace().close(Site::step(Step::HeadRead));
         match received {
             Recv::Data(buf) => wire.input.borrow_mut().push(buf),
             gone => return Err(lost(x, wire, &gone)),
@@ -60,14 +60,14 @@ pub(crate) async fn read(x: &mut Exchange, wire: &Rc<Wire>) -> Result<(), NoHead
 fn checked(x: &mut Exchange, parsed: Result<(), NoHead>) -> Result<(), NoHead> {
     let at_a_glance = !x.connection.hosts.borrow().has_patterns();
     if parsed.is_err() || !at_a_glance {
-        x.mark(Site::step(Step::Parse));
+        x.trace().mark(Site::step(Step::Parse));
     }
     parsed?;
     let checked = check(x);
     match (at_a_glance, &checked) {
-        (false, _) => x.mark(Site::step(Step::VirtualServer)),
+        (false, _) => x.trace().mark(Site::step(Step::VirtualServer)),
         (true, Ok(())) if x.server.is_plain() => x.opening = true,
-        (true, _) => x.mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer)]),
+        (true, _) => x.trace().mark_and_pass(Site::step(Step::Parse), [Site::step(Step::VirtualServer)]),
     }
     debug::begun(x);
     checked

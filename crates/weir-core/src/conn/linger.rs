@@ -50,5 +50,5 @@ pub(crate) async fn close(x: &mut Exchange, wire: &Rc<Wire>, unread: bool) {
             Recv::Eof | Recv::TimedOut | Recv::Err(_) => break,
         }
     }
-    x.mark(Site::step(Step::Lingering));
+    x.trace().mark(Site::step(Step::Lingering));
 }

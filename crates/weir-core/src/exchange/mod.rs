@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 pub use alone::{Alone, Origin};
+pub use boundary::ExchangeTrace;
 pub(crate) use common::Common;
 pub(crate) use content_type::Kinds;
 pub use fields::Named;

@@ -24,32 +24,32 @@ pub(super) fn head(x: &mut Exchange, at: usize) -> Head {
     let mut passed = at;
     for (at, entry) in filters.iter().enumerate().skip(at) {
         if entry.is_plain {
-            x.at(entry.site);
+            x.trace().at(entry.site);
         } else {
-            x.pass_all(&filters[passed..at]);
-            x.open(entry.site);
+            x.trace().pass_all(&filters[passed..at]);
+            x.trace().open(entry.site);
         }
         let verdict = entry.filter.filter(x);
         if entry.is_plain {
             if matches!(verdict, Verdict::Passed) {
                 continue;
             }
-            x.pass_all(&filters[passed..at]);
-            x.open(entry.site);
+            x.trace().pass_all(&filters[passed..at]);
+            x.trace().open(entry.site);
         }
         passed = at + 1;
         match verdict {
-            Verdict::Passed => x.close_passed(entry.site),
-            Verdict::Ok | Verdict::Declined => x.close_before_next(entry.site),
+            Verdict::Passed => x.trace().close_passed(entry.site),
+            Verdict::Ok | Verdict::Declined => x.trace().close_before_next(entry.site),
             Verdict::Wait => return Head::Filter(at),
             instead => {
-                x.close(entry.site);
+                x.trace().close(entry.site);
                 return Head::Instead(instead);
             }
         }
     }
-    x.pass_all(filters.get(passed..).unwrap_or_default());
-    x.nowhere();
+    x.trace().pass_all(filters.get(passed..).unwrap_or_default());
+    x.trace().nowhere();
     // The page for the 500 has passed the same filters: it goes out as it is.
     if x.refuse_unmatched() && x.response.status != 500 {
         x.response.clear();
@@ -77,7 +77,7 @@ pub(crate) async fn send_head(x: &mut Exchange) -> bool {
     loop {
         match head(x, from) {
             Head::Sent => {
-                x.mark(Site::HEADER);
+                x.trace().mark(Site::HEADER);
                 return true;
             }
             Head::Instead(verdict) => {
@@ -171,7 +171,7 @@ pub(crate) async fn filtered(x: &mut Exchange, at: usize) -> Option<Verdict> {
     let shared = x.shared.clone();
     let entry = plan.header_filters.get(at)?;
     let verdict = shared.pending(entry.filter.wait(x)).await;
-    x.close(entry.site);
+    x.trace().close(entry.site);
     match verdict {
         Verdict::Ok | Verdict::Declined | Verdict::Passed => None,
         instead => Some(instead),

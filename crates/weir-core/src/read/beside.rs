@@ -27,9 +27,9 @@ impl Exchange {
         if self.body.read {
             return Some(Ok(()));
         }
-        self.enter(Site::BODY_READ);
+        self.trace().enter(Site::BODY_READ);
         let result = self.read_all_beside(others).await;
-        self.leave(Site::BODY_READ);
+        self.trace().leave(Site::BODY_READ);
         self.body.read = matches!(result, Some(Ok(())));
         result
     }

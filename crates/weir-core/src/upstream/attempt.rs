@@ -217,11 +217,11 @@ impl Run {
             };
             let site = self.up.sites.of(&lease);
             if connection.is_none() {
-                x.enter(site);
+                x.trace().enter(site);
                 self.start(&lease);
             }
             let result = self.one(x, lease, connection).await;
-            x.leave(site);
+            x.trace().leave(site);
             match result {
                 Ok(answered) => {
                     // Boxed: its future is not part of those that have no cache.
@@ -401,7 +401,7 @@ impl Run {
         connection.reused = true;
         let (sent, length) = (connection.sent(), received.len() as u64);
         self.tries.count(0, sent, length);
-        x.bytes(self.up.sites.of(lease), length, sent);
+        x.trace().bytes(self.up.sites.of(lease), length, sent);
         match result {
             Ok(len) => {
                 if let Some((timed, began)) = measured {

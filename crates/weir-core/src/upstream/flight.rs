@@ -120,7 +120,7 @@ impl Flight {
         let Some(connection) = self.group.pool.take(&lease.peer, None) else { return Ok(()) };
         let connection = self.connection.insert(connection);
         connection.own = run.decided.keep;
-        x.enter(run.up.sites.of(lease));
+        x.trace().enter(run.up.sites.of(lease));
         run.start(lease);
         run.tries.connected();
         connection.begin();
@@ -198,9 +198,9 @@ fn answered(
     let site = run.up.sites.of(&lease);
     let (sent, received) = (connection.sent(), bytes.len() as u64);
     run.tries.count(0, sent, received);
-    x.bytes(site, received, sent);
+    x.trace().bytes(site, received, sent);
     run.tries.head(incoming.status, &incoming.fields);
-    x.leave(site);
+    x.trace().leave(site);
     let mut rest = Vec::new();
     if let Some(body @ [_, ..]) = bytes.get(len..) {
         rest = connection.stream.spare();

@@ -22,7 +22,7 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead
     let wrong = h2.checked().err();
     let too_large = section.too_large;
     drop(h2);
-    x.mark(Site::step(Step::Parse));
+    x.trace().mark(Site::step(Step::Parse));
     if let Some(malformed) = wrong {
         return (Err(refuse(x, &malformed)), Some(Code::Protocol));
     }
@@ -36,7 +36,7 @@ pub(super) fn read(x: &mut Exchange, mux: &Mux, end: bool) -> (Result<(), NoHead
         return (Err(refused(x)), None);
     }
     let checked = host(x, message.authority).and_then(|()| check(x)).and_then(|()| served_here(x));
-    x.mark(Site::step(Step::VirtualServer));
+    x.trace().mark(Site::step(Step::VirtualServer));
     (checked, None)
 }
 

@@ -44,7 +44,7 @@ impl Shared {
         });
     }
 
-    /// See [`Exchange::note_vm`](super::super::Exchange::note_vm).
+    /// See [`ExchangeTrace::note_vm`](super::super::ExchangeTrace::note_vm).
     #[cold]
     #[inline(never)]
     pub(in crate::exchange) fn note_vm_on(&self, collector: u64, compiler: u64) {
