@@ -3,7 +3,8 @@
 //! One of the few homes of `unsafe` (STYLE rule 8): every wrapper here is a thin, safe face of calls that have no
 //! safe one in `std`, with no logic of its own. `brotli` is the compressor, [`regex`] PCRE2, [`process`] signals and limits, [`socket`] the
 //! socket options `std` lacks, [`bytes`] the vector instructions that parsers want, [`heap`] an
-//! allocator that counts, [`probe`] the places for tracers from outside, [`perf`] such a tracer.
+//! allocator that counts, [`probe`] the places for tracers from outside, [`perf`] such a tracer. [`json`] has no unsafe
+//! call: it is here because all crates above may use it.
 //!
 //! Without its feature `regex` (on by default) the crate needs no C compiler, which is how `weir-http` uses it.
 
@@ -11,6 +12,7 @@
 pub mod brotli;
 pub mod bytes;
 pub mod heap;
+pub mod json;
 pub mod perf;
 pub mod probe;
 pub mod process;

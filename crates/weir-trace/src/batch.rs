@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::event::{Event, EventKind};
-use crate::live::{LiveSite, Shared};
+use crate::live::{LiveSite, MANY, Shared};
 use crate::record::RequestRecord;
 
 /// The values of requests of one shape: a row of the values of its events for each of them, and [`Totals`].
@@ -234,8 +234,6 @@ fn copy(keys: &[u64], events: &[impl Word], row: &mut [u32]) -> u64 {
 const TOTALS: usize = 5;
 /// Requests that are counted alone: most shapes are rare, and a batch takes six kilobytes.
 const FEW: usize = 8;
-/// Requests that are counted together.
-pub(crate) const MANY: usize = 64;
 /// The largest value: processors convert signed numbers of 32 bits to floating point
 /// ([`buckets`](crate::histogram::buckets)). 0.7 s at 3 GHz.
 const LARGEST: u64 = i32::MAX as u64;

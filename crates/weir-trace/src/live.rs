@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::batch::MANY;
 use crate::event::EventKind;
 use crate::histogram::{Histogram, OCTAVES, SUBS, bucket, small_bucket};
 use crate::site::Site;
@@ -445,6 +444,8 @@ fn add(counter: &AtomicU64, value: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
 }
 
+/// Requests that are counted together: a batch is full with them, and loops over so many values have a known length.
+pub(crate) const MANY: usize = 64;
 /// Buckets allocated together.
 const PART: usize = 8 * SUBS;
 const PARTS: usize = (OCTAVES * SUBS).div_ceil(PART);

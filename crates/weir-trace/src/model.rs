@@ -1,7 +1,19 @@
-//! Small shared vocabulary: what a request waits for, and the records of the sampler and the watchdog.
+//! Small shared vocabulary: the number of a request, what a request waits for, and the records of the sampler and the watchdog.
 
-use crate::record::RequestId;
+use std::fmt;
+
 use crate::site::Site;
+
+/// A request's number, unique across workers and restarts by its caller's choice; `$request_id` is its hex form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct RequestId(pub u128);
+
+impl fmt::Display for RequestId {
+    /// 32 hexadecimal digits, as nginx's `$request_id` and the trace-id of W3C Trace Context.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
 
 /// What a suspended request waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

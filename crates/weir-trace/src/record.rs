@@ -2,19 +2,8 @@
 
 use std::fmt;
 
-use crate::model::WaitKind;
+use crate::model::{RequestId, WaitKind};
 use crate::site::Site;
-
-/// A request's number, unique across workers and restarts by its caller's choice; `$request_id` is its hex form.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct RequestId(pub u128);
-
-impl fmt::Display for RequestId {
-    /// 32 hexadecimal digits, as nginx's `$request_id` and the trace-id of W3C Trace Context.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
 
 /// One finished request. Times are in ticks. `start`, `total`, `run` and `waits` are filled in from the trace when
 /// there is one; without one, `total` is the caller's to give.

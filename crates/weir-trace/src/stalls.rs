@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::model::Stall;
-use crate::record::RequestId;
+use crate::model::{RequestId, Stall};
 
 /// The last stalls of one worker. Behind a lock: there is at most one every few milliseconds, by definition.
 #[derive(Clone, Debug)]

@@ -4,4 +4,5 @@ mod read;
 mod write;
 
 pub use read::{Malformed, Value};
-pub use write::{Json, escape};
+pub use weir_sys::json::escape;
+pub use write::Json;

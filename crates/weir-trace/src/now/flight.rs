@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-use crate::model::WaitKind;
-use crate::record::{RequestId, Text};
+use crate::model::{RequestId, WaitKind};
+use crate::record::Text;
 use crate::site::Site;
 
 /// One request in flight, as another thread sees it. Times are ticks.

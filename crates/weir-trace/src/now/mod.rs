@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::model::WaitKind;
-use crate::record::RequestId;
+use crate::model::{RequestId, WaitKind};
 use crate::site::Site;
 
 pub use blame::Blame;

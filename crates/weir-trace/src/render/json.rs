@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use weir_http::json::escape;
+use weir_sys::json::escape;
 
 use super::Scale;
 use crate::histogram::Histogram;

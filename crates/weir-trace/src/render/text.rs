@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Scale;
 use super::rows::{Line, lines, name, name_of_missing};
 use crate::event::{Decoder, Event, EventKind};
-use crate::model::WaitKind;
-use crate::record::{RequestId, RequestRecord};
+use crate::model::{RequestId, WaitKind};
+use crate::record::RequestRecord;
 use crate::site::{Kind, Site, SiteTable};
 use crate::tree::{Node, Tree};
 
