@@ -7,17 +7,14 @@
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
-use x509_parser::der_parser::Oid;
-use x509_parser::extensions::{NSCertType, ParsedExtension, X509Extension};
-use x509_parser::oid_registry::{
-    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_CERT_TYPE, OID_X509_EXT_NAME_CONSTRAINTS,
-    OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
-};
+use x509_parser::extensions::{NSCertType, ParsedExtension};
+use x509_parser::oid_registry::{OID_X509_EXT_CERT_TYPE, OID_X509_EXT_NAME_CONSTRAINTS};
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
+use crate::issuer::{issued, signed_by};
+use crate::problem::Problem;
 use crate::revocation::RevocationLists;
-use crate::verify::{algorithms, verify};
 
 /// What is trusted.
 #[derive(Clone, Debug, Default)]
@@ -35,69 +32,6 @@ pub enum Purpose {
     Client,
     /// A server's.
     Server,
-}
-
-/// A verdict of OpenSSL's: its number and its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// `X509_V_ERR_...`
-    pub code: u16,
-    /// What it says.
-    pub text: &'static str,
-}
-
-macro_rules! problems {
-    ($($name:ident $code:literal $text:literal),* $(,)?) => {
-        #[allow(missing_docs, reason = "each is OpenSSL's of that name")]
-        impl Problem {
-            $(pub const $name: Problem = Problem { code: $code, text: $text };)*
-        }
-
-        const ALL: &[Problem] = &[$(Problem::$name),*];
-    };
-}
-
-problems! {
-    NO_ISSUER 2 "unable to get issuer certificate",
-    NO_CRL 3 "unable to get certificate CRL",
-    BAD_SIGNATURE 7 "certificate signature failure",
-    NOT_YET_VALID 9 "certificate is not yet valid",
-    EXPIRED 10 "certificate has expired",
-    CRL_NOT_YET_VALID 11 "CRL is not yet valid",
-    CRL_EXPIRED 12 "CRL has expired",
-    CRL_SIGNATURE 8 "CRL signature failure",
-    SELF_SIGNED 18 "self-signed certificate",
-    SELF_SIGNED_IN_CHAIN 19 "self-signed certificate in certificate chain",
-    NO_LOCAL_ISSUER 20 "unable to get local issuer certificate",
-    UNVERIFIED_LEAF 21 "unable to verify the first certificate",
-    TOO_LONG 22 "certificate chain too long",
-    REVOKED 23 "certificate revoked",
-    PATH_LENGTH 25 "path length constraint exceeded",
-    PURPOSE 26 "unsuitable certificate purpose",
-    CRITICAL 34 "unhandled critical extension",
-    NO_CERT_SIGN 32 "key usage does not include certificate signing",
-    NO_CRL_ISSUER 33 "unable to get CRL issuer certificate",
-    NO_CRL_SIGN 35 "key usage does not include CRL signing",
-    CRL_CRITICAL 36 "unhandled critical CRL extension",
-    CRL_SCOPE 44 "different CRL scope",
-    NAME_CONSTRAINTS 51 "unsupported name constraint type",
-    APPLICATION 50 "application verification failure",
-    INVALID_CA 79 "invalid CA certificate",
-    MALFORMED 1 "unspecified certificate verification error",
-}
-
-impl Problem {
-    /// The one of this number; `None`: OpenSSL's `X509_V_OK`.
-    pub fn of(code: u16) -> Option<Problem> {
-        let text = "unknown certificate verification error";
-        let known = || ALL.iter().copied().find(|it| it.code == code);
-        (code != 0).then(|| known().unwrap_or(Problem { code, text }))
-    }
-
-    /// `optional_no_ca` lets these pass.
-    pub fn is_about_trust(self) -> bool {
-        matches!(self.code, 18..=21 | 27)
-    }
 }
 
 /// Whether the first of `chain` is trusted for `purpose` at `now` (seconds since 1970), over `depth` others at most
@@ -253,46 +187,10 @@ impl<'p, 'c> Path<'p, 'c> {
     }
 }
 
-pub(crate) type Algorithm = &'static dyn rustls::pki_types::SignatureVerificationAlgorithm;
-
-/// The algorithms whose identifier of a signature begins with the object identifier `oid`.
-pub(crate) fn all_with(all: &'static [Algorithm], oid: &[u8]) -> Vec<Algorithm> {
-    let is = |it: &&Algorithm| {
-        let id = it.signature_alg_id();
-        crate::der::expect(id.as_ref(), crate::der::OID).is_some_and(|(own, _)| own == oid)
-    };
-    all.iter().filter(is).copied().collect()
-}
-
 fn same(a: &X509Certificate<'_>, b: &X509Certificate<'_>) -> bool {
     std::ptr::eq(a, b)
         || (a.tbs_certificate.as_ref() == b.tbs_certificate.as_ref()
             && a.signature_value == b.signature_value)
-}
-
-/// Whether `certificate` names `issuer` as its own: by name, and by the identifier of its key where both have one.
-pub(crate) fn issued(issuer: &X509Certificate<'_>, certificate: &X509Certificate<'_>) -> bool {
-    if issuer.subject().as_raw() != certificate.issuer().as_raw() {
-        return false;
-    }
-    let authority = extension(certificate, &OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER);
-    let own = extension(issuer, &OID_X509_EXT_SUBJECT_KEY_IDENTIFIER);
-    match (authority.map(|it| it.parsed_extension()), own.map(|it| it.parsed_extension())) {
-        (
-            Some(ParsedExtension::AuthorityKeyIdentifier(authority)),
-            Some(ParsedExtension::SubjectKeyIdentifier(own)),
-        ) => authority.key_identifier.as_ref().is_none_or(|wanted| wanted == own),
-        _ => true,
-    }
-}
-
-fn extension<'p, 'c>(certificate: &'p X509Certificate<'c>, oid: &Oid<'_>) -> Option<&'p X509Extension<'c>> {
-    certificate.tbs_certificate.get_extension_unique(oid).ok().flatten()
-}
-
-pub(crate) fn signed_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
-    let signed = all_with(algorithms().all, certificate.signature_algorithm.oid().as_bytes());
-    verify(&signed, issuer, certificate.tbs_certificate.as_ref(), &certificate.signature_value.data)
 }
 
 /// What a certificate says of itself must be understood.

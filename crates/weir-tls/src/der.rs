@@ -15,6 +15,11 @@ pub(crate) const OCTETS: u8 = 0x04;
 pub(crate) const OID: u8 = 0x06;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
+/// The object identifier id-ecPublicKey (RFC 5480, section 2.1.1), without its header.
+pub(crate) const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+/// The object identifier rsaEncryption (RFC 8017, appendix C).
+pub(crate) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+
 /// The first element of `bytes`; tags of one byte, lengths of up to four.
 pub(crate) fn element(bytes: &[u8]) -> Option<Element<'_>> {
     let (&tag, rest) = bytes.split_first()?;

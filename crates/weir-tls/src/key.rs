@@ -6,6 +6,7 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::PrivateKeyDer;
 pub use rustls::sign::SigningKey;
 
+use crate::der::{EC, RSA};
 use crate::error::{Error, content};
 use crate::late::Late;
 use crate::{decrypt, der, pem};
@@ -127,11 +128,7 @@ pub fn rsa_bits(key: &dyn SigningKey) -> Option<usize> {
     Some(modulus.strip_prefix(&[0]).unwrap_or(modulus).len() * 8)
 }
 
-/// id-ecPublicKey
-pub(crate) const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 /// prime256v1
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 /// secp384r1
 const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
-/// rsaEncryption
-pub(crate) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];

@@ -13,8 +13,7 @@ use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
-use crate::der;
-use crate::key::{EC, RSA};
+use crate::der::{self, EC, RSA};
 
 /// A key whose file has its public half.
 pub(crate) struct Late {

@@ -7,9 +7,9 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-use crate::chain::{all_with, issued, signed_by};
 use crate::der::{self, INTEGER, OCTETS, OID, SEQUENCE};
 use crate::error::{Error, content};
+use crate::issuer::{all_with, issued, signed_by};
 use crate::verify::{algorithms, verify};
 
 /// What an issuer says of a certificate.

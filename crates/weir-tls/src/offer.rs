@@ -1,7 +1,7 @@
 //! Hellos that no handshake can come of, with the alerts that TLS and OpenSSL have for them. rustls says handshake_failure
 //! for most.
 
-use crate::hello::HelloFields;
+use crate::hello_fields::HelloFields;
 use crate::suites::Protocols;
 
 /// What a ClientHello offers and has.

@@ -18,8 +18,9 @@ use x509_parser::revocation_list::RevokedCertificate;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::ReasonCode;
 
-use crate::chain::{Problem, all_with};
 use crate::der;
+use crate::issuer::all_with;
+use crate::problem::Problem;
 use crate::verify::{algorithms, verify};
 
 /// The lists of a file.
@@ -264,7 +265,8 @@ mod tests {
     };
     use rustls::pki_types::CertificateDer;
 
-    use crate::chain::{self, Problem, Purpose, Trust};
+    use crate::chain::{self, Purpose, Trust};
+    use crate::problem::Problem;
     use crate::{der, facts};
 
     /// 2025-06-01.

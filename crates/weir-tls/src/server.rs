@@ -13,10 +13,11 @@ use rustls::{DistinguishedName, HandshakeKind, SignatureAlgorithm, SupportedCiph
 use crate::certificate::{Certificate, Effort};
 use crate::compress::Zlib;
 use crate::early::{EarlyRecords, Kind, TooMuch};
-use crate::elsewhere::Elsewhere;
 use crate::error::{Error, content};
+use crate::external_sessions::{ExternalSessions, NamedSession};
 use crate::group::{self, WithGroup};
-use crate::hello::{Hello, HelloFields};
+use crate::hello::Hello;
+use crate::hello_fields::HelloFields;
 use crate::offer::Unfit;
 use crate::secrets::{Noting, Secrets};
 use crate::session::{self, HandshakeNotes, Session, Side};
@@ -72,7 +73,7 @@ pub struct Otherwise {
     /// Clients are asked for certificates, issued by one of these names (as encoded).
     pub client_subjects: Option<Vec<Vec<u8>>>,
     /// Who keeps its session.
-    pub sessions: Option<Arc<Elsewhere>>,
+    pub sessions: Option<Arc<ExternalSessions>>,
 }
 
 impl ServerConfig {
@@ -166,7 +167,7 @@ impl ServerConfig {
         config.ticketer = own.ticketer.clone();
         config.send_tls13_tickets = own.send_tls13_tickets;
         config.session_storage = match wishes.sessions {
-            Some(elsewhere) => Arc::new(WithGroup(elsewhere)),
+            Some(external) => Arc::new(WithGroup(external)),
             None => own.session_storage.clone(),
         };
         Ok(ServerConfig { rustls: Arc::new(config), protocols, clients, ..self.clone() })
@@ -189,9 +190,10 @@ impl ServerConfig {
         self.rustls.max_early_data_size > 0 && !self.rustls.ticketer.enabled()
     }
 
-    /// Where sessions are kept that are not in tickets.
-    pub(crate) fn session_storage(&self) -> Arc<dyn StoresServerSessions> {
-        self.sessions.clone()
+    /// The sessions of one handshake that the caller stores: the one that the client has asked for, if it was `found`, and
+    /// whether those that are made are `wanted`.
+    pub fn external_sessions(&self, found: Option<NamedSession>, wanted: bool) -> ExternalSessions {
+        ExternalSessions::new(found, wanted, self.sessions.clone())
     }
 
     /// The versions that are offered.

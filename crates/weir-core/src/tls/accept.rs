@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use weir_rt::{Recv, clock};
 use weir_tls::{
-    Acceptor, Certificate, Elsewhere, Error, Handshake, Hello, HelloFields, Otherwise, Progress,
+    Acceptor, Certificate, Error, ExternalSessions, Handshake, Hello, HelloFields, Otherwise, Progress,
     ServerConfig, Session,
 };
 use weir_trace::Step;
@@ -173,14 +173,14 @@ fn otherwise(
     config: ServerConfig,
     choice: &mut Choice,
     greeting: &Greeting,
-) -> Result<(ServerConfig, Option<Arc<Elsewhere>>), Refusal> {
+) -> Result<(ServerConfig, Option<Arc<ExternalSessions>>), Refusal> {
     if choice.cleared && choice.certificates.is_empty() {
         return Err(Refusal::NoCertificate);
     }
     let subjects = choice.clients.as_ref().map(|clients| clients.subjects.clone());
     let found = choice.session.take().map(|session| (greeting.hello.session_id.clone(), session));
     let sessions =
-        (found.is_some() || choice.keeps).then(|| Arc::new(Elsewhere::new(&config, found, choice.keeps)));
+        (found.is_some() || choice.keeps).then(|| Arc::new(config.external_sessions(found, choice.keeps)));
     if choice.protocols.is_none() && subjects.is_none() && sessions.is_none() {
         return Ok((config, None));
     }

@@ -1,33 +1,34 @@
-//! Sessions that somebody else keeps: found before the handshake that asks for them, told when it has made one.
+//! Sessions that the caller stores: found before the handshake that asks for them, handed over when it has made one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::server::StoresServerSessions;
 
-use crate::server::ServerConfig;
-
 /// A session's identifier, and the session itself, in a form that says nothing to others.
-pub(crate) type Named = (Vec<u8>, Vec<u8>);
+pub type NamedSession = (Vec<u8>, Vec<u8>);
 
 /// The sessions of one handshake.
-pub struct Elsewhere {
-    found: Option<Named>,
-    /// `None`: nobody wants to know.
-    made: Option<Mutex<Vec<Named>>>,
-    /// What the server keeps itself.
+pub struct ExternalSessions {
+    found: Option<NamedSession>,
+    /// `None`: the caller does not want them.
+    made: Option<Mutex<Vec<NamedSession>>>,
+    /// What the server stores itself.
     own: Arc<dyn StoresServerSessions>,
 }
 
-impl Elsewhere {
-    /// For a handshake of `config`: the session that the client has asked for, if it was `found`, and whether those that
-    /// are made are wanted.
-    pub fn new(config: &ServerConfig, found: Option<Named>, wanted: bool) -> Elsewhere {
-        Elsewhere { found, made: wanted.then(Mutex::default), own: config.session_storage() }
+impl ExternalSessions {
+    /// See [`ServerConfig::external_sessions`](crate::ServerConfig::external_sessions); `own` is what the server stores itself.
+    pub(crate) fn new(
+        found: Option<NamedSession>,
+        wanted: bool,
+        own: Arc<dyn StoresServerSessions>,
+    ) -> ExternalSessions {
+        ExternalSessions { found, made: wanted.then(Mutex::default), own }
     }
 
-    /// What the handshake has made; told once.
-    pub fn take_made(&self) -> Vec<Named> {
+    /// What the handshake has made; empty the second time.
+    pub fn take_made(&self) -> Vec<NamedSession> {
         let made = self.made.as_ref();
         made.map(|made| std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner)))
             .unwrap_or_default()
@@ -38,7 +39,7 @@ impl Elsewhere {
     }
 }
 
-impl StoresServerSessions for Elsewhere {
+impl StoresServerSessions for ExternalSessions {
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
         if let Some(made) = &self.made {
             made.lock().unwrap_or_else(PoisonError::into_inner).push((id.clone(), session.clone()));
@@ -59,8 +60,8 @@ impl StoresServerSessions for Elsewhere {
     }
 }
 
-impl fmt::Debug for Elsewhere {
+impl fmt::Debug for ExternalSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Elsewhere")
+        f.write_str("ExternalSessions")
     }
 }
