@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::answer::Failure;
+use crate::event::LookupId;
 use crate::name::Name;
-use crate::resolver::LookupId;
 use crate::wire::{Data, Type};
 
 /// What is asked of name servers: records of a type.

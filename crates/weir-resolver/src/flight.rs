@@ -1,9 +1,10 @@
 //! The resolver's queries: attempts, answers, results, heartbeats.
 
 use crate::cache::{Key, Known};
+use crate::event::{Event, Token, Transmit};
 use crate::name::Name;
 use crate::query::{Attempt, Meaning, Query, patience};
-use crate::resolver::{Event, Purpose, Resolver, STALE_FOR, Timer, Token, Transmit};
+use crate::resolver::{Purpose, Resolver, STALE_FOR, Timer};
 use crate::wire::{self, Response, Type};
 
 /// Seconds that "there is nothing" holds at most (RFC 2308 section 7.1 allows more), and without a word about it.

@@ -15,6 +15,7 @@
 
 mod answer;
 mod cache;
+mod event;
 mod flight;
 mod kept;
 mod name;
@@ -29,6 +30,7 @@ pub mod wire;
 mod tests;
 
 pub use answer::{Answer, Failure, Question, Service};
+pub use event::{Event, LookupId, Token, Transmit};
 pub use name::Name;
-pub use resolver::{Event, LookupId, Resolver, Token, Transmit};
+pub use resolver::Resolver;
 pub use settings::Settings;

@@ -2,8 +2,8 @@
 
 use crate::answer::Failure;
 use crate::cache::Key;
+use crate::event::Token;
 use crate::name::Name;
-use crate::resolver::Token;
 use crate::wire::{Data, Response, Type};
 
 /// A query in flight.
