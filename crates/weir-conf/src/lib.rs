@@ -34,6 +34,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod context;
 mod directive;
 mod error;
 mod glob;
@@ -44,16 +45,19 @@ mod nearest;
 mod parser;
 mod raw;
 mod source;
+mod tree;
 mod value;
 mod yaml;
 
-pub use directive::{Args, Contexts, Directive, Kind, Signature, check, names};
+pub use context::{Args, Contexts, Kind, names};
+pub use directive::{Directive, Signature, check};
 pub use error::{Error, Errors, Level, Result};
 pub use include::{Files, MemoryFiles, RealFiles};
 pub use line::{LineCx, Text};
 pub use nearest::nearest;
-pub use parser::{Block, Failure, Line, Paths, Raw, Tree, load, outline};
+pub use parser::{load, outline};
 pub use source::{FileId, Place, Source, SourceFile, Span, Word};
+pub use tree::{Block, Failure, Line, Paths, Raw, Tree};
 pub use value::{
     Bufs, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
 };

@@ -1,0 +1,97 @@
+//! A configuration as written: lines, their words and blocks, and the texts they come from.
+
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+
+use crate::error::Errors;
+use crate::source::{Source, Span, Word};
+
+/// A configuration as written: lines in order, each `include` replaced by what it includes.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Lines of the main context; those of `-g` come first.
+    pub lines: Vec<Line>,
+    /// The texts, for the places of errors and for `-T`.
+    pub source: Source,
+    /// What relative paths are relative to.
+    pub paths: Paths,
+}
+
+/// The folders that relative paths start from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// That of the server (`-p`): logs, roots.
+    pub prefix: PathBuf,
+    /// That of the main configuration file: included files, certificates.
+    pub conf_prefix: PathBuf,
+}
+
+/// One directive as written.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its first word.
+    pub name: Word,
+    /// The other words.
+    pub args: Vec<Word>,
+    /// The lines in braces after them.
+    pub block: Option<Block>,
+    /// The raw text in braces after them, for names that ask for it.
+    pub raw: Option<Raw>,
+    /// From the name to the `;` or `}`.
+    pub span: Span,
+}
+
+impl Line {
+    /// Name and arguments: what blocks such as `map` call their parameters.
+    pub fn words(&self) -> impl Iterator<Item = &Word> {
+        std::iter::once(&self.name).chain(&self.args)
+    }
+
+    /// Adds what the line says, and the lines in its braces, to `hasher`; where they stand does not count.
+    pub fn hash_words(&self, hasher: &mut impl Hasher) {
+        hasher.write_usize(self.args.len());
+        self.words().for_each(|word| word.bytes().hash(hasher));
+        if let Some(raw) = &self.raw {
+            raw.text.hash(hasher);
+        }
+        if let Some(block) = &self.block {
+            hasher.write_usize(block.lines.len());
+            block.lines.iter().for_each(|line| line.hash_words(hasher));
+        }
+    }
+}
+
+/// Lines in braces.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// From the `{` to the `}`.
+    pub span: Span,
+}
+
+impl Block {
+    /// The `{`.
+    pub fn open(&self) -> Span {
+        Span { end: self.span.start + 1, ..self.span }
+    }
+}
+
+/// Text in braces that is not nginx's language.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    /// What stands between the braces, unchanged.
+    pub text: Vec<u8>,
+    /// Where it stands, without the braces.
+    pub span: Span,
+}
+
+/// A configuration that cannot be used: what is wrong, and what could be read, in which further errors may be
+/// looked for to show all of them at once.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The lines without error. Lines that were meant may be missing.
+    pub tree: Tree,
+    /// At least one error.
+    pub errors: Errors,
+}
