@@ -60,4 +60,5 @@ pub use source::{FileId, Place, Source, SourceFile, Span, Word};
 pub use tree::{Block, Failure, Line, Paths, Raw, Tree};
 pub use value::{
     Bufs, parse_fixed, parse_flag, parse_number, parse_offset, parse_size, parse_time_ms, parse_time_s,
+    split_port,
 };

@@ -156,6 +156,22 @@ fn bounded(value: u64) -> Option<u64> {
     (value <= i64::MAX as u64).then_some(value)
 }
 
+/// The host and the port of `host[:port]`; the host may be an IPv6 address in brackets, and keeps them.
+///
+/// # Errors
+/// The port is no number from 1 to 65535.
+pub fn split_port(text: &str) -> Result<(&str, Option<u16>), std::num::ParseIntError> {
+    let after = text.rfind(']').map_or(0, |at| at + 1);
+    match text[after..].find(':') {
+        None => Ok((text, None)),
+        Some(at) => {
+            let (name, port) = text.split_at(after + at);
+            let number: std::num::NonZeroU16 = port[1..].parse()?;
+            Ok((name, Some(number.get())))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -149,7 +149,7 @@ async fn after(x: &mut Exchange) {
 
 /// Runs the log phase.
 pub(crate) async fn log(x: &mut Exchange) {
-    crate::upstream::tell(x);
+    x.log_complaints();
     if let Some(at) = phase::log(x, 0) {
         attach(x);
         phase::log_waiting(x, at).await;

@@ -237,7 +237,7 @@ fn about_connection(connection: &Connection, level: Level, message: &dyn Display
 /// Logs why a response could not be sent to its end: nginx's lines at `info` for a client that is gone.
 pub fn broken(x: &Exchange, error: error::Error) {
     // A server's answer that broke off has words of its own.
-    if crate::upstream::tell(x) {
+    if x.log_complaints() {
         return;
     }
     let (level, message) = line::broken(error);

@@ -1,11 +1,13 @@
 //! What one thread owns: its generation, free lists, clock and sinks. `Rc`-shared inside the thread, never leaves it.
 
 mod counters;
+mod part;
 mod slots;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_http::date::{Cached, Memo};
@@ -18,19 +20,18 @@ use weir_trace::{Now, Recorder, Settings};
 use crate::conf::server::{Generation, Server};
 use crate::conn::Connection;
 use crate::conn::heads::Heads;
-use crate::conn::parked;
 use crate::conn::wire::Wire;
 use crate::descriptors::{self, ConnectionLimit};
 use crate::exchange::{Exchange, Kinds};
 use crate::file::Files;
 use crate::log::{self, Level, WorkerLogs};
 use crate::recent::Recent;
-use crate::server;
-use crate::server::acceptor::Dealer;
 use crate::trace::Present;
+use part::WorkerParts;
 use slots::Slots;
 
 pub use counters::{Counter, Counters, Counts, DealingCounters};
+pub use part::{WorkerPart, WorkerSlot};
 
 /// The number of the privileged agent, which is none of the workers.
 pub const AGENT: u8 = u8::MAX - 1;
@@ -49,10 +50,7 @@ pub struct Worker {
     pub files: Files,
     /// Buffers of access logs.
     pub logs: WorkerLogs,
-    /// Choosers and idle connections of upstreams.
-    pub upstreams: crate::upstream::Local,
-    /// Answers of caches that are in memory.
-    pub(crate) caches: crate::cache::hot::Local,
+    parts: WorkerParts,
     /// A list for whoever needs one between two statements: taken and put back.
     pub(crate) fields: RefCell<Vec<weir_http::Field>>,
     /// A buffer for whoever needs one between two statements; taken and put back, never held across an await.
@@ -96,8 +94,6 @@ pub struct Worker {
     crowded: Cell<Option<u64>>,
     /// A task looks whether memory is to be given back.
     pub(crate) is_trimming: Cell<bool>,
-    /// Whoever deals connections to the workers, where there are several.
-    dealer: RefCell<Option<Arc<Dealer>>>,
     offset: Cell<(u64, i32)>,
 }
 
@@ -117,8 +113,7 @@ impl Worker {
             recorder: RefCell::new(recorder),
             files: Files::default(),
             logs: WorkerLogs::default(),
-            upstreams: Default::default(),
-            caches: Default::default(),
+            parts: WorkerParts::default(),
             fields: RefCell::default(),
             scratch: RefCell::default(),
             generation: RefCell::new(None),
@@ -140,7 +135,6 @@ impl Worker {
             doors: Cell::new(0),
             crowded: Cell::new(None),
             is_trimming: Cell::new(false),
-            dealer: RefCell::new(None),
             offset: Cell::new((time, clock::local_offset(time) / 60)),
         })
     }
@@ -160,8 +154,7 @@ impl Worker {
         self.heads.borrow_mut().clear();
         self.kinds.borrow_mut().clear();
         self.files.clear();
-        self.upstreams.switched();
-        self.caches.switched();
+        self.parts.switched();
         for (wire, connection) in self.open_wires() {
             if !wire.idle.get() {
                 connection.foresee(self);
@@ -241,7 +234,8 @@ impl Worker {
         }
     }
 
-    fn open_wires(&self) -> Vec<(Rc<Wire>, Rc<Connection>)> {
+    /// The open connections.
+    pub(crate) fn open_wires(&self) -> Vec<(Rc<Wire>, Rc<Connection>)> {
         let wires = self.wires.borrow();
         wires.iter().filter_map(|(wire, connection)| Some((wire.upgrade()?, connection.clone()))).collect()
     }
@@ -254,7 +248,7 @@ impl Worker {
     /// The number of the next connection.
     pub(crate) fn connection_number(&self) -> u64 {
         let (next, left) = match self.numbers.get() {
-            (_, 0) => (server::connection_numbers(), server::NUMBERS),
+            (_, 0) => (connection_numbers(), NUMBERS),
             block => block,
         };
         self.numbers.set((next + 1, left - 1));
@@ -272,22 +266,6 @@ impl Worker {
         self.counters.active.add(1);
         let at = self.wires.borrow_mut().insert((Rc::downgrade(wire), connection.clone()));
         Open { worker: self.clone(), at }
-    }
-
-    /// From here on connections are dealt by `dealer`, or accepted by the worker.
-    pub(crate) fn set_dealer(&self, dealer: Option<Arc<Dealer>>) {
-        *self.dealer.borrow_mut() = dealer;
-    }
-
-    /// Whoever deals connections to the worker.
-    pub(crate) fn dealer(&self) -> Option<Arc<Dealer>> {
-        self.dealer.borrow().clone()
-    }
-
-    /// Whether connections are dealt to the worker.
-    #[inline]
-    pub(crate) fn has_dealer(&self) -> bool {
-        self.dealer.borrow().is_some()
     }
 
     /// Open connections of clients, `most` of them.
@@ -415,30 +393,6 @@ impl Worker {
             0 if idle.is_empty() => Reused::None,
             0 => Reused::Later,
             _ => Reused::Some,
-        }
-    }
-
-    /// Has `count` connections leave, those first that wait for a request: plain ones of HTTP/1 go to another worker,
-    /// clients of HTTP/2 are sent GOAWAY, those of HTTP/1 over TLS get `Connection: close` with their next response. What
-    /// has become another protocol goes on.
-    pub(crate) fn even_out(&self, count: u64) {
-        let mut wires = self.open_wires();
-        wires.retain(|(wire, connection)| {
-            let may = wire.multiplexed.get() || connection.is_tls() || parked::can_leave(self, connection);
-            may && connection.requests.get() > 0 && !connection.retired.get() && !wire.moves.get()
-        });
-        wires.sort_by_key(|(wire, _)| !wire.idle.get());
-        for (wire, connection) in wires.iter().take(count as usize) {
-            let stays_open = !wire.multiplexed.get() && parked::can_leave(self, connection);
-            if stays_open {
-                wire.moves.set(true);
-            } else {
-                connection.retired.set(true);
-                self.counters.dealing.evened_out.add(1);
-            }
-            if wire.multiplexed.get() || (stays_open && wire.idle.get()) {
-                wire.timer.arm(0);
-            }
         }
     }
 
@@ -571,3 +525,12 @@ const AHEAD: u64 = 511 + 64;
 const FREE_EXCHANGES: usize = 1024;
 /// ... and so many after a quiet moment: they take some kilobytes each.
 const QUIET_EXCHANGES: usize = 256;
+
+/// A number for each connection of the process (`$connection`), given out in blocks so that workers share nothing.
+fn connection_numbers() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(NUMBERS, Ordering::Relaxed)
+}
+
+/// How many connection numbers a worker takes at a time.
+const NUMBERS: u64 = 1 << 16;

@@ -15,6 +15,7 @@ use weir_rt::{Recv, Stream};
 use super::h1;
 use super::wire::Wire;
 use super::{Connection, Proxied};
+use crate::server::worker_part;
 use crate::worker::Worker;
 
 /// A connection that is no worker's.
@@ -65,7 +66,7 @@ pub(super) fn is_wanted(worker: &Worker, connection: &Connection, idle: u64) -> 
 
 /// Whether a connection can go to another worker between two requests.
 pub(crate) fn can_leave(worker: &Worker, connection: &Connection) -> bool {
-    worker.has_dealer()
+    worker_part::has_dealer(worker)
         && connection.requests.get() > 0
         && connection.states.get().is_none()
         && connection.tls.get().is_none()
@@ -79,7 +80,7 @@ pub(super) async fn park(
     wire: Rc<Wire>,
     deadline: u64,
 ) -> Result<(), Rc<Wire>> {
-    let Some(dealer) = worker.dealer() else { return Err(wire) };
+    let Some(dealer) = worker_part::dealer(worker) else { return Err(wire) };
     if worker.is_stopping()
         || connection.retired.get()
         || wire.stream.is_eof()

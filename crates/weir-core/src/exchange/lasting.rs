@@ -3,7 +3,6 @@
 use std::any::{Any, TypeId};
 
 use super::Exchange;
-use crate::upstream::Tries;
 
 /// Values of modules, one of a type; a list whose memory serves the next request, too.
 ///
@@ -82,27 +81,7 @@ impl Exchange {
         if self.lasting.0.is_empty() { None } else { self.lasting.take::<Reports>()?.0 }
     }
 
-    /// What is known of the servers that were asked; it lasts as well, but for this request or subrequest alone.
-    pub(crate) fn tries(&mut self) -> &Tries {
-        self.tries.get_or_insert_with(|| self.spare_tries.take().unwrap_or_default())
-    }
-
-    /// Whether servers were asked for it, or are about to be.
-    pub fn has_asked_servers(&self) -> bool {
-        self.tries.is_some()
-    }
-
-    /// The name of the group of servers that is asked for it, or was last.
-    pub fn upstream_name(&self) -> Option<String> {
-        self.tries.as_ref()?.group()
-    }
-
-    /// Empties [`Exchange::tries`] for the next request.
-    pub(super) fn clear_tries(&mut self) {
-        self.spare_tries = self.tries.take().and_then(|mut tries| tries.clear().then_some(tries));
-    }
-
-    /// Gives what lasts to `other`, and takes what it has: not the tries, each subrequest's are its own.
+    /// Gives what lasts to `other`, and takes what it has.
     pub(crate) fn swap_lasting(&mut self, other: &mut Exchange) {
         std::mem::swap(&mut self.lasting, &mut other.lasting);
     }

@@ -9,8 +9,8 @@ mod boundary;
 mod common;
 mod content_type;
 mod fields;
-mod kept;
 mod lasting;
+mod part;
 mod request;
 mod response;
 mod shared;
@@ -25,8 +25,7 @@ pub use boundary::ExchangeTrace;
 pub(crate) use common::Common;
 pub(crate) use content_type::Kinds;
 pub use fields::Named;
-pub use kept::CacheStatus;
-pub(crate) use kept::Kept;
+pub use part::ExchangePart;
 pub use request::{Field, Request};
 
 pub use response::{Header, Name, Response};
@@ -44,7 +43,6 @@ use crate::plan::Plan;
 use crate::read::RequestBody;
 use crate::subrequest::family::Family;
 use crate::text::{Arena, Span, Text};
-use crate::upstream::{Flight, Scratch, Tries};
 use crate::variable::{Captures, VarIndex, Variables};
 use crate::worker::Worker;
 
@@ -124,8 +122,6 @@ pub struct Exchange {
     pub(crate) answered: Site,
     /// Why the request ends as it does, where the status does not say it.
     pub(crate) cause: Cause,
-    /// The cache's part in the answer.
-    pub(crate) kept: Kept,
     /// The whole answer was handed over.
     pub(crate) complete: bool,
     pub(crate) body_sent: u64,
@@ -137,13 +133,8 @@ pub struct Exchange {
     states: lasting::Values,
     lasting: lasting::Values,
     own_lasting: lasting::Values,
-    pub(crate) tries: Option<Tries>,
-    /// Emptied ones.
-    spare_tries: Option<Tries>,
-    /// A server has the request, and its answer is waited for.
-    pub(crate) flight: Option<Flight>,
-    /// Memory for requests to servers and the heads of their answers.
-    pub(crate) scratch: Scratch,
+    /// What the storey of upstreams keeps with it.
+    part: Option<Box<dyn ExchangePart>>,
     /// Shared with subrequests.
     pub(crate) common: Option<Rc<Common>>,
     /// Subrequests that run beside this one.
@@ -191,7 +182,6 @@ impl Exchange {
             recorded: Cell::new(false),
             answered: Site::OTHER,
             cause: Cause::None,
-            kept: Kept::default(),
             complete: false,
             body_sent: 0,
             busy: crate::conn::wire::HIGH,
@@ -200,10 +190,7 @@ impl Exchange {
             states: lasting::Values::default(),
             lasting: lasting::Values::default(),
             own_lasting: lasting::Values::default(),
-            tries: None,
-            spare_tries: None,
-            flight: None,
-            scratch: Scratch::default(),
+            part: None,
             common: None,
             family: None,
             alone: None,
@@ -254,8 +241,6 @@ impl Exchange {
             // The same for all requests of the exchange, or memory that is used again.
             worker: _,
             shared: _,
-            spare_tries: _,
-            scratch: _,
             // Set where a request begins, by its protocol.
             transport: _,
             recorded: _,
@@ -266,12 +251,10 @@ impl Exchange {
             body: _,
             body_filters: _,
             instead: _,
-            kept: _,
             states: _,
             lasting: _,
             own_lasting: _,
-            tries: _,
-            flight: _,
+            part: _,
             common: _,
             family: _,
             alone: _,
@@ -317,7 +300,6 @@ impl Exchange {
     #[inline]
     fn clear_rare(&mut self) {
         self.body.clear();
-        self.kept.clear();
         if !matches!(self.response.body, Body::Empty) {
             self.response.body = Body::Empty;
         }
@@ -327,11 +309,8 @@ impl Exchange {
         self.states.clear();
         self.lasting.clear();
         self.own_lasting.clear();
-        if self.tries.is_some() {
-            self.clear_tries();
-        }
-        if self.flight.is_some() {
-            self.flight = None;
+        if let Some(part) = &mut self.part {
+            part.clear();
         }
         if self.common.is_some() {
             self.common = None;

@@ -70,9 +70,7 @@ pub(super) fn exchange(x: &Exchange, out: &mut Vec<u8>) {
     if x.is_subrequest() {
         quoted(out, "subrequest", x.uri());
     }
-    if let Some(tries) = &x.tries {
-        tries.context(&x.arena, out);
-    }
+    x.write_part_context(out);
     quoted(out, "host", x.request.value(&x.arena, Known::Host).unwrap_or_default());
     quoted(out, "referrer", x.request.value(&x.arena, Known::Referer).unwrap_or_default());
 }

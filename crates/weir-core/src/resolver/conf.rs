@@ -8,7 +8,7 @@ use weir_resolver::Settings;
 
 use super::{Config, Resolver};
 use crate::privileged;
-use crate::upstream::group::split_port;
+use weir_conf::split_port;
 
 /// `resolver_timeout`, milliseconds.
 pub(crate) const DEFAULT_TIMEOUT: u64 = 30_000;

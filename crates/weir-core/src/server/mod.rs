@@ -10,9 +10,9 @@ pub(crate) mod intake;
 mod parking;
 mod sockets;
 mod thread;
+pub(crate) mod worker_part;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -413,13 +413,5 @@ fn collect<T>(count: usize, results: &Receiver<T>, patience: Duration) -> Result
     (0..count).map(|_| results.recv_timeout(until.saturating_duration_since(Instant::now()))).collect()
 }
 
-/// A number for each connection of the process (`$connection`), given out in blocks so that workers share nothing.
-pub(crate) fn connection_numbers() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(NUMBERS, Ordering::Relaxed)
-}
-
-/// How many connection numbers a worker takes at a time.
-pub(crate) const NUMBERS: u64 = 1 << 16;
 /// How long a worker may take to answer, or to end, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);

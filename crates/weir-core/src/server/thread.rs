@@ -18,6 +18,7 @@ use super::acceptor::Dealer;
 use super::crew::{Exit, Stage};
 use super::intake::{Dealt, Intake};
 use super::sockets::WorkerSocket;
+use super::worker_part;
 use super::{Options, StartError, affinity::Affinity};
 use crate::conf::Configuration;
 use crate::conf::server::Generation;
@@ -233,7 +234,7 @@ pub(super) fn commit(everyone: Arc<[Arc<Counters>]>, dealer: Option<Arc<Dealer>>
     log::set_own(generation.configuration.main.error_log_open.clone());
     local.affinity.apply(generation.configuration.main.affinity(usize::from(worker.id)));
     worker.know(everyone);
-    worker.set_dealer(dealer);
+    worker_part::set_dealer(&worker, dealer);
     worker.close_after_answers(false);
     let before = worker.switch(generation.clone());
     crate::trace::configure(worker, &generation.configuration);
@@ -262,7 +263,7 @@ pub(super) fn release() {
 pub(super) fn retire() {
     let Some(local) = local() else { return };
     // Nothing is dealt to it any more, nor waits in its queue, nor is parked for it.
-    local.worker.set_dealer(None);
+    worker_part::set_dealer(&local.worker, None);
     local.listening.borrow_mut().drain(..).for_each(|listening| listening.door.close());
     local.worker.close_after_answers(true);
     local.leave();
@@ -312,7 +313,7 @@ pub(super) fn take_dealt() {
             return local.wait_for_room();
         }
         let Some(dealt) = local.intake.pop() else { return };
-        if let Some(dealer) = local.worker.dealer() {
+        if let Some(dealer) = worker_part::dealer(&local.worker) {
             dealer.taken();
         }
         local.take(dealt);
@@ -325,7 +326,7 @@ pub(super) fn take_dealt() {
 /// Ends `count` connections of this thread's worker whose clients other workers are to serve.
 pub(super) fn even_out(count: u64) {
     if let Some(local) = local() {
-        local.worker.even_out(count);
+        worker_part::even_out(&local.worker, count);
     }
 }
 

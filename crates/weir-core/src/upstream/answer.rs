@@ -14,6 +14,7 @@ use super::attempt::{Answered, Link, Upstream};
 use super::h2::{Got, Lost};
 use super::local::Lease;
 use super::pace::Pace;
+use super::part::part;
 use super::protocol::{Decoder, Framing};
 use super::save::{Keep, Saved as Progress, Saving};
 use super::settings::Settings;
@@ -99,7 +100,7 @@ impl Answer {
         let Answered { incoming, link, lease, rest } = answered;
         link.touch(up.settings.read_timeout);
         let buffering = headers::buffering(x, &up.settings, &incoming);
-        x.scratch.keep_fields(incoming.fields);
+        part(x).scratch.keep_fields(incoming.fields);
         let pace_of = if buffering { up.settings.limit_rate.as_ref() } else { None };
         let (rest, pace) = paced(x, pace_of, rest);
         let upload = unfinished.and_then(|framing| Upload::begin(x, up, framing));
@@ -464,7 +465,7 @@ impl Answer {
 /// An answer whose body came with its head: most small ones. `keep`: its request has left whole.
 fn whole(x: &mut Exchange, answered: Answered, tries: &Tries, keep: bool) -> Verdict {
     let Answered { incoming, link, lease, rest } = answered;
-    x.scratch.keep_fields(incoming.fields);
+    part(x).scratch.keep_fields(incoming.fields);
     tries.count(rest.len() as u64, 0, 0);
     tries.end(None);
     tries.over();

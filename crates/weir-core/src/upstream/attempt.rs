@@ -18,6 +18,7 @@ use super::guide::Decided;
 use super::h2::Talk;
 use super::headers::Origin;
 use super::local::{Lease, LocalGroup};
+use super::part::part;
 use super::protocol::{Decoder, Incoming, Outgoing, Protocol};
 use super::queue::Waiting;
 use super::reason::{Fault, Reason};
@@ -148,7 +149,7 @@ impl Run {
         group: &Rc<LocalGroup>,
         fetch: Option<Box<Fetch>>,
     ) -> Result<Run, Verdict> {
-        let mut out = Outgoing { head: x.scratch.head(), ..Outgoing::default() };
+        let mut out = Outgoing { head: part(x).scratch.head(), ..Outgoing::default() };
         up.protocol.request(x, &mut out)?;
         // A value of the request is not known: a pattern was given up. No server gets it.
         if x.refuse_unmatched() {
@@ -179,7 +180,7 @@ impl Run {
             // Else the body may still come: its end is the end.
             self.tries.over();
         }
-        x.scratch.keep_head(std::mem::take(&mut self.out.head));
+        part(x).scratch.keep_head(std::mem::take(&mut self.out.head));
     }
 
     /// A try begins.
@@ -386,7 +387,7 @@ impl Run {
     ) -> Result<(Incoming, Vec<u8>), Failed> {
         let (asked, mut received) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.received));
         self.hints = 0;
-        let mut incoming = Incoming { fields: x.scratch.fields(), ..Incoming::default() };
+        let mut incoming = Incoming { fields: part(x).scratch.fields(), ..Incoming::default() };
         let measured = lease.measured().map(|timed| (*timed, clock::monotonic_ns()));
         let sent = if asked == Asked::No {
             connection.begin();

@@ -24,12 +24,14 @@ use weir_trace::WaitKind;
 
 use super::attempt::Upstream;
 use super::cache_settings::{CacheSettings, UPDATING, Zone};
+use super::cache_use::CacheStatus;
 use super::headers::{self, Origin};
+use super::part::{of_worker, part};
 use super::protocol::Incoming;
 use crate::body::Body;
 use crate::cache::hot::{Answer, Hot, Looked};
 use crate::cache::{Cache, Caches, Found, Key, Ticket, Turn, place, variant};
-use crate::exchange::{CacheStatus, Exchange};
+use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
 use crate::subrequest::SubrequestOptions;
@@ -85,7 +87,7 @@ impl Caching {
             Zone::Computed(_) => None,
         };
         let fixed = fixed.map(|cache| {
-            let hot = worker.caches.of(&cache);
+            let hot = of_worker(worker).caches.of(&cache);
             (cache, hot)
         });
         Caching { settings: settings.clone(), fixed }
@@ -106,7 +108,7 @@ impl Caching {
         if answer.times.valid < weir_rt::unix_time().0 {
             return None;
         }
-        x.kept.whole = true;
+        part(x).cached.whole = true;
         respond(x, up, hot, &answer, CacheStatus::Hit)
     }
 
@@ -185,7 +187,7 @@ impl Caching {
         let caches = link.configuration.tables.shared::<Caches>();
         match caches.and_then(|caches| caches.named(self.settings.owner, name)) {
             Some(cache) => {
-                let hot = x.worker.caches.of(&cache);
+                let hot = of_worker(&x.worker).caches.of(&cache);
                 Ok(Some((cache, hot)))
             }
             None => {
@@ -205,7 +207,7 @@ impl Caching {
         loop {
             let (ticket, look, scarce) = match fetch.cache.look_up(name, self.settings.min_uses) {
                 Found::Error(status) => {
-                    x.kept.status = Some(CacheStatus::Hit);
+                    part(x).cached.status = Some(CacheStatus::Hit);
                     return Begin::Done(Verdict::Status(status));
                 }
                 Found::Scarce | Found::Full => return self.passes(x, fetch),
@@ -252,7 +254,7 @@ impl Caching {
         let now = weir_rt::unix_time().0;
         let hot = fetch.hot.clone();
         let served = |x: &mut Exchange, status| {
-            x.kept.whole = true;
+            part(x).cached.whole = true;
             // The file has gone within this very turn: as if it could not be read.
             Begin::Done(respond(x, up, &hot, &answer, status).unwrap_or(Verdict::Status(500)))
         };
@@ -284,11 +286,11 @@ impl Caching {
     /// A server is asked: for what, and whether it may be kept.
     fn sends(&self, x: &mut Exchange, mut fetch: Box<Fetch>, status: CacheStatus) -> Box<Fetch> {
         fetch.keeps &= !is_far(x, self.settings.max_range_offset);
-        x.kept.status = Some(status);
-        x.kept.whole = fetch.keeps;
-        x.kept.as_get = self.settings.convert_head && x.request.method == Method::Head;
+        part(x).cached.status = Some(status);
+        part(x).cached.whole = fetch.keeps;
+        part(x).cached.as_get = self.settings.convert_head && x.request.method == Method::Head;
         if self.settings.revalidate && status == CacheStatus::Expired {
-            x.kept.old = fetch.old.clone();
+            part(x).cached.old = fetch.old.clone();
         }
         fetch
     }
@@ -311,9 +313,9 @@ pub(super) fn respond(
     status: CacheStatus,
 ) -> Option<Verdict> {
     let body = answer.body(hot)?;
-    x.kept.status = Some(status);
+    part(x).cached.status = Some(status);
     let base = x.arena.push(&answer.text).start;
-    x.kept.served = Some((answer.clone(), base));
+    part(x).cached.served = Some((answer.clone(), base));
     let mut fields = x.worker.fields.take();
     fields.extend(answer.fields_at(base));
     // A status alone, as of an answer that came without a line for it, says no more than the usual words, whose heads are
@@ -452,7 +454,7 @@ async fn purge(x: &mut Exchange, cache: Arc<Cache>, key: Span) -> Verdict {
     let name = Key::of(&text);
     let vary = match cache.look_up(name, 1) {
         Found::Entry { ticket, look: true, .. } => {
-            let hot = x.worker.caches.of(&cache);
+            let hot = of_worker(&x.worker).caches.of(&cache);
             match hot.read(&ticket, &text, &text).await {
                 Looked::Answer(answer) => answer.vary.clone(),
                 _ => Box::default(),

@@ -7,12 +7,14 @@ use weir_rt::clock;
 use weir_trace::{Cause, WaitKind};
 
 use super::Upstreams;
-use super::group::{resolve, split_port};
+use super::group::resolve;
 use super::local::{ADDRESSES, LocalGroup};
+use super::part::of_worker;
 use super::peer::Peer;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::resolver::{self, Answer, Failure, Resolver};
+use weir_conf::split_port;
 
 /// The group that `host` means for `x`: that of an `upstream` of this name, the address it is, or the addresses that the
 /// location's `resolver` finds.
@@ -24,9 +26,9 @@ pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result
     if let Some(group) =
         generation.configuration.tables.shared::<Upstreams>().and_then(|all| all.meant(host, default_port))
     {
-        return Ok(x.worker.upstreams.named(group));
+        return Ok(of_worker(&x.worker).upstreams.named(group));
     }
-    if let Some(group) = x.worker.upstreams.address(host) {
+    if let Some(group) = of_worker(&x.worker).upstreams.address(host) {
         return Ok(group);
     }
     // A path has no port.
@@ -45,12 +47,12 @@ pub async fn computed(x: &mut Exchange, host: &str, default_port: u16) -> Result
             Verdict::Status(500)
         })?;
         let peers = addrs.into_iter().map(|addr| Arc::new(Peer::plain(addr, host))).collect();
-        return Ok(x.worker.upstreams.add_address(host, peers));
+        return Ok(of_worker(&x.worker).upstreams.add_address(host, peers));
     }
     let answer = look_up(x, name).await?;
     let port = port.unwrap_or(default_port);
     let peers = in_turn(&answer).map(|ip| Arc::new(Peer::plain((ip, port).into(), host))).collect();
-    Ok(x.worker.upstreams.passing(host, peers))
+    Ok(of_worker(&x.worker).upstreams.passing(host, peers))
 }
 
 /// What `name` resolves to.
@@ -93,14 +95,14 @@ fn failed(x: &mut Exchange, name: &str, failure: Failure) -> Verdict {
 
 /// What this worker was told before, if it holds and need not be asked for in advance: without the resolver's lock.
 fn remembered(x: &Exchange, resolver: &Arc<Resolver>, name: &str) -> Option<Arc<Answer>> {
-    let names = x.worker.upstreams.names.borrow();
+    let names = of_worker(&x.worker).upstreams.names.borrow();
     let (whose, answer) = names.get(name)?;
     let same = std::ptr::eq(whose.as_ptr(), Arc::as_ptr(resolver));
     (same && clock::monotonic_ms() < answer.refresh.min(answer.until)).then(|| answer.clone())
 }
 
 fn remember(x: &Exchange, resolver: &Arc<Resolver>, name: &str, answer: &Arc<Answer>) {
-    let mut names = x.worker.upstreams.names.borrow_mut();
+    let mut names = of_worker(&x.worker).upstreams.names.borrow_mut();
     if names.len() >= ADDRESSES {
         names.clear();
     }

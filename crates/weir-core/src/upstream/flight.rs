@@ -18,6 +18,7 @@ use super::balance::Tried;
 use super::connection::Connection;
 use super::headers;
 use super::local::{Lease, LocalGroup};
+use super::part::{part, part_if};
 use super::protocol::{Framing, Head, Incoming};
 use super::reason::Reason;
 use super::request;
@@ -91,7 +92,7 @@ impl Upstream {
             flight.run.end(x, &verdict);
             return verdict;
         }
-        x.flight = Some(flight);
+        part(x).flight = Some(flight);
         Verdict::Wait
     }
 }
@@ -138,7 +139,9 @@ impl Flight {
 
 /// Looks whether the answer to `x` has come. [`Verdict::Wait`]: it needs the future of all others.
 pub(super) fn poll(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
-    let Some(Flight { run, connection: Some(connection), .. }) = &x.flight else {
+    let Some(Flight { run, connection: Some(connection), .. }) =
+        part_if(x).and_then(|part| part.flight.as_ref())
+    else {
         return Poll::Ready(Verdict::Wait);
     };
     if run.asked != Asked::Sent {
@@ -159,8 +162,8 @@ pub(super) fn poll(x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
 
 /// Bytes of the answer have come.
 fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
-    let Some(mut flight) = x.flight.take() else { return Verdict::Wait };
-    let mut incoming = Incoming { fields: x.scratch.fields(), ..Incoming::default() };
+    let Some(mut flight) = part(x).flight.take() else { return Verdict::Wait };
+    let mut incoming = Incoming { fields: part(x).scratch.fields(), ..Incoming::default() };
     let head = flight.run.up.protocol.head(x, &bytes, &mut incoming);
     match (head, flight.lease.take(), flight.connection.take()) {
         (Ok(Head::Complete(len)), Some(lease), Some(connection))
@@ -171,8 +174,8 @@ fn arrived(x: &mut Exchange, bytes: RecvBuf) -> Verdict {
         (_, lease, connection) => {
             flight.run.received = bytes.into_vec();
             (flight.lease, flight.connection) = (lease, connection);
-            x.scratch.keep_fields(incoming.fields);
-            x.flight = Some(flight);
+            part(x).scratch.keep_fields(incoming.fields);
+            part(x).flight = Some(flight);
             Verdict::Wait
         }
     }

@@ -21,6 +21,7 @@ use super::peer::Peer;
 use super::queue::Queue;
 use super::source::Source;
 use super::sticky::Sticky;
+use weir_conf::split_port;
 
 /// A group of servers, shared by all workers.
 #[derive(Debug)]
@@ -250,17 +251,4 @@ pub fn unresolved(message: String) -> weir_conf::Error {
 /// Whether `host` needs a port and has none.
 pub fn lacks_port(host: &str) -> bool {
     !host.starts_with("unix:") && split_port(host).is_ok_and(|(_, port)| port.is_none())
-}
-
-/// The host and the port of `host[:port]`.
-pub fn split_port(text: &str) -> Result<(&str, Option<u16>), std::num::ParseIntError> {
-    let after = text.rfind(']').map_or(0, |at| at + 1);
-    match text[after..].find(':') {
-        None => Ok((text, None)),
-        Some(at) => {
-            let (name, port) = text.split_at(after + at);
-            let number: std::num::NonZeroU16 = port[1..].parse()?;
-            Ok((name, Some(number.get())))
-        }
-    }
 }

@@ -15,7 +15,6 @@ use weir_rt::net::SockAddr;
 use super::attempt::{Run, Upstream};
 use super::balance::Tried;
 pub use super::connection::Own;
-use super::group::split_port;
 use super::local::{ADDRESSES, Lease, LocalGroup};
 pub use super::peer::Lane;
 use super::peer::Peer;
@@ -24,6 +23,7 @@ use super::reason::Fault;
 use super::settings::Settings;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
+use weir_conf::split_port;
 
 /// A chooser as configured.
 pub trait Guides: Debug + Send + Sync {

@@ -8,6 +8,7 @@ use super::attempt::{self, Upstream};
 use super::caching::{Begin, Caching};
 use super::flight;
 use super::local::LocalGroup;
+use super::part::part;
 use super::protocol::Protocol;
 use super::settings::Settings;
 use super::sites::PeerSites;
@@ -63,7 +64,7 @@ struct Passed<T> {
 impl<T: Target> Handler for Passed<T> {
     fn handle(&self, x: &mut Exchange) -> Verdict {
         // An error page of another location may have been kept.
-        x.kept.clear();
+        part(x).cached.clear();
         let Some(caching) = &self.caching else {
             return match self.target.chosen(x) {
                 Some(group) => self.upstream.at_once(x, group),
@@ -82,7 +83,7 @@ impl<T: Target> Handler for Passed<T> {
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {
         Box::pin(async move {
-            if let Some(mut flight) = x.flight.take() {
+            if let Some(mut flight) = part(x).flight.take() {
                 return attempt::resume(x, &mut flight).await;
             }
             let fetch = match &self.caching {

@@ -6,14 +6,17 @@ use weir_http::freshness::Freshness;
 use weir_trace::WaitKind;
 
 use super::attempt::Run;
+
+use super::cache_use::{CacheStatus, cache_status};
 use super::caching::{self, Fetch, any, chosen_by};
+use super::part::part_if;
 use super::protocol::Incoming;
 use super::reason::Reason;
 use super::save::{Goal, Keep};
 use super::settings::{Settings, ignored};
 use crate::cache::head::Times;
 use crate::cache::{Key, variant, write};
-use crate::exchange::{CacheStatus, Exchange};
+use crate::exchange::Exchange;
 use crate::log::Level;
 use crate::phase::Verdict;
 
@@ -131,7 +134,7 @@ impl Run {
         let fetch = self.fetch.as_ref()?;
         let old = fetch.old.clone()?;
         let allowed = fetch.settings.use_stale & reason.0 != 0 || (fetch.old_for_errors && !by_status);
-        if !allowed || x.kept.status != Some(CacheStatus::Expired) {
+        if !allowed || cache_status(x) != Some(CacheStatus::Expired) {
             return None;
         }
         let hot = fetch.hot.clone();
@@ -157,7 +160,9 @@ impl Run {
     pub(super) async fn revalidated(&mut self, x: &mut Exchange, incoming: &Incoming) -> Option<Verdict> {
         let fetch = self.fetch.as_ref()?;
         let old = fetch.old.clone()?;
-        if incoming.status != 304 || !fetch.settings.revalidate || x.kept.status != Some(CacheStatus::Expired)
+        if incoming.status != 304
+            || !fetch.settings.revalidate
+            || cache_status(x) != Some(CacheStatus::Expired)
         {
             return None;
         }
@@ -167,7 +172,11 @@ impl Run {
         self.tries.over();
         if judged.valid.is_none() {
             let again = Incoming {
-                fields: x.kept.served.iter().flat_map(|(old, base)| old.fields_at(*base)).collect(),
+                fields: part_if(x)
+                    .into_iter()
+                    .flat_map(|part| &part.cached.served)
+                    .flat_map(|(old, base)| old.fields_at(*base))
+                    .collect(),
                 ..Incoming::default()
             };
             judged = self.fetch.as_ref()?.judge(x, &self.up.settings, &again).freshness;

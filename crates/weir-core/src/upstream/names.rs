@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use weir_conf::{Error, LineCx, Result, Span};
+use weir_conf::{Error, LineCx, Result, Span, split_port};
 use weir_resolver::Name;
 use weir_rt::clock;
 use weir_rt::net::SockAddr;
 
-use super::group::{Group, split_port};
+use super::group::Group;
 use super::origins::Place;
 use super::peer::Peer;
 use crate::resolver::{self, Answer, Failure, Question, Resolver, Watch};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use weir_http::json::{Json, Value};
 use weir_rt::net::SockAddr;
 
-use super::group::{Members, resolve, split_port};
+use super::group::{Members, resolve};
 use super::names::Named;
 use super::peer::Peer;
 use crate::resolver;
+use weir_conf::split_port;
 
 /// The servers of a group, and where the list of them comes from.
 #[derive(Debug, Default)]

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use weir_http::{Field, Span, classify};
 use weir_trace::Cause;
 
+use super::cache_use::cache_validators;
 use super::local::LocalGroup;
+use super::part::{part, part_if};
 use super::peer::Peer;
 use super::reason::Fault;
 use super::settings::Settings;
@@ -32,7 +34,7 @@ struct Inner {
     /// The trailer of the last answer.
     trailers: RefCell<Vec<Trailer>>,
     began: Cell<u64>,
-    /// What went wrong where the request was out of reach; [`tell`] logs it.
+    /// What went wrong where the request was out of reach; [`Tries::log_complaints`] logs it.
     complaints: RefCell<Vec<(Level, String)>>,
     /// The group that is asked.
     group: RefCell<Option<Rc<LocalGroup>>>,
@@ -75,7 +77,7 @@ impl Name {
 impl Tries {
     /// The tries of `x`; a handler begins to ask.
     pub(crate) fn begin(x: &mut Exchange, group: &Rc<LocalGroup>) -> Tries {
-        let tries = x.tries().clone();
+        let tries = part(x).tries().clone();
         *tries.0.group.borrow_mut() = Some(group.clone());
         let mut list = tries.0.list.borrow_mut();
         if !list.is_empty() {
@@ -243,17 +245,14 @@ impl Tries {
         }
     }
 
+    /// Logs what went wrong while a body was read from a server; `false`: nothing that ended it did.
+    #[inline]
+    pub(super) fn log_complaints(&self, x: &Exchange) -> bool {
+        !self.0.complaints.borrow().is_empty() && tell_all(x, self)
+    }
+
     fn list(&self) -> Ref<'_, Vec<Try>> {
         self.0.list.borrow()
-    }
-}
-
-/// Logs what went wrong while a body was read from a server; `false`: nothing that ended it did.
-#[inline]
-pub(crate) fn tell(x: &Exchange) -> bool {
-    match &x.tries {
-        Some(tries) if !tries.0.complaints.borrow().is_empty() => tell_all(x, tries),
-        _ => false,
     }
 }
 
@@ -283,11 +282,11 @@ pub(super) const VARIABLES: &[Variable] = &[
         .volatile(),
     Variable::new("upstream_bytes_sent", |x| each(x, |t, out| optional(out, Some(t.sent)))).volatile(),
     Variable::new("upstream_cache_status", |x| {
-        x.kept.status.map(|status| Text::Static(status.as_str().as_bytes()))
+        part_if(x)?.cached.status.map(|status| Text::Static(status.as_str().as_bytes()))
     })
     .volatile(),
-    Variable::new("upstream_cache_last_modified", |x| x.cache_validators().0).volatile(),
-    Variable::new("upstream_cache_etag", |x| x.cache_validators().1).volatile(),
+    Variable::new("upstream_cache_last_modified", |x| cache_validators(x).0).volatile(),
+    Variable::new("upstream_cache_etag", |x| cache_validators(x).1).volatile(),
     Variable::prefix("upstream_http_", field).volatile(),
     Variable::prefix("upstream_trailer_", trailer).volatile(),
     Variable::prefix("upstream_cookie_", cookie).volatile(),
@@ -305,7 +304,7 @@ impl Try {
 
 /// The tries one after the other: `, ` between those of one handler, ` : ` between handlers.
 fn each(x: &mut Exchange, write: impl Fn(&Try, &mut Vec<u8>)) -> Option<Text> {
-    let tries = x.tries.clone()?;
+    let tries = part_if(x)?.tries.clone()?;
     let list = tries.list();
     if list.is_empty() {
         return None;
@@ -361,7 +360,7 @@ fn field(x: &mut Exchange, name: &str) -> Option<Text> {
 }
 
 fn trailer(x: &mut Exchange, name: &str) -> Option<Text> {
-    let tries = x.tries.clone()?;
+    let tries = part_if(x)?.tries.clone()?;
     let trailers = tries.0.trailers.borrow();
     let (_, value) = trailers.iter().find(|(known, _)| is_named(known, name))?;
     Some(Text::Span(x.arena.push(value)))
@@ -376,10 +375,11 @@ fn cookie(x: &mut Exchange, name: &str) -> Option<Text> {
 
 /// The fields of the answer: of the one that is served from the cache, or of the last that came from a server.
 fn answered(x: &Exchange) -> Vec<Field> {
-    if let Some((answer, base)) = &x.kept.served {
+    let Some(part) = part_if(x) else { return Vec::new() };
+    if let Some((answer, base)) = &part.cached.served {
         return answer.fields_at(*base).collect();
     }
-    x.tries.as_ref().map(|tries| tries.0.fields.borrow().clone()).unwrap_or_default()
+    part.tries.as_ref().map(|tries| tries.0.fields.borrow().clone()).unwrap_or_default()
 }
 
 /// The value in `name=value; ...`, as a span of the arena.

@@ -1,5 +1,6 @@
 //! `ngx.balancer`, below what its library checks.
 
+use weir_core::upstream;
 use weir_core::upstream::guide::{Choice, Lane};
 
 use super::current;
@@ -25,7 +26,7 @@ pub(crate) const TABLE: &[Function] = &[
     }),
     function("_balancer.enable_keepalive", 0, |l| {
         let unlimited = |number: f64| if number == 0.0 { u64::MAX } else { number as u64 };
-        let own = weir_core::upstream::guide::Own {
+        let own = upstream::guide::Own {
             timeout: unlimited(expect_number(l, 1, "enable_keepalive")?),
             requests: unlimited(expect_number(l, 2, "enable_keepalive")?),
         };
@@ -56,7 +57,7 @@ pub(crate) const TABLE: &[Function] = &[
     function("_balancer.bind_to_local_addr", 0, |l| {
         let text = l.lossy(1);
         decide(l, |choice| {
-            let local = weir_core::upstream::guide::local(&text);
+            let local = upstream::guide::local(&text);
             choice.local = Some(local.ok_or_else(|| format!("invalid addr {text}"))?);
             Ok(())
         })
@@ -88,7 +89,7 @@ fn decide(l: State, decide: impl FnOnce(&mut Choice<'_>) -> Result<(), String>) 
 /// # Errors
 /// Raised: there is no request. Inside: why nothing can be decided here, or what `use_it` says.
 fn here<T>(use_it: impl FnOnce(&mut Choice<'_>) -> Result<T, String>) -> Result<Result<T, String>, Raise> {
-    let asked = lend::exchange(|x| x.has_asked_servers())?;
+    let asked = lend::exchange(|x| upstream::has_asked_servers(x))?;
     let found = if lend::phase() == Phase::Balancer { current(use_it) } else { None };
     let why = if asked { "API disabled in the current context" } else { "no upstream found" };
     Ok(found.unwrap_or_else(|| Err(why.to_owned())))

@@ -26,7 +26,7 @@ pub(crate) const TABLE: &[Function] = &[
     function("_upstream.peers", 0, |l| with_group(l, "get_peers", peers)),
     function("_upstream.turn", 0, |l| with_group(l, "set_peer_down", turn)),
     function("_upstream.current", 0, |l| {
-        match lend::exchange(|x| x.upstream_name())? {
+        match lend::exchange(|x| weir_core::upstream::upstream_name(x))? {
             Some(name) => l.push_bytes(name.as_bytes()),
             None => l.push_nil(),
         }

@@ -40,7 +40,9 @@ impl Capacity {
         let fullest = fullest.map_or_else(String::new, |fullest| {
             format!("{} {} of {}", fullest.addr, fullest.waiting, fullest.room)
         });
-        let asked = source.ask(BRIEFLY, |worker: &Worker| (weir_rt::buffers(), worker.upstreams.idle()));
+        let asked = source.ask(BRIEFLY, |worker: &Worker| {
+            (weir_rt::buffers(), weir_core::upstream::of_worker(worker).upstreams.idle())
+        });
         let common = super::upstreams::groups(&source.configuration()).map(|group| group.idle_of_all()).sum();
         Capacity {
             listeners: (sum(|backlog| backlog.waiting), sum(|backlog| backlog.room), fullest),

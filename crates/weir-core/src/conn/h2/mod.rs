@@ -56,7 +56,7 @@ async fn serve(mux: &Rc<Mux>, spare: Option<Box<Exchange>>) {
     let mut spare = spare;
     let _held = request::HeldRequests(mux);
     loop {
-        mux.turn(&mut spare);
+        request::turn(mux, &mut spare);
         wire.flush();
         if mux.is_over() {
             break;

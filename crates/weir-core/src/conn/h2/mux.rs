@@ -9,7 +9,6 @@ use weir_http::h2::{Abuse, Code, Config, Event, Failure, Key};
 use weir_http::{h2, hpack};
 
 use super::encode::Blocks;
-use super::request;
 use crate::body::Chain;
 use crate::conn::Connection;
 use crate::conn::wire::{HIGH, Wire};
@@ -155,40 +154,47 @@ impl Mux {
         })
     }
 
-    /// Takes what came, serves what can be served, and composes what may be sent.
-    pub(super) fn turn(self: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+    /// Begins a turn: what came is taken, request by request ([`Mux::next_head`]), until the turn ends.
+    pub(super) fn begin_turn(&self) {
         self.serving.set(true);
         self.look();
         self.more.set(false);
         self.unlinger();
-        let mut requests = 0;
+    }
+
+    /// Takes what came up to the next head of a request: its stream, and whether it has no body. `None`: nothing more can
+    /// be taken now.
+    pub(super) fn next_head(&self) -> Option<(Key, bool)> {
         loop {
             if self.wire.pending() > HIGH {
                 self.more.set(!self.wire.input.borrow().is_empty());
-                break;
+                return None;
             }
-            let (data, event) = match self.receive() {
-                Ok(Some(found)) => found,
-                Ok(None) => break,
+            match self.receive() {
+                Ok(Some((_, Event::Head { key, end }))) => return Some((key, end)),
+                Ok(Some((content, event))) => self.event(event, content),
+                Ok(None) => return None,
                 Err(failure) => {
                     self.failed(&failure);
-                    break;
+                    return None;
                 }
-            };
-            if let Event::Head { key, end } = event {
-                request::serve(self, spare, key, end);
-                requests += 1;
-                if requests == REQUESTS {
-                    self.more.set(true);
-                    break;
-                }
-            } else {
-                self.event(event, data);
             }
         }
+    }
+
+    /// Bytes are left for the next turn, which is due at once.
+    pub(super) fn put_off(&self) {
+        self.more.set(true);
+    }
+
+    /// Composes what may be sent, and lets tasks send more.
+    pub(super) fn compose(&self) {
         self.pump();
         self.feed();
-        request::settle(self, spare);
+    }
+
+    /// Ends a turn.
+    pub(super) fn end_turn(&self) {
         self.look();
         self.serving.set(false);
     }
@@ -529,8 +535,6 @@ fn longest_frame(head: &weir_http::h1::Limits) -> u32 {
     u32::try_from(head.max_head).unwrap_or(u32::MAX).min((1 << 24) - 1)
 }
 
-/// Requests that are served at a stretch.
-const REQUESTS: u32 = 128;
 /// Pseudo-header fields of a request beside the fields that `max_headers` counts.
 const PSEUDO: usize = 4;
 /// How long the rest of a request whose answer is whole is read, and how much of it. What is under way comes sooner.

@@ -12,8 +12,25 @@ use crate::engine::Rest;
 use crate::exchange::Exchange;
 use crate::{engine, read};
 
+/// Takes what came, serves what can be served, and composes what may be sent.
+pub(super) fn turn(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+    mux.begin_turn();
+    let mut requests = 0;
+    while let Some((key, end)) = mux.next_head() {
+        serve(mux, spare, key, end);
+        requests += 1;
+        if requests == REQUESTS {
+            mux.put_off();
+            break;
+        }
+    }
+    mux.compose();
+    settle(mux, spare);
+    mux.end_turn();
+}
+
 /// Serves the request whose head has just come; `end`: it has no body. Where it has to wait it becomes a task.
-pub(super) fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) {
+fn serve(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>, key: Key, end: bool) {
     if mux.connection.adopt(&mux.worker) {
         // This request is answered by the new servers; the client's others come on a connection of theirs.
         mux.go_away(Code::No);
@@ -55,7 +72,7 @@ pub(super) fn answer(mux: &Rc<Mux>, key: Key, mut x: Box<Exchange>) -> Option<Bo
 
 /// Logs the requests whose responses have been composed. Those for which there was no room stay with the connection until the
 /// next turn, and those whose windows are closed, or whose clients have left, become tasks.
-pub(super) fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
+fn settle(mux: &Rc<Mux>, spare: &mut Option<Box<Exchange>>) {
     if mux.held.borrow().is_empty() {
         return;
     }
@@ -162,3 +179,6 @@ fn over(mux: &Mux, key: Key, x: &Exchange) {
     mux.worker.counters.writing.sub(1);
     mux.detach(key, x.complete);
 }
+
+/// Requests that are served at a stretch.
+const REQUESTS: u32 = 128;

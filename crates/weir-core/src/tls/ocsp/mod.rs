@@ -15,7 +15,7 @@ use weir_rt::net::SockAddr;
 
 use crate::resolver::{self, Resolver};
 use crate::upstream::connection::{Connection, Opening};
-use crate::upstream::group::split_port;
+use weir_conf::split_port;
 
 /// Who answers for an issuer, by `http://host[:port]/path`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -13,8 +13,8 @@ use weir_rt::net::SockAddr;
 use crate::tls::Secure;
 use crate::tls::connect::NoTls;
 use crate::upstream::connection::{Connection, Opening};
-use crate::upstream::group::split_port;
 use crate::upstream::secure;
+use weir_conf::split_port;
 
 /// `http[s]://host[:port][/path]`
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use weir_conf::{LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
+use weir_core::upstream;
 use weir_core::upstream::Upstreams;
 use weir_core::upstream::group::{Group, lacks_port, unresolved};
 use weir_core::upstream::local::LocalGroup;
@@ -94,7 +95,7 @@ impl Pass {
     pub(crate) fn install(&self, worker: &Rc<Worker>) -> Target {
         let to = match &self.group {
             Some(group) => To::Fixed {
-                group: worker.upstreams.group(group),
+                group: upstream::of_worker(worker).upstreams.group(group),
                 secure: self.secure.then(|| Text::shared(self.script.constant().unwrap_or_default())),
             },
             None => To::Computed(self.script.clone()),
@@ -148,7 +149,7 @@ enum To {
 #[derive(Default)]
 pub(crate) struct Secured(pub(crate) Option<Text>);
 
-impl weir_core::upstream::Target for Target {
+impl upstream::Target for Target {
     /// As there; where the module has schemes, [`Secured`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match &self.to {
@@ -178,7 +179,7 @@ async fn computed(x: &mut Exchange, host: &str) -> std::result::Result<Rc<LocalG
     let wrong = match check(host) {
         Err(message) => message,
         Ok(()) if !known && lacks_port(host) => format!("no port in upstream \"{host}\""),
-        Ok(()) => return weir_core::upstream::computed(x, host, NO_PORT).await,
+        Ok(()) => return upstream::computed(x, host, NO_PORT).await,
     };
     x.log_error(&wrong);
     Err(Verdict::Status(500))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
+use weir_core::upstream;
 use weir_core::upstream::group::unresolved;
 use weir_core::upstream::local::LocalGroup;
 use weir_core::upstream::{Group, Upstreams};
@@ -107,7 +108,7 @@ impl Pass {
             To::Fixed { address, group } => {
                 let group = group.as_ref().ok_or_else(|| Error::new("grpc_pass without a server"))?;
                 Target::Fixed {
-                    group: worker.upstreams.group(group),
+                    group: upstream::of_worker(worker).upstreams.group(group),
                     host: Text::shared(address.host.as_bytes()),
                     secure: address.secure,
                 }
@@ -123,7 +124,7 @@ pub(super) enum Target {
     Computed(Script),
 }
 
-impl weir_core::upstream::Target for Target {
+impl upstream::Target for Target {
     /// As there; the [`Goal`] of `x` is set.
     async fn choose(&self, x: &mut Exchange) -> std::result::Result<Rc<LocalGroup>, Verdict> {
         match self {
@@ -146,7 +147,7 @@ async fn computed(x: &mut Exchange, script: &Script) -> std::result::Result<Rc<L
     }
     let host = Text::Span(x.arena.push(address.host.as_bytes()));
     *x.state::<Goal>() = Goal { host: Some(host), https: address.secure, uri: None, whole: false };
-    weir_core::upstream::computed(x, &address.host, address.port()).await
+    upstream::computed(x, &address.host, address.port()).await
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_conf::{Error, LineCx, Result, Span as Place};
 use weir_core::conf::registry::Registry;
+use weir_core::upstream;
 use weir_core::upstream::group::unresolved;
 use weir_core::upstream::local::LocalGroup;
 use weir_core::upstream::{Group, Upstreams};
@@ -140,7 +141,7 @@ impl Pass {
                     uri: url.uri.as_ref().map(|uri| Text::shared(uri)),
                     whole: false,
                 };
-                Target::Fixed { group: worker.upstreams.group(group), goal }
+                Target::Fixed { group: upstream::of_worker(worker).upstreams.group(group), goal }
             }
             To::Computed(script) => Target::Computed(script.clone()),
         })
@@ -195,7 +196,7 @@ impl Target {
     }
 }
 
-impl weir_core::upstream::Target for Target {
+impl upstream::Target for Target {
     /// As there; the [`Goal`] of `x` is set.
     fn aim(&self, x: &mut Exchange) -> std::result::Result<(), Verdict> {
         match self {
@@ -230,7 +231,7 @@ impl weir_core::upstream::Target for Target {
                 let host = host.unwrap_or(Text::EMPTY);
                 let host = String::from_utf8_lossy(x.text(&host)).into_owned();
                 // Boxed: what few locations need shall not make the future of all larger.
-                Box::pin(weir_core::upstream::computed(x, &host, if https { 443 } else { 80 })).await
+                Box::pin(upstream::computed(x, &host, if https { 443 } else { 80 })).await
             }
         }
     }

@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use super::Exchange;
+use super::part::part_if;
 use crate::cache::hot::Answer;
+use crate::exchange::Exchange;
 use crate::text::Text;
 
 /// Where an answer comes from, as `$upstream_cache_status` tells it.
@@ -42,7 +43,7 @@ impl CacheStatus {
 
 /// The cache's part in an answer.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct CacheUse {
     pub(crate) status: Option<CacheStatus>,
     /// What is sent to the server is for the cache: for the whole answer, whatever this client needs of it.
     pub(crate) whole: bool,
@@ -54,34 +55,37 @@ pub(crate) struct Kept {
     pub(crate) old: Option<Rc<Answer>>,
 }
 
-impl Kept {
+impl CacheUse {
     /// As of a request that has nothing to do with a cache.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if self.status.is_some() || self.whole {
-            *self = Kept::default();
+            *self = CacheUse::default();
         }
     }
 }
 
-impl Exchange {
-    /// Whether the answer that a server is asked for is to be kept: conditions and ranges of the client are then not
-    /// passed on, since it shall be whole; those of the cache are ([`Exchange::cache_validators`]).
-    pub fn asks_for_cache(&self) -> bool {
-        self.kept.whole
-    }
+/// Whether the response that a server is asked for is to be cached: conditions and ranges of the client are then not
+/// passed on, since it shall be whole; those of the cache are ([`cache_validators`]).
+pub fn is_for_cache(x: &Exchange) -> bool {
+    part_if(x).is_some_and(|part| part.cached.whole)
+}
 
-    /// Whether a server is asked with GET though the client has asked with HEAD.
-    pub fn asks_as_get(&self) -> bool {
-        self.kept.as_get
-    }
+/// Where the response comes from; `None`: no cache had to do with it.
+pub(super) fn cache_status(x: &Exchange) -> Option<CacheStatus> {
+    part_if(x)?.cached.status
+}
 
-    /// `Last-Modified` and `ETag` of the answer that is kept and too old, for the conditions of a request that asks
-    /// whether it is still good.
-    pub fn cache_validators(&mut self) -> (Option<Text>, Option<Text>) {
-        let Some(old) = self.kept.old.clone() else { return (None, None) };
-        let modified = old.last_modified().map(|time| self.arena.push(&weir_http::date::http(time)));
-        let etag = old.etag().map(|etag| self.arena.push(etag));
-        (modified.map(Text::Span), etag.map(Text::Span))
-    }
+/// Whether a server is asked with GET though the client has asked with HEAD.
+pub fn is_sent_as_get(x: &Exchange) -> bool {
+    part_if(x).is_some_and(|part| part.cached.as_get)
+}
+
+/// `Last-Modified` and `ETag` of the cached response that is too old, for the conditions of a request that asks whether
+/// it is still good.
+pub fn cache_validators(x: &mut Exchange) -> (Option<Text>, Option<Text>) {
+    let Some(old) = part_if(x).and_then(|part| part.cached.old.clone()) else { return (None, None) };
+    let modified = old.last_modified().map(|time| x.arena.push(&weir_http::date::http(time)));
+    let etag = old.etag().map(|etag| x.arena.push(etag));
+    (modified.map(Text::Span), etag.map(Text::Span))
 }
