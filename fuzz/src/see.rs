@@ -1,7 +1,7 @@
 //! What is spoken on the control socket: questions, frames, and stacks.
 
 use weir_see::control::protocol::{LONGEST_FRAME, Question, read_frame};
-use weir_see::wire::Raw;
+use weir_see::raw_stacks::Raw;
 
 /// A question means the same when it is written and read again; frames are read or refused.
 pub fn control(data: &[u8]) {

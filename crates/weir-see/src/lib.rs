@@ -8,22 +8,23 @@
 //! Nothing leaves with arguments, cookies or authorization in it: records never hold them.
 #![forbid(unsafe_code)]
 
-mod answer;
 mod attach;
 pub mod commands;
 mod compare;
 pub mod control;
+pub mod control_server;
 mod filter;
 pub mod formats;
 mod gzip;
 mod http;
 mod metrics;
+pub mod raw_stacks;
 pub mod remains;
+mod responses;
 mod source;
 pub mod stacks;
 pub mod symbols;
 mod table;
-pub mod wire;
 
 pub use http::{Admin, Bound};
 pub use source::{Source, scale};
@@ -32,5 +33,5 @@ pub use stacks::{Frame, Origin, Stacks, Unit};
 /// Headline and tree of a kept request, as `weir trace` prints them.
 #[must_use]
 pub fn show(kept: &weir_trace::Kept) -> String {
-    answer::trace::text(kept)
+    responses::trace::text(kept)
 }

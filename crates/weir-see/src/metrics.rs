@@ -295,7 +295,7 @@ fn blocked(out: &mut Out) {
         "gauge",
         "How long the turn has taken that blocks the loop, and for whom.",
     );
-    for blocked in crate::answer::blocked::now() {
+    for blocked in crate::responses::blocked::now() {
         let labels = format!(
             "worker=\"{}\",request_id=\"{}\",location=\"{}\"",
             blocked.worker,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use weir_rt::{clock, crash, process};
 use weir_trace::{InFlight, Kept};
 
-use crate::answer::record;
+use crate::responses::record;
 use crate::source::{BRIEFLY, Source, ticks};
 
 /// Memory that outlives the process which writes to it.

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::Locate;
 use super::options::Asked;
+use super::selector::Locate;
 use super::visible::{visible, visible_line};
 use crate::control::client::{Client, End, append};
 use crate::control::protocol::{Kind, LONGEST_FRAME, Question};

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use weir_trace::{AverageWatch, Kept, SiteTable, Watch, render};
 
-use super::Locate;
 use super::ask::print;
 use super::options::{Asked, Choice};
-use crate::answer::trace::json;
+use super::selector::Locate;
 use crate::attach::{self, Attached, Outcome, Target};
 use crate::filter::{Filter, duration_ns};
+use crate::responses::trace::json;
 use crate::source::scale;
 
 pub(super) const CHOICES: &[Choice] = &[

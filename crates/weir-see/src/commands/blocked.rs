@@ -1,13 +1,13 @@
 //! `weir blocked`: stalls, with names for the addresses in their stacks.
 
-use super::Locate;
 use super::ask::{client, note, print, with_form};
 use super::options::{Asked, Choice};
 use super::questions::options;
+use super::selector::Locate;
 use crate::control::protocol::{Kind, Question};
+use crate::raw_stacks::Raw;
 use crate::stacks::Frame;
 use crate::symbols::{Bare, Symbols};
-use crate::wire::Raw;
 use weir_http::json::escape;
 
 pub(super) const CHOICES: &[Choice] = &[

@@ -13,7 +13,7 @@ use super::diff::{FAIL_OVER, SAME, WAIT, finish};
 use super::load::{Loader, Target};
 use super::options::{Asked, Choice};
 use super::questions::MATCH;
-use super::{Locate, Place};
+use super::selector::{Locate, Place};
 use crate::compare::{Measured, Names};
 use crate::control::client::Client;
 use crate::control::protocol::Question;

@@ -1,8 +1,8 @@
 //! `weir diff`: two saved averages, and whether the second is too much dearer for a build to pass.
 
-use super::Locate;
 use super::ask::print;
 use super::options::{Asked, Choice};
+use super::selector::Locate;
 use crate::compare::{Joined, Measured, Names, Shown, json, text};
 
 pub(super) const CHOICES: &[Choice] = &[FAIL_OVER, WAIT, SAME];

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::Locate;
 use super::ask::{client, print};
 use super::options::{Asked, Choice};
+use super::selector::Locate;
 use crate::control::protocol::Question;
 use weir_http::json::Json;
 

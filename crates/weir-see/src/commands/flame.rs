@@ -3,14 +3,14 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
-use super::Locate;
 use super::ask::{gather, print};
 use super::options::{Asked, Choice};
 use super::questions::{MATCH, options};
+use super::selector::Locate;
 use crate::control::protocol::Question;
 use crate::formats::Format;
+use crate::raw_stacks::Raw;
 use crate::symbols::ProcessSymbols;
-use crate::wire::Raw;
 
 pub(super) const CHOICES: &[Choice] = &[
     Choice { name: "-t", value: "TIME", about: "how long is recorded: 10s without" },

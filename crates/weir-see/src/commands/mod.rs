@@ -11,28 +11,15 @@ mod load;
 mod options;
 mod questions;
 mod record;
+mod selector;
 mod top;
 mod visible;
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use options::{Asked, Choice};
-
-/// Which server is meant, as the command line says it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// `--socket`: the control socket itself.
-    pub socket: Option<PathBuf>,
-    /// `-c`: the server's configuration file.
-    pub conf: Option<PathBuf>,
-    /// `-p`: its prefix.
-    pub prefix: Option<PathBuf>,
-}
-
-/// Finds the control socket of the server that is meant.
-pub type Locate<'a> = &'a dyn Fn(&Place) -> Result<PathBuf, String>;
+pub use selector::{Locate, Place};
 
 /// A command: what it is called, what it takes, what it does.
 struct Command {

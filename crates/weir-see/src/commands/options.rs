@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::Place;
+use super::selector::Place;
 
 /// An option of a command.
 #[derive(Clone, Copy, Debug)]

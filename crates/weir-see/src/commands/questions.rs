@@ -1,8 +1,8 @@
 //! Commands that ask one question and print what comes.
 
-use super::Locate;
 use super::ask::{gather, print, show};
 use super::options::{Asked, Choice};
+use super::selector::Locate;
 use crate::compare::Measured;
 use crate::control::protocol::Question;
 

@@ -2,10 +2,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::Locate;
 use super::ask::gather;
 use super::options::{Asked, Choice};
 use super::questions::{MATCH, matching, options};
+use super::selector::Locate;
 use crate::control::protocol::Question;
 
 pub(super) const CHOICES: &[Choice] = &[

@@ -2,9 +2,9 @@
 
 use std::io::{self, IsTerminal};
 
-use super::Locate;
 use super::ask::{client, print, print_as_is, with_form};
 use super::options::{Asked, Choice};
+use super::selector::Locate;
 use super::visible::{visible, visible_line};
 use crate::control::protocol::{Kind, Question};
 

@@ -8,7 +8,7 @@ use weir_http::{Known, Method, Version};
 
 use super::door::{Place, Shared, Stream};
 use super::route;
-use crate::answer::{Failure, Reply};
+use crate::responses::reply::{Failure, Reply};
 
 /// A request, as far as answers need it.
 #[derive(Debug, Default)]

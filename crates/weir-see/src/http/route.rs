@@ -11,16 +11,17 @@ use weir_http::json::{Json, Value};
 use super::connection::{Answer, Collected, Request, Responder};
 use super::door::Shared;
 use super::page;
-use crate::answer::certificates;
-use crate::answer::upstreams::{self, Change};
-use crate::answer::{self, Failure, Reply, flame};
 use crate::commands::blocked::named;
 use crate::control::protocol::{Question, unescape};
 use crate::formats::Format;
 use crate::metrics::{self, Exposition};
+use crate::raw_stacks::Raw;
+use crate::responses::certificates;
+use crate::responses::reply::{Failure, Reply};
+use crate::responses::upstreams::{self, Change};
+use crate::responses::{self, flame};
 use crate::source::Source;
 use crate::symbols::{Bare, ProcessSymbols, Symbols};
-use crate::wire::Raw;
 
 /// Answers `request`.
 pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -> io::Result<()> {
@@ -45,7 +46,7 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         }
         ["trace"] => {
             let question = question(request, "trace");
-            to.stream(media_type(&question), |reply| answer::answer(source, &question, reply))
+            to.stream(media_type(&question), |reply| responses::answer(source, &question, reply))
         }
         ["trace", "avg"] => whole(source, to, bounded(question(request, "average"))),
         ["req", id] => whole(source, to, question(request, "explain").with("id", unescape(id))),
@@ -63,7 +64,7 @@ pub(super) fn answer(door: &Shared, request: &Request, to: &mut Responder<'_>) -
         ["dict"] => whole(source, to, question(request, "dict")),
         ["record.pftrace"] => {
             let question = question(request, "record");
-            to.stream("application/octet-stream", |reply| answer::answer(source, &question, reply))
+            to.stream("application/octet-stream", |reply| responses::answer(source, &question, reply))
         }
         ["blocked"] => blocked(source, to, request),
         ["flame", kind] => profile(source, to, request, kind, None),
@@ -253,7 +254,7 @@ fn media_type(question: &Question) -> &'static str {
 /// Asks and sends the answer as a whole.
 fn whole(source: &Source, to: &mut Responder<'_>, question: Question) -> io::Result<()> {
     let mut collected = Collected(to, Vec::new());
-    let end = answer::answer(source, &question, &mut collected);
+    let end = responses::answer(source, &question, &mut collected);
     let body = collected.1;
     match end {
         Ok(()) => to.send(&Answer::new(200, media_type(&question), body)),
@@ -276,7 +277,9 @@ fn blocked(source: &Source, to: &mut Responder<'_>, request: &Request) -> io::Re
         .with("json", "")
         .with("follow", "")
         .with("over", question.value("over").unwrap_or("0s"));
-    to.stream("text/event-stream", |reply| answer::answer(source, &question, &mut Events { reply, quiet: 0 }))
+    to.stream("text/event-stream", |reply| {
+        responses::answer(source, &question, &mut Events { reply, quiet: 0 })
+    })
 }
 
 /// Lines of JSON as events.

@@ -7,7 +7,7 @@ use weir_core::worker::Worker;
 use weir_rt::clock;
 use weir_trace::Level;
 
-use super::Failure;
+use super::reply::Failure;
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
 use crate::source::{PATIENCE, Source};

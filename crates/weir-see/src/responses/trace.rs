@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_trace::{Kept, SiteTable, Watch, render};
 
-use super::{Failure, Reply, STEP};
+use super::reply::{Failure, Reply, STEP};
 use crate::control::protocol::Question;
 use crate::filter::Filter;
 use crate::source::{Source, scale};

@@ -9,7 +9,7 @@ use weir_core::worker::Worker;
 use weir_rt::LoopSnapshot;
 use weir_trace::{Histogram, RecorderReader, Site, Step};
 
-use super::{Failure, Reply, pause};
+use super::reply::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
 use crate::source::{BRIEFLY, PATIENCE, Source, Thread, scale};

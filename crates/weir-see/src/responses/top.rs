@@ -7,7 +7,7 @@ mod workers;
 use std::time::Duration;
 
 use super::blocked::warning;
-use super::{Failure, Reply, pause};
+use super::reply::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
 use crate::source::Source;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_trace::{AverageWatch, SiteTable, render};
 
 use super::average::collect;
-use super::{Failure, Reply};
+use super::reply::{Failure, Reply};
 use crate::compare::{Joined, Measured, Names, Shown, json, text};
 use crate::control::protocol::Question;
 use crate::filter::{Filter, duration_ns};

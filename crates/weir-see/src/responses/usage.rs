@@ -9,7 +9,7 @@ use weir_trace::{Kind, SiteTable};
 
 use super::capacity::Capacity;
 use super::queue::extension;
-use super::{Failure, Reply, pause};
+use super::reply::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
 use crate::source::{BRIEFLY, Source, Thread, scale};

@@ -2,7 +2,7 @@
 
 use weir_core::figures::{self, Value};
 
-use super::Failure;
+use super::reply::Failure;
 use crate::control::protocol::Question;
 use crate::table::{Cell, Column, Report};
 

@@ -3,7 +3,7 @@
 use weir_rt::clock;
 use weir_trace::{InFlight, Site, SiteTable};
 
-use super::Failure;
+use super::reply::Failure;
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
 use crate::source::{Source, scale};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_trace::{Average, AverageWatch, SiteTable, render};
 
-use super::{Failure, Reply, STEP};
+use super::reply::{Failure, Reply, STEP};
 use crate::control::protocol::Question;
 use crate::filter::{Filter, duration_ns};
 use crate::source::{PATIENCE, Source, scale};

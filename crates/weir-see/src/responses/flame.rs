@@ -8,14 +8,14 @@ use weir_rt::sampler::{Frame as Sampled, Source};
 use weir_trace::{Average, AverageWatch, Kind, PHASES, Site, SiteTable, Tree};
 
 use super::average::collect;
-use super::{Failure, Reply, pause};
+use super::reply::{Failure, Reply, pause};
 use crate::control::protocol::Question;
 use crate::filter::{Filter, duration_ns};
+use crate::raw_stacks::{Raw, RawFrame, code_maps};
 use crate::source::{self, scale};
 use crate::stacks::{Origin, Weight};
-use crate::wire::{Raw, RawFrame, code_maps};
 
-/// Stacks of the next `for`, as lines: see [`crate::wire`].
+/// Stacks of the next `for`, as lines: see [`crate::raw_stacks`].
 pub(super) fn answer(
     source: &source::Source,
     question: &Question,

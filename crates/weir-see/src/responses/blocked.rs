@@ -8,7 +8,8 @@ use weir_rt::clock;
 use weir_rt::sampler::Frame;
 use weir_trace::{RequestId, Stall, StallConnections};
 
-use super::{Failure, Reply, pause, reqs};
+use super::reply::{Failure, Reply, pause};
+use super::reqs;
 use crate::control::protocol::Question;
 use crate::filter::duration_ns;
 use crate::source::{Source, scale};

@@ -10,7 +10,8 @@ use weir_rt::clock::{self, Moment};
 use weir_trace::event::Decoder;
 use weir_trace::{EventKind, InFlight, Kept, Site, SiteTable, Stall, WaitKind, Watch};
 
-use super::{Failure, Reply, STEP, reqs};
+use super::reply::{Failure, Reply, STEP};
+use super::reqs;
 use crate::control::protocol::Question;
 use crate::filter::{Filter, duration_ns};
 use crate::formats::perfetto::{Timeline, Track};

@@ -8,7 +8,7 @@ use weir_core::module::ModuleDef;
 use weir_http::json::Json;
 use weir_rt::sampler::names;
 
-use super::Failure;
+use super::reply::Failure;
 use crate::control::protocol::Question;
 use crate::source::Source;
 

@@ -9,7 +9,8 @@ use weir_rt::sampler::Sample;
 use weir_trace::{RequestId, Site};
 
 use super::blocked::address;
-use super::{Failure, reqs};
+use super::reply::Failure;
+use super::reqs;
 use crate::control::protocol::Question;
 use crate::source::scale;
 use crate::table::time;

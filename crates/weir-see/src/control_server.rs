@@ -9,8 +9,9 @@ use std::time::Duration;
 use weir_core::log::{self, Level};
 use weir_sys::socket;
 
-use super::protocol::{Kind, LONGEST_QUESTION, Question, write_frame};
-use crate::answer::{self, Failure, Reply};
+use crate::control::protocol::{Kind, LONGEST_QUESTION, Question, write_frame};
+use crate::responses;
+use crate::responses::reply::{Failure, Reply};
 use crate::source::Source;
 
 /// Answers on `listener` until the process ends. Only root and the user whom this process runs as are answered, whatever
@@ -80,7 +81,7 @@ fn converse(mut stream: UnixStream, source: &Source) -> io::Result<()> {
     // Who is quick to stop may have said so already.
     let stopped = !input.buffer().is_empty();
     let mut reply = Answering { stream, stopped };
-    let (kind, text) = match answer::answer(source, &Question::parse(&line), &mut reply) {
+    let (kind, text) = match responses::answer(source, &Question::parse(&line), &mut reply) {
         Ok(()) => (Kind::Done, String::new()),
         Err(Failure::Gone(error)) => return Err(error),
         Err(Failure::Wrong(text)) => (Kind::Fail, text),

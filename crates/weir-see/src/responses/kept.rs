@@ -2,7 +2,8 @@
 
 use weir_trace::{Kept, RequestId, SiteTable};
 
-use super::{Failure, reqs, trace};
+use super::reply::Failure;
+use super::{reqs, trace};
 use crate::control::protocol::Question;
 use crate::filter::Filter;
 use crate::source::{PATIENCE, Source, scale};

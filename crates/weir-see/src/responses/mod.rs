@@ -13,6 +13,7 @@ pub(crate) mod level;
 pub(crate) mod lines;
 pub(crate) mod queue;
 pub(crate) mod record;
+pub(crate) mod reply;
 pub(crate) mod reqs;
 pub(crate) mod sites;
 pub(crate) mod top;
@@ -20,42 +21,10 @@ pub(crate) mod trace;
 pub(crate) mod upstreams;
 pub(crate) mod usage;
 
-use std::io;
-use std::time::{Duration, Instant};
-
 use crate::control::protocol::Question;
 use crate::source::Source;
 
-/// Where an answer goes.
-pub(crate) trait Reply {
-    /// Part of the answer.
-    fn out(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// How far it is.
-    fn note(&mut self, text: &str) -> io::Result<()>;
-    /// Whether whoever asked has enough, or has gone.
-    fn is_stopped(&mut self) -> bool;
-}
-
-/// Why there is no (whole) answer.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// Whoever asked has gone.
-    Gone(io::Error),
-    /// The question can't be answered: why.
-    Wrong(String),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::Gone(error)
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Wrong(text)
-    }
-}
+use reply::{Failure, Reply};
 
 /// Answers `question`.
 pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply) -> Result<(), Failure> {
@@ -90,21 +59,3 @@ pub(crate) fn answer(source: &Source, question: &Question, reply: &mut dyn Reply
 fn text(reply: &mut dyn Reply, text: String) -> Result<(), Failure> {
     Ok(reply.out(text.as_bytes())?)
 }
-
-/// Sleeps for `time`, or until whoever asked has enough. `false`: they have.
-pub(crate) fn pause(reply: &mut dyn Reply, time: Duration) -> bool {
-    let until = Instant::now() + time;
-    loop {
-        if reply.is_stopped() {
-            return false;
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(STEP));
-    }
-}
-
-/// How often is looked whether whoever asked has enough.
-pub(crate) const STEP: Duration = Duration::from_millis(50);

@@ -1,0 +1,53 @@
+//! Where a response goes, why there is none, and waiting that ends when the client has enough.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Where an answer goes.
+pub(crate) trait Reply {
+    /// Part of the answer.
+    fn out(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// How far it is.
+    fn note(&mut self, text: &str) -> io::Result<()>;
+    /// Whether whoever asked has enough, or has gone.
+    fn is_stopped(&mut self) -> bool;
+}
+
+/// Why there is no (whole) answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Whoever asked has gone.
+    Gone(io::Error),
+    /// The question can't be answered: why.
+    Wrong(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Gone(error)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Wrong(text)
+    }
+}
+
+/// Sleeps for `time`, or until whoever asked has enough. `false`: they have.
+pub(crate) fn pause(reply: &mut dyn Reply, time: Duration) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        if reply.is_stopped() {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(STEP));
+    }
+}
+
+/// How often is looked whether whoever asked has enough.
+pub(crate) const STEP: Duration = Duration::from_millis(50);
