@@ -15,7 +15,7 @@ use crate::module::{Confs, Heirs, Kin, ModuleDef, Settling, Unnamed};
 use crate::regex::Pattern;
 use crate::resolver::DEFAULT_TIMEOUT;
 use crate::tls::SslConf;
-use crate::upstream::matching::Matches;
+use crate::upstream::health::match_block::Matches;
 use crate::upstream::{UpstreamConf, Upstreams};
 
 /// Reads `tree`. Warnings are in the second value, also when there are errors.

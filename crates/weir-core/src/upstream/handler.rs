@@ -4,17 +4,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::attempt::{self, Upstream};
-use super::caching::{Begin, Caching};
-use super::flight;
-use super::local::LocalGroup;
-use super::part::part;
-use super::protocol::Protocol;
-use super::settings::Settings;
-use super::sites::PeerSites;
 use crate::exchange::Exchange;
 use crate::phase::{Handler, LocalFuture, Verdict};
 use crate::plan::PlanBuilder;
+use crate::upstream::attempt;
+use crate::upstream::attempt::Upstream;
+use crate::upstream::attempt::fast_path;
+use crate::upstream::caching::lookup::{Begin, Caching};
+use crate::upstream::config::directives::Settings;
+use crate::upstream::protocol::Protocol;
+use crate::upstream::request::exchange_part::part;
+use crate::upstream::request::peer_sites::PeerSites;
+use crate::upstream::worker_side::local_upstream::LocalGroup;
 
 /// Where a location's requests go, on one worker.
 pub trait Target: 'static {
@@ -78,7 +79,7 @@ impl<T: Target> Handler for Passed<T> {
     }
 
     fn poll(&self, x: &mut Exchange, cx: &mut Context<'_>) -> Poll<Verdict> {
-        flight::poll(x, cx)
+        fast_path::poll(x, cx)
     }
 
     fn wait<'x>(&'x self, x: &'x mut Exchange) -> LocalFuture<'x, Verdict> {

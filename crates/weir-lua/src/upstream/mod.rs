@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use weir_core::upstream::moving::{Listed, Refusal};
+use weir_core::upstream::block::list_changes::{Listed, Refusal};
 use weir_core::upstream::{Group, Peer, Upstreams};
 use weir_http::json::{Json, Value};
 use weir_rt::notify::either;

@@ -9,8 +9,8 @@ use weir_conf::names::{ANY, FLAG, LOCATION, LOCATION_IF, MORE, ONE, ONE_OR_TWO, 
 use weir_conf::{Args, Directive, LineCx, Result};
 use weir_core::conf::registry::Registry;
 use weir_core::plan::PlanBuilder;
-use weir_core::upstream::local::LocalGroup;
 use weir_core::upstream::protocol::{Head, Incoming, Outgoing, Protocol};
+use weir_core::upstream::worker_side::local_upstream::LocalGroup;
 use weir_core::upstream::{Family, Reason, pass_to};
 use weir_core::{Exchange, Module, Unnamed, Verdict, inherit};
 use weir_http::Method;

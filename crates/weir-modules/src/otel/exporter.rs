@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::figures::{self, Metric, MetricKind};
 use weir_core::log::{self, Level};
-use weir_core::upstream::source::Url;
+use weir_core::upstream::discovery::source::Url;
 use weir_rt::{DriverChoice, Options, Runtime};
 
 use super::wire::{Batch, Finished, refused};

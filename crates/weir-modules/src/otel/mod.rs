@@ -17,7 +17,7 @@ use weir_conf::{Directive, Error, LineCx, Result, parse_number, parse_time_ms};
 use weir_core::conf::registry::Registry;
 use weir_core::phase::Phase;
 use weir_core::plan::PlanBuilder;
-use weir_core::upstream::source::{Trust, Url};
+use weir_core::upstream::discovery::source::{Trust, Url};
 use weir_core::variable::{Script, Variable};
 use weir_core::{Module, inherit};
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use weir_core::tls::replace;
-use weir_core::upstream::moving::Refusal;
+use weir_core::upstream::block::list_changes::Refusal;
 use weir_http::Method;
 use weir_http::json::{Json, Value};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_core::Configuration;
-use weir_core::upstream::moving::Refusal;
+use weir_core::upstream::block::list_changes::Refusal;
 use weir_core::upstream::{Group, Upstreams};
 use weir_http::json::{Json, Value};
 

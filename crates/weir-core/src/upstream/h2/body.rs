@@ -15,7 +15,7 @@ use crate::read::Rest;
 use crate::upstream::protocol::{Framing, Outgoing};
 
 /// Where the rest of a request's content comes from.
-pub(in crate::upstream) enum Upload {
+pub(crate) enum Upload {
     /// All of it was given.
     Done,
     /// The exchange reads it from its client.
@@ -78,7 +78,7 @@ impl Upload {
 }
 
 /// A file, read by a thread of the pool, a piece at a time.
-pub(in crate::upstream) struct FromFile {
+pub(crate) struct FromFile {
     handle: Rc<FileHandle>,
     offset: u64,
     left: u64,

@@ -13,7 +13,7 @@ use crate::exchange::Exchange;
 
 /// What comes on a stream.
 #[derive(Debug)]
-pub(in crate::upstream) enum Got {
+pub(crate) enum Got {
     /// The head of the answer; whether it is all of it.
     Head(Box<Fields>, bool),
     /// A head before it (1xx).
@@ -41,7 +41,7 @@ impl Got {
 
 /// A header section.
 #[derive(Debug)]
-pub(in crate::upstream) struct Fields {
+pub(crate) struct Fields {
     text: Vec<u8>,
     list: Vec<(Span, Span, Known)>,
     /// The status, of a head.
@@ -73,12 +73,12 @@ impl Fields {
 
     /// Whether it is more than a trailer section may be, with buffers of `most` bytes; what is not read whole may lack a field
     /// that says that the call has failed.
-    pub(in crate::upstream) fn is_too_large_for_trailers(&self, most: u64) -> bool {
+    pub(crate) fn is_too_large_for_trailers(&self, most: u64) -> bool {
         self.too_large || self.text.len() as u64 > most.saturating_mul(2).max(TRAILERS)
     }
 
     /// Names and values.
-    pub(in crate::upstream) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.list.iter().map(|(name, value, _)| (name.of(&self.text), value.of(&self.text)))
     }
 
@@ -108,7 +108,7 @@ impl Fields {
 }
 
 /// A stream. Dropping it before its end resets it.
-pub(in crate::upstream) struct Call {
+pub(crate) struct Call {
     session: Rc<Session>,
     key: Key,
 }

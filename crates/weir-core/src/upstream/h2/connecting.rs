@@ -10,7 +10,7 @@ use crate::tls::Secure;
 
 /// Those of one group, on one worker.
 #[derive(Default)]
-pub(in crate::upstream) struct Connecting(RefCell<Vec<Weak<Attempt>>>);
+pub(crate) struct Connecting(RefCell<Vec<Weak<Attempt>>>);
 
 struct Attempt {
     addr: SockAddr,
@@ -21,11 +21,11 @@ struct Attempt {
 }
 
 /// Somebody connects; who waits goes on when this is dropped.
-pub(in crate::upstream) struct Soon(Rc<Attempt>);
+pub(crate) struct Soon(Rc<Attempt>);
 
 impl Soon {
     /// The connection is there, for all to find.
-    pub(in crate::upstream) fn made(self) {
+    pub(crate) fn made(self) {
         self.0.over.set(Some(true));
     }
 }
@@ -40,7 +40,7 @@ impl Drop for Soon {
 impl Connecting {
     /// Begins to connect, unless somebody does already: then it is to be waited for whether that one comes to a
     /// connection.
-    pub(in crate::upstream) fn begin(
+    pub(crate) fn begin(
         &self,
         addr: &SockAddr,
         secure: Option<&Secure>,

@@ -16,16 +16,16 @@ use weir_rt::{Chunk, Recv};
 use super::call::{Call, Fields, Got};
 use crate::pieces;
 use crate::tls::Secure;
-use crate::upstream::connection::Connection;
-use crate::upstream::group::Keep;
-use crate::upstream::headers::{INTERIM, TOO_MANY};
+use crate::upstream::block::upstream::Keep;
 use crate::upstream::peer::Peer;
+use crate::upstream::pool::connection::Connection;
 use crate::upstream::protocol::Section;
+use crate::upstream::response::headers::{INTERIM, TOO_MANY};
 use crate::worker::Worker;
 
 /// Why a session, or a call of it, is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::upstream) enum Lost {
+pub(crate) enum Lost {
     /// The server closed the connection.
     Closed,
     /// The system's error.
@@ -37,7 +37,7 @@ pub(in crate::upstream) enum Lost {
 }
 
 /// A connection and its streams.
-pub(in crate::upstream) struct Session {
+pub(crate) struct Session {
     connection: Connection,
     peer: Arc<Peer>,
     keep: Keep,
@@ -143,7 +143,7 @@ impl Slot {
 
 impl Session {
     /// Begins to speak HTTP/2 on a fresh connection; the task that does so runs until the connection is over.
-    pub(in crate::upstream) fn begin(
+    pub(crate) fn begin(
         connection: Connection,
         peer: &Arc<Peer>,
         keep: Keep,
@@ -180,7 +180,7 @@ impl Session {
     }
 
     /// Opens a stream with a request's head; `None`: the server, or this session, takes no more.
-    pub(in crate::upstream) fn call(self: &Rc<Self>, head: &Section, end: bool) -> Option<Call> {
+    pub(crate) fn call(self: &Rc<Self>, head: &Section, end: bool) -> Option<Call> {
         if !self.has_room() {
             return None;
         }
@@ -216,7 +216,7 @@ impl Session {
     }
 
     /// Whether another call can be made on it.
-    pub(in crate::upstream) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let h2 = self.h2.borrow();
         self.lost.get().is_none()
             && !self.retired.get()
@@ -229,37 +229,37 @@ impl Session {
     }
 
     /// Whether it is one to `addr` with this TLS.
-    pub(in crate::upstream) fn is_to(&self, addr: &SockAddr, secure: Option<&Secure>) -> bool {
+    pub(crate) fn is_to(&self, addr: &SockAddr, secure: Option<&Secure>) -> bool {
         self.peer.addr == *addr && self.connection.secure.as_ref() == secure
     }
 
     /// The server it is to.
-    pub(in crate::upstream) fn peer(&self) -> &Arc<Peer> {
+    pub(crate) fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
 
     /// Calls at the moment.
-    pub(in crate::upstream) fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.h2.borrow().streams()
     }
 
     /// Milliseconds of the loops' clock: since when it has no calls.
-    pub(in crate::upstream) fn idle_since(&self) -> u64 {
+    pub(crate) fn idle_since(&self) -> u64 {
         self.idle_since.get()
     }
 
     /// It is over.
-    pub(in crate::upstream) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.lost.get().is_some()
     }
 
     /// It has taken calls before the current one.
-    pub(in crate::upstream) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.calls.get() > 0
     }
 
     /// Takes no further call, and ends with the last one.
-    pub(in crate::upstream) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.retired.set(true);
         self.wake();
     }
@@ -455,7 +455,7 @@ enum Wake {
 
 async fn run(session: Rc<Session>, worker: Rc<Worker>) {
     let timer = &session.connection.timer;
-    let every = session.keep.timeout.clamp(10, crate::upstream::pool::LOOK);
+    let every = session.keep.timeout.clamp(10, crate::upstream::pool::worker_pool::LOOK);
     let lost = loop {
         session.pump();
         if session.is_over() {

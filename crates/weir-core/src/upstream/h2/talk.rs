@@ -17,22 +17,23 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::phase::Verdict;
 use crate::upstream::attempt::{Answered, Failed, Link, READING_HEAD, Run};
-use crate::upstream::local::Lease;
+use crate::upstream::config::failure_reason::{Fault, Reason};
 use crate::upstream::protocol::{Decoder, Incoming};
-use crate::upstream::reason::{Fault, Reason};
-use crate::upstream::{headers, log, request};
+use crate::upstream::request::{error_log, request_body};
+use crate::upstream::response::headers;
+use crate::upstream::worker_side::local_upstream::Lease;
 
 /// A call, and what is still to be sent of its request.
-pub(in crate::upstream) struct Talk {
+pub(crate) struct Talk {
     call: Call,
     upload: Upload,
     /// Armed while something is waited for.
-    pub(in crate::upstream) timer: Timer,
+    pub(crate) timer: Timer,
 }
 
 impl Talk {
     /// The next thing of the answer, while the rest of the request leaves.
-    pub(in crate::upstream) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Got, Error>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Got, Error>> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));
         }
@@ -43,12 +44,12 @@ impl Talk {
     ///
     /// # Errors
     /// It can't be had.
-    pub(in crate::upstream) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         self.upload.poll(cx, &self.call)
     }
 
     /// What comes next through a tunnel.
-    pub(in crate::upstream) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    pub(crate) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
         loop {
             match self.call.poll(cx, None) {
                 Poll::Pending => return Poll::Pending,
@@ -63,17 +64,17 @@ impl Talk {
     }
 
     /// Sends bytes through a tunnel.
-    pub(in crate::upstream) fn pass(&self, bytes: Vec<u8>) {
+    pub(crate) fn pass(&self, bytes: Vec<u8>) {
         self.call.offer(bytes, false);
     }
 
     /// Says that no more comes through a tunnel.
-    pub(in crate::upstream) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.call.offer(Vec::new(), true);
     }
 
     /// Ready when less than a tunnel's share is on its way to the server, or, `all`, nothing.
-    pub(in crate::upstream) fn poll_room(&self, cx: &mut Context<'_>, all: bool) -> Poll<()> {
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>, all: bool) -> Poll<()> {
         let room = self.call.has_room(cx) && (!all || self.call.unsent() == 0);
         if room {
             return Poll::Ready(());
@@ -83,12 +84,12 @@ impl Talk {
     }
 
     /// Bytes of its frames that were sent, and received.
-    pub(in crate::upstream) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         self.call.counts()
     }
 
     /// The next thing, if it is there.
-    pub(in crate::upstream) fn next(&mut self) -> Option<Got> {
+    pub(crate) fn next(&mut self) -> Option<Got> {
         self.call.next()
     }
 }
@@ -116,11 +117,7 @@ enum Event {
 
 impl Run {
     /// One try, up to its answer's head.
-    pub(in crate::upstream) async fn talk(
-        &mut self,
-        x: &mut Exchange,
-        lease: Lease,
-    ) -> Result<Answered, Failed> {
+    pub(crate) async fn talk(&mut self, x: &mut Exchange, lease: Lease) -> Result<Answered, Failed> {
         let mut lease = lease;
         let mut refused = 0;
         loop {
@@ -140,7 +137,7 @@ impl Run {
                     continue;
                 }
                 Err(NoHead::Stale(fault)) if used && !self.body_begun => {
-                    if request::may_repeat(x, &self.up.settings) {
+                    if request_body::may_repeat(x, &self.up.settings) {
                         continue;
                     }
                     Fault { cause: Cause::KeepaliveRace, ..fault }
@@ -236,7 +233,7 @@ impl Run {
         });
         match self.unless_gone(x, WaitKind::UpstreamFirstByte, said).await? {
             Some(takes) => Ok(takes),
-            None => Err(Failed::Next(log::timed_out(x, Cause::ReadTimeout, READING_HEAD))),
+            None => Err(Failed::Next(error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD))),
         }
     }
 
@@ -257,10 +254,10 @@ impl Run {
                 Got::Interim(fields) => self.interim(x, &fields),
                 Got::Data(_) | Got::Trailers(_) | Got::End => {}
                 Got::TimedOut if talk.call.unsent() > 0 => {
-                    return Err(NoHead::Failed(log::send_timed_out(x)));
+                    return Err(NoHead::Failed(error_log::send_timed_out(x)));
                 }
                 Got::TimedOut => {
-                    let fault = log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
+                    let fault = error_log::timed_out(x, Cause::ReadTimeout, READING_HEAD);
                     return Err(NoHead::Failed(Failed::Next(fault)));
                 }
                 Got::Reset(code, reason) => return Err(rejected(x, code, reason)),
@@ -347,7 +344,7 @@ impl Run {
     fn incoming(&mut self, x: &mut Exchange, fields: &Fields, end: bool) -> Result<Incoming, Failed> {
         let invalid = |cause| Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause });
         if fields.is_larger(self.up.settings.buffer_size) {
-            log::error(x, &format_args!("upstream sent too big header while {READING_HEAD}"));
+            error_log::error(x, &format_args!("upstream sent too big header while {READING_HEAD}"));
             return Err(invalid(Cause::HeaderTooLarge));
         }
         let mut incoming = Incoming { status: fields.status, ..Incoming::default() };
@@ -361,7 +358,7 @@ impl Run {
         }
         incoming.decoder = if end { Decoder::None } else { Decoder::UntilClose };
         if let Some(message) = headers::refused(x, &incoming) {
-            log::error(x, &format_args!("{message} while {READING_HEAD}"));
+            error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
             return Err(invalid(Cause::InvalidHeader));
         }
         Ok(incoming)
@@ -397,7 +394,7 @@ fn rejected(x: &Exchange, code: Code, reason: Option<&'static str>) -> NoHead {
     }
     let message = format_args!("upstream rejected request with error {}", code as u32);
     if code == Code::Refused {
-        log::error(x, &format_args!("{message} while {READING_HEAD}"));
+        error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
         return NoHead::Refused(Fault { reason: Reason::ERROR, cause: Cause::ResetBeforeResponse });
     }
     invalid(x, message, Cause::ResetBeforeResponse)
@@ -407,10 +404,10 @@ fn rejected(x: &Exchange, code: Code, reason: Option<&'static str>) -> NoHead {
 fn gone(x: &Exchange, lost: Lost) -> NoHead {
     match lost {
         Lost::Closed => {
-            log::error(x, &format_args!("upstream prematurely closed connection while {READING_HEAD}"));
+            error_log::error(x, &format_args!("upstream prematurely closed connection while {READING_HEAD}"));
             NoHead::Stale(Fault { reason: Reason::ERROR, cause: Cause::ClosedBeforeResponse })
         }
-        Lost::Failed(errno) => NoHead::Stale(log::receive(x, errno)),
+        Lost::Failed(errno) => NoHead::Stale(error_log::receive(x, errno)),
         Lost::Broken(reason) => invalid(x, format_args!("upstream {reason}"), Cause::InvalidHeader),
         // A server that goes without an error has left what it has not begun with to others.
         Lost::Away(Code::No) => {
@@ -424,7 +421,7 @@ fn gone(x: &Exchange, lost: Lost) -> NoHead {
 }
 
 fn invalid(x: &Exchange, message: std::fmt::Arguments<'_>, cause: Cause) -> NoHead {
-    log::error(x, &format_args!("{message} while {READING_HEAD}"));
+    error_log::error(x, &format_args!("{message} while {READING_HEAD}"));
     NoHead::Failed(Failed::Next(Fault { reason: Reason::INVALID_HEADER, cause }))
 }
 

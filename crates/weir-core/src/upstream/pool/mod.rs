@@ -1,0 +1,6 @@
+//! Connections to servers: opened, secured, and kept alive between requests.
+
+pub(crate) mod connection;
+pub(crate) mod handshake;
+pub(crate) mod shared_idle;
+pub(crate) mod worker_pool;

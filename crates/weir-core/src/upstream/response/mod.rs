@@ -1,0 +1,8 @@
+//! A response of an upstream on its way to the client.
+
+pub(crate) mod cached_body;
+pub(crate) mod headers;
+pub(crate) mod limit_rate;
+pub(crate) mod read_ahead;
+pub(crate) mod response_body;
+pub(crate) mod tunnel;
