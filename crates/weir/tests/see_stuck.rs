@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
-use weir_see::{Admin, Bound, Source, control};
+use weir_see::{Admin, Bound, Source, control_server};
 use weir_test::{Client, Driver, both_drivers, free_port, wait_for};
 
 #[path = "it/support/inside.rs"]
@@ -35,7 +35,7 @@ fn started(driver: Driver) -> Running {
     let inside = inside::Running::start(driver, &MODULES, &format!("admin {admin};"), server);
     let source = Source::new(&inside.server);
     let socket = inside.folder.path().join("control.sock");
-    control::serve(UnixListener::bind(&socket).expect("binds"), source.clone()).expect("a thread");
+    control_server::serve(UnixListener::bind(&socket).expect("binds"), source.clone()).expect("a thread");
     let doors = Bound::new(&inside.server.configuration(), None).open(&source);
     Running { inside, admin, socket, _admin: doors }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::ModuleDef;
 use weir_core::conf::{CORE_MODULES, with_core};
-use weir_see::{Source, control};
+use weir_see::{Source, control_server};
 use weir_test::{DEADLINE, Driver, both_drivers};
 
 #[path = "it/support/inside.rs"]
@@ -35,7 +35,7 @@ fn started(driver: Driver) -> Running {
     let inside = inside::Running::start(driver, &MODULES, "", server);
     let socket = inside.folder.path().join("control.sock");
     let source = Source::new(&inside.server);
-    control::serve(UnixListener::bind(&socket).expect("binds"), source).expect("a thread");
+    control_server::serve(UnixListener::bind(&socket).expect("binds"), source).expect("a thread");
     Running { inside, socket }
 }
 
