@@ -8,9 +8,9 @@ use std::ffi::c_int;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::time::Duration;
 
+use crate::crash_state::{BELL, NOBODY, SIGNAL, STATE, WATCHED, WRITTEN, last_words};
 use crate::process;
 use crate::sampler::guard;
 
@@ -79,23 +79,6 @@ impl Drop for Watch {
     }
 }
 
-/// Lets the thread that watches do its work, before the calling one dies of `signal`. Async-signal-safe.
-pub(crate) fn last_words(signal: c_int) {
-    if STATE.compare_exchange(WATCHED, CRASHED, AcqRel, Relaxed).is_ok() {
-        SIGNAL.store(signal, Release);
-        // SAFETY: a byte that lives as long as the call; a bell that is gone is an error, and nobody is to be told.
-        unsafe { libc::write(BELL.load(Acquire), b"!".as_ptr().cast(), 1) };
-    }
-    for _ in 0..PATIENCE {
-        if STATE.load(Acquire) != CRASHED {
-            return;
-        }
-        let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // SAFETY: `pause` is readable; what is left of it is not asked for.
-        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
-    }
-}
-
 extern "C" fn crashed(signal: c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     last_words(signal);
     guard::die_of(signal, true);
@@ -103,16 +86,6 @@ extern "C" fn crashed(signal: c_int, _: *mut libc::siginfo_t, _: *mut libc::c_vo
 
 /// What processes die of that have a mistake in them.
 pub const FATAL: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
-
-static STATE: AtomicU32 = AtomicU32::new(NOBODY);
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
-static BELL: AtomicI32 = AtomicI32::new(-1);
-const NOBODY: u32 = 0;
-const WATCHED: u32 = 1;
-const CRASHED: u32 = 2;
-const WRITTEN: u32 = 3;
-/// Milliseconds that a crash waits for its record.
-const PATIENCE: u32 = 1000;
 
 #[cfg(test)]
 mod tests {

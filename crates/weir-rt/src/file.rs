@@ -149,7 +149,7 @@ fn create_then_unlink(dir: &Path) -> io::Result<FileHandle> {
 pub fn open_with(path: &Path, flags: c_int, mode: u32) -> io::Result<FileHandle> {
     let fd = with_c_path(path, |p| {
         // SAFETY: `p` is NUL-terminated and outlives the call; `mode` is passed as the variadic argument it is.
-        // Not by libc's function, which is dearer in a process with threads (see `driver::sys`).
+        // Not by libc's function, which is dearer in a process with threads (see `sys`).
         unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, p, flags | libc::O_CLOEXEC, mode) as c_int }
     })?;
     // SAFETY: a fresh descriptor that nobody else owns.

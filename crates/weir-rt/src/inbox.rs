@@ -23,6 +23,19 @@ pub(crate) enum Message {
     Run(Box<dyn FnOnce() + Send>),
     /// Put this task on the run queue.
     Wake(u32),
+    /// A piece of a file is in the page cache, or can't be.
+    FileRead(FileRead),
+}
+
+/// What a pool thread has read ahead for a socket that sends a file.
+pub(crate) struct FileRead {
+    /// The socket's index, and which of those that have had it.
+    pub(crate) socket: u32,
+    pub(crate) generation: u32,
+    /// Up to which byte of the file.
+    pub(crate) resident_to: u64,
+    /// Why it could not be read.
+    pub(crate) errno: Option<i32>,
 }
 
 /// The mailbox of one worker: any thread pushes, its own thread drains.
@@ -72,6 +85,11 @@ impl Inbox {
     /// Wakes a task of the worker. Waking one that has ended, or whose index is used by another, is harmless.
     pub(crate) fn wake(&self, task: u32) {
         self.send(Message::Wake(task));
+    }
+
+    /// Has the worker send what was read for it.
+    pub(crate) fn file_was_read(&self, read: FileRead) {
+        self.send(Message::FileRead(read));
     }
 
     /// What has arrived. Does not touch the lock when nothing has.
@@ -243,7 +261,7 @@ mod tests {
     fn wakes(inbox: &Inbox) -> Vec<u32> {
         let task = |m| match m {
             Message::Wake(task) => task,
-            Message::Run(_) => panic!("a wake was sent"),
+            Message::Run(_) | Message::FileRead(_) => panic!("a wake was sent"),
         };
         inbox.drain().map(task).collect()
     }

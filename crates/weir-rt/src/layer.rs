@@ -170,7 +170,7 @@ impl Layered {
         let n = len.min(self.layer.piece() as u64) as usize;
         let mut bytes = spares.take();
         let mut end = Sealed::Enough;
-        if !crate::driver::sys::append_resident(file, &mut bytes, offset, n) {
+        if !crate::sys::append_resident(file, &mut bytes, offset, n) {
             // Read in, and yet not had without waiting: the file is short, or its file system knows no such reads.
             if offset < self.resident_to {
                 bytes.resize(n, 0);

@@ -14,9 +14,9 @@
 
 pub mod alarm;
 pub mod blocking;
-mod buffer;
 pub mod clock;
 pub mod crash;
+mod crash_state;
 mod driver;
 mod executor;
 pub mod file;
@@ -25,40 +25,43 @@ mod inbox;
 mod layer;
 mod listener;
 mod local;
+mod loop_state;
 pub mod net;
 pub mod notify;
 mod output;
 pub mod packets;
 pub mod poller;
+mod pool;
 pub mod process;
+mod recv_buf;
 mod runtime;
 pub mod sampler;
 pub mod signal;
 mod socket;
 mod stats;
 mod stream;
+mod sys;
 mod task;
 mod thread_watch;
 mod timeout;
 #[allow(dead_code, reason = "the wheel is complete as a data structure; its tests use all of it")]
-mod timer;
-mod waker;
-pub mod watch;
+mod timer_wheel;
+mod timers;
 
-pub use buffer::RecvBuf;
 pub use driver::{DriverChoice, DriverKind, probe_io_uring};
 pub use file::FileHandle;
 pub use heap::Heap;
 pub use layer::{Layer, Opened};
 pub use listener::Listener;
 pub use net::SockAddr;
-pub use output::Chunk;
+pub use output::{Chunk, SendError};
+pub use recv_buf::RecvBuf;
 pub use runtime::{
     Options, Remote, Runtime, asking_device, at_round_end, blocking, buffers, computing, epoch, now_ms,
     receives_itself, remote, spawn, try_now_ms, turn_stamp, unix_time, yield_now,
 };
 pub use stats::{LoopSnapshot, LoopStats};
-pub use stream::{Closed, Recv, SendError, Stream};
+pub use stream::{Closed, Recv, Stream};
 pub use task::{TaskId, set_panic_hook};
 pub use thread_watch::{ThreadState, ThreadWatch};
 pub use timeout::{Timer, sleep};

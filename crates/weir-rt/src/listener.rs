@@ -7,9 +7,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::driver::sys;
 use crate::runtime::{Core, current};
 use crate::stream::Stream;
+use crate::sys;
 
 /// Connections one listener hands out per turn, so that a burst of new ones does not starve the old.
 const PER_TURN: u32 = 64;
@@ -65,7 +65,7 @@ impl Listener {
     /// # Errors
     /// As [`Listener::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
-        let turn = self.core.turn();
+        let turn = self.core.state.turn();
         let (last, count) = self.taken.get();
         if last == turn && count >= PER_TURN {
             cx.waker().wake_by_ref(); // the next round
@@ -161,7 +161,7 @@ impl Listener {
 impl Drop for Listener {
     /// Closes the socket. Connections accepted and not yet taken are closed: use [`Listener::into_fd`] to keep them.
     fn drop(&mut self) {
-        self.core.io.with(|io| io.close_listener(&self.core, self.index));
+        self.core.io.with(|io| io.close_listener(&self.core.state, self.index));
     }
 }
 

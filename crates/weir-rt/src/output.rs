@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::driver::sys;
 use crate::file::FileHandle;
+use crate::sys;
 
 /// A piece of output.
 pub enum Chunk {
@@ -55,6 +55,17 @@ impl Chunk {
             Chunk::File { .. } => &[],
         }
     }
+}
+
+/// Why output could not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The kernel took nothing for the timer's interval.
+    TimedOut,
+    /// The connection is broken (an errno), or the file could not be read (`EIO`).
+    Closed(i32),
+    /// A file ended before the range that was promised: the connection must be closed.
+    Truncated,
 }
 
 /// Pieces of one system call. More gain nothing: 16 pieces of 64 KB are the budget of a turn already.

@@ -5,8 +5,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use crate::driver::sys;
 use crate::net::SockAddr;
+use crate::sys;
 
 /// An epoll set, and an eventfd that ends its wait.
 #[derive(Debug)]

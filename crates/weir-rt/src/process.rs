@@ -14,6 +14,7 @@ pub mod inherit;
 mod poll;
 mod spawn;
 mod title;
+pub mod watch;
 
 pub use channel::{Channel, Message};
 pub use child::{End, Ended, Fork, fork, parent, reap};

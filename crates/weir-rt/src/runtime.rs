@@ -13,16 +13,15 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::driver::{DriverChoice, DriverKind, Io, Wait, sys};
-use crate::executor::{MAIN, Polled, Sched};
+use crate::driver::{DriverChoice, DriverKind, Io, Wait};
+use crate::executor::{MAIN, Polled, Sched, set_current_sched, task_of, waker};
 use crate::heap::Keeping;
 use crate::inbox::{self, Inbox, Message, Registration};
 use crate::local::Local;
+use crate::loop_state::LoopState;
 use crate::stats::LoopStats;
 use crate::task::{self, TaskId};
-use crate::timeout::Timers;
-use crate::waker::{task_of, waker};
-use crate::{blocking as pool, clock, sampler};
+use crate::{blocking as pool, clock, sampler, sys};
 
 /// What a runtime is made with.
 #[derive(Clone, Debug)]
@@ -56,21 +55,12 @@ pub struct Runtime {
 /// What all handles of a runtime share.
 pub(crate) struct Core {
     pub(crate) io: Local<Io>,
-    pub(crate) sched: Sched,
-    pub(crate) timers: Timers,
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) stats: Arc<LoopStats>,
+    pub(crate) state: LoopState,
     driver: DriverKind,
     worker: u8,
     running: Cell<bool>,
-    turn: Cell<u64>,
-    /// See [`epoch`].
-    epoch: Cell<u64>,
-    now_ms: Cell<u64>,
     /// Wall time, and the turn it was read in.
     unix: Cell<(u64, (u64, u32))>,
-    /// Stamp of the last boundary between busy and parked.
-    stamp: Cell<u64>,
     /// More mail came while the last was read.
     mail_left: Cell<bool>,
     /// See [`at_round_end`].
@@ -108,18 +98,23 @@ pub(crate) fn current() -> Rc<Core> {
 /// Makes a core this thread's current one until dropped.
 struct Entered {
     before: *const Core,
+    sched_before: *const Sched,
     _core: Rc<Core>,
 }
 
 impl Entered {
     fn new(core: &Rc<Core>) -> Entered {
-        Entered { before: CURRENT.replace(Rc::as_ptr(core)), _core: Rc::clone(core) }
+        // SAFETY: the core does not move, and `_core` keeps it until `drop` has set what was there before.
+        let sched_before = unsafe { set_current_sched(&raw const core.state.sched) };
+        Entered { before: CURRENT.replace(Rc::as_ptr(core)), sched_before, _core: Rc::clone(core) }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         CURRENT.set(self.before);
+        // SAFETY: null, or set by an `Entered` around this one, which is alive.
+        unsafe { set_current_sched(self.sched_before) };
     }
 }
 
@@ -136,21 +131,13 @@ impl Runtime {
         let inbox = Arc::new(Inbox::new()?);
         let registration = inbox::register(Arc::clone(&inbox))?;
         let io = Io::new(o.driver, o.buffers, inbox.fd())?;
-        let now_ms = clock::monotonic_ms();
         let core = Core {
             driver: io.kind(),
             io: Local::new(io),
-            sched: Sched::new(registration.slot()),
-            timers: Timers::new(now_ms),
-            inbox,
-            stats: Arc::new(LoopStats::default()),
+            state: LoopState::new(registration.slot(), inbox),
             worker: o.worker,
             running: Cell::new(false),
-            turn: Cell::new(1),
-            epoch: Cell::new(1),
-            now_ms: Cell::new(now_ms),
             unix: Cell::new((0, (0, 0))),
-            stamp: Cell::new(clock::ticks()),
             mail_left: Cell::new(false),
             round_end: Local::new(Vec::new()),
             appetite: Cell::new(APPETITE),
@@ -196,7 +183,7 @@ impl Runtime {
 
     /// Its counters.
     pub fn stats(&self) -> Arc<LoopStats> {
-        Arc::clone(&self.core.stats)
+        Arc::clone(&self.core.state.stats)
     }
 }
 
@@ -205,11 +192,11 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         let _entered = Entered::new(&self.core);
         let core = &*self.core;
-        core.sched.clear();
+        core.state.sched.clear();
         drop(core.round_end.with(std::mem::take));
-        drop(core.inbox.drain());
-        core.io.with(|io| io.shut(core));
-        core.sched.clear();
+        drop(core.state.inbox.drain());
+        core.io.with(|io| io.shut(&core.state));
+        core.state.sched.clear();
     }
 }
 
@@ -222,37 +209,25 @@ impl Drop for Running<'_> {
 }
 
 impl Core {
-    /// Milliseconds of the monotonic clock at the end of the last wait.
-    #[inline]
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.now_ms.get()
-    }
-
-    /// The number of the turn.
-    #[inline]
-    pub(crate) fn turn(&self) -> u64 {
-        self.turn.get()
-    }
-
     fn unix_time(&self) -> (u64, u32) {
         let (turn, time) = self.unix.get();
-        if turn == self.turn.get() {
+        if turn == self.state.turn.get() {
             return time;
         }
         let time = clock::unix_time();
-        self.unix.set((self.turn.get(), time));
+        self.unix.set((self.state.turn.get(), time));
         time
     }
 
     fn remote(&self) -> Remote {
-        Remote { inbox: Arc::clone(&self.inbox), worker: self.worker }
+        Remote { inbox: Arc::clone(&self.state.inbox), worker: self.worker }
     }
 
     /// Stores the polling task's waker in a place of the driver's.
     #[inline]
     pub(crate) fn register(&self, cx: &Context<'_>, place: impl Fn(&mut Io) -> &mut Option<Waker>) {
         let waker = cx.waker();
-        let old = if task_of(waker, self.sched.slot()).is_some() {
+        let old = if task_of(waker, self.state.sched.slot()).is_some() {
             self.io.with(|io| place(io).replace(waker.clone()))
         } else {
             // A foreign waker's clone may run anything: not inside the window.
@@ -265,11 +240,11 @@ impl Core {
     /// The loop, until `f` is ready (and dropped).
     fn run<F: Future>(&self, f: F) -> F::Output {
         let mut main = pin!(f);
-        let waker = waker(self.sched.slot(), MAIN);
+        let waker = waker(self.state.sched.slot(), MAIN);
         self.start();
         loop {
-            for _ in 0..self.sched.queued() {
-                let Some(task) = self.sched.next() else { break };
+            for _ in 0..self.state.sched.queued() {
+                let Some(task) = self.state.sched.next() else { break };
                 if task != MAIN {
                     self.poll(task);
                     continue;
@@ -293,7 +268,7 @@ impl Core {
         let mut list = self.round_end.with(std::mem::take);
         for f in list.drain(..) {
             if task::catch(|| f()).is_none() {
-                self.stats.panics.add(1);
+                self.state.stats.panics.add(1);
             }
         }
         self.round_end.with(|new| {
@@ -304,18 +279,18 @@ impl Core {
     }
 
     fn start(&self) {
-        self.stamp.set(clock::ticks());
-        sampler::mine().turn_began(self.stamp.get());
-        self.now_ms.set(clock::monotonic_ms());
-        self.turn.set(self.turn.get() + 1);
+        self.state.stamp.set(clock::ticks());
+        sampler::mine().turn_began(self.state.stamp.get());
+        self.state.now_ms.set(clock::monotonic_ms());
+        self.state.turn.set(self.state.turn.get() + 1);
         self.read_mail();
-        self.sched.wake(MAIN);
+        self.state.sched.wake(MAIN);
     }
 
     fn poll(&self, task: u32) {
-        match self.sched.poll(task) {
+        match self.state.sched.poll(task) {
             Polled::Gone => return,
-            Polled::Panicked => self.stats.panics.add(1),
+            Polled::Panicked => self.state.stats.panics.add(1),
             Polled::Pending | Polled::Finished => (),
         }
         self.polled();
@@ -333,73 +308,54 @@ impl Core {
     fn polled(&self) {
         sampler::current().clear();
         self.appetite.set(APPETITE);
-        self.stats.tasks_polled.add(1);
-        self.io.with(|io| io.flush_dirty(self));
-        self.sched.wake_foreign();
+        self.state.stats.tasks_polled.add(1);
+        self.io.with(|io| io.flush_dirty(&self.state));
+        self.state.sched.wake_foreign();
     }
 
     /// How long the loop may sleep, as of `stamp`.
     fn wait(&self, stamp: u64) -> Wait {
-        if self.sched.is_runnable() || self.mail_left.get() {
+        if self.state.sched.is_runnable() || self.mail_left.get() {
             return Some(0);
         }
         // The time since the last wait counts too, or a long round would make timers late.
-        let busy_ns = clock::scale().ticks_to_ns(stamp.saturating_sub(self.stamp.get()));
-        self.timers.sleep_for(self.now_ms() + busy_ns / 1_000_000)
+        let busy_ns = clock::scale().ticks_to_ns(stamp.saturating_sub(self.state.stamp.get()));
+        self.state.timers.sleep_for(self.state.now_ms() + busy_ns / 1_000_000)
     }
 
     /// The second half of a turn: system call, mail, timers.
     fn drive(&self, stamp: u64, wait: Wait) {
-        let busy_ns = clock::scale().ticks_to_ns(stamp.saturating_sub(self.stamp.get()));
-        self.stats.busy_ns.add(busy_ns);
-        self.stats.longest_poll_ns.max(busy_ns);
-        self.stats.tasks_live.set(self.sched.live());
-        sampler::mine().turn_ended(self.stamp.get(), stamp, busy_ns);
-        self.stats.turn_began.set(0);
-        self.stamp.set(stamp);
-        let mail = self.io.with(|io| io.turn(self, wait));
+        let busy_ns = clock::scale().ticks_to_ns(stamp.saturating_sub(self.state.stamp.get()));
+        self.state.stats.busy_ns.add(busy_ns);
+        self.state.stats.longest_poll_ns.max(busy_ns);
+        self.state.stats.tasks_live.set(self.state.sched.live());
+        sampler::mine().turn_ended(self.state.stamp.get(), stamp, busy_ns);
+        self.state.stats.turn_began.set(0);
+        self.state.stamp.set(stamp);
+        let mail = self.io.with(|io| io.turn(&self.state, wait));
         if mail || self.mail_left.get() {
             self.read_mail();
         }
-        self.timers.advance(self.now_ms(), &self.sched, &self.stats);
-        self.sched.wake_foreign();
-    }
-
-    /// The wait has ended: a new turn, a new time. Called by the driver before it handles what came.
-    pub(crate) fn woke(&self) {
-        let now = clock::ticks();
-        let parked_ns = clock::scale().ticks_to_ns(now.saturating_sub(self.stamp.get()));
-        self.stats.parked_ns.add(parked_ns);
-        self.stats.turns.add(1);
-        self.stamp.set(now);
-        self.stats.turn_began.set(now);
-        sampler::mine().turn_began(now);
-        self.turn.set(self.turn.get() + 1);
-        self.received();
-        self.now_ms.set(clock::monotonic_ms());
-    }
-
-    /// Tasks may now see bytes that came from the kernel after everything they did before.
-    #[inline]
-    pub(crate) fn received(&self) {
-        self.epoch.set(self.epoch.get() + 1);
+        self.state.timers.advance(self.state.now_ms(), &self.state.sched, &self.state.stats);
+        self.state.sched.wake_foreign();
     }
 
     /// Takes what other threads have sent. The inbox stays "asleep" between mails, so that its first message writes
     /// the eventfd and a turn without mail touches no atomic.
     fn read_mail(&self) {
-        self.inbox.awake();
-        for message in self.inbox.drain() {
+        self.state.inbox.awake();
+        for message in self.state.inbox.drain() {
             match message {
-                Message::Wake(task) => self.sched.wake(task),
+                Message::Wake(task) => self.state.sched.wake(task),
+                Message::FileRead(read) => self.io.with(|io| io.read_in_done(&self.state, &read)),
                 Message::Run(run) => {
                     if task::catch(run).is_none() {
-                        self.stats.panics.add(1);
+                        self.state.stats.panics.add(1);
                     }
                 }
             }
         }
-        self.mail_left.set(!self.inbox.prepare_sleep());
+        self.mail_left.set(!self.state.inbox.prepare_sleep());
     }
 }
 
@@ -436,7 +392,7 @@ pub fn remote() -> Remote {
 /// # Panics
 /// Outside a runtime.
 pub fn spawn(f: impl Future<Output = ()> + 'static) -> TaskId {
-    current().sched.spawn(Box::pin(f))
+    current().state.sched.spawn(Box::pin(f))
 }
 
 /// Has `f` called once, when the tasks that can run now have run and before the loop asks the kernel for more: to let
@@ -467,13 +423,13 @@ pub fn yield_now() -> impl Future<Output = ()> {
 /// Outside a runtime.
 #[inline]
 pub fn now_ms() -> u64 {
-    inside(with_current(Core::now_ms))
+    inside(with_current(|core| core.state.now_ms()))
 }
 
 /// As [`now_ms`], where there is a runtime.
 #[inline]
 pub fn try_now_ms() -> Option<u64> {
-    with_current(Core::now_ms)
+    with_current(|core| core.state.now_ms())
 }
 
 /// Whether this thread's loop receives by itself (epoll); with io_uring the kernel does.
@@ -498,7 +454,7 @@ pub fn buffers() -> (u32, u32) {
 /// Outside a runtime.
 #[inline]
 pub fn turn_stamp() -> u64 {
-    inside(with_current(|core| core.stamp.get()))
+    inside(with_current(|core| core.state.stamp.get()))
 }
 
 /// A number that changes whenever the loop has received bytes from the kernel: whatever was asked of the system since
@@ -509,7 +465,7 @@ pub fn turn_stamp() -> u64 {
 /// Outside a runtime.
 #[inline]
 pub fn epoch() -> u64 {
-    inside(with_current(|core| core.epoch.get()))
+    inside(with_current(|core| core.state.epoch.get()))
 }
 
 /// Wall time, as of this turn: seconds since 1970 and milliseconds within the second.

@@ -6,11 +6,11 @@
 use std::os::fd::RawFd;
 use std::task::Waker;
 
-use crate::buffer::{Pool, Queue};
 use crate::layer::Layered;
 use crate::net::RawAddr;
+use crate::output::SendError;
 use crate::output::{Output, Spares};
-use crate::stream::SendError;
+use crate::pool::{Pool, Queue};
 
 /// Buffers a socket may have queued while its task does not read; more, and its receive is cancelled.
 pub(crate) const QUEUED_MAX: usize = 4;

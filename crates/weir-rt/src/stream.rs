@@ -6,13 +6,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::buffer::RecvBuf;
-use crate::driver::{Input, Io, sys};
+use crate::driver::{Input, Io};
 use crate::layer::Layer;
 use crate::net::{self, SockAddr};
-use crate::output::Chunk;
+use crate::output::{Chunk, SendError};
+use crate::recv_buf::RecvBuf;
 use crate::runtime::{Core, UNIT, current};
 use crate::socket::Slot;
+use crate::sys;
 use crate::timeout::Timer;
 
 /// What a receive came to.
@@ -26,17 +27,6 @@ pub enum Recv {
     TimedOut,
     /// The connection is broken (an errno).
     Err(i32),
-}
-
-/// Why output could not be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendError {
-    /// The kernel took nothing for the timer's interval.
-    TimedOut,
-    /// The connection is broken (an errno), or the file could not be read (`EIO`).
-    Closed(i32),
-    /// A file ended before the range that was promised: the connection must be closed.
-    Truncated,
 }
 
 /// How the peer left.
@@ -102,13 +92,13 @@ impl Stream {
     /// The errno of epoll_ctl(2).
     pub fn from_accepted(fd: OwnedFd) -> io::Result<Stream> {
         let core = current();
-        core.stats.accepted.add(1);
+        core.state.stats.accepted.add(1);
         Stream::adopt(core, fd)
     }
 
     /// Takes over a connected, non-blocking socket.
     pub(crate) fn adopt(core: Rc<Core>, fd: OwnedFd) -> io::Result<Stream> {
-        let index = core.io.with(|io| io.open(&core.stats, fd))?;
+        let index = core.io.with(|io| io.open(&core.state.stats, fd))?;
         Ok(Stream { core, index })
     }
 
@@ -136,7 +126,7 @@ impl Stream {
         if !self.core.may_receive(most) {
             return rest(cx);
         }
-        match self.receive(|io| io.recv_long(&self.core, self.index, most)) {
+        match self.receive(|io| io.recv_long(&self.core.state, self.index, most)) {
             Some(recv) => Poll::Ready(recv),
             None => self.poll_more(cx, timer),
         }
@@ -157,12 +147,12 @@ impl Stream {
     /// What can be had without waiting.
     #[inline]
     pub fn try_recv(&self) -> Option<Recv> {
-        self.receive(|io| io.recv(&self.core, self.index))
+        self.receive(|io| io.recv(&self.core.state, self.index))
     }
 
     /// As [`Stream::try_recv`], also of a connection that nobody has received from yet, for which it asks the system.
     pub fn try_recv_first(&self) -> Option<Recv> {
-        self.receive(|io| io.recv_first(&self.core, self.index))
+        self.receive(|io| io.recv_first(&self.core.state, self.index))
     }
 
     #[inline]
@@ -196,13 +186,13 @@ impl Stream {
     /// Appends to the output and starts sending: [`Stream::queue`] and [`Stream::flush`] in one.
     #[inline]
     pub fn send(&self, bytes: Vec<u8>) {
-        self.core.io.with(|io| io.send(&self.core, self.index, bytes));
+        self.core.io.with(|io| io.send(&self.core.state, self.index, bytes));
     }
 
     /// Starts sending what is queued.
     #[inline]
     pub fn flush(&self) {
-        self.core.io.with(|io| io.start_send(&self.core, self.index));
+        self.core.io.with(|io| io.start_send(&self.core.state, self.index));
     }
 
     /// Bytes queued and not yet handed to the kernel.
@@ -254,7 +244,7 @@ impl Stream {
         timer: Option<&Timer>,
     ) -> Poll<Result<(), SendError>> {
         let (state, progress_ms) = self.core.io.with(|io| {
-            io.start_send(&self.core, self.index);
+            io.start_send(&self.core.state, self.index);
             let slot = io.sockets.slot(self.index);
             slot.wake_below = below;
             let state = match slot.send_error {
@@ -367,7 +357,7 @@ impl Stream {
         if self.is_eof() || self.error().is_some() {
             return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
         }
-        let taken = poll_fn(|cx| match self.core.io.with(|io| io.detach(&self.core, self.index)) {
+        let taken = poll_fn(|cx| match self.core.io.with(|io| io.detach(&self.core.state, self.index)) {
             Some(taken) => Poll::Ready(taken),
             None => self.wait(cx, |s| &mut s.writer),
         })
@@ -400,7 +390,7 @@ impl Drop for Stream {
         if self.index == GONE {
             return;
         }
-        self.core.io.with(|io| io.close(&self.core, self.index));
+        self.core.io.with(|io| io.close(&self.core.state, self.index));
     }
 }
 

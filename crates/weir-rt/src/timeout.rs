@@ -1,63 +1,15 @@
-//! Timers of tasks, over the wheel of [`crate::timer`].
+//! Timers of tasks, over the wheel of [`crate::timer_wheel`].
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::executor::Sched;
-use crate::local::Local;
 use crate::runtime::{Core, current};
-use crate::stats::LoopStats;
-use crate::timer::Wheel;
+use crate::timers::NEVER;
 
 const NONE: u32 = u32::MAX;
-/// The deadline of a timer that somebody waits for though it is not armed.
-const NEVER: u64 = u64::MAX / 2;
-
-/// A worker's deadlines and who waits for them. The wheel's token is its own index.
-pub(crate) struct Timers(Local<Inner>);
-
-struct Inner {
-    wheel: Wheel,
-    waiters: Vec<Option<Waker>>,
-    fired: Vec<u32>,
-}
-
-impl Timers {
-    pub(crate) fn new(now_ms: u64) -> Timers {
-        Timers(Local::new(Inner { wheel: Wheel::new(now_ms), waiters: Vec::new(), fired: Vec::new() }))
-    }
-
-    /// Wakes those whose time has come.
-    pub(crate) fn advance(&self, now_ms: u64, sched: &Sched, stats: &LoopStats) {
-        self.0.with(|t| {
-            let Inner { wheel, waiters, fired } = t;
-            wheel.advance(now_ms, |i| fired.push(i));
-            for i in fired.drain(..) {
-                stats.timers_late_max_ms.max(now_ms.saturating_sub(wheel.deadline(i)));
-                sched.notify(&mut waiters[i as usize]);
-            }
-        });
-    }
-
-    /// Milliseconds until something may be due; `None` if nothing is armed.
-    pub(crate) fn sleep_for(&self, now_ms: u64) -> Option<u64> {
-        self.0.with(|t| t.wheel.sleep_for(now_ms))
-    }
-}
-
-impl Inner {
-    fn add(&mut self, deadline_ms: u64) -> u32 {
-        let i = self.wheel.add(deadline_ms, 0);
-        self.wheel.set_token(i, i);
-        if self.waiters.len() <= i as usize {
-            self.waiters.resize(i as usize + 1, None);
-        }
-        i
-    }
-}
 
 /// A deadline that is moved often and rarely reached. Never early; late by a tick of 4 ms and the length of a turn.
 ///
@@ -83,7 +35,7 @@ impl Timer {
     #[inline]
     pub fn touch(&self, ms: u64) {
         self.interval_ms.set(ms);
-        self.set(self.core.now_ms().saturating_add(ms));
+        self.set(self.core.state.now_ms().saturating_add(ms));
     }
 
     /// Forgets the deadline. Who waits goes on waiting.
@@ -92,7 +44,7 @@ impl Timer {
         if entry == NONE {
             return;
         }
-        let waited_for = self.core.timers.0.with(|t| {
+        let waited_for = self.core.state.timers.0.with(|t| {
             let waited_for = t.waiters[entry as usize].is_some();
             if waited_for {
                 t.wheel.touch(entry, NEVER);
@@ -110,14 +62,14 @@ impl Timer {
     #[inline]
     pub fn expired(&self) -> bool {
         let entry = self.entry.get();
-        entry != NONE && self.core.timers.0.with(|t| t.wheel.expired(entry))
+        entry != NONE && self.core.state.timers.0.with(|t| t.wheel.expired(entry))
     }
 
     /// Whether there is a deadline and it has not passed.
     pub fn is_armed(&self) -> bool {
         let entry = self.entry.get();
         entry != NONE
-            && self.core.timers.0.with(|t| !t.wheel.expired(entry) && t.wheel.deadline(entry) != NEVER)
+            && self.core.state.timers.0.with(|t| !t.wheel.expired(entry) && t.wheel.deadline(entry) != NEVER)
     }
 
     /// Waits for the deadline, however often it is moved.
@@ -141,19 +93,23 @@ impl Timer {
             self.set(NEVER);
         }
         let entry = self.entry.get() as usize;
-        let known =
-            self.core.timers.0.with(|t| t.waiters[entry].as_ref().is_some_and(|w| w.will_wake(cx.waker())));
+        let known = self
+            .core
+            .state
+            .timers
+            .0
+            .with(|t| t.waiters[entry].as_ref().is_some_and(|w| w.will_wake(cx.waker())));
         if !known {
             // Cloned and dropped with no window open: it may be a foreign waker.
             let new = cx.waker().clone();
-            drop(self.core.timers.0.with(|t| t.waiters[entry].replace(new)));
+            drop(self.core.state.timers.0.with(|t| t.waiters[entry].replace(new)));
         }
     }
 
     /// After an expiry: moves the deadline to one interval after `since_ms` if that is yet to come.
     pub(crate) fn extend(&self, since_ms: u64) -> bool {
         let deadline = since_ms.saturating_add(self.interval_ms.get());
-        let ahead = deadline > self.core.now_ms();
+        let ahead = deadline > self.core.state.now_ms();
         if ahead {
             self.set(deadline);
         }
@@ -163,7 +119,7 @@ impl Timer {
     #[inline]
     fn set(&self, deadline_ms: u64) {
         let entry = self.entry.get();
-        self.core.timers.0.with(|t| {
+        self.core.state.timers.0.with(|t| {
             if entry == NONE {
                 self.entry.set(t.add(deadline_ms));
             } else {
@@ -183,7 +139,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         let entry = self.entry.get();
         if entry != NONE {
-            drop(self.core.timers.0.with(|t| {
+            drop(self.core.state.timers.0.with(|t| {
                 t.wheel.remove(entry);
                 t.waiters[entry as usize].take()
             }));

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use weir_core::log::Level;
 use weir_rt::file::errno_text;
+use weir_rt::process::watch::{Interest, Watched};
 use weir_rt::process::{Child, End, Program, spawn};
-use weir_rt::watch::{Interest, Watched};
 
 use crate::api::{Done, Function, Outcome, Raise, expect_number, expect_string, fail, function};
 use crate::lend;

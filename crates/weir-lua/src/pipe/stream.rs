@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use weir_core::log::Level;
 use weir_rt::file::errno_text;
-use weir_rt::watch::{Interest, Watched};
+use weir_rt::process::watch::{Interest, Watched};
 
 use crate::state::State;
 

@@ -1,7 +1,7 @@
 //! `ngx.socket.udp`: datagrams to one peer and back, over IP and over unix sockets.
 //!
 //! What is there is taken at once; else the coroutine waits, woken by the thread that watches such descriptors
-//! ([`weir_rt::watch`]): one receive is one datagram, whatever its length, and an error (nobody listens there) is told and
+//! ([`weir_rt::process::watch`]): one receive is one datagram, whatever its length, and an error (nobody listens there) is told and
 //! forgotten.
 
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use weir_core::log::Level;
 use weir_core::resolver;
 use weir_rt::file::errno_text;
-use weir_rt::watch::{Interest, Watched};
+use weir_rt::process::watch::{Interest, Watched};
 use weir_trace::WaitKind;
 
 use super::conn::Peer;

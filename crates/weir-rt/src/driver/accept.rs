@@ -6,9 +6,10 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::task::Waker;
 
-use crate::runtime::Core;
+use crate::loop_state::LoopState;
+use crate::sys;
 
-use super::{Backend, Io, Kind, sys, tag};
+use super::{Backend, Io, Kind, tag};
 
 /// Connections accepted ahead of the task that takes them; more wait in the kernel's queue.
 const AHEAD_MAX: usize = 64;
@@ -193,11 +194,11 @@ impl Io {
     }
 
     /// The `Listener` is gone: closes the socket, at once or when the kernel is done with it.
-    pub(crate) fn close_listener(&mut self, core: &Core, i: u32) {
+    pub(crate) fn close_listener(&mut self, state: &LoopState, i: u32) {
         self.disarm_accept(i);
         let slot = self.listeners.slot(i);
         slot.closing = true;
-        core.sched.notify(&mut slot.waiter);
+        state.sched.notify(&mut slot.waiter);
         self.release_listener(i);
     }
 
@@ -230,7 +231,7 @@ impl Io {
     /// One accept has ended (`more`: the multishot accept goes on).
     pub(crate) fn on_accept(
         &mut self,
-        core: &Core,
+        state: &LoopState,
         i: u32,
         generation: u32,
         result: Result<OwnedFd, i32>,
@@ -243,42 +244,42 @@ impl Io {
         match result {
             Ok(_) if slot.closing => (), // closed by dropping it
             Ok(fd) => {
-                core.stats.accepted.add(1);
+                state.stats.accepted.add(1);
                 slot.accepted.push_back(fd);
-                core.sched.notify(&mut slot.waiter);
+                state.sched.notify(&mut slot.waiter);
                 if slot.accepted.len() >= slot.ahead {
                     self.disarm_accept(i);
                 }
             }
-            Err(errno) => self.accept_failed(core, i, errno),
+            Err(errno) => self.accept_failed(state, i, errno),
         }
         let slot = self.listeners.slot(i);
         if slot.closing {
             self.release_listener(i);
         } else if slot.paused && slot.accepting == Accepting::Off {
-            core.sched.notify(&mut slot.waiter); // `into_fd` may wait for this
+            state.sched.notify(&mut slot.waiter); // `into_fd` may wait for this
         } else if slot.waiter.is_some() || slot.accepted.is_empty() {
             self.arm_accept(i);
         }
     }
 
-    fn accept_failed(&mut self, core: &Core, i: u32, errno: i32) {
+    fn accept_failed(&mut self, state: &LoopState, i: u32, errno: i32) {
         let slot = self.listeners.slot(i);
         match errno {
             libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
-                core.stats.emfile.add(1);
+                state.stats.emfile.add(1);
                 slot.error = errno;
-                core.sched.notify(&mut slot.waiter);
+                state.sched.notify(&mut slot.waiter);
                 self.disarm_accept(i);
                 let slot = self.listeners.slot(i);
                 if slot.accepting == Accepting::Off && !slot.closing {
-                    slot.accepting = Accepting::Starved(core.now_ms() + RETRY_MS);
+                    slot.accepting = Accepting::Starved(state.now_ms() + RETRY_MS);
                     self.listeners.starved += 1;
                 }
             }
             libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP => {
                 slot.error = errno;
-                core.sched.notify(&mut slot.waiter);
+                state.sched.notify(&mut slot.waiter);
             }
             // Cancelled, or the trouble of one connection that is gone already.
             _ => (),
@@ -286,7 +287,7 @@ impl Io {
     }
 
     /// Lets starved listeners try again, when it is time or a descriptor was closed.
-    pub(crate) fn resume_accepting(&mut self, core: &Core) {
+    pub(crate) fn resume_accepting(&mut self, state: &LoopState) {
         let closed_one = std::mem::take(&mut self.sockets.closed_one);
         if self.listeners.starved == 0 {
             return;
@@ -294,7 +295,7 @@ impl Io {
         for i in 0..self.listeners.slots.len() as u32 {
             let slot = self.listeners.slot(i);
             if let Accepting::Starved(at) = slot.accepting
-                && (closed_one || core.now_ms() >= at)
+                && (closed_one || state.now_ms() >= at)
             {
                 slot.accepting = Accepting::Off;
                 self.listeners.starved -= 1;
@@ -304,7 +305,7 @@ impl Io {
     }
 
     /// Accepts what is waiting (epoll), at most [`AHEAD_MAX`] so that a burst does not starve the connected.
-    pub(crate) fn accept_ready(&mut self, core: &Core, i: u32, generation: u32) {
+    pub(crate) fn accept_ready(&mut self, state: &LoopState, i: u32, generation: u32) {
         for _ in 0..AHEAD_MAX {
             let Some(slot) = self.listeners.current(i, generation) else { return };
             let Some(fd) = slot.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
@@ -313,7 +314,7 @@ impl Io {
             }
             match sys::accept(fd) {
                 Err(libc::EAGAIN) => return,
-                result => self.on_accept(core, i, generation, result, true),
+                result => self.on_accept(state, i, generation, result, true),
             }
         }
     }

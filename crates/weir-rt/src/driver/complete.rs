@@ -5,35 +5,36 @@ use std::time::{Duration, Instant};
 
 use io_uring::cqueue;
 
-use crate::runtime::Core;
+use crate::loop_state::LoopState;
+use crate::output::SendError;
 use crate::socket::{Ops, QUEUED_MAX, Receiving, Sending};
-use crate::stream::SendError;
 
-use crate::buffer::Received;
+use crate::pool::Received;
+use crate::sys;
 
 use super::uring::Completion;
-use super::{Backend, Io, Kind, Wait, sys, take_error, untag};
+use super::{Backend, Io, Kind, Wait, take_error, untag};
 
 /// How long a runtime that ends waits for the kernel's last completions.
 const DRAIN: Duration = Duration::from_secs(2);
 
 impl Io {
-    pub(super) fn turn_uring(&mut self, core: &Core, wait: Wait) -> bool {
+    pub(super) fn turn_uring(&mut self, state: &LoopState, wait: Wait) -> bool {
         let wait = if wait != Some(0) && self.silent_is_awaited() { Some(0) } else { wait };
         let Backend::Uring(uring) = &mut self.backend else { return false };
         uring.submit_and_wait(wait);
-        core.woke();
-        self.settle_silent(core);
-        self.handle_completions(core)
+        state.woke();
+        self.settle_silent(state);
+        self.handle_completions(state)
     }
 
     /// True if the inbox has mail.
-    fn handle_completions(&mut self, core: &Core) -> bool {
+    fn handle_completions(&mut self, state: &LoopState) -> bool {
         let Backend::Uring(uring) = &mut self.backend else { return false };
         let mut completions = std::mem::take(&mut uring.completions);
         let mut mail = false;
         for completion in completions.drain(..) {
-            mail |= self.complete(core, completion);
+            mail |= self.complete(state, completion);
         }
         if let Backend::Uring(uring) = &mut self.backend {
             // Handling may have filled the submission queue, whose emptying may have taken more completions.
@@ -43,7 +44,7 @@ impl Io {
         mail
     }
 
-    fn complete(&mut self, core: &Core, completion: Completion) -> bool {
+    fn complete(&mut self, state: &LoopState, completion: Completion) -> bool {
         let Completion { data, result, flags } = completion;
         let (kind, generation, i) = untag(data);
         let more = cqueue::more(flags);
@@ -58,22 +59,22 @@ impl Io {
             Kind::Accept => {
                 let accepted: Result<OwnedFd, i32> =
                     if result >= 0 { Ok(sys::adopt(result)) } else { Err(-result) };
-                self.on_accept(core, i, generation, accepted, more);
+                self.on_accept(state, i, generation, accepted, more);
             }
-            Kind::Recv => self.on_recv(core, i, result, flags),
-            Kind::Readable => self.on_readable(core, i, result, more),
-            Kind::Send => self.on_send(core, i, result),
-            Kind::Connect => self.on_connect(core, i, result),
-            Kind::Writable => self.on_writable(core, i),
-            Kind::Hangup => self.on_hangup(core, i, result),
+            Kind::Recv => self.on_recv(state, i, result, flags),
+            Kind::Readable => self.on_readable(state, i, result, more),
+            Kind::Send => self.on_send(state, i, result),
+            Kind::Connect => self.on_connect(state, i, result),
+            Kind::Writable => self.on_writable(state, i),
+            Kind::Hangup => self.on_hangup(state, i, result),
         }
         if !matches!(kind, Kind::Nothing | Kind::Accept) {
-            self.told(core, i);
+            self.told(state, i);
         }
         false
     }
 
-    fn on_recv(&mut self, core: &Core, i: u32, result: i32, flags: u32) {
+    fn on_recv(&mut self, state: &LoopState, i: u32, result: i32, flags: u32) {
         let (slot, pool, _) = self.sockets.parts(i);
         // Also an end of stream may have taken a buffer.
         let buffer = cqueue::buffer_select(flags).map(|bid| pool.taken(bid));
@@ -90,21 +91,21 @@ impl Io {
             None => None,
         };
         if slot.closing {
-            return self.release(core, i);
+            return self.release(state, i);
         }
         match (result, received) {
             (_, Some(received)) => self.received(i, received),
             (0, _) if slot.reset == 0 => (slot.eof, slot.hangup) = (true, true),
             (0, _) => slot.recv_error = slot.reset,
             (e, _) if e == -libc::ENOBUFS => {
-                core.stats.enobufs.add(1);
+                state.stats.enobufs.add(1);
                 slot.receiving = Receiving::Starved;
                 self.sockets.starved.push(i);
             }
             (e, _) if e == -libc::ECANCELED || e == -libc::EAGAIN || e == -libc::EINTR => (),
             (e, _) => slot.recv_error = -e,
         }
-        self.tell_reader(core, i);
+        self.tell_reader(state, i);
     }
 
     fn received(&mut self, i: u32, mut received: Received) {
@@ -119,11 +120,11 @@ impl Io {
         }
     }
 
-    fn tell_reader(&mut self, core: &Core, i: u32) {
+    fn tell_reader(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         let ended = slot.eof || slot.recv_error != 0;
         if ended || !slot.received.is_empty() {
-            core.sched.notify(&mut slot.reader);
+            state.sched.notify(&mut slot.reader);
         } else if slot.reader.is_some()
             && slot.receiving == Receiving::Off
             && !slot.detaching
@@ -132,13 +133,13 @@ impl Io {
             uring.arm(slot, i); // its pause has ended after the task had caught up
         }
         if ended {
-            core.sched.notify(&mut self.sockets.slot(i).watcher);
+            state.sched.notify(&mut self.sockets.slot(i).watcher);
         } else if self.sockets.slot(i).watcher.is_some() {
             self.watch(i);
         }
     }
 
-    fn on_send(&mut self, core: &Core, i: u32, result: i32) {
+    fn on_send(&mut self, state: &LoopState, i: u32, result: i32) {
         let slot = self.sockets.slot(i);
         slot.ops.end(Ops::SEND);
         slot.sending = Sending::Idle;
@@ -146,12 +147,12 @@ impl Io {
             output.landed();
         }
         if slot.closing {
-            return self.release(core, i);
+            return self.release(state, i);
         }
         match result {
             n if n >= 0 => {
-                self.progress(core, i, n as u64);
-                self.start_send(core, i);
+                self.progress(state, i, n as u64);
+                self.start_send(state, i);
             }
             e if e == -libc::EAGAIN || e == -libc::EINTR => {
                 slot.sending = Sending::Blocked;
@@ -159,38 +160,38 @@ impl Io {
                     uring.poll_writable(slot, i);
                 }
             }
-            e => self.fail_send(core, i, SendError::Closed(-e)),
+            e => self.fail_send(state, i, SendError::Closed(-e)),
         }
     }
 
-    fn on_connect(&mut self, core: &Core, i: u32, result: i32) {
+    fn on_connect(&mut self, state: &LoopState, i: u32, result: i32) {
         let slot = self.sockets.slot(i);
         slot.ops.end(Ops::CONNECT);
         slot.connecting = None;
         if slot.closing {
-            return self.release(core, i);
+            return self.release(state, i);
         }
         slot.recv_error = -result;
-        core.sched.notify(&mut slot.writer);
+        state.sched.notify(&mut slot.writer);
     }
 
-    fn on_writable(&mut self, core: &Core, i: u32) {
+    fn on_writable(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         slot.ops.end(Ops::WRITABLE);
         if slot.closing {
-            return self.release(core, i);
+            return self.release(state, i);
         }
         if slot.sending == Sending::Blocked {
             slot.sending = Sending::Idle;
-            self.start_send(core, i);
+            self.start_send(state, i);
         }
     }
 
-    fn on_hangup(&mut self, core: &Core, i: u32, result: i32) {
+    fn on_hangup(&mut self, state: &LoopState, i: u32, result: i32) {
         let slot = self.sockets.slot(i);
         slot.ops.end(Ops::HANGUP);
         if slot.closing {
-            return self.release(core, i);
+            return self.release(state, i);
         }
         if result <= 0 {
             return;
@@ -199,11 +200,11 @@ impl Io {
         if result & i32::from(libc::POLLERR) != 0 && slot.reset == 0 {
             slot.reset = take_error(slot.fd);
         }
-        core.sched.notify(&mut slot.watcher);
+        state.sched.notify(&mut slot.watcher);
     }
 
     /// Cancels all and waits for the last completions. False: some have not come in time.
-    pub(super) fn drain_uring(&mut self, core: &Core) -> bool {
+    pub(super) fn drain_uring(&mut self, state: &LoopState) -> bool {
         let end = Instant::now() + DRAIN;
         loop {
             let Backend::Uring(uring) = &mut self.backend else { return true };
@@ -215,12 +216,12 @@ impl Io {
             }
             uring.cancel_any();
             uring.submit_and_wait(Some(10));
-            self.settle_silent(core);
+            self.settle_silent(state);
             let Backend::Uring(uring) = &mut self.backend else { return true };
             let completions = std::mem::take(&mut uring.completions);
             for completion in completions {
                 if untag(completion.data).0 != Kind::Inbox {
-                    self.complete(core, completion);
+                    self.complete(state, completion);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::runtime::Core;
+use crate::loop_state::LoopState;
 use crate::socket::Sending;
 
 use super::{Backend, Io, Kind, Wait, tag, take_error, untag};
@@ -80,10 +80,10 @@ impl Epoll {
 }
 
 impl Io {
-    pub(super) fn turn_epoll(&mut self, core: &Core, wait: Wait) -> bool {
+    pub(super) fn turn_epoll(&mut self, state: &LoopState, wait: Wait) -> bool {
         let Backend::Epoll(epoll) = &mut self.backend else { return false };
         let count = epoll.wait(wait);
-        core.woke();
+        state.woke();
         let mut mail = false;
         for n in 0..count {
             let Backend::Epoll(epoll) = &self.backend else { return mail };
@@ -91,14 +91,14 @@ impl Io {
             let (kind, generation, i) = untag(event.u64);
             match kind {
                 Kind::Inbox => mail = true,
-                Kind::Accept => self.accept_ready(core, i, generation),
-                _ => self.on_ready(core, i, generation, event.events as i32),
+                Kind::Accept => self.accept_ready(state, i, generation),
+                _ => self.on_ready(state, i, generation, event.events as i32),
             }
         }
         mail
     }
 
-    fn on_ready(&mut self, core: &Core, i: u32, generation: u32, events: i32) {
+    fn on_ready(&mut self, state: &LoopState, i: u32, generation: u32, events: i32) {
         // None: closed earlier in this batch.
         let Some(slot) = self.sockets.current(i, generation) else { return };
         let failed = events & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
@@ -108,7 +108,7 @@ impl Io {
             }
             slot.recv_error = take_error(slot.fd);
             slot.connecting = None;
-            core.sched.notify(&mut slot.writer);
+            state.sched.notify(&mut slot.writer);
             if slot.recv_error != 0 {
                 return;
             }
@@ -119,16 +119,16 @@ impl Io {
         }
         if failed || events & libc::EPOLLRDHUP != 0 {
             slot.hangup = true;
-            core.sched.notify(&mut slot.watcher);
+            state.sched.notify(&mut slot.watcher);
         }
         if slot.hangup || events & libc::EPOLLIN != 0 {
             slot.readable = true;
-            self.receive_ahead(core, i);
+            self.receive_ahead(state, i);
         }
         let slot = self.sockets.slot(i);
         if (failed || events & libc::EPOLLOUT != 0) && slot.sending == Sending::Blocked {
             slot.sending = Sending::Idle;
-            self.start_send(core, i);
+            self.start_send(state, i);
         }
     }
 }

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use crate::FileHandle;
 use crate::layer::{Layer, Layered, Opened, Sealed};
+use crate::loop_state::LoopState;
 use crate::output::Chunk;
-use crate::runtime::Core;
+use crate::output::SendError;
 use crate::socket::{Sending, Slot};
-use crate::stream::SendError;
 
 use super::send::Pumped;
 use super::{Input, Io};
@@ -20,14 +20,14 @@ impl Io {
     }
 
     /// The next bytes that the layer makes of what the socket receives.
-    pub(super) fn recv_opened(&mut self, core: &Core, i: u32) -> Option<Input> {
+    pub(super) fn recv_opened(&mut self, state: &LoopState, i: u32) -> Option<Input> {
         if let Some(layered) = &mut self.sockets.slot(i).layer
             && !layered.early.is_empty()
         {
             return Some(Input::Opened(std::mem::take(&mut layered.early)));
         }
         loop {
-            let received = match self.recv_raw(core, i)? {
+            let received = match self.recv_raw(state, i)? {
                 Input::Data(received) => received,
                 ended => return Some(ended),
             };

@@ -5,12 +5,13 @@
 //! has to be cancelled ([`QUEUED_MAX`](crate::socket::QUEUED_MAX)). So a socket that is read in this way is only polled
 //! for readiness from then on, with io_uring too; 64 KB then take two receives instead of seventeen.
 
-use crate::buffer::BUFFER_SIZE;
+use crate::loop_state::LoopState;
 use crate::output::LONG;
-use crate::runtime::Core;
+use crate::pool::BUFFER_SIZE;
 use crate::socket::{Ops, Receiving};
+use crate::sys;
 
-use super::{Backend, Input, Io, sys, take_error};
+use super::{Backend, Input, Io, take_error};
 
 /// A receive up to this size is copied out of its long vector, which is then free for others: what waits for a slow
 /// reader takes no more than five times its bytes.
@@ -18,17 +19,17 @@ const COPIED: usize = LONG / 4;
 
 impl Io {
     /// As [`Io::recv`], of up to `most` bytes at once.
-    pub(crate) fn recv_long(&mut self, core: &Core, i: u32, most: usize) -> Option<Input> {
+    pub(crate) fn recv_long(&mut self, state: &LoopState, i: u32, most: usize) -> Option<Input> {
         let slot = self.sockets.slot(i);
         if slot.layer.is_some() || slot.received.len() == 1 {
-            return self.recv(core, i);
+            return self.recv(state, i);
         }
         if !slot.received.is_empty() {
             return Some(Input::Opened(self.gather_received(i)));
         }
         let slot = self.sockets.slot(i);
         if slot.recv_error != 0 || slot.eof || matches!(self.backend, Backend::Shut) {
-            return self.recv(core, i);
+            return self.recv(state, i);
         }
         slot.long = true;
         if let Backend::Uring(uring) = &mut self.backend {
@@ -37,15 +38,15 @@ impl Io {
                 Receiving::Armed => uring.pause(slot, i),
                 Receiving::Pausing => (),
                 Receiving::Off | Receiving::Starved => uring.arm(slot, i),
-                Receiving::Polled => return self.recv_polled(core, i, most),
+                Receiving::Polled => return self.recv_polled(state, i, most),
             }
             return None;
         }
-        self.recv_polled(core, i, most)
+        self.recv_polled(state, i, most)
     }
 
     /// recv(2) of up to `most` bytes, if a poll has said that there is something.
-    pub(super) fn recv_polled(&mut self, core: &Core, i: u32, most: usize) -> Option<Input> {
+    pub(super) fn recv_polled(&mut self, state: &LoopState, i: u32, most: usize) -> Option<Input> {
         let (slot, _, spares) = self.sockets.parts(i);
         if !slot.readable {
             return None;
@@ -59,7 +60,7 @@ impl Io {
             Ok(n) => {
                 // As in `recv_now`: a short read has drained the socket.
                 slot.readable = slot.hangup || n == most;
-                core.received();
+                state.received();
                 let bytes = if bytes.capacity() >= LONG && n <= COPIED {
                     let copy = bytes.clone();
                     spares.give(bytes);
@@ -95,14 +96,14 @@ impl Io {
     }
 
     /// A poll for readiness has told something (io_uring).
-    pub(super) fn on_readable(&mut self, core: &Core, i: u32, result: i32, more: bool) {
+    pub(super) fn on_readable(&mut self, state: &LoopState, i: u32, result: i32, more: bool) {
         let slot = self.sockets.slot(i);
         if !more {
             slot.ops.end(Ops::RECV);
             slot.receiving = Receiving::Off;
         }
         if slot.closing {
-            return self.release(core, i);
+            return self.release(state, i);
         }
         if result > 0 {
             slot.readable = true;
@@ -111,9 +112,9 @@ impl Io {
             }
             if result & i32::from(libc::POLLERR | libc::POLLHUP | libc::POLLRDHUP) != 0 {
                 slot.hangup = true;
-                core.sched.notify(&mut slot.watcher);
+                state.sched.notify(&mut slot.watcher);
             }
         }
-        core.sched.notify(&mut slot.reader);
+        state.sched.notify(&mut slot.reader);
     }
 }

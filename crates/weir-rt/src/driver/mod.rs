@@ -5,25 +5,24 @@
 //! [`crate::executor::Sched::notify`], and what it drops are bytes and descriptors.
 
 pub(crate) mod accept;
-pub(crate) mod bufring;
 mod complete;
 mod epoll;
 mod layered;
 mod long;
 mod probe;
 mod send;
-pub(crate) mod sys;
 mod uring;
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use crate::buffer::{BUFFER_SIZE, Blocks, Pool, Received, Store};
+use crate::loop_state::LoopState;
 use crate::net::{self, RawAddr};
 use crate::packets;
-use crate::runtime::Core;
+use crate::pool::{BUFFER_SIZE, Blocks, Pool, Received, Store};
 use crate::socket::{Ops, QUEUED_MAX, Receiving, Sending, Sockets};
 use crate::stats::LoopStats;
+use crate::sys;
 
 pub use probe::probe_io_uring;
 
@@ -189,26 +188,26 @@ impl Io {
 
     /// The next bytes for the user or the end of the stream. `None`: nothing yet, and a completion will come.
     #[inline]
-    pub(crate) fn recv(&mut self, core: &Core, i: u32) -> Option<Input> {
+    pub(crate) fn recv(&mut self, state: &LoopState, i: u32) -> Option<Input> {
         if self.sockets.slot(i).layer.is_some() {
-            return self.recv_opened(core, i);
+            return self.recv_opened(state, i);
         }
-        self.recv_raw(core, i)
+        self.recv_raw(state, i)
     }
 
     /// As [`Io::recv`]; where no receive is under way yet, one is made now.
-    pub(crate) fn recv_first(&mut self, core: &Core, i: u32) -> Option<Input> {
+    pub(crate) fn recv_first(&mut self, state: &LoopState, i: u32) -> Option<Input> {
         let slot = self.sockets.slot(i);
         let untouched =
             slot.layer.is_none() && slot.receiving == Receiving::Off && !slot.eof && slot.recv_error == 0;
         match self.backend {
-            Backend::Uring(_) if untouched => self.recv_heap(core, i),
-            _ => self.recv(core, i),
+            Backend::Uring(_) if untouched => self.recv_heap(state, i),
+            _ => self.recv(state, i),
         }
     }
 
     /// The next received buffer or the end of the stream.
-    pub(super) fn recv_raw(&mut self, core: &Core, i: u32) -> Option<Input> {
+    pub(super) fn recv_raw(&mut self, state: &LoopState, i: u32) -> Option<Input> {
         let (slot, pool, _) = self.sockets.parts(i);
         if let Some(received) = pool.pop(&mut slot.received) {
             return Some(Input::Data(received));
@@ -225,28 +224,28 @@ impl Io {
                     uring.arm(slot, i);
                     None
                 }
-                Receiving::Starved => self.recv_heap(core, i),
+                Receiving::Starved => self.recv_heap(state, i),
                 Receiving::Armed | Receiving::Pausing => None,
-                Receiving::Polled => self.recv_polled(core, i, BUFFER_SIZE),
+                Receiving::Polled => self.recv_polled(state, i, BUFFER_SIZE),
             },
-            Backend::Epoll(_) => self.recv_now(core, i),
+            Backend::Epoll(_) => self.recv_now(state, i),
             Backend::Shut => Some(Input::Error(libc::EBADF)),
         }
     }
 
     /// recv(2) into a pool buffer, or a heap one if there is none (epoll).
-    fn recv_now(&mut self, core: &Core, i: u32) -> Option<Input> {
+    fn recv_now(&mut self, state: &LoopState, i: u32) -> Option<Input> {
         let (slot, pool, _) = self.sockets.parts(i);
         if !slot.readable {
             return None;
         }
         let id = pool.take().unwrap_or_else(|| {
-            core.stats.enobufs.add(1);
+            state.stats.enobufs.add(1);
             pool.take_heap()
         });
         // A short read has drained the socket, which saves the read that would say so, except after a hang-up: that
         // edge was given once and the end of stream is still to be read.
-        let input = self.recv_into(core, i, id);
+        let input = self.recv_into(state, i, id);
         let slot = self.sockets.slot(i);
         match input {
             Some(Input::Data(received)) => {
@@ -260,10 +259,10 @@ impl Io {
 
     /// A socket whose task waits for bytes gets them before any task of the turn runs, as with io_uring: so what the
     /// tasks ask of the system then is one answer for all of them (see [`crate::epoch`]).
-    pub(crate) fn receive_ahead(&mut self, core: &Core, i: u32) {
+    pub(crate) fn receive_ahead(&mut self, state: &LoopState, i: u32) {
         let (slot, pool, _) = self.sockets.parts(i);
         if slot.reader.is_some() && slot.received.is_empty() && !slot.long && !pool.is_low() {
-            match self.recv_now(core, i) {
+            match self.recv_now(state, i) {
                 Some(Input::Data(received)) => {
                     let (slot, pool, _) = self.sockets.parts(i);
                     pool.push(&mut slot.received, received);
@@ -272,14 +271,14 @@ impl Io {
                 None => return,
             }
         }
-        core.sched.notify(&mut self.sockets.slot(i).reader);
+        state.sched.notify(&mut self.sockets.slot(i).reader);
     }
 
     /// recv(2) into a heap buffer, so that a starved socket whose task reads gets on. When there is nothing to
     /// receive, arming the multishot receive again is safe: it fails only when bytes arrive.
-    fn recv_heap(&mut self, core: &Core, i: u32) -> Option<Input> {
+    fn recv_heap(&mut self, state: &LoopState, i: u32) -> Option<Input> {
         let id = self.sockets.pool.take_heap();
-        let input = self.recv_into(core, i, id);
+        let input = self.recv_into(state, i, id);
         if input.is_none() {
             let slot = self.sockets.slot(i);
             slot.receiving = Receiving::Off;
@@ -290,7 +289,7 @@ impl Io {
         input
     }
 
-    fn recv_into(&mut self, core: &Core, i: u32, id: u32) -> Option<Input> {
+    fn recv_into(&mut self, state: &LoopState, i: u32, id: u32) -> Option<Input> {
         let (slot, pool, _) = self.sockets.parts(i);
         let result = match packets::is_watching() {
             // SAFETY: a buffer just taken from the pool, BUFFER_SIZE bytes, in nobody else's hands.
@@ -300,7 +299,7 @@ impl Io {
         };
         match result {
             Ok(n) if n > 0 => {
-                core.received();
+                state.received();
                 return Some(Input::Data(Received { id, len: n as u32 }));
             }
             Ok(_) if slot.reset == 0 => (slot.eof, slot.hangup) = (true, true),
@@ -332,14 +331,14 @@ impl Io {
     }
 
     /// The `Stream` is gone: what could be sent at once has been, the rest is discarded.
-    pub(crate) fn close(&mut self, core: &Core, i: u32) {
+    pub(crate) fn close(&mut self, state: &LoopState, i: u32) {
         self.close_layer(i);
-        self.start_send(core, i);
+        self.start_send(state, i);
         let (slot, pool, _) = self.sockets.parts(i);
         slot.closing = true;
         pool.clear(&mut slot.received);
         for waiting in [&mut slot.reader, &mut slot.writer, &mut slot.watcher] {
-            core.sched.notify(waiting);
+            state.sched.notify(waiting);
         }
         if let Backend::Uring(uring) = &mut self.backend
             && !slot.ops.is_empty()
@@ -347,11 +346,11 @@ impl Io {
             // close(2) alone would leave the ring's reference to the file: no FIN would be sent.
             uring.cancel_all(slot.fd);
         }
-        self.release(core, i);
+        self.release(state, i);
     }
 
     /// Closes the descriptor and frees the slot, once nothing is in flight.
-    pub(super) fn release(&mut self, core: &Core, i: u32) {
+    pub(super) fn release(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         if !slot.closing || !slot.ops.is_empty() || slot.fd < 0 {
             return;
@@ -361,12 +360,12 @@ impl Io {
         }
         sys::close(self.sockets.remove(i));
         self.sockets.closed_one = true;
-        core.stats.connections_live.sub(1);
+        state.stats.connections_live.sub(1);
     }
 
     /// Takes a socket away from the driver, with the bytes that were received and not taken. `None`: the kernel has
     /// not let go of it yet, and the writer will be woken.
-    pub(crate) fn detach(&mut self, core: &Core, i: u32) -> Option<(OwnedFd, Vec<u8>)> {
+    pub(crate) fn detach(&mut self, state: &LoopState, i: u32) -> Option<(OwnedFd, Vec<u8>)> {
         let slot = self.sockets.slot(i);
         let first = !std::mem::replace(&mut slot.detaching, true);
         if !slot.ops.is_empty() {
@@ -385,45 +384,45 @@ impl Io {
         if let Backend::Epoll(epoll) = &mut self.backend {
             epoll.remove(fd.as_raw_fd());
         }
-        core.stats.connections_live.sub(1);
+        state.stats.connections_live.sub(1);
         Some((fd, unread))
     }
 
     /// Submits, waits at most `wait`, and handles what has completed. True if the inbox has mail.
-    pub(crate) fn turn(&mut self, core: &Core, wait: Wait) -> bool {
-        self.before_wait(core);
-        let wait = self.shorten(core, wait);
+    pub(crate) fn turn(&mut self, state: &LoopState, wait: Wait) -> bool {
+        self.before_wait(state);
+        let wait = self.shorten(state, wait);
         match &mut self.backend {
-            Backend::Uring(_) => self.turn_uring(core, wait),
-            Backend::Epoll(_) => self.turn_epoll(core, wait),
+            Backend::Uring(_) => self.turn_uring(state, wait),
+            Backend::Epoll(_) => self.turn_epoll(state, wait),
             Backend::Shut => false,
         }
     }
 
-    fn before_wait(&mut self, core: &Core) {
+    fn before_wait(&mut self, state: &LoopState) {
         for i in std::mem::take(&mut self.sockets.yielded) {
             let slot = self.sockets.slot(i);
             if slot.sending == Sending::Yielded {
                 slot.sending = Sending::Idle;
-                self.start_send(core, i);
+                self.start_send(state, i);
             }
         }
-        self.flush_dirty(core);
+        self.flush_dirty(state);
         self.pause_lagging();
-        self.feed_starved(core);
-        self.resume_accepting(core);
+        self.feed_starved(state);
+        self.resume_accepting(state);
         self.sockets.pool.publish();
     }
 
     /// No wait if somebody has to continue (what comes before the wait may have woken tasks, too), a shorter one if a
     /// listener has to try again.
-    fn shorten(&mut self, core: &Core, wait: Wait) -> Wait {
-        if !self.sockets.yielded.is_empty() || core.sched.is_runnable() {
+    fn shorten(&mut self, state: &LoopState, wait: Wait) -> Wait {
+        if !self.sockets.yielded.is_empty() || state.sched.is_runnable() {
             return Some(0);
         }
         match (self.listeners.retry_ms(), wait) {
-            (Some(at), None) => Some(at.saturating_sub(core.now_ms())),
-            (Some(at), Some(wait)) => Some(wait.min(at.saturating_sub(core.now_ms()))),
+            (Some(at), None) => Some(at.saturating_sub(state.now_ms())),
+            (Some(at), Some(wait)) => Some(wait.min(at.saturating_sub(state.now_ms()))),
             (None, wait) => wait,
         }
     }
@@ -448,11 +447,11 @@ impl Io {
 
     /// Arms starved sockets as far as there are buffers. Without buffers, tasks that wait get theirs by a plain
     /// receive, and the others wait until buffers come back: nothing spins.
-    fn feed_starved(&mut self, core: &Core) {
+    fn feed_starved(&mut self, state: &LoopState) {
         if self.sockets.starved.is_empty() {
             return;
         }
-        self.sweep(core.now_ms());
+        self.sweep(state.now_ms());
         let Backend::Uring(uring) = &mut self.backend else { return };
         let mut buffers = self.sockets.pool.free();
         let (starved, mut rest) = (std::mem::take(&mut self.sockets.starved), Vec::new());
@@ -466,7 +465,7 @@ impl Io {
                 slot.receiving = Receiving::Off;
                 uring.arm(slot, i);
             } else {
-                core.sched.notify(&mut slot.reader);
+                state.sched.notify(&mut slot.reader);
                 rest.push(i);
             }
         }
@@ -486,15 +485,15 @@ impl Io {
     }
 
     /// Closes everything. Streams that are kept find errors from now on.
-    pub(crate) fn shut(&mut self, core: &Core) {
+    pub(crate) fn shut(&mut self, state: &LoopState) {
         for i in self.sockets.indices() {
             if !self.sockets.slot(i).closing {
-                self.close(core, i);
+                self.close(state, i);
             }
         }
         self.close_listeners();
         let quiet = match &mut self.backend {
-            Backend::Uring(_) => self.drain_uring(core),
+            Backend::Uring(_) => self.drain_uring(state),
             _ => true,
         };
         if !quiet {

@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use crate::buffer::{Blocks, Pool, Store};
+use crate::pool::{Blocks, Pool, Store};
 
-use super::bufring::{BufRing, GROUP};
-use super::sys;
 use super::uring::build;
+use crate::pool::bufring::{BufRing, GROUP};
+use crate::sys;
 
 /// Checks that all operations and flags the io_uring driver uses really work here. Asked once per process.
 ///

@@ -3,17 +3,19 @@
 //! next piece in where they are not. io_uring's own SPLICE always goes to a kernel thread (6 to 16 us each).
 
 use std::io;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use crate::blocking;
 use crate::file::FileHandle;
-use crate::output::Chunk;
-use crate::runtime::{Core, with_current};
+use crate::inbox::FileRead;
+use crate::loop_state::LoopState;
+use crate::output::{Chunk, Gathered, Output, SendError};
 use crate::socket::{Ops, Sending};
-use crate::stream::SendError;
+use crate::sys;
 
 use super::uring::Flying;
-use super::{Backend, Io, sys};
+use super::{Backend, Io};
 
 /// Bytes a socket may send by plain system calls in one turn, so that a fast peer cannot hold the worker: as many as
 /// nginx's `sendfile_max_chunk` allows. Half of it cut files of 1 MB in two, which cost another wake-up of the reader
@@ -57,18 +59,18 @@ impl Io {
     }
 
     /// Appends bytes and starts sending. What the socket takes at once never enters a queue.
-    pub(crate) fn send(&mut self, core: &Core, i: u32, bytes: Vec<u8>) {
+    pub(crate) fn send(&mut self, state: &LoopState, i: u32, bytes: Vec<u8>) {
         let slot = self.sockets.slot(i);
         let fresh = slot.output.is_none() && slot.sending == Sending::Idle;
         if !fresh || slot.send_error.is_some() || slot.fd < 0 || bytes.is_empty() {
             self.queue(i, Chunk::Bytes(bytes));
-            return self.start_send(core, i);
+            return self.start_send(state, i);
         }
         let bytes = match &mut slot.layer {
             None => bytes,
             Some(_) => match self.seal_alone(i, bytes) {
                 Some(sealed) => sealed,
-                None => return self.start_send(core, i),
+                None => return self.start_send(state, i),
             },
         };
         let (slot, _, spares) = self.sockets.parts(i);
@@ -86,18 +88,18 @@ impl Io {
             Backend::Epoll(_) => {
                 let sent = sys::send_bytes(slot.fd, &bytes).unwrap_or(0);
                 slot.count(sent as u64);
-                slot.progress_ms = core.now_ms();
+                slot.progress_ms = state.now_ms();
                 if sent == bytes.len() {
                     spares.give(bytes);
-                    core.sched.notify(&mut slot.writer);
+                    state.sched.notify(&mut slot.writer);
                     if slot.layer.is_some() {
-                        self.start_send(core, i); // there may be more than one piece
+                        self.start_send(state, i); // there may be more than one piece
                     }
                     return;
                 }
                 // What is left goes the long way, which also finds out about errors.
                 slot.output.insert(spares.take_output()).push_rest(bytes, sent);
-                self.start_send(core, i);
+                self.start_send(state, i);
             }
             Backend::Shut => (),
         }
@@ -105,15 +107,15 @@ impl Io {
 
     /// Starts sending for all sockets that have something queued.
     #[inline]
-    pub(crate) fn flush_dirty(&mut self, core: &Core) {
+    pub(crate) fn flush_dirty(&mut self, state: &LoopState) {
         while let Some(i) = self.sockets.dirty.pop() {
             self.sockets.slot(i).dirty = false;
-            self.start_send(core, i);
+            self.start_send(state, i);
         }
     }
 
     /// Sends what is queued, unless somebody is at it already.
-    pub(crate) fn start_send(&mut self, core: &Core, i: u32) {
+    pub(crate) fn start_send(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         if slot.sending != Sending::Idle || slot.closing || slot.fd < 0 {
             return;
@@ -121,7 +123,7 @@ impl Io {
         if slot.layer.is_some()
             && let Some(ended) = self.seal(i)
         {
-            return self.pumped(core, i, ended);
+            return self.pumped(state, i, ended);
         }
         let (slot, _, spares) = self.sockets.parts(i);
         let Some(output) = &mut slot.output else { return };
@@ -139,14 +141,14 @@ impl Io {
                 uring.send(slot, i, gathered);
             }
             Backend::Uring(_) | Backend::Epoll(_) => {
-                let pumped = self.pump(core, i);
-                self.pumped(core, i, pumped);
+                let pumped = self.pump(state, i);
+                self.pumped(state, i, pumped);
             }
             Backend::Shut => (),
         }
     }
 
-    fn pump(&mut self, core: &Core, i: u32) -> Pumped {
+    fn pump(&mut self, state: &LoopState, i: u32) -> Pumped {
         let mut budget = TURN_BYTES;
         loop {
             if self.sockets.slot(i).layer.is_some()
@@ -159,7 +161,7 @@ impl Io {
             output.read_small_files(spares);
             let gathered = output.gather();
             let sent = if gathered.pieces > 0 {
-                sys::send(slot.fd, output, gathered)
+                send_gathered(slot.fd, output, gathered)
             } else if let Some((file, offset, len)) = output.front_file() {
                 let window =
                     if offset < output.resident_to { output.resident_to - offset } else { FAULT_BYTES };
@@ -175,7 +177,7 @@ impl Io {
                 // No memory is gathered empty, so this is a file that ends before its range does.
                 Ok(0) => return Pumped::Failed(SendError::Truncated),
                 Ok(n) => {
-                    self.progress(core, i, n as u64);
+                    self.progress(state, i, n as u64);
                     budget = budget.saturating_sub(n as u64);
                 }
                 Err(libc::EINTR) => continue,
@@ -188,7 +190,7 @@ impl Io {
         }
     }
 
-    fn pumped(&mut self, core: &Core, i: u32, pumped: Pumped) {
+    fn pumped(&mut self, state: &LoopState, i: u32, pumped: Pumped) {
         let slot = self.sockets.slot(i);
         match pumped {
             Pumped::Done => (),
@@ -202,13 +204,13 @@ impl Io {
                 slot.sending = Sending::Yielded;
                 self.sockets.yielded.push(i);
             }
-            Pumped::Cold => self.read_in(core, i),
-            Pumped::Failed(error) => self.fail_send(core, i, error),
+            Pumped::Cold => self.read_in(state, i),
+            Pumped::Failed(error) => self.fail_send(state, i, error),
         }
     }
 
     /// Has a pool thread read the next piece of the file at the front.
-    fn read_in(&mut self, core: &Core, i: u32) {
+    fn read_in(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         let Some((file, offset, len)) = slot.front_file() else { return };
         let len = len.min(FAULT_BYTES);
@@ -217,27 +219,25 @@ impl Io {
             // Without a descriptor for the thread the loop waits for the disk: better late than with a file that breaks off.
             Err(e) if e.raw_os_error() == Some(libc::EMFILE) => {
                 let read = file.readahead_blocking(offset, len);
-                return self.read_in_here(core, i, offset + len, read);
+                return self.read_in_here(state, i, offset + len, read);
             }
-            Err(e) => return self.fail_send(core, i, failed(&e)),
+            Err(e) => return self.fail_send(state, i, failed(&e)),
         };
         slot.sending = Sending::Faulting;
         let generation = slot.generation;
-        let inbox = std::sync::Arc::clone(&core.inbox);
+        let inbox = std::sync::Arc::clone(&state.inbox);
         blocking::submit(Box::new(move || {
             let errno =
                 copy.readahead_blocking(offset, len).err().map(|e| e.raw_os_error().unwrap_or(libc::EIO));
             drop(copy);
             let resident_to = offset + len;
-            inbox.push(Box::new(move || {
-                with_current(|core| {
-                    core.io.with(|io| io.read_in_done(core, i, generation, resident_to, errno));
-                });
-            }));
+            inbox.file_was_read(FileRead { socket: i, generation, resident_to, errno });
         }));
     }
 
-    fn read_in_done(&mut self, core: &Core, i: u32, generation: u32, resident_to: u64, errno: Option<i32>) {
+    /// A pool thread has read what [`Io::read_in`] asked for.
+    pub(crate) fn read_in_done(&mut self, state: &LoopState, read: &FileRead) {
+        let FileRead { socket: i, generation, resident_to, errno } = *read;
         // The connection may have ended meanwhile.
         let Some(slot) = self.sockets.current(i, generation) else { return };
         if slot.sending != Sending::Faulting {
@@ -245,17 +245,17 @@ impl Io {
         }
         slot.sending = Sending::Idle;
         if let Some(errno) = errno {
-            return self.fail_send(core, i, SendError::Closed(errno));
+            return self.fail_send(state, i, SendError::Closed(errno));
         }
         slot.set_resident_to(resident_to);
-        self.start_send(core, i);
+        self.start_send(state, i);
     }
 
     /// The next piece of the file was read by the loop: it is sent in the next turn.
     #[cold]
-    fn read_in_here(&mut self, core: &Core, i: u32, resident_to: u64, read: io::Result<()>) {
+    fn read_in_here(&mut self, state: &LoopState, i: u32, resident_to: u64, read: io::Result<()>) {
         if let Err(error) = read {
-            return self.fail_send(core, i, failed(&error));
+            return self.fail_send(state, i, failed(&error));
         }
         let slot = self.sockets.slot(i);
         slot.set_resident_to(resident_to);
@@ -264,23 +264,23 @@ impl Io {
     }
 
     /// `n` bytes have gone to the kernel.
-    pub(crate) fn progress(&mut self, core: &Core, i: u32, n: u64) {
+    pub(crate) fn progress(&mut self, state: &LoopState, i: u32, n: u64) {
         let (slot, _, spares) = self.sockets.parts(i);
         let Some(output) = &mut slot.output else { return };
         output.advance(n, spares);
         slot.count(n);
         let Some(output) = &mut slot.output else { return };
-        slot.progress_ms = core.now_ms();
+        slot.progress_ms = state.now_ms();
         if output.unsent() == 0
             && let Some(output) = slot.output.take()
         {
             spares.give_output(output);
         }
-        self.sent(core, i);
+        self.sent(state, i);
     }
 
     /// After some of the output is sent: shuts down, where that was asked for, and wakes who waited for this.
-    fn sent(&mut self, core: &Core, i: u32) {
+    fn sent(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         let unsent = slot.unsent();
         let owes_end = slot.layer.as_ref().is_some_and(|layered| layered.owes_end());
@@ -289,17 +289,17 @@ impl Io {
             let _gone = sys::shutdown_write(slot.fd);
         }
         if unsent <= slot.wake_below {
-            core.sched.notify(&mut slot.writer);
+            state.sched.notify(&mut slot.writer);
         }
     }
 
     /// Settles the silent sends of the turn.
-    pub(super) fn settle_silent(&mut self, core: &Core) {
+    pub(super) fn settle_silent(&mut self, state: &LoopState) {
         let Backend::Uring(uring) = &mut self.backend else { return };
         let (mut landed, fallen) = uring.landed();
         for Flying { index, bytes } in landed.drain(..) {
             let result = fallen.iter().find(|(fallen, _)| *fallen == index).map(|(_, result)| *result);
-            self.settle(core, index, bytes, result);
+            self.settle(state, index, bytes, result);
         }
         if let Backend::Uring(uring) = &mut self.backend {
             uring.keep(landed);
@@ -307,7 +307,7 @@ impl Io {
     }
 
     /// `result`: of a send that failed or was short.
-    fn settle(&mut self, core: &Core, i: u32, bytes: Vec<u8>, result: Option<i32>) {
+    fn settle(&mut self, state: &LoopState, i: u32, bytes: Vec<u8>, result: Option<i32>) {
         let (slot, _, spares) = self.sockets.parts(i);
         slot.ops.end(Ops::SEND);
         slot.flying = 0;
@@ -319,35 +319,35 @@ impl Io {
             Some(e) => {
                 spares.give(bytes);
                 if slot.closing {
-                    return self.release(core, i);
+                    return self.release(state, i);
                 }
-                self.fail_send(core, i, SendError::Closed(-e));
-                return self.told(core, i);
+                self.fail_send(state, i, SendError::Closed(-e));
+                return self.told(state, i);
             }
         };
         if slot.closing {
             spares.give(bytes);
-            return self.release(core, i);
+            return self.release(state, i);
         }
         slot.count(sent as u64);
-        slot.progress_ms = core.now_ms();
+        slot.progress_ms = state.now_ms();
         if sent < bytes.len() {
             slot.output.get_or_insert_with(|| spares.take_output()).push_rest(bytes, sent);
         } else {
             spares.give(bytes);
         }
-        self.sent(core, i);
+        self.sent(state, i);
         if self.sockets.slot(i).unsent() > 0 {
-            self.start_send(core, i);
+            self.start_send(state, i);
         }
-        self.told(core, i);
+        self.told(state, i);
     }
 
     /// Who waits to take a socket away is told when the last operation on it has ended.
-    pub(super) fn told(&mut self, core: &Core, i: u32) {
+    pub(super) fn told(&mut self, state: &LoopState, i: u32) {
         let slot = self.sockets.slot(i);
         if slot.detaching && slot.ops.is_empty() {
-            core.sched.notify(&mut slot.writer);
+            state.sched.notify(&mut slot.writer);
         }
     }
 
@@ -363,7 +363,7 @@ impl Io {
     }
 
     /// The sending direction is broken: the queue is discarded and everybody told.
-    pub(crate) fn fail_send(&mut self, core: &Core, i: u32, error: SendError) {
+    pub(crate) fn fail_send(&mut self, state: &LoopState, i: u32, error: SendError) {
         let (slot, _, spares) = self.sockets.parts(i);
         slot.send_error = Some(error);
         slot.sending = Sending::Idle;
@@ -374,8 +374,8 @@ impl Io {
             output.clear(spares);
             spares.give_output(output);
         }
-        core.sched.notify(&mut slot.writer);
-        core.sched.notify(&mut slot.watcher);
+        state.sched.notify(&mut slot.writer);
+        state.sched.notify(&mut slot.watcher);
     }
 
     /// Shuts the sending direction down, once everything queued is sent.
@@ -403,4 +403,22 @@ fn errno_of(error: &io::Error) -> i32 {
 
 fn send_file(file: &Rc<FileHandle>, fd: i32, offset: u64, len: u64) -> Result<usize, i32> {
     file.sendfile(fd, offset, len as usize).map_err(|error| errno_of(&error))
+}
+
+/// Sends the gathered front of `output` without waiting or signal; before a file the kernel may hold a last short
+/// packet back for what follows.
+fn send_gathered(fd: RawFd, output: &mut Output, gathered: Gathered) -> Result<usize, i32> {
+    let more = if gathered.file_next { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
+    sys::check(match output.single(gathered) {
+        // SAFETY: a piece just gathered from a chunk that is alive and unchanged during the call.
+        Some((start, len)) => unsafe {
+            libc::syscall(libc::SYS_sendto, fd, start, len, flags, sys::NO_ADDRESS, 0usize) as isize
+        },
+        // SAFETY: the same, of several pieces.
+        None => unsafe {
+            let message = std::ptr::from_ref(output.message(gathered));
+            libc::syscall(libc::SYS_sendmsg, fd, message, flags) as isize
+        },
+    })
 }

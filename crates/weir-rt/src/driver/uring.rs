@@ -11,8 +11,8 @@ use crate::net::RawAddr;
 use crate::output::Gathered;
 use crate::socket::{Ops, Receiving, Slot};
 
-use super::bufring::{BufRing, GROUP};
 use super::{Kind, Wait, tag, untag};
+use crate::pool::bufring::{BufRing, GROUP};
 
 /// Submissions that fit before a system call is needed in the middle of a turn.
 const ENTRIES: u32 = 1024;
@@ -310,7 +310,7 @@ impl Uring {
         };
         // SAFETY: a ring of ours; the argument, where there is one, and its timespec live through the call.
         let n = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, submit, want, flags, pointer, size) };
-        if n < 0 { Err(super::sys::errno()) } else { Ok(()) }
+        if n < 0 { Err(crate::sys::errno()) } else { Ok(()) }
     }
 }
 

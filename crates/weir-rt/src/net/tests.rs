@@ -4,8 +4,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::driver::sys::recv_stamped;
 use crate::packets;
+use crate::sys::recv_stamped;
 
 fn addr(text: &str) -> SockAddr {
     text.parse().expect("valid address")

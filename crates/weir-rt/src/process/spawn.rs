@@ -168,7 +168,7 @@ impl Child {
         if self.signal(libc::SIGKILL).is_err() && self.ended().is_some() {
             return Ok(());
         }
-        crate::watch::reap_later(self)
+        super::watch::reap_later(self)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use libc::{c_int, c_void};
 
-use crate::crash;
+use crate::crash_state;
 
 /// What a load gave.
 #[repr(C)]
@@ -166,7 +166,7 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     if code > 0 && recovered(context_ref) {
         return;
     }
-    crash::last_words(signal);
+    crash_state::last_words(signal);
     let before = BEFORE[usize::from(signal == libc::SIGBUS)].get();
     match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
         // A signal that somebody sent happens once: the default must act now. A fault comes again by itself.
@@ -238,6 +238,7 @@ unsafe fn forward(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crash;
     use crate::process::tests::in_child;
     use std::os::unix::process::ExitStatusExt;
 

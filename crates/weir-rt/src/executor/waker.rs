@@ -7,8 +7,8 @@
 use std::ptr::without_provenance;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
+use super::with_current_sched;
 use crate::inbox;
-use crate::runtime::{Core, with_current};
 
 const _: () = assert!(usize::BITS >= 64, "the task is packed into a pointer of 64 bits");
 
@@ -32,10 +32,10 @@ pub(crate) fn task_of(waker: &Waker, slot: u16) -> Option<u32> {
 
 fn wake(data: *const ()) {
     let (slot, task) = ((data.addr() >> 32) as u16, data.addr() as u32);
-    let here = with_current(|core: &Core| {
-        let mine = core.sched.slot() == slot;
+    let here = with_current_sched(|sched| {
+        let mine = sched.slot() == slot;
         if mine {
-            core.sched.wake(task);
+            sched.wake(task);
         }
         mine
     });

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::process::Child;
+use super::Child;
 use crate::signal;
 
 /// What is waited for.
@@ -202,7 +202,7 @@ impl Hub {
 
     /// The life of the thread.
     fn run(&self) {
-        crate::process::unbind();
+        super::unbind();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         loop {
             let fd = self.epoll.as_raw_fd();

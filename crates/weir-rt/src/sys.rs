@@ -9,7 +9,6 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::clock;
 use crate::file::FileHandle;
 use crate::net::RawAddr;
-use crate::output::{Gathered, Output};
 use crate::packets;
 
 /// The errno of the last failed call.
@@ -17,12 +16,13 @@ pub(crate) fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-fn check(n: isize) -> Result<usize, i32> {
+/// The count that a call returned, or the errno.
+pub(crate) fn check(n: isize) -> Result<usize, i32> {
     usize::try_from(n).map_err(|_| errno())
 }
 
 /// recvfrom(2) and sendto(2) of a connected socket.
-const NO_ADDRESS: *const libc::sockaddr = std::ptr::null();
+pub(crate) const NO_ADDRESS: *const libc::sockaddr = std::ptr::null();
 
 /// A message with everything empty.
 pub(crate) fn empty_message() -> libc::msghdr {
@@ -96,24 +96,6 @@ unsafe fn stamp(message: &libc::msghdr) -> Option<i128> {
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
     None
-}
-
-/// Sends the gathered front of `output` without waiting or signal; before a file the kernel may hold a last short
-/// packet back for what follows.
-pub(crate) fn send(fd: RawFd, output: &mut Output, gathered: Gathered) -> Result<usize, i32> {
-    let more = if gathered.file_next { libc::MSG_MORE } else { 0 };
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
-    check(match output.single(gathered) {
-        // SAFETY: a piece just gathered from a chunk that is alive and unchanged during the call.
-        Some((start, len)) => unsafe {
-            libc::syscall(libc::SYS_sendto, fd, start, len, flags, NO_ADDRESS, 0usize) as isize
-        },
-        // SAFETY: the same, of several pieces.
-        None => unsafe {
-            let message = std::ptr::from_ref(output.message(gathered));
-            libc::syscall(libc::SYS_sendmsg, fd, message, flags) as isize
-        },
-    })
 }
 
 /// Sends `bytes` without waiting or signal.

@@ -3,14 +3,18 @@
 //! A task is one boxed future, allocated once (per connection, not per request). The queue is run in rounds: what is
 //! woken during a round waits for the next, so completions and timers are never starved by tasks that wake each other.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
+mod waker;
+
 use crate::local::Local;
 use crate::task::{self, TaskId};
-use crate::waker::{task_of, waker};
+
+pub(crate) use waker::{task_of, waker};
 
 /// The index of `block_on`'s own future, which lives on its stack and not in the slab.
 pub(crate) const MAIN: u32 = 0;
@@ -40,6 +44,26 @@ pub(crate) enum Polled {
     Panicked,
     /// Woken after its end.
     Gone,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Sched> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Calls `f` with the run queue of this thread's running runtime, if there is one.
+#[inline]
+fn with_current_sched<R>(f: impl FnOnce(&Sched) -> R) -> Option<R> {
+    let sched = CURRENT.get();
+    // SAFETY: null, or set by `set_current_sched`, whose callers keep what they set alive until they set another.
+    unsafe { sched.as_ref() }.map(f)
+}
+
+/// Makes `sched` the run queue that wakers of this thread find; the one before is returned.
+///
+/// # Safety
+/// `sched` is null, or stays where it is until another is set.
+pub(crate) unsafe fn set_current_sched(sched: *const Sched) -> *const Sched {
+    CURRENT.replace(sched)
 }
 
 /// Tasks, run queue, and foreign wakers that wait for a moment when no window is open.

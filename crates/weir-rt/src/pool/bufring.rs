@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::{IoUring, types::BufRingEntry};
 
-use crate::buffer::{BUFFER_SIZE, map, unmap};
+use super::{BUFFER_SIZE, map, unmap};
 
 /// The buffer group of all receives of a worker.
 pub(crate) const GROUP: u16 = 0;

@@ -1,0 +1,73 @@
+//! What a worker's loop and its driver share: the run queue, timers, mail, counters and the turn's times.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::executor::Sched;
+use crate::inbox::Inbox;
+use crate::stats::LoopStats;
+use crate::timers::Timers;
+use crate::{clock, sampler};
+
+/// The part of a runtime that its driver may use: everything but the sockets.
+pub(crate) struct LoopState {
+    pub(crate) sched: Sched,
+    pub(crate) timers: Timers,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) stats: Arc<LoopStats>,
+    pub(crate) turn: Cell<u64>,
+    /// See [`crate::epoch`].
+    pub(crate) epoch: Cell<u64>,
+    pub(crate) now_ms: Cell<u64>,
+    /// Stamp of the last boundary between busy and parked.
+    pub(crate) stamp: Cell<u64>,
+}
+
+impl LoopState {
+    /// `slot`: where `inbox` is registered.
+    pub(crate) fn new(slot: u16, inbox: Arc<Inbox>) -> LoopState {
+        let now_ms = clock::monotonic_ms();
+        LoopState {
+            sched: Sched::new(slot),
+            timers: Timers::new(now_ms),
+            inbox,
+            stats: Arc::new(LoopStats::default()),
+            turn: Cell::new(1),
+            epoch: Cell::new(1),
+            now_ms: Cell::new(now_ms),
+            stamp: Cell::new(clock::ticks()),
+        }
+    }
+
+    /// Milliseconds of the monotonic clock at the end of the last wait.
+    #[inline]
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms.get()
+    }
+
+    /// The number of the turn.
+    #[inline]
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn.get()
+    }
+
+    /// The wait has ended: a new turn, a new time. Called by the driver before it handles what came.
+    pub(crate) fn woke(&self) {
+        let now = clock::ticks();
+        let parked_ns = clock::scale().ticks_to_ns(now.saturating_sub(self.stamp.get()));
+        self.stats.parked_ns.add(parked_ns);
+        self.stats.turns.add(1);
+        self.stamp.set(now);
+        self.stats.turn_began.set(now);
+        sampler::mine().turn_began(now);
+        self.turn.set(self.turn.get() + 1);
+        self.received();
+        self.now_ms.set(clock::monotonic_ms());
+    }
+
+    /// Tasks may now see bytes that came from the kernel after everything they did before.
+    #[inline]
+    pub(crate) fn received(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+    }
+}

@@ -1,0 +1,54 @@
+//! A worker's timers: the wheel, and who waits for each.
+
+use std::task::Waker;
+
+use crate::executor::Sched;
+use crate::local::Local;
+use crate::stats::LoopStats;
+use crate::timer_wheel::Wheel;
+
+/// The deadline of a timer that somebody waits for though it is not armed.
+pub(crate) const NEVER: u64 = u64::MAX / 2;
+
+/// A worker's deadlines and who waits for them. The wheel's token is its own index.
+pub(crate) struct Timers(pub(crate) Local<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) wheel: Wheel,
+    pub(crate) waiters: Vec<Option<Waker>>,
+    fired: Vec<u32>,
+}
+
+impl Timers {
+    pub(crate) fn new(now_ms: u64) -> Timers {
+        Timers(Local::new(Inner { wheel: Wheel::new(now_ms), waiters: Vec::new(), fired: Vec::new() }))
+    }
+
+    /// Wakes those whose time has come.
+    pub(crate) fn advance(&self, now_ms: u64, sched: &Sched, stats: &LoopStats) {
+        self.0.with(|t| {
+            let Inner { wheel, waiters, fired } = t;
+            wheel.advance(now_ms, |i| fired.push(i));
+            for i in fired.drain(..) {
+                stats.timers_late_max_ms.max(now_ms.saturating_sub(wheel.deadline(i)));
+                sched.notify(&mut waiters[i as usize]);
+            }
+        });
+    }
+
+    /// Milliseconds until something may be due; `None` if nothing is armed.
+    pub(crate) fn sleep_for(&self, now_ms: u64) -> Option<u64> {
+        self.0.with(|t| t.wheel.sleep_for(now_ms))
+    }
+}
+
+impl Inner {
+    pub(crate) fn add(&mut self, deadline_ms: u64) -> u32 {
+        let i = self.wheel.add(deadline_ms, 0);
+        self.wheel.set_token(i, i);
+        if self.waiters.len() <= i as usize {
+            self.waiters.resize(i as usize + 1, None);
+        }
+        i
+    }
+}
